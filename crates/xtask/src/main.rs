@@ -1,0 +1,66 @@
+//! House rules that a machine checks. `cargo run -p xtask -- tidy` prints every violation and fails if there is one.
+//!
+//! What it is not: a formatter or a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
+//! who may depend on whom, how long things are, which words and names stay out, what every file says of itself.
+
+mod docs;
+mod layers;
+mod links;
+mod report;
+mod rust;
+mod sizes;
+mod tree;
+mod words;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use report::Violation;
+use tree::Tree;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy(),
+        _ => {
+            say("usage: cargo run -p xtask -- tidy");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs every check over the repository and prints what it found.
+fn tidy() -> ExitCode {
+    let start = Instant::now();
+    let tree = match Tree::read() {
+        Ok(tree) => tree,
+        Err(reason) => {
+            say(&format!("tidy: {reason}"));
+            return ExitCode::from(2);
+        }
+    };
+    let violations = check(&tree);
+    for violation in &violations {
+        say(&violation.to_string());
+    }
+    let (files, found) = (tree.files.len(), violations.len());
+    say(&format!("tidy: {files} files, {found} violations, {} ms", start.elapsed().as_millis()));
+    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// All violations, by file and line.
+fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations = layers::check(&tree.metadata);
+    violations.extend(sizes::check(tree));
+    violations.extend(words::check(tree));
+    violations.extend(docs::check(tree));
+    violations.extend(links::check(tree));
+    violations.sort();
+    violations
+}
+
+fn say(line: &str) {
+    // A closed pipe is the reader's choice, not a failure of the check.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,281 @@
+//! Lexical views of a Rust file: code without comments and literals, comments alone, and which lines are test-only.
+//!
+//! No parser: a scanner that knows comments, strings and characters is enough to count lines and find words, and it
+//! also reads code that does not compile yet.
+
+/// The views. Each has the lines of the file, with everything else replaced by spaces.
+pub struct Rust {
+    /// Code: comments and the content of literals are blank.
+    pub code: String,
+    /// Comments only.
+    pub comments: String,
+    /// Code without test-only modules, functions and implementations.
+    pub production: String,
+    /// Lines outside those.
+    pub production_lines: usize,
+}
+
+/// A function with its place and length.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Function<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The line of its `fn`, 1-based.
+    pub line: usize,
+    /// Lines from `fn` to the closing brace.
+    pub lines: usize,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Code,
+    Comment,
+    Literal,
+}
+
+impl Rust {
+    /// Scans a file's text.
+    pub fn scan(text: &str) -> Self {
+        let kinds = kinds(text.as_bytes());
+        let code = keep(text, &kinds, Kind::Code);
+        let comments = keep(text, &kinds, Kind::Comment);
+        let (production, test_lines) = without_tests(&code);
+        let production_lines = text.lines().count() - test_lines;
+        Self { code, comments, production, production_lines }
+    }
+
+    /// The functions with a body, outside test-only code.
+    pub fn functions(&self) -> Vec<Function<'_>> {
+        words(&self.production, "fn").filter_map(|at| function(&self.production, at)).collect()
+    }
+}
+
+/// Where `word` stands as a whole word.
+pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let part_of_name = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
+        let bytes = text.as_bytes();
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        !part_of_name(before) && !part_of_name(bytes.get(at + word.len()))
+    })
+}
+
+/// The 1-based line of a byte offset.
+pub fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The identifier at the start of the text, after white space.
+pub fn identifier(text: &str) -> &str {
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+fn function(code: &str, at: usize) -> Option<Function<'_>> {
+    let name = identifier(&code[at + 2..]);
+    let open = body(code, at)?;
+    let (line, last) = (line_of(code, at), line_of(code, closing(code, open)));
+    (!name.is_empty()).then_some(Function { name, line, lines: last - line + 1 })
+}
+
+/// The offset of the brace that opens the item's body, or nothing when a semicolon ends it first.
+fn body(code: &str, from: usize) -> Option<usize> {
+    let mut depth = 0_i32;
+    for (offset, byte) in code.as_bytes()[from..].iter().enumerate() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth -= 1,
+            b'{' if depth == 0 => return Some(from + offset),
+            b';' if depth == 0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The offset of the brace that closes the one at `open`; the end of the text when there is none.
+fn closing(code: &str, open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (offset, byte) in code.as_bytes()[open..].iter().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 1 => return open + offset,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    code.len()
+}
+
+/// Blanks test-only items; says how many lines they took.
+fn without_tests(code: &str) -> (String, usize) {
+    const MARK: &str = "#[cfg(test)]";
+    let mut production = code.as_bytes().to_vec();
+    let (mut from, mut lines) = (0, 0);
+    while let Some(at) = code[from..].find(MARK).map(|offset| from + offset) {
+        from = at + MARK.len();
+        let has_body = matches!(item_keyword(&code[from..]), "mod" | "fn" | "impl");
+        if let Some(open) = body(code, from).filter(|_| has_body) {
+            from = closing(code, open);
+            lines += line_of(code, from) - line_of(code, at) + 1;
+            production[at..from].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        }
+    }
+    (String::from_utf8_lossy(&production).into_owned(), lines)
+}
+
+/// The word that says what an item is, after its other attributes and its visibility.
+fn item_keyword(text: &str) -> &str {
+    let text = text.trim_start();
+    let after = |close| text.split_once(close).map_or("", |(_, after)| after);
+    match identifier(text) {
+        "" if text.starts_with("#[") => item_keyword(after(']')),
+        "pub" if text.starts_with("pub(") => item_keyword(after(')')),
+        "pub" | "async" | "const" | "unsafe" => item_keyword(after(' ')),
+        keyword => keyword,
+    }
+}
+
+/// Bytes of one kind and all line ends; other bytes become spaces.
+fn keep(text: &str, kinds: &[Kind], kind: Kind) -> String {
+    let kept = |(byte, of): (u8, &Kind)| if *of == kind || byte == b'\n' { byte } else { b' ' };
+    let bytes: Vec<u8> = text.bytes().zip(kinds).map(kept).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What each byte of a Rust text belongs to.
+fn kinds(text: &[u8]) -> Vec<Kind> {
+    let mut kinds = vec![Kind::Code; text.len()];
+    let mut at = 0;
+    while at < text.len() {
+        let (kind, end) = token(text, at);
+        let end = end.min(text.len());
+        kinds[at..end].fill(kind);
+        at = end;
+    }
+    kinds
+}
+
+/// The kind and the end of what begins at `at`.
+fn token(text: &[u8], at: usize) -> (Kind, usize) {
+    let rest = &text[at..];
+    if rest.starts_with(b"//") {
+        let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        return (Kind::Comment, at + end);
+    }
+    if rest.starts_with(b"/*") {
+        return (Kind::Comment, at + block_comment(rest));
+    }
+    if let Some(length) = raw_string(text, at) {
+        return (Kind::Literal, at + length);
+    }
+    match rest[0] {
+        b'"' => (Kind::Literal, at + quoted(rest, b'"')),
+        b'\'' if is_character(rest) => (Kind::Literal, at + quoted(rest, b'\'')),
+        _ => (Kind::Code, at + 1),
+    }
+}
+
+/// The length of a block comment; they nest.
+fn block_comment(text: &[u8]) -> usize {
+    let (mut depth, mut at) = (0_usize, 0);
+    while at < text.len() {
+        match text.get(at..at + 2) {
+            Some(b"/*") => depth += 1,
+            Some(b"*/") => depth -= 1,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        at += 2;
+        if depth == 0 {
+            return at;
+        }
+    }
+    at
+}
+
+/// The length of a raw string (`r"..."`, `br#"..."#`) that begins at `at`.
+fn raw_string(text: &[u8], at: usize) -> Option<usize> {
+    let after_name = at > 0 && (text[at - 1].is_ascii_alphanumeric() || text[at - 1] == b'_');
+    let prefix = [&b"br"[..], b"cr", b"r"].into_iter().find(|prefix| text[at..].starts_with(prefix))?;
+    let hashes = text[at + prefix.len()..].iter().take_while(|byte| **byte == b'#').count();
+    let open = at + prefix.len() + hashes;
+    if after_name || text.get(open) != Some(&b'"') {
+        return None;
+    }
+    let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
+    let content = &text[open + 1..];
+    let length = content.windows(close.len()).position(|window| window == close).unwrap_or(content.len());
+    Some(open + 1 + length + close.len() - at)
+}
+
+/// The length of a literal with escapes, quotes included.
+fn quoted(text: &[u8], quote: u8) -> usize {
+    let mut at = 1;
+    while at < text.len() && text[at] != quote {
+        at += if text[at] == b'\\' { 2 } else { 1 };
+    }
+    at + 1
+}
+
+/// A character literal, in contrast to a lifetime.
+fn is_character(text: &[u8]) -> bool {
+    match text.get(1) {
+        Some(b'\\') => true,
+        Some(byte) if byte.is_ascii() => text.get(2) == Some(&b'\''),
+        Some(_) => true,
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_view_blanks_comments_and_literals_and_keeps_lines() {
+        let rust = Rust::scan("let a = \"x\\\"y\"; // one\n/* 2 /* 3 */ */ let b = r#\"q\"#;\n");
+        assert_eq!(rust.code, "let a =       ;       \n                let b =       ;\n");
+        assert_eq!(rust.comments.trim_end(), "                // one\n/* 2 /* 3 */ */");
+    }
+
+    #[test]
+    fn a_lifetime_does_not_open_a_character() {
+        let rust = Rust::scan("fn f<'a>(x: &'a str) -> char { '\\'' } // end");
+        assert!(rust.code.contains("fn f<'a>(x: &'a str)"));
+        assert!(rust.comments.contains("// end"));
+        assert!(Rust::scan("let q = '\"'; // end").comments.contains("// end"));
+    }
+
+    #[test]
+    fn functions_are_measured_from_fn_to_closing_brace() {
+        let rust = Rust::scan("fn one(x: [u8; 4]) -> u8\n{\n    { 1 }\n}\ntrait T { fn two(); }\ntype F = fn(u8);\n");
+        assert_eq!(rust.functions(), [Function { name: "one", line: 1, lines: 4 }]);
+    }
+
+    #[test]
+    fn test_modules_do_not_count() {
+        let rust = Rust::scan("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
+        assert_eq!(rust.production_lines, 2);
+        assert_eq!(rust.functions().iter().map(|function| function.name).collect::<Vec<_>>(), ["a", "c"]);
+    }
+
+    #[test]
+    fn other_attributes_and_visibility_do_not_hide_a_test_module() {
+        let rust = Rust::scan("#[cfg(test)]\n#[expect(missing_docs)]\npub(crate) mod support {\n}\nstruct A;\n");
+        assert_eq!(rust.production_lines, 1);
+    }
+
+    #[test]
+    fn an_outer_test_file_takes_no_lines_away() {
+        assert_eq!(Rust::scan("#[cfg(test)]\nmod tests;\nfn a() {}\n").production_lines, 3);
+    }
+
+    #[test]
+    fn words_are_whole() {
+        assert_eq!(words("fn fnord xfn fn", "fn").collect::<Vec<_>>(), [0, 13]);
+    }
+}
