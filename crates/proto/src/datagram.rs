@@ -1,0 +1,145 @@
+//! UDP in HTTP datagrams (RFC 9298, section 5): a context ID, then a payload. Context 0 carries UDP payloads.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::capsule::{self, CapsuleType};
+use crate::varint;
+
+/// The context of UDP payloads.
+pub const UDP_CONTEXT: u64 = 0;
+
+/// The longest UDP payload, in bytes (RFC 9298, section 5).
+pub const MAX_UDP_PAYLOAD: usize = 65_527;
+
+/// The longest value of a DATAGRAM capsule that holds a UDP payload, in bytes: the limit for a
+/// [`CapsuleDecoder`](capsule::CapsuleDecoder) of CONNECT-UDP, with room for a context ID written at length.
+pub const MAX_UDP_CAPSULE: u64 = (varint::MAX_SIZE + MAX_UDP_PAYLOAD) as u64;
+
+/// Why an HTTP datagram is no good. The stream must be aborted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DatagramError {
+    /// The context ID is missing or cut off.
+    #[error("an HTTP datagram ends before its context ID does")]
+    NoContext,
+    /// A UDP payload above [`MAX_UDP_PAYLOAD`].
+    #[error("a UDP payload has {0} bytes, above the {MAX_UDP_PAYLOAD} that UDP can carry")]
+    TooLong(usize),
+}
+
+/// An HTTP datagram of a CONNECT-UDP session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UdpDatagram {
+    /// What the payload is: 0 a UDP payload; any other is to be dropped unless it was agreed on.
+    pub context: u64,
+    /// The rest, sharing memory with the datagram.
+    pub payload: Bytes,
+}
+
+impl UdpDatagram {
+    /// Splits the payload of an HTTP datagram, which is also the value of a DATAGRAM capsule.
+    ///
+    /// # Errors
+    /// [`DatagramError`], upon which the stream must be aborted (RFC 9298, section 5).
+    pub fn decode(mut datagram: Bytes) -> Result<Self, DatagramError> {
+        let mut rest = &datagram[..];
+        let context = varint::decode(&mut rest).ok_or(DatagramError::NoContext)?;
+        datagram.advance(datagram.len() - rest.len());
+        if context == UDP_CONTEXT && datagram.len() > MAX_UDP_PAYLOAD {
+            return Err(DatagramError::TooLong(datagram.len()));
+        }
+        Ok(Self { context, payload: datagram })
+    }
+}
+
+/// Appends a DATAGRAM capsule with context 0 and `payload`: capsule header, context, payload.
+///
+/// # Errors
+/// [`DatagramError::TooLong`], with `output` untouched: the peer would have to abort the stream.
+pub fn encode_udp_capsule(payload: &[u8], output: &mut BytesMut) -> Result<(), DatagramError> {
+    if payload.len() > MAX_UDP_PAYLOAD {
+        return Err(DatagramError::TooLong(payload.len()));
+    }
+    output.reserve(capsule::MAX_HEADER + 1 + payload.len());
+    capsule::encode_header(CapsuleType::Datagram, 1 + payload.len() as u64, output);
+    output.put_u8(UDP_CONTEXT as u8);
+    output.put_slice(payload);
+    Ok(())
+}
+
+/// Decodes arbitrary bytes as an HTTP datagram: the payload is its tail, and a UDP payload survives a round trip.
+pub fn fuzz_one(data: &[u8]) {
+    let Ok(datagram) = UdpDatagram::decode(Bytes::copy_from_slice(data)) else { return };
+    assert!(data.ends_with(&datagram.payload));
+    assert_eq!(data.len() - datagram.payload.len(), 1 << (data[0] >> 6));
+    if datagram.context != UDP_CONTEXT {
+        return;
+    }
+    let mut output = BytesMut::new();
+    assert_eq!(encode_udp_capsule(&datagram.payload, &mut output), Ok(()));
+    let mut decoder = capsule::CapsuleDecoder::new(MAX_UDP_CAPSULE);
+    decoder.push(output.freeze());
+    let Ok(Some(found)) = decoder.next() else { panic!("an encoded capsule is decoded") };
+    assert_eq!(found.kind, CapsuleType::Datagram);
+    assert_eq!(UdpDatagram::decode(found.value), Ok(datagram));
+    assert_eq!(decoder.finish(), Ok(()));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn splits_context_and_payload() {
+        let decode = |bytes: &'static [u8]| UdpDatagram::decode(Bytes::from_static(bytes));
+        assert_eq!(decode(b"\0abc"), Ok(UdpDatagram { context: 0, payload: Bytes::from_static(b"abc") }));
+        assert_eq!(decode(b"\x44\xd2x"), Ok(UdpDatagram { context: 1234, payload: Bytes::from_static(b"x") }));
+        assert_eq!(decode(b"\0"), Ok(UdpDatagram { context: 0, payload: Bytes::new() }));
+    }
+
+    #[test]
+    fn refuses_a_datagram_without_a_whole_context_id() {
+        assert_eq!(UdpDatagram::decode(Bytes::new()), Err(DatagramError::NoContext));
+        assert_eq!(UdpDatagram::decode(Bytes::from_static(&[0xc0, 0, 0])), Err(DatagramError::NoContext));
+    }
+
+    #[test]
+    fn refuses_a_udp_payload_above_65527_bytes() {
+        let longest = vec![0; 1 + MAX_UDP_PAYLOAD];
+        assert!(UdpDatagram::decode(longest.into()).is_ok());
+        let longer = vec![0; 2 + MAX_UDP_PAYLOAD];
+        assert_eq!(UdpDatagram::decode(longer.into()), Err(DatagramError::TooLong(65_528)));
+    }
+
+    #[test]
+    fn leaves_the_length_of_other_contexts_alone() {
+        assert!(UdpDatagram::decode(vec![2; 70_000].into()).is_ok());
+    }
+
+    #[test]
+    fn writes_type_0_length_and_context_0() {
+        let mut output = BytesMut::from("before");
+        encode_udp_capsule(b"ab", &mut output).unwrap();
+        encode_udp_capsule(&[7; 63], &mut output).unwrap();
+        assert_eq!(output[..11], *b"before\0\x03\0ab");
+        assert_eq!(output[11..15], [0, 0x40, 0x40, 0]);
+    }
+
+    #[test]
+    fn writes_nothing_of_a_payload_that_is_too_long() {
+        let mut output = BytesMut::new();
+        assert!(encode_udp_capsule(&vec![0; MAX_UDP_PAYLOAD + 1], &mut output).is_err());
+        assert!(output.is_empty());
+        assert!(encode_udp_capsule(&vec![0; MAX_UDP_PAYLOAD], &mut output).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn survives_a_round_trip(payload in proptest::collection::vec(any::<u8>(), 0..3000)) {
+            let mut datagram = vec![0];
+            datagram.extend_from_slice(&payload);
+            fuzz_one(&datagram);
+        }
+    }
+}

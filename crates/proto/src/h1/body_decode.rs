@@ -1,0 +1,148 @@
+//! Reading the content of a message (RFC 9112 6, 7).
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
+
+use super::chunk::decode_chunk_line;
+use super::error::{DecodeError, DecodeErrorKind as Kind};
+use super::framing::Framing;
+use super::limits::Limits;
+use super::trailers::decode_trailers;
+
+/// A piece of content, or its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodyEvent {
+    /// Some bytes, never none; the pieces have nothing to do with the chunks of the sender.
+    Data(Bytes),
+    /// The trailer fields, never none. This *is* the end: no `End` follows it.
+    Trailers(HeaderMap),
+    /// The end, without trailers.
+    End,
+}
+
+/// Takes the content of one message out of a connection's bytes, and nothing after it.
+#[derive(Debug)]
+pub struct BodyDecoder {
+    state: State,
+    limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// So many bytes are to come.
+    Length(u64),
+    /// Everything is content.
+    UntilClose,
+    /// A chunk line is next.
+    ChunkLine,
+    /// So many bytes of a chunk are to come, then CRLF.
+    Chunk(u64),
+    /// The trailer section is next.
+    Trailers,
+    /// `End` or `Trailers` was given.
+    Done,
+}
+
+impl BodyDecoder {
+    /// A decoder for one message.
+    pub fn new(framing: Framing, limits: &Limits) -> Self {
+        let state = match framing {
+            Framing::Empty => State::Length(0),
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => State::ChunkLine,
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state, limits: *limits }
+    }
+
+    /// Takes the next piece from the front of `buf`; `None` means that more bytes are needed.
+    ///
+    /// After the end it gives `End` again and leaves `buf` alone.
+    ///
+    /// # Errors
+    /// The first rule that the bytes broke. The decoder and the connection must not be used again.
+    pub fn decode(&mut self, buf: &mut BytesMut) -> Result<Option<BodyEvent>, DecodeError> {
+        loop {
+            match self.state {
+                State::Length(0) | State::Done => return Ok(Some(self.end(BodyEvent::End))),
+                State::Length(left) => return Ok(self.data(buf, left, State::Length)),
+                State::UntilClose => return Ok(self.data(buf, u64::MAX, |_| State::UntilClose)),
+                State::Chunk(left) if left > 0 => return Ok(self.data(buf, left, State::Chunk)),
+                State::Chunk(_) => match chunk_end(buf)? {
+                    None => return Ok(None),
+                    Some(next) => self.state = next,
+                },
+                State::ChunkLine => match chunk_line(buf, &self.limits)? {
+                    None => return Ok(None),
+                    Some(next) => self.state = next,
+                },
+                State::Trailers => {
+                    let trailers = decode_trailers(buf, &self.limits)?;
+                    return Ok(trailers.map(|trailers| self.trailers(trailers)));
+                }
+            }
+        }
+    }
+
+    /// Says that the peer sends no more; call it when `decode` has taken all there was.
+    ///
+    /// # Errors
+    /// `Truncated`, unless the content ends where the connection does or is complete already (RFC 9112 8).
+    pub fn end_of_input(&mut self) -> Result<BodyEvent, DecodeError> {
+        match self.state {
+            State::UntilClose | State::Length(0) | State::Done => Ok(self.end(BodyEvent::End)),
+            _ => Err(Kind::Truncated.into()),
+        }
+    }
+
+    /// Whether `End` or `Trailers` was given.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Takes at most `left` bytes, and goes on with what is then left.
+    fn data(&mut self, buf: &mut BytesMut, left: u64, next: impl FnOnce(u64) -> State) -> Option<BodyEvent> {
+        if buf.is_empty() {
+            return None;
+        }
+        let length = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
+        self.state = next(left - length as u64);
+        Some(BodyEvent::Data(buf.split_to(length).freeze()))
+    }
+
+    fn trailers(&mut self, trailers: HeaderMap) -> BodyEvent {
+        if trailers.is_empty() {
+            return self.end(BodyEvent::End);
+        }
+        self.end(BodyEvent::Trailers(trailers))
+    }
+
+    fn end(&mut self, event: BodyEvent) -> BodyEvent {
+        self.state = State::Done;
+        event
+    }
+}
+
+/// Takes a chunk line, and says what follows it; `None` when more bytes are needed.
+fn chunk_line(buf: &mut BytesMut, limits: &Limits) -> Result<Option<State>, Kind> {
+    let Some(line) = decode_chunk_line(buf, limits.chunk_extension_bytes)? else {
+        return Ok(None);
+    };
+    buf.advance(line.length);
+    Ok(Some(match line.size {
+        0 => State::Trailers,
+        size => State::Chunk(size),
+    }))
+}
+
+/// Takes the CRLF after the bytes of a chunk, and says what follows it; `None` when more bytes are needed.
+fn chunk_end(buf: &mut BytesMut) -> Result<Option<State>, Kind> {
+    match buf[..] {
+        [] | [b'\r'] => Ok(None),
+        [b'\r', b'\n', ..] => {
+            buf.advance(2);
+            Ok(Some(State::ChunkLine))
+        }
+        _ => Err(Kind::MissingChunkEnd),
+    }
+}

@@ -1,0 +1,100 @@
+//! Writing the content of a message (RFC 9112 6, 7).
+
+use std::fmt::Write as _;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::HeaderMap;
+
+use super::encode::put_field;
+use super::error::EncodeError;
+use super::framing::Framing;
+use super::trailers::is_forbidden_trailer;
+
+/// Wraps the content of one message as its framing demands.
+///
+/// The content itself is never copied: `out` gets the pieces of one vectored write.
+#[derive(Debug)]
+pub struct BodyEncoder {
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// So many bytes must still come.
+    Length(u64),
+    Chunked,
+    UntilClose,
+    Finished,
+}
+
+impl BodyEncoder {
+    /// An encoder for one message. For a response that has no content by rule (HEAD, 304) use `Framing::Empty`.
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::Empty => State::Length(0),
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => State::Chunked,
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state }
+    }
+
+    /// Appends one piece of content; an empty piece writes nothing.
+    ///
+    /// # Errors
+    /// `TooMuchContent` beyond the announced length, `Finished` after the end; nothing is then appended.
+    pub fn data(&mut self, data: Bytes, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        match self.state {
+            State::Finished => return Err(EncodeError::Finished),
+            State::UntilClose => out.push(data),
+            State::Length(left) => {
+                let left = left.checked_sub(data.len() as u64);
+                self.state = State::Length(left.ok_or(EncodeError::TooMuchContent)?);
+                out.push(data);
+            }
+            State::Chunked => {
+                let mut line = BytesMut::with_capacity(18);
+                // Writing to a growing buffer cannot fail.
+                let _ = write!(line, "{:x}\r\n", data.len());
+                out.extend([line.freeze(), data, Bytes::from_static(b"\r\n")]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the content. Trailers are written with the chunked coding; elsewhere there is no place for them and they
+    /// are dropped (RFC 9110 6.5.1 allows that).
+    ///
+    /// # Errors
+    /// `TooLittleContent` when announced bytes are missing: the connection must then be closed, never reused.
+    /// `ForbiddenTrailer` or a bad value: nothing is appended, and `finish` may be called again.
+    pub fn finish(&mut self, trailers: Option<&HeaderMap>, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
+        match self.state {
+            State::Finished => return Err(EncodeError::Finished),
+            State::Length(left) if left > 0 => return Err(EncodeError::TooLittleContent),
+            State::Length(_) | State::UntilClose => {}
+            State::Chunked => out.push(last_chunk(trailers)?),
+        }
+        self.state = State::Finished;
+        Ok(())
+    }
+}
+
+/// The last chunk and the trailer section.
+fn last_chunk(trailers: Option<&HeaderMap>) -> Result<Bytes, EncodeError> {
+    let Some(trailers) = trailers else {
+        return Ok(Bytes::from_static(b"0\r\n\r\n"));
+    };
+    let mut end = BytesMut::from(&b"0\r\n"[..]);
+    for (name, value) in trailers {
+        if is_forbidden_trailer(name) {
+            return Err(EncodeError::ForbiddenTrailer(name.as_str().to_owned()));
+        }
+        put_field(name.as_str(), value.as_bytes(), &mut end)?;
+    }
+    end.put_slice(b"\r\n");
+    Ok(end.freeze())
+}

@@ -1,0 +1,254 @@
+//! Writing heads (RFC 9112 3, 4, 5). Everything is checked once more, whoever made it: what was built from HTTP/2,
+//! from configuration or from code must not smuggle a line either.
+
+use std::fmt::Write as _;
+
+use bytes::{BufMut, BytesMut};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+
+use super::connection;
+use super::error::EncodeError;
+use super::framing::{self, Framing};
+use super::head::{is_text_byte, is_token};
+use super::target::{RequestTarget, check_authority, check_bytes};
+
+/// Appends the head of an HTTP/1.1 request to `out`, Host first.
+///
+/// Host is the authority of `target`, or else that of `fields`. Content-Length and Transfer-Encoding come from
+/// `framing` alone; those in `fields` are passed over. All other fields are written as they are: removing hop-by-hop
+/// fields is the caller's task.
+///
+/// # Errors
+/// When the request cannot be written safely; `out` is then as it was.
+pub fn encode_request(
+    method: &Method,
+    target: &RequestTarget,
+    fields: &HeaderMap,
+    framing: Framing,
+    out: &mut BytesMut,
+) -> Result<(), EncodeError> {
+    check_request(method, target, framing)?;
+    let host = host(target, fields)?;
+    all_or_nothing(out, |out| {
+        out.put_slice(method.as_str().as_bytes());
+        out.put_u8(b' ');
+        put_target(target, out)?;
+        out.put_slice(b" HTTP/1.1\r\n");
+        put_field("host", host, out)?;
+        match framing {
+            Framing::Empty if expects_content(method) => put_length(0, out),
+            _ => put_framing(framing, out),
+        }
+        put_fields(fields, out)
+    })
+}
+
+/// Appends the head of an HTTP/1.1 response to `out`.
+///
+/// `method` is that of the request answered. Content-Length and Transfer-Encoding come from `framing` alone, with one
+/// exception: in an answer to HEAD and in a 304, `Empty` keeps the Content-Length of `fields`, for it tells of content
+/// that is not sent (RFC 9110 8.6). `Empty` writes `content-length: 0` wherever a length may stand; `UntilClose` writes
+/// `connection: close`. For an HTTP/1.0 client choose `UntilClose` instead of `Chunked`.
+///
+/// # Errors
+/// When the response cannot be written safely; `out` is then as it was.
+pub fn encode_response(
+    status: StatusCode,
+    fields: &HeaderMap,
+    framing: Framing,
+    method: &Method,
+    out: &mut BytesMut,
+) -> Result<(), EncodeError> {
+    if !(100..=599).contains(&status.as_u16()) {
+        return Err(EncodeError::BadStatus);
+    }
+    let announced = announced(status, fields, framing, method)?;
+    let options = connection::options(fields).map_err(|_| EncodeError::BadField)?;
+    all_or_nothing(out, |out| {
+        out.put_slice(b"HTTP/1.1 ");
+        out.put_slice(status.as_str().as_bytes());
+        out.put_u8(b' ');
+        out.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+        out.put_slice(b"\r\n");
+        put_framing(announced, out);
+        if announced == Framing::UntilClose && !options.close {
+            out.put_slice(b"connection: close\r\n");
+        }
+        put_fields(fields, out)
+    })
+}
+
+/// The framing that a response announces; `Empty` announces nothing.
+fn announced(
+    status: StatusCode,
+    fields: &HeaderMap,
+    framing: Framing,
+    method: &Method,
+) -> Result<Framing, EncodeError> {
+    // RFC 9110 8.6, 9.3.6; RFC 9112 6.1: no Content-Length and no Transfer-Encoding in these.
+    let tunnel = *method == Method::CONNECT && status.is_success();
+    if tunnel || status.is_informational() || status == StatusCode::NO_CONTENT {
+        return match framing {
+            Framing::Empty => Ok(Framing::Empty),
+            _ => Err(EncodeError::BadFraming),
+        };
+    }
+    let without_content = *method == Method::HEAD || status == StatusCode::NOT_MODIFIED;
+    match framing {
+        Framing::Length(length) => Ok(Framing::Length(length)),
+        Framing::Empty if without_content => {
+            let kept = framing::content_length(fields).map_err(|_| EncodeError::BadField)?;
+            Ok(kept.map_or(Framing::Empty, Framing::Length))
+        }
+        Framing::Empty => Ok(Framing::Length(0)),
+        Framing::Chunked | Framing::UntilClose if without_content => Ok(Framing::Empty),
+        Framing::Chunked | Framing::UntilClose => Ok(framing),
+    }
+}
+
+fn check_request(method: &Method, target: &RequestTarget, framing: Framing) -> Result<(), EncodeError> {
+    if !is_token(method.as_str().as_bytes()) {
+        return Err(EncodeError::BadMethod);
+    }
+    let connect = *method == Method::CONNECT;
+    let form_fits = match target {
+        RequestTarget::Authority(authority) => {
+            connect && matches!(check_authority(authority.as_str().as_bytes()), Ok(Some(_)))
+        }
+        RequestTarget::Asterisk => *method == Method::OPTIONS,
+        RequestTarget::Origin(path) => !connect && path.as_str() != "*",
+        RequestTarget::Absolute { path, .. } => !connect && (path.as_str() != "*" || *method == Method::OPTIONS),
+    };
+    if !form_fits {
+        return Err(EncodeError::BadTarget);
+    }
+    if framing == Framing::UntilClose || (connect && framing != Framing::Empty) {
+        return Err(EncodeError::BadFraming);
+    }
+    Ok(())
+}
+
+/// The bytes of Host: exactly one, and a valid authority (RFC 9112 3.2).
+fn host<'a>(target: &'a RequestTarget, fields: &'a HeaderMap) -> Result<&'a [u8], EncodeError> {
+    let host = match target.authority() {
+        Some(authority) => authority.as_str().as_bytes(),
+        None => {
+            let mut hosts = fields.get_all(HOST).iter();
+            let host = hosts.next().ok_or(EncodeError::MissingHost)?;
+            if hosts.next().is_some() {
+                return Err(EncodeError::BadHost);
+            }
+            host.as_bytes()
+        }
+    };
+    check_authority(host).map_err(|_| EncodeError::BadHost)?;
+    Ok(host)
+}
+
+fn put_target(target: &RequestTarget, out: &mut BytesMut) -> Result<(), EncodeError> {
+    let start = out.len();
+    match target {
+        RequestTarget::Origin(path) => put_path(path.as_str(), out),
+        RequestTarget::Authority(authority) => out.put_slice(authority.as_str().as_bytes()),
+        RequestTarget::Asterisk => out.put_u8(b'*'),
+        RequestTarget::Absolute { scheme, authority, path } => {
+            out.put_slice(scheme.as_str().as_bytes());
+            out.put_slice(b"://");
+            out.put_slice(authority.as_str().as_bytes());
+            if path.as_str() != "*" {
+                put_path(path.as_str(), out);
+            }
+        }
+    }
+    check_bytes(&out[start..]).map_err(|_| EncodeError::BadTarget)
+}
+
+fn put_path(path: &str, out: &mut BytesMut) {
+    if !path.starts_with('/') {
+        out.put_u8(b'/');
+    }
+    out.put_slice(path.as_bytes());
+}
+
+/// RFC 9110 8.6: these methods say so when they have no content.
+fn expects_content(method: &Method) -> bool {
+    [Method::POST, Method::PUT, Method::PATCH].contains(method)
+}
+
+fn put_framing(framing: Framing, out: &mut BytesMut) {
+    match framing {
+        Framing::Empty | Framing::UntilClose => {}
+        Framing::Length(length) => put_length(length, out),
+        Framing::Chunked => out.put_slice(b"transfer-encoding: chunked\r\n"),
+    }
+}
+
+fn put_length(length: u64, out: &mut BytesMut) {
+    // Writing to a growing buffer cannot fail.
+    let _ = write!(out, "content-length: {length}\r\n");
+}
+
+/// Writes every field but those that the codec writes itself, and the empty line.
+fn put_fields(fields: &HeaderMap, out: &mut BytesMut) -> Result<(), EncodeError> {
+    for (name, value) in fields {
+        if !is_ours(name) {
+            put_field(name.as_str(), value.as_bytes(), out)?;
+        }
+    }
+    out.put_slice(b"\r\n");
+    Ok(())
+}
+
+fn is_ours(name: &HeaderName) -> bool {
+    [HOST, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name)
+}
+
+/// Writes one field line, or nothing when it could be read as something else.
+pub(super) fn put_field(name: &str, value: &[u8], out: &mut BytesMut) -> Result<(), EncodeError> {
+    if !is_token(name.as_bytes()) {
+        return Err(EncodeError::BadName);
+    }
+    if !value.iter().copied().all(is_text_byte) {
+        return Err(EncodeError::BadValue(name.to_owned()));
+    }
+    out.reserve(name.len() + value.len() + 4);
+    out.put_slice(name.as_bytes());
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_slice(b"\r\n");
+    Ok(())
+}
+
+/// Undoes a half-written message.
+fn all_or_nothing(
+    out: &mut BytesMut,
+    write: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>,
+) -> Result<(), EncodeError> {
+    let start = out.len();
+    write(out).inspect_err(|_| out.truncate(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_byte_gets_into_a_field_line() {
+        for byte in (0..=31u8).chain([127]).filter(|byte| *byte != b'\t') {
+            let mut out = BytesMut::new();
+            let result = put_field("x", &[b'a', byte, b'b'], &mut out);
+            assert_eq!(result, Err(EncodeError::BadValue("x".into())));
+            assert!(out.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_separator_gets_into_a_field_name() {
+        for name in ["", "a b", "a:", "a\r\nb", "a\0"] {
+            let mut out = BytesMut::new();
+            assert_eq!(put_field(name, b"", &mut out), Err(EncodeError::BadName));
+            assert!(out.is_empty());
+        }
+    }
+}

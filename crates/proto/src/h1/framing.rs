@@ -1,0 +1,82 @@
+//! How the length of a message's content is known (RFC 9112 6).
+
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, Version};
+
+use super::error::DecodeErrorKind as Kind;
+use super::head::{is_token, trim};
+
+/// How the end of the content is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no content, and nothing announces any.
+    Empty,
+    /// Exactly so many bytes.
+    Length(u64),
+    /// The chunked coding (RFC 9112 7.1); the only framing with trailers.
+    Chunked,
+    /// Everything until the connection closes; responses only.
+    UntilClose,
+}
+
+/// Reads the framing that the fields declare; `None` when they declare none.
+pub(super) fn declared(fields: &HeaderMap, version: Version) -> Result<Option<Framing>, Kind> {
+    let length = content_length(fields)?;
+    if !fields.contains_key(TRANSFER_ENCODING) {
+        return Ok(length.map(Framing::Length));
+    }
+    if length.is_some() {
+        return Err(Kind::LengthAndTransferEncoding);
+    }
+    if version == Version::HTTP_10 {
+        return Err(Kind::TransferEncodingInHttp10);
+    }
+    only_chunked(fields)?;
+    Ok(Some(Framing::Chunked))
+}
+
+/// The value of the one Content-Length line, if there is one.
+pub(super) fn content_length(fields: &HeaderMap) -> Result<Option<u64>, Kind> {
+    let mut lines = fields.get_all(CONTENT_LENGTH).iter();
+    let Some(value) = lines.next() else {
+        return Ok(None);
+    };
+    if lines.next().is_some() {
+        return Err(Kind::SeveralLengths);
+    }
+    decimal(value.as_bytes()).map(Some)
+}
+
+/// Reads `1*DIGIT` (RFC 9110 8.6): no sign, no space, no list.
+fn decimal(digits: &[u8]) -> Result<u64, Kind> {
+    if digits.contains(&b',') {
+        return Err(Kind::LengthList);
+    }
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Kind::BadLength);
+    }
+    digits
+        .iter()
+        .try_fold(0u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+        .ok_or(Kind::LengthOverflow)
+}
+
+/// Accepts `chunked`, once and alone, over all lines.
+fn only_chunked(fields: &HeaderMap) -> Result<(), Kind> {
+    let mut seen = false;
+    for line in fields.get_all(TRANSFER_ENCODING) {
+        for coding in line.as_bytes().split(|byte| *byte == b',').map(trim) {
+            if !is_token(coding) {
+                return Err(Kind::BadTransferEncoding);
+            }
+            if !coding.eq_ignore_ascii_case(b"chunked") {
+                return Err(Kind::UnknownTransferCoding);
+            }
+            if seen {
+                return Err(Kind::RepeatedChunked);
+            }
+            seen = true;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! A strict HTTP/1.1 codec for a proxy that stands between clients and origins.
+//!
+//! It takes bytes and gives messages, or takes messages and gives bytes. It holds no socket, no clock and no buffer of
+//! its own. It refuses whatever two implementations could read in two ways, and it never passes a line on as it came:
+//! each message is written anew from checked parts.
+//!
+//! Every decoder gives the same result however its input is cut into pieces.
+//!
+//! It is not a connection: pipelining, time limits, and who closes when belong to the caller.
+//!
+//! Specifications: RFC 9110 (semantics), RFC 9112 (HTTP/1.1), RFC 9931 (optimistic protocol transitions).
+
+mod body_decode;
+mod body_encode;
+mod chunk;
+mod connection;
+mod encode;
+mod error;
+mod framing;
+mod fuzz;
+mod head;
+mod limits;
+mod request;
+mod response;
+mod target;
+mod trailers;
+
+pub use body_decode::{BodyDecoder, BodyEvent};
+pub use body_encode::BodyEncoder;
+pub use encode::{encode_request, encode_response};
+pub use error::{DecodeError, DecodeErrorKind, EncodeError};
+pub use framing::Framing;
+pub use fuzz::fuzz_one;
+pub use limits::Limits;
+pub use request::{RequestHead, decode_request};
+pub use response::{ResponseHead, decode_response};
+pub use target::RequestTarget;
+pub use trailers::is_forbidden_trailer;

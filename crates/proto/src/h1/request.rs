@@ -1,0 +1,155 @@
+//! Request heads (RFC 9112 3).
+
+use bytes::{Bytes, BytesMut};
+use http::header::{EXPECT, HOST};
+use http::{HeaderMap, HeaderValue, Method, Version};
+use memchr::memchr;
+
+use super::connection::{self, Options};
+use super::error::{DecodeError, DecodeErrorKind as Kind};
+use super::framing::{self, Framing};
+use super::head::{Section, cr_or, decode_fields, decode_version, find_section, is_token_byte};
+use super::limits::Limits;
+use super::target::{RequestTarget, check_authority, decode_target};
+
+/// The head of a request, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestHead {
+    /// The method, a token.
+    pub method: Method,
+    /// What is asked for.
+    pub target: RequestTarget,
+    /// HTTP/1.0 or HTTP/1.1.
+    pub version: Version,
+    /// All fields as they came, hop-by-hop ones included; Host is the authority of the target when that has one.
+    pub fields: HeaderMap,
+    /// How long the content is; never `UntilClose`.
+    pub framing: Framing,
+    /// Whether another request may follow on this connection.
+    ///
+    /// Always false for HTTP/1.0, because a proxy must not keep such a connection (RFC 9112 9.3), and for CONNECT,
+    /// because bytes after a refused one may be a tunnel's payload (RFC 9931).
+    pub keep_alive: bool,
+    /// The first protocol of Upgrade in lower case, when Connection lists `upgrade` in HTTP/1.1 (RFC 9110 7.8).
+    pub upgrade: Option<String>,
+    /// Whether the client waits for 100 before it sends its content (RFC 9110 10.1.1).
+    pub expect_continue: bool,
+}
+
+/// Takes one request head from the front of `buf`, and nothing after it; `None` means that more bytes are needed.
+///
+/// # Errors
+/// The first rule that the head broke. What `buf` then holds is unspecified: answer and close.
+pub fn decode_request(buf: &mut BytesMut, limits: &Limits) -> Result<Option<RequestHead>, DecodeError> {
+    let Some(start) = first_line(buf)? else {
+        return Ok(None);
+    };
+    match find_section(buf, start, limits.head_bytes)? {
+        Section::Partial => Ok(None),
+        Section::TooLarge { lines: 0 } => Err(Kind::TargetTooLong.into()),
+        Section::TooLarge { .. } => Err(Kind::HeadTooLarge.into()),
+        Section::Complete { end, lines } => {
+            let head = buf.split_to(end).freeze().slice(start..);
+            Ok(Some(decode_head(&head, lines, limits)?))
+        }
+    }
+}
+
+/// The offset of the request line: one empty line may stand before it (RFC 9112 2.2).
+fn first_line(buf: &[u8]) -> Result<Option<usize>, Kind> {
+    let start = match buf {
+        [] | [b'\r'] => return Ok(None),
+        [b'\r', b'\n', ..] => 2,
+        _ => 0,
+    };
+    match buf.get(start) {
+        None => Ok(None),
+        Some(byte) if is_token_byte(*byte) => Ok(Some(start)),
+        Some(b'\n') => Err(Kind::BareLf),
+        Some(b'\r') if start > 0 => Err(Kind::LeadingEmptyLines),
+        Some(b'\r') => Err(Kind::BareCr),
+        Some(_) => Err(Kind::BadMethod),
+    }
+}
+
+fn decode_head(head: &Bytes, lines: usize, limits: &Limits) -> Result<RequestHead, Kind> {
+    let line_end = memchr(b'\n', head).ok_or(Kind::BadRequestLine)?;
+    let (method, target, version) = decode_line(head, line_end - 1)?;
+    let mut fields = decode_fields(head, line_end + 1, lines, limits.fields)?;
+    settle_host(&target, version, &mut fields)?;
+    let framing = request_framing(&method, version, &fields)?;
+    let options = connection::options(&fields)?;
+    Ok(RequestHead {
+        upgrade: upgrade(version, options, &fields)?,
+        expect_continue: expects_continue(version, framing, &fields),
+        keep_alive: version == Version::HTTP_11 && !options.close && method != Method::CONNECT,
+        method,
+        target,
+        version,
+        fields,
+        framing,
+    })
+}
+
+/// Reads `method SP target SP version` (RFC 9112 3).
+fn decode_line(head: &Bytes, end: usize) -> Result<(Method, RequestTarget, Version), Kind> {
+    let line = &head[..end];
+    let fault = cr_or(line, Kind::BadRequestLine);
+    let method_end = memchr(b' ', line).ok_or(fault)?;
+    let after = &line[method_end + 1..];
+    let target_end = memchr(b' ', after).ok_or(fault)?;
+    let (target, version) = (&after[..target_end], &after[target_end + 1..]);
+    if target.is_empty() || version.contains(&b' ') || fault == Kind::BareCr {
+        return Err(fault);
+    }
+    // The version comes first: a peer that speaks another one is told so.
+    let version = decode_version(version)?;
+    let method = Method::from_bytes(&line[..method_end]).map_err(|_| Kind::BadMethod)?;
+    let target = decode_target(&method, head.slice_ref(target))?;
+    Ok((method, target, version))
+}
+
+/// Checks Host, then makes it say what the target says (RFC 9112 3.2, 3.2.2).
+fn settle_host(target: &RequestTarget, version: Version, fields: &mut HeaderMap) -> Result<(), Kind> {
+    let mut hosts = fields.get_all(HOST).iter();
+    match hosts.next() {
+        None if version == Version::HTTP_11 => return Err(Kind::MissingHost),
+        None => {}
+        Some(host) => {
+            check_authority(host.as_bytes()).map_err(|_| Kind::BadHost)?;
+        }
+    }
+    if hosts.next().is_some() {
+        return Err(Kind::SeveralHosts);
+    }
+    if let Some(authority) = target.authority()
+        && fields.get(HOST).map(HeaderValue::as_bytes) != Some(authority.as_str().as_bytes())
+    {
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Kind::BadAuthority)?;
+        fields.insert(HOST, host);
+    }
+    Ok(())
+}
+
+/// A request without a declared length has no content (RFC 9112 6.3); CONNECT must not declare one.
+fn request_framing(method: &Method, version: Version, fields: &HeaderMap) -> Result<Framing, Kind> {
+    match framing::declared(fields, version)? {
+        Some(_) if *method == Method::CONNECT => Err(Kind::ConnectWithContent),
+        framing => Ok(framing.unwrap_or(Framing::Empty)),
+    }
+}
+
+/// RFC 9110 7.8: Upgrade counts only in HTTP/1.1 and only when Connection lists it.
+fn upgrade(version: Version, options: Options, fields: &HeaderMap) -> Result<Option<String>, Kind> {
+    if version == Version::HTTP_11 && options.upgrade {
+        return connection::first_protocol(fields);
+    }
+    Ok(None)
+}
+
+/// RFC 9110 10.1.1: the expectation is ignored in HTTP/1.0, and means nothing without content.
+fn expects_continue(version: Version, framing: Framing, fields: &HeaderMap) -> bool {
+    version == Version::HTTP_11
+        && !matches!(framing, Framing::Empty | Framing::Length(0))
+        && fields.get_all(EXPECT).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}

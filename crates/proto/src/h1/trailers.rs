@@ -1,0 +1,46 @@
+//! The trailer section after the last chunk (RFC 9110 6.5, RFC 9112 7.1.2).
+
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName};
+
+use super::error::DecodeErrorKind as Kind;
+use super::head::{Section, decode_fields, find_section};
+use super::limits::Limits;
+
+/// Whether a field must not be a trailer: one that frames, routes, authenticates, controls or describes the message
+/// (RFC 9110 6.5.1).
+///
+/// Trailers that came over HTTP/2 or HTTP/3 should be cleared of these before they are encoded here.
+pub fn is_forbidden_trailer(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        // Framing, routing and the connection.
+        "content-length" | "transfer-encoding" | "host" | "connection" | "keep-alive" | "proxy-connection"
+        | "te" | "trailer" | "upgrade"
+        // Request modifiers.
+        | "cache-control" | "expect" | "max-forwards" | "pragma" | "range" | "if-match" | "if-none-match"
+        | "if-modified-since" | "if-unmodified-since" | "if-range"
+        // Authentication.
+        | "authorization" | "proxy-authorization" | "www-authenticate" | "proxy-authenticate" | "cookie" | "set-cookie"
+        // Response control.
+        | "age" | "date" | "expires" | "location" | "retry-after" | "vary" | "warning"
+        // The format of the content.
+        | "content-encoding" | "content-type" | "content-range"
+    )
+}
+
+/// Takes a whole trailer section from the front of `buf`; `None` means that more bytes are needed.
+pub(super) fn decode_trailers(buf: &mut BytesMut, limits: &Limits) -> Result<Option<HeaderMap>, Kind> {
+    match find_section(buf, 0, limits.trailer_bytes)? {
+        Section::Partial => Ok(None),
+        Section::TooLarge { .. } => Err(Kind::TrailersTooLarge),
+        Section::Complete { end, lines } => {
+            let section = buf.split_to(end).freeze();
+            let trailers = decode_fields(&section, 0, lines, limits.fields)?;
+            if trailers.keys().any(is_forbidden_trailer) {
+                return Err(Kind::ForbiddenTrailer);
+            }
+            Ok(Some(trailers))
+        }
+    }
+}

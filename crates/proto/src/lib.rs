@@ -1,0 +1,40 @@
+//! Protocol code without input or output: bytes and text go in, values and bytes come out.
+//!
+//! What it is: the grammars that Hermes speaks. The HTTP/1.1 codec, the Capsule Protocol, HTTP datagrams and the
+//! CONNECT-UDP template, and the fields that a proxy reads and writes on every hop.
+//!
+//! What it is not: it opens no socket, reads no clock, draws no random number and knows no async runtime. It takes no
+//! decision either: whether a target is allowed or a credential is good is decided above.
+//!
+//! | module | specification |
+//! |---|---|
+//! | [`h1`] | RFC 9112, with the security rules of RFC 9931 |
+//! | [`varint`] | RFC 9000, section 16 |
+//! | [`capsule`] | RFC 9297, section 3 |
+//! | [`datagram`] | RFC 9297, section 2 and RFC 9298, section 5 |
+//! | [`batch`] | ours: runs of datagrams, shaped for UDP segmentation offload |
+//! | [`udp_template`] | RFC 9298, sections 2 and 3 |
+//! | [`host`], [`authority`] | RFC 3986, section 3.2 and RFC 9110, section 4.2 |
+//! | [`hop`] | RFC 9110, section 7.6.1 |
+//! | [`via`] | RFC 9110, section 7.6.3 |
+//! | [`forwarded`] | RFC 7239 |
+//! | [`proxy_status`] | RFC 9209, RFC 8941 |
+//! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
+//!
+//! Every decoder has a `fuzz_one` that states its invariants; `tests/fuzz.rs` runs all of them over a committed corpus.
+
+pub mod authority;
+pub mod batch;
+pub mod capsule;
+pub mod credentials;
+pub mod datagram;
+pub mod forwarded;
+pub mod h1;
+pub mod hop;
+pub mod host;
+pub mod proxy_status;
+pub mod udp_template;
+pub mod varint;
+pub mod via;
+
+mod quoted;

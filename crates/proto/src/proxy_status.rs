@@ -1,0 +1,241 @@
+//! The `Proxy-Status` field (RFC 9209): which proxy failed an exchange, and why.
+
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::quoted;
+
+/// The field's name.
+pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// The most characters of `details` that are written; the rest is cut off.
+pub const MAX_DETAILS: usize = 256;
+
+macro_rules! registry {
+    ($($(#[$doc:meta])* $variant:ident = $token:literal, $status:ident;)+) => {
+        /// Types of errors, from the registry "HTTP Proxy Error Types" (RFC 9209, section 2.3).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum ProxyError {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl ProxyError {
+            /// All types, in the order of the registry.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The token on the wire.
+            pub fn token(self) -> &'static str {
+                match self { $(Self::$variant => $token,)+ }
+            }
+
+            /// The status that the registry recommends.
+            pub fn status(self) -> StatusCode {
+                match self { $(Self::$variant => StatusCode::$status,)+ }
+            }
+        }
+    };
+}
+
+registry! {
+    /// The name lookup took too long.
+    DnsTimeout = "dns_timeout", GATEWAY_TIMEOUT;
+    /// The name lookup failed.
+    DnsError = "dns_error", BAD_GATEWAY;
+    /// There is no route to take for the request.
+    DestinationNotFound = "destination_not_found", INTERNAL_SERVER_ERROR;
+    /// The next hop is known to be down.
+    DestinationUnavailable = "destination_unavailable", SERVICE_UNAVAILABLE;
+    /// The address may not be connected to.
+    DestinationIpProhibited = "destination_ip_prohibited", BAD_GATEWAY;
+    /// The network has no path to the address.
+    DestinationIpUnroutable = "destination_ip_unroutable", BAD_GATEWAY;
+    /// The next hop refused the connection.
+    ConnectionRefused = "connection_refused", BAD_GATEWAY;
+    /// The connection closed before the response began.
+    ConnectionTerminated = "connection_terminated", BAD_GATEWAY;
+    /// Connecting took too long.
+    ConnectionTimeout = "connection_timeout", GATEWAY_TIMEOUT;
+    /// Nothing was read for too long.
+    ConnectionReadTimeout = "connection_read_timeout", GATEWAY_TIMEOUT;
+    /// Nothing could be written for too long.
+    ConnectionWriteTimeout = "connection_write_timeout", GATEWAY_TIMEOUT;
+    /// The proxy has as many connections as it may have.
+    ConnectionLimitReached = "connection_limit_reached", SERVICE_UNAVAILABLE;
+    /// The TLS handshake failed.
+    TlsProtocolError = "tls_protocol_error", BAD_GATEWAY;
+    /// The next hop's certificate does not hold.
+    TlsCertificateError = "tls_certificate_error", BAD_GATEWAY;
+    /// The next hop sent a TLS alert.
+    TlsAlertReceived = "tls_alert_received", BAD_GATEWAY;
+    /// The request is at fault; another 4xx may say it better.
+    HttpRequestError = "http_request_error", BAD_REQUEST;
+    /// The proxy's rules deny the request.
+    HttpRequestDenied = "http_request_denied", FORBIDDEN;
+    /// The response ended early.
+    HttpResponseIncomplete = "http_response_incomplete", BAD_GATEWAY;
+    /// The response's header section is too large.
+    HttpResponseHeaderSectionSize = "http_response_header_section_size", BAD_GATEWAY;
+    /// One field of the response's header is too large.
+    HttpResponseHeaderSize = "http_response_header_size", BAD_GATEWAY;
+    /// The response's content is too large.
+    HttpResponseBodySize = "http_response_body_size", BAD_GATEWAY;
+    /// The response's trailer section is too large.
+    HttpResponseTrailerSectionSize = "http_response_trailer_section_size", BAD_GATEWAY;
+    /// One field of the response's trailer is too large.
+    HttpResponseTrailerSize = "http_response_trailer_size", BAD_GATEWAY;
+    /// The response's transfer coding could not be decoded.
+    HttpResponseTransferCoding = "http_response_transfer_coding", BAD_GATEWAY;
+    /// The response's content coding could not be decoded.
+    HttpResponseContentCoding = "http_response_content_coding", BAD_GATEWAY;
+    /// The whole response took too long.
+    HttpResponseTimeout = "http_response_timeout", GATEWAY_TIMEOUT;
+    /// The next hop did not agree to the upgrade.
+    HttpUpgradeFailed = "http_upgrade_failed", BAD_GATEWAY;
+    /// The next hop broke HTTP in another way.
+    HttpProtocolError = "http_protocol_error", BAD_GATEWAY;
+    /// The proxy itself made the response, without forwarding; the registry leaves the status open.
+    ProxyInternalResponse = "proxy_internal_response", INTERNAL_SERVER_ERROR;
+    /// The proxy itself failed.
+    ProxyInternalError = "proxy_internal_error", INTERNAL_SERVER_ERROR;
+    /// The proxy's configuration does not hold.
+    ProxyConfigurationError = "proxy_configuration_error", INTERNAL_SERVER_ERROR;
+    /// The request came back to a proxy that had forwarded it.
+    ProxyLoopDetected = "proxy_loop_detected", BAD_GATEWAY;
+}
+
+/// One member of `Proxy-Status`: `node; error=token; next-hop=..; details=".."`.
+///
+/// `node` and `next_hop` are written as a token where the grammar allows it and else as a string, `details` as a string
+/// of at most [`MAX_DETAILS`] characters. What is not printable ASCII becomes `?` (RFC 8941, section 3.3.3).
+///
+/// # Examples
+/// ```
+/// use hermes_proto::proxy_status::{ProxyError, format};
+///
+/// let value = format("edge", ProxyError::DnsError, Some("no such name"), None);
+/// assert_eq!(value, r#"edge; error=dns_error; details="no such name""#);
+/// ```
+pub fn format(node: &str, error: ProxyError, details: Option<&str>, next_hop: Option<&str>) -> HeaderValue {
+    let mut text = String::with_capacity(64);
+    push_item(node, &mut text);
+    text.push_str("; error=");
+    text.push_str(error.token());
+    if let Some(next_hop) = next_hop {
+        text.push_str("; next-hop=");
+        push_item(next_hop, &mut text);
+    }
+    if let Some(details) = details {
+        let end = details.char_indices().nth(MAX_DETAILS).map_or(details.len(), |(end, _)| end);
+        text.push_str("; details=");
+        quoted::push_string(&details[..end], &mut text);
+    }
+    quoted::field_value(text)
+}
+
+/// Adds a member after those of the proxies that are nearer to the origin (RFC 9209, section 2).
+pub fn append(fields: &mut HeaderMap, member: HeaderValue) {
+    // A map that is full of fields is left as it is.
+    let _ = fields.try_append(PROXY_STATUS, member);
+}
+
+fn push_item(text: &str, output: &mut String) {
+    match is_sf_token(text.as_bytes()) {
+        true => output.push_str(text),
+        false => quoted::push_string(text, output),
+    }
+}
+
+/// Whether `text` is an `sf-token` (RFC 8941, section 3.3.4).
+fn is_sf_token(text: &[u8]) -> bool {
+    let starts = |byte: u8| byte.is_ascii_alphabetic() || byte == b'*';
+    let goes_on = |byte: u8| quoted::is_tchar(byte) || byte == b':' || byte == b'/';
+    text.split_first().is_some_and(|(&first, rest)| starts(first) && rest.iter().all(|&byte| goes_on(byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn writes_names_as_tokens_where_it_can() {
+        let value = format("alice-laptop", ProxyError::ConnectionRefused, None, Some("db.example:5432"));
+        assert_eq!(value, "alice-laptop; error=connection_refused; next-hop=db.example:5432");
+        let value = format("1 node", ProxyError::ConnectionTimeout, None, Some("[::1]:80"));
+        assert_eq!(value, "\"1 node\"; error=connection_timeout; next-hop=\"[::1]:80\"");
+    }
+
+    #[test]
+    fn escapes_details_and_replaces_what_is_not_ascii() {
+        let value = format("n", ProxyError::DnsError, Some("a \"b\" \\ caf\u{e9}\r\n"), None);
+        assert_eq!(value, r#"n; error=dns_error; details="a \"b\" \\ caf???""#);
+    }
+
+    #[test]
+    fn cuts_long_details() {
+        let value = format("n", ProxyError::DnsError, Some(&"\u{e9}".repeat(MAX_DETAILS + 1)), None);
+        assert_eq!(value.to_str().unwrap().matches('?').count(), MAX_DETAILS);
+    }
+
+    #[test]
+    fn appends_after_the_members_of_others() {
+        let mut fields = HeaderMap::new();
+        fields.insert(PROXY_STATUS, HeaderValue::from_static("origin-side; error=dns_error"));
+        append(&mut fields, format("n", ProxyError::HttpUpgradeFailed, None, None));
+        let members: Vec<_> = fields.get_all(PROXY_STATUS).into_iter().collect();
+        assert_eq!(members, ["origin-side; error=dns_error", "n; error=http_upgrade_failed"]);
+    }
+
+    #[test]
+    fn recommends_the_statuses_of_the_registry() {
+        let cases = [
+            (ProxyError::DnsTimeout, 504),
+            (ProxyError::DnsError, 502),
+            (ProxyError::DestinationNotFound, 500),
+            (ProxyError::DestinationUnavailable, 503),
+            (ProxyError::ConnectionLimitReached, 503),
+            (ProxyError::HttpRequestError, 400),
+            (ProxyError::HttpRequestDenied, 403),
+            (ProxyError::HttpResponseTimeout, 504),
+            (ProxyError::ProxyConfigurationError, 500),
+            (ProxyError::ProxyLoopDetected, 502),
+        ];
+        for (error, status) in cases {
+            assert_eq!(error.status(), status, "{}", error.token());
+        }
+    }
+
+    #[test]
+    fn has_one_token_of_its_own_for_each_of_the_32_types() {
+        let tokens: std::collections::BTreeSet<_> = ProxyError::ALL.iter().map(|error| error.token()).collect();
+        assert_eq!((tokens.len(), ProxyError::ALL.len()), (32, 32));
+        assert!(tokens.iter().all(|token| is_sf_token(token.as_bytes())));
+    }
+
+    proptest! {
+        #[test]
+        fn stays_one_member_whatever_it_is_given(node in any::<String>(), details in any::<String>(), hop in any::<String>()) {
+            let value = format(&node, ProxyError::DnsError, Some(&details), Some(&hop));
+            let text = value.to_str().unwrap();
+            prop_assert_eq!(outside_of_strings(text).matches(';').count(), 3);
+            prop_assert!(!outside_of_strings(text).contains(','));
+        }
+    }
+
+    /// What is left of `text` without its strings; all of them must end.
+    fn outside_of_strings(text: &str) -> String {
+        let (mut outside, mut quoted, mut escaped) = (String::new(), false, false);
+        for character in text.chars() {
+            match character {
+                _ if escaped => escaped = false,
+                '\\' if quoted => escaped = true,
+                '"' => quoted = !quoted,
+                _ if !quoted => outside.push(character),
+                _ => {}
+            }
+        }
+        assert!(!quoted);
+        outside
+    }
+}

@@ -1,0 +1,175 @@
+//! The `Via` field (RFC 9110, section 7.6.3): who handled a message before, for finding loops.
+//!
+//! ```text
+//! Via = #( received-protocol RWS received-by [ RWS comment ] )
+//! ```
+
+use std::fmt::Write as _;
+
+use http::Version;
+use http::header::{HeaderMap, HeaderValue, VIA};
+
+use crate::quoted;
+
+/// Adds this node, which received the message over `version`, as the last entry.
+///
+/// A byte of `node` that no pseudonym may hold is written as `_`. A map that is full of fields is left as it is.
+pub fn append(fields: &mut HeaderMap, version: Version, node: &str) {
+    let mut entry = String::with_capacity(4 + node.len());
+    entry.push_str(received_protocol(version));
+    entry.push(' ');
+    // Writing to a string cannot fail.
+    let _ = write!(entry, "{}", pseudonym(node));
+    let _ = fields.try_append(VIA, quoted::field_value(entry));
+}
+
+/// How many entries name `node`, whatever their case: more than 0 means that the message came here before.
+pub fn seen(fields: &HeaderMap, node: &str) -> usize {
+    let node = pseudonym(node);
+    let received_by = entries(fields).filter_map(|entry| words(entry).nth(1));
+    received_by.filter(|name| name.eq_ignore_ascii_case(node.as_bytes())).count()
+}
+
+/// How many entries there are: the hops that a message took through proxies that say so.
+pub fn hops(fields: &HeaderMap) -> usize {
+    entries(fields).count()
+}
+
+fn received_protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "0.9",
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        Version::HTTP_3 => "3",
+        _ => "1.1",
+    }
+}
+
+fn pseudonym(node: &str) -> String {
+    let allowed = |character: char| u8::try_from(character).is_ok_and(quoted::is_tchar);
+    node.chars().map(|character| if allowed(character) { character } else { '_' }).collect()
+}
+
+fn entries(fields: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let members = fields.get_all(VIA).into_iter().flat_map(|line| split(line.as_bytes()));
+    members.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty())
+}
+
+fn words(entry: &[u8]) -> impl Iterator<Item = &[u8]> {
+    entry.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// Splits a line at the commas outside comments. When parentheses do not match, every comma counts, so that an open
+/// comment cannot hide the entries that later hops joined to the line.
+fn split(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut depth = if has_balanced_comments(line) { Some(Comment::default()) } else { None };
+    line.split(move |&byte| {
+        let outside = depth.as_mut().is_none_or(|comment| comment.feed(byte).is_some_and(|depth| depth == 0));
+        byte == b',' && outside
+    })
+}
+
+fn has_balanced_comments(line: &[u8]) -> bool {
+    let mut comment = Comment::default();
+    line.iter().all(|&byte| comment.feed(byte).is_some()) && comment.depth == 0
+}
+
+/// Where in nested comments a reader is (RFC 9110, section 5.6.5).
+#[derive(Default)]
+struct Comment {
+    depth: usize,
+    escaped: bool,
+}
+
+impl Comment {
+    /// The depth after `byte`; `None` when it closes what was never opened.
+    fn feed(&mut self, byte: u8) -> Option<usize> {
+        let escaped = std::mem::take(&mut self.escaped);
+        match byte {
+            _ if escaped => {}
+            b'\\' if self.depth > 0 => self.escaped = true,
+            b'(' => self.depth += 1,
+            b')' => self.depth = self.depth.checked_sub(1)?,
+            _ => {}
+        }
+        Some(self.depth)
+    }
+}
+
+/// Reads arbitrary `Via` lines: nothing panics, and an entry that is added is counted once, also when a later hop joins
+/// all lines into one.
+pub fn fuzz_one(data: &[u8]) {
+    let mut fields = HeaderMap::new();
+    for line in data.split(|&byte| byte == b'\n') {
+        if let Ok(value) = HeaderValue::from_bytes(line) {
+            fields.append(VIA, value);
+        }
+    }
+    let (seen_before, hops_before) = (seen(&fields, "node"), hops(&fields));
+    assert!(seen_before <= hops_before);
+    append(&mut fields, Version::HTTP_2, "node");
+    assert_eq!((seen(&fields, "NODE"), hops(&fields)), (seen_before + 1, hops_before + 1));
+
+    let lines: Vec<_> = fields.get_all(VIA).into_iter().map(HeaderValue::as_bytes).collect();
+    let joined = HeaderValue::from_bytes(&lines.join(&b", "[..]));
+    if let Ok(joined) = joined {
+        fields.insert(VIA, joined);
+        assert!(seen(&fields, "node") > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn via(lines: &[&'static str]) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        for line in lines {
+            fields.append(VIA, HeaderValue::from_static(line));
+        }
+        fields
+    }
+
+    #[test]
+    fn adds_an_entry_for_each_version() {
+        let mut fields = HeaderMap::new();
+        for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2, Version::HTTP_3] {
+            append(&mut fields, version, "alice-laptop");
+        }
+        let lines: Vec<_> = fields.get_all(VIA).into_iter().collect();
+        assert_eq!(lines, ["1.0 alice-laptop", "1.1 alice-laptop", "2 alice-laptop", "3 alice-laptop"]);
+        assert_eq!(seen(&fields, "alice-laptop"), 4);
+    }
+
+    #[test]
+    fn writes_a_strange_node_name_so_that_it_stays_one_entry() {
+        let mut fields = HeaderMap::new();
+        append(&mut fields, Version::HTTP_11, "a, 1.1 b\r\n\u{e9}(");
+        assert_eq!(fields[VIA], "1.1 a__1.1_b____");
+        assert_eq!((hops(&fields), seen(&fields, "a, 1.1 b\r\n\u{e9}(")), (1, 1));
+    }
+
+    #[test]
+    fn counts_hops_and_own_entries_over_lines_and_commas() {
+        let fields = via(&["1.0 fred, 1.1 p.example.net", " , HTTP/1.1 Node (Apache/1.1),,2 nodes", "1.1 node:8080"]);
+        assert_eq!((hops(&fields), seen(&fields, "node"), seen(&fields, "absent")), (5, 1, 0));
+    }
+
+    #[test]
+    fn reads_nothing_into_comments() {
+        let fields = via(&[r"1.1 a (see (x, 1.1 node), \), 1.1 node), 1.1 b"]);
+        assert_eq!((hops(&fields), seen(&fields, "node")), (2, 0));
+    }
+
+    #[test]
+    fn finds_an_entry_behind_an_open_comment() {
+        for line in ["1.1 a (, 1.1 node", r"1.1 a (\, 1.1 node", "1.1 a )(, 1.1 node", "1.1 a (((), 1.1 node"] {
+            assert_eq!(seen(&via(&[line]), "node"), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn takes_no_entry_without_a_name_for_ours() {
+        assert_eq!(seen(&via(&["node, 1.1, \t"]), "node"), 0);
+    }
+}
