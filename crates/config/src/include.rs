@@ -1,0 +1,167 @@
+//! Reading a file and what it includes, into one tree.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::env::{Env, expand};
+use crate::path::{child, element};
+use crate::tree::{Entry, Node, Value};
+use crate::{Place, Problem, yaml};
+
+/// Bytes of one file. A document of a thousand routes has some hundred kilobytes.
+const FILE_BYTES: u64 = 4 << 20;
+/// Files that include each other in a row.
+const DEEPEST: usize = 8;
+/// Files of one document.
+const FILES: usize = 256;
+/// Keys of an included file that say something of the file itself, not of the document.
+const OWN_KEYS: [&str; 3] = ["version", "$schema", "include"];
+
+/// Reads files; collects what is wrong with them.
+pub(crate) struct Reader<'a> {
+    env: Env<'a>,
+    /// Every file that was opened, absolute, in order.
+    pub(crate) files: Vec<PathBuf>,
+    /// What is wrong so far.
+    pub(crate) problems: Vec<Problem>,
+    /// The files that are being read, the outermost first, by their true names.
+    open: Vec<PathBuf>,
+    /// True names of all files read.
+    known: Vec<PathBuf>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(env: Env<'a>) -> Self {
+        Self { env, files: Vec::new(), problems: Vec::new(), open: Vec::new(), known: Vec::new() }
+    }
+
+    /// Reads the file and everything that it includes. `None`: nothing can be said about its content.
+    pub(crate) fn read(&mut self, file: &Path, asked: Option<(&Place, &str)>) -> Option<Node> {
+        let file: Arc<Path> = file.into();
+        let text = match self.text(&file) {
+            Ok(text) => text,
+            Err(reason) => {
+                let (place, path) = asked.map_or((None, ""), |(place, path)| (Some(place.clone()), path));
+                self.problems.push(Problem { place, path: path.to_owned(), reason, remedy: None });
+                return None;
+            }
+        };
+        let mut root = match yaml::parse(&text, &file, &mut self.problems) {
+            Ok(root) => root,
+            Err(problem) => {
+                self.problems.push(problem);
+                return None;
+            }
+        };
+        expand(&mut root, self.env, "", &mut self.problems);
+        self.open.push(self.known.last().cloned().unwrap_or_default());
+        self.include_all(&mut root);
+        self.open.pop();
+        Some(root)
+    }
+
+    fn text(&mut self, file: &Path) -> Result<String, String> {
+        let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
+        let mut bytes = Vec::new();
+        File::open(file).map_err(failed)?.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > FILE_BYTES {
+            return Err(format!("{} is larger than {} MiB", file.display(), FILE_BYTES >> 20));
+        }
+        self.known.push(file.canonicalize().map_err(failed)?);
+        self.files.push(std::path::absolute(file).map_err(failed)?);
+        String::from_utf8(bytes).map_err(|error| {
+            let line =
+                error.as_bytes().iter().take(error.utf8_error().valid_up_to()).filter(|byte| **byte == b'\n').count()
+                    + 1;
+            format!("{}:{line}: this is not UTF-8", file.display())
+        })
+    }
+
+    /// Adds the included files' entries to the root. A wrong `include` is left for the schema to report.
+    fn include_all(&mut self, root: &mut Node) {
+        let Some(Value::List(items)) = root.entry("include").map(|entry| entry.node.value.clone()) else {
+            return;
+        };
+        for (index, item) in items.iter().enumerate() {
+            if let Value::Text(text) = &item.value {
+                let path = element("include", index);
+                let file = item.place.file.parent().unwrap_or(Path::new("")).join(text);
+                self.include(root, &file, &item.place, &path);
+            }
+        }
+    }
+
+    fn include(&mut self, root: &mut Node, file: &Path, place: &Place, path: &str) {
+        if let Some(reason) = self.refused(file) {
+            self.problems.push(Problem::new(place, path, reason));
+            return;
+        }
+        let Some(included) = self.read(file, Some((place, path))) else { return };
+        let found = included.kind();
+        match (&mut root.value, included.value) {
+            (Value::Map(entries), Value::Map(more)) => self.merge(entries, more),
+            (_, Value::Null) => {}
+            _ => self.problems.push(Problem::new(&included.place, "", format!("expected a map, found {found}"))),
+        }
+    }
+
+    fn refused(&self, file: &Path) -> Option<String> {
+        let name = file.canonicalize().ok()?;
+        if self.open.contains(&name) {
+            return Some(format!("{} includes itself", file.display()));
+        }
+        if self.known.contains(&name) {
+            return Some(format!("{} is included twice", file.display()));
+        }
+        if self.open.len() > DEEPEST {
+            return Some(format!("more than {DEEPEST} files include each other in a row"));
+        }
+        (self.known.len() >= FILES).then(|| format!("more than {FILES} files"))
+    }
+
+    /// Adds the entries of an included file: maps by key, lists at the end, anything else must be new.
+    fn merge(&mut self, entries: &mut Vec<Entry>, more: Vec<Entry>) {
+        for entry in more {
+            if OWN_KEYS.contains(&entry.key.as_str()) {
+                self.own(entries, entry);
+                continue;
+            }
+            match entries.iter_mut().find(|known| known.key == entry.key) {
+                None => entries.push(entry),
+                Some(known) => self.join(known, entry),
+            }
+        }
+    }
+
+    /// An included file may state its version, which must be the document's.
+    fn own(&mut self, entries: &[Entry], entry: Entry) {
+        let same = |known: &Entry| known.key == "version" && known.node.plain == entry.node.plain;
+        if entry.key == "version" && !entries.iter().any(same) {
+            let reason = "the version differs from that of the including file";
+            self.problems.push(Problem::new(entry.shown(), "version", reason).remedy("leave it away here"));
+        }
+    }
+
+    fn join(&mut self, known: &mut Entry, entry: Entry) {
+        match (&mut known.node.value, entry.node.value) {
+            (Value::List(nodes), Value::List(more)) => nodes.extend(more),
+            (Value::Map(inner), Value::Map(more)) => {
+                for entry in more {
+                    match inner.iter().find(|known| known.key == entry.key) {
+                        None => inner.push(entry),
+                        Some(first) => {
+                            self.problems.push(twice(&child(&known.key, &entry.key), &first.place, &entry.place))
+                        }
+                    }
+                }
+            }
+            _ => self.problems.push(twice(&known.key, &known.place, &entry.place)),
+        }
+    }
+}
+
+fn twice(path: &str, first: &Place, second: &Place) -> Problem {
+    Problem::new(second, path, format!("this was already given at {first}")).remedy("keep one of them")
+}

@@ -1,0 +1,36 @@
+//! What one node's configuration file says: YAML with positions, checked against the schema, typed.
+//!
+//! [`load`] reads a file and what it includes and gives either a [`model::Document`] or every [`Problem`] at once,
+//! each with file, line, column, reason and, where possible, a remedy. The JSON Schema ([`schema()`]) is derived
+//! from the model's types and is what files are checked against, so the two cannot differ.
+//!
+//! This crate knows the form of a document, not its meaning: dangling names, conflicting ports and routes that
+//! never match are found by the rules crate, which points to them through [`Places`].
+//!
+//! Specifications: YAML 1.2.2 (core schema, without aliases, tags and several documents), JSON Schema 2020-12.
+
+mod env;
+mod fuzz;
+mod include;
+mod load;
+pub mod model;
+mod nearest;
+mod path;
+mod place;
+mod places;
+mod problems;
+mod schema;
+mod secret;
+mod tree;
+mod walk;
+mod yaml;
+
+pub use fuzz::fuzz_one;
+pub use load::{Loaded, load};
+pub use nearest::nearest;
+pub use path::{child, element};
+pub use place::Place;
+pub use places::Places;
+pub use problems::{Problem, Problems};
+pub use schema::schema;
+pub use secret::secret;

@@ -1,0 +1,28 @@
+//! Egress: which addresses a request may choose.
+
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::scalar::{PortMatch, Prefix};
+
+/// Rules for addresses chosen by a request, checked on the address dialled.
+///
+/// Loopback, link-local, private, shared, documentation, multicast and unspecified addresses, and the
+/// addresses that Hermes itself listens on, are denied unless `allow` names them. Endpoints that the operator
+/// wrote are not subject to these rules.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Egress {
+    /// Prefixes that are allowed although the default denies them.
+    #[serde(default)]
+    #[schemars(with = "Vec<Prefix>")]
+    pub allow: Vec<IpNet>,
+    /// Prefixes that are denied although the default allows them; stronger than `allow`.
+    #[serde(default)]
+    #[schemars(with = "Vec<Prefix>")]
+    pub deny: Vec<IpNet>,
+    /// Ports that are denied. Default: 25.
+    #[serde(default)]
+    pub deny_ports: Option<Vec<PortMatch>>,
+}

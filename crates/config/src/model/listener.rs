@@ -1,0 +1,176 @@
+//! Listeners: where exchanges enter, who may, and what they may say of themselves.
+
+use indexmap::IndexMap;
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::route::Datagrams;
+use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, Prefix, Template};
+
+/// One listener; exactly one of `http`, `tcp` and `udp` is given.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listener {
+    /// HTTP/1.1 and HTTP/2 (by prior knowledge, or by ALPN under TLS) on this address.
+    #[serde(default)]
+    pub http: Option<ListenAddress>,
+    /// A TCP port whose connections become CONNECT exchanges for `target`.
+    #[serde(default)]
+    pub tcp: Option<ListenAddress>,
+    /// A UDP port whose datagrams become CONNECT-UDP exchanges for `target`, one session per client address.
+    #[serde(default)]
+    pub udp: Option<ListenAddress>,
+    /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
+    #[serde(default)]
+    pub target: Option<HostPort>,
+    /// TLS on an `http` listener.
+    #[serde(default)]
+    pub tls: Option<ServerTls>,
+    /// Who may use an `http` listener. Default: nobody is asked, which only loopback and Unix sockets may do.
+    #[serde(default)]
+    pub auth: Option<Auth>,
+    /// Allow `auth: none` on an address that strangers can reach.
+    #[serde(default)]
+    pub public: bool,
+    /// Accept requests in origin form, as a gateway (reverse proxy) does.
+    #[serde(default)]
+    pub gateway: bool,
+    /// Whose traffic this is when nobody is asked. Default: the node's `identity`.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Overlay fields that clients of this listener may set; all others are removed.
+    #[serde(default)]
+    pub accepts: Vec<FieldPattern>,
+    /// Source prefixes that are believed like a peer that speaks for everybody, although the link is clear.
+    #[serde(default)]
+    #[schemars(with = "Vec<Prefix>")]
+    pub insecure_trust: Vec<IpNet>,
+    /// What happens to a `user` field that names another user than the one who was authenticated.
+    #[serde(default)]
+    pub forged: Forged,
+    /// Fields set on every exchange that enters here (existing values are replaced).
+    #[serde(default)]
+    pub set: IndexMap<String, Template>,
+    /// Fields appended to every exchange that enters here.
+    #[serde(default)]
+    pub append: IndexMap<String, Template>,
+    /// Fields removed from every exchange that enters here.
+    #[serde(default)]
+    pub remove: Vec<FieldPattern>,
+    /// Datagrams kept while the tunnel of a `udp` session opens.
+    #[serde(default)]
+    pub datagrams: Option<Datagrams>,
+    /// Bounds on what strangers can cost here.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// Certificate and key of a listener.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerTls {
+    /// PEM certificate chain, leaf first.
+    pub cert_file: FilePath,
+    /// PEM private key. Must not be readable by others.
+    pub key_file: FilePath,
+    /// PEM authorities whose client certificates are accepted (mTLS).
+    #[serde(default)]
+    pub client_ca_file: Option<FilePath>,
+}
+
+/// Who may use a listener: a word, or one or more ways to show who one is (any of them suffices).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Auth {
+    /// `none` or `mtls`.
+    Word(AuthMode),
+    /// Ways to authenticate.
+    Ways(AuthWays),
+}
+
+/// Ways to authenticate; any of them suffices.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuthWays {
+    /// User and password, checked against a file of bcrypt hashes.
+    #[serde(default)]
+    pub basic: Option<Basic>,
+    /// A JSON Web Token, checked against a key set.
+    #[serde(default)]
+    pub bearer: Option<Bearer>,
+    /// `true`: a client certificate.
+    #[serde(default)]
+    pub mtls: bool,
+}
+
+/// Authentication in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthMode {
+    /// Nobody is asked.
+    None,
+    /// A client certificate is required.
+    Mtls,
+}
+
+/// Basic authentication (RFC 7617).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Basic {
+    /// Lines of `user:$2b$...` (bcrypt), as `htpasswd -B` writes them.
+    pub file: FilePath,
+    /// Realm shown to the client. Default: hermes.
+    #[serde(default)]
+    pub realm: Option<String>,
+}
+
+/// Bearer authentication (RFC 6750) by JSON Web Tokens.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bearer {
+    /// JSON Web Key Set with the issuer's public keys.
+    pub jwks_file: FilePath,
+    /// Required `iss`.
+    pub issuer: String,
+    /// Required `aud`.
+    pub audience: String,
+    /// Claim that names the user. Default: sub.
+    #[serde(default)]
+    pub user_claim: Option<String>,
+}
+
+/// What happens to a `user` field that contradicts the authenticated identity.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Forged {
+    /// The field is removed and the exchange goes on under its true identity.
+    #[default]
+    Remove,
+    /// The exchange is refused with 403.
+    Refuse,
+}
+
+/// Bounds of one listener. Each has a default; the operator's guide gives the reasons.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of one request head. Default: 64KiB.
+    #[serde(default)]
+    pub head_bytes: Option<ByteSize>,
+    /// Field lines of one request head. Default: 128.
+    #[serde(default)]
+    pub fields: Option<usize>,
+    /// Time until a request head is complete. Default: 10s.
+    #[serde(default)]
+    pub head_time: Option<Duration>,
+    /// Time a connection may be idle between exchanges. Default: 60s.
+    #[serde(default)]
+    pub idle_time: Option<Duration>,
+    /// Connections (`udp`: sessions) at once, per worker. Default: 10000.
+    #[serde(default)]
+    pub connections: Option<usize>,
+    /// Streams at once on one HTTP/2 connection. Default: 1000.
+    #[serde(default)]
+    pub streams: Option<u32>,
+}

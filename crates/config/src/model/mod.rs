@@ -1,0 +1,23 @@
+//! The typed document: what one node's file may say.
+//!
+//! Plain data. Every type derives its JSON Schema, which is the single source of truth for what keys exist;
+//! scalar types with a syntax of their own ([`scalar`]) name it in the schema's `format`.
+
+mod egress;
+mod listener;
+mod node;
+mod route;
+pub mod scalar;
+mod upstream;
+
+pub use egress::Egress;
+pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
+pub use node::{Access, Admin, Document, Log, NodeIdentity, Peer};
+pub use route::{
+    Action, Datagrams, FieldMatch, Hops, Match, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate, Timeouts,
+};
+pub use scalar::{
+    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, OneOrMany,
+    PathMatch, PortMatch, TargetMatch, Template, TemplatePart, TextMatch, UserPattern, Variable,
+};
+pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

@@ -1,0 +1,128 @@
+//! The document itself and what belongs to the node as a whole.
+
+use std::num::NonZeroUsize;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::scalar::{FieldPattern, FilePath, ListenAddress, OneOrMany, UserPattern};
+use super::{Egress, Listener, Route, Upstream};
+
+/// One node's configuration.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// Version of this format; always 1.
+    #[schemars(extend("const" = 1))]
+    pub version: u32,
+    /// Where the JSON Schema of this format lies; for editors, ignored by Hermes.
+    #[serde(rename = "$schema", default)]
+    pub schema: Option<String>,
+    /// Name of this node, used in `Via`, `Proxy-Status` and logs. Default: the file's name without its extension.
+    #[serde(default)]
+    pub node: Option<String>,
+    /// Further files, relative to this one. Their maps are added by key and their lists at the end; nothing may be
+    /// said twice.
+    #[serde(default)]
+    pub include: Vec<FilePath>,
+    /// Worker threads. Default: one per processor.
+    #[serde(default)]
+    pub workers: Option<NonZeroUsize>,
+    /// Where the administrator asks.
+    #[serde(default)]
+    pub admin: Admin,
+    /// What is logged, and where to.
+    #[serde(default)]
+    pub log: Log,
+    /// Whose traffic enters at listeners that authenticate nobody, and the token shown to the next proxy.
+    #[serde(default)]
+    pub identity: Option<NodeIdentity>,
+    /// Overlay fields. Default: user, service, namespace, ipaddress, x-hermes-*.
+    #[serde(default = "default_fields")]
+    pub fields: Vec<FieldPattern>,
+    /// Where exchanges enter, by name.
+    #[serde(default)]
+    pub listeners: IndexMap<String, Listener>,
+    /// What happens to an exchange: the first route that matches decides.
+    #[serde(default)]
+    pub routes: Vec<Route>,
+    /// Groups of endpoints that routes send to, by name.
+    #[serde(default)]
+    pub upstreams: IndexMap<String, Upstream>,
+    /// Peer proxies, known by their certificate, by name.
+    #[serde(default)]
+    pub peers: IndexMap<String, Peer>,
+    /// Which addresses a request may choose.
+    #[serde(default)]
+    pub egress: Egress,
+}
+
+/// The overlay fields of a document that names none.
+pub fn default_fields() -> Vec<FieldPattern> {
+    ["user", "service", "namespace", "ipaddress", "x-hermes-*"]
+        .into_iter()
+        .filter_map(|name| name.parse().ok())
+        .collect()
+}
+
+/// Administration: a Unix socket, and metrics over TCP if asked.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Admin {
+    /// Unix socket of the admin interface. Default: `hermes/NODE.sock` in the user's run-time folder.
+    #[serde(default)]
+    pub socket: Option<FilePath>,
+    /// TCP address that serves Prometheus metrics and nothing else. Default: none.
+    #[serde(default)]
+    pub metrics: Option<ListenAddress>,
+}
+
+/// Logging.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// Filter such as `info` or `hermes_proxy=debug,info`. Default: info. Can be changed at run time.
+    #[serde(default)]
+    pub level: Option<String>,
+    /// Where access records go, one JSON object a line. Default: stdout.
+    #[serde(default)]
+    pub access: Access,
+}
+
+/// Where access records go.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Standard output.
+    #[default]
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// Nowhere.
+    Off,
+    /// This file, appended to.
+    File(FilePath),
+}
+
+/// Whose traffic this node carries.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeIdentity {
+    /// The user; becomes the `user` field of exchanges from listeners that authenticate nobody.
+    pub user: String,
+    /// Token sent as `Proxy-Authorization: Bearer` to the next proxy only. Must not be readable by others.
+    #[serde(default)]
+    pub token_file: Option<FilePath>,
+}
+
+/// A proxy that is believed when it says whose an exchange is.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// Names in its certificate, any of: URI, DNS or e-mail subject alternative name, or common name.
+    pub certificate: OneOrMany<String>,
+    /// Users that it may speak for: a name, `*`, `*@example.com` or `team-*`.
+    #[serde(default)]
+    pub speaks_for: Vec<UserPattern>,
+}

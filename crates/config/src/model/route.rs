@@ -1,0 +1,228 @@
+//! Routes: what an exchange must look like, what is changed in it, and where it goes.
+
+use indexmap::IndexMap;
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::scalar::{
+    ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix, TargetMatch, Template,
+    TextMatch,
+};
+
+/// One route. The first route that matches decides; exactly one of `to`, `terminate`, `respond`, `redirect` is given.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// Name in logs and reasons. Default: its position, as `routes[3]`.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What an exchange must look like. Default: anything.
+    #[serde(default, rename = "match")]
+    pub matches: Match,
+    /// Fields set before the exchange leaves (existing values are replaced).
+    #[serde(default)]
+    pub set: IndexMap<String, Template>,
+    /// Fields appended before the exchange leaves.
+    #[serde(default)]
+    pub append: IndexMap<String, Template>,
+    /// Fields removed before the exchange leaves.
+    #[serde(default)]
+    pub remove: Vec<FieldPattern>,
+    /// Overlay fields that the origin may see. Default: none; `to` always keeps them.
+    #[serde(default)]
+    pub expose: Vec<FieldPattern>,
+    /// Changes to target and path.
+    #[serde(default)]
+    pub rewrite: Option<Rewrite>,
+    /// Time-outs of exchanges that take this route; over those of the upstream.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// Datagrams kept while a tunnel opens.
+    #[serde(default)]
+    pub datagrams: Option<Datagrams>,
+    /// Forward to the next proxy: an upstream, or several with weights.
+    #[serde(default)]
+    pub to: Option<Hops>,
+    /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints.
+    #[serde(default)]
+    pub terminate: Option<Terminate>,
+    /// Answer here.
+    #[serde(default)]
+    pub respond: Option<Respond>,
+    /// Send the client elsewhere.
+    #[serde(default)]
+    pub redirect: Option<Redirect>,
+}
+
+/// What a route does, once it is known that exactly one action is given.
+#[derive(Debug, Clone, Copy)]
+pub enum Action<'a> {
+    /// Forward to the next proxy.
+    To(&'a Hops),
+    /// End the overlay here.
+    Terminate(&'a Terminate),
+    /// Answer here.
+    Respond(&'a Respond),
+    /// Send the client elsewhere.
+    Redirect(&'a Redirect),
+}
+
+impl Route {
+    /// The route's action; `None` unless exactly one is given (the loader reports that).
+    pub fn action(&self) -> Option<Action<'_>> {
+        match (&self.to, &self.terminate, &self.respond, &self.redirect) {
+            (Some(hops), None, None, None) => Some(Action::To(hops)),
+            (None, Some(terminate), None, None) => Some(Action::Terminate(terminate)),
+            (None, None, Some(respond), None) => Some(Action::Respond(respond)),
+            (None, None, None, Some(redirect)) => Some(Action::Redirect(redirect)),
+            _ => None,
+        }
+    }
+}
+
+/// Conditions, all of which must hold.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Match {
+    /// Host and, if given, port that the exchange is for: `VIDEO`, `DB:5432`, `*.example.com`, `~^v[0-9]+$`.
+    #[serde(default)]
+    pub target: Option<OneOrMany<TargetMatch>>,
+    /// Port that the exchange is for: `443`, `1-1023`.
+    #[serde(default)]
+    pub port: Option<OneOrMany<PortMatch>>,
+    /// Authority that names the proxy itself (extended CONNECT, or `Host`), like `target`.
+    #[serde(default)]
+    pub authority: Option<OneOrMany<TargetMatch>>,
+    /// Path: `/exact`, `/prefix/*`, `~regex`. The query is not matched.
+    #[serde(default)]
+    pub path: Option<OneOrMany<PathMatch>>,
+    /// Method, in capitals.
+    #[serde(default)]
+    pub method: Option<OneOrMany<String>>,
+    /// `:protocol` of an extended CONNECT, or the `Upgrade` token: `connect-udp`, `websocket`.
+    #[serde(default)]
+    pub protocol: Option<OneOrMany<String>>,
+    /// Fields, by name: a value, `~regex`, `true` for present, `false` for absent.
+    #[serde(default)]
+    pub fields: IndexMap<String, FieldMatch>,
+    /// The authenticated user: a name or `~regex`.
+    #[serde(default)]
+    pub user: Option<OneOrMany<TextMatch>>,
+    /// Prefixes of the address that the connection came from.
+    #[serde(default)]
+    #[schemars(with = "Option<OneOrMany<Prefix>>")]
+    pub source: Option<OneOrMany<IpNet>>,
+    /// Listeners, by name.
+    #[serde(default)]
+    pub listener: Option<OneOrMany<String>>,
+}
+
+/// Condition on one field.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum FieldMatch {
+    /// `true`: present; `false`: absent.
+    Present(bool),
+    /// One of its values is this, or matches `~regex`.
+    Value(TextMatch),
+}
+
+/// Changes to what an exchange is for. The query is never changed (RFC 9110, 7.7).
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rewrite {
+    /// New target.
+    #[serde(default)]
+    pub target: Option<HostPort>,
+    /// New path.
+    #[serde(default)]
+    pub path: Option<PathRewrite>,
+}
+
+/// A path prefix and what replaces it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathRewrite {
+    /// Prefix that is replaced, such as `/org/`; other paths stay as they are.
+    pub prefix: String,
+    /// What replaces it, such as `/`.
+    pub with: String,
+}
+
+/// Time-outs. There is no overall limit on an exchange.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    /// Until a connection is usable, TLS included. Default: 5s.
+    #[serde(default)]
+    pub connect: Option<Duration>,
+    /// Until a response head arrives, counted from the request's end or the last interim response. Default: 10s.
+    #[serde(default)]
+    pub header: Option<Duration>,
+    /// Longest silence within a message's content. Default: 60s.
+    #[serde(default)]
+    pub idle: Option<Duration>,
+    /// Longest silence of a UDP session. Default: 300s.
+    #[serde(default)]
+    pub udp: Option<Duration>,
+}
+
+/// Bounds on datagrams kept while a tunnel opens; the oldest are dropped first, and counted.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Datagrams {
+    /// Bytes kept per session. Default: 160KiB.
+    #[serde(default)]
+    pub hold_bytes: Option<ByteSize>,
+    /// Age at which a kept datagram is dropped. Default: 5s.
+    #[serde(default)]
+    pub hold_time: Option<Duration>,
+}
+
+/// Next proxies: one upstream, or several with weights.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Hops {
+    /// All exchanges to this upstream.
+    One(String),
+    /// Exchanges split by weight.
+    Split(IndexMap<String, u32>),
+}
+
+/// Where the overlay ends.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Terminate {
+    /// `true`: at the target itself, if `egress` allows its address.
+    Target(bool),
+    /// At the endpoints of this upstream.
+    Upstream(String),
+}
+
+/// A local answer.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Respond {
+    /// Status code, 200 to 599.
+    #[schemars(range(min = 200, max = 599))]
+    pub status: u16,
+    /// Content, as text. Default: empty.
+    #[serde(default)]
+    pub body: String,
+    /// Fields of the answer.
+    #[serde(default)]
+    pub fields: IndexMap<String, String>,
+}
+
+/// A local redirect.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Redirect {
+    /// The new location; may use variables such as `{target.host}` and `{path}`.
+    pub location: Template,
+    /// 301, 302, 303, 307 or 308. Default: 302.
+    #[serde(default)]
+    #[schemars(extend("enum" = [301, 302, 303, 307, 308]))]
+    pub status: Option<u16>,
+}

@@ -1,0 +1,60 @@
+//! The registry of `format` names: from the schema's word to the parser.
+
+use std::str::FromStr;
+
+use super::{
+    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, PathMatch,
+    PortMatch, Prefix, ScalarError, TargetMatch, Template, TextMatch, UserPattern,
+};
+
+/// The `format` of a path, which the loader makes absolute.
+pub(crate) const PATH: &str = "hermes-path";
+
+type Check = fn(&str) -> Result<(), ScalarError>;
+
+const FORMATS: [(&str, Check); 15] = [
+    ("hermes-duration", parses::<Duration>),
+    ("hermes-byte-size", parses::<ByteSize>),
+    (PATH, parses::<FilePath>),
+    ("hermes-host-port", parses::<HostPort>),
+    ("hermes-endpoint-address", parses::<EndpointAddress>),
+    ("hermes-listen-address", parses::<ListenAddress>),
+    ("hermes-prefix", parses::<Prefix>),
+    ("hermes-field-pattern", parses::<FieldPattern>),
+    ("hermes-user-pattern", parses::<UserPattern>),
+    ("hermes-text-match", parses::<TextMatch>),
+    ("hermes-host-match", parses::<HostMatch>),
+    ("hermes-target-match", parses::<TargetMatch>),
+    ("hermes-path-match", parses::<PathMatch>),
+    ("hermes-port-match", parses::<PortMatch>),
+    ("hermes-template", parses::<Template>),
+];
+
+/// Checks a text against a format; formats that are not ours accept everything.
+pub(crate) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
+    match FORMATS.iter().find(|(name, _)| *name == format) {
+        Some((_, check)) => check(text),
+        None => Ok(()),
+    }
+}
+
+fn parses<T: FromStr<Err = ScalarError>>(text: &str) -> Result<(), ScalarError> {
+    text.parse::<T>().map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FORMATS;
+
+    #[test]
+    fn every_format_of_the_schema_has_a_parser() {
+        let schema = crate::schema().to_string();
+        let mut seen = 0;
+        for part in schema.split("\"format\":\"hermes-").skip(1) {
+            let format = format!("hermes-{}", part.split('"').next().unwrap());
+            assert!(FORMATS.iter().any(|(name, _)| *name == format), "{format}");
+            seen += 1;
+        }
+        assert!(seen >= FORMATS.len() - 1);
+    }
+}

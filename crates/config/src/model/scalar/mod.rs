@@ -1,0 +1,147 @@
+//! Scalars with a syntax of their own: durations, sizes, addresses, patterns, templates.
+//!
+//! Each parses with [`FromStr`](std::str::FromStr), prints in the syntax that it was parsed from, and names
+//! itself in the JSON Schema's `format` (`hermes-duration`, ...), by which the loader finds its parser.
+
+mod address;
+mod format;
+mod host;
+mod many;
+mod path;
+mod pattern;
+mod port;
+mod prefix;
+mod quantity;
+mod template;
+
+pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
+pub use host::{HostMatch, TargetMatch};
+pub use many::OneOrMany;
+pub use path::PathMatch;
+pub use pattern::{FieldPattern, TextMatch, UserPattern};
+pub use port::PortMatch;
+pub use quantity::{ByteSize, Duration};
+pub use template::{Template, TemplatePart, Variable};
+
+pub(crate) use address::UNIX;
+pub(crate) use format::{PATH, check};
+pub(crate) use prefix::Prefix;
+
+/// Why a text is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.message())]
+pub struct ScalarError {
+    /// What is wrong.
+    pub reason: String,
+    /// What to write instead, if that is known.
+    pub remedy: Option<String>,
+}
+
+impl ScalarError {
+    /// An error without a remedy.
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), remedy: None }
+    }
+
+    /// The same error with a remedy.
+    pub(crate) fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    fn message(&self) -> String {
+        match &self.remedy {
+            Some(remedy) => format!("{}; {remedy}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
+}
+
+/// Reads a regular expression; its compiled size is bounded (1 MiB), so that a file cannot exhaust memory.
+fn regex(text: &str, case_insensitive: bool) -> Result<regex::Regex, ScalarError> {
+    const COMPILED_BYTES: usize = 1 << 20;
+    regex::RegexBuilder::new(text)
+        .case_insensitive(case_insensitive)
+        .size_limit(COMPILED_BYTES)
+        .build()
+        .map_err(|error| ScalarError::new(format!("`{text}` is not a regular expression: {}", last_line(&error))))
+}
+
+/// The regex crate draws a picture over several lines; its last line says what is wrong.
+fn last_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+/// Deserialises a scalar through `FromStr` and gives it a schema with a `format`.
+macro_rules! scalar {
+    ($type:ident, $format:literal, $description:literal) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "format": $format, "description": $description })
+            }
+        }
+    };
+}
+use scalar;
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::{Debug, Display};
+    use std::str::FromStr;
+
+    use proptest::prelude::{Strategy, proptest};
+
+    use super::{
+        ByteSize, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, ListenAddress, PathMatch, PortMatch,
+        TargetMatch, Template, TextMatch, UserPattern,
+    };
+
+    /// What parses is printed in a form that parses to the same.
+    fn round_trips<T: FromStr + Display + PartialEq + Debug>(text: &str) {
+        if let Ok(value) = text.parse::<T>() {
+            let printed = value.to_string();
+            assert_eq!(printed.parse::<T>().ok(), Some(value), "{text:?} is printed as {printed:?}");
+        }
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        proptest::prop_oneof![
+            "[0-9]{1,4}(ms|s|m|h|B|KiB|KB|MB)([0-9]{1,2}(s|ms))?",
+            "~?[a-zA-Z*./:{}@\\[\\]0-9 -]{0,16}",
+            "(\\[[0-9a-f:]{2,9}\\]|[a-zA-Z0-9.*]{1,9})(:[0-9]{1,5})?",
+            "[a-z ]{0,4}(\\{(user|node|target\\.host)\\}|\\{\\{)[a-z}]{0,4}",
+            "[0-9]{1,5}-[0-9]{1,5}",
+            ".{0,8}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_parses_round_trips(text in texts()) {
+            round_trips::<Duration>(&text);
+            round_trips::<ByteSize>(&text);
+            round_trips::<HostPort>(&text);
+            round_trips::<EndpointAddress>(&text);
+            round_trips::<ListenAddress>(&text);
+            round_trips::<FieldPattern>(&text);
+            round_trips::<UserPattern>(&text);
+            round_trips::<TextMatch>(&text);
+            round_trips::<HostMatch>(&text);
+            round_trips::<TargetMatch>(&text);
+            round_trips::<PathMatch>(&text);
+            round_trips::<PortMatch>(&text);
+            round_trips::<Template>(&text);
+        }
+    }
+}

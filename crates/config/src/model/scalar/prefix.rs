@@ -1,0 +1,40 @@
+//! Address prefixes.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+use super::{ScalarError, scalar};
+
+/// Stands for [`IpNet`] in the schema: `10.0.0.0/8`, `2001:db8::/32`.
+pub(crate) struct Prefix;
+
+scalar!(Prefix, "hermes-prefix", "An address prefix: 10.0.0.0/8, 192.0.2.7/32, 2001:db8::/32.");
+
+impl FromStr for Prefix {
+    type Err = ScalarError;
+
+    fn from_str(text: &str) -> Result<Self, ScalarError> {
+        if text.parse::<IpNet>().is_ok() {
+            return Ok(Self);
+        }
+        let wrong = ScalarError::new(format!("`{text}` is not an address prefix"));
+        Err(match text.parse::<IpAddr>() {
+            Ok(address) => wrong.remedy(format!("write {}", IpNet::from(address))),
+            Err(_) => wrong.remedy("write it like 10.0.0.0/8 or 2001:db8::/32"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Prefix;
+
+    #[test]
+    fn a_bare_address_is_not_a_prefix_but_the_remedy_names_it() {
+        assert!("10.0.0.0/8".parse::<Prefix>().is_ok());
+        let error = "10.0.0.1".parse::<Prefix>().err().unwrap();
+        assert_eq!(error.remedy.as_deref(), Some("write 10.0.0.1/32"));
+    }
+}

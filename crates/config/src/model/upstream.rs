@@ -1,0 +1,141 @@
+//! Upstreams: groups of endpoints, and how to reach them.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::route::Timeouts;
+use super::scalar::{EndpointAddress, FilePath, OneOrMany};
+
+/// A group of endpoints that do the same work.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// The endpoints: `host:port`, `[v6]:port`, `unix:/path`, or a map with a weight.
+    pub endpoints: Vec<Endpoint>,
+    /// HTTP versions, the preferred one first. Default: [2, 1] under TLS, where ALPN chooses; 1 without.
+    #[serde(default)]
+    pub http: Option<OneOrMany<HttpVersion>>,
+    /// TLS to the endpoints: `true`, or details. Default: none.
+    #[serde(default)]
+    pub tls: Option<TlsChoice>,
+    /// How an endpoint is chosen. Default: round_robin.
+    #[serde(default)]
+    pub balance: Balance,
+    /// Another upstream, an HTTP proxy, through whose CONNECT these endpoints are reached.
+    #[serde(default)]
+    pub via: Option<String>,
+    /// Show the node's token to this next proxy. Default: only under TLS, or where every endpoint is local.
+    #[serde(default)]
+    pub send_token: Option<bool>,
+    /// Time-outs of exchanges with these endpoints.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+}
+
+/// One endpoint.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Endpoint {
+    /// An address of weight 1.
+    Address(EndpointAddress),
+    /// An address with a weight.
+    Weighted {
+        /// The address.
+        address: EndpointAddress,
+        /// Share of exchanges relative to the other endpoints, 1 to 1000. Default: 1.
+        #[serde(default)]
+        #[schemars(range(min = 1, max = 1000))]
+        weight: Option<u16>,
+    },
+}
+
+impl Endpoint {
+    /// The endpoint's address.
+    pub fn address(&self) -> &EndpointAddress {
+        match self {
+            Self::Address(address) | Self::Weighted { address, .. } => address,
+        }
+    }
+
+    /// The endpoint's weight.
+    pub fn weight(&self) -> u16 {
+        match self {
+            Self::Address(_) => 1,
+            Self::Weighted { weight, .. } => weight.unwrap_or(1),
+        }
+    }
+}
+
+/// An HTTP version, written as its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u8")]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    H1,
+    /// HTTP/2.
+    H2,
+}
+
+impl TryFrom<u8> for HttpVersion {
+    type Error = String;
+
+    fn try_from(number: u8) -> Result<Self, String> {
+        match number {
+            1 => Ok(Self::H1),
+            2 => Ok(Self::H2),
+            other => Err(format!("HTTP version {other} is not 1 or 2")),
+        }
+    }
+}
+
+impl JsonSchema for HttpVersion {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "HttpVersion".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "enum": [1, 2], "description": "An HTTP version: 1 or 2." })
+    }
+}
+
+/// TLS to an upstream.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum TlsChoice {
+    /// `true`: TLS with the system's authorities; `false`: none.
+    Switch(bool),
+    /// TLS with details.
+    Details(ClientTls),
+}
+
+/// Details of TLS to an upstream.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientTls {
+    /// PEM authorities that the endpoints' certificates must come from. Default: the system's.
+    #[serde(default)]
+    pub ca_file: Option<FilePath>,
+    /// PEM client certificate chain, shown when asked for.
+    #[serde(default)]
+    pub cert_file: Option<FilePath>,
+    /// PEM private key of the client certificate. Must not be readable by others.
+    #[serde(default)]
+    pub key_file: Option<FilePath>,
+    /// Name sent as SNI and looked for in the certificate. Default: the endpoint's host.
+    #[serde(default)]
+    pub server_name: Option<String>,
+    /// Accept any certificate. For experiments only.
+    #[serde(default)]
+    pub insecure_skip_verify: bool,
+}
+
+/// How an endpoint is chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+    /// The less busy of two chosen at random, by weight.
+    LeastRequest,
+}

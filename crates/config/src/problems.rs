@@ -1,0 +1,83 @@
+//! What is wrong with a document: everything, not the first thing alone.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::Place;
+use crate::model::scalar::ScalarError;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Where it is written, if it is written.
+    pub place: Option<Place>,
+    /// Path within the document, such as `routes[2].match.target`; empty for the document itself.
+    pub path: String,
+    /// What is wrong.
+    pub reason: String,
+    /// What would mend it, if that is known.
+    pub remedy: Option<String>,
+}
+
+impl Problem {
+    /// A problem without a remedy.
+    pub(crate) fn new(place: &Place, path: &str, reason: impl Into<String>) -> Self {
+        Self { place: Some(place.clone()), path: path.to_owned(), reason: reason.into(), remedy: None }
+    }
+
+    /// The same problem with a remedy.
+    pub(crate) fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    /// A scalar that cannot be read.
+    pub(crate) fn scalar(place: &Place, path: &str, error: ScalarError) -> Self {
+        Self { remedy: error.remedy, ..Self::new(place, path, error.reason) }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(out, "{place}: ")?;
+        }
+        if !self.path.is_empty() {
+            write!(out, "{}: ", self.path)?;
+        }
+        out.write_str(&one_line(&self.reason))?;
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(out, "; {}", one_line(remedy)))
+    }
+}
+
+/// Values of the file are quoted in reasons: here they lose what would break the line, and their length.
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 500;
+    let mut line = String::new();
+    for letter in text.chars().take(LONGEST) {
+        match letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') {
+            true => line.extend(letter.escape_default()),
+            false => line.push(letter),
+        }
+    }
+    if text.chars().nth(LONGEST).is_some() { line + "..." } else { line }
+}
+
+/// Everything that is wrong, in the order of the files and their lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                out.write_str("\n")?;
+            }
+            problem.fmt(out)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}

@@ -1,0 +1,85 @@
+//! Secrets in files.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Bytes of one secret: keys and tokens have a few thousand.
+const LONGEST: u64 = 1 << 20;
+
+/// Reads a secret file, without the line end at its end.
+///
+/// # Errors
+/// When it cannot be read, is empty or not text, or when others may read it; then the error names the command
+/// that mends it. No error contains the secret.
+pub fn secret(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
+    let file = File::open(path).map_err(failed)?;
+    private(&file, path)?;
+    let mut text = String::new();
+    file.take(LONGEST + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > LONGEST {
+        return Err(format!("{shown} is larger than {} MiB", LONGEST >> 20));
+    }
+    let text = text.trim_end_matches(['\n', '\r']);
+    if text.is_empty() { Err(format!("{shown} is empty")) } else { Ok(text.to_owned()) }
+}
+
+/// Checks the open file, not its name, so that it cannot be exchanged in between.
+#[cfg(unix)]
+fn private(file: &File, path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+
+    const OTHERS: u32 = 0o077;
+    let shown = path.display();
+    let mode = file.metadata().map_err(|error| format!("cannot read {shown}: {error}"))?.permissions().mode() & 0o777;
+    if mode & OTHERS == 0 {
+        return Ok(());
+    }
+    Err(format!("{shown} is a secret that others may use (mode {mode:04o}); run: chmod 600 '{shown}'"))
+}
+
+#[cfg(not(unix))]
+fn private(_: &File, _: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::secret;
+
+    #[test]
+    fn a_private_file_is_read_without_its_line_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        write(&file, "abc\r\n").unwrap();
+        set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(secret(&file).unwrap(), "abc");
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused_with_the_command_that_mends_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        write(&file, "abc").unwrap();
+        for mode in [0o640, 0o604, 0o620] {
+            set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            let error = secret(&file).unwrap_err();
+            assert!(error.contains("chmod 600") && !error.contains("abc"), "{error}");
+        }
+    }
+
+    #[test]
+    fn empty_and_missing_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        assert!(secret(&file).unwrap_err().contains("cannot read"));
+        write(&file, "\n").unwrap();
+        set_permissions(&file, Permissions::from_mode(0o400)).unwrap();
+        assert!(secret(&file).unwrap_err().contains("is empty"));
+    }
+}

@@ -1,0 +1,72 @@
+//! Maps and lists.
+
+use serde_json::{Map, Value as Json};
+
+use super::{At, Walk};
+use crate::Problem;
+use crate::nearest;
+use crate::path::{child, element};
+use crate::tree::{Entry, Node};
+
+impl<'s> Walk<'s> {
+    pub(super) fn map(&mut self, schema: &'s Json, entries: &[Entry], at: At<'_>) -> Json {
+        let properties = schema.get("properties").and_then(Json::as_object);
+        let others = schema.get("additionalProperties");
+        let mut meant = Vec::new();
+        let mut json = Map::new();
+        for entry in entries {
+            let path = child(at.path, &entry.key);
+            let known = properties.and_then(|properties| properties.get(&entry.key));
+            if let Some(schema) = known.or(others.filter(|others| others.is_object())) {
+                let inner = At { node: &entry.node, path: &path, place: entry.shown() };
+                json.insert(entry.key.clone(), self.value(schema, inner));
+            } else if others == Some(&Json::Bool(false)) {
+                meant.extend(self.unknown(properties, entry, &path));
+            }
+        }
+        self.missing(schema, entries, &meant, at);
+        Json::Object(json)
+    }
+
+    /// Reports an unknown key; returns the key that was probably meant.
+    fn unknown(&mut self, properties: Option<&'s Map<String, Json>>, entry: &Entry, path: &str) -> Option<&'s str> {
+        let keys = || properties.into_iter().flatten().map(|(key, _)| key.as_str());
+        let near = nearest(&entry.key, keys());
+        let remedy = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("keys here are {}", keys().collect::<Vec<_>>().join(", ")),
+        };
+        self.problems.push(Problem::new(&entry.place, path, "unknown key").remedy(remedy));
+        near
+    }
+
+    /// Reports required keys that are neither given nor mistyped.
+    fn missing(&mut self, schema: &'s Json, entries: &[Entry], meant: &[&str], at: At<'_>) {
+        let required = schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+        for key in required {
+            if meant.contains(&key) || entries.iter().any(|entry| entry.key == key) {
+                continue;
+            }
+            let says = schema.get("properties").and_then(|all| all.get(key)?.get("description")?.as_str());
+            let remedy = match says {
+                Some(says) => format!("add `{key}`: {}", says.trim_end_matches('.')),
+                None => format!("add `{key}`"),
+            };
+            self.problems.push(at.problem(format!("`{key}` is missing")).remedy(remedy));
+        }
+    }
+
+    pub(super) fn list(&mut self, schema: &'s Json, nodes: &[Node], at: At<'_>) -> Json {
+        let least = schema.get("minItems").and_then(Json::as_u64).unwrap_or(0);
+        if (nodes.len() as u64) < least {
+            self.problems.push(at.problem("the list is empty").remedy("write a value, or remove the key"));
+        }
+        let Some(items) = schema.get("items") else { return Json::Array(Vec::new()) };
+        let mut json = Vec::with_capacity(nodes.len());
+        for (index, node) in nodes.iter().enumerate() {
+            let path = element(at.path, index);
+            json.push(self.value(items, At { node, path: &path, place: &node.place }));
+        }
+        Json::Array(json)
+    }
+}

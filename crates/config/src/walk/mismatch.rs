@@ -1,0 +1,94 @@
+//! Values of the wrong kind, and what was probably meant.
+
+use serde_json::Value as Json;
+
+use super::{At, Walk, accepts, types};
+use crate::Problem;
+use crate::model::scalar::{ScalarError, check};
+use crate::tree::{Node, Value};
+
+impl<'s> Walk<'s> {
+    /// Reports a value of a kind that no alternative takes.
+    pub(super) fn mismatch(&mut self, branches: &[&'s Json], at: At<'_>) -> Json {
+        let text = branches.iter().find(|branch| types(branch).contains(&"string"));
+        let problem = match (text, &at.node.plain) {
+            (Some(schema), Some(plain)) if let Err(error) = format_of(schema, plain) => {
+                Problem::scalar(at.place, at.path, error)
+            }
+            _ => {
+                let problem = at.problem(format!("expected {}, found {}", expected(branches), found(at.node)));
+                Problem { remedy: remedy(branches, at.node), ..problem }
+            }
+        };
+        self.problems.push(problem);
+        Json::Null
+    }
+}
+
+fn format_of(schema: &Json, plain: &str) -> Result<(), ScalarError> {
+    check(schema.get("format").and_then(Json::as_str).unwrap_or_default(), plain)
+}
+
+fn found(node: &Node) -> String {
+    match (&node.value, &node.plain) {
+        (Value::Text(text), _) => format!("text `{text}`"),
+        (Value::Bool(_), Some(plain)) => format!("`{plain}`"),
+        (_, Some(plain)) => format!("the number `{plain}`"),
+        _ => node.kind().to_owned(),
+    }
+}
+
+fn expected(branches: &[&Json]) -> String {
+    let mut kinds: Vec<&str> = Vec::new();
+    for name in branches.iter().flat_map(|branch| types(branch)) {
+        let kind = match name {
+            "boolean" => "true or false",
+            "integer" => "a whole number",
+            "number" => "a number",
+            "string" => "text",
+            "array" => "a list",
+            "object" => "a map",
+            _ => continue,
+        };
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds.join(" or ")
+}
+
+fn remedy(branches: &[&Json], node: &Node) -> Option<String> {
+    let takes = |kind: &str| branches.iter().any(|branch| types(branch).contains(&kind));
+    match (&node.value, &node.plain) {
+        (Value::Int(_) | Value::Float(_) | Value::Bool(_), Some(plain)) if takes("string") => {
+            Some(format!("write it in quotes: \"{plain}\""))
+        }
+        (Value::Text(text), None) if branches.iter().any(|branch| accepts(branch, &Value::of_plain(text))) => {
+            Some(format!("remove the quotes: {text}"))
+        }
+        (Value::Text(text), Some(_)) if takes("boolean") => switch(text),
+        (Value::Map(entries), _)
+            if takes("string") && entries.iter().all(|entry| matches!(entry.node.value, Value::Null)) =>
+        {
+            Some("if it begins with `{`, write it in quotes".to_owned())
+        }
+        (Value::List(_), _) if takes("string") => Some("give one value".to_owned()),
+        (_, Some(plain)) if takes("array") => Some(format!("write a list: [{plain}]")),
+        _ => described(branches),
+    }
+}
+
+fn switch(text: &str) -> Option<String> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "on" | "y" => Some("write true".to_owned()),
+        "no" | "off" | "n" => Some("write false".to_owned()),
+        _ => None,
+    }
+}
+
+/// What the only alternative says of itself.
+fn described(branches: &[&Json]) -> Option<String> {
+    let [only] = branches else { return None };
+    let text = only.get("description")?.as_str()?;
+    Some(format!("here stands {}{}", text.get(..1)?.to_ascii_lowercase(), text.get(1..)?.trim_end_matches('.')))
+}

@@ -1,0 +1,145 @@
+//! From tree to JSON along the schema, collecting every violation.
+//!
+//! Understands the part of JSON Schema that the model's types use: `$ref`, `type`, `properties`, `required`,
+//! `additionalProperties`, `items`, `minItems`, `enum`, `const`, `anyOf`, `oneOf`, `minimum`, `maximum`, `format`.
+//! Of several alternatives, the one for the value's own kind is checked, so that a problem is about what was meant.
+
+mod collection;
+mod mismatch;
+mod scalar;
+
+use serde_json::Value as Json;
+
+use crate::tree::{Node, Value};
+use crate::{Place, Problem};
+
+/// Reads the tree along the schema. The result is of use only if no problem was added.
+pub(crate) fn read(schema: &Json, root: &Node, problems: &mut Vec<Problem>) -> Json {
+    let mut walk = Walk { root: schema, problems: std::mem::take(problems) };
+    let json = walk.value(schema, At { node: root, path: "", place: &root.place });
+    *problems = walk.problems;
+    json
+}
+
+/// A value that is looked at.
+#[derive(Clone, Copy)]
+struct At<'n> {
+    node: &'n Node,
+    path: &'n str,
+    /// Where problems of the value as a whole are shown.
+    place: &'n Place,
+}
+
+impl At<'_> {
+    fn problem(&self, reason: impl Into<String>) -> Problem {
+        Problem::new(self.place, self.path, reason)
+    }
+}
+
+/// The walk; every schema that it meets is part of `root`.
+struct Walk<'s> {
+    root: &'s Json,
+    problems: Vec<Problem>,
+}
+
+impl<'s> Walk<'s> {
+    fn value(&mut self, schema: &'s Json, at: At<'_>) -> Json {
+        if matches!(at.node.value, Value::Null) {
+            self.problems.push(at.problem("there is no value").remedy("write a value, or remove the key"));
+            return Json::Null;
+        }
+        let mut branches = Vec::new();
+        self.branches(schema, &mut branches);
+        let fitting: Vec<&Json> = branches.iter().copied().filter(|branch| accepts(branch, &at.node.value)).collect();
+        match fitting.as_slice() {
+            [] => self.mismatch(&branches, at),
+            [only] => self.typed(only, at),
+            several => self.best(several, at),
+        }
+    }
+
+    /// The alternatives of a schema, references followed.
+    fn branches(&self, schema: &'s Json, out: &mut Vec<&'s Json>) {
+        let schema = self.resolved(schema);
+        match schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Json::as_array) {
+            Some(alternatives) => alternatives.iter().for_each(|alternative| self.branches(alternative, out)),
+            None => out.push(schema),
+        }
+    }
+
+    /// What a `$ref` refers to; anything else is itself.
+    fn resolved(&self, schema: &'s Json) -> &'s Json {
+        let pointer = schema.get("$ref").and_then(Json::as_str).and_then(|name| name.strip_prefix('#'));
+        pointer.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema)
+    }
+
+    /// Several alternatives take a value of this kind: words are one choice; of others, the one with the fewest
+    /// problems is meant.
+    fn best(&mut self, several: &[&'s Json], at: At<'_>) -> Json {
+        if several.iter().all(|branch| scalar::is_choice(branch)) {
+            return self.choice(several, at);
+        }
+        let kept = std::mem::take(&mut self.problems);
+        let mut best: Option<(Vec<Problem>, Json)> = None;
+        for branch in several {
+            let json = self.typed(branch, at);
+            let problems = std::mem::take(&mut self.problems);
+            if best.as_ref().is_none_or(|(fewest, _)| problems.len() < fewest.len()) {
+                best = Some((problems, json));
+            }
+        }
+        self.problems = kept;
+        let (problems, json) = best.unwrap_or_default();
+        self.problems.extend(problems);
+        json
+    }
+
+    /// A value of a kind that the schema takes.
+    fn typed(&mut self, schema: &'s Json, at: At<'_>) -> Json {
+        match &at.node.value {
+            Value::Map(entries) => self.map(schema, entries, at),
+            Value::List(nodes) => self.list(schema, nodes, at),
+            _ if scalar::is_choice(schema) => self.choice(&[schema], at),
+            Value::Text(text) => self.text(schema, text, at),
+            Value::Int(number) => self.number(schema, *number, at),
+            Value::Float(number) => Json::from(*number),
+            Value::Bool(switch) => Json::from(*switch),
+            Value::Null => Json::Null,
+        }
+    }
+}
+
+/// The types that a schema takes; none are named: every one.
+fn types(schema: &Json) -> Vec<&str> {
+    match schema.get("type") {
+        Some(Json::String(name)) => vec![name],
+        Some(Json::Array(names)) => names.iter().filter_map(Json::as_str).collect(),
+        _ => scalar::choices(schema).first().map(|word| kind_of_json(word)).into_iter().collect(),
+    }
+}
+
+fn kind_of_json(json: &Json) -> &'static str {
+    match json {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(number) if number.is_f64() => "number",
+        Json::Number(_) => "integer",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
+
+fn accepts(schema: &Json, value: &Value) -> bool {
+    let fits = |name: &&str| match value {
+        Value::Null => *name == "null",
+        Value::Bool(_) => *name == "boolean",
+        Value::Int(_) => *name == "integer" || *name == "number",
+        Value::Float(_) => *name == "number",
+        Value::Text(_) => *name == "string",
+        Value::List(_) => *name == "array",
+        Value::Map(_) => *name == "object",
+    };
+    let types = types(schema);
+    types.is_empty() || types.iter().any(fits)
+}

@@ -1,0 +1,180 @@
+//! YAML to [`Node`]. Nothing else in this crate knows the YAML library.
+//!
+//! A subset, on purpose: one document, no aliases (so that no few bytes stand for many), no tags, scalar keys.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput};
+
+use crate::path::{child, element};
+use crate::tree::{Entry, Node, Value};
+use crate::{Place, Problem};
+
+/// Levels of maps and lists within each other. A document needs ten; the bound keeps recursion from the stack's end.
+const DEEPEST: usize = 64;
+
+/// Reads one document. Duplicate keys are added to `problems`; the first of them counts.
+///
+/// # Errors
+/// The first violation of YAML itself, after which nothing can be read.
+pub(crate) fn parse(text: &str, file: &Arc<Path>, problems: &mut Vec<Problem>) -> Result<Node, Problem> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = Reader { text, parser: Parser::new_from_str(text), file, problems };
+    loop {
+        match reader.event()? {
+            (Event::StreamStart | Event::DocumentStart(_), _) => {}
+            (Event::StreamEnd, _) => return Ok(empty(Place::start(file))),
+            (event, span) => return reader.document(event, span),
+        }
+    }
+}
+
+fn empty(place: Place) -> Node {
+    Node { value: Value::Null, place, plain: None }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    parser: Parser<'a, StrInput<'a>>,
+    file: &'a Arc<Path>,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl<'a> Reader<'a> {
+    fn event(&mut self) -> Result<(Event<'a>, Span), Problem> {
+        match self.parser.next_event() {
+            Some(Ok(event)) => Ok(event),
+            Some(Err(error)) => Err(self.broken(&error)),
+            None => Ok((Event::StreamEnd, Span::default())),
+        }
+    }
+
+    fn document(&mut self, event: Event<'a>, span: Span) -> Result<Node, Problem> {
+        let root = self.node(event, span, "", 0)?;
+        loop {
+            match self.event()? {
+                (Event::DocumentEnd, _) => {}
+                (Event::StreamEnd, _) => return Ok(root),
+                (_, span) => {
+                    return Err(self.problem(span.start, "a second document begins here").remedy("remove the `---`"));
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, span: Span, path: &str, depth: usize) -> Result<Node, Problem> {
+        if depth > DEEPEST {
+            return Err(self.problem(span.start, too_deep()));
+        }
+        let place = self.place(span.start);
+        match event {
+            Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => {
+                Err(self
+                    .problem(span.start, "`!` begins a tag, which means nothing here")
+                    .remedy("if it is text, write it in quotes"))
+            }
+            Event::Scalar(text, ScalarStyle::Plain, ..) => {
+                Ok(Node { value: Value::of_plain(&text), place, plain: Some(text.into_owned()) })
+            }
+            Event::Scalar(text, ..) => Ok(Node { value: Value::Text(text.into_owned()), place, plain: None }),
+            Event::SequenceStart(..) => self.list(place, path, depth),
+            Event::MappingStart(..) => self.map(place, path, depth),
+            Event::Alias(_) => Err(self.alias(span.start)),
+            _ => Ok(empty(place)),
+        }
+    }
+
+    fn list(&mut self, place: Place, path: &str, depth: usize) -> Result<Node, Problem> {
+        let mut nodes = Vec::new();
+        loop {
+            match self.event()? {
+                (Event::SequenceEnd, _) => return Ok(Node { value: Value::List(nodes), place, plain: None }),
+                (event, span) => nodes.push(self.node(event, span, &element(path, nodes.len()), depth + 1)?),
+            }
+        }
+    }
+
+    fn map(&mut self, place: Place, path: &str, depth: usize) -> Result<Node, Problem> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut seen = std::collections::HashMap::new();
+        loop {
+            let entry = match self.event()? {
+                (Event::MappingEnd, _) => return Ok(Node { value: Value::Map(entries), place, plain: None }),
+                (event, span) => self.entry(event, span, path, depth)?,
+            };
+            if let Some(first) = seen.get(&entry.key) {
+                let reason = format!("this was already given at {first}");
+                self.problems
+                    .push(Problem::new(&entry.place, &child(path, &entry.key), reason).remedy("keep one of them"));
+                continue;
+            }
+            seen.insert(entry.key.clone(), entry.place.clone());
+            entries.push(entry);
+        }
+    }
+
+    fn entry(&mut self, event: Event<'a>, span: Span, path: &str, depth: usize) -> Result<Entry, Problem> {
+        let start = span.start;
+        let key = match event {
+            Event::Scalar(text, _, _, None) => text.into_owned(),
+            Event::Alias(_) => return Err(self.alias(start)),
+            _ => return Err(self.problem(start, "a key must be a name").remedy("if it is text, write it in quotes")),
+        };
+        let (event, span) = self.event()?;
+        let node = self.node(event, span, &child(path, &key), depth + 1)?;
+        Ok(Entry { key, place: self.place(start), node })
+    }
+
+    fn alias(&self, mark: Marker) -> Problem {
+        self.problem(mark, "`*` begins an alias; aliases are not read")
+            .remedy("if it is text such as *.example.com, write it in quotes; else repeat the value")
+    }
+
+    /// What the YAML library refuses.
+    fn broken(&self, error: &ScanError) -> Problem {
+        if error.info().contains("recursion limit") {
+            return self.problem(*error.marker(), too_deep());
+        }
+        if error.info().contains("unknown anchor") {
+            return self.alias(*error.marker());
+        }
+        let line = self.text.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
+        let problem = self.problem(*error.marker(), format!("this is not YAML: {}", error.info()));
+        Problem { remedy: syntax_remedy(error.info(), line), ..problem }
+    }
+
+    fn problem(&self, mark: Marker, reason: impl Into<String>) -> Problem {
+        Problem::new(&self.place(mark), "", reason)
+    }
+
+    /// The library counts lines from 1 and columns from 0.
+    fn place(&self, mark: Marker) -> Place {
+        Place { file: self.file.clone(), line: mark.line().max(1), column: mark.col() + 1 }
+    }
+}
+
+fn too_deep() -> String {
+    format!("more than {DEEPEST} levels of maps and lists")
+}
+
+/// The usual reasons why something is not YAML, by the library's words or by the line.
+fn syntax_remedy(info: &str, line: &str) -> Option<String> {
+    let indent = &line[..line.len() - line.trim_start().len()];
+    let remedy = if info.contains("anchor or alias") {
+        "write text that begins with `*` or `&` in quotes"
+    } else if info.contains("unexpected character") {
+        "write text that begins with it in quotes"
+    } else if indent.contains('\t') {
+        "indent with spaces"
+    } else if line.contains("${") {
+        "within `{ }` and `[ ]`, write \"${NAME}\" in quotes"
+    } else if line.contains("]:") {
+        "write an IPv6 address and port in quotes: \"[::1]:80\""
+    } else if info.contains("mapping values are not allowed") {
+        "write text with `: ` in it in quotes, or mend the indentation"
+    } else {
+        return None;
+    };
+    Some(remedy.to_owned())
+}
