@@ -1,0 +1,98 @@
+//! Egress: which addresses a request may choose.
+//!
+//! Checked on the address that is dialled, after resolution, at every place where a tunnel or a request leaves the
+//! overlay for a target of the client's choice. An address that holds an IPv4 address is judged by that.
+//!
+//! Own listeners, `deny` and `deny_ports` beat `allow`; `allow` beats the defaults.
+
+mod special;
+
+use std::net::{IpAddr, SocketAddr};
+
+use hermes_config::model::{Egress, PortMatch};
+use ipnet::IpNet;
+
+use crate::route::canonical_net;
+use special::{SPECIAL, judged};
+
+/// Ports that are denied where the configuration names none: mail (RFC 5321), which strangers would send through us.
+const DENIED_PORTS: PortMatch = PortMatch { low: 25, high: 25 };
+
+/// An address that a request may not choose, and the rule that says so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{address} is denied: {rule}")]
+pub struct Denied {
+    /// The address as it was to be dialled.
+    pub address: SocketAddr,
+    /// The rule, in words.
+    pub rule: String,
+}
+
+/// The compiled rules of one document.
+#[derive(Debug, Clone)]
+pub struct EgressRules {
+    allow: Vec<IpNet>,
+    deny: Vec<IpNet>,
+    deny_ports: Vec<PortMatch>,
+    own: Vec<SocketAddr>,
+    local: Vec<IpAddr>,
+}
+
+impl EgressRules {
+    /// Compiles the rules. `own` are the addresses that this process listens on (metrics included), as bound; `local` are the
+    /// addresses of this machine, on which a listener on the unspecified address is reached.
+    pub fn compile(egress: &Egress, own: &[SocketAddr], local: &[IpAddr]) -> Self {
+        let nets = |nets: &[IpNet]| nets.iter().map(|net| canonical_net(*net)).collect();
+        Self {
+            allow: nets(&egress.allow),
+            deny: nets(&egress.deny),
+            deny_ports: egress.deny_ports.clone().unwrap_or_else(|| vec![DENIED_PORTS]),
+            own: own.iter().map(|own| SocketAddr::new(own.ip().to_canonical(), own.port())).collect(),
+            local: local.iter().map(IpAddr::to_canonical).collect(),
+        }
+    }
+
+    /// Whether a request may choose this address.
+    ///
+    /// # Errors
+    /// With the rule that denies it. TCP and UDP are not told apart: an own TCP listener's address is denied to UDP too.
+    pub fn check(&self, address: SocketAddr) -> Result<(), Denied> {
+        let denied = |rule: String| Denied { address, rule };
+        if let Some(range) = self.deny_ports.iter().find(|range| range.matches(address.port())) {
+            return Err(denied(format!("egress.deny_ports names port {range}")));
+        }
+        let outer = address.ip();
+        if let Some(net) = self.deny.iter().find(|net| net.contains(&outer)) {
+            return Err(denied(format!("egress.deny names {net}")));
+        }
+        for ip in judged(outer).into_iter().flatten() {
+            self.judge(ip, address.port()).map_err(denied)?;
+        }
+        Ok(())
+    }
+
+    /// Judges one address; the rule that denies it is the error.
+    fn judge(&self, ip: IpAddr, port: u16) -> Result<(), String> {
+        if let Some(own) = self.own.iter().find(|own| own.port() == port && self.reaches(ip, own.ip())) {
+            return Err(format!("this proxy itself listens on {own}"));
+        }
+        if let Some(net) = self.deny.iter().find(|net| net.contains(&ip)) {
+            return Err(format!("egress.deny names {net}"));
+        }
+        if self.allow.iter().any(|net| net.contains(&ip)) {
+            return Ok(());
+        }
+        match SPECIAL.iter().find(|special| special.net.contains(&ip)) {
+            Some(special) => {
+                Err(format!("{} addresses ({}) are denied unless egress.allow names them", special.what, special.net))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether dialling `ip` may reach a listener on `own`. Dialling the unspecified address reaches this machine.
+    fn reaches(&self, ip: IpAddr, own: IpAddr) -> bool {
+        let local = || ip.is_loopback() || self.local.contains(&ip);
+        ip == own || ip.is_unspecified() || (own.is_unspecified() && local())
+    }
+}

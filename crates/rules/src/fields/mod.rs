@@ -1,0 +1,51 @@
+//! Overlay fields, and changes to fields.
+
+mod change;
+mod overlay;
+
+use hermes_config::model::FieldPattern;
+use http::header::{HeaderMap, HeaderName};
+
+pub(crate) use change::field_value;
+pub use change::{BadField, apply};
+pub use overlay::OverlayFields;
+
+/// Name of the field that says whose an exchange is.
+pub const USER: HeaderName = HeaderName::from_static("user");
+
+/// Whether a field belongs to the connection, to framing or to the proxy itself, so that configuration may not change
+/// it (RFC 9110, 7.6.1, 7.6.3 and 11.7; RFC 9112, 6 and 3.2). `name` is in lower case.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
+/// Whether a pattern covers a [reserved](is_reserved) field; the field.
+pub(crate) fn reserved_in(pattern: &FieldPattern) -> Option<&'static str> {
+    RESERVED.into_iter().find(|name| pattern.matches(name))
+}
+
+const RESERVED: [&str; 16] = [
+    "capsule-protocol",
+    "connection",
+    "content-length",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "proxy-status",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];
+
+fn remove_where(fields: &mut HeaderMap, unwanted: impl Fn(&HeaderName) -> bool) {
+    let names: Vec<HeaderName> = fields.keys().filter(|name| unwanted(name)).cloned().collect();
+    for name in names {
+        fields.remove(name);
+    }
+}

@@ -1,0 +1,113 @@
+//! The fields that have a meaning in the overlay.
+
+use hermes_config::model::FieldPattern;
+use http::header::{HeaderMap, HeaderName};
+
+use super::{USER, is_reserved, remove_where};
+
+/// The fields that have a meaning in the overlay: never believed from clients, never shown to origins unasked.
+///
+/// These are the document's `fields`, and always `user`, because Hermes writes it itself. A name in which `_` stands for
+/// `-` counts too: many origins take the two for the same. [Reserved](super::is_reserved) fields never do.
+#[derive(Debug, Clone)]
+pub struct OverlayFields {
+    declared: Vec<FieldPattern>,
+}
+
+impl OverlayFields {
+    /// The overlay fields of a document, from its `fields`.
+    pub fn new(declared: &[FieldPattern]) -> Self {
+        Self { declared: declared.to_vec() }
+    }
+
+    /// Whether this is an overlay field.
+    pub fn is_overlay(&self, name: &HeaderName) -> bool {
+        let name = name.as_str();
+        self.is_declared(name) || (name.contains('_') && self.is_declared(&name.replace('_', "-")))
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        name == USER.as_str() || (!is_reserved(name) && self.declared.iter().any(|pattern| pattern.matches(name)))
+    }
+
+    /// Whether a pattern covers at least one overlay field.
+    pub(crate) fn meets(&self, pattern: &FieldPattern) -> bool {
+        let user = FieldPattern { prefix: USER.as_str().to_owned(), wildcard: false };
+        self.declared.iter().chain([&user]).any(|declared| overlaps(declared, pattern))
+    }
+
+    /// Removes the overlay fields that `keep` does not name.
+    pub fn strip(&self, fields: &mut HeaderMap, keep: &[FieldPattern]) {
+        let kept = |name: &HeaderName| keep.iter().any(|pattern| pattern.matches(name.as_str()));
+        remove_where(fields, |name| self.is_overlay(name) && !kept(name));
+    }
+}
+
+/// Whether some name matches both patterns.
+fn overlaps(one: &FieldPattern, two: &FieldPattern) -> bool {
+    match (one.wildcard, two.wildcard) {
+        (true, true) => one.prefix.starts_with(&two.prefix) || two.prefix.starts_with(&one.prefix),
+        (false, _) => two.matches(&one.prefix),
+        (true, false) => one.matches(&two.prefix),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(names: &[&str]) -> Vec<FieldPattern> {
+        names.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    fn map(fields: &[(&str, &str)]) -> HeaderMap {
+        let field = |(name, value): &(&str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+        let mut map = HeaderMap::new();
+        for (name, value) in fields.iter().map(field) {
+            map.append::<HeaderName>(name, value);
+        }
+        map
+    }
+
+    fn overlay() -> OverlayFields {
+        OverlayFields::new(&patterns(&["service", "x-hermes-*"]))
+    }
+
+    #[test]
+    fn declared_fields_and_user_are_overlay_fields() {
+        for (name, is) in [
+            ("service", true),
+            ("X-Hermes-Hop", true),
+            ("x_hermes_hop", true),
+            ("user", true),
+            ("user-agent", false),
+            ("services", false),
+            ("x-hermes", false),
+        ] {
+            assert_eq!(overlay().is_overlay(&name.parse().unwrap()), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn strip_removes_overlay_fields_that_are_not_kept() {
+        let mut fields =
+            map(&[("service", "db"), ("service", "x"), ("x-hermes-a", "1"), ("x-hermes-b", "2"), ("accept", "*/*")]);
+        overlay().strip(&mut fields, &patterns(&["x-hermes-a"]));
+        assert_eq!(fields, map(&[("x-hermes-a", "1"), ("accept", "*/*")]));
+    }
+
+    #[test]
+    fn patterns_meet_where_a_name_matches_both() {
+        for (pattern, meets) in [
+            ("service", true),
+            ("serv*", true),
+            ("x-*", true),
+            ("x-hermes-a*", true),
+            ("user", true),
+            ("x-b*", false),
+            ("colour", false),
+        ] {
+            assert_eq!(overlay().meets(&pattern.parse().unwrap()), meets, "{pattern}");
+        }
+    }
+}

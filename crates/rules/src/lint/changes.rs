@@ -1,0 +1,95 @@
+//! Checks of what listeners and routes change: fields and paths.
+
+use hermes_config::child;
+use hermes_config::model::{Document, FieldPattern, Template, TemplatePart};
+use http::HeaderName;
+use indexmap::IndexMap;
+
+use super::{Check, Report};
+use crate::fields::{field_value, is_reserved};
+
+pub(super) const CHECKS: &[Check] = &[written, removed, answered, rewritten_paths];
+
+type Templates = IndexMap<String, Template>;
+
+/// Runs a check on everything that changes fields.
+fn each_change(document: &Document, mut check: impl FnMut(&str, [(&str, &Templates); 2], &[FieldPattern])) {
+    for (name, listener) in &document.listeners {
+        let changes = [("set", &listener.set), ("append", &listener.append)];
+        check(&child("listeners", name), changes, &listener.remove);
+    }
+    for (index, route) in document.routes.iter().enumerate() {
+        check(&format!("routes[{index}]"), [("set", &route.set), ("append", &route.append)], &route.remove);
+    }
+}
+
+fn written(document: &Document, report: &mut Report) {
+    each_change(document, |path, changes, _| {
+        for (key, templates) in changes {
+            for (name, template) in templates {
+                let path = child(&format!("{path}.{key}"), name);
+                field_name(&path, name, report);
+                if !template.parts.iter().all(is_clean) {
+                    report.add(path, "the value holds a control character", "remove it");
+                }
+            }
+        }
+    });
+}
+
+fn is_clean(part: &TemplatePart) -> bool {
+    match part {
+        TemplatePart::Text(text) => !text.trim_matches([' ', '\t']).chars().any(char::is_control),
+        TemplatePart::Variable(_) => true,
+    }
+}
+
+fn field_name(path: &str, name: &str, report: &mut Report) {
+    match name.parse::<HeaderName>() {
+        Err(_) => {
+            report.add(path, format!("`{name}` cannot be a field's name"), "write a name of letters, digits and `-`");
+        }
+        Ok(parsed) if is_reserved(parsed.as_str()) => {
+            let reason = format!("`{name}` belongs to the connection or to the proxy and cannot be changed");
+            report.add(path, reason, "remove it");
+        }
+        Ok(_) => {}
+    }
+}
+
+fn removed(document: &Document, report: &mut Report) {
+    each_change(document, |path, _, patterns| {
+        let named = |pattern: &FieldPattern| !pattern.wildcard && is_reserved(&pattern.prefix);
+        for (index, pattern) in patterns.iter().enumerate().filter(|(_, pattern)| named(pattern)) {
+            let reason = format!("`{pattern}` belongs to the connection or to the proxy and cannot be changed");
+            report.add(format!("{path}.remove[{index}]"), reason, "remove it");
+        }
+    });
+}
+
+/// Fields of local answers.
+fn answered(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        for (name, value) in route.respond.iter().flat_map(|respond| &respond.fields) {
+            let path = child(&format!("routes[{index}].respond.fields"), name);
+            field_name(&path, name, report);
+            if field_value(value).is_none() {
+                report.add(path, "the value holds a control character", "remove it");
+            }
+        }
+    }
+}
+
+fn rewritten_paths(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        let Some(rewrite) = route.rewrite.as_ref().and_then(|rewrite| rewrite.path.as_ref()) else { continue };
+        for (key, text) in [("prefix", &rewrite.prefix), ("with", &rewrite.with)] {
+            let clean = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+            if !text.starts_with('/') || !clean {
+                let reason = format!("{text:?} is not the beginning of a path");
+                let remedy = "begin with `/`, and percent-encode space, `?`, `#` and what is not ASCII";
+                report.add(format!("routes[{index}].rewrite.path.{key}"), reason, remedy);
+            }
+        }
+    }
+}

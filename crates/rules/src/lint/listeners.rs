@@ -1,0 +1,166 @@
+//! Checks of listeners: what they are, and who may use them.
+
+use hermes_config::model::{Auth, AuthMode, Document, ListenAddress, Listener};
+
+use super::{Check, Report, each_listener};
+use crate::fields::OverlayFields;
+
+pub(super) const CHECKS: &[Check] =
+    &[kind, target, udp_on_unix, http_only_keys, datagrams, empty_auth, open, mtls, accepts, limits];
+
+fn kinds(listener: &Listener) -> impl Iterator<Item = (&'static str, &ListenAddress)> {
+    let all = [("http", &listener.http), ("tcp", &listener.tcp), ("udp", &listener.udp)];
+    all.into_iter().filter_map(|(key, address)| address.as_ref().map(|address| (key, address)))
+}
+
+fn is_port(listener: &Listener) -> bool {
+    listener.tcp.is_some() || listener.udp.is_some()
+}
+
+fn kind(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let given: Vec<&str> = kinds(listener).map(|(key, _)| key).collect();
+        if given.is_empty() {
+            report.add(path, "the listener has no address", "give one of `http`, `tcp` and `udp`");
+        } else if let [_, second, ..] = given.as_slice() {
+            let reason = format!("the listener is {} at once", given.join(" and "));
+            report.add(format!("{path}.{second}"), reason, "make a listener of each");
+        }
+    });
+}
+
+fn target(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if is_port(listener) && listener.target.is_none() {
+            let reason = "the listener does not say what its exchanges are for";
+            report.add(path, reason, "add `target: HOST:PORT`");
+        }
+        if listener.http.is_some() && !is_port(listener) && listener.target.is_some() {
+            let reason = "an `http` listener has no target: each request names its own";
+            report.add(format!("{path}.target"), reason, "remove `target`, or make it a `tcp` listener");
+        }
+    });
+}
+
+fn udp_on_unix(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if matches!(listener.udp, Some(ListenAddress::Unix(_))) {
+            report.add(format!("{path}.udp"), "a Unix socket is not a UDP port", "write an IP address and a port");
+        }
+    });
+}
+
+/// Keys that mean something only where requests arrive: nobody can show who he is on a bare port.
+fn http_only_keys(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.http.is_some() || !is_port(listener) {
+            return;
+        }
+        let remove = "remove it, or make it an `http` listener";
+        let keys = [
+            ("auth", listener.auth.is_some(), "remove it, and say whose the traffic is with `user`"),
+            ("insecure_trust", !listener.insecure_trust.is_empty(), remove),
+            ("accepts", !listener.accepts.is_empty(), remove),
+            ("tls", listener.tls.is_some(), remove),
+            ("gateway", listener.gateway, remove),
+        ];
+        for (key, _, remedy) in keys.into_iter().filter(|(_, given, _)| *given) {
+            report.add(format!("{path}.{key}"), format!("`{key}` is for `http` listeners"), remedy);
+        }
+    });
+}
+
+fn datagrams(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.datagrams.is_some() && listener.udp.is_none() {
+            let reason = "`datagrams` is for `udp` listeners";
+            report.add(format!("{path}.datagrams"), reason, "remove it, or put it on a route");
+        }
+    });
+}
+
+/// Whether a listener asks its clients who they are.
+fn asks(listener: &Listener) -> bool {
+    match &listener.auth {
+        None | Some(Auth::Word(AuthMode::None)) => false,
+        Some(Auth::Word(AuthMode::Mtls)) => true,
+        Some(Auth::Ways(ways)) => ways.basic.is_some() || ways.bearer.is_some() || ways.mtls,
+    }
+}
+
+fn empty_auth(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if matches!(listener.auth, Some(Auth::Ways(_))) && !asks(listener) {
+            let reason = "`auth` names no way to authenticate";
+            report.add(format!("{path}.auth"), reason, "give `basic`, `bearer` or `mtls: true`, or write `auth: none`");
+        }
+    });
+}
+
+/// An open proxy is a danger to others: strangers are let in only if the operator says so.
+fn open(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.public || asks(listener) {
+            return;
+        }
+        for (key, address) in kinds(listener) {
+            let ListenAddress::Ip(address) = address else { continue };
+            if address.ip().to_canonical().is_loopback() {
+                continue;
+            }
+            let reason = format!("strangers can reach {address}, and nobody is asked who he is");
+            let local = if address.is_ipv4() { "127.0.0.1" } else { "[::1]" };
+            let add = if key == "http" { "add `auth`, or " } else { "" };
+            let remedy = format!("{add}listen on {local}:{}, or write `public: true`", address.port());
+            report.add(format!("{path}.{key}"), reason, remedy);
+        }
+    });
+}
+
+fn mtls(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let wanted = match &listener.auth {
+            Some(Auth::Word(mode)) => *mode == AuthMode::Mtls,
+            Some(Auth::Ways(ways)) => ways.mtls,
+            None => false,
+        };
+        let remedy = match &listener.tls {
+            _ if !wanted => return,
+            Some(tls) if tls.client_ca_file.is_some() => return,
+            Some(_) => "add `tls.client_ca_file`",
+            None => "add `tls` with `cert_file`, `key_file` and `client_ca_file`",
+        };
+        let reason = "`mtls` needs to know whose client certificates are accepted";
+        report.add(format!("{path}.auth"), reason, remedy);
+    });
+}
+
+fn accepts(document: &Document, report: &mut Report) {
+    let overlay = OverlayFields::new(&document.fields);
+    each_listener(document, |path, listener| {
+        for (index, pattern) in listener.accepts.iter().enumerate() {
+            if !overlay.meets(pattern) {
+                let reason = format!("`{pattern}` does nothing: it is no overlay field, and other fields pass anyway");
+                report.add(format!("{path}.accepts[{index}]"), reason, "remove it, or declare it in `fields`");
+            }
+        }
+    });
+}
+
+fn limits(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let limits = &listener.limits;
+        let zero = [
+            ("head_bytes", limits.head_bytes.is_some_and(|size| size.0 == 0)),
+            ("fields", limits.fields == Some(0)),
+            ("head_time", limits.head_time.is_some_and(|time| time.0.is_zero())),
+            ("idle_time", limits.idle_time.is_some_and(|time| time.0.is_zero())),
+            ("connections", limits.connections == Some(0)),
+            ("streams", limits.streams == Some(0)),
+        ];
+        for (key, _) in zero.into_iter().filter(|(_, is_zero)| *is_zero) {
+            let reason = "a limit of zero lets nothing in";
+            report.add(format!("{path}.limits.{key}"), reason, "give a larger one, or remove it for the default");
+        }
+    });
+}

@@ -1,0 +1,67 @@
+//! Checks of the node as a whole.
+
+use hermes_config::model::Document;
+
+use super::{Check, Report, each_listener, is_token};
+use crate::fields::{field_value, reserved_in};
+
+pub(super) const CHECKS: &[Check] = &[version, name, users, no_listeners, no_routes, overlay_fields];
+
+/// Only one version of the format exists.
+fn version(document: &Document, report: &mut Report) {
+    if document.version != 1 {
+        let reason = format!("version {} of the format is not known", document.version);
+        report.add("version", reason, "write `version: 1`");
+    }
+}
+
+/// The node's name stands in `Via` and `Proxy-Status` (RFC 9110, 7.6.3; RFC 9209, 2).
+fn name(document: &Document, report: &mut Report) {
+    if let Some(name) = document.node.as_deref().filter(|name| !is_token(name)) {
+        report.add("node", format!("`{name}` cannot be a node's name"), "use letters, digits, `-`, `.` and `_`");
+    }
+}
+
+/// A configured user becomes a field.
+fn users(document: &Document, report: &mut Report) {
+    let mut check = |path: String, user: &str| {
+        if !field_value(user).is_some_and(|value| !value.is_empty() && value.as_bytes() == user.as_bytes()) {
+            let reason = format!("{user:?} cannot be a user: it becomes the field `user`");
+            report.add(path, reason, "write a name without control characters and without space around it");
+        }
+    };
+    if let Some(identity) = &document.identity {
+        check("identity.user".to_owned(), &identity.user);
+    }
+    each_listener(document, |path, listener| {
+        if let Some(user) = &listener.user {
+            check(format!("{path}.user"), user);
+        }
+    });
+}
+
+fn no_listeners(document: &Document, report: &mut Report) {
+    if document.listeners.is_empty() {
+        report.add(
+            "listeners",
+            "there is no listener: nothing can enter",
+            "add one, such as `web: { http: 127.0.0.1:8080 }`",
+        );
+    }
+}
+
+fn no_routes(document: &Document, report: &mut Report) {
+    if document.routes.is_empty() && !document.listeners.is_empty() {
+        report.add("routes", "there is no route: every exchange would be refused", "add one, such as `- to: UPSTREAM`");
+    }
+}
+
+/// Overlay fields are removed from what clients send, which must not hit framing.
+fn overlay_fields(document: &Document, report: &mut Report) {
+    for (index, pattern) in document.fields.iter().enumerate() {
+        if let Some(name) = reserved_in(pattern) {
+            let reason = format!("`{pattern}` covers `{name}`, which belongs to the connection or to the proxy");
+            report.add(format!("fields[{index}]"), reason, "declare only fields of the overlay");
+        }
+    }
+}

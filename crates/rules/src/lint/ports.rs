@@ -1,0 +1,84 @@
+//! Checks of addresses that are listened on: no two may claim the same.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use hermes_config::child;
+use hermes_config::model::{Document, ListenAddress};
+
+use super::{Check, Report};
+
+pub(super) const CHECKS: &[Check] = &[conflicts];
+
+/// An address that the document claims.
+struct Claim<'a> {
+    path: String,
+    place: Place<'a>,
+}
+
+enum Place<'a> {
+    Tcp(SocketAddr),
+    Udp(SocketAddr),
+    Unix(&'a Path),
+}
+
+fn conflicts(document: &Document, report: &mut Report) {
+    let claims = claims(document);
+    for (index, claim) in claims.iter().enumerate() {
+        let Some(earlier) = claims[..index].iter().find(|earlier| earlier.place.overlaps(&claim.place)) else {
+            continue;
+        };
+        let reason = match (&earlier.place, &claim.place) {
+            (Place::Unix(path), _) => format!("{} listens on unix:{} already", earlier.path, path.display()),
+            (Place::Tcp(one) | Place::Udp(one), Place::Tcp(two) | Place::Udp(two)) if one == two => {
+                format!("{} listens on {one} already", earlier.path)
+            }
+            (Place::Tcp(one) | Place::Udp(one), _) => {
+                format!("{} listens on {one}, which includes it or is part of it", earlier.path)
+            }
+        };
+        report.add(&claim.path, reason, "choose another address or port");
+    }
+}
+
+fn claims(document: &Document) -> Vec<Claim<'_>> {
+    let mut claims = Vec::new();
+    for (name, listener) in &document.listeners {
+        for (key, address) in [("http", &listener.http), ("tcp", &listener.tcp), ("udp", &listener.udp)] {
+            let place = address.as_ref().map(|address| Place::of(address, key == "udp"));
+            claims.extend(place.map(|place| Claim { path: child(&child("listeners", name), key), place }));
+        }
+    }
+    let metrics = document.admin.metrics.as_ref().map(|address| Place::of(address, false));
+    claims.extend(metrics.map(|place| Claim { path: "admin.metrics".to_owned(), place }));
+    let socket = document.admin.socket.as_ref().map(|path| Place::Unix(&path.0));
+    claims.extend(socket.map(|place| Claim { path: "admin.socket".to_owned(), place }));
+    claims
+}
+
+impl<'a> Place<'a> {
+    fn of(address: &'a ListenAddress, udp: bool) -> Self {
+        match address {
+            ListenAddress::Unix(path) => Self::Unix(path),
+            ListenAddress::Ip(address) if udp => Self::Udp(*address),
+            ListenAddress::Ip(address) => Self::Tcp(*address),
+        }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tcp(one), Self::Tcp(two)) | (Self::Udp(one), Self::Udp(two)) => overlap(*one, *two),
+            (Self::Unix(one), Self::Unix(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
+/// Whether two sockets cannot both listen. `[::]` takes IPv4 too; port 0 is a different port each time.
+fn overlap(one: SocketAddr, two: SocketAddr) -> bool {
+    let includes = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
+    let (first, second) = (one.ip().to_canonical(), two.ip().to_canonical());
+    one.port() == two.port()
+        && one.port() != 0
+        && (first == second || includes(first, second) || includes(second, first))
+}

@@ -1,0 +1,168 @@
+//! Hosts: one name for each, however it is written (RFC 9110, 4.2.3; RFC 4343; RFC 1034, 3.1).
+
+use std::fmt;
+use std::net::IpAddr;
+
+use hermes_config::model::{HostMatch, TargetMatch};
+
+/// A host as compared: without brackets and without the last dot of a name; an address is compared as an address,
+/// so that two spellings of one IPv6 address are one host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Host<'a> {
+    name: &'a str,
+    address: Option<IpAddr>,
+}
+
+impl<'a> Host<'a> {
+    pub(crate) fn new(written: &'a str) -> Self {
+        let name = bare(written);
+        Self { name, address: name.parse().ok() }
+    }
+}
+
+/// A host without brackets and without its last dot.
+fn bare(host: &str) -> &str {
+    let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    inner.strip_suffix('.').unwrap_or(inner)
+}
+
+/// A compiled condition on a host.
+#[derive(Debug, Clone)]
+pub(crate) enum HostTest {
+    /// This address, in any spelling.
+    Address(IpAddr),
+    /// This name.
+    Name(String),
+    /// A name that ends so; the empty suffix is any host.
+    Suffix(String),
+    /// The configuration's regular expression, on the bare host.
+    Regex(HostMatch),
+}
+
+impl HostTest {
+    pub(crate) fn compile(condition: &HostMatch) -> Self {
+        match condition {
+            HostMatch::Exact(host) => match Host::new(host) {
+                Host { address: Some(address), .. } => Self::Address(address),
+                Host { name, .. } => Self::Name(name.to_ascii_lowercase()),
+            },
+            HostMatch::Suffix(suffix) => Self::Suffix(bare(suffix).to_ascii_lowercase()),
+            HostMatch::Regex(_) => Self::Regex(condition.clone()),
+        }
+    }
+
+    pub(crate) fn matches(&self, host: &Host<'_>) -> bool {
+        match self {
+            Self::Address(address) => host.address == Some(*address),
+            Self::Name(name) => host.name.eq_ignore_ascii_case(name),
+            Self::Suffix(suffix) => ends_with(host.name, suffix),
+            Self::Regex(condition) => condition.matches(host.name),
+        }
+    }
+
+    /// Whether every host that matches `self` certainly matches `other`.
+    pub(crate) fn implies(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Suffix(suffix)) if suffix.is_empty() => true,
+            (Self::Address(one), Self::Address(two)) => one == two,
+            (Self::Name(one), Self::Name(two)) => one == two,
+            (Self::Name(name), Self::Suffix(suffix)) => ends_with(name, suffix),
+            (Self::Name(name), Self::Regex(HostMatch::Regex(regex))) => {
+                // An expression can bring case back with flags; without them the lower-case name speaks for all spellings.
+                !regex.as_str().contains("(?") && regex.is_match(name)
+            }
+            (Self::Suffix(longer), Self::Suffix(suffix)) => ends_with_or_is(longer, suffix),
+            (Self::Regex(one), Self::Regex(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
+/// Whether a name ends so and has something before it.
+fn ends_with(name: &str, suffix: &str) -> bool {
+    suffix.is_empty() || (name.len() > suffix.len() && ends_with_or_is(name, suffix))
+}
+
+fn ends_with_or_is(name: &str, suffix: &str) -> bool {
+    let (name, suffix) = (name.as_bytes(), suffix.as_bytes());
+    name.len() >= suffix.len() && name[name.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
+}
+
+/// A compiled condition on host and port.
+#[derive(Debug, Clone)]
+pub(crate) struct TargetTest {
+    pub(crate) host: HostTest,
+    pub(crate) port: Option<u16>,
+    text: String,
+}
+
+impl TargetTest {
+    pub(crate) fn compile(condition: &TargetMatch) -> Self {
+        Self { host: HostTest::compile(&condition.host), port: condition.port, text: condition.to_string() }
+    }
+
+    /// A condition with a port does not match where no port is known.
+    pub(crate) fn matches(&self, host: &Host<'_>, port: Option<u16>) -> bool {
+        self.port.is_none_or(|wanted| port == Some(wanted)) && self.host.matches(host)
+    }
+}
+
+impl fmt::Display for TargetTest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(condition: &str, host: &str, port: Option<u16>) -> bool {
+        let condition: TargetMatch = condition.parse().unwrap();
+        TargetTest::compile(&condition).matches(&Host::new(host), port)
+    }
+
+    #[test]
+    fn names_are_compared_without_case_and_last_dot() {
+        for host in ["VIDEO", "video", "Video."] {
+            assert!(matches("VIDEO", host, Some(80)), "{host}");
+        }
+        assert!(!matches("VIDEO", "video2", Some(80)));
+        assert!(!matches("VIDEO", "VIDEO..", Some(80)));
+    }
+
+    #[test]
+    fn addresses_are_compared_without_brackets_in_any_spelling() {
+        for host in ["::1", "[::1]", "[0:0:0:0:0:0:0:1]", "::0001"] {
+            assert!(matches("[::1]:80", host, Some(80)), "{host}");
+        }
+        assert!(!matches("[::1]:80", "::2", Some(80)));
+    }
+
+    #[test]
+    fn suffix_needs_something_before_it() {
+        assert!(matches("*.example.com", "a.EXAMPLE.com.", Some(1)));
+        assert!(!matches("*.example.com", "example.com", Some(1)));
+        assert!(!matches("*.example.com", ".example.com", Some(1)));
+        assert!(!matches("*.example.com", "badexample.com", Some(1)));
+        assert!(matches("*", "anything", None));
+    }
+
+    #[test]
+    fn suffix_does_not_split_characters() {
+        assert!(!matches("*.com", "\u{fc}\u{fc}\u{fc}com", None));
+    }
+
+    #[test]
+    fn port_is_needed_where_it_is_named() {
+        assert!(matches("DB:5432", "db", Some(5432)));
+        assert!(!matches("DB:5432", "db", Some(5433)));
+        assert!(!matches("DB:5432", "db", None));
+    }
+
+    #[test]
+    fn regex_sees_the_bare_host_without_case() {
+        assert!(matches("~^v[0-9]+$", "V12.", Some(1)));
+        assert!(!matches("~^v[0-9]+$", "va", Some(1)));
+    }
+}

@@ -1,0 +1,20 @@
+//! Routes: which one an exchange takes, and why not the others.
+//!
+//! A document's routes are compiled once ([`Table::compile`]) and then asked for each exchange with its [`Facts`].
+//! The first route whose conditions all hold decides.
+
+mod condition;
+mod explain;
+mod facts;
+pub(crate) mod host;
+mod path;
+mod split;
+mod table;
+
+pub(crate) use condition::canonical_net;
+pub use explain::Explanation;
+pub use facts::{Facts, Target};
+pub(crate) use path::normalise;
+pub use path::path_is_ambiguous;
+pub use split::pick_hop;
+pub use table::Table;

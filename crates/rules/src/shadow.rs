@@ -1,0 +1,134 @@
+//! Routes that can never match, because an earlier route takes everything that they would.
+//!
+//! Only what is certain is reported: a later route is shadowed if each condition of one earlier route follows from its
+//! own conditions. Two earlier routes that together leave nothing over, or two regular expressions of which one includes
+//! the other, are not found.
+
+use hermes_config::model::{FieldMatch, Match, PathMatch, PortMatch, Route, TargetMatch, TextMatch};
+use ipnet::IpNet;
+
+use crate::route::host::HostTest;
+use crate::route::{canonical_net, normalise};
+
+/// A route that can never match, and the earlier route that takes its exchanges; indices into the document's routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shadow {
+    /// The route that can never match.
+    pub dead: usize,
+    /// The first route that takes everything it would match.
+    pub by: usize,
+}
+
+/// The routes that can never match, each with the first route to blame.
+pub fn shadows(routes: &[Route]) -> Vec<Shadow> {
+    let blame = |dead: usize| {
+        let by = routes[..dead].iter().position(|earlier| implies(&routes[dead].matches, &earlier.matches))?;
+        Some(Shadow { dead, by })
+    };
+    (0..routes.len()).filter_map(blame).collect()
+}
+
+/// Whether every exchange that matches `later` certainly matches `earlier`.
+pub fn implies(later: &Match, earlier: &Match) -> bool {
+    target_follows(later, earlier)
+        && port_follows(later, earlier)
+        && each(later.authority.as_deref(), earlier.authority.as_deref(), target_implies)
+        && each(later.path.as_deref(), earlier.path.as_deref(), path_implies)
+        && each(later.method.as_deref(), earlier.method.as_deref(), |one, two| one == two)
+        && each(later.protocol.as_deref(), earlier.protocol.as_deref(), |one, two| one.eq_ignore_ascii_case(two))
+        && fields_follow(later, earlier)
+        && each(later.user.as_deref(), earlier.user.as_deref(), text_implies)
+        && each(later.source.as_deref(), earlier.source.as_deref(), net_implies)
+        && each(later.listener.as_deref(), earlier.listener.as_deref(), |one, two| one == two)
+}
+
+/// Whether each alternative of `later` implies some alternative of `earlier`; no condition at all is implied by anything.
+fn each<T>(later: Option<&[T]>, earlier: Option<&[T]>, implies: impl Fn(&T, &T) -> bool) -> bool {
+    let Some(earlier) = earlier else { return true };
+    later.is_some_and(|later| later.iter().all(|one| earlier.iter().any(|two| implies(one, two))))
+}
+
+/// Target conditions, with what `later` says of the port beside them.
+fn target_follows(later: &Match, earlier: &Match) -> bool {
+    let Some(wanted) = earlier.target.as_deref() else { return true };
+    let only = later.port.as_deref().and_then(single_port);
+    match later.target.as_deref() {
+        None => wanted.iter().any(|two| is_any_host(two) && port_fits(only, two.port)),
+        Some(own) => own
+            .iter()
+            .all(|one| wanted.iter().any(|two| host_implies(one, two) && port_fits(one.port.or(only), two.port))),
+    }
+}
+
+fn is_any_host(condition: &TargetMatch) -> bool {
+    matches!(HostTest::compile(&condition.host), HostTest::Suffix(suffix) if suffix.is_empty())
+}
+
+fn port_fits(known: Option<u16>, wanted: Option<u16>) -> bool {
+    wanted.is_none() || known == wanted
+}
+
+/// The port, if ranges hold exactly one.
+fn single_port(ranges: &[PortMatch]) -> Option<u16> {
+    let first = ranges.first()?.low;
+    ranges.iter().all(|range| range.low == first && range.high == first).then_some(first)
+}
+
+/// Port conditions, with what `later` says of the port in its targets.
+fn port_follows(later: &Match, earlier: &Match) -> bool {
+    let Some(wanted) = earlier.port.as_deref() else { return true };
+    let within = |low: u16, high: u16| wanted.iter().any(|range| range.low <= low && high <= range.high);
+    let by_range = later.port.as_deref().is_some_and(|own| own.iter().all(|range| within(range.low, range.high)));
+    let by_target = later
+        .target
+        .as_deref()
+        .is_some_and(|own| own.iter().all(|target| target.port.is_some_and(|port| within(port, port))));
+    by_range || by_target
+}
+
+fn host_implies(one: &TargetMatch, two: &TargetMatch) -> bool {
+    HostTest::compile(&one.host).implies(&HostTest::compile(&two.host))
+}
+
+fn target_implies(one: &TargetMatch, two: &TargetMatch) -> bool {
+    host_implies(one, two) && port_fits(one.port, two.port)
+}
+
+fn path_implies(one: &PathMatch, two: &PathMatch) -> bool {
+    match (one, two) {
+        (PathMatch::Exact(one), PathMatch::Exact(two)) => normalise(one) == normalise(two),
+        (PathMatch::Exact(one) | PathMatch::Prefix(one), PathMatch::Prefix(two)) => {
+            normalise(one).starts_with(&*normalise(two))
+        }
+        (PathMatch::Exact(one), PathMatch::Regex(two)) => two.is_match(&normalise(one)),
+        (PathMatch::Regex(one), PathMatch::Regex(two)) => one.as_str() == two.as_str(),
+        _ => false,
+    }
+}
+
+fn text_implies(one: &TextMatch, two: &TextMatch) -> bool {
+    match one {
+        TextMatch::Exact(text) => two.matches(text),
+        TextMatch::Regex(_) => one == two,
+    }
+}
+
+fn net_implies(one: &IpNet, two: &IpNet) -> bool {
+    canonical_net(*two).contains(&canonical_net(*one))
+}
+
+fn fields_follow(later: &Match, earlier: &Match) -> bool {
+    earlier.fields.iter().all(|(name, wanted)| {
+        let mut own = later.fields.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        own.any(|(_, own)| field_implies(own, wanted))
+    })
+}
+
+fn field_implies(one: &FieldMatch, two: &FieldMatch) -> bool {
+    match (one, two) {
+        (FieldMatch::Value(_), FieldMatch::Present(present)) => *present,
+        (FieldMatch::Value(one), FieldMatch::Value(two)) => text_implies(one, two),
+        (FieldMatch::Present(one), FieldMatch::Present(two)) => one == two,
+        (FieldMatch::Present(_), FieldMatch::Value(_)) => false,
+    }
+}

@@ -1,0 +1,163 @@
+//! Whose an exchange is, and which overlay fields of it are believed.
+//!
+//! | from | `user` field | other overlay fields |
+//! |---|---|---|
+//! | client | only if it says what authentication said, or is accepted and nobody was authenticated | those accepted |
+//! | peer | if the peer speaks for that user | all |
+//! | peer by `insecure_trust` | yes | all |
+//!
+//! Afterwards the `user` field holds exactly the returned identity, once, or is absent. An empty `user` field says
+//! nothing and counts as absent.
+
+use hermes_config::model::{FieldPattern, Forged, UserPattern};
+use http::HeaderMap;
+
+use crate::fields::{OverlayFields, USER, field_value};
+
+/// Who hands over an exchange.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    /// A client: believed in nothing but what its listener accepts.
+    Client,
+    /// A peer proxy, known by its certificate.
+    Peer {
+        /// Its name in the configuration.
+        name: &'a str,
+        /// Users that it may speak for.
+        speaks_for: &'a [UserPattern],
+    },
+    /// A peer proxy over a clear link whose address is listed in `insecure_trust`: speaks for everybody.
+    InsecurePeer,
+}
+
+/// An exchange that claims to be somebody's whose it is not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// Status of the answer; always 403.
+    pub status: u16,
+    /// Why, in words.
+    pub reason: String,
+    /// What the `user` field said.
+    pub claimed: String,
+}
+
+impl Refusal {
+    fn new(reason: String, claimed: &str) -> Self {
+        Self { status: 403, reason, claimed: claimed.to_owned() }
+    }
+}
+
+/// What the `user` field lines say.
+#[derive(Debug, PartialEq, Eq)]
+enum Claim {
+    Nothing,
+    User(String),
+    /// Several lines, or text that can be nobody's name: the whole in words, and what was said.
+    Unusable(&'static str, String),
+}
+
+impl Claim {
+    fn read(fields: &HeaderMap) -> Self {
+        let lines: Vec<_> = fields.get_all(USER).iter().map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+        let lines: Vec<&str> = lines.iter().map(|line| line.trim_matches([' ', '\t'])).collect();
+        match lines.as_slice() {
+            [] | [""] => Self::Nothing,
+            [user] if user.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER) => {
+                Self::Unusable("the user field holds control characters or is not UTF-8", (*user).to_owned())
+            }
+            [user] => Self::User((*user).to_owned()),
+            several => Self::Unusable("more than one user field", several.join(", ")),
+        }
+    }
+}
+
+/// Decides whose an exchange is and leaves only the overlay fields that are believed.
+///
+/// `authenticated` is the user whom the listener's authentication found, if any; `accepts` are the overlay fields that
+/// the listener's clients may set. Returns the user, if there is one.
+///
+/// # Errors
+/// With status 403 if a peer claims a user for whom it does not speak, claims several, or contradicts the user who was
+/// authenticated; if a client does so and `forged` says that this is refused. The fields are unchanged then.
+pub fn believe(
+    source: &Source<'_>,
+    authenticated: Option<&str>,
+    forged: Forged,
+    accepts: &[FieldPattern],
+    overlay: &OverlayFields,
+    fields: &mut HeaderMap,
+) -> Result<Option<String>, Refusal> {
+    let claim = Claim::read(fields);
+    let user = match source {
+        Source::Client => client_user(claim, authenticated, forged, accepts)?,
+        Source::Peer { name, speaks_for } => {
+            let speaks = |user: &str| speaks_for.iter().any(|pattern| pattern.matches(user));
+            peer_user(claim, authenticated, &format!("peer {name}"), speaks)?
+        }
+        Source::InsecurePeer => peer_user(claim, authenticated, "a peer listed in insecure_trust", |_| true)?,
+    };
+    let value = match &user {
+        Some(user) => {
+            Some(field_value(user).filter(|value| !user.is_empty() && value.as_bytes() == user.as_bytes()).ok_or_else(
+                || Refusal::new("the authenticated user's name cannot be written in a field".to_owned(), user),
+            )?)
+        }
+        None => None,
+    };
+    if matches!(source, Source::Client) {
+        overlay.strip(fields, accepts);
+    }
+    fields.remove(USER);
+    if let Some(value) = value {
+        fields.insert(USER, value);
+    }
+    Ok(user)
+}
+
+/// A client's `user` field becomes its identity only if the listener accepts it and nobody was authenticated.
+fn client_user(
+    claim: Claim,
+    authenticated: Option<&str>,
+    forged: Forged,
+    accepts: &[FieldPattern],
+) -> Result<Option<String>, Refusal> {
+    let accepted = || accepts.iter().any(|pattern| pattern.matches(USER.as_str()));
+    let truth = authenticated.map(str::to_owned);
+    let (reason, claimed) = match (claim, authenticated) {
+        (Claim::Nothing, _) => return Ok(truth),
+        (Claim::User(user), Some(authenticated)) if user == authenticated => return Ok(truth),
+        (Claim::User(user), None) if accepted() => return Ok(Some(user)),
+        (Claim::User(user), Some(authenticated)) => (format!("user {authenticated} claims to be user {user}"), user),
+        (Claim::User(user), None) => (format!("a client that nobody authenticated claims to be user {user}"), user),
+        (Claim::Unusable(reason, claimed), _) => (reason.to_owned(), claimed),
+    };
+    match forged {
+        Forged::Remove => Ok(truth),
+        Forged::Refuse => Err(Refusal::new(reason, &claimed)),
+    }
+}
+
+/// A peer's `user` field is believed if the peer speaks for that user and no token says otherwise.
+fn peer_user(
+    claim: Claim,
+    authenticated: Option<&str>,
+    who: &str,
+    speaks_for: impl Fn(&str) -> bool,
+) -> Result<Option<String>, Refusal> {
+    let user = match claim {
+        Claim::Nothing => return Ok(authenticated.map(str::to_owned)),
+        Claim::Unusable(reason, claimed) => return Err(Refusal::new(format!("{who}: {reason}"), &claimed)),
+        Claim::User(user) => user,
+    };
+    if !speaks_for(&user) {
+        return Err(Refusal::new(format!("{who} does not speak for user {user}"), &user));
+    }
+    match authenticated {
+        Some(authenticated) if authenticated != user => {
+            let reason = format!("{who} claims user {user}, but authenticated as user {authenticated}");
+            Err(Refusal::new(reason, &user))
+        }
+        _ => Ok(Some(user)),
+    }
+}

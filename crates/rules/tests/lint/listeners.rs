@@ -1,0 +1,178 @@
+//! Checks of listeners.
+
+use serde_json::{Value, json};
+
+use super::finds;
+
+/// Asserts what is found in one more listener.
+#[track_caller]
+fn finds_in(listener: Value, expected: &[&str]) {
+    finds(json!({ "listeners": { "more": listener } }), expected);
+}
+
+const STRANGERS: &str = "and nobody is asked who he is";
+
+#[test]
+fn listener_without_address() {
+    finds_in(json!({}), &["listeners.more: the listener has no address; give one of `http`, `tcp` and `udp`"]);
+}
+
+#[test]
+fn names_that_paths_would_misread_are_quoted() {
+    finds(
+        json!({ "listeners": { "a.b": {} } }),
+        &["listeners[\"a.b\"]: the listener has no address; give one of `http`, `tcp` and `udp`"],
+    );
+}
+
+#[test]
+fn listener_with_two_addresses() {
+    finds_in(
+        json!({ "tcp": "127.0.0.1:1", "udp": "127.0.0.1:1", "target": "a:1" }),
+        &["listeners.more.udp: the listener is tcp and udp at once; make a listener of each"],
+    );
+}
+
+#[test]
+fn port_without_target() {
+    for kind in ["tcp", "udp"] {
+        finds_in(
+            json!({ kind: "127.0.0.1:1" }),
+            &["listeners.more: the listener does not say what its exchanges are for; add `target: HOST:PORT`"],
+        );
+    }
+}
+
+#[test]
+fn http_with_target() {
+    finds_in(
+        json!({ "http": "127.0.0.1:1", "target": "a:1" }),
+        &[
+            "listeners.more.target: an `http` listener has no target: each request names its own; remove `target`, or make it a `tcp` listener",
+        ],
+    );
+}
+
+#[test]
+fn udp_on_a_unix_socket() {
+    finds_in(
+        json!({ "udp": "unix:/tmp/a", "target": "a:1" }),
+        &["listeners.more.udp: a Unix socket is not a UDP port; write an IP address and a port"],
+    );
+}
+
+#[test]
+fn keys_of_http_on_a_port() {
+    let remedy = "remove it, or make it an `http` listener";
+    finds_in(
+        json!({
+            "tcp": "127.0.0.1:1", "target": "a:1", "auth": "none", "insecure_trust": ["10.0.0.0/8"], "accepts": ["service"],
+            "tls": { "cert_file": "c", "key_file": "k" }, "gateway": true,
+        }),
+        &[
+            "listeners.more.auth: `auth` is for `http` listeners; remove it, and say whose the traffic is with `user`",
+            &format!("listeners.more.insecure_trust: `insecure_trust` is for `http` listeners; {remedy}"),
+            &format!("listeners.more.accepts: `accepts` is for `http` listeners; {remedy}"),
+            &format!("listeners.more.tls: `tls` is for `http` listeners; {remedy}"),
+            &format!("listeners.more.gateway: `gateway` is for `http` listeners; {remedy}"),
+        ],
+    );
+}
+
+#[test]
+fn datagrams_without_udp() {
+    finds_in(
+        json!({ "tcp": "127.0.0.1:1", "target": "a:1", "datagrams": {} }),
+        &["listeners.more.datagrams: `datagrams` is for `udp` listeners; remove it, or put it on a route"],
+    );
+}
+
+#[test]
+fn auth_that_names_no_way() {
+    finds_in(
+        json!({ "http": "127.0.0.1:1", "auth": {} }),
+        &[
+            "listeners.more.auth: `auth` names no way to authenticate; give `basic`, `bearer` or `mtls: true`, or write `auth: none`",
+        ],
+    );
+}
+
+#[test]
+fn http_that_strangers_reach_unasked() {
+    for auth in [Value::Null, json!("none")] {
+        finds_in(
+            json!({ "http": "192.0.2.1:80", "auth": auth }),
+            &[&format!(
+                "listeners.more.http: strangers can reach 192.0.2.1:80, {STRANGERS}; add `auth`, or listen on 127.0.0.1:80, or write `public: true`"
+            )],
+        );
+    }
+}
+
+#[test]
+fn ports_that_strangers_reach() {
+    for (kind, address) in [("tcp", "[::]:80"), ("udp", "[2001:db8::1]:80")] {
+        finds_in(
+            json!({ kind: address, "target": "a:1" }),
+            &[&format!(
+                "listeners.more.{kind}: strangers can reach {address}, {STRANGERS}; listen on [::1]:80, or write `public: true`"
+            )],
+        );
+    }
+}
+
+#[test]
+fn listeners_that_strangers_may_reach() {
+    finds_in(json!({ "http": "0.0.0.0:80", "public": true }), &[]);
+    finds_in(json!({ "http": "0.0.0.0:80", "auth": { "basic": { "file": "f" } } }), &[]);
+    finds_in(json!({ "tcp": "0.0.0.0:80", "target": "a:1", "public": true }), &[]);
+    finds_in(json!({ "http": "unix:/tmp/a" }), &[]);
+    finds_in(json!({ "http": "127.0.0.2:80" }), &[]);
+    finds_in(json!({ "http": "[::1]:80" }), &[]);
+    finds_in(json!({ "http": "[::ffff:127.0.0.1]:80" }), &[]);
+}
+
+#[test]
+fn mtls_without_authorities() {
+    let reason = "listeners.more.auth: `mtls` needs to know whose client certificates are accepted";
+    let tls = json!({ "cert_file": "c", "key_file": "k" });
+    for auth in [json!("mtls"), json!({ "mtls": true })] {
+        finds_in(
+            json!({ "http": "127.0.0.1:1", "auth": auth }),
+            &[&format!("{reason}; add `tls` with `cert_file`, `key_file` and `client_ca_file`")],
+        );
+        finds_in(
+            json!({ "http": "127.0.0.1:1", "auth": auth, "tls": tls }),
+            &[&format!("{reason}; add `tls.client_ca_file`")],
+        );
+    }
+    let tls = json!({ "cert_file": "c", "key_file": "k", "client_ca_file": "a" });
+    finds_in(json!({ "http": "127.0.0.1:1", "auth": "mtls", "tls": tls }), &[]);
+}
+
+#[test]
+fn accepted_field_that_is_not_declared() {
+    finds_in(
+        json!({ "http": "127.0.0.1:1", "accepts": ["service", "user", "x-*", "colour"] }),
+        &[
+            "listeners.more.accepts[3]: `colour` does nothing: it is no overlay field, and other fields pass anyway; remove it, or declare it in `fields`",
+        ],
+    );
+}
+
+#[test]
+fn limits_of_zero() {
+    for key in ["head_bytes", "fields", "head_time", "idle_time", "connections", "streams"] {
+        let zero = match key {
+            "head_bytes" => json!("0B"),
+            "head_time" | "idle_time" => json!("0s"),
+            _ => json!(0),
+        };
+        finds_in(
+            json!({ "http": "127.0.0.1:1", "limits": { key: zero } }),
+            &[&format!(
+                "listeners.more.limits.{key}: a limit of zero lets nothing in; give a larger one, or remove it for the default"
+            )],
+        );
+    }
+}

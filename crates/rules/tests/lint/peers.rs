@@ -1,0 +1,42 @@
+//! Checks of peers.
+
+use serde_json::{Value, json};
+
+use super::finds;
+
+/// A change that adds peers and the listener that knows them.
+fn with_peers(peers: Value) -> Value {
+    let tls = json!({ "cert_file": "c", "key_file": "k", "client_ca_file": "a" });
+    json!({ "listeners": { "web": { "tls": tls } }, "peers": peers })
+}
+
+#[test]
+fn peers_that_no_listener_can_know() {
+    finds(
+        json!({ "peers": { "dp": { "certificate": "dp.example" } } }),
+        &[
+            "peers: no listener can know a peer: none has `tls.client_ca_file`; add `tls.client_ca_file` to the listener that peers connect to",
+        ],
+    );
+    finds(with_peers(json!({ "dp": { "certificate": "dp.example" } })), &[]);
+}
+
+#[test]
+fn peer_without_certificate() {
+    for certificate in [json!([]), json!("")] {
+        finds(
+            with_peers(json!({ "dp": { "certificate": certificate } })),
+            &[
+                "peers.dp.certificate: a peer without a name in its certificate cannot be known; give a name that its certificate holds",
+            ],
+        );
+    }
+}
+
+#[test]
+fn peers_with_one_certificate() {
+    finds(
+        with_peers(json!({ "one": { "certificate": ["a", "b"] }, "two": { "certificate": "b" } })),
+        &["peers.two.certificate: `b` is the certificate of peer `one` already; give each peer a name of its own"],
+    );
+}

@@ -1,0 +1,81 @@
+//! Checks of upstreams.
+
+use serde_json::{Value, json};
+
+use super::finds;
+
+/// Asserts what is found when the upstream is changed.
+#[track_caller]
+fn finds_in(changes: Value, expected: &[&str]) {
+    finds(json!({ "upstreams": { "next": changes } }), expected);
+}
+
+#[test]
+fn upstream_without_endpoints() {
+    finds_in(
+        json!({ "endpoints": [] }),
+        &["upstreams.next.endpoints: the upstream has no endpoint; give one, such as `10.0.0.1:443`"],
+    );
+}
+
+#[test]
+fn weights_out_of_range() {
+    finds_in(
+        json!({ "endpoints": [
+            { "address": "a:1", "weight": 0 }, { "address": "b:1", "weight": 1001 }, { "address": "c:1", "weight": 1000 },
+        ] }),
+        &[
+            "upstreams.next.endpoints[0].weight: 0 is not a weight; write one from 1 to 1000",
+            "upstreams.next.endpoints[1].weight: 1001 is not a weight; write one from 1 to 1000",
+        ],
+    );
+}
+
+#[test]
+fn http_version_listed_twice() {
+    finds_in(json!({ "http": [2, 2] }), &["upstreams.next.http[1]: HTTP version 2 is listed twice; remove one"]);
+    finds_in(
+        json!({ "http": [] }),
+        &["upstreams.next.http: no HTTP version is left; remove `http` for the default, or give one"],
+    );
+}
+
+#[test]
+fn two_http_versions_without_tls() {
+    for (http, first) in [([2, 1], 2), ([1, 2], 1)] {
+        for tls in [Value::Null, json!(false)] {
+            finds_in(
+                json!({ "http": http, "tls": tls }),
+                &[&format!(
+                    "upstreams.next.http: without TLS no version can be agreed on: only HTTP version {first} would be used; write `http: {first}`, or add `tls`"
+                )],
+            );
+        }
+        finds_in(json!({ "http": http, "tls": true }), &[]);
+        finds_in(json!({ "http": http, "tls": { "ca_file": "a" } }), &[]);
+    }
+    finds_in(json!({ "http": 2 }), &[]);
+}
+
+#[test]
+fn half_of_a_client_certificate() {
+    finds_in(
+        json!({ "tls": { "cert_file": "c" } }),
+        &["upstreams.next.tls.cert_file: the client certificate has no key; add `key_file`"],
+    );
+    finds_in(
+        json!({ "tls": { "key_file": "k" } }),
+        &["upstreams.next.tls.key_file: the key has no client certificate; add `cert_file`"],
+    );
+    finds_in(json!({ "tls": { "cert_file": "c", "key_file": "k" } }), &[]);
+}
+
+#[test]
+fn timeouts_of_zero() {
+    finds_in(
+        json!({ "timeouts": { "idle": "0s" } }),
+        &[
+            "upstreams.next.timeouts.idle: a time-out of zero lets nothing happen; give a longer one, or remove it for the default",
+        ],
+    );
+}
