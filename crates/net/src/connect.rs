@@ -1,0 +1,288 @@
+//! Opening connections: one address after the other, overlapping (RFC 8305, "Happy Eyeballs").
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{sleep, timeout};
+
+use crate::dns::{DnsError, DnsErrorKind};
+use crate::listen::tune;
+
+/// Pause between the starts of two attempts (RFC 8305 section 8: 250 ms is recommended).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Why no connection came about.
+#[derive(Debug)]
+pub struct ConnectError {
+    /// The kind of failure.
+    pub kind: ConnectErrorKind,
+    /// What was tried; where several addresses were, the one that tells most.
+    pub address: Remote,
+    /// What the system said, where it said something.
+    pub source: Option<io::Error>,
+}
+
+/// The kind of a [`ConnectError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConnectErrorKind {
+    /// Nobody listens there.
+    Refused,
+    /// No answer in time.
+    Timeout,
+    /// There is no way to the address.
+    Unreachable,
+    /// A name could not be resolved.
+    Dns(DnsErrorKind),
+    /// There was no address to try.
+    NoAddress,
+    /// This machine could not try: no descriptor, no port, not permitted.
+    Local,
+    /// Anything else.
+    Other,
+}
+
+/// What a connection was tried to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remote {
+    /// An IP address and port.
+    Ip(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A name that gave no address.
+    Name(String),
+    /// Nothing: the list of addresses was empty.
+    Nothing,
+}
+
+/// Connects to the first of `addresses` that answers, within `limit` altogether. The stream has
+/// `TCP_NODELAY` and keep-alive set.
+///
+/// The families are interleaved, beginning with that of the first address. An attempt starts when the one
+/// before has failed, or 250 ms after it; the first to succeed ends the others.
+///
+/// # Errors
+/// When all attempts failed: the error of the one that got furthest.
+pub async fn tcp(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStream, ConnectError> {
+    let mut last = None;
+    if let Ok(done) = timeout(limit, race(addresses, &mut last)).await {
+        return done;
+    }
+    let address = last.map_or(Remote::Nothing, Remote::Ip);
+    Err(ConnectError { kind: ConnectErrorKind::Timeout, address, source: None })
+}
+
+/// Connects to a Unix socket.
+///
+/// # Errors
+/// What the system says; a listener whose queue is full refuses.
+pub async fn unix(path: &Path) -> Result<UnixStream, ConnectError> {
+    UnixStream::connect(path).await.map_err(|error| {
+        let kind = match error.kind() {
+            io::ErrorKind::WouldBlock => ConnectErrorKind::Refused,
+            io::ErrorKind::NotFound => ConnectErrorKind::Unreachable,
+            _ => kind_of(&error),
+        };
+        ConnectError { kind, address: Remote::Unix(path.to_owned()), source: Some(error) }
+    })
+}
+
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<TcpStream, ConnectError>> + Send + 'a>>;
+
+/// Runs the attempts; `last` is the address whose attempt started last.
+async fn race(addresses: &[SocketAddr], last: &mut Option<SocketAddr>) -> Result<TcpStream, ConnectError> {
+    if let [only] = addresses {
+        *last = Some(*only);
+        return attempt(*only).await;
+    }
+    let mut waiting = interleave(addresses).into_iter();
+    let mut running: Vec<Attempt<'_>> = Vec::new();
+    let mut worst: Option<ConnectError> = None;
+    loop {
+        if let Some(next) = waiting.next() {
+            *last = Some(next);
+            running.push(Box::pin(attempt(next)));
+        } else if running.is_empty() {
+            let nothing = ConnectErrorKind::NoAddress;
+            return Err(worst.unwrap_or(ConnectError::without_source(nothing, Remote::Nothing)));
+        }
+        let more = waiting.len() > 0;
+        tokio::select! {
+            done = first_done(&mut running) => match done {
+                Ok(stream) => return Ok(stream),
+                Err(error) => worst = Some(more_telling(worst, error)),
+            },
+            () = sleep(ATTEMPT_DELAY), if more => {}
+        }
+    }
+}
+
+/// Waits for any of the attempts and removes it.
+async fn first_done(running: &mut Vec<Attempt<'_>>) -> Result<TcpStream, ConnectError> {
+    poll_fn(|cx| {
+        for index in 0..running.len() {
+            if let Poll::Ready(done) = running[index].as_mut().poll(cx) {
+                drop(running.swap_remove(index));
+                return Poll::Ready(done);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn attempt(address: SocketAddr) -> Result<TcpStream, ConnectError> {
+    match TcpStream::connect(address).await {
+        Ok(tcp) => {
+            tune(&tcp);
+            Ok(tcp)
+        }
+        Err(error) => Err(ConnectError { kind: kind_of(&error), address: Remote::Ip(address), source: Some(error) }),
+    }
+}
+
+/// Alternates the families, beginning with that of the first address (RFC 8305 section 4). The order within
+/// a family stays.
+fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let Some(first) = addresses.first() else { return Vec::new() };
+    let same = |address: &&SocketAddr| address.is_ipv6() == first.is_ipv6();
+    let mut preferred = addresses.iter().filter(same);
+    let mut other = addresses.iter().filter(|address| !same(address));
+    let mut order = Vec::with_capacity(addresses.len());
+    while order.len() < addresses.len() {
+        order.extend(preferred.next());
+        order.extend(other.next());
+    }
+    order
+}
+
+/// Of two failures, the one of the attempt that got further.
+fn more_telling(one: Option<ConnectError>, two: ConnectError) -> ConnectError {
+    let rank = |kind: ConnectErrorKind| match kind {
+        ConnectErrorKind::Timeout => 5,
+        ConnectErrorKind::Refused => 4,
+        ConnectErrorKind::Other => 3,
+        ConnectErrorKind::Unreachable => 2,
+        ConnectErrorKind::Local | ConnectErrorKind::Dns(_) => 1,
+        ConnectErrorKind::NoAddress => 0,
+    };
+    match one {
+        Some(one) if rank(one.kind) >= rank(two.kind) => one,
+        _ => two,
+    }
+}
+
+fn kind_of(error: &io::Error) -> ConnectErrorKind {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::ConnectionRefused | Kind::ConnectionReset => ConnectErrorKind::Refused,
+        Kind::TimedOut => ConnectErrorKind::Timeout,
+        Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown => ConnectErrorKind::Unreachable,
+        Kind::PermissionDenied | Kind::AddrInUse | Kind::AddrNotAvailable | Kind::OutOfMemory => {
+            ConnectErrorKind::Local
+        }
+        _ if is_out_of_descriptors(error) => ConnectErrorKind::Local,
+        _ => ConnectErrorKind::Other,
+    }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let full = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS];
+    error.raw_os_error().is_some_and(|code| full.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+impl ConnectError {
+    /// A failure that the system said nothing about.
+    #[must_use]
+    pub fn without_source(kind: ConnectErrorKind, address: Remote) -> Self {
+        Self { kind, address, source: None }
+    }
+}
+
+impl From<DnsError> for ConnectError {
+    fn from(error: DnsError) -> Self {
+        let kind = ConnectErrorKind::Dns(error.kind);
+        let address = Remote::Name(error.name.clone());
+        Self { kind, address, source: Some(io::Error::other(error)) }
+    }
+}
+
+impl fmt::Display for ConnectErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Refused => "connection refused",
+            Self::Timeout => "no answer in time",
+            Self::Unreachable => "unreachable",
+            Self::Dns(kind) => return kind.fmt(f),
+            Self::NoAddress => "no address to connect to",
+            Self::Local => "this machine could not open a connection",
+            Self::Other => "connection failed",
+        })
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Name(name) => f.write_str(name),
+            Self::Nothing => f.write_str("(no address)"),
+        }
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, &self.source) {
+            (ConnectErrorKind::NoAddress, _) => self.kind.fmt(f),
+            // These kinds say too little by themselves.
+            (ConnectErrorKind::Local | ConnectErrorKind::Other, Some(source)) => {
+                write!(f, "{}: {}: {source}", self.address, self.kind)
+            }
+            (kind, _) => write!(f, "{}: {kind}", self.address),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_alternate_and_keep_their_order() {
+        let of = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let (a, b, c) = (of("[::1]:1"), of("[::1]:2"), of("[::1]:3"));
+        let (x, y) = (of("127.0.0.1:1"), of("127.0.0.1:2"));
+        assert_eq!(interleave(&[a, b, c, x, y]), [a, x, b, y, c]);
+        assert_eq!(interleave(&[x, a, b]), [x, a, b]);
+        assert_eq!(interleave(&[]), []);
+    }
+
+    #[test]
+    fn a_refusal_tells_more_than_a_missing_route() {
+        let error = |kind| ConnectError::without_source(kind, Remote::Nothing);
+        let refused = Some(error(ConnectErrorKind::Refused));
+        let kept = more_telling(refused, error(ConnectErrorKind::Unreachable));
+        assert_eq!(kept.kind, ConnectErrorKind::Refused);
+    }
+
+    #[tokio::test]
+    async fn an_empty_list_is_said_to_be_empty() {
+        let error = tcp(&[], Duration::from_secs(60)).await.unwrap_err();
+        assert_eq!(error.to_string(), "no address to connect to");
+    }
+}

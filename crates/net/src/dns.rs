@@ -1,0 +1,326 @@
+//! Names to addresses.
+//!
+//! A name is always looked up as it is written: search domains are never tried, so that a name cannot
+//! come to mean something else on another machine. `localhost` is the loopback (RFC 6761 section 6.3) and IP
+//! literals are themselves; neither asks anybody. `/etc/hosts` comes before DNS, as it was at the start.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError as Semantic, NetError};
+use hickory_resolver::proto::op::{Query, ResponseCode};
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
+use hickory_resolver::{Hosts, TokioResolver, lookup};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// Lookups that run at once; more wait. Enough for a burst, few enough not to flood the server.
+const CONCURRENT_LOOKUPS: usize = 128;
+/// Longest time of one lookup, waiting for its turn included.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
+/// A server that has not answered by then is asked again.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the slower family is waited for once the other has answered: as long as its first connection
+/// attempt would have to wait anyway (RFC 8305 sections 3 and 8).
+const OTHER_FAMILY_DELAY: Duration = Duration::from_millis(250);
+/// Lifetime of an answer that needs no DNS.
+const STATIC_TTL: Duration = Duration::from_secs(3600);
+
+/// Resolves names. Cheap to clone; clones share cache, connections and bounds. Make one for each worker: its
+/// connections live on the runtime that first used them.
+#[derive(Clone)]
+pub struct Resolver {
+    dns: TokioResolver,
+    hosts: Arc<Hosts>,
+    turns: Arc<Semaphore>,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    /// At least one address, IPv6 before IPv4, in the order of the answer.
+    pub addresses: Vec<IpAddr>,
+    /// How long they may be used.
+    pub ttl: Duration,
+}
+
+/// Why a name gave no address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsError {
+    /// The kind of failure.
+    pub kind: DnsErrorKind,
+    /// The name as it was asked for.
+    pub name: String,
+    /// The response code, where a server answered, e.g. `NXDOMAIN` (for the `rcode` of RFC 9209).
+    pub rcode: Option<String>,
+    /// More about it, where there is more; never needed to understand the kind.
+    pub detail: Option<String>,
+}
+
+/// The kind of a [`DnsError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DnsErrorKind {
+    /// The name does not exist or has no address.
+    NotFound,
+    /// No server answered in time.
+    Timeout,
+    /// A server failed or refused, or none could be asked.
+    Failed,
+    /// A request asked for a name without a dot; such names belong to the overlay and never reach DNS.
+    Dotless,
+    /// Not a name at all: a label is empty, too long or misspelt.
+    Invalid,
+}
+
+impl Resolver {
+    /// A resolver with the name servers of `/etc/resolv.conf` and the names of `/etc/hosts`.
+    ///
+    /// # Errors
+    /// When `/etc/resolv.conf` cannot be read or names no server. A missing `/etc/hosts` is empty.
+    pub fn system() -> Result<Self, DnsError> {
+        let broken = |error: NetError| DnsError {
+            kind: DnsErrorKind::Failed,
+            name: "/etc/resolv.conf".to_owned(),
+            rcode: None,
+            detail: Some(error.to_string()),
+        };
+        let (config, mut options) = read_system_conf().map_err(broken)?;
+        options.timeout = options.timeout.min(QUERY_TIMEOUT);
+        let hosts = Hosts::from_system().unwrap_or_default();
+        Self::build(config, options, hosts).map_err(broken)
+    }
+
+    /// A resolver that asks one server and knows no hosts file.
+    ///
+    /// # Errors
+    /// When the resolver cannot be made.
+    pub fn with_server(server: SocketAddr) -> Result<Self, DnsError> {
+        let mut name_server = NameServerConfig::udp_and_tcp(server.ip());
+        for connection in &mut name_server.connections {
+            connection.port = server.port();
+        }
+        let config = ResolverConfig::from_name_servers(vec![name_server]);
+        let options = ResolverOpts::default();
+        Self::build(config, options, Hosts::default()).map_err(|error| classify(&server.to_string(), &error))
+    }
+
+    fn build(config: ResolverConfig, mut options: ResolverOpts, hosts: Hosts) -> Result<Self, NetError> {
+        let (_, _, servers) = config.into_parts();
+        if servers.is_empty() {
+            return Err(NetError::Message("no name server is listed"));
+        }
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        // The hosts file is asked here, so that a name in it is never asked of a server for the other family.
+        options.use_hosts_file = ResolveHosts::Never;
+        let provider = TokioRuntimeProvider::default();
+        let builder = TokioResolver::builder_with_config(config, provider).with_options(options);
+        let turns = Arc::new(Semaphore::new(CONCURRENT_LOOKUPS));
+        Ok(Self { dns: builder.build()?, hosts: Arc::new(hosts), turns })
+    }
+
+    /// The addresses of a host that a *request* asked for. A name without a dot is refused.
+    ///
+    /// # Errors
+    /// See [`DnsErrorKind`].
+    pub async fn lookup_target(&self, name: &str) -> Result<Lookup, DnsError> {
+        if let Some(known) = without_dns(name) {
+            return Ok(known);
+        }
+        if !name.trim_end_matches('.').contains('.') {
+            return Err(DnsError::new(DnsErrorKind::Dotless, name));
+        }
+        self.resolve(name).await
+    }
+
+    /// The addresses of a host that the *operator* wrote. A name without a dot is allowed.
+    ///
+    /// # Errors
+    /// See [`DnsErrorKind`].
+    pub async fn lookup_endpoint(&self, name: &str) -> Result<Lookup, DnsError> {
+        match without_dns(name) {
+            Some(known) => Ok(known),
+            None => self.resolve(name).await,
+        }
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Lookup, DnsError> {
+        let fqdn = fully_qualified(name)?;
+        if let Some(lookup) = self.in_hosts(&fqdn) {
+            return Ok(lookup);
+        }
+        let asked = async {
+            let _turn = self.turns.acquire().await;
+            self.both_families(name, fqdn).await
+        };
+        match timeout(LOOKUP_LIMIT, asked).await {
+            Ok(done) => done,
+            Err(_) => Err(DnsError::new(DnsErrorKind::Timeout, name)),
+        }
+    }
+
+    fn in_hosts(&self, fqdn: &Name) -> Option<Lookup> {
+        let find = |kind| self.hosts.lookup_static_host(&Query::query(fqdn.clone(), kind));
+        let found = [find(RecordType::AAAA), find(RecordType::A)];
+        let addresses: Vec<IpAddr> = found.iter().flatten().flat_map(addresses_in).collect();
+        (!addresses.is_empty()).then_some(Lookup { addresses, ttl: STATIC_TTL })
+    }
+
+    async fn both_families(&self, name: &str, fqdn: Name) -> Result<Lookup, DnsError> {
+        let v6 = self.dns.lookup(fqdn.clone(), RecordType::AAAA);
+        let v4 = self.dns.lookup(fqdn, RecordType::A);
+        tokio::pin!(v6, v4);
+        // Each family's answer, and the other's if it came in time.
+        let (v6, v4) = tokio::select! {
+            first = &mut v6 => {
+                let other = wait_for_other(&first, v4).await;
+                (Some(first), other)
+            }
+            first = &mut v4 => {
+                let other = wait_for_other(&first, v6).await;
+                (other, Some(first))
+            }
+        };
+        merge(name, [v6, v4])
+    }
+}
+
+type Answer = Result<lookup::Lookup, NetError>;
+
+/// The second answer. It is waited for briefly when the first gave addresses, and to its end otherwise.
+async fn wait_for_other(first: &Answer, second: impl Future<Output = Answer>) -> Option<Answer> {
+    let usable = first.as_ref().is_ok_and(|lookup| addresses_in(lookup).next().is_some());
+    tokio::select! {
+        answer = second => Some(answer),
+        () = sleep(OTHER_FAMILY_DELAY), if usable => None,
+    }
+}
+
+/// The addresses of both answers and the shorter of their lifetimes; the worse error when there is no address.
+fn merge(name: &str, answers: [Option<Answer>; 2]) -> Result<Lookup, DnsError> {
+    let now = Instant::now();
+    let mut addresses = Vec::new();
+    let mut ttl = Duration::MAX;
+    let mut failure: Option<DnsError> = None;
+    for answer in answers.into_iter().flatten() {
+        match answer {
+            Ok(lookup) => {
+                addresses.extend(addresses_in(&lookup));
+                ttl = ttl.min(lookup.valid_until().saturating_duration_since(now));
+            }
+            Err(error) => {
+                let error = classify(name, &error);
+                let missing = |error: &DnsError| error.kind == DnsErrorKind::NotFound;
+                if failure.as_ref().is_none_or(missing) {
+                    failure = Some(error);
+                }
+            }
+        }
+    }
+    if addresses.is_empty() {
+        return Err(failure.unwrap_or_else(|| DnsError::new(DnsErrorKind::NotFound, name)));
+    }
+    Ok(Lookup { addresses, ttl })
+}
+
+fn addresses_in(lookup: &lookup::Lookup) -> impl Iterator<Item = IpAddr> {
+    lookup.answers().iter().filter_map(|record| record.data.ip_addr())
+}
+
+/// What is known without asking: IP literals (IPv6 also in brackets) and `localhost`.
+fn without_dns(name: &str) -> Option<Lookup> {
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Some(Lookup { addresses: vec![address], ttl: Duration::MAX });
+    }
+    let lower = name.trim_end_matches('.').to_ascii_lowercase();
+    if lower != "localhost" && !lower.ends_with(".localhost") {
+        return None;
+    }
+    let addresses = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    Some(Lookup { addresses, ttl: STATIC_TTL })
+}
+
+/// The name with its final dot, which is what keeps search domains out.
+fn fully_qualified(name: &str) -> Result<Name, DnsError> {
+    // The ASCII way allows what host names may not hold but DNS does, such as an underscore.
+    let parsed = if name.is_ascii() { Name::from_ascii(name) } else { Name::from_utf8(name) };
+    let parsed = parsed.map(|mut parsed| {
+        parsed.set_fqdn(true);
+        parsed
+    });
+    match parsed {
+        Ok(parsed) if !parsed.is_root() => Ok(parsed),
+        Ok(_) => Err(DnsError::new(DnsErrorKind::Invalid, name)),
+        Err(error) => {
+            let detail = Some(error.to_string());
+            Err(DnsError { detail, ..DnsError::new(DnsErrorKind::Invalid, name) })
+        }
+    }
+}
+
+fn classify(name: &str, error: &NetError) -> DnsError {
+    let (kind, rcode) = match error {
+        NetError::Dns(Semantic::NoRecordsFound(none)) => match none.response_code {
+            code @ (ResponseCode::NXDomain | ResponseCode::NoError) => (DnsErrorKind::NotFound, Some(code)),
+            code => (DnsErrorKind::Failed, Some(code)),
+        },
+        NetError::Dns(Semantic::ResponseCode(code)) => (DnsErrorKind::Failed, Some(*code)),
+        NetError::Timeout => (DnsErrorKind::Timeout, None),
+        _ => (DnsErrorKind::Failed, None),
+    };
+    DnsError {
+        kind,
+        name: name.to_owned(),
+        rcode: rcode.map(mnemonic),
+        detail: (kind == DnsErrorKind::Failed).then(|| error.to_string()),
+    }
+}
+
+/// The code's name in the IANA registry "DNS RCODEs", or its number.
+fn mnemonic(code: ResponseCode) -> String {
+    match code {
+        ResponseCode::NoError => "NOERROR".to_owned(),
+        ResponseCode::FormErr => "FORMERR".to_owned(),
+        ResponseCode::ServFail => "SERVFAIL".to_owned(),
+        ResponseCode::NXDomain => "NXDOMAIN".to_owned(),
+        ResponseCode::NotImp => "NOTIMP".to_owned(),
+        ResponseCode::Refused => "REFUSED".to_owned(),
+        other => u16::from(other).to_string(),
+    }
+}
+
+impl DnsError {
+    fn new(kind: DnsErrorKind, name: &str) -> Self {
+        Self { kind, name: name.to_owned(), rcode: None, detail: None }
+    }
+}
+
+impl fmt::Display for DnsErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "no such name",
+            Self::Timeout => "no DNS answer in time",
+            Self::Failed => "DNS failed",
+            Self::Dotless => "a name without a dot is not looked up in DNS",
+            Self::Invalid => "not a valid name",
+        })
+    }
+}
+
+impl fmt::Display for DnsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.kind)?;
+        match (&self.rcode, &self.detail) {
+            (Some(rcode), _) => write!(f, " ({rcode})"),
+            (None, Some(detail)) => write!(f, " ({detail})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for DnsError {}

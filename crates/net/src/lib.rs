@@ -1,0 +1,35 @@
+//! Operating system, sockets, UDP batches, TLS, DNS, workers and drain.
+//!
+//! What it is: everything below HTTP that touches the machine. A [`stream::Stream`] is one connection
+//! whatever carries it; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races addresses;
+//! [`listen`] opens sockets that several workers can share; [`tls`] wraps streams; [`dns`] resolves names;
+//! [`worker`] starts threads; [`drain`] ends what they run.
+//!
+//! What it is not: it knows no HTTP, no routes and no configuration file. Calls that only one operating
+//! system has are in `os`.
+//!
+//! Specifications: RFC 8305 (racing of addresses), RFC 8446 and RFC 5280 (TLS and certificates),
+//! RFC 6761 (`localhost`), RFC 9298 section 3.1 and 5 (what a UDP socket towards a target must do).
+
+pub mod connect;
+pub mod dns;
+pub mod drain;
+pub mod listen;
+pub mod os;
+pub mod peer;
+pub mod split;
+pub mod stream;
+pub mod tls;
+pub mod udp;
+pub mod udp_batch;
+pub mod worker;
+
+pub use connect::{ConnectError, ConnectErrorKind};
+pub use dns::{DnsError, DnsErrorKind, Lookup, Resolver};
+pub use drain::{Drain, Watch};
+pub use listen::{Acceptor, Listener};
+pub use peer::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
+pub use split::{ReadHalf, WriteHalf};
+pub use stream::{Stream, Transport};
+pub use udp::{UdpError, UdpSocket};
+pub use udp_batch::{RecvBatch, Run};

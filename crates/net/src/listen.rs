@@ -1,0 +1,236 @@
+//! Listening sockets that several workers can share.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+
+use crate::stream::Stream;
+
+/// Connections that wait to be accepted; the kernel may lower it (`net.core.somaxconn`).
+const BACKLOG: i32 = 4096;
+/// Buffer of a UDP socket in bytes, each way, where the system allows that much: about 40 ms at 800 Mbit/s.
+pub(crate) const UDP_BUFFER: usize = 4 << 20;
+/// A silent TCP connection is probed after this time.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// Time between two probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// First pause when no descriptor is left; doubled up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Longest pause when no descriptor is left.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Opens a TCP listener: shared address and port (`SO_REUSEADDR`, `SO_REUSEPORT`), non-blocking.
+/// `[::]` listens for IPv4 as well; any other IPv6 address for IPv6 alone.
+///
+/// # Errors
+/// When the address is taken by a socket that does not share it, or may not be used.
+pub fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = ip_socket(address, Type::STREAM, Protocol::TCP)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Opens a UDP socket: shared port (`SO_REUSEPORT`), non-blocking, large buffers where allowed.
+/// `[::]` receives IPv4 as well.
+///
+/// # Errors
+/// As for [`tcp`].
+pub fn udp(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = ip_socket(address, Type::DGRAM, Protocol::UDP)?;
+    enlarge_buffers(&SockRef::from(&socket));
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+fn ip_socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    #[cfg(not(any(target_os = "solaris", target_os = "illumos")))]
+    socket.set_reuse_port(true)?;
+    Ok(socket)
+}
+
+/// Asks for [`UDP_BUFFER`]; the system silently gives what it allows.
+pub(crate) fn enlarge_buffers(socket: &SockRef<'_>) {
+    drop(socket.set_recv_buffer_size(UDP_BUFFER));
+    drop(socket.set_send_buffer_size(UDP_BUFFER));
+}
+
+/// Opens a Unix listener whose file has `mode` (`0o600`: this user only) before anybody can connect.
+/// A socket file that nobody answers on is removed first.
+///
+/// # Errors
+/// [`io::ErrorKind::AddrInUse`] when somebody answers there, [`io::ErrorKind::AlreadyExists`] when the file is
+/// not a socket, or what the system says.
+pub fn unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net::UnixListener> {
+    remove_stale(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let kind = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !kind.is_socket() {
+        let reason = format!("{} exists and is not a socket", path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+    }
+    // Non-blocking: a live listener whose queue is full says so instead of keeping us waiting.
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    probe.set_nonblocking(true)?;
+    match probe.connect(&SockAddr::unix(path)?) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+        Ok(()) | Err(_) => {
+            let reason = format!("somebody is listening on {}", path.display());
+            Err(io::Error::new(io::ErrorKind::AddrInUse, reason))
+        }
+    }
+}
+
+/// A stream listener that is not bound to a runtime yet, so that it can be passed to any worker.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP.
+    Tcp(std::net::TcpListener),
+    /// A Unix socket.
+    Unix(std::os::unix::net::UnixListener),
+}
+
+impl Listener {
+    /// A second descriptor of the same socket, for another worker.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
+            Self::Unix(listener) => listener.try_clone().map(Self::Unix),
+        }
+    }
+
+    /// The IP address it listens on (with the port the system chose for port 0); `None` for Unix.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl From<std::net::TcpListener> for Listener {
+    fn from(listener: std::net::TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<std::os::unix::net::UnixListener> for Listener {
+    fn from(listener: std::os::unix::net::UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+/// Accepts streams on the runtime that it was made on.
+#[derive(Debug)]
+pub enum Acceptor {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+impl Acceptor {
+    /// Registers `listener` with the current runtime.
+    ///
+    /// # Errors
+    /// When the runtime refuses the descriptor.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(listener: Listener) -> io::Result<Self> {
+        match listener {
+            Listener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener).map(Self::Tcp)
+            }
+            Listener::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                UnixListener::from_std(listener).map(Self::Unix)
+            }
+        }
+    }
+
+    /// The next stream, with `TCP_NODELAY` and keep-alive set. Never fails: a connection that is gone
+    /// before it was accepted is skipped, and while no descriptor is left it waits for one.
+    ///
+    /// Dropping the future loses no connection.
+    pub async fn accept(&self) -> Stream {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.accept_once().await {
+                Ok(stream) => return stream,
+                Err(error) if is_about_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, ?pause, "cannot accept; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn accept_once(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => {
+                let (tcp, peer) = listener.accept().await?;
+                tune(&tcp);
+                Ok(Stream::tcp(tcp, peer))
+            }
+            Self::Unix(listener) => listener.accept().await.map(|(unix, _)| Stream::unix(unix)),
+        }
+    }
+}
+
+/// Linux passes errors of the new connection itself through `accept` (accept(2), "Error handling").
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::ConnectionAborted
+            | Kind::ConnectionReset
+            | Kind::ConnectionRefused
+            | Kind::Interrupted
+            | Kind::NetworkDown
+            | Kind::NetworkUnreachable
+            | Kind::HostUnreachable
+            | Kind::TimedOut
+    )
+}
+
+/// Small writes leave at once; a peer that vanished is noticed. A socket that refuses is about to fail anyway.
+pub(crate) fn tune(tcp: &TcpStream) {
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    let socket = SockRef::from(tcp);
+    drop(socket.set_tcp_nodelay(true));
+    drop(socket.set_tcp_keepalive(&keepalive));
+}

@@ -1,0 +1,127 @@
+//! Linux: `/proc`, socket options and limits.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::{UdpSocket, UnixStream};
+
+use super::ProcessStats;
+
+/// The user that runs the process at the other end (`SO_PEERCRED`).
+#[must_use]
+pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
+    unix.peer_cred().ok().map(|credentials| credentials.uid())
+}
+
+/// The largest IP packet that the route of a connected socket carries, in bytes (`IP_MTU`, `IPV6_MTU`).
+#[must_use]
+pub fn path_mtu(socket: &UdpSocket, remote: SocketAddr) -> Option<usize> {
+    let mtu = match remote {
+        SocketAddr::V4(_) => rustix::net::sockopt::ip_mtu(socket),
+        SocketAddr::V6(_) => rustix::net::sockopt::ipv6_mtu(socket),
+    };
+    mtu.ok().and_then(|mtu| usize::try_from(mtu).ok())
+}
+
+/// Every address of every interface, loopback included; empty where `/proc` is not mounted.
+#[must_use]
+pub fn local_addresses() -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    if let Ok(table) = fs::read_to_string("/proc/net/fib_trie") {
+        found.extend(ipv4_in_fib(&table).into_iter().map(IpAddr::V4));
+    }
+    if let Ok(table) = fs::read_to_string("/proc/net/if_inet6") {
+        found.extend(table.lines().filter_map(ipv6_in_line).map(IpAddr::V6));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Host entries of scope local: an address line followed by `/32 host LOCAL`.
+fn ipv4_in_fib(table: &str) -> Vec<Ipv4Addr> {
+    let mut found = Vec::new();
+    let mut last: Option<Ipv4Addr> = None;
+    for line in table.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse().ok();
+        } else if line.starts_with("/32 host LOCAL") {
+            found.extend(last);
+        }
+    }
+    found
+}
+
+/// A line of `if_inet6` starts with 32 hexadecimal digits.
+fn ipv6_in_line(line: &str) -> Option<Ipv6Addr> {
+    let digits = line.split_whitespace().next().filter(|digits| digits.len() == 32)?;
+    u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits)
+}
+
+/// Raises the soft limit of open descriptors to the hard limit and returns it.
+///
+/// # Errors
+/// When the system refuses; the old limit stays.
+pub fn raise_open_files() -> io::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised)?;
+    }
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// What this process uses now; a figure that cannot be read is 0.
+#[must_use]
+pub fn process_stats() -> ProcessStats {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    // The directory is itself open while it is counted.
+    let open = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1));
+    ProcessStats {
+        resident_bytes: resident.unwrap_or(0) * 1024,
+        open_files: open as u64,
+        open_files_limit: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_among_the_local_addresses() {
+        assert!(local_addresses().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    }
+
+    #[test]
+    fn host_entries_are_told_from_networks() {
+        let table = "  +-- 10.0.0.0/24 2 0 2\n     |-- 10.0.0.0\n        /24 link UNICAST\n     \
+                     |-- 10.0.0.7\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n";
+        assert_eq!(ipv4_in_fib(table), [Ipv4Addr::new(10, 0, 0, 7)]);
+    }
+
+    #[test]
+    fn interface_lines_give_ipv6_addresses() {
+        let line = "fe800000000000000000000000000001 02 40 20 80     eth0";
+        assert_eq!(ipv6_in_line(line), Some("fe80::1".parse().unwrap()));
+        assert_eq!(ipv6_in_line("nonsense"), None);
+    }
+
+    #[test]
+    fn process_stats_are_not_zero() {
+        let stats = process_stats();
+        assert!(stats.resident_bytes > 0 && stats.open_files > 0 && stats.open_files_limit > 0);
+    }
+
+    #[test]
+    fn open_files_limit_reaches_the_hard_limit() {
+        let raised = raise_open_files().unwrap();
+        assert_eq!(process_stats().open_files_limit, raised);
+    }
+}

@@ -1,0 +1,22 @@
+//! What only the operating system can tell or change.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+pub use linux::{local_addresses, path_mtu, peer_uid, process_stats, raise_open_files};
+
+#[cfg(not(target_os = "linux"))]
+mod other;
+#[cfg(not(target_os = "linux"))]
+pub use other::{local_addresses, path_mtu, peer_uid, process_stats, raise_open_files};
+
+/// What this process uses now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessStats {
+    /// Memory that is resident, in bytes.
+    pub resident_bytes: u64,
+    /// Descriptors that are open.
+    pub open_files: u64,
+    /// Descriptors that may be open: the soft limit; 0 where it is unknown.
+    pub open_files_limit: u64,
+}

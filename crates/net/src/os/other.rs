@@ -1,0 +1,40 @@
+//! Systems without `/proc`: what the standard library gives, and modest answers for the rest.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::net::{UdpSocket, UnixStream};
+
+use super::ProcessStats;
+
+/// The user that runs the process at the other end.
+#[must_use]
+pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
+    unix.peer_cred().ok().map(|credentials| credentials.uid())
+}
+
+/// Unknown here.
+#[must_use]
+pub fn path_mtu(_socket: &UdpSocket, _remote: SocketAddr) -> Option<usize> {
+    None
+}
+
+/// The loopback addresses: the others cannot be listed here.
+#[must_use]
+pub fn local_addresses() -> Vec<IpAddr> {
+    vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+}
+
+/// Leaves the limit as it is.
+///
+/// # Errors
+/// Always: not supported.
+pub fn raise_open_files() -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Unknown here: all zero.
+#[must_use]
+pub fn process_stats() -> ProcessStats {
+    ProcessStats::default()
+}

@@ -1,0 +1,140 @@
+//! Who is at the other end of a stream: addresses and what TLS proved.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// What is known about a stream from the moment it was accepted or connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// The address at the other end.
+    pub peer: PeerAddress,
+    /// Our own address, where the stream has one.
+    pub local: Option<SocketAddr>,
+    /// What the TLS handshake settled; `None` on a clear stream.
+    pub tls: Option<TlsPeer>,
+}
+
+/// The address of the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PeerAddress {
+    /// An IP address and port. An IPv4 peer of a dual-stack socket is shown as IPv4.
+    Ip(SocketAddr),
+    /// A process of this machine, through a Unix socket.
+    Unix {
+        /// The user it runs as, where the system tells.
+        uid: Option<u32>,
+    },
+}
+
+impl PeerAddress {
+    /// The IP address and port; `None` for a Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip(address) => Some(*address),
+            Self::Unix { .. } => None,
+        }
+    }
+
+    /// The IP address; `None` for a Unix socket.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.socket().map(|address| address.ip())
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix { uid: Some(uid) } => write!(f, "unix:uid={uid}"),
+            Self::Unix { uid: None } => f.write_str("unix:"),
+        }
+    }
+}
+
+/// What a TLS handshake settled about the other end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsPeer {
+    /// The application protocol agreed by ALPN (RFC 7301), e.g. `h2`.
+    pub alpn: Option<Vec<u8>>,
+    /// The name the client asked for (RFC 6066 section 3); only on accepted streams.
+    pub server_name: Option<String>,
+    /// The names in the other end's certificate, if it showed one. The certificate was verified unless
+    /// the configuration said to skip that.
+    pub certificate: Option<CertificateNames>,
+}
+
+/// The names that a certificate speaks for (RFC 5280 section 4.2.1.6), in the order they stand there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CertificateNames {
+    /// URI names, e.g. `spiffe://example.org/alice`.
+    pub uris: Vec<String>,
+    /// E-mail addresses.
+    pub emails: Vec<String>,
+    /// DNS names.
+    pub dns: Vec<String>,
+    /// The subject's common name.
+    pub common_name: Option<String>,
+    /// SHA-256 of the certificate's DER bytes, 64 lower-case hexadecimal digits.
+    pub sha256: String,
+}
+
+impl CertificateNames {
+    /// Every name: URIs, e-mail addresses, DNS names, common name.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        let listed = self.uris.iter().chain(&self.emails).chain(&self.dns);
+        listed.chain(&self.common_name).map(String::as_str)
+    }
+
+    /// The first name of [`Self::all`]: the one to show and to call the peer by.
+    #[must_use]
+    pub fn primary(&self) -> Option<&str> {
+        self.all().next()
+    }
+}
+
+/// An IPv4 address that a dual-stack socket reports in its IPv6 form, as IPv4 again.
+#[must_use]
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::new(v4.into(), v6.port()),
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn primary_name_prefers_uri_then_email_then_dns_then_common_name() {
+        let mut names = CertificateNames {
+            uris: vec!["spiffe://x/a".into()],
+            emails: vec!["a@x".into()],
+            dns: vec!["a.x".into()],
+            common_name: Some("a".into()),
+            sha256: String::new(),
+        };
+        let mut seen = Vec::new();
+        seen.extend(names.primary().map(str::to_owned));
+        names.uris.clear();
+        seen.extend(names.primary().map(str::to_owned));
+        names.emails.clear();
+        seen.extend(names.primary().map(str::to_owned));
+        names.dns.clear();
+        seen.extend(names.primary().map(str::to_owned));
+        assert_eq!(seen, ["spiffe://x/a", "a@x", "a.x", "a"]);
+    }
+
+    #[test]
+    fn mapped_addresses_are_shown_as_ipv4() {
+        let mapped: SocketAddr = "[::ffff:192.0.2.1]:80".parse().unwrap();
+        assert_eq!(canonical(mapped).to_string(), "192.0.2.1:80");
+        let real: SocketAddr = "[2001:db8::1]:80".parse().unwrap();
+        assert_eq!(canonical(real), real);
+    }
+}

@@ -1,0 +1,234 @@
+//! The two directions of a stream, each a value of its own.
+
+use std::io::{self, IoSlice};
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{tcp, unix};
+
+use crate::peer::StreamInfo;
+use crate::stream::{Stream, Transport, serve_unread};
+
+/// The direction from the peer to us.
+pub struct ReadHalf {
+    io: ReadIo,
+    unread: Bytes,
+    info: Arc<StreamInfo>,
+    abort: Arc<AtomicBool>,
+}
+
+/// The direction from us to the peer.
+///
+/// Dropping it sends nothing; [`Self::shutdown`] ends the direction.
+pub struct WriteHalf {
+    io: WriteIo,
+    info: Arc<StreamInfo>,
+    abort: Arc<AtomicBool>,
+}
+
+enum ReadIo {
+    Tcp(tcp::OwnedReadHalf),
+    Unix(unix::OwnedReadHalf),
+    Shared(tokio::io::ReadHalf<Abortable>),
+}
+
+enum WriteIo {
+    Tcp(tcp::OwnedWriteHalf),
+    Unix(unix::OwnedWriteHalf),
+    Shared(tokio::io::WriteHalf<Abortable>),
+    /// Only while the half is being dropped.
+    Gone,
+}
+
+/// A transport that both halves share, and that is reset on its drop when one of them asked for that.
+struct Abortable {
+    transport: Transport,
+    abort: Arc<AtomicBool>,
+}
+
+impl Drop for Abortable {
+    fn drop(&mut self) {
+        if self.abort.load(Ordering::Relaxed) {
+            self.transport.set_abort();
+        }
+    }
+}
+
+/// Splits `stream`; see [`Stream::split`].
+pub(crate) fn halves(stream: Stream) -> (ReadHalf, WriteHalf) {
+    let (transport, unread, info) = stream.into_parts();
+    let abort = Arc::new(AtomicBool::new(false));
+    let (read, write) = match transport {
+        Transport::Tcp(tcp) => {
+            let (read, write) = tcp.into_split();
+            (ReadIo::Tcp(read), WriteIo::Tcp(write))
+        }
+        Transport::Unix(unix) => {
+            let (read, write) = unix.into_split();
+            (ReadIo::Unix(read), WriteIo::Unix(write))
+        }
+        transport => {
+            let (read, write) = tokio::io::split(Abortable { transport, abort: abort.clone() });
+            (ReadIo::Shared(read), WriteIo::Shared(write))
+        }
+    };
+    let read = ReadHalf { io: read, unread, info: info.clone(), abort: abort.clone() };
+    (read, WriteHalf { io: write, info, abort })
+}
+
+impl ReadHalf {
+    /// What was learnt when the stream was accepted or connected.
+    #[must_use]
+    pub fn info(&self) -> &Arc<StreamInfo> {
+        &self.info
+    }
+
+    /// Makes the close that follows when both halves are gone a TCP reset; see [`Transport::set_abort`].
+    pub fn set_abort(&self) {
+        self.abort.store(true, Ordering::Relaxed);
+        if let ReadIo::Tcp(half) = &self.io {
+            // A socket that refuses the option is already gone.
+            drop(half.as_ref().set_zero_linger());
+        }
+    }
+
+    /// Gives this direction up and marks the connection to be reset.
+    pub fn abort(self) {
+        self.set_abort();
+    }
+}
+
+impl WriteHalf {
+    /// What was learnt when the stream was accepted or connected.
+    #[must_use]
+    pub fn info(&self) -> &Arc<StreamInfo> {
+        &self.info
+    }
+
+    /// Ends this direction: what is buffered is sent, then `close_notify` (RFC 8446 section 6.1) on TLS,
+    /// then FIN. The other direction goes on.
+    ///
+    /// # Errors
+    /// What the transport says; the connection is gone then.
+    pub async fn shutdown(&mut self) -> io::Result<()> {
+        AsyncWriteExt::shutdown(self).await
+    }
+
+    /// Makes the close that follows when both halves are gone a TCP reset; see [`Transport::set_abort`].
+    pub fn set_abort(&self) {
+        self.abort.store(true, Ordering::Relaxed);
+        if let WriteIo::Tcp(half) = &self.io {
+            // A socket that refuses the option is already gone.
+            drop(half.as_ref().set_zero_linger());
+        }
+    }
+
+    /// Gives this direction up and marks the connection to be reset.
+    pub fn abort(self) {
+        self.set_abort();
+    }
+}
+
+impl Drop for WriteHalf {
+    /// A half that is dropped must not look like an orderly end, so the socket's own FIN is withheld.
+    fn drop(&mut self) {
+        match mem::replace(&mut self.io, WriteIo::Gone) {
+            WriteIo::Tcp(half) => half.forget(),
+            WriteIo::Unix(half) => half.forget(),
+            WriteIo::Shared(_) | WriteIo::Gone => {}
+        }
+    }
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if serve_unread(&mut self.unread, buf) {
+            return Poll::Ready(Ok(()));
+        }
+        match &mut self.io {
+            ReadIo::Tcp(io) => Pin::new(io).poll_read(cx, buf),
+            ReadIo::Unix(io) => Pin::new(io).poll_read(cx, buf),
+            ReadIo::Shared(io) => Pin::new(io).poll_read(cx, buf),
+        }
+    }
+}
+
+/// Calls one method on whichever half it is.
+macro_rules! each {
+    ($half:expr, $io:ident => $call:expr) => {
+        match $half {
+            WriteIo::Tcp($io) => $call,
+            WriteIo::Unix($io) => $call,
+            WriteIo::Shared($io) => $call,
+            WriteIo::Gone => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    };
+}
+
+impl AsyncWrite for WriteHalf {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        each!(&mut self.io, io => Pin::new(io).poll_write(cx, data))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(&mut self.io, io => Pin::new(io).poll_write_vectored(cx, data))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.io {
+            WriteIo::Tcp(io) => io.is_write_vectored(),
+            WriteIo::Unix(io) => io.is_write_vectored(),
+            WriteIo::Shared(io) => io.is_write_vectored(),
+            WriteIo::Gone => false,
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(&mut self.io, io => Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(&mut self.io, io => Pin::new(io).poll_shutdown(cx))
+    }
+}
+
+impl AsyncRead for Abortable {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Abortable {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.transport).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.transport).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+}

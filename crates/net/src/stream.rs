@@ -1,0 +1,244 @@
+//! One connection as a stream of bytes, whatever carries it.
+
+use std::io::{self, IoSlice};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::peer::{PeerAddress, StreamInfo, canonical};
+use crate::split::{ReadHalf, WriteHalf, halves};
+
+/// Anything that reads and writes: a tunnel through another proxy, a pipe in a test.
+pub trait ReadWrite: AsyncRead + AsyncWrite {}
+
+impl<T: AsyncRead + AsyncWrite + ?Sized> ReadWrite for T {}
+
+/// What carries a stream.
+pub enum Transport {
+    /// TCP without TLS.
+    Tcp(TcpStream),
+    /// A Unix socket.
+    Unix(UnixStream),
+    /// TLS that we accepted, over any other stream.
+    TlsServer(Box<tokio_rustls::server::TlsStream<Stream>>),
+    /// TLS that we opened, over any other stream.
+    TlsClient(Box<tokio_rustls::client::TlsStream<Stream>>),
+    /// Something that is not a socket of ours.
+    Other(Box<dyn ReadWrite + Send + Unpin>),
+}
+
+/// A connection: its transport, bytes that were read ahead, and what is known about its peer.
+///
+/// Dropping it closes it. [`Self::set_abort`] makes that close a TCP reset.
+pub struct Stream {
+    transport: Transport,
+    unread: Bytes,
+    info: Arc<StreamInfo>,
+}
+
+impl Stream {
+    /// A stream over `transport`, described by `info`.
+    #[must_use]
+    pub fn new(transport: Transport, info: StreamInfo) -> Self {
+        Self { transport, unread: Bytes::new(), info: Arc::new(info) }
+    }
+
+    /// A TCP stream whose peer's address is known.
+    #[must_use]
+    pub fn tcp(tcp: TcpStream, peer: SocketAddr) -> Self {
+        let local = tcp.local_addr().ok().map(canonical);
+        let peer = PeerAddress::Ip(canonical(peer));
+        Self::new(Transport::Tcp(tcp), StreamInfo { peer, local, tls: None })
+    }
+
+    /// A Unix stream; the peer's user is asked of the system.
+    #[must_use]
+    pub fn unix(unix: UnixStream) -> Self {
+        let uid = crate::os::peer_uid(&unix);
+        let info = StreamInfo { peer: PeerAddress::Unix { uid }, local: None, tls: None };
+        Self::new(Transport::Unix(unix), info)
+    }
+
+    /// A stream over something that is not a socket, e.g. a tunnel through another proxy.
+    #[must_use]
+    pub fn other(io: Box<dyn ReadWrite + Send + Unpin>, info: StreamInfo) -> Self {
+        Self::new(Transport::Other(io), info)
+    }
+
+    /// What was learnt when the stream was accepted or connected.
+    #[must_use]
+    pub fn info(&self) -> &Arc<StreamInfo> {
+        &self.info
+    }
+
+    /// What carries the stream.
+    #[must_use]
+    pub fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// Puts `bytes` in front of what is read next: what a protocol detector or a parser read too much.
+    pub fn unread(&mut self, bytes: Bytes) {
+        if self.unread.is_empty() {
+            self.unread = bytes;
+        } else if !bytes.is_empty() {
+            self.unread = [bytes, std::mem::take(&mut self.unread)].concat().into();
+        }
+    }
+
+    /// The transport, the bytes read ahead of it, and the description: for whoever forwards in the kernel.
+    #[must_use]
+    pub fn into_parts(self) -> (Transport, Bytes, Arc<StreamInfo>) {
+        (self.transport, self.unread, self.info)
+    }
+
+    /// Makes the coming close a TCP reset; see [`Transport::set_abort`].
+    pub fn set_abort(&self) {
+        self.transport.set_abort();
+    }
+
+    /// Closes at once, with a TCP reset where there is TCP underneath.
+    pub fn abort(self) {
+        self.set_abort();
+    }
+
+    /// The two directions as values of their own. TCP and Unix sockets split without a lock.
+    ///
+    /// Dropping one half sends nothing: a direction is closed by `shutdown` on the write half, and the
+    /// connection when both halves are gone.
+    #[must_use]
+    pub fn split(self) -> (ReadHalf, WriteHalf) {
+        halves(self)
+    }
+}
+
+impl Transport {
+    /// Makes the coming close a TCP reset (RFC 9293 section 3.10.4: ABORT sends RST), through TLS too.
+    /// Does nothing on a Unix socket, or on a transport that is not ours.
+    pub fn set_abort(&self) {
+        match self {
+            // A socket that refuses the option is already gone.
+            Self::Tcp(tcp) => drop(tcp.set_zero_linger()),
+            Self::TlsServer(tls) => tls.get_ref().0.set_abort(),
+            Self::TlsClient(tls) => tls.get_ref().0.set_abort(),
+            Self::Unix(_) | Self::Other(_) => {}
+        }
+    }
+}
+
+impl From<TcpStream> for Stream {
+    fn from(tcp: TcpStream) -> Self {
+        // A connection that was reset meanwhile has no peer any more; its first read says so.
+        let gone = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let peer = tcp.peer_addr().unwrap_or(gone);
+        Self::tcp(tcp, peer)
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(unix: UnixStream) -> Self {
+        Self::unix(unix)
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// Takes what fits from `unread` into `buf`; false when there was nothing.
+pub(crate) fn serve_unread(unread: &mut Bytes, buf: &mut ReadBuf<'_>) -> bool {
+    if unread.is_empty() {
+        return false;
+    }
+    let count = unread.len().min(buf.remaining());
+    buf.put_slice(&unread[..count]);
+    unread.advance(count);
+    true
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if serve_unread(&mut self.unread, buf) {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.transport).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.transport).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.transport).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.transport.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+}
+
+/// Calls one method on whichever transport it is.
+macro_rules! each {
+    ($transport:expr, $io:ident => $call:expr) => {
+        match $transport {
+            Transport::Tcp($io) => $call,
+            Transport::Unix($io) => $call,
+            Transport::TlsServer($io) => $call,
+            Transport::TlsClient($io) => $call,
+            Transport::Other($io) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_write(cx, data))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_write_vectored(cx, data))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        each!(self, io => io.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), io => Pin::new(io).poll_shutdown(cx))
+    }
+}

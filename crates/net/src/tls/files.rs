@@ -1,0 +1,124 @@
+//! Certificates and keys from PEM files (RFC 7468).
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Permission bits that let others than the owner use a file.
+const GROUP_AND_OTHER: u32 = 0o077;
+
+/// A certificate or key file that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFileError {
+    /// The file at fault.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+    /// What mends it, where that is known.
+    pub remedy: Option<String>,
+}
+
+impl TlsFileError {
+    pub(super) fn new(file: &Path, reason: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), reason: reason.into(), remedy: None }
+    }
+
+    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+impl fmt::Display for TlsFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.reason)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for TlsFileError {}
+
+/// The certificates of a file, at least one, in their order: our own first, then those that issued it.
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+    let text = read(file)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let found = found.map_err(|error| bad_pem(file, &error))?;
+    if found.is_empty() {
+        return Err(TlsFileError::new(file, "no certificate in it")
+            .remedy("it must hold PEM blocks that start with -----BEGIN CERTIFICATE-----"));
+    }
+    Ok(found)
+}
+
+/// The private key of a file that nobody but its owner can read.
+pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
+    let metadata = fs::metadata(file).map_err(|error| unreadable(file, &error))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & GROUP_AND_OTHER != 0 {
+        let reason = format!("private key that others can use (mode {mode:04o})");
+        return Err(TlsFileError::new(file, reason).remedy(format!("chmod 600 {}", file.display())));
+    }
+    match PrivateKeyDer::from_pem_slice(&read(file)?) {
+        Ok(key) => Ok(key),
+        Err(pem::Error::NoItemsFound) => Err(TlsFileError::new(file, "no private key in it")
+            .remedy("it must hold an unencrypted PEM block that ends in PRIVATE KEY-----")),
+        Err(error) => Err(bad_pem(file, &error)),
+    }
+}
+
+/// The certificates of a file as authorities to trust.
+pub(super) fn roots(file: &Path) -> Result<RootCertStore, TlsFileError> {
+    let mut roots = RootCertStore::empty();
+    for (index, certificate) in certificates(file)?.into_iter().enumerate() {
+        roots.add(certificate).map_err(|error| {
+            TlsFileError::new(file, format!("certificate {} cannot be trusted: {error}", index + 1))
+        })?;
+    }
+    Ok(roots)
+}
+
+/// Why rustls refused a chain and its key, in terms of the files they came from.
+pub(super) fn refused_pair(cert: &Path, key: &Path, error: &rustls::Error) -> TlsFileError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let reason = format!("does not belong to the certificate {}", cert.display());
+            let remedy = "name the key that the certificate was made for, and put our own certificate first";
+            TlsFileError::new(key, reason).remedy(remedy)
+        }
+        rustls::Error::InvalidCertificate(problem) => {
+            TlsFileError::new(cert, format!("not a usable certificate: {problem:?}"))
+        }
+        other => TlsFileError::new(key, format!("not a usable key: {other}")),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
+    fs::read(file).map_err(|error| unreadable(file, &error))
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> TlsFileError {
+    TlsFileError::new(file, format!("cannot be read: {error}"))
+}
+
+fn bad_pem(file: &Path, error: &pem::Error) -> TlsFileError {
+    let reason = match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("not valid PEM: no end of {}", String::from_utf8_lossy(end_marker))
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            format!("not valid PEM: bad line {:?}", String::from_utf8_lossy(line))
+        }
+        // Without the decoder's words: they may quote what stands in a key file.
+        pem::Error::Base64Decode(_) => "not valid PEM: bad base64 between BEGIN and END".to_owned(),
+        other => format!("not valid PEM: {other}"),
+    };
+    TlsFileError::new(file, reason)
+}

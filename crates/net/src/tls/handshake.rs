@@ -1,0 +1,152 @@
+//! Wrapping a stream in TLS.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{AlertDescription, ClientConfig, CommonState, ServerConfig};
+use tokio::time;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::names::certificate_names;
+use crate::peer::{StreamInfo, TlsPeer};
+use crate::stream::{Stream, Transport};
+
+/// A handshake that failed.
+#[derive(Debug)]
+pub struct TlsError {
+    /// The kind of failure.
+    pub kind: TlsErrorKind,
+    /// What rustls or the system said.
+    pub detail: String,
+}
+
+/// The kind of a [`TlsError`]; RFC 9209 has an error type for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TlsErrorKind {
+    /// We do not believe the peer's certificate, or it showed none (`tls_certificate_error`).
+    Certificate,
+    /// The peer ended the handshake with this alert (`tls_alert_received`). The text of an alert about
+    /// certificates means ours.
+    Alert {
+        /// Its number (RFC 8446 section 6).
+        id: u8,
+    },
+    /// The peer does not speak TLS, or not a version of it that we do (`tls_protocol_error`).
+    Protocol,
+    /// The name to check the certificate against is not a host name or address.
+    BadName,
+    /// No end of the handshake in time.
+    Timeout,
+    /// The peer closed during the handshake.
+    Eof,
+    /// The connection failed during the handshake.
+    Io,
+}
+
+/// Runs the accepting side of a handshake on `stream`.
+///
+/// # Errors
+/// See [`TlsErrorKind`]. An alert was sent where TLS has one; the stream is closed.
+pub async fn accept(stream: Stream, config: Arc<ServerConfig>, timeout: Duration) -> Result<Stream, TlsError> {
+    let below = stream.info().clone();
+    let tls = within(timeout, TlsAcceptor::from(config).accept(stream)).await?;
+    let session = tls.get_ref().1;
+    let server_name = session.server_name().map(str::to_owned);
+    let peer = TlsPeer { server_name, ..peer_of(session) };
+    Ok(wrap(&below, peer, Transport::TlsServer(Box::new(tls))))
+}
+
+/// Runs the connecting side of a handshake on `stream`; `server_name` (a host name or an IP address) is asked for
+/// and must be in the certificate.
+///
+/// # Errors
+/// See [`TlsErrorKind`]. An alert was sent where TLS has one; the stream is closed.
+pub async fn connect(
+    stream: Stream,
+    config: Arc<ClientConfig>,
+    server_name: &str,
+    timeout: Duration,
+) -> Result<Stream, TlsError> {
+    let bare = server_name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    // RFC 6066 section 3: the name is sent without its trailing dot.
+    let name = bare.unwrap_or(server_name).trim_end_matches('.').to_owned();
+    let name = ServerName::try_from(name)
+        .map_err(|error| TlsError { kind: TlsErrorKind::BadName, detail: format!("{server_name:?}: {error}") })?;
+    let below = stream.info().clone();
+    let tls = within(timeout, TlsConnector::from(config).connect(name, stream)).await?;
+    let peer = peer_of(tls.get_ref().1);
+    Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))
+}
+
+async fn within<T>(timeout: Duration, handshake: impl Future<Output = io::Result<T>>) -> Result<T, TlsError> {
+    match time::timeout(timeout, handshake).await {
+        Ok(done) => done.map_err(|error| TlsError::from_io(&error)),
+        Err(_) => {
+            Err(TlsError { kind: TlsErrorKind::Timeout, detail: format!("handshake not finished after {timeout:?}") })
+        }
+    }
+}
+
+fn peer_of(session: &CommonState) -> TlsPeer {
+    let own = session.peer_certificates().and_then(<[CertificateDer<'_>]>::first);
+    TlsPeer {
+        alpn: session.alpn_protocol().map(<[u8]>::to_vec),
+        server_name: None,
+        certificate: own.map(|der| certificate_names(der)),
+    }
+}
+
+fn wrap(below: &StreamInfo, peer: TlsPeer, transport: Transport) -> Stream {
+    Stream::new(transport, StreamInfo { tls: Some(peer), ..below.clone() })
+}
+
+impl TlsError {
+    /// Tells what went wrong from an error of a TLS stream, which is one of rustls in one of the system.
+    #[must_use]
+    pub fn from_io(error: &io::Error) -> Self {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let kind = match (inner, error.kind()) {
+            (Some(inner), _) => kind_of(inner),
+            (None, io::ErrorKind::UnexpectedEof) => TlsErrorKind::Eof,
+            (None, _) => TlsErrorKind::Io,
+        };
+        Self { kind, detail: error.to_string() }
+    }
+}
+
+fn kind_of(error: &rustls::Error) -> TlsErrorKind {
+    use rustls::Error;
+    match error {
+        Error::InvalidCertificate(_)
+        | Error::NoCertificatesPresented
+        | Error::UnsupportedNameType
+        | Error::InvalidCertRevocationList(_) => TlsErrorKind::Certificate,
+        Error::AlertReceived(alert) => TlsErrorKind::Alert { id: alert_number(*alert) },
+        _ => TlsErrorKind::Protocol,
+    }
+}
+
+fn alert_number(alert: AlertDescription) -> u8 {
+    alert.into()
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            TlsErrorKind::Certificate => "certificate refused",
+            TlsErrorKind::Alert { .. } => "the peer refused",
+            TlsErrorKind::Protocol => "not a valid handshake",
+            TlsErrorKind::BadName => "bad server name",
+            TlsErrorKind::Timeout => "no handshake in time",
+            TlsErrorKind::Eof => "closed during the handshake",
+            TlsErrorKind::Io => "connection failed during the handshake",
+        };
+        write!(f, "TLS: {what}: {}", self.detail)
+    }
+}
+
+impl std::error::Error for TlsError {}

@@ -1,0 +1,25 @@
+//! TLS 1.2 and 1.3 with rustls and the aws-lc-rs provider, which is always named explicitly.
+//!
+//! [`server`] and [`client`] make configurations from files; [`accept`] and [`connect`] wrap a stream.
+
+mod client;
+mod files;
+mod handshake;
+mod names;
+mod server;
+mod verify;
+
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+
+pub use client::{ClientOptions, client};
+pub use files::TlsFileError;
+pub use handshake::{TlsError, TlsErrorKind, accept, connect};
+pub use names::certificate_names;
+pub use server::{ServerOptions, server};
+
+/// The one provider of cryptography.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}

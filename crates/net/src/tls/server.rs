@@ -1,0 +1,58 @@
+//! The accepting side.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+
+use super::files::{TlsFileError, certificates, private_key, refused_pair, roots};
+use super::provider;
+
+/// What an accepting configuration is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerOptions<'a> {
+    /// Our certificate, then those that issued it (PEM).
+    pub cert_file: &'a Path,
+    /// Its private key (PEM), readable for its owner only.
+    pub key_file: &'a Path,
+    /// The authorities whose client certificates are believed; without it clients are not asked for one.
+    pub client_ca_file: Option<&'a Path>,
+    /// A client without a certificate is refused. Needs `client_ca_file`.
+    pub client_required: bool,
+    /// Application protocols, the preferred first (RFC 7301), e.g. `h2`, `http/1.1`.
+    pub alpn: &'a [&'a [u8]],
+}
+
+/// Makes an accepting configuration.
+///
+/// # Errors
+/// The file at fault, and why.
+pub fn server(options: ServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileError> {
+    let chain = certificates(options.cert_file)?;
+    let key = private_key(options.key_file)?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsFileError::new(options.cert_file, error.to_string()))?
+        .with_client_cert_verifier(client_verifier(&options)?);
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| refused_pair(options.cert_file, options.key_file, &error))?;
+    config.alpn_protocols = options.alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+fn client_verifier(options: &ServerOptions<'_>) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
+    let Some(file) = options.client_ca_file else {
+        if options.client_required {
+            let reason = "client certificates are required, but no authority is named for them";
+            return Err(TlsFileError::new(options.cert_file, reason).remedy("set client_ca_file"));
+        }
+        return Ok(WebPkiClientVerifier::no_client_auth());
+    };
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(file)?), provider());
+    let builder = if options.client_required { builder } else { builder.allow_unauthenticated() };
+    let verifier = builder.build().map_err(|error| TlsFileError::new(file, error.to_string()))?;
+    Ok(verifier)
+}

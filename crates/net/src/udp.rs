@@ -1,0 +1,307 @@
+//! UDP sockets that receive and send in batches (GRO and GSO on Linux).
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
+use rustix::io::Errno;
+use socket2::SockRef;
+use tokio::io::Interest;
+
+use crate::listen::enlarge_buffers;
+use crate::os;
+use crate::peer::canonical;
+use crate::udp_batch::RecvBatch;
+
+/// The largest payload of one UDP datagram over IPv4: 65,535 less the headers of IPv4 and UDP.
+pub const MAX_PAYLOAD: usize = 65_507;
+/// Payload that fits an Ethernet frame over IPv6. Larger ones are sent one by one where the MTU is unknown: the
+/// kernel refuses to segment beyond it, and such a refusal would switch GSO off for the socket's life.
+const ETHERNET_PAYLOAD: usize = 1500 - IPV6_UDP_HEADERS;
+/// Headers in front of a UDP payload, the longer family.
+const IPV6_UDP_HEADERS: usize = 48;
+
+/// Datagrams, or an ICMP message about an earlier one: Linux reports the latter as an error condition alone.
+const INCOMING: Interest = Interest::READABLE.add(Interest::ERROR);
+
+/// A UDP socket on the runtime it was made on. Fragmentation is forbidden (RFC 9298 section 3.1: a proxy must
+/// not hide the path's MTU), and datagrams leave as Not-ECT (section 5).
+#[derive(Debug)]
+pub struct UdpSocket {
+    io: tokio::net::UdpSocket,
+    state: UdpSocketState,
+    remote: Option<SocketAddr>,
+    /// An IPv6 socket: IPv4 destinations must be written in their mapped form.
+    ipv6: bool,
+    /// Largest segment that GSO may be asked for, in bytes of payload.
+    largest_segment: usize,
+}
+
+/// Why a datagram was not sent or received.
+#[derive(Debug)]
+pub enum UdpError {
+    /// A datagram is larger than the path carries. It was dropped; the socket and the rest are well.
+    TooLarge,
+    /// ICMP said that nobody listens on the port. On a send: an earlier datagram was refused and the one at
+    /// hand did not leave.
+    Refused,
+    /// There is no way to the destination.
+    Unreachable,
+    /// Anything else.
+    Io(io::Error),
+}
+
+impl UdpSocket {
+    /// A socket that exchanges datagrams with `remote` alone, from a port that the system chooses; the kernel
+    /// drops what comes from elsewhere (RFC 9298 section 3.1).
+    ///
+    /// # Errors
+    /// When there is no route, or no descriptor or port is left.
+    pub async fn connected(remote: SocketAddr) -> io::Result<Self> {
+        let any: IpAddr = match remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let io = tokio::net::UdpSocket::bind(SocketAddr::new(any, 0)).await?;
+        enlarge_buffers(&SockRef::from(&io));
+        io.connect(remote).await?;
+        Self::wrap(io, Some(remote))
+    }
+
+    /// A socket that was bound before, e.g. by [`crate::listen::udp`].
+    ///
+    /// # Errors
+    /// When the runtime or the system refuses the descriptor.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn bound(socket: std::net::UdpSocket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Self::wrap(tokio::net::UdpSocket::from_std(socket)?, None)
+    }
+
+    fn wrap(io: tokio::net::UdpSocket, remote: Option<SocketAddr>) -> io::Result<Self> {
+        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        let ipv6 = io.local_addr()?.is_ipv6();
+        let mtu = remote.and_then(|remote| os::path_mtu(&io, remote));
+        let largest_segment = mtu.map_or(ETHERNET_PAYLOAD, |mtu| mtu.saturating_sub(IPV6_UDP_HEADERS).min(MAX_PAYLOAD));
+        Ok(Self { io, state, remote, ipv6, largest_segment })
+    }
+
+    /// Our own address.
+    ///
+    /// # Errors
+    /// When the descriptor is gone.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.local_addr().map(canonical)
+    }
+
+    /// The peer of a connected socket.
+    #[must_use]
+    pub fn remote_addr(&self) -> Option<SocketAddr> {
+        self.remote
+    }
+
+    /// Waits for datagrams and takes those that are ready, up to the batch's slots. Returns how many datagrams
+    /// are in `into`; they replace what was there.
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// [`UdpError::Refused`] and [`UdpError::Unreachable`] report ICMP messages on a connected socket, which
+    /// goes on working.
+    pub async fn recv(&self, into: &mut RecvBatch) -> Result<usize, UdpError> {
+        let received = self
+            .io
+            .async_io(INCOMING, || into.fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta)))
+            .await;
+        received.map_err(UdpError::from)?;
+        Ok(into.len())
+    }
+
+    /// Waits until [`Self::try_recv`] is worth calling, so that a batch need not be held meanwhile.
+    ///
+    /// # Errors
+    /// When the runtime is shutting down.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.io.ready(INCOMING).await.map(drop)
+    }
+
+    /// Like [`Self::recv`] without waiting; `None` when nothing is ready.
+    ///
+    /// # Errors
+    /// As for [`Self::recv`].
+    pub fn try_recv(&self, into: &mut RecvBatch) -> Result<Option<usize>, UdpError> {
+        // tokio's `try_io` understands one interest at a time.
+        for interest in [Interest::READABLE, Interest::ERROR] {
+            let received = self
+                .io
+                .try_io(interest, || into.fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta)));
+            match received {
+                Ok(_) => return Ok(Some(into.len())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        into.clear();
+        Ok(None)
+    }
+
+    /// Sends `data` as datagrams of `segment` bytes each (the last may be shorter), or as one when `segment` is
+    /// `None`. `to` may be left out on a connected socket.
+    ///
+    /// # Errors
+    /// [`UdpError::TooLarge`] after everything else was sent; any other error at once.
+    pub async fn send_segments(
+        &self,
+        to: Option<SocketAddr>,
+        data: &[u8],
+        segment: Option<usize>,
+    ) -> Result<(), UdpError> {
+        self.send_from(None, to, data, segment).await
+    }
+
+    /// Like [`Self::send_segments`], from a certain address of ours: an answer should leave from the address
+    /// that was asked (`Run::local`).
+    ///
+    /// # Errors
+    /// As for [`Self::send_segments`].
+    pub async fn send_from(
+        &self,
+        local: Option<IpAddr>,
+        to: Option<SocketAddr>,
+        data: &[u8],
+        segment: Option<usize>,
+    ) -> Result<(), UdpError> {
+        let Some(destination) = to.or(self.remote) else {
+            return Err(UdpError::Io(io::ErrorKind::NotConnected.into()));
+        };
+        let segment = segment.filter(|&segment| segment > 0 && segment < data.len());
+        let way = Way { destination: self.in_our_family(destination), local };
+        let Some(segment) = segment else {
+            return self.send_one(way, data, None).await;
+        };
+        let mut rest = data;
+        let mut too_large = false;
+        while !rest.is_empty() {
+            let length = self.train(destination, segment).min(rest.len());
+            let (train, later) = rest.split_at(length);
+            too_large |= self.send_train(way, train, segment).await?;
+            rest = later;
+        }
+        if too_large { Err(UdpError::TooLarge) } else { Ok(()) }
+    }
+
+    /// How many bytes go into one send: whole segments, as many as GSO takes; one segment without GSO.
+    fn train(&self, destination: SocketAddr, segment: usize) -> usize {
+        let unlimited = self.remote.is_none() && canonical(destination).ip().is_loopback();
+        let most = if segment <= self.largest_segment || unlimited {
+            self.state.max_gso_segments().min(MAX_PAYLOAD / segment).max(1)
+        } else {
+            1
+        };
+        segment * most
+    }
+
+    /// Sends one train, segment by segment if the system cannot do it in one call. True when some segment was
+    /// too large.
+    async fn send_train(&self, way: Way, train: &[u8], segment: usize) -> Result<bool, UdpError> {
+        let single = train.len() <= segment;
+        match self.send_one(way, train, (!single).then_some(segment)).await {
+            Ok(()) => return Ok(false),
+            Err(UdpError::TooLarge) if single => return Ok(true),
+            Err(UdpError::TooLarge) => {}
+            Err(UdpError::Io(error)) if !single && is_gso_refusal(&error) => {}
+            Err(error) => return Err(error),
+        }
+        let mut too_large = false;
+        for datagram in train.chunks(segment) {
+            match self.send_one(way, datagram, None).await {
+                Ok(()) => {}
+                Err(UdpError::TooLarge) => too_large = true,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(too_large)
+    }
+
+    async fn send_one(&self, way: Way, contents: &[u8], segment_size: Option<usize>) -> Result<(), UdpError> {
+        let Way { destination, local: src_ip } = way;
+        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip };
+        let send = || self.state.try_send(UdpSockRef::from(&self.io), &transmit);
+        // Room in the socket's buffer is the rule, so the first try does not ask the runtime.
+        let sent = match self.io.try_io(Interest::WRITABLE, send) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.io.async_io(Interest::WRITABLE, send).await,
+            done => done,
+        };
+        sent.map_err(UdpError::from)
+    }
+
+    /// The form of `destination` that the socket's family understands.
+    fn in_our_family(&self, destination: SocketAddr) -> SocketAddr {
+        match destination {
+            SocketAddr::V4(v4) if self.ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+            _ => destination,
+        }
+    }
+}
+
+/// Where a send goes and where it leaves from.
+#[derive(Clone, Copy)]
+struct Way {
+    destination: SocketAddr,
+    local: Option<IpAddr>,
+}
+
+/// How Linux says that an interface cannot segment.
+fn is_gso_refusal(error: &io::Error) -> bool {
+    is_errno(error, Errno::IO) || is_errno(error, Errno::INVAL)
+}
+
+fn is_errno(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+impl From<io::Error> for UdpError {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::ConnectionRefused => Self::Refused,
+            Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown => Self::Unreachable,
+            _ if is_errno(&error, Errno::MSGSIZE) => Self::TooLarge,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<UdpError> for io::Error {
+    fn from(error: UdpError) -> Self {
+        match error {
+            UdpError::TooLarge => Errno::MSGSIZE.into(),
+            UdpError::Refused => io::ErrorKind::ConnectionRefused.into(),
+            UdpError::Unreachable => io::ErrorKind::NetworkUnreachable.into(),
+            UdpError::Io(error) => error,
+        }
+    }
+}
+
+impl fmt::Display for UdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge => f.write_str("datagram larger than the path carries"),
+            Self::Refused => f.write_str("nobody listens on the UDP port"),
+            Self::Unreachable => f.write_str("no route to the destination"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for UdpError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}

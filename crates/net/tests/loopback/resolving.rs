@@ -1,0 +1,138 @@
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hermes_net::{DnsErrorKind, Resolver};
+use tokio::net::UdpSocket;
+
+const A: u16 = 1;
+const AAAA: u16 = 28;
+const NXDOMAIN: u8 = 3;
+const SERVFAIL: u8 = 2;
+
+/// A name server of its own for each test. It knows `both.example.` (A and AAAA), `four.example.` and `single.` (A
+/// only), fails for `broken.example.`, never answers for AAAA of `slow.example.`, and knows nothing else.
+struct Server {
+    address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+}
+
+async fn server() -> Server {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+            count.fetch_add(1, Ordering::Relaxed);
+            if let Some(answer) = answer(&buffer[..length]) {
+                socket.send_to(&answer, client).await.unwrap();
+            }
+        }
+    });
+    Server { address, asked }
+}
+
+/// The answer to a query; `None` to stay silent (RFC 1035 section 4).
+fn answer(query: &[u8]) -> Option<Vec<u8>> {
+    let mut name = String::new();
+    let mut at = 12;
+    while query[at] != 0 {
+        let length = usize::from(query[at]);
+        name.push_str(std::str::from_utf8(&query[at + 1..at + 1 + length]).unwrap());
+        name.push('.');
+        at += 1 + length;
+    }
+    let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
+    let (code, data): (u8, Option<IpAddr>) = match (name.to_ascii_lowercase().as_str(), kind) {
+        ("both.example." | "four.example." | "slow.example.", A) => (0, Some([192, 0, 2, 1].into())),
+        ("single.", A) => (0, Some([192, 0, 2, 2].into())),
+        ("both.example.", AAAA) => (0, Some("2001:db8::1".parse().unwrap())),
+        ("slow.example.", AAAA) => return None,
+        ("four.example." | "single.", _) => (0, None),
+        ("broken.example.", _) => (SERVFAIL, None),
+        _ => (NXDOMAIN, None),
+    };
+    let mut answer = query[..2].to_vec();
+    answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(data.is_some()), 0, 0, 0, 0]);
+    answer.extend(&query[12..at + 5]);
+    if let Some(data) = data {
+        let octets = match data {
+            IpAddr::V4(v4) => v4.octets().to_vec(),
+            IpAddr::V6(v6) => v6.octets().to_vec(),
+        };
+        answer.extend([0xc0, 12, 0, kind as u8, 0, 1, 0, 0, 0, 60, 0, octets.len() as u8]);
+        answer.extend(octets);
+    }
+    Some(answer)
+}
+
+#[tokio::test]
+async fn both_families_are_found_ipv6_first_with_their_lifetime() {
+    let resolver = Resolver::with_server(server().await.address).unwrap();
+    let found = resolver.lookup_target("both.example").await.unwrap();
+    let expected: [IpAddr; 2] = ["2001:db8::1".parse().unwrap(), [192, 0, 2, 1].into()];
+    assert_eq!(found.addresses, expected);
+    assert!(found.ttl <= Duration::from_secs(60) && found.ttl > Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_family_that_is_missing_or_silent_does_not_hide_the_other() {
+    let resolver = Resolver::with_server(server().await.address).unwrap();
+    for name in ["four.example", "slow.example"] {
+        let found = resolver.lookup_target(name).await.unwrap();
+        assert_eq!(found.addresses, [IpAddr::from([192, 0, 2, 1])]);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_asked_for_once_in_its_lifetime() {
+    let server = server().await;
+    let resolver = Resolver::with_server(server.address).unwrap();
+    for _ in 0..3 {
+        resolver.lookup_target("both.example").await.unwrap();
+    }
+    assert_eq!(server.asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn failures_are_told_apart() {
+    let resolver = Resolver::with_server(server().await.address).unwrap();
+    let error = resolver.lookup_target("nothing.example").await.unwrap_err();
+    assert_eq!((error.kind, error.rcode.as_deref()), (DnsErrorKind::NotFound, Some("NXDOMAIN")));
+    assert_eq!(error.to_string(), "nothing.example: no such name (NXDOMAIN)");
+    let error = resolver.lookup_target("broken.example").await.unwrap_err();
+    assert_eq!((error.kind, error.rcode.as_deref()), (DnsErrorKind::Failed, Some("SERVFAIL")));
+    let error = resolver.lookup_target("a..example").await.unwrap_err();
+    assert_eq!(error.kind, DnsErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn a_dotless_target_never_reaches_dns_and_a_dotless_endpoint_does() {
+    let server = server().await;
+    let resolver = Resolver::with_server(server.address).unwrap();
+    for name in ["single", "SINGLE", "single.", ""] {
+        let error = resolver.lookup_target(name).await.unwrap_err();
+        assert_eq!(error.kind, DnsErrorKind::Dotless);
+    }
+    assert_eq!(server.asked.load(Ordering::Relaxed), 0);
+    let found = resolver.lookup_endpoint("single").await.unwrap();
+    assert_eq!(found.addresses, [IpAddr::from([192, 0, 2, 2])]);
+}
+
+#[tokio::test]
+async fn literals_and_localhost_ask_nobody() {
+    let server = server().await;
+    let resolver = Resolver::with_server(server.address).unwrap();
+    for (name, expected) in [("192.0.2.9", "192.0.2.9"), ("2001:db8::9", "2001:db8::9"), ("[::1]", "::1")] {
+        let found = resolver.lookup_target(name).await.unwrap();
+        assert_eq!(found.addresses, [expected.parse::<IpAddr>().unwrap()]);
+    }
+    for name in ["localhost", "LocalHost.", "db.localhost"] {
+        let found = resolver.lookup_target(name).await.unwrap();
+        assert!(found.addresses.iter().all(IpAddr::is_loopback));
+    }
+    assert_eq!(server.asked.load(Ordering::Relaxed), 0);
+}

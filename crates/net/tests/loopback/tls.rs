@@ -1,0 +1,198 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use hermes_net::tls::{self, ClientOptions, ServerOptions, TlsErrorKind};
+use rcgen::SanType;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::authority::{Authority, handshake};
+use crate::{PATIENCE, tcp_pair};
+
+#[tokio::test]
+async fn mutual_tls_tells_each_side_the_others_names_and_protocol() {
+    let authority = Authority::new();
+    let (server, ca) = (authority.server(), authority.ca());
+    let names = vec![
+        SanType::DnsName("alice.example".try_into().unwrap()),
+        SanType::Rfc822Name("alice@example.org".try_into().unwrap()),
+        SanType::URI("spiffe://example.org/alice".try_into().unwrap()),
+    ];
+    let alice = authority.issue("alice", names);
+    let client = ClientOptions {
+        ca_file: Some(&ca),
+        cert_file: Some(&alice.cert),
+        key_file: Some(&alice.key),
+        alpn: &[b"h2", b"http/1.1"],
+        ..ClientOptions::default()
+    };
+    let serving =
+        ServerOptions { client_ca_file: Some(&ca), client_required: true, alpn: &[b"http/1.1"], ..server.serving() };
+    let (near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
+    let (near, far) = (near.unwrap(), far.unwrap());
+
+    let seen = far.info().tls.clone().unwrap();
+    assert_eq!(seen.alpn.as_deref(), Some(b"http/1.1".as_slice()));
+    assert_eq!(seen.server_name.as_deref(), Some("server.example"));
+    let names = seen.certificate.unwrap();
+    assert_eq!(names.primary(), Some("spiffe://example.org/alice"));
+    let all = ["spiffe://example.org/alice", "alice@example.org", "alice.example", "alice"];
+    assert_eq!(names.all().collect::<Vec<_>>(), all);
+    assert_eq!(names.sha256.len(), 64);
+
+    let seen = near.info().tls.clone().unwrap();
+    assert_eq!(seen.alpn.as_deref(), Some(b"http/1.1".as_slice()));
+    assert_eq!(seen.certificate.unwrap().primary(), Some("server.example"));
+}
+
+#[tokio::test]
+async fn another_authoritys_server_is_refused_and_hears_an_alert() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (server, ca) = (authority.server(), stranger.ca());
+    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let (near, far) = handshake(tcp_pair().await, client, server.serving(), "server.example").await;
+    assert_eq!(near.unwrap_err().kind, TlsErrorKind::Certificate);
+    // RFC 8446 section 6.2: unknown_ca is 48, decrypt_error 51.
+    let told = far.unwrap_err().kind;
+    assert!(matches!(told, TlsErrorKind::Alert { id: 48 | 51 }), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_server_with_another_name_is_refused() {
+    let authority = Authority::new();
+    let (server, ca) = (authority.server(), authority.ca());
+    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let (near, _) = handshake(tcp_pair().await, client, server.serving(), "other.example").await;
+    assert_eq!(near.unwrap_err().kind, TlsErrorKind::Certificate);
+}
+
+#[tokio::test]
+async fn a_client_without_the_required_certificate_is_refused() {
+    let authority = Authority::new();
+    let (server, ca) = (authority.server(), authority.ca());
+    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let serving = ServerOptions { client_ca_file: Some(&ca), client_required: true, ..server.serving() };
+    let (near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
+    assert_eq!(far.unwrap_err().kind, TlsErrorKind::Certificate);
+    // A TLS 1.3 client learns it with its first read: certificate_required is 116.
+    let error = near.unwrap().read_u8().await.unwrap_err();
+    assert_eq!(tls::TlsError::from_io(&error).kind, TlsErrorKind::Alert { id: 116 });
+}
+
+#[tokio::test]
+async fn an_optional_client_certificate_may_be_missing_but_not_be_wrong() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (server, ca) = (authority.server(), authority.ca());
+    let serving = ServerOptions { client_ca_file: Some(&ca), ..server.serving() };
+    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let (_near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
+    assert_eq!(far.unwrap().info().tls.as_ref().unwrap().certificate, None);
+
+    let mallory = stranger.issue("mallory", Vec::new());
+    let client = ClientOptions { cert_file: Some(&mallory.cert), key_file: Some(&mallory.key), ..client };
+    let (_near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
+    assert_eq!(far.unwrap_err().kind, TlsErrorKind::Certificate);
+}
+
+#[tokio::test]
+async fn verification_is_skipped_only_when_told_to() {
+    let authority = Authority::new();
+    let server = authority.server();
+    let client = ClientOptions { insecure_skip_verify: true, ..ClientOptions::default() };
+    let (near, far) = handshake(tcp_pair().await, client, server.serving(), "[::1]").await;
+    assert!(near.is_ok() && far.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_not_tls_is_a_protocol_error() {
+    let authority = Authority::new();
+    let config = tls::server(authority.server().serving()).unwrap();
+    let (mut near, far) = tcp_pair().await;
+    near.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let error = tls::accept(far, config, PATIENCE).await.unwrap_err();
+    assert_eq!(error.kind, TlsErrorKind::Protocol);
+}
+
+#[tokio::test]
+async fn a_peer_that_closes_or_says_nothing_is_told_apart() {
+    let authority = Authority::new();
+    let config = tls::server(authority.server().serving()).unwrap();
+    let (near, far) = tcp_pair().await;
+    drop(near);
+    let error = tls::accept(far, config.clone(), PATIENCE).await.unwrap_err();
+    assert_eq!(error.kind, TlsErrorKind::Eof);
+    let (_near, far) = tcp_pair().await;
+    let error = tls::accept(far, config, std::time::Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind, TlsErrorKind::Timeout);
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_checked_is_refused_before_the_handshake() {
+    let client = ClientOptions { insecure_skip_verify: true, ..ClientOptions::default() };
+    let config = tls::client(client).unwrap();
+    let (near, _far) = tcp_pair().await;
+    let error = tls::connect(near, config, "not a name", PATIENCE).await.unwrap_err();
+    assert_eq!(error.kind, TlsErrorKind::BadName);
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused_with_the_chmod_that_mends_it() {
+    let authority = Authority::new();
+    let server = authority.server();
+    for mode in [0o640, 0o604, 0o620] {
+        fs::set_permissions(&server.key, Permissions::from_mode(mode)).unwrap();
+        let error = tls::server(server.serving()).unwrap_err();
+        assert_eq!(error.file, server.key);
+        let remedy = format!("chmod 600 {}", server.key.display());
+        assert_eq!(error.remedy, Some(remedy));
+    }
+    fs::set_permissions(&server.key, Permissions::from_mode(0o400)).unwrap();
+    assert!(tls::server(server.serving()).is_ok());
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused() {
+    let authority = Authority::new();
+    let (server, other) = (authority.server(), authority.issue("other", Vec::new()));
+    let error = tls::server(ServerOptions { key_file: &other.key, ..server.serving() }).unwrap_err();
+    assert_eq!(error.file, other.key);
+    assert!(error.reason.contains("does not belong to the certificate"), "{error}");
+}
+
+#[test]
+fn broken_files_are_named() {
+    let authority = Authority::new();
+    let server = authority.server();
+    let at = |name: &str, text: &str| {
+        let file = authority.folder().join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        file
+    };
+    let missing = authority.folder().join("missing.pem");
+    let empty = at("empty.pem", "");
+    let cut = at("cut.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+    let bad = at("bad.pem", "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n");
+    let reasons = [
+        (&missing, "cannot be read"),
+        (&empty, "no certificate in it"),
+        (&cut, "no end of CERTIFICATE"),
+        (&bad, "bad base64"),
+    ];
+    for (file, reason) in reasons {
+        let error = tls::server(ServerOptions { cert_file: file, ..server.serving() }).unwrap_err();
+        assert_eq!(&error.file, file);
+        assert!(error.reason.contains(reason), "{error}");
+    }
+    let options = ServerOptions { key_file: &empty, ..server.serving() };
+    assert!(tls::server(options).unwrap_err().reason.contains("no private key in it"));
+}
+
+#[test]
+fn options_that_need_another_are_refused() {
+    let authority = Authority::new();
+    let server = authority.server();
+    let options = ServerOptions { client_required: true, ..server.serving() };
+    assert_eq!(tls::server(options).unwrap_err().remedy.as_deref(), Some("set client_ca_file"));
+    let options = ClientOptions { cert_file: Some(&server.cert), ..ClientOptions::default() };
+    assert_eq!(tls::client(options).unwrap_err().file, server.cert);
+}
