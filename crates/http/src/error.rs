@@ -1,0 +1,159 @@
+//! What can go wrong on a stream, and whether the peer may have acted before it did.
+
+use std::fmt;
+use std::io;
+
+/// Whether a request may have had an effect before it failed (RFC 9110, 9.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processed {
+    /// The peer said, or it is certain, that it did not act.
+    No,
+    /// It may have acted.
+    Maybe,
+}
+
+/// Why a stream was reset, in terms that every HTTP version can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// Nobody is interested any more.
+    Cancel,
+    /// The other side of a tunnel broke (RFC 9113, 8.5).
+    Connect,
+    /// The request was refused before anything was done with it.
+    Refused,
+    /// This proxy failed.
+    Internal,
+    /// The peer broke the protocol.
+    Protocol,
+    /// Any other code of HTTP/2.
+    Other(u32),
+}
+
+impl Reset {
+    /// The HTTP/2 error code.
+    pub fn reason(self) -> ::h2::Reason {
+        match self {
+            Self::Cancel => ::h2::Reason::CANCEL,
+            Self::Connect => ::h2::Reason::CONNECT_ERROR,
+            Self::Refused => ::h2::Reason::REFUSED_STREAM,
+            Self::Internal => ::h2::Reason::INTERNAL_ERROR,
+            Self::Protocol => ::h2::Reason::PROTOCOL_ERROR,
+            Self::Other(code) => code.into(),
+        }
+    }
+}
+
+impl From<::h2::Reason> for Reset {
+    fn from(reason: ::h2::Reason) -> Self {
+        match reason {
+            ::h2::Reason::CANCEL => Self::Cancel,
+            ::h2::Reason::CONNECT_ERROR => Self::Connect,
+            ::h2::Reason::REFUSED_STREAM => Self::Refused,
+            ::h2::Reason::INTERNAL_ERROR => Self::Internal,
+            ::h2::Reason::PROTOCOL_ERROR => Self::Protocol,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+/// What went wrong.
+#[derive(Debug)]
+pub enum Cause {
+    /// The peer reset the stream.
+    Reset(Reset),
+    /// The connection ended in the middle of a message.
+    Incomplete,
+    /// The connection failed.
+    Io(io::Error),
+    /// The peer broke the protocol; the text says how.
+    Protocol(String),
+    /// We were about to break it ourselves, for instance with more content than was announced.
+    Invalid(String),
+    /// The peer does not offer what the exchange needs, such as extended CONNECT.
+    Unsupported(&'static str),
+}
+
+/// Failure of one stream; other streams of the connection are not affected by it.
+#[derive(Debug)]
+pub struct StreamError {
+    /// What went wrong.
+    pub cause: Cause,
+    /// Whether the peer may have acted.
+    pub processed: Processed,
+}
+
+impl StreamError {
+    /// A failure after which the peer may have acted.
+    pub fn new(cause: Cause) -> Self {
+        Self { cause, processed: Processed::Maybe }
+    }
+
+    /// A failure before the peer could act.
+    pub fn unprocessed(cause: Cause) -> Self {
+        Self { cause, processed: Processed::No }
+    }
+
+    /// The reset to pass on to the other side of the exchange.
+    pub fn reset(&self) -> Reset {
+        match &self.cause {
+            Cause::Reset(reset) => *reset,
+            Cause::Incomplete | Cause::Io(_) => Reset::Connect,
+            Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
+            Cause::Invalid(_) => Reset::Internal,
+        }
+    }
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Cause::Reset(reset) => write!(f, "the stream was reset ({reset:?})"),
+            Cause::Incomplete => f.write_str("the connection ended in the middle of a message"),
+            Cause::Io(error) => write!(f, "the connection failed: {error}"),
+            Cause::Protocol(reason) => write!(f, "the peer broke the protocol: {reason}"),
+            Cause::Invalid(reason) => write!(f, "the message cannot be sent: {reason}"),
+            Cause::Unsupported(what) => write!(f, "the peer does not offer {what}"),
+        }
+    }
+}
+
+impl std::error::Error for StreamError {}
+
+impl From<io::Error> for StreamError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::new(Cause::Reset(Reset::Connect)),
+            io::ErrorKind::UnexpectedEof => Self::new(Cause::Incomplete),
+            _ => Self::new(Cause::Io(error)),
+        }
+    }
+}
+
+impl From<::h2::Error> for StreamError {
+    fn from(error: ::h2::Error) -> Self {
+        let refused = error.reason() == Some(::h2::Reason::REFUSED_STREAM);
+        // RFC 9113, 8.7: a refused stream, or one above a GOAWAY's last stream, was not processed.
+        let processed =
+            if refused || (error.is_go_away() && error.is_remote()) { Processed::No } else { Processed::Maybe };
+        let cause = match error.reason() {
+            Some(reason) => Cause::Reset(reason.into()),
+            None => match error.into_io() {
+                Some(io) => return Self { processed, ..Self::from(io) },
+                None => Cause::Protocol("HTTP/2 connection error".to_owned()),
+            },
+        };
+        Self { cause, processed }
+    }
+}
+
+impl From<hermes_proto::h1::DecodeError> for StreamError {
+    fn from(error: hermes_proto::h1::DecodeError) -> Self {
+        Self::new(Cause::Protocol(error.to_string()))
+    }
+}
+
+impl From<hermes_proto::h1::EncodeError> for StreamError {
+    fn from(error: hermes_proto::h1::EncodeError) -> Self {
+        Self::new(Cause::Invalid(error.to_string()))
+    }
+}

@@ -1,0 +1,151 @@
+//! The client side of an HTTP/1.1 connection: one exchange at a time.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use hermes_proto::h1::{self as codec, Framing, Limits, RequestTarget};
+use http::header::{CONNECTION, HOST, UPGRADE};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+use super::connection::Home;
+use super::{Connection, Incoming, Outgoing, ReadSide, Rejoin};
+use crate::error::{Cause, Processed, StreamError};
+use crate::pending::Event;
+use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead, ResponseHead};
+
+/// Whom a request is sent to, which decides the form of its target (RFC 9112, 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receiver {
+    /// A proxy: absolute form.
+    Proxy,
+    /// The origin: origin form.
+    Origin,
+}
+
+/// Opens an exchange on an idle connection. `length` is that of the content, `None` if unknown; afterwards the connection
+/// goes to `home`, if both sides allow it.
+///
+/// # Errors
+/// The head cannot be written in HTTP/1.1; nothing was sent.
+pub fn open(
+    connection: Connection,
+    head: &RequestHead,
+    length: Option<u64>,
+    receiver: Receiver,
+    home: Home,
+) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
+    let framing = framing(head, length);
+    let mut out = BytesMut::new();
+    encode(head, framing, receiver, &mut out).map_err(|error| StreamError { processed: Processed::No, ..error })?;
+    let rejoin = Rejoin::new(home);
+    let outgoing = Outgoing::content(connection.write, out, framing, rejoin.clone());
+    let pending = Pending {
+        read: Some(connection.read),
+        rejoin,
+        method: head.method.clone(),
+        kind: head.kind(),
+        limits: Limits::default(),
+    };
+    Ok((AnyOutgoing::H1(outgoing), crate::Pending::H1(pending)))
+}
+
+fn framing(head: &RequestHead, length: Option<u64>) -> Framing {
+    match length {
+        _ if head.kind() != Kind::Message => Framing::Empty,
+        Some(0) => Framing::Empty,
+        Some(length) => Framing::Length(length),
+        None => Framing::Chunked,
+    }
+}
+
+fn encode(head: &RequestHead, framing: Framing, receiver: Receiver, out: &mut BytesMut) -> Result<(), StreamError> {
+    let authority = head.authority.clone().ok_or_else(|| invalid("a request needs an authority"))?;
+    let mut fields = HeaderMap::with_capacity(head.fields.len() + 3);
+    fields.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|_| invalid("the authority is no host"))?);
+    fields.extend(head.fields.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let path = || head.path.clone().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let (method, target) = match (head.kind(), &head.protocol) {
+        (Kind::Message, _) => (head.method.clone(), message_target(head, authority, path(), receiver)),
+        (Kind::Connect, _) | (_, None) => (Method::CONNECT, RequestTarget::Authority(authority)),
+        // RFC 9298, 3.2: an extended CONNECT is GET with Upgrade.
+        (_, Some(token)) => {
+            fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            fields.insert(UPGRADE, HeaderValue::from_str(token).map_err(|_| invalid("the protocol is no token"))?);
+            // A UDP proxy is the origin of its template; any other protocol runs at the origin of the URI.
+            let receiver = if head.kind() == Kind::ConnectUdp { Receiver::Origin } else { receiver };
+            (Method::GET, message_target(head, authority, path(), receiver))
+        }
+    };
+    Ok(codec::encode_request(&method, &target, &fields, framing, out)?)
+}
+
+fn message_target(head: &RequestHead, authority: Authority, path: PathAndQuery, receiver: Receiver) -> RequestTarget {
+    match receiver {
+        _ if path.as_str() == "*" => RequestTarget::Asterisk,
+        Receiver::Origin => RequestTarget::Origin(path),
+        Receiver::Proxy => {
+            let scheme = head.scheme.clone().unwrap_or(Scheme::HTTP);
+            RequestTarget::Absolute { scheme, authority, path }
+        }
+    }
+}
+
+fn invalid(reason: &str) -> StreamError {
+    StreamError::unprocessed(Cause::Invalid(reason.to_owned()))
+}
+
+/// The response to come.
+#[derive(Debug)]
+pub struct Pending {
+    read: Option<ReadSide>,
+    rejoin: Arc<Rejoin>,
+    method: Method,
+    kind: Kind,
+    limits: Limits,
+}
+
+impl Pending {
+    pub(crate) async fn event(&mut self, tunnel: Option<&mut AnyOutgoing>) -> Result<Event, StreamError> {
+        let mut read = self.read.take().ok_or_else(|| StreamError::new(Cause::Incomplete))?;
+        let head = loop {
+            if let Some(head) = codec::decode_response(&mut read.buffer, &self.limits, &self.wire_method())? {
+                break head;
+            }
+            if read.fill().await? == 0 {
+                return Err(StreamError::new(Cause::Incomplete));
+            }
+        };
+        let response = ResponseHead { status: head.status, fields: head.fields, version: head.version };
+        if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
+            self.read = Some(read);
+            return Ok(Event::Interim(response));
+        }
+        if self.accepted(head.status)? {
+            if let Some(AnyOutgoing::H1(outgoing)) = tunnel {
+                outgoing.become_tunnel();
+            }
+            return Ok(Event::Tunnel(response, AnyIncoming::H1(Incoming::tunnel(read))));
+        }
+        if !head.keep_alive || head.framing == Framing::UntilClose || self.kind != Kind::Message {
+            self.rejoin.spoil();
+        }
+        let incoming = Incoming::content(read, head.framing, &self.limits, self.rejoin.clone());
+        Ok(Event::Final(response, AnyIncoming::H1(incoming)))
+    }
+
+    fn wire_method(&self) -> Method {
+        if matches!(self.kind, Kind::ConnectUdp | Kind::Upgrade) { Method::GET } else { self.method.clone() }
+    }
+
+    /// Whether this status opens the tunnel that was asked for.
+    fn accepted(&self, status: StatusCode) -> Result<bool, StreamError> {
+        let switching = status == StatusCode::SWITCHING_PROTOCOLS;
+        match self.kind {
+            Kind::Connect => Ok(status.is_success()),
+            Kind::ConnectUdp | Kind::Upgrade => Ok(switching),
+            Kind::Message if switching => Err(StreamError::new(Cause::Protocol("101 without an upgrade".to_owned()))),
+            Kind::Message => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A connection taken apart for one exchange and put together again for the next.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use hermes_net::{ReadHalf, Stream, WriteHalf};
+use parking_lot::Mutex;
+use tokio_util::io::poll_read_buf;
+
+/// Room made for each read: one DATA frame of HTTP/2, so that forwarding between versions needs no joining.
+const READ_ROOM: usize = 16 * 1024;
+
+/// The reading half of a connection and what was read but not used.
+pub(crate) struct ReadSide {
+    pub(crate) half: ReadHalf,
+    pub(crate) buffer: BytesMut,
+}
+
+impl fmt::Debug for ReadSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadSide").field("peer", &self.half.info().peer).field("unread", &self.buffer.len()).finish()
+    }
+}
+
+impl fmt::Debug for WriteSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteSide").field("peer", &self.half.info().peer).finish()
+    }
+}
+
+impl ReadSide {
+    /// Reads more into the buffer; 0 at the end of input.
+    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.buffer.reserve(READ_ROOM);
+        poll_read_buf(std::pin::Pin::new(&mut self.half), cx, &mut self.buffer)
+    }
+
+    /// Reads more into the buffer; 0 at the end of input.
+    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_fill(cx)).await
+    }
+}
+
+/// The writing half of a connection.
+pub(crate) struct WriteSide {
+    pub(crate) half: WriteHalf,
+}
+
+/// An HTTP/1.1 connection between two exchanges.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) read: ReadSide,
+    pub(crate) write: WriteSide,
+    pub(crate) reusable: bool,
+}
+
+impl Connection {
+    /// A connection over a fresh stream; `read` is what was read from it already.
+    pub fn new(stream: Stream, read: BytesMut) -> Self {
+        let (read_half, write_half) = stream.split();
+        Self { read: ReadSide { half: read_half, buffer: read }, write: WriteSide { half: write_half }, reusable: true }
+    }
+
+    /// Whether another exchange can begin. A peer that closed, or spoke out of turn, makes the connection unusable.
+    pub fn is_usable(&mut self) -> bool {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        self.reusable && self.read.buffer.is_empty() && self.read.poll_fill(&mut cx).is_pending()
+    }
+
+    /// Resolves when an idle connection becomes useless: the peer closed it, or spoke out of turn.
+    pub async fn spoilt(&mut self) {
+        if self.reusable && self.read.buffer.is_empty() {
+            let _ = self.read.fill().await;
+        }
+    }
+}
+
+/// What happens to a connection when both its halves came back.
+pub(crate) type Home = Box<dyn FnOnce(Connection) + Send>;
+
+/// Collects the halves of a connection after an exchange. Dropped without both, it lets the connection close.
+pub(crate) struct Rejoin {
+    halves: Mutex<(Option<ReadSide>, Option<WriteSide>, Option<Home>)>,
+    reusable: AtomicBool,
+}
+
+impl fmt::Debug for Rejoin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejoin").field("reusable", &self.reusable).finish_non_exhaustive()
+    }
+}
+
+impl Rejoin {
+    pub(crate) fn new(home: Home) -> Arc<Self> {
+        Arc::new(Self { halves: Mutex::new((None, None, Some(home))), reusable: AtomicBool::new(true) })
+    }
+
+    /// The connection will not serve another exchange.
+    pub(crate) fn spoil(&self) {
+        self.reusable.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn give_read(&self, read: ReadSide) {
+        self.halves.lock().0 = Some(read);
+        self.complete();
+    }
+
+    pub(crate) fn give_write(&self, write: WriteSide) {
+        self.halves.lock().1 = Some(write);
+        self.complete();
+    }
+
+    fn complete(&self) {
+        let mut halves = self.halves.lock();
+        if halves.0.is_none() || halves.1.is_none() {
+            return;
+        }
+        let (Some(read), Some(write), Some(home)) = std::mem::take(&mut *halves) else { return };
+        drop(halves);
+        home(Connection { read, write, reusable: self.reusable.load(Ordering::Relaxed) });
+    }
+}
+
+/// Polls a decoder that may need more input: `step` says what it made of the buffer, `None` for more.
+pub(crate) fn poll_step<T>(
+    read: &mut ReadSide,
+    cx: &mut Context<'_>,
+    mut step: impl FnMut(&mut BytesMut) -> Option<T>,
+) -> Poll<io::Result<Option<T>>> {
+    loop {
+        if let Some(done) = step(&mut read.buffer) {
+            return Poll::Ready(Ok(Some(done)));
+        }
+        if ready!(read.poll_fill(cx))? == 0 {
+            return Poll::Ready(Ok(None));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Content that arrives on an HTTP/1.1 connection, or the plain bytes of a tunnel.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use hermes_net::ReadHalf;
+use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, Limits};
+
+use super::connection::poll_step;
+use super::{ReadSide, Rejoin};
+use crate::Frame;
+use crate::error::{Cause, StreamError};
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Incoming {
+    read: Option<ReadSide>,
+    mode: Mode,
+    rejoin: Option<Arc<Rejoin>>,
+    length: Option<u64>,
+    done: bool,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Content(BodyDecoder),
+    Bytes,
+}
+
+impl Incoming {
+    /// Content framed as `framing` says; the connection goes home afterwards.
+    pub(crate) fn content(read: ReadSide, framing: Framing, limits: &Limits, rejoin: Arc<Rejoin>) -> Self {
+        let length = match framing {
+            Framing::Empty => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        let done = length == Some(0);
+        let mode = Mode::Content(BodyDecoder::new(framing, limits));
+        Self { read: Some(read), mode, rejoin: Some(rejoin), length, done }
+    }
+
+    /// The plain bytes of a connection whose reading half this is.
+    pub fn bytes(half: ReadHalf) -> Self {
+        Self::tunnel(ReadSide { half, buffer: BytesMut::new() })
+    }
+
+    pub(crate) fn tunnel(read: ReadSide) -> Self {
+        Self { read: Some(read), mode: Mode::Bytes, rejoin: None, length: None, done: false }
+    }
+
+    /// Turns the (empty) content of a request into the bytes of the tunnel that was accepted.
+    pub(crate) fn into_tunnel(mut self) -> Option<Self> {
+        self.rejoin = None;
+        self.read.take().map(Self::tunnel)
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+        let Some(read) = self.read.as_mut().filter(|_| !self.done) else { return Poll::Ready(None) };
+        let polled = match &mut self.mode {
+            Mode::Content(decoder) => ready!(poll_content(read, decoder, cx)),
+            Mode::Bytes => ready!(poll_bytes(read, cx)),
+        };
+        self.done = !matches!(polled, Some(Ok(Frame::Data(_))));
+        if matches!(polled, Some(Err(_))) {
+            self.read = None;
+        }
+        Poll::Ready(polled)
+    }
+
+    pub(crate) fn is_end(&self) -> bool {
+        self.done || matches!(&self.mode, Mode::Content(decoder) if decoder.is_done())
+    }
+
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
+    }
+}
+
+fn poll_bytes(read: &mut ReadSide, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+    let step = |buffer: &mut BytesMut| (!buffer.is_empty()).then(|| buffer.split().freeze());
+    Poll::Ready(match ready!(poll_step(read, cx, step)) {
+        Ok(bytes) => bytes.map(|bytes: Bytes| Ok(Frame::Data(bytes))),
+        Err(error) => Some(Err(error.into())),
+    })
+}
+
+fn poll_content(
+    read: &mut ReadSide,
+    decoder: &mut BodyDecoder,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame, StreamError>>> {
+    let event = match ready!(poll_step(read, cx, |buffer| decoder.decode(buffer).transpose())) {
+        Ok(Some(event)) => event,
+        Ok(None) => decoder.end_of_input(),
+        Err(error) => return Poll::Ready(Some(Err(error.into()))),
+    };
+    Poll::Ready(match event {
+        Ok(BodyEvent::Data(data)) => Some(Ok(Frame::Data(data))),
+        Ok(BodyEvent::Trailers(trailers)) => Some(Ok(Frame::Trailers(trailers))),
+        Ok(BodyEvent::End) => None,
+        Err(error) if error.kind() == DecodeErrorKind::Truncated => Some(Err(StreamError::new(Cause::Incomplete))),
+        Err(error) => Some(Err(error.into())),
+    })
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        let (Some(read), Some(rejoin)) = (self.read.take(), self.rejoin.take()) else { return };
+        if !self.is_end() {
+            rejoin.spoil();
+        }
+        rejoin.give_read(read);
+    }
+}

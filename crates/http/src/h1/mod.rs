@@ -1,0 +1,12 @@
+//! Exchanges over HTTP/1.1 connections. The codec itself is `hermes_proto::h1`; here bytes move.
+
+pub mod client;
+mod connection;
+mod incoming;
+mod outgoing;
+pub(crate) mod server;
+
+pub use connection::Connection;
+pub(crate) use connection::{ReadSide, Rejoin, WriteSide};
+pub use incoming::Incoming;
+pub use outgoing::Outgoing;

@@ -1,0 +1,275 @@
+//! The server side of an HTTP/1.1 connection: one exchange after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hermes_net::{StreamInfo, Watch};
+use hermes_proto::h1::{self as codec, DecodeError, Framing, RequestTarget};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, UPGRADE};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::oneshot;
+
+use super::{Connection, Incoming, Outgoing, Rejoin, WriteSide};
+use crate::ResponseHead;
+use crate::error::{Cause, StreamError};
+use crate::server::{Handler, Options};
+use crate::{Incoming as AnyIncoming, Offered, Outgoing as AnyOutgoing, RequestHead, Responder as AnyResponder};
+
+/// How long, and how much of, an unwanted rest of a request is read so that the client can see the answer (RFC 9112, 9.6).
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 256 * 1024;
+
+/// Upgrade tokens that are ignored, as RFC 9110, 7.8 allows: they change the connection, not the exchange.
+const IGNORED_UPGRADES: [&str; 2] = ["h2c", "tls"];
+
+/// Offers the exchanges of a connection until it ends.
+pub(crate) async fn serve<H: Handler>(
+    mut connection: Connection,
+    source: Arc<StreamInfo>,
+    options: &Options,
+    handler: H,
+    watch: &Watch,
+) {
+    loop {
+        let decoded = tokio::select! {
+            decoded = next_head(&mut connection, options) => decoded,
+            () = watch.graceful() => return,
+        };
+        let head = match decoded {
+            Ok(Some(head)) => head,
+            Ok(None) => return,
+            Err(error) => return refuse_malformed(connection, &error, &source, &handler).await,
+        };
+        let (home, returned) = oneshot::channel();
+        let rejoin = Rejoin::new(Box::new(move |connection| drop(home.send(connection))));
+        let closing = watch.is_draining();
+        let offered = offer(connection, head, source.clone(), options, rejoin, closing);
+        handler.handle(offered).await;
+        let Ok(back) = returned.await else { return };
+        if !back.reusable {
+            return linger(back).await;
+        }
+        connection = back;
+    }
+}
+
+/// The next request head; `None` when the client has no more, or takes too long between exchanges.
+async fn next_head(connection: &mut Connection, options: &Options) -> Result<Option<codec::RequestHead>, Bad> {
+    if connection.read.buffer.is_empty() {
+        match tokio::time::timeout(options.idle_time, connection.read.fill()).await {
+            Ok(Ok(length)) if length > 0 => {}
+            _ => return Ok(None),
+        }
+    }
+    let deadline = tokio::time::Instant::now() + options.head_time;
+    loop {
+        if let Some(head) = codec::decode_request(&mut connection.read.buffer, &options.head)? {
+            return Ok(Some(head));
+        }
+        match tokio::time::timeout_at(deadline, connection.read.fill()).await {
+            Ok(Ok(length)) if length > 0 => {}
+            Ok(_) => return Ok(None),
+            Err(_) => return Err(Bad::Slow),
+        }
+    }
+}
+
+fn offer(
+    connection: Connection,
+    head: codec::RequestHead,
+    source: Arc<StreamInfo>,
+    options: &Options,
+    rejoin: Arc<Rejoin>,
+    closing: bool,
+) -> Offered {
+    let framing = head.framing;
+    let keep_alive = head.keep_alive && !closing;
+    let request = request_head(head);
+    if !keep_alive {
+        rejoin.spoil();
+    }
+    let incoming = Incoming::content(connection.read, framing, &options.head, rejoin.clone());
+    let responder = Responder {
+        write: connection.write,
+        rejoin,
+        keep_alive,
+        method: request.method.clone(),
+        upgrade: request.protocol.clone(),
+        version: request.version,
+    };
+    Offered::new(request, source, AnyIncoming::H1(incoming), AnyResponder::H1(responder))
+}
+
+/// The version-independent head. `Host` is folded into the authority.
+fn request_head(head: codec::RequestHead) -> RequestHead {
+    let codec::RequestHead { method, target, version, mut fields, framing, upgrade, .. } = head;
+    let host = fields.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let origin_form = matches!(target, RequestTarget::Origin(_) | RequestTarget::Asterisk);
+    let (scheme, authority, path) = match target {
+        RequestTarget::Origin(path) => (None, host, Some(path)),
+        RequestTarget::Absolute { scheme, authority, path } => (Some(scheme), Some(authority), Some(path)),
+        RequestTarget::Authority(authority) => (None, Some(authority), None),
+        RequestTarget::Asterisk => (None, host, Some(PathAndQuery::from_static("*"))),
+    };
+    let protocol =
+        upgrade.filter(|token| method == Method::GET && framing == Framing::Empty && !is_ignored_upgrade(token));
+    let method = if protocol.is_some() { Method::CONNECT } else { method };
+    RequestHead { method, scheme, authority, path, protocol, fields, version, origin_form }
+}
+
+fn is_ignored_upgrade(token: &str) -> bool {
+    IGNORED_UPGRADES.iter().any(|ignored| token.eq_ignore_ascii_case(ignored) || token.starts_with("tls/"))
+}
+
+/// A request that is answered by the connection itself.
+enum Bad {
+    /// It broke a rule of HTTP/1.1.
+    Malformed(DecodeError),
+    /// Its head took too long (RFC 9110, 15.5.9).
+    Slow,
+}
+
+impl Bad {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Malformed(error) => error.status(),
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    fn reason(&self) -> String {
+        match self {
+            Self::Malformed(error) => error.to_string(),
+            Self::Slow => "the request head took too long".to_owned(),
+        }
+    }
+}
+
+impl From<DecodeError> for Bad {
+    fn from(error: DecodeError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+async fn refuse_malformed<H: Handler>(mut connection: Connection, error: &Bad, source: &StreamInfo, handler: &H) {
+    let mut head = handler.malformed(error.status(), &error.reason(), source);
+    head.fields.insert(CONNECTION, HeaderValue::from_static("close"));
+    let mut out = BytesMut::new();
+    if codec::encode_response(head.status, &head.fields, Framing::Length(0), &Method::GET, &mut out).is_ok()
+        && connection.write.half.write_all(&out).await.is_ok()
+    {
+        linger(connection).await;
+    }
+}
+
+/// Ends our direction and reads a bounded rest, so that a reset does not overtake the answer.
+async fn linger(mut connection: Connection) {
+    if connection.write.half.shutdown().await.is_err() {
+        return;
+    }
+    let drained = async {
+        let mut left = LINGER_BYTES;
+        while let Ok(length) = connection.read.fill().await {
+            connection.read.buffer.clear();
+            if length == 0 || length >= left {
+                return;
+            }
+            left -= length;
+        }
+    };
+    let _ = tokio::time::timeout(LINGER_TIME, drained).await;
+}
+
+/// The way to answer one exchange.
+#[derive(Debug)]
+pub struct Responder {
+    write: WriteSide,
+    rejoin: Arc<Rejoin>,
+    keep_alive: bool,
+    method: Method,
+    upgrade: Option<String>,
+    version: Version,
+}
+
+impl Responder {
+    pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
+        if self.version == Version::HTTP_10 {
+            return Ok(());
+        }
+        let mut out = BytesMut::new();
+        codec::encode_response(head.status, &head.fields, Framing::Empty, &self.method, &mut out)?;
+        self.write.half.write_all(&out).await?;
+        self.write.half.flush().await?;
+        Ok(())
+    }
+
+    pub(crate) fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
+        let ResponseHead { status, mut fields, .. } = head;
+        let framing = self.framing(status, length);
+        // RFC 9931: bytes that follow a refused CONNECT or Upgrade must not be taken for a request.
+        let refused_tunnel = self.method == Method::CONNECT;
+        if refused_tunnel || framing == Framing::UntilClose {
+            self.keep_alive = false;
+        }
+        if !self.keep_alive {
+            self.rejoin.spoil();
+            fields.insert(CONNECTION, HeaderValue::from_static("close"));
+        } else if self.version == Version::HTTP_10 {
+            fields.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
+        }
+        let mut out = BytesMut::new();
+        codec::encode_response(status, &fields, framing, &self.wire_method(), &mut out)?;
+        Ok(AnyOutgoing::H1(Outgoing::content(self.write, out, framing, self.rejoin)))
+    }
+
+    /// The method that stood on the wire: an upgrade is a GET there.
+    fn wire_method(&self) -> Method {
+        if self.upgrade.is_some() { Method::GET } else { self.method.clone() }
+    }
+
+    /// RFC 9112, 6.3: what frames the response's content.
+    fn framing(&self, status: StatusCode, length: Option<u64>) -> Framing {
+        let bodiless = self.method == Method::HEAD
+            || status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        match length {
+            _ if bodiless => Framing::Empty,
+            Some(length) => Framing::Length(length),
+            None if self.version == Version::HTTP_10 => Framing::UntilClose,
+            None => Framing::Chunked,
+        }
+    }
+
+    pub(crate) async fn accept(
+        mut self,
+        mut fields: HeaderMap,
+        incoming: AnyIncoming,
+    ) -> Result<(AnyIncoming, AnyOutgoing), StreamError> {
+        let AnyIncoming::H1(incoming) = incoming else { return Err(not_a_tunnel()) };
+        let method = self.wire_method();
+        let status = match self.upgrade.take() {
+            None => StatusCode::OK,
+            Some(token) => {
+                fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+                let token = HeaderValue::from_bytes(token.as_bytes()).map_err(|_| not_a_tunnel())?;
+                fields.insert(UPGRADE, token);
+                StatusCode::SWITCHING_PROTOCOLS
+            }
+        };
+        // RFC 9110, 9.3.6 and 15.2.2: neither is followed by content.
+        fields.remove(CONTENT_LENGTH);
+        let mut out = BytesMut::new();
+        codec::encode_response(status, &fields, Framing::Empty, &method, &mut out)?;
+        let incoming = incoming.into_tunnel().ok_or_else(not_a_tunnel)?;
+        let mut outgoing = AnyOutgoing::H1(Outgoing::tunnel(self.write, out));
+        outgoing.data(Bytes::new(), false).await?;
+        Ok((AnyIncoming::H1(incoming), outgoing))
+    }
+}
+
+fn not_a_tunnel() -> StreamError {
+    StreamError::new(Cause::Invalid("the exchange is not a tunnel".to_owned()))
+}

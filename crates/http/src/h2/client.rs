@@ -1,0 +1,160 @@
+//! The client side of an HTTP/2 connection: a link that many exchanges share.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Ping, PingPong};
+use hermes_net::Stream;
+use http::Method;
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use super::{CONNECTION_WINDOW, FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert};
+use crate::error::{Cause, StreamError};
+use crate::pending::Event;
+use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
+
+/// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
+#[derive(Clone)]
+pub struct Link {
+    send: SendRequest<Bytes>,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    alive: AtomicBool,
+    /// Becomes true when the peer's SETTINGS are known to have arrived.
+    settled: watch::Receiver<bool>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Begins HTTP/2 on a fresh stream. The connection's driver runs in `tasks`.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub async fn connect(stream: Stream, tasks: &TaskTracker) -> Result<Self, StreamError> {
+        let (send, mut connection) = builder().handshake(stream).await?;
+        let (settled_in, settled) = watch::channel(false);
+        let state = Arc::new(State { alive: AtomicBool::new(true), settled });
+        let (ping_pong, driven) = (connection.ping_pong(), state.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                _ = connection => {}
+                () = settle(ping_pong, settled_in) => {}
+            }
+            driven.alive.store(false, Ordering::Relaxed);
+        });
+        Ok(Self { send, state })
+    }
+
+    /// Whether new exchanges can be opened.
+    pub fn is_alive(&self) -> bool {
+        self.state.alive.load(Ordering::Relaxed)
+    }
+
+    /// Exchanges that the peer allows at once on this link.
+    pub fn max_streams(&self) -> usize {
+        self.send.current_max_send_streams()
+    }
+
+    /// Opens an exchange; waits while the peer's stream limit is reached.
+    ///
+    /// # Errors
+    /// The link is closing, or the peer does not offer extended CONNECT and the exchange needs it. Nothing was processed.
+    pub async fn open(
+        &self,
+        head: &RequestHead,
+        length: Option<u64>,
+    ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
+        if matches!(head.kind(), Kind::ConnectUdp | Kind::Upgrade) {
+            self.require_extended_connect().await?;
+        }
+        let request = convert::to_request(head)?;
+        let end = head.kind() == Kind::Message && length == Some(0);
+        let mut send = self.send.clone().ready().await.map_err(unprocessed)?;
+        let (response, stream) = send.send_request(request, end).map_err(unprocessed)?;
+        let pending = Pending { response, method: head.method.clone() };
+        let outgoing = if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) };
+        Ok((outgoing, crate::Pending::H2(pending)))
+    }
+
+    /// RFC 8441, 3: the peer's setting must be seen before extended CONNECT is used.
+    async fn require_extended_connect(&self) -> Result<(), StreamError> {
+        if self.send.is_extended_connect_protocol_enabled() {
+            return Ok(());
+        }
+        let mut settled = self.state.settled.clone();
+        let seen = settled.wait_for(|settled| *settled).await.is_ok();
+        if seen && self.send.is_extended_connect_protocol_enabled() {
+            return Ok(());
+        }
+        let cause = if seen { Cause::Unsupported("extended CONNECT") } else { Cause::Incomplete };
+        Err(StreamError::unprocessed(cause))
+    }
+}
+
+fn builder() -> h2::client::Builder {
+    let mut builder = h2::client::Builder::new();
+    builder
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_SIZE)
+        .max_header_list_size(HEADER_LIST)
+        .max_send_buffer_size(SEND_BUFFER);
+    builder
+}
+
+/// SETTINGS are the first frame a server sends, so they were seen when the first PING is answered.
+async fn settle(ping_pong: Option<PingPong>, settled: watch::Sender<bool>) {
+    if let Some(mut ping_pong) = ping_pong
+        && ping_pong.ping(Ping::opaque()).await.is_ok()
+    {
+        settled.send_replace(true);
+    }
+    std::future::pending::<()>().await;
+}
+
+fn unprocessed(error: h2::Error) -> StreamError {
+    let error = StreamError::from(error);
+    StreamError::unprocessed(error.cause)
+}
+
+/// The response to come.
+#[derive(Debug)]
+pub struct Pending {
+    response: ResponseFuture,
+    method: Method,
+}
+
+impl Pending {
+    pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
+        if let Some(interim) = self.interim().await? {
+            return Ok(Event::Interim(convert::response(interim.into_parts().0)));
+        }
+        let (parts, stream) = (&mut self.response).await?.into_parts();
+        let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers));
+        let tunnel = self.method == Method::CONNECT && parts.status.is_success();
+        let head = convert::response(parts);
+        Ok(if tunnel { Event::Tunnel(head, incoming) } else { Event::Final(head, incoming) })
+    }
+
+    /// The next interim response, or `None` when the final one is here.
+    async fn interim(&mut self) -> Result<Option<http::Response<()>>, StreamError> {
+        match poll_fn(|cx| self.response.poll_informational(cx)).await {
+            Some(Ok(interim)) => Ok(Some(interim)),
+            Some(Err(error)) => Err(error.into()),
+            None => Ok(None),
+        }
+    }
+}

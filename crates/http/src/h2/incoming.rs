@@ -1,0 +1,78 @@
+//! What arrives on an HTTP/2 stream.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream};
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
+
+use crate::Frame;
+use crate::error::StreamError;
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Incoming {
+    stream: RecvStream,
+    length: Option<u64>,
+    taken: usize,
+    done: bool,
+}
+
+impl Incoming {
+    pub(crate) fn new(stream: RecvStream, fields: &HeaderMap) -> Self {
+        let announced = fields.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let done = stream.is_end_stream();
+        Self { stream, length: if done { Some(0) } else { announced }, taken: 0, done }
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+        self.give_back();
+        while !self.done {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(data)) if data.is_empty() => {}
+                Some(Ok(data)) => return Poll::Ready(Some(self.take(data))),
+                Some(Err(error)) => return Poll::Ready(self.fail(error)),
+                None => return self.poll_trailers(cx),
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn take(&mut self, data: Bytes) -> Result<Frame, StreamError> {
+        self.taken = data.len();
+        Ok(Frame::Data(data))
+    }
+
+    /// Returns the window of the last frame, now that its bytes went on.
+    fn give_back(&mut self) {
+        let taken = std::mem::take(&mut self.taken);
+        if taken > 0 {
+            // Fails only when the stream is gone, which the next poll reports.
+            let _ = self.stream.flow_control().release_capacity(taken);
+        }
+    }
+
+    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+        let trailers = ready!(self.stream.poll_trailers(cx));
+        self.done = true;
+        Poll::Ready(match trailers {
+            Ok(trailers) => trailers.map(|trailers| Ok(Frame::Trailers(trailers))),
+            Err(error) => self.fail(error),
+        })
+    }
+
+    fn fail(&mut self, error: h2::Error) -> Option<Result<Frame, StreamError>> {
+        self.done = true;
+        // RFC 9113, 8.1: after a complete response, NO_ERROR only means that the rest of the request is not needed.
+        if error.is_reset() && error.reason() == Some(Reason::NO_ERROR) { None } else { Some(Err(error.into())) }
+    }
+
+    pub(crate) fn is_end(&self) -> bool {
+        self.done || self.stream.is_end_stream()
+    }
+
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
+    }
+}

@@ -1,0 +1,25 @@
+//! Exchanges over HTTP/2 connections, with the `h2` crate on both sides.
+
+pub mod client;
+mod convert;
+mod incoming;
+mod outgoing;
+pub(crate) mod server;
+
+pub use incoming::Incoming;
+pub use outgoing::Outgoing;
+
+/// Room for a stream that the peer may fill before we read, in bytes.
+pub(crate) const STREAM_WINDOW: u32 = 1024 * 1024;
+
+/// Room for all streams of a connection together, in bytes.
+pub(crate) const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+
+/// Bytes that a stream may hold back for a peer that does not read.
+pub(crate) const SEND_BUFFER: usize = 256 * 1024;
+
+/// Largest DATA frame, in bytes: the default of RFC 9113, 6.5.2; larger frames were measured to be slower.
+pub(crate) const FRAME_SIZE: u32 = 16 * 1024;
+
+/// Largest size of a header list, in bytes, as HPACK counts it.
+pub(crate) const HEADER_LIST: u32 = 64 * 1024;

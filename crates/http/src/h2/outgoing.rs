@@ -1,0 +1,70 @@
+//! What leaves on an HTTP/2 stream.
+
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use h2::SendStream;
+use http::HeaderMap;
+
+use crate::error::{Cause, Reset, StreamError};
+
+/// The sending half.
+#[derive(Debug)]
+pub struct Outgoing {
+    stream: SendStream<Bytes>,
+    ended: bool,
+}
+
+impl Outgoing {
+    pub(crate) fn new(stream: SendStream<Bytes>) -> Self {
+        Self { stream, ended: false }
+    }
+
+    pub(crate) async fn data(&mut self, mut data: Bytes, end: bool) -> Result<(), StreamError> {
+        while !data.is_empty() {
+            let room = self.room(data.len()).await?;
+            let piece = data.split_to(room.min(data.len()));
+            self.ended = end && data.is_empty();
+            self.stream.send_data(piece, self.ended)?;
+        }
+        if end { self.finish(None).await } else { Ok(()) }
+    }
+
+    /// Waits for room for some of `wanted` bytes.
+    async fn room(&mut self, wanted: usize) -> Result<usize, StreamError> {
+        self.stream.reserve_capacity(wanted);
+        loop {
+            let room = self.stream.capacity();
+            if room > 0 {
+                return Ok(room);
+            }
+            match poll_fn(|cx| self.stream.poll_capacity(cx)).await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error.into()),
+                None => return Err(StreamError::new(Cause::Reset(self.broken().await))),
+            }
+        }
+    }
+
+    pub(crate) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
+        if !std::mem::replace(&mut self.ended, true) {
+            match trailers {
+                Some(trailers) => self.stream.send_trailers(trailers)?,
+                None => self.stream.send_data(Bytes::new(), true)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reset(&mut self, reset: Reset) {
+        self.ended = true;
+        self.stream.send_reset(reset.reason());
+    }
+
+    pub(crate) async fn broken(&mut self) -> Reset {
+        match poll_fn(|cx| self.stream.poll_reset(cx)).await {
+            Ok(reason) => reason.into(),
+            Err(_) => Reset::Connect,
+        }
+    }
+}

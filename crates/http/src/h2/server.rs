@@ -1,0 +1,159 @@
+//! The server side of an HTTP/2 connection: all exchanges at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use hermes_net::{Stream, StreamInfo, Watch};
+use http::{HeaderMap, Request, StatusCode};
+use tokio::time::Instant;
+
+use super::{CONNECTION_WINDOW, FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert};
+use crate::error::StreamError;
+use crate::head::ResponseHead;
+use crate::server::{Handler, Options};
+use crate::{Incoming as AnyIncoming, Offered, Outgoing as AnyOutgoing, Responder as AnyResponder};
+
+/// Offers the exchanges of a connection until it ends.
+pub(crate) async fn serve<H: Handler>(
+    stream: Stream,
+    source: Arc<StreamInfo>,
+    options: &Options,
+    handler: H,
+    watch: &Watch,
+) {
+    let handshake = builder(options).handshake::<_, Bytes>(stream);
+    let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else { return };
+    let active = Arc::new(AtomicUsize::new(0));
+    let mut draining = false;
+    let mut idle_since = Instant::now();
+    loop {
+        tokio::select! {
+            accepted = connection.accept() => match accepted {
+                Some(Ok((request, respond))) => {
+                    idle_since = Instant::now();
+                    spawn(request, respond, &source, &handler, watch, &active);
+                }
+                Some(Err(_)) | None => return,
+            },
+            () = watch.graceful(), if !draining => {
+                draining = true;
+                connection.graceful_shutdown();
+            }
+            () = watch.forced() => return,
+            () = tokio::time::sleep_until(idle_since + options.idle_time) => {
+                idle_since = Instant::now();
+                close_if_idle(&mut connection, &active, &mut draining);
+            }
+        }
+    }
+}
+
+fn builder(options: &Options) -> h2::server::Builder {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_SIZE)
+        .max_header_list_size(HEADER_LIST)
+        .max_concurrent_streams(options.streams)
+        .max_send_buffer_size(SEND_BUFFER)
+        // Streams that we reset late, such as tunnels cut off, must not be mistaken for an attack of the peer's.
+        .reset_stream_duration(Duration::from_secs(2))
+        .enable_connect_protocol();
+    builder
+}
+
+fn close_if_idle(connection: &mut Connection<Stream, Bytes>, active: &AtomicUsize, draining: &mut bool) {
+    if active.load(Ordering::Relaxed) == 0 && !*draining {
+        *draining = true;
+        connection.graceful_shutdown();
+    }
+}
+
+fn spawn<H: Handler>(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    source: &Arc<StreamInfo>,
+    handler: &H,
+    watch: &Watch,
+    active: &Arc<AtomicUsize>,
+) {
+    let (parts, stream) = request.into_parts();
+    let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers));
+    let head = match convert::request(parts) {
+        Ok(head) => head,
+        Err(reason) => {
+            let answer = handler.malformed(StatusCode::BAD_REQUEST, reason, source);
+            let _ = respond.send_response(convert::to_response(answer), true);
+            return;
+        }
+    };
+    let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(Responder { respond }));
+    let (handler, active) = (handler.clone(), Active::enter(active));
+    watch.spawn(async move {
+        let _active = active;
+        handler.handle(offered).await;
+    });
+}
+
+/// Counts an exchange while it lasts.
+struct Active(Arc<AtomicUsize>);
+
+impl Active {
+    fn enter(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The way to answer one exchange.
+pub struct Responder {
+    respond: SendResponse<Bytes>,
+}
+
+impl std::fmt::Debug for Responder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Responder").field("stream", &self.respond.stream_id()).finish()
+    }
+}
+
+impl Responder {
+    pub(crate) fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
+        // RFC 9113, 8.6: there is no 101 in HTTP/2.
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(());
+        }
+        Ok(self.respond.send_informational(convert::to_response(head.clone()))?)
+    }
+
+    pub(crate) async fn gone(&mut self) {
+        let _ = std::future::poll_fn(|cx| self.respond.poll_reset(cx)).await;
+    }
+
+    pub(crate) fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
+        let end = length == Some(0);
+        let stream = self.respond.send_response(convert::to_response(head), end)?;
+        Ok(if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) })
+    }
+
+    pub(crate) fn accept(mut self, fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
+        let head = ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) };
+        let stream = self.respond.send_response(convert::to_response(head), false)?;
+        Ok(AnyOutgoing::H2(Outgoing::new(stream)))
+    }
+
+    /// Resets the stream without an answer.
+    pub fn reset(mut self, reason: Reason) {
+        self.respond.send_reset(reason);
+    }
+}

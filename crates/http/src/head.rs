@@ -1,0 +1,76 @@
+//! Heads of requests and responses, the same for every HTTP version.
+
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Method, StatusCode, Version};
+
+/// What an exchange carries once it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A request and a response.
+    Message,
+    /// Bytes in both directions: CONNECT (RFC 9110, 9.3.6).
+    Connect,
+    /// HTTP datagrams: CONNECT-UDP (RFC 9298).
+    ConnectUdp,
+    /// Bytes in both directions under any other protocol: Upgrade (RFC 9110, 7.8) or extended CONNECT (RFC 8441).
+    Upgrade,
+}
+
+/// The head of a request.
+///
+/// An HTTP/1.1 `Upgrade` is represented as the extended CONNECT that means the same, so `method` is `CONNECT` and `protocol`
+/// the upgrade token for both.
+#[derive(Debug, Clone)]
+pub struct RequestHead {
+    /// The method.
+    pub method: Method,
+    /// The scheme of the URI; `None` for CONNECT and for HTTP/1.1 origin form.
+    pub scheme: Option<Scheme>,
+    /// The authority of the URI, or of `Host` in origin form; for CONNECT, host and port of the target.
+    pub authority: Option<Authority>,
+    /// Path and query; `None` only for CONNECT without a protocol; `*` for `OPTIONS *`.
+    pub path: Option<PathAndQuery>,
+    /// `:protocol` of an extended CONNECT, or the `Upgrade` token.
+    pub protocol: Option<String>,
+    /// The fields, without those that frame the message on its connection.
+    pub fields: HeaderMap,
+    /// The version it arrived in.
+    pub version: Version,
+    /// Whether it arrived in HTTP/1.1 origin form, as requests to an origin or a gateway do.
+    pub origin_form: bool,
+}
+
+impl RequestHead {
+    /// What the exchange carries.
+    pub fn kind(&self) -> Kind {
+        match (&self.method, self.protocol.as_deref()) {
+            (&Method::CONNECT, None) => Kind::Connect,
+            (&Method::CONNECT, Some(token)) if token.eq_ignore_ascii_case("connect-udp") => Kind::ConnectUdp,
+            (&Method::CONNECT, Some(_)) => Kind::Upgrade,
+            _ => Kind::Message,
+        }
+    }
+
+    /// The path without its query; empty for CONNECT.
+    pub fn path(&self) -> &str {
+        self.path.as_ref().map_or("", PathAndQuery::path)
+    }
+}
+
+/// The head of a response.
+#[derive(Debug, Clone)]
+pub struct ResponseHead {
+    /// The status code.
+    pub status: StatusCode,
+    /// The fields, without those that frame the message on its connection.
+    pub fields: HeaderMap,
+    /// The version it arrived in.
+    pub version: Version,
+}
+
+impl ResponseHead {
+    /// A head with this status and no fields.
+    pub fn new(status: StatusCode) -> Self {
+        Self { status, fields: HeaderMap::new(), version: Version::HTTP_11 }
+    }
+}

@@ -1,0 +1,72 @@
+//! What arrives on a stream: content and trailers of a message, or the bytes of a tunnel.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use crate::error::StreamError;
+use crate::{h1, h2};
+
+/// One piece of what arrives.
+#[derive(Debug)]
+pub enum Frame {
+    /// Content or tunnel bytes; never empty.
+    Data(Bytes),
+    /// Trailers of a message; the last frame.
+    Trailers(HeaderMap),
+}
+
+/// The receiving half of a stream.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Nothing arrives.
+    Empty,
+    /// Content that is already here.
+    Full(Option<Bytes>),
+    /// HTTP/1.1, or the plain bytes of a connection.
+    H1(h1::Incoming),
+    /// HTTP/2.
+    H2(h2::Incoming),
+}
+
+impl Incoming {
+    /// The next frame; `None` at the end. Once a frame was taken, the room it used is given back to the peer when the next
+    /// one is asked for, so a slow consumer slows the producer.
+    ///
+    /// # Errors
+    /// The peer reset the stream, broke the protocol, or the connection failed.
+    pub async fn frame(&mut self) -> Option<Result<Frame, StreamError>> {
+        std::future::poll_fn(|cx| self.poll_frame(cx)).await
+    }
+
+    /// Polls for the next frame.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+        match self {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(content) => Poll::Ready(content.take().map(|data| Ok(Frame::Data(data)))),
+            Self::H1(incoming) => incoming.poll_frame(cx),
+            Self::H2(incoming) => incoming.poll_frame(cx),
+        }
+    }
+
+    /// Whether it is certain that nothing more arrives.
+    pub fn is_end(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(content) => content.is_none(),
+            Self::H1(incoming) => incoming.is_end(),
+            Self::H2(incoming) => incoming.is_end(),
+        }
+    }
+
+    /// Bytes of content that will arrive, where the peer announced them.
+    pub fn length(&self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Full(content) => Some(content.as_ref().map_or(0, |data| data.len() as u64)),
+            Self::H1(incoming) => incoming.length(),
+            Self::H2(incoming) => incoming.length(),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Exchanges over HTTP/1.1 and HTTP/2, both sides.
+//!
+//! The proxy sees two types, whatever the version: [`Offered`], an exchange that a client offers and that is answered or
+//! accepted; and [`Pending`], an exchange that was opened towards the next proxy or the origin. Both lead to an [`Incoming`]
+//! and an [`Outgoing`] stream, which carry a message's content or, once a tunnel is accepted, its bytes or capsules: a
+//! tunnel is a pair of streams without trailers, so one forwarding loop serves all.
+//!
+//! What this crate is not: it does not choose where an exchange goes, keeps no pool, and changes no field but those that
+//! frame a message on its connection.
+//!
+//! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 8441 (extended CONNECT), RFC 9931 (optimistic tunnels).
+
+mod error;
+pub mod h1;
+pub mod h2;
+mod head;
+mod incoming;
+mod offered;
+mod outgoing;
+mod pending;
+pub mod server;
+
+pub use error::{Cause, Processed, Reset, StreamError};
+pub use head::{Kind, RequestHead, ResponseHead};
+pub use incoming::{Frame, Incoming};
+pub use offered::{Offered, Responder};
+pub use outgoing::Outgoing;
+pub use pending::{Event, Pending};

@@ -1,0 +1,117 @@
+//! An exchange that a client offers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hermes_net::{Stream, StreamInfo};
+use http::HeaderMap;
+
+use crate::error::{Reset, StreamError};
+use crate::head::{Kind, RequestHead, ResponseHead};
+use crate::{Incoming, Outgoing, h1, h2};
+
+/// An exchange that was offered and is not yet answered.
+#[derive(Debug)]
+pub struct Offered {
+    /// The request.
+    pub head: RequestHead,
+    /// The connection that it came on.
+    pub source: Arc<StreamInfo>,
+    incoming: Incoming,
+    responder: Responder,
+}
+
+impl Offered {
+    pub(crate) fn new(head: RequestHead, source: Arc<StreamInfo>, incoming: Incoming, responder: Responder) -> Self {
+        Self { head, source, incoming, responder }
+    }
+
+    /// A plain connection whose bytes are to become a tunnel; `head` is the CONNECT that says so.
+    pub fn connection(head: RequestHead, stream: Stream) -> Self {
+        let source = stream.info().clone();
+        let (read, write) = stream.split();
+        let incoming = Incoming::H1(h1::Incoming::bytes(read));
+        let responder = Responder::Connection(Outgoing::H1(h1::Outgoing::bytes(write)));
+        Self { head, source, incoming, responder }
+    }
+
+    /// What the exchange carries.
+    pub fn kind(&self) -> Kind {
+        self.head.kind()
+    }
+
+    /// Takes a message apart: its head, its content, and the way to answer it.
+    pub fn message(self) -> (RequestHead, Incoming, Responder) {
+        (self.head, self.incoming, self.responder)
+    }
+
+    /// Answers with `head` and `content`, without looking at the rest of the request.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn refuse(self, head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
+        let length = Some(content.len() as u64);
+        let mut outgoing = self.responder.respond(head, length).await?;
+        if content.is_empty() { outgoing.finish(None).await } else { outgoing.data(content, true).await }
+    }
+
+    /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. What leaves now are the tunnel's bytes.
+    ///
+    /// # Errors
+    /// The client is gone, or the exchange is a message.
+    pub async fn accept(self, fields: HeaderMap) -> Result<(Incoming, Outgoing), StreamError> {
+        match self.responder {
+            Responder::H1(responder) => responder.accept(fields, self.incoming).await,
+            Responder::H2(responder) => Ok((self.incoming, responder.accept(fields)?)),
+            Responder::Connection(outgoing) => Ok((self.incoming, outgoing)),
+        }
+    }
+}
+
+/// The way to answer one exchange.
+#[derive(Debug)]
+pub enum Responder {
+    /// HTTP/1.1.
+    H1(h1::server::Responder),
+    /// HTTP/2.
+    H2(h2::server::Responder),
+    /// A plain connection, which can only be accepted or reset.
+    Connection(Outgoing),
+}
+
+impl Responder {
+    /// Sends an interim response (1xx but 101); an HTTP/1.0 client gets none (RFC 9110, 15.2).
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
+        match self {
+            Self::H1(responder) => responder.interim(head).await,
+            Self::H2(responder) => responder.interim(head),
+            Self::Connection(_) => Ok(()),
+        }
+    }
+
+    /// Waits until the client is known to be gone, which may be never.
+    pub async fn gone(&mut self) {
+        match self {
+            Self::H2(responder) => responder.gone().await,
+            Self::H1(_) | Self::Connection(_) => std::future::pending().await,
+        }
+    }
+
+    /// Begins the final response. `length` is the content's length where it is known; `Some(0)` for none.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn respond(self, head: ResponseHead, length: Option<u64>) -> Result<Outgoing, StreamError> {
+        match self {
+            Self::H1(responder) => responder.respond(head, length),
+            Self::H2(responder) => responder.respond(head, length),
+            Self::Connection(mut outgoing) => {
+                outgoing.reset(Reset::Connect);
+                Ok(Outgoing::Ended)
+            }
+        }
+    }
+}

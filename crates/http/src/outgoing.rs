@@ -1,0 +1,72 @@
+//! What leaves on a stream.
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use crate::error::{Reset, StreamError};
+use crate::{h1, h2};
+
+/// The sending half of a stream. Dropped before its end, it resets the stream.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// Nothing more can leave: the message ended with its head.
+    Ended,
+    /// HTTP/1.1, or the plain bytes of a connection.
+    H1(h1::Outgoing),
+    /// HTTP/2.
+    H2(h2::Outgoing),
+}
+
+impl Outgoing {
+    /// Sends bytes, and with `end` the end of the stream. Returns when the stream has room for more.
+    ///
+    /// # Errors
+    /// The peer reset the stream, the connection failed, or the length that was announced is not kept.
+    pub async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
+        match self {
+            Self::Ended => Ok(()),
+            Self::H1(outgoing) => outgoing.data(data, end).await,
+            Self::H2(outgoing) => outgoing.data(data, end).await,
+        }
+    }
+
+    /// Ends the stream, with trailers if there are any. The opposite direction stays as it is.
+    ///
+    /// # Errors
+    /// As for [`Outgoing::data`].
+    pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
+        match self {
+            Self::Ended => Ok(()),
+            Self::H1(outgoing) => outgoing.finish(trailers).await,
+            Self::H2(outgoing) => outgoing.finish(trailers).await,
+        }
+    }
+
+    /// Sends what was held back to be joined with the first bytes; to be called before waiting for more to send.
+    ///
+    /// # Errors
+    /// As for [`Outgoing::data`].
+    pub async fn flush(&mut self) -> Result<(), StreamError> {
+        match self {
+            Self::Ended | Self::H2(_) => Ok(()),
+            Self::H1(outgoing) => outgoing.flush().await,
+        }
+    }
+
+    /// Breaks the stream off, so that the peer sees an error and not an end.
+    pub fn reset(&mut self, reset: Reset) {
+        match self {
+            Self::Ended => {}
+            Self::H1(outgoing) => outgoing.reset(),
+            Self::H2(outgoing) => outgoing.reset(reset),
+        }
+    }
+
+    /// Waits until the peer breaks the stream off, which may be never.
+    pub async fn broken(&mut self) -> Reset {
+        match self {
+            Self::H2(outgoing) => outgoing.broken().await,
+            Self::Ended | Self::H1(_) => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Serving a connection: which HTTP version it speaks, and the loop that offers its exchanges.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hermes_net::{Stream, StreamInfo, Watch};
+use http::StatusCode;
+use tokio::io::AsyncReadExt;
+
+use crate::{Offered, ResponseHead, h1, h2};
+
+/// What every HTTP/2 client sends first (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Bounds of a connection that is served.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes and field lines of a request head.
+    pub head: hermes_proto::h1::Limits,
+    /// Time until a request head is complete.
+    pub head_time: Duration,
+    /// Time a connection may be idle between exchanges.
+    pub idle_time: Duration,
+    /// HTTP/2 streams at once.
+    pub streams: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            head: hermes_proto::h1::Limits::default(),
+            head_time: Duration::from_secs(10),
+            idle_time: Duration::from_secs(60),
+            streams: 1000,
+        }
+    }
+}
+
+/// What is done with the exchanges that a connection offers.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// Handles one exchange to its end.
+    fn handle(&self, offered: Offered) -> impl Future<Output = ()> + Send;
+
+    /// The answer to a request that is not HTTP; the connection closes after it.
+    fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead;
+}
+
+/// Serves one connection until it ends, is drained, or is forced to stop.
+pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, watch: &Watch) {
+    let info = stream.info().clone();
+    let alpn_h2 = info.tls.as_ref().is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2"));
+    let mut first = BytesMut::new();
+    let mut stream = stream;
+    let is_h2 = alpn_h2 || {
+        let sniffed = tokio::time::timeout(options.idle_time, sniff(&mut stream, &mut first));
+        let forced = watch.graceful();
+        tokio::select! {
+            sniffed = sniffed => matches!(sniffed, Ok(true)),
+            () = forced => return,
+        }
+    };
+    if is_h2 {
+        stream.unread(first.freeze());
+        h2::server::serve(stream, info, options, handler, watch).await;
+    } else if alpn_h2 || !first.is_empty() {
+        h1::server::serve(h1::Connection::new(stream, first), info, options, handler, watch).await;
+    }
+}
+
+/// Reads until it is certain whether the client begins with the HTTP/2 preface.
+async fn sniff(stream: &mut Stream, first: &mut BytesMut) -> bool {
+    while first.len() < PREFACE.len() && PREFACE.starts_with(first) {
+        match stream.read_buf(first).await {
+            Ok(0) | Err(_) => return false,
+            Ok(_) => {}
+        }
+    }
+    first.starts_with(PREFACE)
+}
