@@ -107,20 +107,12 @@ pub struct Pending {
 
 impl Pending {
     pub(crate) async fn event(&mut self, tunnel: Option<&mut AnyOutgoing>) -> Result<Event, StreamError> {
-        let mut read = self.read.take().ok_or_else(|| StreamError::new(Cause::Incomplete))?;
-        let head = loop {
-            if let Some(head) = codec::decode_response(&mut read.buffer, &self.limits, &self.wire_method())? {
-                break head;
-            }
-            if read.fill().await? == 0 {
-                return Err(StreamError::new(Cause::Incomplete));
-            }
-        };
+        let head = self.head().await?;
         let response = ResponseHead { status: head.status, fields: head.fields, version: head.version };
         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
-            self.read = Some(read);
             return Ok(Event::Interim(response));
         }
+        let read = self.read.take().ok_or_else(|| StreamError::new(Cause::Incomplete))?;
         if self.accepted(head.status)? {
             if let Some(AnyOutgoing::H1(outgoing)) = tunnel {
                 outgoing.become_tunnel();
@@ -132,6 +124,20 @@ impl Pending {
         }
         let incoming = Incoming::content(read, head.framing, &self.limits, self.rejoin.clone());
         Ok(Event::Final(response, AnyIncoming::H1(incoming)))
+    }
+
+    /// The next head. Dropping the future loses nothing.
+    async fn head(&mut self) -> Result<codec::ResponseHead, StreamError> {
+        let method = self.wire_method();
+        let read = self.read.as_mut().ok_or_else(|| StreamError::new(Cause::Incomplete))?;
+        loop {
+            if let Some(head) = codec::decode_response(&mut read.buffer, &self.limits, &method)? {
+                return Ok(head);
+            }
+            if read.fill().await? == 0 {
+                return Err(StreamError::new(Cause::Incomplete));
+            }
+        }
     }
 
     fn wire_method(&self) -> Method {

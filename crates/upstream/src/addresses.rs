@@ -1,0 +1,212 @@
+//! The addresses of an endpoint's host: all of them, refreshed by their lifetime, the last good ones kept.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::HostPort;
+use hermes_net::peer::canonical;
+use hermes_net::{Lookup, Resolver};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::failure::ConnectFailure;
+
+/// Shortest and longest time for which an answer is used, whatever its TTL says.
+const LIFETIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// Pause before a failed lookup is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The addresses of one host and port.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    host: String,
+    port: u16,
+    known: Mutex<Known>,
+    /// One first lookup at a time; the others wait for it.
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl Addresses {
+    pub(crate) fn new(place: &HostPort) -> Self {
+        let literal = place.host.parse().ok().map(|ip| canonical(SocketAddr::new(ip, place.port)));
+        let known =
+            Known { list: literal.map(|address| Arc::from([address])), until: None, failed: None, asked: false };
+        Self {
+            host: place.host.clone(),
+            port: place.port,
+            known: Mutex::new(known),
+            asking: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// What is known now, without asking anybody.
+    pub(crate) fn known(&self) -> Vec<SocketAddr> {
+        self.known.lock().list.as_ref().map_or_else(Vec::new, |list| list.to_vec())
+    }
+
+    /// The addresses to use now. Asks and waits only when there are none yet; old ones are refreshed by a task.
+    pub(crate) async fn current(
+        self: &Arc<Self>,
+        resolver: &Arc<Resolver>,
+        tasks: &TaskTracker,
+    ) -> Result<Arc<[SocketAddr]>, ConnectFailure> {
+        let look = self.known.lock().look(Instant::now());
+        match look {
+            Look::Fresh(list) => Ok(list),
+            Look::Stale(list) => {
+                let (this, resolver, asked) = (self.clone(), resolver.clone(), Asked(self.clone()));
+                tasks.spawn(async move {
+                    this.ask(&resolver).await;
+                    drop(asked);
+                });
+                Ok(list)
+            }
+            Look::Failed(failure) => Err(failure),
+            Look::Missing => self.first(resolver).await,
+        }
+    }
+
+    async fn first(&self, resolver: &Resolver) -> Result<Arc<[SocketAddr]>, ConnectFailure> {
+        let _turn = self.asking.lock().await;
+        let look = self.known.lock().look(Instant::now());
+        if matches!(look, Look::Missing) {
+            self.ask(resolver).await;
+        }
+        let known = self.known.lock();
+        match (&known.list, &known.failed) {
+            (Some(list), _) => Ok(list.clone()),
+            (None, Some((_, failure))) => Err(failure.clone()),
+            (None, None) => Err(ConnectFailure::timeout(&self.host)),
+        }
+    }
+
+    async fn ask(&self, resolver: &Resolver) {
+        let answer = resolver.lookup_endpoint(&self.host).await;
+        let place = format!("{}:{}", self.host, self.port);
+        let answer = answer.map_err(|error| ConnectFailure::dns(&place, &error));
+        if let Err(failure) = &answer {
+            tracing::warn!(host = self.host, reason = failure.reason, "an endpoint's name cannot be resolved");
+        }
+        self.known.lock().learn(answer, self.port, Instant::now());
+    }
+}
+
+/// A background refresh that is under way; dropped with its task, it lets the next one begin.
+struct Asked(Arc<Addresses>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.known.lock().asked = false;
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    list: Option<Arc<[SocketAddr]>>,
+    /// When the list should be refreshed; `None`: never.
+    until: Option<Instant>,
+    failed: Option<(Instant, ConnectFailure)>,
+    asked: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Look {
+    Fresh(Arc<[SocketAddr]>),
+    /// Usable, and to be refreshed by whoever gets this; it is given out once for each refresh.
+    Stale(Arc<[SocketAddr]>),
+    Missing,
+    Failed(ConnectFailure),
+}
+
+impl Known {
+    fn look(&mut self, now: Instant) -> Look {
+        let old = self.until.is_some_and(|until| until <= now);
+        match (&self.list, &self.failed) {
+            (Some(list), _) if old && !self.asked => {
+                self.asked = true;
+                Look::Stale(list.clone())
+            }
+            (Some(list), _) => Look::Fresh(list.clone()),
+            (None, Some((when, failure))) if now < *when + PAUSE => Look::Failed(failure.clone()),
+            (None, _) => Look::Missing,
+        }
+    }
+
+    fn learn(&mut self, answer: Result<Lookup, ConnectFailure>, port: u16, now: Instant) {
+        match answer {
+            Ok(lookup) => {
+                let addresses = lookup.addresses.iter().map(|ip| canonical(SocketAddr::new(*ip, port)));
+                self.list = Some(addresses.collect());
+                self.until = Some(now + lookup.ttl.clamp(LIFETIME.0, LIFETIME.1));
+                self.failed = None;
+            }
+            Err(failure) => {
+                self.until = Some(now + PAUSE);
+                self.failed = Some((now, failure));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FailureKind;
+
+    fn unknown() -> Known {
+        Known { list: None, until: None, failed: None, asked: false }
+    }
+
+    fn lookup(ttl: u64) -> Result<Lookup, ConnectFailure> {
+        Ok(Lookup { addresses: vec!["192.0.2.1".parse().unwrap()], ttl: Duration::from_secs(ttl) })
+    }
+
+    fn failure() -> ConnectFailure {
+        ConnectFailure::new(FailureKind::Dns { timeout: false }, "x:1", "no such name")
+    }
+
+    #[test]
+    fn old_addresses_are_given_out_while_one_refresh_runs() {
+        let (mut known, now) = (unknown(), Instant::now());
+        known.learn(lookup(10), 80, now);
+        assert!(matches!(known.look(now + Duration::from_secs(9)), Look::Fresh(_)));
+        assert!(matches!(known.look(now + Duration::from_secs(10)), Look::Stale(_)));
+        assert!(matches!(known.look(now + Duration::from_secs(10)), Look::Fresh(_)));
+    }
+
+    #[test]
+    fn the_last_good_addresses_survive_a_failed_refresh() {
+        let (mut known, now) = (unknown(), Instant::now());
+        known.learn(lookup(10), 80, now);
+        let later = now + Duration::from_secs(20);
+        known.learn(Err(failure()), 80, later);
+        assert!(matches!(known.look(later), Look::Fresh(_)));
+        assert!(matches!(known.look(later + PAUSE), Look::Stale(_)));
+    }
+
+    #[test]
+    fn lifetimes_are_bounded_below_and_above() {
+        let (mut known, now) = (unknown(), Instant::now());
+        known.learn(lookup(0), 80, now);
+        assert_eq!(known.until, Some(now + LIFETIME.0));
+        known.learn(lookup(86_400), 80, now);
+        assert_eq!(known.until, Some(now + LIFETIME.1));
+    }
+
+    #[test]
+    fn a_failure_is_remembered_for_a_moment() {
+        let (mut known, now) = (unknown(), Instant::now());
+        known.learn(Err(failure()), 80, now);
+        assert_eq!(known.look(now), Look::Failed(failure()));
+        assert_eq!(known.look(now + PAUSE), Look::Missing);
+    }
+
+    #[test]
+    fn literals_need_no_lookup() {
+        let addresses = Addresses::new(&"[::1]:80".parse().unwrap());
+        assert_eq!(addresses.known(), ["[::1]:80".parse().unwrap()]);
+    }
+}

@@ -1,0 +1,99 @@
+//! A connection for one exchange, and the exchange that is opened on it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hermes_http::h1::client::Receiver;
+use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h1};
+
+use crate::client::Inner;
+use crate::connect::{self, Bounds};
+use crate::endpoint::Active;
+use crate::failure::ConnectFailure;
+use crate::pool::{Carrier, Key, Pool, Slot, Taken};
+use crate::tour::Leg;
+use crate::upstream::Upstream;
+
+/// A connection on which one exchange can be opened. Dropped without that, an HTTP/1.1 connection closes.
+#[derive(Debug)]
+pub struct Checkout {
+    /// The endpoint as it is configured, or host and port of the origin.
+    pub endpoint: String,
+    /// The address that was dialled; `None` for a Unix socket, or behind another proxy.
+    pub address: Option<SocketAddr>,
+    /// Whether other exchanges used the connection before, so that the peer may be closing it just now.
+    pub reused: bool,
+    carrier: Carrier,
+    active: Active,
+    pool: Arc<Pool>,
+    slot: Arc<Slot>,
+}
+
+/// An exchange that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// What is sent; on HTTP/1.1 the head is held back until content or a flush follows.
+    pub outgoing: Outgoing,
+    /// The response to come.
+    pub pending: Pending,
+    /// Counts the exchange; to be kept until it is over.
+    pub active: Active,
+    /// As in [`Checkout`].
+    pub endpoint: String,
+    /// As in [`Checkout`].
+    pub address: Option<SocketAddr>,
+    /// As in [`Checkout`].
+    pub reused: bool,
+}
+
+impl Checkout {
+    pub(crate) fn new(pool: &Arc<Pool>, slot: Arc<Slot>, taken: Taken, endpoint: String, active: Active) -> Self {
+        let Taken { carrier, address, reused } = taken;
+        Self { endpoint, address, reused, carrier, active, pool: pool.clone(), slot }
+    }
+
+    /// Opens the exchange. `length` is that of the content, `None` if unknown; `receiver` decides the form of the target on
+    /// HTTP/1.1, whose connection is kept for another exchange afterwards.
+    ///
+    /// # Errors
+    /// The head cannot be written, the link is closing, or the peer lacks extended CONNECT. Nothing was processed.
+    pub async fn open(
+        self,
+        head: &RequestHead,
+        length: Option<u64>,
+        receiver: Receiver,
+    ) -> Result<Opened, StreamError> {
+        let Self { endpoint, address, reused, carrier, active, pool, slot } = self;
+        let ((outgoing, pending), stream) = match carrier {
+            Carrier::H1(connection) => {
+                let home = Box::new(move |connection| pool.keep(&slot, connection, address));
+                (h1::client::open(*connection, head, length, receiver, home)?, None)
+            }
+            Carrier::H2(link, counted) => (link.open(head, length).await?, Some(counted)),
+        };
+        Ok(Opened { outgoing, pending, active: active.with_stream(stream), endpoint, address, reused })
+    }
+}
+
+/// Gets a connection to one endpoint.
+pub(crate) async fn endpoint(
+    client: &Inner,
+    upstream: &Arc<Upstream>,
+    leg: Leg,
+    depth: u8,
+) -> Result<Checkout, ConnectFailure> {
+    let Leg { index, endpoint, active, until } = leg;
+    let road = connect::road(client, upstream, &endpoint).await?;
+    // An address that the name no longer stands for serves no new exchange.
+    let fits = |address: Option<SocketAddr>| match (&road, address) {
+        (Some(known), Some(address)) => known.contains(&address),
+        (known, address) => known.is_none() == address.is_none(),
+    };
+    let slot = client.pool.slot(Key::Endpoint(upstream.id, index), Some(upstream), upstream.may_share());
+    let dial = connect::http(client, upstream, &endpoint, &road, Bounds { until, depth });
+    let taken = client.pool.acquire(&slot, &fits, dial).await?;
+    if !taken.reused {
+        endpoint.succeeded();
+    }
+    Ok(Checkout::new(&client.pool, slot, taken, endpoint.text.clone(), active))
+}

@@ -1,0 +1,103 @@
+//! One worker's way out: connections are kept here and shared by its exchanges.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use hermes_net::Resolver;
+use http::HeaderValue;
+use rustls::ClientConfig;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use crate::checkout::{self, Checkout};
+use crate::connect::Bounds;
+use crate::failure::ConnectFailure;
+use crate::pool::Pool;
+use crate::tour::Tour;
+use crate::{Timeouts, Upstream, security};
+
+/// What a client asks about the configuration of the moment.
+pub trait Directory: Send + Sync {
+    /// The upstream of this name, for endpoints that are reached `via` it.
+    fn upstream(&self, name: &str) -> Option<Arc<Upstream>>;
+
+    /// The value of `Proxy-Authorization` for an upstream that tunnels for us; asked only where
+    /// [`Upstream::sends_token`] allows it. Default: none.
+    fn token(&self, upstream: &Upstream) -> Option<HeaderValue> {
+        let _ = upstream;
+        None
+    }
+}
+
+impl Directory for ArcSwap<HashMap<String, Arc<Upstream>>> {
+    fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
+        self.load().get(name).cloned()
+    }
+}
+
+/// The way to upstreams and targets, with the connections that one worker keeps. Clones share them.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) pool: Arc<Pool>,
+    origin_tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client without connections. What it starts runs in `tasks` on the current runtime; [`Self::close`] ends it.
+    pub fn new(resolver: Arc<Resolver>, tasks: TaskTracker, directory: Arc<dyn Directory>) -> Self {
+        let pool = Pool::new(tasks.clone());
+        Self { inner: Arc::new(Inner { resolver, tasks, directory, pool, origin_tls: OnceLock::new() }) }
+    }
+
+    /// Lets go of all kept connections and keeps none from now on; exchanges that are open go on. To be called when the
+    /// worker begins to drain, because kept connections count among its tasks.
+    pub fn close(&self) {
+        self.inner.pool.close();
+    }
+
+    /// A connection for one exchange with an endpoint of `upstream`.
+    ///
+    /// Up to three endpoints are tried within `timeouts.connect`; those that failed a moment ago come last.
+    ///
+    /// # Errors
+    /// The failure of the endpoint that was tried last.
+    pub async fn checkout(&self, upstream: &Arc<Upstream>, timeouts: &Timeouts) -> Result<Checkout, ConnectFailure> {
+        let bounds = Bounds { until: Instant::now() + timeouts.connect, depth: 0 };
+        self.inner.checkout(upstream, bounds).await
+    }
+}
+
+impl Inner {
+    pub(crate) async fn checkout(&self, upstream: &Arc<Upstream>, bounds: Bounds) -> Result<Checkout, ConnectFailure> {
+        let mut tour = Tour::new(upstream, bounds.until);
+        while let Some(leg) = tour.next() {
+            let (endpoint, until) = (leg.endpoint.clone(), leg.until);
+            let attempt = checkout::endpoint(self, upstream, leg, bounds.depth);
+            match timeout_at(until, attempt).await {
+                Ok(Ok(checkout)) => return Ok(checkout),
+                Ok(Err(failure)) => tour.failed(&endpoint, failure),
+                Err(_) => tour.failed(&endpoint, ConnectFailure::timeout(&endpoint.text)),
+            }
+        }
+        Err(tour.failure())
+    }
+
+    /// TLS towards origins that requests name; made at its first use.
+    pub(crate) fn origin_tls(&self) -> Result<Arc<ClientConfig>, String> {
+        self.origin_tls.get_or_init(security::for_origins).clone()
+    }
+}

@@ -1,0 +1,150 @@
+//! From an endpoint to a stream: socket or tunnel, then TLS, then the question which HTTP is spoken.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::{EndpointAddress, HttpVersion};
+use hermes_net::{ConnectError, Stream, connect, tls};
+use rustls::ClientConfig;
+use tokio::time::{Instant, timeout_at};
+
+use crate::client::Inner;
+use crate::endpoint::Endpoint;
+use crate::failure::{ConnectFailure, FailureKind};
+use crate::upstream::Upstream;
+use crate::via;
+
+/// A stream on which HTTP can begin.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) stream: Stream,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) version: HttpVersion,
+    /// What was reached, for errors.
+    pub(crate) endpoint: String,
+}
+
+/// The addresses of an endpoint where it has some that we dial ourselves.
+pub(crate) type Road = Option<Arc<[SocketAddr]>>;
+
+/// Finds the addresses of an endpoint. There are none for a Unix socket, and none behind another proxy, which resolves the
+/// name itself.
+pub(crate) async fn road(client: &Inner, upstream: &Upstream, endpoint: &Endpoint) -> Result<Road, ConnectFailure> {
+    match &endpoint.addresses {
+        Some(addresses) if upstream.via.is_none() => addresses.current(&client.resolver, &client.tasks).await.map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// How far an attempt may go: until when, and through how many proxies it has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) until: Instant,
+    pub(crate) depth: u8,
+}
+
+/// Opens a stream to an endpoint on which HTTP can begin.
+pub(crate) async fn http(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    road: &Road,
+    bounds: Bounds,
+) -> Result<Reached, ConnectFailure> {
+    let (stream, address) = plain(client, upstream, endpoint, road, bounds).await?;
+    let text = endpoint.text.clone();
+    let Some(security) = &upstream.security else {
+        let version = upstream.versions.first().copied().unwrap_or(HttpVersion::H1);
+        return Ok(Reached { stream, address, version, endpoint: text });
+    };
+    let name = security.server_name(&endpoint.address);
+    let stream = secure(stream, &security.http, name, bounds.until, &text).await?;
+    let version = agreed(&stream, &upstream.versions, &text)?;
+    Ok(Reached { stream, address, version, endpoint: text })
+}
+
+/// Opens a stream to an endpoint for something that is not HTTP.
+pub(crate) async fn bare(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    bounds: Bounds,
+) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
+    let road = road(client, upstream, endpoint).await?;
+    let (stream, address) = plain(client, upstream, endpoint, &road, bounds).await?;
+    let Some(security) = &upstream.security else { return Ok((stream, address)) };
+    let name = security.server_name(&endpoint.address);
+    let stream = secure(stream, &security.bare, name, bounds.until, &endpoint.text).await?;
+    Ok((stream, address))
+}
+
+async fn plain(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    road: &Road,
+    bounds: Bounds,
+) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
+    match (&endpoint.address, &upstream.via, road) {
+        (EndpointAddress::Tcp(place), Some(via), _) => {
+            let stream = via::tunnel(client, via, place, bounds).await?;
+            Ok((stream, None))
+        }
+        (EndpointAddress::Unix(path), _, _) => {
+            let connected = in_time(bounds.until, &endpoint.text, connect::unix(path)).await?;
+            Ok((Stream::from(connected), None))
+        }
+        (EndpointAddress::Tcp(_), None, addresses) => {
+            let addresses = addresses.as_deref().unwrap_or_default();
+            let stream = race(addresses, bounds.until, &endpoint.text).await?;
+            let address = stream.info().peer.socket();
+            Ok((stream, address))
+        }
+    }
+}
+
+/// Connects to the first of `addresses` that answers (RFC 8305).
+pub(crate) async fn race(addresses: &[SocketAddr], until: Instant, endpoint: &str) -> Result<Stream, ConnectFailure> {
+    let tcp = in_time(until, endpoint, connect::tcp(addresses, remaining(until))).await?;
+    Ok(Stream::from(tcp))
+}
+
+async fn in_time<T>(
+    until: Instant,
+    endpoint: &str,
+    connecting: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectFailure> {
+    match timeout_at(until, connecting).await {
+        Ok(connected) => connected.map_err(|error| ConnectFailure::connect(endpoint, &error)),
+        Err(_) => Err(ConnectFailure::timeout(endpoint)),
+    }
+}
+
+/// Speaks TLS on the stream.
+pub(crate) async fn secure(
+    stream: Stream,
+    config: &Arc<ClientConfig>,
+    name: &str,
+    until: Instant,
+    endpoint: &str,
+) -> Result<Stream, ConnectFailure> {
+    let wrapped = tls::connect(stream, config.clone(), name, remaining(until)).await;
+    wrapped.map_err(|error| ConnectFailure::tls(endpoint, &error))
+}
+
+/// The version that ALPN settled. A peer that does not know ALPN speaks HTTP/1.1.
+pub(crate) fn agreed(stream: &Stream, wanted: &[HttpVersion], endpoint: &str) -> Result<HttpVersion, ConnectFailure> {
+    let alpn = stream.info().tls.as_ref().and_then(|tls| tls.alpn.as_deref());
+    let version = if alpn == Some(b"h2") { HttpVersion::H2 } else { HttpVersion::H1 };
+    if wanted.contains(&version) {
+        return Ok(version);
+    }
+    // RFC 9113, 3.2: HTTP/2 over TLS needs ALPN.
+    Err(ConnectFailure::new(FailureKind::Protocol, endpoint, "the peer did not agree to HTTP/2 (ALPN `h2`)"))
+}
+
+fn remaining(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
+}

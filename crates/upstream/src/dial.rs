@@ -1,0 +1,170 @@
+//! Streams and addresses for tunnels that end here.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hermes_config::model::EndpointAddress;
+use hermes_net::{Stream, UdpSocket};
+use tokio::time::{Instant, timeout_at};
+
+use crate::client::{Client, Inner};
+use crate::connect::{self, Bounds};
+use crate::endpoint::{Active, Endpoint};
+use crate::failure::{ConnectFailure, FailureKind};
+use crate::origin::{Allow, place};
+use crate::timeouts::Timeouts;
+use crate::tour::Tour;
+use crate::upstream::Upstream;
+
+/// Where a tunnel ends.
+#[derive(Clone, Copy)]
+pub enum Dial<'a> {
+    /// At an endpoint of an upstream, which the operator chose.
+    Upstream(&'a Arc<Upstream>),
+    /// At the target that the request names.
+    Target {
+        /// A name or an IP address, in brackets or not.
+        host: &'a str,
+        /// Its port.
+        port: u16,
+        /// Which addresses may be dialled.
+        allow: Allow<'a>,
+    },
+}
+
+impl std::fmt::Debug for Dial<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Upstream(upstream) => write!(f, "Upstream({})", upstream.name()),
+            Self::Target { host, port, .. } => write!(f, "Target({})", place(host, *port)),
+        }
+    }
+}
+
+/// A stream to where a tunnel ends.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The stream; under TLS if the upstream says so.
+    pub stream: Stream,
+    /// The endpoint as it is configured, or host and port of the target.
+    pub endpoint: String,
+    /// The address that was dialled; `None` for a Unix socket, or behind another proxy.
+    pub address: Option<SocketAddr>,
+    /// Counts the tunnel; to be kept until it is over.
+    pub active: Active,
+}
+
+impl Client {
+    /// Opens a stream for a CONNECT that ends here.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn dial_tcp(&self, dial: Dial<'_>, timeouts: &Timeouts) -> Result<Dialled, ConnectFailure> {
+        let until = Instant::now() + timeouts.connect;
+        match dial {
+            Dial::Upstream(upstream) => self.inner.dial_upstream(upstream, until).await,
+            Dial::Target { host, port, allow } => {
+                let endpoint = place(host, port);
+                let dialled = timeout_at(until, self.inner.dial_target(host, port, allow, until)).await;
+                dialled.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint)))
+            }
+        }
+    }
+
+    /// Finds the address for a CONNECT-UDP that ends here, and the endpoint's text. DNS is asked now, so that a failure is
+    /// known before the tunnel is accepted (RFC 9298, 3.1).
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn udp_address(
+        &self,
+        dial: Dial<'_>,
+        timeouts: &Timeouts,
+    ) -> Result<(SocketAddr, String, Active), ConnectFailure> {
+        let until = Instant::now() + timeouts.connect;
+        match dial {
+            Dial::Upstream(upstream) => self.inner.udp_endpoint(upstream, until).await,
+            Dial::Target { host, port, allow } => {
+                let endpoint = place(host, port);
+                let Ok(allowed) = timeout_at(until, self.inner.allowed(host, port, allow)).await else {
+                    return Err(ConnectFailure::timeout(endpoint));
+                };
+                let address = routable(&allowed?, &endpoint).await?;
+                Ok((address, endpoint, Active::default()))
+            }
+        }
+    }
+}
+
+impl Inner {
+    async fn dial_target(
+        &self,
+        host: &str,
+        port: u16,
+        allow: Allow<'_>,
+        until: Instant,
+    ) -> Result<Dialled, ConnectFailure> {
+        let endpoint = place(host, port);
+        let addresses = self.allowed(host, port, allow).await?;
+        let stream = connect::race(&addresses, until, &endpoint).await?;
+        let address = stream.info().peer.socket();
+        Ok(Dialled { stream, endpoint, address, active: Active::default() })
+    }
+
+    async fn dial_upstream(&self, upstream: &Upstream, deadline: Instant) -> Result<Dialled, ConnectFailure> {
+        let mut tour = Tour::new(upstream, deadline);
+        while let Some(leg) = tour.next() {
+            let bounds = Bounds { until: leg.until, depth: 0 };
+            let attempt = connect::bare(self, upstream, &leg.endpoint, bounds);
+            match timeout_at(leg.until, attempt).await {
+                Ok(Ok((stream, address))) => {
+                    leg.endpoint.succeeded();
+                    return Ok(Dialled { stream, endpoint: leg.endpoint.text.clone(), address, active: leg.active });
+                }
+                Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
+                Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&leg.endpoint.text)),
+            }
+        }
+        Err(tour.failure())
+    }
+
+    async fn udp_endpoint(
+        &self,
+        upstream: &Upstream,
+        deadline: Instant,
+    ) -> Result<(SocketAddr, String, Active), ConnectFailure> {
+        let mut tour = Tour::new(upstream, deadline);
+        while let Some(leg) = tour.next() {
+            match timeout_at(leg.until, self.udp_of(upstream, &leg.endpoint)).await {
+                Ok(Ok(address)) => return Ok((address, leg.endpoint.text.clone(), leg.active)),
+                Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
+                Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&leg.endpoint.text)),
+            }
+        }
+        Err(tour.failure())
+    }
+
+    async fn udp_of(&self, upstream: &Upstream, endpoint: &Endpoint) -> Result<SocketAddr, ConnectFailure> {
+        let unfit = |reason| Err(ConnectFailure::new(FailureKind::NoEndpoint, &endpoint.text, reason));
+        match (&endpoint.address, connect::road(self, upstream, endpoint).await?) {
+            (_, Some(addresses)) => routable(&addresses, &endpoint.text).await,
+            (EndpointAddress::Unix(_), None) => unfit("a Unix socket carries no UDP"),
+            (EndpointAddress::Tcp(_), None) => unfit("UDP cannot be sent through another proxy's CONNECT"),
+        }
+    }
+}
+
+/// The first address that there is a route to. UDP cannot be raced, because nobody has to answer.
+async fn routable(addresses: &[SocketAddr], endpoint: &str) -> Result<SocketAddr, ConnectFailure> {
+    if let [only] = addresses {
+        return Ok(*only);
+    }
+    let mut reason = "the name has no address".to_owned();
+    for address in addresses {
+        match UdpSocket::connected(*address).await {
+            Ok(_) => return Ok(*address),
+            Err(error) => reason = format!("{address}: {error}"),
+        }
+    }
+    Err(ConnectFailure::new(FailureKind::Unreachable, endpoint, reason))
+}

@@ -1,0 +1,131 @@
+//! Why no connection came about. Nothing of the exchange was processed in any of these cases.
+
+use std::fmt;
+
+use hermes_net::dns::{DnsError, DnsErrorKind};
+use hermes_net::tls::{TlsError, TlsErrorKind};
+use hermes_net::{ConnectError, ConnectErrorKind};
+use hermes_proto::proxy_status::ProxyError;
+use http::StatusCode;
+
+/// A connection that could not be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectFailure {
+    /// The kind of failure.
+    pub kind: FailureKind,
+    /// What was tried last: the endpoint as it is configured, the target as it was asked for, or the upstream's name.
+    pub endpoint: String,
+    /// What happened, for people.
+    pub reason: String,
+}
+
+/// The kind of a [`ConnectFailure`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The name could not be resolved.
+    Dns {
+        /// No server answered in time.
+        timeout: bool,
+    },
+    /// A request named a host without a dot that no route knows; it is never asked of DNS.
+    Dotless,
+    /// Nobody listens there.
+    Refused,
+    /// There is no way to the address.
+    Unreachable,
+    /// No usable connection in time.
+    Timeout,
+    /// The TLS handshake failed.
+    Tls {
+        /// The peer's certificate is not believed.
+        certificate: bool,
+    },
+    /// The peer ended the TLS handshake with this alert.
+    TlsAlert(u8),
+    /// Every address of the target is forbidden.
+    Prohibited,
+    /// The upstream has no endpoint that could be tried.
+    NoEndpoint,
+    /// The proxy on the way did not open a tunnel.
+    Via {
+        /// What it answered, if it did.
+        status: Option<StatusCode>,
+    },
+    /// The peer does not speak HTTP, or not the version that is needed.
+    Protocol,
+    /// This machine could not try, for instance for want of descriptors.
+    Local,
+}
+
+impl ConnectFailure {
+    pub(crate) fn new(kind: FailureKind, endpoint: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { kind, endpoint: endpoint.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn timeout(endpoint: impl Into<String>) -> Self {
+        Self::new(FailureKind::Timeout, endpoint, "no connection in time")
+    }
+
+    pub(crate) fn connect(endpoint: &str, error: &ConnectError) -> Self {
+        let kind = match error.kind {
+            ConnectErrorKind::Refused => FailureKind::Refused,
+            ConnectErrorKind::Timeout => FailureKind::Timeout,
+            ConnectErrorKind::Unreachable | ConnectErrorKind::Other => FailureKind::Unreachable,
+            ConnectErrorKind::Dns(kind) => dns_kind(kind),
+            ConnectErrorKind::NoAddress => FailureKind::NoEndpoint,
+            ConnectErrorKind::Local => FailureKind::Local,
+        };
+        Self::new(kind, endpoint, error.to_string())
+    }
+
+    pub(crate) fn dns(endpoint: &str, error: &DnsError) -> Self {
+        Self::new(dns_kind(error.kind), endpoint, error.to_string())
+    }
+
+    pub(crate) fn tls(endpoint: &str, error: &TlsError) -> Self {
+        let kind = match error.kind {
+            TlsErrorKind::Certificate => FailureKind::Tls { certificate: true },
+            TlsErrorKind::Alert { id } => FailureKind::TlsAlert(id),
+            TlsErrorKind::Timeout => FailureKind::Timeout,
+            TlsErrorKind::Protocol | TlsErrorKind::BadName | TlsErrorKind::Eof | TlsErrorKind::Io => {
+                FailureKind::Tls { certificate: false }
+            }
+        };
+        Self::new(kind, endpoint, error.to_string())
+    }
+
+    /// The error type to show in `Proxy-Status` (RFC 9209, section 2.3).
+    pub fn proxy_error(&self) -> ProxyError {
+        match self.kind {
+            FailureKind::Dns { timeout: true } => ProxyError::DnsTimeout,
+            FailureKind::Dns { timeout: false } => ProxyError::DnsError,
+            FailureKind::Dotless => ProxyError::DestinationNotFound,
+            FailureKind::Refused => ProxyError::ConnectionRefused,
+            FailureKind::Unreachable => ProxyError::DestinationIpUnroutable,
+            FailureKind::Timeout => ProxyError::ConnectionTimeout,
+            FailureKind::Tls { certificate: true } => ProxyError::TlsCertificateError,
+            FailureKind::Tls { certificate: false } => ProxyError::TlsProtocolError,
+            FailureKind::TlsAlert(_) => ProxyError::TlsAlertReceived,
+            FailureKind::Prohibited => ProxyError::DestinationIpProhibited,
+            FailureKind::NoEndpoint | FailureKind::Via { .. } => ProxyError::DestinationUnavailable,
+            FailureKind::Protocol => ProxyError::HttpProtocolError,
+            FailureKind::Local => ProxyError::ProxyInternalError,
+        }
+    }
+}
+
+fn dns_kind(kind: DnsErrorKind) -> FailureKind {
+    match kind {
+        DnsErrorKind::Dotless => FailureKind::Dotless,
+        DnsErrorKind::Timeout => FailureKind::Dns { timeout: true },
+        DnsErrorKind::NotFound | DnsErrorKind::Failed | DnsErrorKind::Invalid => FailureKind::Dns { timeout: false },
+    }
+}
+
+impl fmt::Display for ConnectFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.endpoint, self.reason)
+    }
+}
+
+impl std::error::Error for ConnectFailure {}

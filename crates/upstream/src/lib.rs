@@ -1,0 +1,40 @@
+//! From "this exchange goes to that upstream, or to that target" to an open HTTP connection, stream or UDP address.
+//!
+//! An [`Upstream`] is a configured group of endpoints and what was learnt about them; it is shared by all workers. A
+//! [`Client`] belongs to one worker and keeps its connections: HTTP/1.1 connections that wait for the next exchange, and
+//! HTTP/2 links that many exchanges share. [`Client::checkout`] and [`Client::checkout_origin`] give a [`Checkout`], on which
+//! one exchange is opened; [`Client::dial_tcp`] and [`Client::udp_address`] serve tunnels that end here.
+//!
+//! What this crate is not: it decides neither where an exchange goes nor whether a target is allowed (the caller's `allow`
+//! does, on every address before it is dialled), and it sends nothing of an exchange, so nothing was processed when it fails.
+//!
+//! Specifications: RFC 9110 section 9.3.6 and RFC 9113 section 8.5 (CONNECT through another proxy), RFC 7301 (ALPN),
+//! RFC 8305 (racing of addresses), RFC 9209 (names of failures).
+
+mod addresses;
+mod balance;
+mod checkout;
+mod client;
+mod connect;
+mod dial;
+mod endpoint;
+mod failure;
+mod origin;
+mod pool;
+mod security;
+mod status;
+mod timeouts;
+mod tour;
+mod tunnel_io;
+mod upstream;
+mod via;
+
+pub use checkout::{Checkout, Opened};
+pub use client::{Client, Directory};
+pub use dial::{Dial, Dialled};
+pub use endpoint::Active;
+pub use failure::{ConnectFailure, FailureKind};
+pub use origin::{Allow, Origin};
+pub use status::{EndpointStatus, UpstreamStatus};
+pub use timeouts::Timeouts;
+pub use upstream::{BuildError, Upstream};

@@ -1,0 +1,148 @@
+//! Origins and targets that a request names: every address is checked before it is dialled.
+
+use std::net::SocketAddr;
+
+use hermes_config::model::HttpVersion;
+use hermes_net::peer::canonical;
+use tokio::time::{Instant, timeout_at};
+
+use crate::checkout::Checkout;
+use crate::client::{Client, Inner};
+use crate::connect::{self, Reached};
+use crate::endpoint::Active;
+use crate::failure::{ConnectFailure, FailureKind};
+use crate::pool::Key;
+use crate::timeouts::Timeouts;
+
+/// Says whether an address may be dialled, and if not, why. It is asked about every address, and again about that of a
+/// kept connection.
+pub type Allow<'a> = &'a (dyn Fn(SocketAddr) -> Result<(), String> + Sync);
+
+/// An origin that a request names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// Whether it is `https`.
+    pub tls: bool,
+    /// A name or an IP address, in brackets or not.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+impl Client {
+    /// A connection for one exchange with an origin that a request names. Under TLS the system's authorities are believed.
+    ///
+    /// # Errors
+    /// Why there is none; [`FailureKind::Prohibited`] when `allow` refused every address.
+    pub async fn checkout_origin(
+        &self,
+        origin: &Origin,
+        allow: Allow<'_>,
+        timeouts: &Timeouts,
+    ) -> Result<Checkout, ConnectFailure> {
+        let until = Instant::now() + timeouts.connect;
+        match timeout_at(until, self.inner.origin(origin, allow, until)).await {
+            Ok(done) => done,
+            Err(_) => Err(ConnectFailure::timeout(place(&origin.host, origin.port))),
+        }
+    }
+}
+
+impl Inner {
+    async fn origin(&self, origin: &Origin, allow: Allow<'_>, until: Instant) -> Result<Checkout, ConnectFailure> {
+        let fits = |address: Option<SocketAddr>| address.is_some_and(|address| allow(address).is_ok());
+        let host = unbracketed(&origin.host).to_ascii_lowercase();
+        let slot = self.pool.slot(Key::Origin(origin.tls, host, origin.port), None, origin.tls);
+        let taken = self.pool.acquire(&slot, &fits, self.reach(origin, allow, until)).await?;
+        let endpoint = place(&origin.host, origin.port);
+        Ok(Checkout::new(&self.pool, slot, taken, endpoint, Active::default()))
+    }
+
+    async fn reach(&self, origin: &Origin, allow: Allow<'_>, until: Instant) -> Result<Reached, ConnectFailure> {
+        let endpoint = place(&origin.host, origin.port);
+        let addresses = self.allowed(&origin.host, origin.port, allow).await?;
+        let stream = connect::race(&addresses, until, &endpoint).await?;
+        let address = stream.info().peer.socket();
+        if !origin.tls {
+            return Ok(Reached { stream, address, version: HttpVersion::H1, endpoint });
+        }
+        let roots = self.origin_tls();
+        let roots = roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
+        let stream = connect::secure(stream, &roots, &origin.host, until, &endpoint).await?;
+        let version = connect::agreed(&stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
+        Ok(Reached { stream, address, version, endpoint })
+    }
+
+    /// The addresses of a target that may be dialled; at least one.
+    pub(crate) async fn allowed(
+        &self,
+        host: &str,
+        port: u16,
+        allow: Allow<'_>,
+    ) -> Result<Vec<SocketAddr>, ConnectFailure> {
+        let endpoint = place(host, port);
+        let lookup = self.resolver.lookup_target(unbracketed(host)).await;
+        let lookup = lookup.map_err(|error| ConnectFailure::dns(&endpoint, &error))?;
+        permitted(lookup.addresses.iter().map(|ip| canonical(SocketAddr::new(*ip, port))), allow, &endpoint)
+    }
+}
+
+/// Those of `addresses` that may be dialled.
+fn permitted(
+    addresses: impl Iterator<Item = SocketAddr>,
+    allow: Allow<'_>,
+    endpoint: &str,
+) -> Result<Vec<SocketAddr>, ConnectFailure> {
+    let mut reason = None;
+    let check = |address: &SocketAddr| match allow(*address) {
+        Ok(()) => true,
+        Err(why) => {
+            reason.get_or_insert(why);
+            false
+        }
+    };
+    let allowed: Vec<_> = addresses.filter(check).collect();
+    match reason {
+        Some(reason) if allowed.is_empty() => Err(ConnectFailure::new(FailureKind::Prohibited, endpoint, reason)),
+        None if allowed.is_empty() => {
+            Err(ConnectFailure::new(FailureKind::Dns { timeout: false }, endpoint, "the name has no address"))
+        }
+        _ => Ok(allowed),
+    }
+}
+
+fn unbracketed(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Host and port as an authority writes them.
+pub(crate) fn place(host: &str, port: u16) -> String {
+    let host = unbracketed(host);
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forbidden_addresses_are_left_out() {
+        let addresses: Vec<SocketAddr> =
+            ["127.0.0.1:80", "192.0.2.1:80"].iter().map(|text| text.parse().unwrap()).collect();
+        let no_loopback = |address: SocketAddr| match address.ip().is_loopback() {
+            true => Err(format!("{address} is loopback")),
+            false => Ok(()),
+        };
+        let left = permitted(addresses.iter().copied(), &no_loopback, "x:80").unwrap();
+        assert_eq!(left, [addresses[1]]);
+        let failure = permitted(addresses[..1].iter().copied(), &no_loopback, "x:80").unwrap_err();
+        assert_eq!((failure.kind, failure.reason.as_str()), (FailureKind::Prohibited, "127.0.0.1:80 is loopback"));
+    }
+
+    #[test]
+    fn places_are_written_like_authorities() {
+        assert_eq!(place("[::1]", 80), "[::1]:80");
+        assert_eq!(place("::1", 80), "[::1]:80");
+        assert_eq!(place("a.example", 80), "a.example:80");
+    }
+}

@@ -1,0 +1,83 @@
+//! HTTP/1.1 connections that wait for their next exchange.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hermes_http::h1::Connection;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{Carrier, Fits, Taken};
+
+/// Connections kept for one place; the oldest goes when there is one more.
+const KEPT: usize = 64;
+
+/// Longest wait for the next exchange.
+const IDLE_TIME: Duration = Duration::from_secs(60);
+
+/// Idle connections to one place, the newest last.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    connection: Connection,
+    address: Option<SocketAddr>,
+    since: Instant,
+}
+
+impl Waiting {
+    fn is_good(&mut self, now: Instant) -> bool {
+        now < self.since + IDLE_TIME && self.connection.is_usable()
+    }
+}
+
+impl Idle {
+    /// The newest connection that is usable and fits. Those found closed are dropped on the way.
+    pub(super) fn take(&self, fits: Fits<'_>, now: Instant) -> Option<Taken> {
+        let mut useless = Vec::new();
+        let mut waiting = self.waiting.lock();
+        let found = loop {
+            let Some(index) = waiting.iter().rposition(|one| fits(one.address)) else { break None };
+            let mut one = waiting.remove(index);
+            if one.is_good(now) {
+                break Some(one);
+            }
+            useless.push(one);
+        };
+        drop(waiting);
+        found.map(|one| Taken { carrier: Carrier::H1(Box::new(one.connection)), address: one.address, reused: true })
+    }
+
+    /// Keeps a connection; false if it cannot serve another exchange.
+    pub(super) fn keep(&self, mut connection: Connection, address: Option<SocketAddr>, now: Instant) -> bool {
+        if !connection.is_usable() {
+            return false;
+        }
+        let mut waiting = self.waiting.lock();
+        let oldest = (waiting.len() >= KEPT).then(|| waiting.remove(0));
+        waiting.push(Waiting { connection, address, since: now });
+        drop(waiting);
+        drop(oldest);
+        true
+    }
+
+    /// Drops those that the peer closed and those that waited too long.
+    pub(super) fn sweep(&self, now: Instant) {
+        let mut waiting = self.waiting.lock();
+        let useless: Vec<_> = waiting.extract_if(.., |one| !one.is_good(now)).collect();
+        drop(waiting);
+        drop(useless);
+    }
+
+    pub(super) fn clear(&self) {
+        let all = std::mem::take(&mut *self.waiting.lock());
+        drop(all);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.lock().len()
+    }
+}

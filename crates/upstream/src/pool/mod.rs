@@ -1,0 +1,267 @@
+//! The connections that one worker keeps, each place with a slot of its own.
+
+mod flight;
+mod h1;
+mod h2;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hermes_config::model::HttpVersion;
+use hermes_http::h1::Connection;
+use hermes_http::h2::client::Link;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::flight::{Boarded, Flight};
+use self::h1::Idle;
+pub(crate) use self::h2::Counted;
+use self::h2::Links;
+use crate::Upstream;
+use crate::connect::Reached;
+use crate::failure::{ConnectFailure, FailureKind};
+
+/// How often kept connections are looked over, so that one which the peer closed does not hold its descriptor.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// HTTP/1.1 connections kept in all, so that exchanges with ever new origins do not use up the descriptors.
+const KEPT: usize = 1024;
+
+/// What a kept connection leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// An endpoint of an upstream, by their numbers.
+    Endpoint(u64, usize),
+    /// An origin that a request named: whether TLS is spoken, host, port.
+    Origin(bool, String, u16),
+}
+
+/// Whether a kept connection to this address may be used.
+pub(crate) type Fits<'a> = &'a (dyn Fn(Option<SocketAddr>) -> bool + Sync);
+
+/// A connection for one exchange.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) carrier: Carrier,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) reused: bool,
+}
+
+/// What carries the exchange.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    /// A connection of its own.
+    H1(Box<Connection>),
+    /// A stream of a shared link.
+    H2(Link, Counted),
+}
+
+/// All connections of one worker.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    slots: Mutex<HashMap<Key, Arc<Slot>>>,
+    tasks: TaskTracker,
+    /// HTTP/1.1 connections kept; put right by every sweep.
+    kept: AtomicUsize,
+    sweeping: AtomicBool,
+    closed: CancellationToken,
+}
+
+/// The connections to one place.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    idle: Idle,
+    links: Links,
+    flight: Flight,
+    /// Whether the next connection is expected to be a link; learnt from ALPN.
+    shares: AtomicBool,
+    /// When this is gone, so is the reason to keep connections. `None` for an origin.
+    owner: Option<Weak<Upstream>>,
+}
+
+impl Pool {
+    pub(crate) fn new(tasks: TaskTracker) -> Arc<Self> {
+        let (slots, closed) = (Mutex::default(), CancellationToken::new());
+        Arc::new(Self { slots, tasks, kept: AtomicUsize::new(0), sweeping: AtomicBool::new(false), closed })
+    }
+
+    /// The slot of a place; `shares` says what is expected of a new one.
+    pub(crate) fn slot(self: &Arc<Self>, key: Key, owner: Option<&Arc<Upstream>>, shares: bool) -> Arc<Slot> {
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.get(&key) {
+            return slot.clone();
+        }
+        let slot = Arc::new(Slot::new(owner, shares));
+        if !self.closed.is_cancelled() {
+            slots.insert(key, slot.clone());
+            drop(slots);
+            self.watch();
+        }
+        slot
+    }
+
+    /// A connection to the slot's place: a kept one that `fits`, or the one that `dial` makes. While the first link is
+    /// being made, everybody else waits for it.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        fits: Fits<'_>,
+        dial: impl Future<Output = Result<Reached, ConnectFailure>> + Send,
+    ) -> Result<Taken, ConnectFailure> {
+        if let Some(taken) = self.take(slot, fits) {
+            return Ok(taken);
+        }
+        if !slot.shares() {
+            return self.connect(slot, dial).await;
+        }
+        let boarded = slot.flight.board().await?;
+        if let Some(taken) = self.take(slot, fits) {
+            return Ok(taken);
+        }
+        if !slot.shares() {
+            drop(boarded);
+            return self.connect(slot, dial).await;
+        }
+        match self.connect(slot, dial).await {
+            Ok(taken) => Ok(taken),
+            // A further link failed, but an exchange can still wait for room on one that there is.
+            Err(failure) => slot.links.any(fits).ok_or_else(|| report(boarded, failure)),
+        }
+    }
+
+    async fn connect(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        dial: impl Future<Output = Result<Reached, ConnectFailure>> + Send,
+    ) -> Result<Taken, ConnectFailure> {
+        let Reached { stream, address, version, endpoint } = dial.await?;
+        slot.shares.store(version == HttpVersion::H2, Ordering::Relaxed);
+        if version == HttpVersion::H1 {
+            let connection = Box::new(Connection::new(stream, BytesMut::new()));
+            return Ok(Taken { carrier: Carrier::H1(connection), address, reused: false });
+        }
+        let broken = |error| ConnectFailure::new(FailureKind::Protocol, endpoint, format!("HTTP/2: {error}"));
+        let link = Link::connect(stream, &self.tasks).await.map_err(broken)?;
+        let counted = slot.links.add(link.clone(), address, !self.closed.is_cancelled());
+        Ok(Taken { carrier: Carrier::H2(link, counted), address, reused: false })
+    }
+
+    fn take(&self, slot: &Slot, fits: Fits<'_>) -> Option<Taken> {
+        let taken = slot.links.share(fits).or_else(|| slot.idle.take(fits, Instant::now()))?;
+        if matches!(taken.carrier, Carrier::H1(_)) {
+            let _ = self.kept.try_update(Ordering::Relaxed, Ordering::Relaxed, |kept| kept.checked_sub(1));
+        }
+        Some(taken)
+    }
+
+    /// Keeps a connection whose exchange is over, if it can serve another and there is room.
+    pub(crate) fn keep(&self, slot: &Slot, connection: Connection, address: Option<SocketAddr>) {
+        let has_room = self.kept.load(Ordering::Relaxed) < KEPT;
+        if has_room
+            && !self.closed.is_cancelled()
+            && slot.is_wanted()
+            && slot.idle.keep(connection, address, Instant::now())
+        {
+            self.kept.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets go of every kept connection and keeps none from now on.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+        let slots: Vec<_> = self.slots.lock().drain().map(|(_, slot)| slot).collect();
+        for slot in slots {
+            slot.clear();
+        }
+    }
+
+    /// Makes sure that somebody looks over the connections.
+    fn watch(self: &Arc<Self>) {
+        if self.sweeping.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
+        self.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep(ROUND) => {}
+                    () = closed.cancelled() => return,
+                }
+                let Some(pool) = pool.upgrade() else { return };
+                if !pool.sweep(Instant::now()) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Drops what is of no use any more; false when nothing is left to look over.
+    fn sweep(&self, now: Instant) -> bool {
+        let all: Vec<_> = self.slots.lock().values().cloned().collect();
+        for slot in &all {
+            slot.sweep(now);
+        }
+        self.kept.store(all.iter().map(|slot| slot.idle.len()).sum(), Ordering::Relaxed);
+        drop(all);
+        let mut slots = self.slots.lock();
+        // A slot that somebody else holds has an exchange, whose connection may come home.
+        slots.retain(|_, slot| Arc::strong_count(slot) > 1 || !slot.is_empty());
+        if slots.is_empty() {
+            self.sweeping.store(false, Ordering::Relaxed);
+        }
+        !slots.is_empty()
+    }
+}
+
+fn report(boarded: Boarded<'_>, failure: ConnectFailure) -> ConnectFailure {
+    // Whether an address is prohibited depends on who asks.
+    if failure.kind != FailureKind::Prohibited {
+        boarded.failed(failure.clone());
+    }
+    failure
+}
+
+impl Slot {
+    fn new(owner: Option<&Arc<Upstream>>, shares: bool) -> Self {
+        Self {
+            idle: Idle::default(),
+            links: Links::default(),
+            flight: Flight::default(),
+            shares: AtomicBool::new(shares),
+            owner: owner.map(Arc::downgrade),
+        }
+    }
+
+    fn shares(&self) -> bool {
+        self.shares.load(Ordering::Relaxed)
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.owner.as_ref().is_none_or(|owner| owner.strong_count() > 0)
+    }
+
+    fn sweep(&self, now: Instant) {
+        if self.is_wanted() {
+            self.idle.sweep(now);
+            self.links.sweep(now);
+        } else {
+            self.clear();
+        }
+    }
+
+    fn clear(&self) {
+        self.idle.clear();
+        self.links.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.idle.len() + self.links.len() == 0
+    }
+}

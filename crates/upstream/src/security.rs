@@ -1,0 +1,126 @@
+//! TLS to an upstream's endpoints: made once, from files, when the upstream is built.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+
+use hermes_config::model::{self, ClientTls, EndpointAddress, FilePath, HttpVersion, TlsChoice};
+use hermes_net::tls::{self, ClientOptions};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+
+use crate::upstream::BuildError;
+
+/// What is needed to speak TLS to any endpoint of an upstream.
+#[derive(Debug)]
+pub(crate) struct Security {
+    /// Offers the HTTP versions of the upstream (RFC 7301).
+    pub(crate) http: Arc<ClientConfig>,
+    /// Offers no application protocol: what runs inside is not ours.
+    pub(crate) bare: Arc<ClientConfig>,
+    /// For SNI and the certificate, where it is not the endpoint's host.
+    pub(crate) server_name: Option<String>,
+}
+
+impl Security {
+    /// The upstream's TLS; `None` for none.
+    pub(crate) fn build(
+        name: &str,
+        config: &model::Upstream,
+        versions: &[HttpVersion],
+    ) -> Result<Option<Self>, BuildError> {
+        let Some(details) = details(config) else { return Ok(None) };
+        let alpn: Vec<&[u8]> = versions.iter().copied().map(protocol).collect();
+        let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
+        let (ca, cert, key) = (path(&details.ca_file), path(&details.cert_file), path(&details.key_file));
+        let options = ClientOptions {
+            ca_file: ca.as_deref(),
+            cert_file: cert.as_deref(),
+            key_file: key.as_deref(),
+            insecure_skip_verify: details.insecure_skip_verify,
+            alpn: &alpn,
+        };
+        let http = tls::client(options).map_err(|error| {
+            let is = |file: &Option<std::path::PathBuf>| file.as_deref() == Some(&*error.file);
+            let key = match () {
+                () if is(&ca) => ".ca_file",
+                () if is(&cert) => ".cert_file",
+                () if is(&key) => ".key_file",
+                () => "",
+            };
+            BuildError { path: format!("upstreams.{name}.tls{key}"), reason: error.reason, remedy: error.remedy }
+        })?;
+        let security = Self { bare: without_protocols(&http), http, server_name: details.server_name.clone() };
+        security.check_names(name, config, &details)?;
+        Ok(Some(security))
+    }
+
+    /// Every endpoint must have a name that its certificate can be checked against.
+    fn check_names(&self, name: &str, config: &model::Upstream, details: &ClientTls) -> Result<(), BuildError> {
+        for endpoint in &config.endpoints {
+            let host = self.server_name(endpoint.address());
+            let nameless = matches!(endpoint.address(), EndpointAddress::Unix(_)) && self.server_name.is_none();
+            if ServerName::try_from(host).is_err() || (nameless && !details.insecure_skip_verify) {
+                return Err(BuildError {
+                    path: format!("upstreams.{name}.tls"),
+                    reason: format!("`{}` has no name to check a certificate against", endpoint.address()),
+                    remedy: Some("set tls.server_name".to_owned()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The name to ask an endpoint for.
+    pub(crate) fn server_name<'a>(&'a self, address: &'a EndpointAddress) -> &'a str {
+        match (&self.server_name, address) {
+            (Some(name), _) => name,
+            (None, EndpointAddress::Tcp(place)) => &place.host,
+            (None, EndpointAddress::Unix(_)) => "localhost",
+        }
+    }
+}
+
+/// The TLS that is configured; `None` for none.
+pub(crate) fn details(config: &model::Upstream) -> Option<ClientTls> {
+    match &config.tls {
+        None | Some(TlsChoice::Switch(false)) => None,
+        Some(TlsChoice::Switch(true)) => Some(ClientTls::default()),
+        Some(TlsChoice::Details(details)) => Some(details.clone()),
+    }
+}
+
+/// Changes when the content of any of the files changes; for noticing renewed certificates.
+pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    if let Some(details) = details(config) {
+        for file in [&details.ca_file, &details.cert_file, &details.key_file].into_iter().flatten() {
+            read(&file.0).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+fn read(file: &Path) -> Option<Vec<u8>> {
+    std::fs::read(file).ok()
+}
+
+/// The system's authorities and both HTTP versions, for origins that requests name.
+pub(crate) fn for_origins() -> Result<Arc<ClientConfig>, String> {
+    let alpn: &[&[u8]] = &[protocol(HttpVersion::H2), protocol(HttpVersion::H1)];
+    tls::client(ClientOptions { alpn, ..ClientOptions::default() }).map_err(|error| error.to_string())
+}
+
+fn without_protocols(config: &ClientConfig) -> Arc<ClientConfig> {
+    let mut bare = config.clone();
+    bare.alpn_protocols.clear();
+    Arc::new(bare)
+}
+
+/// The ALPN identifier of a version.
+pub(crate) fn protocol(version: HttpVersion) -> &'static [u8] {
+    match version {
+        HttpVersion::H1 => b"http/1.1",
+        HttpVersion::H2 => b"h2",
+    }
+}

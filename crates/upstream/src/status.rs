@@ -1,0 +1,38 @@
+//! What there is to see of an upstream.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+/// An upstream at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpstreamStatus {
+    /// Its name.
+    pub name: String,
+    /// HTTP versions, the preferred one first.
+    pub http: Vec<u8>,
+    /// Whether its endpoints speak TLS.
+    pub tls: bool,
+    /// The upstream through which it is reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
+    /// Its endpoints.
+    pub endpoints: Vec<EndpointStatus>,
+}
+
+/// An endpoint at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct EndpointStatus {
+    /// The address as it is configured.
+    pub address: String,
+    /// Its share of the exchanges.
+    pub weight: u16,
+    /// What its name resolved to.
+    pub addresses: Vec<SocketAddr>,
+    /// Exchanges that it is serving.
+    pub active: usize,
+    /// Failures since the start.
+    pub failures: u64,
+    /// Why it failed, unless it succeeded since.
+    pub last_error: Option<String>,
+}

@@ -1,0 +1,71 @@
+//! The endpoints that are tried for one exchange, one after the other, within its time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::endpoint::{Active, Endpoint};
+use crate::failure::{ConnectFailure, FailureKind};
+use crate::upstream::Upstream;
+
+/// Endpoints tried for one exchange.
+const ATTEMPTS: usize = 3;
+
+/// One exchange's way through the endpoints.
+#[derive(Debug)]
+pub(crate) struct Tour<'a> {
+    upstream: &'a Upstream,
+    deadline: Instant,
+    tried: Vec<usize>,
+    last: Option<ConnectFailure>,
+}
+
+/// One endpoint to try, and until when.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    pub(crate) index: usize,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) active: Active,
+    pub(crate) until: Instant,
+}
+
+impl<'a> Tour<'a> {
+    pub(crate) fn new(upstream: &'a Upstream, deadline: Instant) -> Self {
+        Self { upstream, deadline, tried: Vec::new(), last: None }
+    }
+
+    /// The next endpoint. What time is left is shared with those that could still follow, so that one that does not
+    /// answer cannot use up all of it.
+    pub(crate) fn next(&mut self) -> Option<Leg> {
+        let chances = ATTEMPTS.min(self.upstream.endpoints.len());
+        let left = u32::try_from(chances.checked_sub(self.tried.len())?).ok()?;
+        let time = self.deadline.saturating_duration_since(Instant::now());
+        if left == 0 || (time == Duration::ZERO && self.last.is_some()) {
+            return None;
+        }
+        let index = self.upstream.pick(&self.tried)?;
+        self.tried.push(index);
+        let endpoint = self.upstream.endpoints[index].clone();
+        let until = if left == 1 { self.deadline } else { Instant::now() + time / left };
+        Some(Leg { index, active: Active::on(&endpoint), endpoint, until })
+    }
+
+    /// The endpoint failed, or did not answer in its time.
+    pub(crate) fn failed(&mut self, endpoint: &Endpoint, failure: ConnectFailure) {
+        tracing::debug!(
+            upstream = self.upstream.name(),
+            endpoint = endpoint.text,
+            reason = failure.reason,
+            "no connection"
+        );
+        endpoint.failed(&failure);
+        self.last = Some(failure);
+    }
+
+    /// Why the tour ended without success.
+    pub(crate) fn failure(self) -> ConnectFailure {
+        let nothing = || ConnectFailure::new(FailureKind::NoEndpoint, self.upstream.name(), "no endpoint to try");
+        self.last.unwrap_or_else(nothing)
+    }
+}

@@ -1,0 +1,211 @@
+//! A configured group of endpoints.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hermes_config::model::{self, Balance, EndpointAddress, HttpVersion};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::balance::{Candidate, RoundRobin, Standing, least_request};
+use crate::endpoint::Endpoint;
+use crate::security::{self, Security};
+use crate::{EndpointStatus, Timeouts, UpstreamStatus};
+
+/// A group of endpoints that do the same work: its configuration, and what was learnt about the endpoints. Shared by all
+/// workers.
+#[derive(Debug)]
+pub struct Upstream {
+    pub(crate) id: u64,
+    name: String,
+    pub(crate) endpoints: Vec<Arc<Endpoint>>,
+    pub(crate) versions: Vec<HttpVersion>,
+    pub(crate) security: Option<Security>,
+    pub(crate) via: Option<String>,
+    balance: Balance,
+    turns: Mutex<RoundRobin>,
+    timeouts: Timeouts,
+    sends_token: bool,
+    /// What it was built from, for [`Self::same`].
+    source: (String, u64),
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildError {
+    /// Where it stands, such as `upstreams.x.tls.ca_file`.
+    pub path: String,
+    /// What is wrong.
+    pub reason: String,
+    /// What mends it, where that is known.
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.reason)?;
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+impl Upstream {
+    /// Makes the upstream `name`; reads its TLS files, asks no name of DNS.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, and where.
+    pub fn build(name: &str, config: &model::Upstream) -> Result<Arc<Self>, BuildError> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let versions = versions(config);
+        check(name, config, &versions)?;
+        // Before the files are used: one that changes meanwhile counts as changed.
+        let source = source(config);
+        let security = Security::build(name, config, &versions)?;
+        Ok(Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: name.to_owned(),
+            endpoints: config.endpoints.iter().map(|endpoint| Arc::new(Endpoint::new(endpoint))).collect(),
+            versions,
+            security,
+            via: config.via.clone(),
+            balance: config.balance,
+            turns: Mutex::new(RoundRobin::default()),
+            timeouts: Timeouts::default().overlaid(&config.timeouts),
+            sends_token: sends_token(config),
+            source,
+        }))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its time-outs, defaults filled in.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Whether its endpoints are spoken to under TLS.
+    pub fn is_tls(&self) -> bool {
+        self.security.is_some()
+    }
+
+    /// Whether the node's token is shown to it: as configured, or else under TLS or where every endpoint is local.
+    pub fn sends_token(&self) -> bool {
+        self.sends_token
+    }
+
+    /// Whether `config`, and the files it names, would make the same upstream again.
+    pub fn same(&self, config: &model::Upstream) -> bool {
+        self.source == source(config)
+    }
+
+    /// What there is to see of it.
+    pub fn status(&self) -> UpstreamStatus {
+        let number = |version: &HttpVersion| match version {
+            HttpVersion::H1 => 1,
+            HttpVersion::H2 => 2,
+        };
+        let endpoint = |endpoint: &Arc<Endpoint>| EndpointStatus {
+            address: endpoint.text.clone(),
+            weight: endpoint.weight,
+            addresses: endpoint.addresses.as_ref().map_or_else(Vec::new, |addresses| addresses.known()),
+            active: endpoint.active(),
+            failures: endpoint.failures(),
+            last_error: endpoint.last_error(),
+        };
+        UpstreamStatus {
+            name: self.name.clone(),
+            http: self.versions.iter().map(number).collect(),
+            tls: self.security.is_some(),
+            via: self.via.clone(),
+            endpoints: self.endpoints.iter().map(endpoint).collect(),
+        }
+    }
+
+    /// Whether a connection to it may turn out to be a link that exchanges share.
+    pub(crate) fn may_share(&self) -> bool {
+        match self.security {
+            Some(_) => self.versions.contains(&HttpVersion::H2),
+            None => self.versions.first() == Some(&HttpVersion::H2),
+        }
+    }
+
+    /// The endpoint to try next; `None` when all were `tried`.
+    pub(crate) fn pick(&self, tried: &[usize]) -> Option<usize> {
+        if let [_] = *self.endpoints {
+            return tried.is_empty().then_some(0);
+        }
+        let now = Instant::now();
+        let candidate = |(index, endpoint): (usize, &Arc<Endpoint>)| Candidate {
+            weight: endpoint.weight,
+            active: endpoint.active(),
+            standing: match () {
+                () if tried.contains(&index) => Standing::Tried,
+                () if endpoint.is_resting(now) => Standing::Resting,
+                () => Standing::Ready,
+            },
+        };
+        let candidates: Vec<_> = self.endpoints.iter().enumerate().map(candidate).collect();
+        match self.balance {
+            Balance::RoundRobin => self.turns.lock().pick(&candidates),
+            Balance::LeastRequest => least_request(&candidates, |total| fastrand::u64(0..total)),
+        }
+    }
+}
+
+fn versions(config: &model::Upstream) -> Vec<HttpVersion> {
+    match &config.http {
+        Some(versions) => versions.0.clone(),
+        None if security::details(config).is_some() => vec![HttpVersion::H2, HttpVersion::H1],
+        None => vec![HttpVersion::H1],
+    }
+}
+
+fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Result<(), BuildError> {
+    let wrong = |key: &str, reason: String, remedy: &str| BuildError {
+        path: format!("upstreams.{name}.{key}"),
+        reason,
+        remedy: Some(remedy.to_owned()),
+    };
+    if config.endpoints.is_empty() {
+        return Err(wrong("endpoints", "there is no endpoint".to_owned(), "write at least one host:port"));
+    }
+    if versions.is_empty() {
+        return Err(wrong("http", "there is no HTTP version".to_owned(), "write 1, 2 or [2, 1]"));
+    }
+    let is_unix = |address: &EndpointAddress| matches!(address, EndpointAddress::Unix(_));
+    match config.endpoints.iter().map(model::Endpoint::address).position(is_unix) {
+        Some(index) if config.via.is_some() => {
+            let reason = "a Unix socket cannot be reached through another proxy".to_owned();
+            Err(wrong(&format!("endpoints[{index}]"), reason, "remove `via`, or name a host and port"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn sends_token(config: &model::Upstream) -> bool {
+    let is_local = |endpoint: &model::Endpoint| match endpoint.address() {
+        EndpointAddress::Unix(_) => true,
+        EndpointAddress::Tcp(place) => match place.host.parse::<std::net::IpAddr>() {
+            Ok(address) => address.to_canonical().is_loopback(),
+            Err(_) => is_localhost(&place.host),
+        },
+    };
+    // What is local to another proxy is not local to us.
+    let all_local = config.via.is_none() && config.endpoints.iter().all(is_local);
+    config.send_token.unwrap_or(all_local || security::details(config).is_some())
+}
+
+/// RFC 6761, 6.3: `localhost` and everything below it is this machine.
+fn is_localhost(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+fn source(config: &model::Upstream) -> (String, u64) {
+    (format!("{config:?}"), security::fingerprint(config))
+}
