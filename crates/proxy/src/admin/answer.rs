@@ -1,0 +1,153 @@
+//! Requests of the administrator and their answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HOST};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::serve::Answer;
+use super::{Control, host};
+use crate::seeing::Seeing;
+
+/// Bytes of a request's content.
+const CONTENT_BYTES: usize = 64 * 1024;
+
+/// Time until a request's content is complete.
+const CONTENT_TIME: Duration = Duration::from_secs(10);
+
+/// What the text of the metrics is.
+const METRICS_TYPE: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+/// Answers on the Unix socket.
+pub(super) struct Admin {
+    pub control: Arc<dyn Control>,
+    pub seeing: Arc<Seeing>,
+}
+
+/// Answers over TCP.
+pub(super) struct MetricsOnly {
+    pub seeing: Arc<Seeing>,
+    /// Whether the listener is on a loopback address, so that `Host` must be local.
+    pub loopback: bool,
+}
+
+impl Answer for Admin {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path().to_owned();
+        let Some(allowed) = method_of(&path) else { return not_found(&path) };
+        if !is_allowed(request.method(), &allowed) {
+            return not_allowed(&path, &allowed);
+        }
+        match path.as_str() {
+            "/status" => json_answer(StatusCode::OK, &self.control.status()),
+            "/exchanges" => self.exchanges(),
+            "/metrics" => metrics(&self.seeing),
+            "/reload" => self.reload().await,
+            "/log" => self.log(request).await,
+            _ => json_answer(StatusCode::OK, &json!({ "healthy": true })),
+        }
+    }
+}
+
+impl Answer for MetricsOnly {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        if self.loopback && !host::is_local(request.headers().get(HOST)) {
+            return error(StatusCode::FORBIDDEN, "Host must be an address or localhost");
+        }
+        match request.uri().path() {
+            "/metrics" if is_allowed(request.method(), &Method::GET) => metrics(&self.seeing),
+            "/metrics" => not_allowed("/metrics", &Method::GET),
+            path => not_found(path),
+        }
+    }
+}
+
+impl Admin {
+    fn exchanges(&self) -> Response<Full<Bytes>> {
+        let exchanges = self.seeing.exchanges();
+        json_answer(StatusCode::OK, &json!({ "exchanges": exchanges, "live": self.seeing.live_count() }))
+    }
+
+    /// Reads files and perhaps hashes: not on a thread that serves others.
+    async fn reload(&self) -> Response<Full<Bytes>> {
+        let control = Arc::clone(&self.control);
+        match tokio::task::spawn_blocking(move || control.reload()).await {
+            Ok(Ok(applied)) => json_answer(StatusCode::OK, &applied),
+            Ok(Err(problems)) => json_answer(StatusCode::UNPROCESSABLE_ENTITY, &problems),
+            Err(failed) => error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the reload broke off: {failed}")),
+        }
+    }
+
+    async fn log(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let collected = timeout(CONTENT_TIME, Limited::new(request.into_body(), CONTENT_BYTES).collect());
+        let Ok(content) = collected.await else {
+            return error(StatusCode::REQUEST_TIMEOUT, "the filter did not arrive in time");
+        };
+        let Ok(content) = content else {
+            return error(StatusCode::PAYLOAD_TOO_LARGE, "the filter is larger than 64 KiB, or was cut off");
+        };
+        let content = content.to_bytes();
+        let set = std::str::from_utf8(&content).map_err(|_| "the filter is not UTF-8".to_owned());
+        match set.and_then(|filter| self.control.log_level(filter.trim())) {
+            Ok(()) => {
+                let mut done = Response::new(Full::default());
+                *done.status_mut() = StatusCode::NO_CONTENT;
+                done
+            }
+            Err(reason) => error(StatusCode::UNPROCESSABLE_ENTITY, &reason),
+        }
+    }
+}
+
+/// The method that a path is asked with; `None` if there is no such path.
+fn method_of(path: &str) -> Option<Method> {
+    match path {
+        "/healthz" | "/status" | "/exchanges" | "/metrics" => Some(Method::GET),
+        "/reload" => Some(Method::POST),
+        "/log" => Some(Method::PUT),
+        _ => None,
+    }
+}
+
+/// `HEAD` may ask what `GET` may (RFC 9110 section 9.3.2); hyper leaves the content out.
+fn is_allowed(method: &Method, allowed: &Method) -> bool {
+    method == allowed || (method == Method::HEAD && allowed == Method::GET)
+}
+
+fn metrics(seeing: &Seeing) -> Response<Full<Bytes>> {
+    typed(StatusCode::OK, METRICS_TYPE, seeing.metrics_text())
+}
+
+fn not_found(path: &str) -> Response<Full<Bytes>> {
+    error(StatusCode::NOT_FOUND, &format!("there is no {path}"))
+}
+
+fn not_allowed(path: &str, allowed: &Method) -> Response<Full<Bytes>> {
+    let mut answer = error(StatusCode::METHOD_NOT_ALLOWED, &format!("ask {path} with {allowed}"));
+    let allow = if allowed == Method::GET { "GET, HEAD" } else { allowed.as_str() };
+    // A method's name is a field value.
+    answer.headers_mut().extend(HeaderValue::from_str(allow).ok().map(|value| (ALLOW, value)));
+    answer
+}
+
+fn error(status: StatusCode, reason: &str) -> Response<Full<Bytes>> {
+    json_answer(status, &json!({ "error": reason }))
+}
+
+fn json_answer(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
+    typed(status, HeaderValue::from_static("application/json"), format!("{value}\n"))
+}
+
+fn typed(status: StatusCode, content_type: HeaderValue, content: String) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(content.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, content_type);
+    answer
+}

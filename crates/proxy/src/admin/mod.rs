@@ -1,0 +1,89 @@
+//! Where the administrator asks: HTTP/1.1 on a Unix socket of the node's user, and metrics over TCP if wanted.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /healthz` | `{"healthy": true}` |
+//! | `GET /status` | what [`Control::status`] says |
+//! | `GET /exchanges` | `{"exchanges": [...], "live": count}`, oldest first, at most [`crate::seeing::VIEW_LIMIT`] |
+//! | `GET /metrics` | OpenMetrics text; the only path over TCP |
+//! | `POST /reload` | 200, or 422 with what is wrong with the configuration |
+//! | `PUT /log` | body: a log filter; 204, or 422 with what is wrong with it |
+//!
+//! Errors are `{"error": "..."}`. What it is not: it proxies nothing, and it shows no secret.
+
+mod answer;
+pub mod client;
+mod host;
+mod serve;
+pub mod socket;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use hermes_net::Watch;
+
+use crate::seeing::Seeing;
+
+pub use client::{AdminError, call};
+pub use socket::{bind, default_socket};
+
+use answer::{Admin, MetricsOnly};
+
+/// What the administrator can ask of the process; implemented where the process is put together.
+pub trait Control: Send + Sync + 'static {
+    /// The node, its version, listeners, routes, upstreams and their health.
+    fn status(&self) -> serde_json::Value;
+
+    /// Reads the configuration again and applies it; may block.
+    ///
+    /// # Errors
+    /// What is wrong with it. Nothing has changed then.
+    fn reload(&self) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// Changes what is logged, e.g. to `debug` or `hermes_proxy=debug,info`.
+    ///
+    /// # Errors
+    /// What is wrong with the filter.
+    fn log_level(&self, filter: &str) -> Result<(), String>;
+}
+
+/// Serves the administrator on `listener` (see [`bind`]) until `watch` drains; then removes the socket's file.
+///
+/// # Errors
+/// When the listener cannot be used at all. Failures to accept are logged and waited out.
+pub async fn serve_unix(
+    listener: UnixListener,
+    control: Arc<dyn Control>,
+    seeing: Arc<Seeing>,
+    watch: Watch,
+) -> io::Result<()> {
+    let file = listener.local_addr()?.as_pathname().map(std::path::Path::to_owned);
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    serve::serve(&listener, Arc::new(Admin { control, seeing }), &watch).await;
+    if let Some(file) = file {
+        // Somebody may have removed it before us.
+        let _ = std::fs::remove_file(file);
+    }
+    Ok(())
+}
+
+/// Serves `GET /metrics`, and nothing else, on `listener` until `watch` drains.
+///
+/// On a loopback address the `Host` field must name this machine: a web page that had its own name resolve to
+/// loopback (DNS rebinding) is refused.
+///
+/// # Errors
+/// When the listener cannot be used at all. Failures to accept are logged and waited out.
+pub async fn serve_metrics(listener: TcpListener, seeing: Arc<Seeing>, watch: Watch) -> io::Result<()> {
+    let loopback = listener.local_addr()?.ip().to_canonical().is_loopback();
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    serve::serve(&listener, Arc::new(MetricsOnly { seeing, loopback }), &watch).await;
+    Ok(())
+}

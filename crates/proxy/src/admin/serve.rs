@@ -1,0 +1,110 @@
+//! Connections of the administrator, each for one request.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_net::Watch;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// Connections at once; further ones wait in the listener's backlog.
+const CONNECTIONS: usize = 64;
+
+/// Time until a request's head is complete.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// Time for a whole connection, a reload included.
+const CONNECTION_TIME: Duration = Duration::from_secs(60);
+
+/// Bytes of a request's head.
+const HEAD_BYTES: usize = 16 * 1024;
+
+/// Pause after a failure to accept, such as no free descriptor.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Something that accepts connections.
+pub(super) trait Accept: Sync {
+    /// A connection.
+    type Io: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// The next connection.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
+}
+
+impl Accept for UnixListener {
+    type Io = UnixStream;
+
+    async fn next(&self) -> io::Result<UnixStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+impl Accept for TcpListener {
+    type Io = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// Something that answers requests.
+pub(super) trait Answer: Send + Sync + 'static {
+    /// The answer; failures are answers too.
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// Serves until `watch` drains. Connections are tasks of `watch`.
+pub(super) async fn serve<L: Accept, A: Answer>(listener: &L, answer: Arc<A>, watch: &Watch) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let next = async || {
+        // The semaphore is never closed.
+        let slot = Arc::clone(&slots).acquire_owned().await.ok();
+        (slot, listener.next().await)
+    };
+    loop {
+        let (slot, accepted) = tokio::select! {
+            () = watch.graceful() => return,
+            accepted = next() => accepted,
+        };
+        match accepted {
+            Ok(io) => {
+                let task = connection(io, Arc::clone(&answer), watch.clone());
+                watch.spawn(async move {
+                    task.await;
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("the administrator's connection was not accepted: {error}");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One connection, one request.
+async fn connection<A: Answer>(io: impl AsyncRead + AsyncWrite + Unpin, answer: Arc<A>, watch: Watch) {
+    let service = service_fn(move |request| {
+        let answer = Arc::clone(&answer);
+        async move { Ok::<_, Infallible>(answer.answer(request).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
+    let served = timeout(CONNECTION_TIME, http.serve_connection(TokioIo::new(io), service));
+    tokio::select! {
+        () = watch.forced() => {}
+        // A client that left or broke the protocol is no concern of ours.
+        _ = served => {}
+    }
+}

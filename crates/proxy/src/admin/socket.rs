@@ -1,0 +1,121 @@
+//! Where the administrator's Unix socket lies.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// Mode of the socket: this user only.
+const SOCKET_MODE: u32 = 0o600;
+
+/// Mode of folders made for sockets.
+const FOLDER_MODE: u32 = 0o700;
+
+/// The sticky bit: in such a folder nobody replaces somebody else's file.
+const STICKY: u32 = 0o1000;
+
+/// The socket of `node` where the configuration names none: `hermes/NODE.sock` in `$XDG_RUNTIME_DIR`, else
+/// `/run/hermes/NODE.sock` for root, else `/tmp/hermes-UID/NODE.sock`. [`bind`] makes the folder.
+#[must_use]
+pub fn default_socket(node: &str) -> PathBuf {
+    let run_time = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    folder(run_time.as_deref(), rustix::process::getuid().as_raw()).join(format!("{}.sock", file_name(node)))
+}
+
+/// The folder of this user's sockets.
+fn folder(run_time: Option<&Path>, user: u32) -> PathBuf {
+    match run_time {
+        Some(run_time) if run_time.is_absolute() => run_time.join("hermes"),
+        _ if user == 0 => PathBuf::from("/run/hermes"),
+        _ => PathBuf::from(format!("/tmp/hermes-{user}")),
+    }
+}
+
+/// A node's name as a part of a path.
+fn file_name(node: &str) -> String {
+    let keep = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    node.chars().map(|letter| if keep(letter) { letter } else { '_' }).collect()
+}
+
+/// Opens the socket for [`super::serve_unix`], for this user only, and makes its folder (mode 0700) if there is none.
+///
+/// # Errors
+/// When the folder is one in which another user could replace the socket, or somebody serves there already.
+pub fn bind(socket: &Path) -> io::Result<UnixListener> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", socket.display()));
+    prepare_folder(socket, rustix::process::getuid().as_raw()).map_err(named)?;
+    hermes_net::listen::unix(socket, SOCKET_MODE).map_err(named)
+}
+
+/// Makes the folder of `socket`, or checks the one that is there.
+fn prepare_folder(socket: &Path, user: u32) -> io::Result<()> {
+    let folder = match socket.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    let found = std::fs::metadata(folder)?;
+    let owned = found.uid() == user || found.uid() == 0;
+    let open = found.mode() & 0o022 != 0 && found.mode() & STICKY == 0;
+    if !owned || open {
+        let reason = format!("other users can write in {}; choose another folder, or chmod 700 it", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    Ok(())
+}
+
+/// Sockets in the folder of `near` and in this user's usual folders, for an error message.
+pub(super) fn found(near: &Path) -> Vec<PathBuf> {
+    let user = rustix::process::getuid().as_raw();
+    let run_time = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let mut folders = vec![folder(run_time.as_deref(), user), folder(None, user), folder(None, 0)];
+    folders.extend(near.parent().map(Path::to_owned));
+    folders.sort();
+    folders.dedup();
+    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let mut sockets: Vec<_> = entries.map(|entry| entry.path()).filter(|path| is_socket_name(path)).collect();
+    sockets.sort();
+    sockets
+}
+
+fn is_socket_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_folder_follows_the_environment_and_the_user() {
+        let run_time = Path::new("/run/user/1000");
+        assert_eq!(folder(Some(run_time), 1000), Path::new("/run/user/1000/hermes"));
+        assert_eq!(folder(Some(Path::new("relative")), 1000), Path::new("/tmp/hermes-1000"));
+        assert_eq!(folder(None, 1000), Path::new("/tmp/hermes-1000"));
+        assert_eq!(folder(None, 0), Path::new("/run/hermes"));
+        assert_eq!(file_name("../a b"), ".._a_b");
+    }
+
+    #[test]
+    fn the_socket_and_its_folder_are_for_this_user_only() {
+        let root = tempfile::tempdir().unwrap();
+        let socket = root.path().join("new/node.sock");
+        let _listener = bind(&socket).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(socket.parent().unwrap()), 0o700);
+        assert_eq!(mode(&socket), 0o600);
+        assert_eq!(found(&socket).iter().filter(|found| **found == socket).count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_in_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let socket = root.path().join("node.sock");
+        std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        assert_eq!(bind(&socket).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        assert!(prepare_folder(&socket, rustix::process::getuid().as_raw()).is_ok());
+    }
+}

@@ -1,0 +1,91 @@
+//! An exchange that has arrived, of whatever kind.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, ResponseHead, StreamError};
+use hermes_net::StreamInfo;
+use http::HeaderMap;
+
+use crate::datagrams::{Session, UdpEnd};
+
+/// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or begun by a datagram.
+pub enum Arrival {
+    /// Over HTTP, or a TCP connection turned into CONNECT.
+    Offered(Offered),
+    /// A UDP client's first datagram, turned into CONNECT-UDP.
+    Session {
+        /// The CONNECT-UDP that it means.
+        head: RequestHead,
+        /// Where the datagrams come from.
+        source: Arc<StreamInfo>,
+        /// The session.
+        session: Arc<Session>,
+    },
+}
+
+/// One side of an open tunnel.
+pub enum End {
+    /// Bytes, or capsules, in a pair of streams.
+    Stream(Incoming, Outgoing),
+    /// UDP.
+    Udp(UdpEnd),
+}
+
+impl Arrival {
+    /// The request.
+    pub fn head(&self) -> &RequestHead {
+        match self {
+            Self::Offered(offered) => &offered.head,
+            Self::Session { head, .. } => head,
+        }
+    }
+
+    /// The request, to be changed on the way through the pipeline.
+    pub fn head_mut(&mut self) -> &mut RequestHead {
+        match self {
+            Self::Offered(offered) => &mut offered.head,
+            Self::Session { head, .. } => head,
+        }
+    }
+
+    /// Where it came from.
+    pub fn source(&self) -> &Arc<StreamInfo> {
+        match self {
+            Self::Offered(offered) => &offered.source,
+            Self::Session { source, .. } => source,
+        }
+    }
+
+    /// What it carries.
+    pub fn kind(&self) -> Kind {
+        self.head().kind()
+    }
+
+    /// Answers it here. A TCP client sees a reset; a UDP client sees nothing.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn refuse(self, head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
+        match self {
+            Self::Offered(offered) => offered.refuse(head, content).await,
+            Self::Session { session, .. } => {
+                session.refuse();
+                Ok(())
+            }
+        }
+    }
+
+    /// Accepts the tunnel and gives the client's side of it.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn accept(self, fields: HeaderMap) -> Result<End, StreamError> {
+        match self {
+            Self::Offered(offered) => {
+                offered.accept(fields).await.map(|(incoming, outgoing)| End::Stream(incoming, outgoing))
+            }
+            Self::Session { session, .. } => Ok(End::Udp(UdpEnd::Session(session))),
+        }
+    }
+}

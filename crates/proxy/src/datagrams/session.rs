@@ -1,0 +1,120 @@
+//! One UDP client of a `udp` listener.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use hermes_net::{UdpError, UdpSocket};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Bounds, Queue};
+
+/// A client address and what it sent that has not left yet. The listener fills it, the tunnel empties it.
+pub struct Session {
+    client: SocketAddr,
+    /// The address of ours that the client asked, which its answers come from.
+    local: Option<IpAddr>,
+    socket: Arc<UdpSocket>,
+    queue: Mutex<Queue>,
+    ready: Notify,
+    lost: Lost,
+    refused: AtomicBool,
+}
+
+impl Session {
+    /// A session without datagrams.
+    pub fn new(client: SocketAddr, local: Option<IpAddr>, socket: Arc<UdpSocket>, bounds: Bounds) -> Self {
+        Self {
+            client,
+            local,
+            socket,
+            queue: Mutex::new(Queue::new(bounds)),
+            ready: Notify::new(),
+            lost: Lost::default(),
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes a datagram from the client.
+    pub fn push(&self, datagram: &[u8], now: Instant) {
+        if self.is_refused() {
+            self.lost.full(1);
+            return;
+        }
+        {
+            let mut queue = self.queue.lock();
+            self.lost.expired(queue.expire(now));
+            self.lost.full(queue.push(datagram, now));
+        }
+        self.ready.notify_one();
+    }
+
+    /// Waits for datagrams and swaps them into `taken`, whose old content is forgotten.
+    pub async fn take(&self, taken: &mut Queue) {
+        loop {
+            {
+                let mut queue = self.queue.lock();
+                self.lost.expired(queue.expire(Instant::now()));
+                if !queue.is_empty() {
+                    taken.clear();
+                    std::mem::swap(&mut *queue, taken);
+                    return;
+                }
+            }
+            self.ready.notified().await;
+        }
+    }
+
+    /// Sets other bounds, once the route is known; what is outside them is dropped.
+    pub fn set_bounds(&self, bounds: Bounds) {
+        self.lost.full(self.queue.lock().set_bounds(bounds));
+    }
+
+    /// A queue for [`Session::take`].
+    pub fn empty_queue(&self) -> Queue {
+        Queue::new(self.queue.lock().bounds())
+    }
+
+    /// Sends datagrams of `segment` bytes to the client.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub async fn send(&self, data: &[u8], segment: Option<usize>) -> Result<(), UdpError> {
+        self.socket.send_from(self.local, Some(self.client), data, segment).await
+    }
+
+    /// The tunnel was refused: what waits is of no use.
+    pub fn refuse(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+        self.lost.full(self.queue.lock().clear());
+    }
+
+    /// Whether the tunnel was refused.
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams that were dropped since this was last asked: those without room, and those that waited too long.
+    pub fn take_lost(&self) -> (u64, u64) {
+        (self.lost.full.swap(0, Ordering::Relaxed), self.lost.expired.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// Datagrams that were dropped.
+#[derive(Default)]
+struct Lost {
+    full: AtomicU64,
+    expired: AtomicU64,
+}
+
+impl Lost {
+    fn full(&self, count: usize) {
+        self.full.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    fn expired(&self, count: usize) {
+        self.expired.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}

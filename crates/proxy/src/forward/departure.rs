@@ -1,0 +1,137 @@
+//! The request as it leaves: what this hop removes, adds and rewrites.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hermes_config::model::{PathRewrite, Route};
+use hermes_http::h1::client::Receiver;
+use hermes_http::{Kind, RequestHead};
+use hermes_proto::forwarded::{self, Element, Identifier};
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::via;
+use hermes_rules::{Values, apply};
+use hermes_upstream::Upstream;
+use http::header::{FORWARDED, PROXY_AUTHORIZATION};
+use http::uri::{Authority, PathAndQuery, Scheme};
+
+use crate::pipeline::Routed;
+use crate::refusal::Refusal;
+use crate::target::Target;
+
+/// Where a request is sent over HTTP.
+#[derive(Clone)]
+pub enum Next {
+    /// To an upstream's endpoints: next proxies, or origins that the operator named.
+    Upstream {
+        /// The upstream.
+        upstream: Arc<Upstream>,
+        /// Whether its endpoints are proxies or origins.
+        receiver: Receiver,
+    },
+    /// To the origin that the request names.
+    Target,
+}
+
+impl Next {
+    /// What the next hop is.
+    pub fn receiver(&self) -> Receiver {
+        match self {
+            Self::Upstream { receiver, .. } => *receiver,
+            Self::Target => Receiver::Origin,
+        }
+    }
+
+    /// Whether the link to it is under TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Upstream { upstream, .. } if upstream.is_tls())
+    }
+
+    /// The upstream's name, for records.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Upstream { upstream, .. } => upstream.name(),
+            Self::Target => "(target)",
+        }
+    }
+}
+
+/// The request as it leaves for `next`, and the target it is for after rewriting.
+///
+/// # Errors
+/// A rewrite or a field that the route adds cannot be written.
+pub(crate) fn depart(routed: &Routed, arrived: &RequestHead, next: &Next) -> Result<(RequestHead, Target), Refusal> {
+    let snapshot = &routed.snapshot;
+    let route = &snapshot.document.routes[routed.route];
+    let mut head = arrived.clone();
+    let mut target = routed.target.clone();
+    rewrite(route, &mut head, &mut target)?;
+    if next.receiver() == Receiver::Origin {
+        snapshot.overlay.strip(&mut head.fields, &route.expose);
+        if !routed.listener.config.gateway && !route.expose.iter().any(|field| field.matches(FORWARDED.as_str())) {
+            head.fields.remove(FORWARDED);
+        }
+    }
+    change_fields(routed, route, &mut head, &target)?;
+    via::append(&mut head.fields, head.version, &snapshot.node);
+    if let Next::Upstream { upstream, receiver: Receiver::Proxy } = next {
+        if head.kind() != Kind::Connect && head.scheme.is_none() {
+            head.scheme = Some(Scheme::HTTP);
+        }
+        if let Some(token) = snapshot.token.as_ref().filter(|_| upstream.sends_token()) {
+            head.fields.insert(PROXY_AUTHORIZATION, token.clone());
+        }
+    }
+    Ok((head, target))
+}
+
+fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result<(), Refusal> {
+    let Some(rewrite) = &route.rewrite else { return Ok(()) };
+    if let Some(new) = &rewrite.target {
+        *target = Target { host: new.host.clone(), port: new.port };
+        target.write_into(head)?;
+    }
+    if let (Some(change), Kind::Message | Kind::Upgrade) = (&rewrite.path, head.kind()) {
+        head.path = head.path.take().map(|path| rewrite_path(&path, change)).transpose()?;
+    }
+    Ok(())
+}
+
+fn rewrite_path(path: &PathAndQuery, change: &PathRewrite) -> Result<PathAndQuery, Refusal> {
+    let Some(rest) = path.path().strip_prefix(&change.prefix) else { return Ok(path.clone()) };
+    let query = path.query().map(|query| format!("?{query}")).unwrap_or_default();
+    PathAndQuery::try_from(format!("{}{rest}{query}", change.with)).map_err(|error| {
+        Refusal::new(ProxyError::ProxyConfigurationError, format!("the rewritten path is bad: {error}"))
+    })
+}
+
+fn change_fields(routed: &Routed, route: &Route, head: &mut RequestHead, target: &Target) -> Result<(), Refusal> {
+    if route.set.is_empty() && route.append.is_empty() && route.remove.is_empty() {
+        return Ok(());
+    }
+    let (path, method) = (head.path().to_owned(), head.method.clone());
+    let values = Values { path: &path, method: method.as_str(), ..routed.values(target) };
+    apply(&route.set, &route.append, &route.remove, &mut head.fields, &values)
+        .map_err(|bad| Refusal::new(ProxyError::ProxyInternalError, format!("field {}: {}", bad.name, bad.reason)))
+}
+
+/// A UDP proxy is addressed by its own authority (RFC 9298, 3): that of the endpoint which was chosen.
+pub(crate) fn address_proxy(head: &mut RequestHead, endpoint: &str, tls: bool) {
+    if head.kind() == Kind::ConnectUdp {
+        // A Unix socket has no authority; the name says only that it is the proxy itself.
+        let authority = Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
+        head.authority = Some(authority);
+        head.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
+    }
+}
+
+/// Says in `Forwarded` where a request came from (RFC 7239).
+pub fn append_forwarded(head: &mut RequestHead, peer: Option<SocketAddr>, tls: bool) {
+    let host = head.authority.as_ref().map(Authority::as_str);
+    let element = Element {
+        client: Some(peer.map_or(Identifier::Unknown, |peer| Identifier::Address(peer.ip()))),
+        by: None,
+        proto: Some(if tls { "https" } else { "http" }),
+        host,
+    };
+    forwarded::append(&mut head.fields, &element);
+}

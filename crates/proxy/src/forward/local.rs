@@ -1,0 +1,48 @@
+//! Answers that a route gives here.
+
+use bytes::Bytes;
+use hermes_config::model::{Redirect, Respond};
+use hermes_http::ResponseHead;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_rules::{Values, render};
+use http::header::LOCATION;
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::{Failed, Unanswered};
+use crate::arrival::Arrival;
+use crate::pipeline::Routed;
+use crate::refusal::Refusal;
+
+/// Answers as the route says.
+pub(crate) async fn respond(routed: &Routed, arrival: Arrival, respond: &Respond) -> Result<String, Failed> {
+    let mut head = ResponseHead::new(StatusCode::from_u16(respond.status).unwrap_or(StatusCode::OK));
+    for (name, value) in &respond.fields {
+        if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
+            head.fields.append(name, value);
+        }
+    }
+    Ok(answer(routed, arrival, head, Bytes::from(respond.body.clone()), "responded").await)
+}
+
+/// Sends the client elsewhere.
+pub(crate) async fn redirect(routed: &Routed, arrival: Arrival, redirect: &Redirect) -> Result<String, Failed> {
+    let (path, method) = (arrival.head().path().to_owned(), arrival.head().method.clone());
+    let values = Values { path: &path, method: method.as_str(), ..routed.values(&routed.target) };
+    let location = render(&redirect.location, &values);
+    let Ok(location) = HeaderValue::from_str(&location) else {
+        let refusal = Refusal::new(ProxyError::ProxyConfigurationError, "the location cannot be sent");
+        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+    };
+    let status = redirect.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::FOUND);
+    let mut head = ResponseHead::new(status);
+    head.fields.insert(LOCATION, location);
+    Ok(answer(routed, arrival, head, Bytes::new(), "redirected").await)
+}
+
+async fn answer(routed: &Routed, arrival: Arrival, head: ResponseHead, content: Bytes, reason: &str) -> String {
+    routed.exchange.status(head.status.as_u16());
+    match arrival.refuse(head, content).await {
+        Ok(()) => reason.to_owned(),
+        Err(error) => format!("client_closed: {error}"),
+    }
+}

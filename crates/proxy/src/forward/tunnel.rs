@@ -1,0 +1,154 @@
+//! A tunnel through the next proxy, or an upgraded connection to an origin.
+
+use std::time::Duration;
+
+use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
+use hermes_proto::hop;
+use hermes_proto::proxy_status::ProxyError;
+use http::header::{CONTENT_LENGTH, HeaderMap, PROXY_AUTHENTICATE, TRANSFER_ENCODING};
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::departure::{Next, depart};
+use super::reach::{self, Reached, Unreached};
+use super::{Failed, Side, Unanswered, pump};
+use crate::arrival::{Arrival, End};
+use crate::datagrams::carry_udp;
+use crate::pipeline::Routed;
+use crate::refusal::Refusal;
+use crate::target::Target;
+
+/// `Capsule-Protocol` (RFC 9297, 3.4).
+pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
+
+/// Opens the tunnel through the next hop, and carries it.
+pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
+    let opened = match depart(routed, arrival.head(), next) {
+        Ok((head, target)) => open(routed, next, &head, &target).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(unreached) => {
+            return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal: unreached.refusal });
+        }
+    };
+    let Open { outgoing, answer, active: _active, idle } = opened;
+    match answer {
+        Event::Tunnel(head, incoming) => Ok(carry(routed, arrival, head, (incoming, outgoing), idle).await),
+        Event::Final(head, incoming) => pass_refusal(routed, arrival, head, incoming).await,
+        Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
+    }
+}
+
+/// A tunnel that the next hop answered.
+struct Open {
+    outgoing: Outgoing,
+    answer: Event,
+    active: hermes_upstream::Active,
+    /// Silence after which a tunnel of datagrams ends.
+    idle: Duration,
+}
+
+/// Asks the next hop for the tunnel; once more if a kept connection had died unseen, for no byte of the tunnel was sent yet.
+async fn open(routed: &Routed, next: &Next, head: &RequestHead, target: &Target) -> Result<Open, Unreached> {
+    match attempt(routed, next, head, target).await {
+        Err(unreached) if unreached.stale => attempt(routed, next, head, target).await,
+        opened => opened,
+    }
+}
+
+async fn attempt(routed: &Routed, next: &Next, head: &RequestHead, target: &Target) -> Result<Open, Unreached> {
+    let timeouts = reach::timeouts(routed, next);
+    let reached = reach::open(routed, next, head, target, Some(0), &timeouts).await?;
+    let Reached { mut outgoing, mut pending, active, endpoint, reused } = reached;
+    let answered = async {
+        outgoing.flush().await?;
+        loop {
+            match pending.event(Some(&mut outgoing)).await? {
+                Event::Interim(_) => {}
+                answer => return Ok::<_, hermes_http::StreamError>(answer),
+            }
+        }
+    };
+    match tokio::time::timeout(timeouts.header, answered).await {
+        Ok(Ok(answer)) => Ok(Open { outgoing, answer, active, idle: timeouts.udp }),
+        Ok(Err(error)) => Err(Unreached { refusal: Refusal::of_stream(&error, &endpoint), stale: reused }),
+        Err(_) => {
+            let details = "the next hop did not answer the tunnel in time";
+            Err(Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint).into())
+        }
+    }
+}
+
+/// Tells the client that the tunnel is open, and carries it to its end.
+async fn carry(
+    routed: &Routed,
+    arrival: Arrival,
+    head: ResponseHead,
+    target: (Incoming, Outgoing),
+    idle: Duration,
+) -> String {
+    let kind = arrival.kind();
+    let mut fields = passed_on(head.fields);
+    if kind == Kind::ConnectUdp {
+        fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+    }
+    routed.exchange.status(200);
+    let client = match arrival.accept(fields).await {
+        Ok(client) => client,
+        Err(error) => return format!("client_closed: {error}"),
+    };
+    let counters = routed.exchange.counters();
+    let (mut incoming, mut outgoing) = target;
+    let carried = match client {
+        End::Stream(client_in, client_out) => {
+            let carried = pump::tunnel((client_in, client_out), (incoming, outgoing), counters).await;
+            carried.map(|()| "done")
+        }
+        End::Udp(udp) => {
+            let carried = carry_udp(&mut incoming, &mut outgoing, &udp, Side::Target, &routed.exchange, idle).await;
+            carried.inspect_err(|broken| outgoing.reset(broken.reset))
+        }
+    };
+    carried.map_or_else(|broken| broken.reason(), str::to_owned)
+}
+
+/// Passes the next hop's refusal on, with its status, fields and content, so that the client learns the true reason.
+async fn pass_refusal(
+    routed: &Routed,
+    arrival: Arrival,
+    head: ResponseHead,
+    mut incoming: Incoming,
+) -> Result<String, Failed> {
+    let reason = format!("http_upgrade_failed: the next hop answered {}", head.status);
+    let Arrival::Offered(offered) = arrival else {
+        let refusal = Refusal::new(ProxyError::HttpUpgradeFailed, reason);
+        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+    };
+    let mut head = ResponseHead { fields: passed_on(head.fields), ..head };
+    // The next proxy asked this one to authenticate; and a success that opens nothing is a failure.
+    if head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED || head.status.is_success() {
+        head.status = StatusCode::BAD_GATEWAY;
+        head.fields.remove(PROXY_AUTHENTICATE);
+    }
+    routed.exchange.status(head.status.as_u16());
+    let (_, _content, responder) = offered.message();
+    let length = incoming.length();
+    if let Ok(mut outgoing) = responder.respond(head, length).await {
+        let counters = routed.exchange.counters();
+        let idle = Some(reach::REFUSAL_IDLE);
+        // The client may not care for the rest of a refusal.
+        let _ = pump::pump(&mut incoming, &mut outgoing, Side::Target, &counters.target_to_client, idle).await;
+    }
+    Ok(reason)
+}
+
+/// Fields of a response that go on to the client.
+fn passed_on(mut fields: HeaderMap) -> HeaderMap {
+    if hop::strip(&mut fields).is_err() {
+        fields.clear();
+    }
+    fields.remove(CONTENT_LENGTH);
+    fields.remove(TRANSFER_ENCODING);
+    fields
+}

@@ -1,0 +1,97 @@
+//! JSON Web Tokens as Bearer credentials (RFC 6750), signed by an issuer whose public keys are in a file.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hermes_config::model::Bearer;
+use jsonwebtoken::{Algorithm, AlgorithmFamily, crypto};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::BuildError;
+use super::cache::Cache;
+use super::claims::{Expected, LEEWAY};
+use super::keys::KeySet;
+
+/// Verified tokens that are remembered, by their digest.
+const REMEMBERED: usize = 4096;
+
+/// Checks tokens for one listener.
+pub(super) struct BearerAuth {
+    keys: KeySet,
+    expected: Expected,
+    /// By SHA-256 of the token: its user and expiry time.
+    verified: Mutex<Cache<Vec<u8>, (String, u64)>>,
+}
+
+/// The part of a JOSE header (RFC 7515 section 4.1) that we act on. An `alg` of `none` is not an [`Algorithm`].
+#[derive(Deserialize)]
+struct Header {
+    alg: Algorithm,
+    #[serde(default)]
+    kid: Option<String>,
+    #[serde(default)]
+    crit: Option<Value>,
+}
+
+impl BearerAuth {
+    /// Reads the key set; `path` is the path of `config`.
+    pub fn build(config: &Bearer, path: &str) -> Result<Self, Vec<BuildError>> {
+        // One provider everywhere; that it is already installed is no error.
+        let _ = crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+        let keys = KeySet::read(&config.jwks_file.0, &format!("{path}.jwks_file"))?;
+        let expected = Expected {
+            issuer: config.issuer.clone(),
+            audience: config.audience.clone(),
+            user_claim: config.user_claim.clone().unwrap_or_else(|| "sub".to_owned()),
+        };
+        Ok(Self { keys, expected, verified: Mutex::new(Cache::new(REMEMBERED)) })
+    }
+
+    /// The user that a token names and its expiry time, or why it is not valid at `now`.
+    pub fn verify(&self, token: &str, now: u64) -> Result<(String, u64), &'static str> {
+        let name = digest(&SHA256, token.as_bytes()).as_ref().to_vec();
+        if let Some(known) = self.verified.lock().find(name.as_slice(), now) {
+            return Ok(known.clone());
+        }
+        let claims = self.verified_claims(token)?;
+        let (user, expires) = self.expected.check(&claims, now)?;
+        self.verified.lock().insert(name, (user.clone(), expires), expires.saturating_add(LEEWAY));
+        Ok((user, expires))
+    }
+
+    /// The claims of a token whose signature is right (RFC 7515 section 5.2).
+    fn verified_claims(&self, token: &str) -> Result<Map<String, Value>, &'static str> {
+        const MALFORMED: &str = "the token is not a signed JSON Web Token";
+        let (message, signature) = token.rsplit_once('.').ok_or(MALFORMED)?;
+        let (header, claims) = message.split_once('.').filter(|(_, claims)| !claims.contains('.')).ok_or(MALFORMED)?;
+        let header: Header = decode(header).ok_or("the header of the token cannot be used")?;
+        if header.crit.is_some() {
+            return Err("the token demands extensions that are not known here");
+        }
+        if header.alg.family() == AlgorithmFamily::Hmac {
+            return Err("the token is not signed with a public key");
+        }
+        let mut tried = self.keys.candidates(header.kid.as_deref(), header.alg).peekable();
+        tried.peek().ok_or("the key of the token is not known")?;
+        let right = |key| matches!(crypto::verify(signature, message.as_bytes(), key, header.alg), Ok(true));
+        if !tried.any(|candidate| right(&candidate.key)) {
+            return Err("the signature of the token is wrong");
+        }
+        decode(claims).ok_or(MALFORMED)
+    }
+}
+
+/// base64url without padding, and JSON in it.
+fn decode<T: for<'a> Deserialize<'a>>(part: &str) -> Option<T> {
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
+}
+
+impl fmt::Debug for BearerAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BearerAuth").field("expected", &self.expected).finish_non_exhaustive()
+    }
+}

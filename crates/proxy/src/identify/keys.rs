@@ -1,0 +1,120 @@
+//! The public keys of a JSON Web Key Set (RFC 7517).
+
+use std::path::Path;
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
+use serde::Deserialize;
+
+use super::BuildError;
+use super::users::read_bounded;
+
+/// Largest key set that is read.
+const FILE_LIMIT: u64 = 1 << 20;
+
+/// Keys in a set: issuers publish a few.
+const KEY_LIMIT: usize = 64;
+
+/// Keys tried for one token; more than one only where keys or tokens carry no `kid`.
+const TRY_LIMIT: usize = 4;
+
+/// Digits of the base64 form of the shortest RSA modulus, 2048 bits (RFC 7518 section 3.3).
+const RSA_DIGITS: usize = 342;
+
+/// One key, and what it may verify.
+pub(super) struct Key {
+    id: Option<String>,
+    algorithms: Vec<Algorithm>,
+    pub key: DecodingKey,
+}
+
+/// The keys that can verify a token. Never empty, and never symmetric.
+pub(super) struct KeySet(Vec<Key>);
+
+#[derive(Deserialize)]
+struct Document {
+    keys: Vec<serde_json::Value>,
+}
+
+impl KeySet {
+    /// Reads `file`; `path` is its path in the configuration. Keys for other purposes than verifying signatures, and
+    /// of kinds that are not known, are passed over (RFC 7517 section 5).
+    ///
+    /// # Errors
+    /// When the file is no key set, holds a symmetric key or a broken one, or none that is usable.
+    pub fn read(file: &Path, path: &str) -> Result<Self, Vec<BuildError>> {
+        let error = |reason: String| BuildError {
+            path: path.to_owned(),
+            reason: format!("{}: {reason}", file.display()),
+            remedy: Some("take the key set that the issuer publishes (its `jwks_uri`)".to_owned()),
+        };
+        let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
+        let parsed: Result<Document, _> = serde_json::from_str(&text);
+        let document = parsed.map_err(|why| vec![error(format!("not a JSON Web Key Set: {why}"))])?;
+        if document.keys.len() > KEY_LIMIT {
+            return Err(vec![error(format!("more than {KEY_LIMIT} keys"))]);
+        }
+        let mut keys = Vec::new();
+        let mut errors = Vec::new();
+        for (index, value) in document.keys.into_iter().enumerate() {
+            match parse(value) {
+                Ok(key) => keys.extend(key),
+                Err(why) => errors.push(error(format!("keys[{index}]: {why}"))),
+            }
+        }
+        if errors.is_empty() && keys.is_empty() {
+            errors.push(error("no key can verify a signature (RSA, P-256, P-384 or Ed25519)".to_owned()));
+        }
+        if errors.is_empty() { Ok(Self(keys)) } else { Err(errors) }
+    }
+
+    /// The keys that a token with this header may be signed with.
+    pub fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &Key> {
+        let fits = move |key: &&Key| {
+            let named = match (id, key.id.as_deref()) {
+                (Some(wanted), Some(id)) => wanted == id,
+                _ => true,
+            };
+            named && key.algorithms.contains(&algorithm)
+        };
+        self.0.iter().filter(fits).take(TRY_LIMIT)
+    }
+}
+
+/// A key; `None` if it is for something else.
+fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
+    let kind = value.get("kty").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+    if kind == "oct" {
+        return Err("a symmetric key: whoever verifies with it can sign with it as well".to_owned());
+    }
+    let jwk: Jwk = serde_json::from_value(value).map_err(|why| why.to_string())?;
+    if !verifies(&jwk) {
+        return Ok(None);
+    }
+    let mut algorithms: Vec<Algorithm> = match &jwk.algorithm {
+        AlgorithmParameters::RSA(rsa) if rsa.n.len() < RSA_DIGITS => {
+            return Err("an RSA key of less than 2048 bits".to_owned());
+        }
+        AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
+        AlgorithmParameters::EllipticCurve(ec) => match ec.curve {
+            EllipticCurve::P256 => vec![Algorithm::ES256],
+            EllipticCurve::P384 => vec![Algorithm::ES384],
+            _ => return Ok(None),
+        },
+        AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => vec![Algorithm::EdDSA],
+        _ if ["RSA", "EC", "OKP"].contains(&kind.as_str()) => return Err(format!("a broken {kind} key")),
+        _ => return Ok(None),
+    };
+    if let Some(only) = jwk.common.key_algorithm {
+        algorithms.retain(|algorithm| only == (*algorithm).into());
+    }
+    let key = DecodingKey::from_jwk(&jwk).map_err(|why| why.to_string())?;
+    Ok(Some(Key { id: jwk.common.key_id, algorithms, key }).filter(|key| !key.algorithms.is_empty()))
+}
+
+/// Whether a key is meant to verify signatures (RFC 7517 sections 4.2 and 4.3).
+fn verifies(jwk: &Jwk) -> bool {
+    let used = jwk.common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
+    let operations = jwk.common.key_operations.as_ref();
+    used && operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify))
+}

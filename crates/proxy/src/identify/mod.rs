@@ -1,0 +1,171 @@
+//! Who is this traffic of? What a listener asks for, and whether what was shown proves it.
+//!
+//! Credentials are consumed at the hop that asked (RFC 9110 section 11.7): after [`Authenticator::authenticate`] the
+//! fields hold none of them. A credential that was shown and is wrong is refused, even if another way to
+//! authenticate would have sufficed.
+//!
+//! What it is not: it does not decide which `user` fields are believed (that is `hermes_rules::trust`), and it does
+//! not verify certificates (the TLS layer has done that).
+//!
+//! Specifications: RFC 9110 section 11, RFC 7617 (Basic), RFC 6750 (Bearer), RFC 7515 to 7519 (JSON Web Tokens).
+
+mod basic;
+mod bearer;
+mod cache;
+mod challenge;
+mod claims;
+mod credentials;
+mod keys;
+mod users;
+
+#[cfg(test)]
+mod tests;
+
+use hermes_config::model::{Auth, AuthMode, AuthWays, Listener};
+use hermes_net::{CertificateNames, StreamInfo};
+use http::HeaderMap;
+
+pub use challenge::Challenge;
+
+use basic::BasicAuth;
+use bearer::BearerAuth;
+use challenge::{Refusal, Schemes};
+use credentials::Credentials;
+
+/// Longest user name in bytes; it becomes a field value and a part of every record.
+pub const USER_LIMIT: usize = 256;
+
+/// Who an exchange is of, and how we know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The authenticated user; `None` where nobody was asked.
+    pub user: Option<String>,
+    /// `none`, `basic`, `bearer` or `mtls`.
+    pub scheme: &'static str,
+    /// The verified client certificate's names, whatever the scheme.
+    pub certificate: Option<CertificateNames>,
+    /// Unix time in seconds at which the credential ends.
+    pub expires: Option<u64>,
+}
+
+/// Something in a listener's `auth` that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct BuildError {
+    /// Path in the configuration, e.g. `listeners.web.auth.basic.file`.
+    pub path: String,
+    /// What is wrong.
+    pub reason: String,
+    /// What mends it.
+    pub remedy: Option<String>,
+}
+
+/// Checks who sends what enters at one listener. Shared by its workers.
+#[derive(Debug, Default)]
+pub struct Authenticator {
+    basic: Option<BasicAuth>,
+    bearer: Option<BearerAuth>,
+    mtls: bool,
+}
+
+impl Authenticator {
+    /// Reads the files that `listener.auth` names. `path` is the listener's own path, e.g. `listeners.web`.
+    ///
+    /// # Errors
+    /// Everything that is wrong, not only the first: files that cannot be read, bad lines, unusable keys.
+    pub fn build(listener: &Listener, path: &str) -> Result<Self, Vec<BuildError>> {
+        let ways = match &listener.auth {
+            None | Some(Auth::Word(AuthMode::None)) => AuthWays::default(),
+            Some(Auth::Word(AuthMode::Mtls)) => AuthWays { mtls: true, ..AuthWays::default() },
+            Some(Auth::Ways(ways)) => ways.clone(),
+        };
+        let mut errors = Vec::new();
+        let mut built = |error: Vec<BuildError>| errors.extend(error);
+        let basic = ways.basic.map(|basic| BasicAuth::build(&basic, &format!("{path}.auth.basic")));
+        let basic = basic.and_then(|basic| basic.map_err(&mut built).ok());
+        let bearer = ways.bearer.map(|bearer| BearerAuth::build(&bearer, &format!("{path}.auth.bearer")));
+        let bearer = bearer.and_then(|bearer| bearer.map_err(&mut built).ok());
+        if errors.is_empty() { Ok(Self { basic, bearer, mtls: ways.mtls }) } else { Err(errors) }
+    }
+
+    /// Whether anybody is asked who they are.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.asks_field() || self.mtls
+    }
+
+    /// Finds out whose a request is, at Unix time `now` in seconds, and takes the credentials out of `fields`.
+    ///
+    /// `Proxy-Authorization` is always removed. On a gateway's listener the credentials are in `Authorization`, which
+    /// is removed only if this listener reads it: otherwise it is for the origin.
+    ///
+    /// # Errors
+    /// The response to send: 407 (gateway: 401) with a challenge for each scheme, 403 where no challenge could be
+    /// met (a certificate is missing), 503 when too many passwords are waiting to be checked.
+    pub async fn authenticate(
+        &self,
+        fields: &mut HeaderMap,
+        source: &StreamInfo,
+        gateway: bool,
+        now: u64,
+    ) -> Result<Identity, Challenge> {
+        let shown = credentials::take(fields, gateway, self.asks_field());
+        let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.clone());
+        let found = match shown {
+            Ok(shown) => self.check(shown, certificate, now).await,
+            Err(reason) => Err(Refusal::Malformed(reason)),
+        };
+        found.map_err(|refusal| Challenge::new(refusal, &self.schemes(), gateway))
+    }
+
+    async fn check(
+        &self,
+        shown: Option<Credentials>,
+        certificate: Option<CertificateNames>,
+        now: u64,
+    ) -> Result<Identity, Refusal> {
+        let identity = |user, scheme, expires| Identity { user, scheme, certificate: certificate.clone(), expires };
+        match (shown, &self.basic, &self.bearer) {
+            (Some(Credentials::Basic { user, password }), Some(basic), _) => {
+                basic.verify(&user, password, now).await?;
+                Ok(identity(Some(user), "basic", None))
+            }
+            (Some(Credentials::Bearer(token)), _, Some(bearer)) => {
+                let (user, expires) = bearer.verify(&token, now).map_err(Refusal::Bearer)?;
+                Ok(identity(Some(user), "bearer", Some(expires)))
+            }
+            (Some(other), _, _) if self.asks_field() => Err(Refusal::Unasked(other.scheme())),
+            _ if self.mtls => {
+                let user = certificate_user(certificate.as_ref())?;
+                Ok(identity(Some(user), "mtls", None))
+            }
+            _ if self.asks_field() => Err(Refusal::Missing),
+            _ => Ok(identity(None, "none", None)),
+        }
+    }
+
+    /// Whether credentials are expected in a field.
+    fn asks_field(&self) -> bool {
+        self.basic.is_some() || self.bearer.is_some()
+    }
+
+    fn schemes(&self) -> Schemes<'_> {
+        Schemes { basic: self.basic.as_ref().map(BasicAuth::realm), bearer: self.bearer.is_some() }
+    }
+}
+
+/// The user that a certificate names. Unlike the other schemes' users it may hold spaces, as common names do.
+fn certificate_user(certificate: Option<&CertificateNames>) -> Result<String, Refusal> {
+    let names = certificate.ok_or(Refusal::Missing)?;
+    let user = names.primary().ok_or(Refusal::Certificate("the certificate holds no name"))?;
+    let printable = user.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if user.trim().is_empty() || user.trim() != user || !printable || user.len() > USER_LIMIT {
+        return Err(Refusal::Certificate("the certificate's name cannot be a user"));
+    }
+    Ok(user.to_owned())
+}
+
+/// Whether `text` can be a user: visible ASCII, not empty, not longer than [`USER_LIMIT`].
+fn is_user(text: &str) -> bool {
+    (1..=USER_LIMIT).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}

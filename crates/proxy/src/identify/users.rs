@@ -1,0 +1,148 @@
+//! The file of users and bcrypt hashes.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::str::FromStr;
+
+use bcrypt::HashParts;
+
+use super::{BuildError, is_user};
+
+/// Largest file that is read: some ten thousand users.
+const FILE_LIMIT: u64 = 1 << 20;
+
+/// Largest cost: 16 takes some seconds, and each step doubles that.
+const COST_LIMIT: u32 = 16;
+
+/// Bad lines that are told of one file.
+const REPORT_LIMIT: usize = 20;
+
+/// Users and their hashes. Never empty.
+#[derive(Clone)]
+pub(super) struct Users {
+    hashes: HashMap<String, String>,
+    /// A hash that unknown users' passwords are checked against, so that they take as long as known ones.
+    decoy: String,
+}
+
+impl Users {
+    /// Reads `file`; `path` is its path in the configuration.
+    ///
+    /// # Errors
+    /// Each bad line, as `FILE:LINE: what is wrong with it`.
+    pub fn read(file: &Path, path: &str) -> Result<Self, Vec<BuildError>> {
+        let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
+        let mut hashes = HashMap::new();
+        let mut errors = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let added = parse_line(line).and_then(|(user, hash)| match hashes.insert(user.to_owned(), hash) {
+                None => Ok(()),
+                Some(_) => Err(format!("user {user} stands there twice")),
+            });
+            if let Err(reason) = added {
+                errors.push(bad_line(file, index + 1, &reason, path));
+            }
+        }
+        let decoy = hashes.values().max_by_key(|hash| cost(hash)).cloned();
+        match decoy {
+            Some(decoy) if errors.is_empty() => Ok(Self { hashes, decoy }),
+            None if errors.is_empty() => Err(vec![empty(file, path)]),
+            _ => Err(shortened(errors, file, path)),
+        }
+    }
+
+    /// The hash to check `user`'s password against, and whether the user is known.
+    pub fn hash_of(&self, user: &str) -> (&str, bool) {
+        match self.hashes.get(user) {
+            Some(hash) => (hash, true),
+            None => (&self.decoy, false),
+        }
+    }
+}
+
+/// `user:$2b$10$...`; what follows a further colon is ignored, as in other password files.
+fn parse_line(line: &str) -> Result<(&str, String), String> {
+    let (user, rest) = line.split_once(':').ok_or("there is no colon between user and hash")?;
+    let hash = rest.split(':').next().unwrap_or_default().trim();
+    if !is_user(user) {
+        return Err("the user is not 1 to 256 visible ASCII characters".to_owned());
+    }
+    if !["$2a$", "$2b$", "$2y$"].iter().any(|prefix| hash.starts_with(prefix)) {
+        return Err(format!("the hash of {user} is not bcrypt ($2a$, $2b$ or $2y$)"));
+    }
+    let cost = cost(hash).ok_or_else(|| format!("the hash of {user} is not whole"))?;
+    if !(4..=COST_LIMIT).contains(&cost) {
+        return Err(format!("the cost {cost} of {user}'s hash is not between 4 and {COST_LIMIT}"));
+    }
+    Ok((user, hash.to_owned()))
+}
+
+/// The cost of a hash; `None` when it is not a hash.
+fn cost(hash: &str) -> Option<u32> {
+    HashParts::from_str(hash).ok().map(|parts| parts.get_cost())
+}
+
+/// Reads a file that is not larger than `limit` bytes.
+pub(super) fn read_bounded(file: &Path, limit: u64, path: &str) -> Result<String, BuildError> {
+    use std::io::Read;
+    let failed = |reason: String| BuildError {
+        path: path.to_owned(),
+        reason: format!("{}: {reason}", file.display()),
+        remedy: None,
+    };
+    let opened = std::fs::File::open(file).map_err(|error| failed(error.to_string()))?;
+    let mut text = String::new();
+    opened.take(limit + 1).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > limit {
+        return Err(failed(format!("larger than {limit} bytes")));
+    }
+    Ok(text)
+}
+
+fn bad_line(file: &Path, line: usize, reason: &str, path: &str) -> BuildError {
+    BuildError {
+        path: path.to_owned(),
+        reason: format!("{}:{line}: {reason}", file.display()),
+        remedy: Some("write lines with `htpasswd -B FILE USER`".to_owned()),
+    }
+}
+
+fn empty(file: &Path, path: &str) -> BuildError {
+    BuildError {
+        path: path.to_owned(),
+        reason: format!("{} names no user", file.display()),
+        remedy: Some("add one with `htpasswd -B FILE USER`".to_owned()),
+    }
+}
+
+/// The first errors, and how many more there are.
+fn shortened(mut errors: Vec<BuildError>, file: &Path, path: &str) -> Vec<BuildError> {
+    let more = errors.len().saturating_sub(REPORT_LIMIT);
+    errors.truncate(REPORT_LIMIT);
+    if more > 0 {
+        let reason = format!("{}: {more} more bad lines", file.display());
+        errors.push(BuildError { path: path.to_owned(), reason, remedy: None });
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_user_costs_as_much_as_the_dearest_known_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("users");
+        let (cheap, dear) = (bcrypt::hash("a", 4).unwrap(), bcrypt::hash("b", 5).unwrap());
+        std::fs::write(&file, format!("alice:{cheap}\nbob:{dear}:a comment\n")).unwrap();
+        let users = Users::read(&file, "file").ok().unwrap();
+        assert_eq!(users.hash_of("alice"), (cheap.as_str(), true));
+        assert_eq!(users.hash_of("bob"), (dear.as_str(), true));
+        assert_eq!(users.hash_of("carol"), (dear.as_str(), false));
+    }
+}

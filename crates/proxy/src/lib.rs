@@ -1,0 +1,35 @@
+//! The data plane: listeners, identity, the pipeline, and what happens to an exchange.
+//!
+//! Everything that enters becomes an exchange and takes one path, whatever it carries and on every node:
+//!
+//! ```text
+//! accept -> identify -> tag -> authorize -> route -> forward
+//! ```
+//!
+//! - [`listeners`]: *accept*; sockets to exchanges. [`arrival`]: an exchange that has arrived, of whatever kind.
+//! - [`identify`]: *identify*; who a client is.
+//! - [`pipeline`]: *tag*, *route* and the order of all steps. (*authorize* has its place there; filters come with policy.)
+//! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
+//! - [`datagrams`]: UDP on either side of a tunnel.
+//! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running process.
+//! - [`seeing`] and [`admin`]: what the operator sees and asks.
+//!
+//! What it is not: it reads no file but those a snapshot names, and it runs without any control plane.
+//!
+//! Specifications: RFC 9110 (proxy role), RFC 9209 (Proxy-Status), RFC 9298 (CONNECT-UDP), RFC 7239 (Forwarded).
+
+pub mod admin;
+pub mod arrival;
+pub mod datagrams;
+pub mod forward;
+pub mod identify;
+pub mod listeners;
+pub mod node;
+pub mod pipeline;
+pub mod refusal;
+pub mod seeing;
+pub mod snapshot;
+pub mod target;
+pub mod worker;
+
+pub use node::{Proxy, check};

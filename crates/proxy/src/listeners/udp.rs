@@ -1,0 +1,114 @@
+//! `udp` listeners: the datagrams of one client address become a CONNECT-UDP session for the configured target.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::HostPort;
+use hermes_http::RequestHead;
+use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
+use hermes_proto::udp_template;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Version};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::arrival::Arrival;
+use crate::datagrams::Session;
+use crate::forward::CAPSULE_PROTOCOL;
+use crate::pipeline;
+use crate::seeing::DropReason;
+use crate::snapshot::ListenerRules;
+use crate::worker::Worker;
+
+/// How long a client whose tunnel was refused is not heard: it bounds the tunnels that it can make us ask for.
+const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// The live sessions of one worker's share of a listener.
+type Sessions = Arc<Mutex<HashMap<SocketAddr, Arc<Session>>>>;
+
+/// Takes datagrams until told to stop.
+pub(super) async fn serve(
+    worker: &Arc<Worker>,
+    name: &Arc<str>,
+    socket: std::net::UdpSocket,
+    watch: &Watch,
+) -> io::Result<()> {
+    let socket = Arc::new(UdpSocket::bound(socket)?);
+    let sessions = Sessions::default();
+    let mut batch = RecvBatch::new();
+    loop {
+        let received = tokio::select! {
+            received = socket.recv(&mut batch) => received,
+            () = watch.graceful() => return Ok(()),
+        };
+        match received {
+            Ok(_) => {}
+            // An answer that did not reach its client; the socket goes on.
+            Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => continue,
+            Err(UdpError::Io(error)) => return Err(error),
+        }
+        let Some(rules) = worker.snapshot().listeners.get(name).cloned() else { return Ok(()) };
+        let now = Instant::now();
+        for run in batch.runs() {
+            let Some(session) = session(worker, &rules, &sessions, &socket, (run.source, run.local), watch) else {
+                worker.shared.seeing.datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
+                continue;
+            };
+            run.datagrams().for_each(|datagram| session.push(datagram, now));
+        }
+    }
+}
+
+/// The client's session, begun if need be; `None` when there are too many.
+fn session(
+    worker: &Arc<Worker>,
+    rules: &Arc<ListenerRules>,
+    sessions: &Sessions,
+    socket: &Arc<UdpSocket>,
+    (client, local): (SocketAddr, Option<IpAddr>),
+    watch: &Watch,
+) -> Option<Arc<Session>> {
+    let mut live = sessions.lock();
+    if let Some(session) = live.get(&client) {
+        return Some(session.clone());
+    }
+    let head = rules.config.target.as_ref().and_then(connect_udp)?;
+    if live.len() >= rules.connections() {
+        return None;
+    }
+    let session = Arc::new(Session::new(client, local, socket.clone(), rules.hold(None)));
+    live.insert(client, session.clone());
+    let source = Arc::new(StreamInfo { peer: PeerAddress::Ip(client), local: socket.local_addr().ok(), tls: None });
+    let arrival = Arrival::Session { head, source, session: session.clone() };
+    let (worker, rules, sessions, begun) = (worker.clone(), rules.clone(), sessions.clone(), session.clone());
+    let forced = watch.clone();
+    watch.spawn(async move {
+        tokio::select! {
+            () = pipeline::run(&worker, &rules, arrival) => {}
+            () = forced.forced() => {}
+        }
+        if begun.is_refused() {
+            tokio::time::sleep(DEAF_AFTER_REFUSAL).await;
+        }
+        sessions.lock().remove(&client);
+    });
+    Some(session)
+}
+
+/// The CONNECT-UDP that a client's datagrams mean.
+fn connect_udp(target: &HostPort) -> Option<RequestHead> {
+    let path = udp_template::expand(&target.host, target.port);
+    Some(RequestHead {
+        method: Method::CONNECT,
+        scheme: Some(Scheme::HTTPS),
+        authority: Authority::try_from(target.to_string()).ok(),
+        path: Some(PathAndQuery::try_from(path).ok()?),
+        protocol: Some("connect-udp".to_owned()),
+        fields: HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]),
+        version: Version::HTTP_11,
+        origin_form: false,
+    })
+}

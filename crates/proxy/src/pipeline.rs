@@ -1,0 +1,276 @@
+//! The pipeline: what every exchange goes through, whatever it carries and wherever it entered.
+//!
+//! ```text
+//! accept -> identify -> tag -> authorize -> route -> forward
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hermes_http::{Kind, RequestHead, Responder, StreamError};
+use hermes_net::StreamInfo;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::{hop, via};
+use hermes_rules::fields::USER;
+use hermes_rules::{Facts, Source, Values, apply, believe, path_is_ambiguous};
+use http::header::FORWARDED;
+use http::{HeaderValue, StatusCode, Version};
+
+use crate::arrival::Arrival;
+use crate::forward::{Unanswered, departure, forward};
+use crate::refusal::Refusal;
+use crate::seeing::{Begin, Exchange};
+use crate::snapshot::{ListenerRules, Snapshot};
+use crate::target::Target;
+use crate::worker::Worker;
+
+/// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
+const MAX_HOPS: usize = 16;
+
+/// An exchange whose route is known.
+pub(crate) struct Routed {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) listener: Arc<ListenerRules>,
+    pub(crate) exchange: Exchange,
+    pub(crate) source: Arc<StreamInfo>,
+    pub(crate) target: Target,
+    pub(crate) user: Option<String>,
+    /// Index into the snapshot's routes.
+    pub(crate) route: usize,
+}
+
+impl Routed {
+    /// What the variables of templates stand for; path and method are the caller's to fill in.
+    pub(crate) fn values<'a>(&'a self, target: &'a Target) -> Values<'a> {
+        values(&self.source, &self.listener, self.user.as_deref(), target, &self.snapshot.node)
+    }
+}
+
+/// What has been decided before the route.
+struct Identified {
+    user: Option<String>,
+    target: Target,
+}
+
+/// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
+pub(crate) async fn run(worker: &Arc<Worker>, listener: &Arc<ListenerRules>, mut arrival: Arrival) {
+    let snapshot = worker.snapshot();
+    let listener = snapshot.listeners.get(&*listener.name).unwrap_or(listener).clone();
+    let exchange = worker.shared.seeing.begin(begin(&listener, &arrival));
+    let source = arrival.source().clone();
+    let identified = identify(&snapshot, &listener, &exchange, &source, arrival.head_mut()).await;
+    let decided = identified.and_then(|identified| {
+        let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
+        exchange.route(&snapshot.route_names[route]);
+        Ok((identified, route))
+    });
+    let (Identified { user, target }, route) = match decided {
+        Ok(decided) => decided,
+        Err(refusal) => return answer(&exchange, &snapshot.node, Unanswered::Arrival(arrival), refusal).await,
+    };
+    if let Arrival::Session { session, .. } = &arrival {
+        session.set_bounds(listener.hold(snapshot.document.routes[route].datagrams.as_ref()));
+    }
+    let worker = worker.clone();
+    let routed = Routed { worker, snapshot, listener, exchange, source, target, user, route };
+    match forward(&routed, arrival).await {
+        Ok(reason) => routed.exchange.finish(&reason),
+        Err(failed) => answer(&routed.exchange, &routed.snapshot.node, failed.unanswered, failed.refusal).await,
+    }
+}
+
+fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {
+    let kind = match arrival.kind() {
+        Kind::Message => "http",
+        Kind::Connect => "connect",
+        Kind::ConnectUdp => "connect-udp",
+        Kind::Upgrade => "upgrade",
+    };
+    let protocol = match arrival {
+        Arrival::Session { .. } => "udp",
+        Arrival::Offered(_) if listener.config.tcp.is_some() => "tcp",
+        Arrival::Offered(offered) if offered.head.version == Version::HTTP_2 => "h2",
+        Arrival::Offered(_) => "h1",
+    };
+    Begin { kind, listener: listener.name.clone(), source: arrival.source().peer.to_string(), protocol }
+}
+
+/// *Accept* and *identify*: what the exchange is for, whose it is, and which of its fields are believed; then *tag*.
+async fn identify(
+    snapshot: &Snapshot,
+    listener: &ListenerRules,
+    exchange: &Exchange,
+    source: &StreamInfo,
+    head: &mut RequestHead,
+) -> Result<Identified, Refusal> {
+    exchange.method(head.method.as_str());
+    let tls = source.tls.is_some();
+    let target = Target::of(head, listener.config.gateway, tls)?;
+    exchange.target(&format!("{target}{}", if head.kind() == Kind::Message { head.path() } else { "" }));
+    refuse_ambiguity(snapshot, head)?;
+    hop::strip(&mut head.fields).map_err(|error| {
+        Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(StatusCode::BAD_REQUEST)
+    })?;
+    let user = whose(snapshot, listener, source, head).await?;
+    if let Some(user) = &user {
+        exchange.user(user);
+    }
+    tag(snapshot, listener, source, head, &target, user.as_deref())?;
+    Ok(Identified { user, target })
+}
+
+/// Requests that two implementations could read differently, and those that go round in circles.
+fn refuse_ambiguity(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal> {
+    if matches!(head.kind(), Kind::Message | Kind::Upgrade) && path_is_ambiguous(head.path()) {
+        let refusal = Refusal::new(ProxyError::HttpRequestError, "the path has dot segments or encoded slashes");
+        return Err(refusal.status(StatusCode::BAD_REQUEST));
+    }
+    // RFC 9110, 7.6.3: Via shows loops.
+    if via::seen(&head.fields, &snapshot.node) > 0 || via::hops(&head.fields) >= MAX_HOPS {
+        let details = "the request has been here before, or passed too many proxies";
+        return Err(Refusal::new(ProxyError::ProxyLoopDetected, details).status(StatusCode::LOOP_DETECTED));
+    }
+    Ok(())
+}
+
+/// The user whose exchange this is; afterwards the overlay fields are those that are believed.
+async fn whose(
+    snapshot: &Snapshot,
+    listener: &ListenerRules,
+    source: &StreamInfo,
+    head: &mut RequestHead,
+) -> Result<Option<String>, Refusal> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let authenticated =
+        listener.authenticator.authenticate(&mut head.fields, source, listener.config.gateway, now).await;
+    let identity = authenticated.map_err(|challenge| {
+        listener.seeing.auth_failure(challenge.scheme);
+        Refusal::new(ProxyError::HttpRequestDenied, challenge.reason).status(challenge.status).fields(challenge.fields)
+    })?;
+    let from = snapshot.source_of(listener, source);
+    if matches!(from, Source::Client) {
+        head.fields.remove(FORWARDED);
+    }
+    // A peer's certificate says which proxy it is, not whose exchanges it carries.
+    let certificate_of_peer = identity.scheme == "mtls" && !matches!(from, Source::Client);
+    let authenticated = identity.user.filter(|_| !certificate_of_peer);
+    let config = &listener.config;
+    let believed =
+        believe(&from, authenticated.as_deref(), config.forged, &config.accepts, &snapshot.overlay, &mut head.fields);
+    let user = believed.map_err(|refusal| {
+        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::FORBIDDEN);
+        Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
+    })?;
+    let user = match (user, &listener.user) {
+        (None, Some(own)) if matches!(from, Source::Client) => Some(own.clone()),
+        (user, _) => user,
+    };
+    if let Some(user) = &user {
+        set_user(head, user)?;
+    }
+    Ok(user)
+}
+
+fn set_user(head: &mut RequestHead, user: &str) -> Result<(), Refusal> {
+    let value = HeaderValue::from_str(user)
+        .map_err(|_| Refusal::new(ProxyError::ProxyConfigurationError, "the user's name is no field value"))?;
+    head.fields.insert(USER, value);
+    Ok(())
+}
+
+/// *Tag*: the fields that this listener adds.
+fn tag(
+    snapshot: &Snapshot,
+    listener: &ListenerRules,
+    source: &StreamInfo,
+    head: &mut RequestHead,
+    target: &Target,
+    user: Option<&str>,
+) -> Result<(), Refusal> {
+    let peer = source.peer.socket();
+    if head.kind() == Kind::Message {
+        departure::append_forwarded(head, peer, source.tls.is_some());
+    }
+    let config = &listener.config;
+    if config.set.is_empty() && config.append.is_empty() && config.remove.is_empty() {
+        return Ok(());
+    }
+    let (path, method) = (head.path().to_owned(), head.method.clone());
+    let values =
+        Values { path: &path, method: method.as_str(), ..values(source, listener, user, target, &snapshot.node) };
+    apply(&config.set, &config.append, &config.remove, &mut head.fields, &values)
+        .map_err(|bad| Refusal::new(ProxyError::HttpRequestError, format!("field {}: {}", bad.name, bad.reason)))
+}
+
+fn values<'a>(
+    source: &'a StreamInfo,
+    listener: &'a ListenerRules,
+    user: Option<&'a str>,
+    target: &'a Target,
+    node: &'a str,
+) -> Values<'a> {
+    let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+    Values {
+        peer: source.peer.socket(),
+        listener: &listener.name,
+        user,
+        tls_peer: certificate.and_then(|names| names.primary()),
+        target_host: &target.host,
+        target_port: target.port,
+        node,
+        path: "",
+        method: "",
+    }
+}
+
+/// *Route*: the first route that matches.
+fn route(
+    snapshot: &Snapshot,
+    listener: &ListenerRules,
+    source: &StreamInfo,
+    head: &RequestHead,
+    identified: &Identified,
+) -> Result<usize, Refusal> {
+    let Identified { user, target } = identified;
+    let facts = Facts {
+        target: hermes_rules::Target { host: &target.host, port: target.port },
+        authority: head.authority.as_ref().map(|authority| (authority.host(), authority.port_u16())),
+        path: head.path(),
+        method: &head.method,
+        protocol: head.protocol.as_deref(),
+        fields: &head.fields,
+        user: user.as_deref(),
+        source: source.peer.socket().map(|peer: SocketAddr| peer.ip()),
+        listener: &listener.name,
+    };
+    snapshot.table.decide(&facts).ok_or_else(|| {
+        let details = format!("no route for {target} from listener {}", listener.name);
+        Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)
+    })
+}
+
+/// Answers what nobody answered, and records why.
+async fn answer(exchange: &Exchange, node: &str, unanswered: Unanswered, refusal: Refusal) {
+    exchange.status(refusal.code().as_u16());
+    let reason = refusal.reason();
+    let (head, content) = refusal.answer(node);
+    let answered: Result<(), StreamError> = match unanswered {
+        Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
+        Unanswered::Responder(responder) => respond(responder, head, content).await,
+    };
+    match answered {
+        Ok(()) => exchange.finish(&reason),
+        Err(_) => exchange.finish(&format!("client_closed: before the answer ({reason})")),
+    }
+}
+
+async fn respond(
+    responder: Responder,
+    head: hermes_http::ResponseHead,
+    content: bytes::Bytes,
+) -> Result<(), StreamError> {
+    let mut outgoing = responder.respond(head, Some(content.len() as u64)).await?;
+    outgoing.data(content, true).await
+}

@@ -1,0 +1,93 @@
+//! Answers that this proxy makes itself: one place turns a reason into HTTP.
+
+use bytes::Bytes;
+use hermes_http::{Cause, Processed, ResponseHead, StreamError};
+use hermes_proto::proxy_status::{self, PROXY_STATUS, ProxyError};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+/// Why an exchange is answered here and not where it wanted to go.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    error: ProxyError,
+    status: StatusCode,
+    details: String,
+    next_hop: Option<String>,
+    fields: HeaderMap,
+    processed: Processed,
+}
+
+impl Refusal {
+    /// A refusal of this kind (RFC 9209, 2.3), with that kind's recommended status. Nothing was processed.
+    pub fn new(error: ProxyError, details: impl Into<String>) -> Self {
+        Self {
+            error,
+            status: error.status(),
+            details: details.into(),
+            next_hop: None,
+            fields: HeaderMap::new(),
+            processed: Processed::No,
+        }
+    }
+
+    /// With another status than the recommended one.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// With the next hop that failed.
+    #[must_use]
+    pub fn next_hop(mut self, next_hop: &str) -> Self {
+        self.next_hop = Some(next_hop.to_owned());
+        self
+    }
+
+    /// With these fields in the answer.
+    #[must_use]
+    pub fn fields(mut self, fields: HeaderMap) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    /// A stream towards the next hop that failed before its response began.
+    pub fn of_stream(error: &StreamError, next_hop: &str) -> Self {
+        let kind = match &error.cause {
+            Cause::Reset(_) | Cause::Io(_) => ProxyError::ConnectionTerminated,
+            Cause::Incomplete => ProxyError::HttpResponseIncomplete,
+            Cause::Protocol(_) => ProxyError::HttpProtocolError,
+            Cause::Unsupported(_) => ProxyError::HttpUpgradeFailed,
+            Cause::Invalid(_) => ProxyError::ProxyInternalError,
+        };
+        let mut refusal = Self::new(kind, error.to_string()).next_hop(next_hop);
+        refusal.processed = error.processed;
+        refusal
+    }
+
+    /// Whether the next hop may have acted on the request.
+    pub fn processed(&self) -> Processed {
+        self.processed
+    }
+
+    /// The status of the answer.
+    pub fn code(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The reason in words, for logs.
+    pub fn reason(&self) -> String {
+        format!("{}: {}", self.error.token(), self.details)
+    }
+
+    /// The answer: head and content.
+    pub fn answer(self, node: &str) -> (ResponseHead, Bytes) {
+        let mut head = ResponseHead { fields: self.fields, ..ResponseHead::new(self.status) };
+        let status = proxy_status::format(node, self.error, Some(&self.details), self.next_hop.as_deref());
+        head.fields.insert(PROXY_STATUS, status);
+        head.fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        head.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let content = format!("{node}: {}: {}\n", self.error.token(), self.details);
+        (head, Bytes::from(content))
+    }
+}

@@ -1,0 +1,165 @@
+//! The guard of one exchange: what is learnt about it on its way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::live::Live;
+use super::{DropReason, Seeing};
+
+/// Bytes of a text that a client chose, in records and views: the queue of records stays below some megabytes.
+const TEXT_LIMIT: usize = 1024;
+
+/// What is known when an exchange begins.
+#[derive(Debug, Clone)]
+pub struct Begin {
+    /// `http`, `connect`, `connect-udp` or `upgrade`.
+    pub kind: &'static str,
+    /// The listener's name.
+    pub listener: Arc<str>,
+    /// Where it comes from, e.g. `192.0.2.1:4711`.
+    pub source: String,
+    /// How it came: `h1`, `h2`, `tcp` or `udp`.
+    pub protocol: &'static str,
+}
+
+/// What an exchange has moved so far; add with [`Ordering::Relaxed`].
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Bytes of content or tunnel from the client.
+    pub client_to_target: AtomicU64,
+    /// Bytes of content or tunnel to the client.
+    pub target_to_client: AtomicU64,
+    /// Datagrams from the client.
+    pub datagrams_in: AtomicU64,
+    /// Datagrams to the client.
+    pub datagrams_out: AtomicU64,
+    /// Datagrams of either direction that were not delivered.
+    pub dropped: AtomicU64,
+}
+
+impl Counters {
+    /// Counts bytes from the client.
+    pub fn from_client(&self, bytes: u64) {
+        self.client_to_target.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes to the client.
+    pub fn to_client(&self, bytes: u64) {
+        self.target_to_client.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A live exchange. Dropping it without [`Self::finish`] ends it as `abandoned`.
+///
+/// Nothing secret may be given to it: a query is cut off a target, credentials belong nowhere here.
+#[derive(Debug)]
+pub struct Exchange {
+    seeing: Arc<Seeing>,
+    live: Arc<Live>,
+}
+
+impl Exchange {
+    pub(super) fn new(seeing: Arc<Seeing>, live: Arc<Live>) -> Self {
+        Self { seeing, live }
+    }
+
+    /// Its identifier in access records and in the table, unique across restarts.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.live.id
+    }
+
+    /// What it is for: `host:port`, with a path if it has one. Neither user information nor a query is kept, and at
+    /// most [`TEXT_LIMIT`] bytes.
+    pub fn target(&self, target: &str) {
+        let end = target.find(['?', '#']).unwrap_or(target.len());
+        let (authority, path) = target[..end].split_at(target[..end].find('/').unwrap_or(end));
+        let host = authority.rsplit('@').next().unwrap_or(authority);
+        self.live.facts.lock().target = clip(&format!("{host}{path}"));
+    }
+
+    /// The method, e.g. `GET`.
+    pub fn method(&self, method: &str) {
+        self.live.facts.lock().method = clip(method);
+    }
+
+    /// Whose it is.
+    pub fn user(&self, user: &str) {
+        self.live.facts.lock().user = Some(user.to_owned());
+    }
+
+    /// The configured name of the route that decided. It becomes a label: never give a text that a client chose.
+    pub fn route(&self, route: &str) {
+        self.live.facts.lock().route = Some(route.to_owned());
+    }
+
+    /// The Upstream's configured name and the endpoint of the latest attempt.
+    pub fn upstream(&self, name: &str, endpoint: &str) {
+        let mut facts = self.live.facts.lock();
+        facts.upstream = Some(name.to_owned());
+        facts.endpoint = Some(endpoint.to_owned());
+    }
+
+    /// The status of the final response to the client.
+    pub fn status(&self, status: u16) {
+        self.live.status.store(status, Ordering::Relaxed);
+    }
+
+    /// Where to count what it moves.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.live.counters
+    }
+
+    /// Counts datagrams of it that were not delivered.
+    pub fn dropped(&self, reason: DropReason, count: u64) {
+        if count > 0 {
+            self.live.counters.dropped.fetch_add(count, Ordering::Relaxed);
+            self.seeing.datagrams_dropped(reason, count);
+        }
+    }
+
+    /// Ends it. `reason` is a word of [`super::class_of`]'s set, with details after a colon if there are any, e.g.
+    /// `connection_refused: 192.0.2.1:80`. Only the first end counts.
+    pub fn finish(&self, reason: &str) {
+        if self.live.end_once() {
+            self.seeing.end(&self.live, reason);
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.finish("abandoned");
+    }
+}
+
+/// At most [`TEXT_LIMIT`] bytes of `text`.
+fn clip(text: &str) -> String {
+    text[..text.floor_char_boundary(TEXT_LIMIT)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeing::AccessSink;
+
+    #[test]
+    fn a_target_is_kept_without_secrets_and_not_at_any_length() {
+        let seeing = Seeing::new("alice", AccessSink::off());
+        let begin = Begin { kind: "http", listener: "web".into(), source: String::new(), protocol: "h1" };
+        let exchange = seeing.begin(begin);
+        let long = "\u{e9}".repeat(TEXT_LIMIT);
+        let cases = [
+            ("db:5432", "db:5432"),
+            ("video:80/a@b?token=x", "video:80/a@b"),
+            ("bob:secret@video:80/a#b", "video:80/a"),
+            ("?", ""),
+            (&long, &long[..TEXT_LIMIT]),
+        ];
+        for (target, kept) in cases {
+            exchange.target(target);
+            assert_eq!(seeing.exchanges()[0].target, kept);
+        }
+    }
+}

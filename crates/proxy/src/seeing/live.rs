@@ -1,0 +1,214 @@
+//! The table of live exchanges.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::LONG_AFTER;
+use super::exchange::{Begin, Counters};
+use super::metrics::ListenerSeeing;
+
+/// Parts of the table, so that workers rarely meet at one lock.
+const SHARDS: u64 = 16;
+
+/// One live exchange.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub number: u64,
+    pub id: String,
+    pub begin: Begin,
+    pub began: SystemTime,
+    pub since: Instant,
+    pub facts: Mutex<Facts>,
+    pub status: AtomicU16,
+    pub counters: Arc<Counters>,
+    pub listener: Arc<ListenerSeeing>,
+    ended: AtomicBool,
+    /// How many `long` records are due or written: the next is due when one more [`LONG_AFTER`] has passed.
+    long: AtomicU64,
+    settled: Mutex<Settled>,
+}
+
+/// What is learnt on the way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Facts {
+    pub target: String,
+    pub method: String,
+    pub user: Option<String>,
+    pub route: Option<String>,
+    pub upstream: Option<String>,
+    pub endpoint: Option<String>,
+}
+
+/// What the listener's metrics have already been told.
+#[derive(Debug, Default)]
+struct Settled {
+    client_to_target: u64,
+    target_to_client: u64,
+}
+
+impl Live {
+    pub fn new(number: u64, id: String, begin: Begin, listener: Arc<ListenerSeeing>) -> Self {
+        Self {
+            number,
+            id,
+            begin,
+            began: SystemTime::now(),
+            since: Instant::now(),
+            facts: Mutex::default(),
+            status: AtomicU16::new(0),
+            counters: Arc::default(),
+            listener,
+            ended: AtomicBool::new(false),
+            long: AtomicU64::new(0),
+            settled: Mutex::default(),
+        }
+    }
+
+    /// True for the first caller only.
+    pub fn end_once(&self) -> bool {
+        !self.ended.swap(true, Ordering::AcqRel)
+    }
+
+    /// True once every [`LONG_AFTER`] for a tunnel.
+    pub fn is_long(&self, now: Instant) -> bool {
+        if self.begin.kind == "http" {
+            return false;
+        }
+        let periods = now.saturating_duration_since(self.since).as_secs() / LONG_AFTER.as_secs();
+        self.long.fetch_max(periods, Ordering::Relaxed) < periods
+    }
+
+    /// Adds to the listener's metrics what the counters gained since the last time.
+    pub fn settle(&self) {
+        let mut settled = self.settled.lock();
+        let sent = self.counters.client_to_target.load(Ordering::Relaxed);
+        let received = self.counters.target_to_client.load(Ordering::Relaxed);
+        self.listener
+            .moved(sent.wrapping_sub(settled.client_to_target), received.wrapping_sub(settled.target_to_client));
+        *settled = Settled { client_to_target: sent, target_to_client: received };
+    }
+
+    /// The status of the final response; `None` before there is one.
+    pub fn status(&self) -> Option<u16> {
+        Some(self.status.load(Ordering::Relaxed)).filter(|status| *status != 0)
+    }
+
+    pub fn view(&self, now: Instant) -> ExchangeView {
+        let facts = self.facts.lock().clone();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let age = now.saturating_duration_since(self.since).as_millis();
+        ExchangeView {
+            id: self.id.clone(),
+            kind: self.begin.kind,
+            protocol: self.begin.protocol,
+            began: humantime::format_rfc3339_millis(self.began).to_string(),
+            age_ms: u64::try_from(age).unwrap_or(u64::MAX),
+            listener: self.begin.listener.to_string(),
+            source: self.begin.source.clone(),
+            user: facts.user,
+            method: facts.method,
+            target: facts.target,
+            route: facts.route,
+            upstream: facts.upstream,
+            endpoint: facts.endpoint,
+            status: self.status(),
+            client_to_target: count(&self.counters.client_to_target),
+            target_to_client: count(&self.counters.target_to_client),
+            datagrams_in: count(&self.counters.datagrams_in),
+            datagrams_out: count(&self.counters.datagrams_out),
+            dropped: count(&self.counters.dropped),
+        }
+    }
+}
+
+/// A live exchange as the administrator sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExchangeView {
+    /// Its identifier, the same as in its access records.
+    pub id: String,
+    /// `http`, `connect`, `connect-udp` or `upgrade`.
+    pub kind: &'static str,
+    /// How it came: `h1`, `h2`, `tcp` or `udp`.
+    pub protocol: &'static str,
+    /// When it began (RFC 3339, UTC).
+    pub began: String,
+    /// Milliseconds since then.
+    pub age_ms: u64,
+    /// The listener's name.
+    pub listener: String,
+    /// Where it comes from.
+    pub source: String,
+    /// Whose it is.
+    pub user: Option<String>,
+    /// The method; empty until the head was read.
+    pub method: String,
+    /// What it is for; empty until the head was read.
+    pub target: String,
+    /// The route that decided.
+    pub route: Option<String>,
+    /// The Upstream it went to.
+    pub upstream: Option<String>,
+    /// The endpoint of the latest attempt.
+    pub endpoint: Option<String>,
+    /// The status of the final response.
+    pub status: Option<u16>,
+    /// Bytes from the client.
+    pub client_to_target: u64,
+    /// Bytes to the client.
+    pub target_to_client: u64,
+    /// Datagrams from the client.
+    pub datagrams_in: u64,
+    /// Datagrams to the client.
+    pub datagrams_out: u64,
+    /// Datagrams that were not delivered.
+    pub dropped: u64,
+}
+
+/// Live exchanges by number, in shards. Bounded by the listeners' limits of connections and streams.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    shards: [Mutex<HashMap<u64, Arc<Live>>>; SHARDS as usize],
+}
+
+impl Table {
+    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, Arc<Live>>> {
+        // The remainder is below the number of shards.
+        &self.shards[(number % SHARDS) as usize]
+    }
+
+    pub fn insert(&self, live: Arc<Live>) {
+        self.shard(live.number).lock().insert(live.number, live);
+    }
+
+    pub fn remove(&self, number: u64) {
+        self.shard(number).lock().remove(&number);
+    }
+
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Calls `visit` for every live exchange. No lock is held meanwhile.
+    pub fn each(&self, visit: impl Fn(&Live)) {
+        for shard in &self.shards {
+            let lives: Vec<_> = shard.lock().values().cloned().collect();
+            lives.iter().for_each(|live| visit(live));
+        }
+    }
+
+    /// The `limit` exchanges that began first, in that order.
+    pub fn oldest(&self, limit: usize) -> Vec<Arc<Live>> {
+        let mut lives: Vec<Arc<Live>> = Vec::new();
+        for shard in &self.shards {
+            lives.extend(shard.lock().values().cloned());
+        }
+        lives.sort_unstable_by_key(|live| live.number);
+        lives.truncate(limit);
+        lives
+    }
+}

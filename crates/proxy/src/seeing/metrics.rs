@@ -1,0 +1,281 @@
+//! Metrics: their names, their labels, and handles that need no look-up.
+//!
+//! Every label's value is a name from the configuration or a word of a fixed set, so that no client can make the
+//! number of series grow.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::RwLock;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use super::class_of;
+use super::live::Live;
+use super::process::ProcessCollector;
+
+/// Bounds of the duration histogram in seconds: from a local answer to a long download.
+const DURATIONS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+
+/// One label: a fixed name and a value of any kind.
+macro_rules! labels {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+        struct $name { $($field: $type),+ }
+    };
+}
+
+labels!(ListenerLabel { listener: String });
+labels!(DirectionLabels { listener: String, direction: &'static str });
+labels!(SchemeLabels { listener: String, scheme: &'static str });
+labels!(ExchangeLabels { listener: String, kind: &'static str, route: String, status: &'static str, reason: &'static str });
+labels!(ConnectLabels { upstream: String, kind: &'static str });
+labels!(KindLabel { kind: &'static str });
+labels!(ReasonLabel { reason: &'static str });
+labels!(OutcomeLabel { outcome: &'static str });
+
+/// Why a datagram was not delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// A queue on its way was full.
+    QueueFull,
+    /// It waited too long for its tunnel.
+    Expired,
+    /// It is larger than the next hop carries.
+    TooLarge,
+    /// Its context ID is unknown (RFC 9298 section 4).
+    UnknownContext,
+    /// The socket refused it.
+    SendFailed,
+    /// No more sessions are allowed.
+    SessionLimit,
+}
+
+impl DropReason {
+    /// Every reason, in the order of the variants.
+    const ALL: [Self; 6] =
+        [Self::QueueFull, Self::Expired, Self::TooLarge, Self::UnknownContext, Self::SendFailed, Self::SessionLimit];
+
+    /// The label's value.
+    fn label(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue_full",
+            Self::Expired => "expired",
+            Self::TooLarge => "too_large",
+            Self::UnknownContext => "unknown_context",
+            Self::SendFailed => "send_failed",
+            Self::SessionLimit => "session_limit",
+        }
+    }
+}
+
+/// All families, and the registry that writes them.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    registry: Registry,
+    listeners: RwLock<HashMap<String, Arc<ListenerSeeing>>>,
+    per_listener: ListenerFamilies,
+    exchanges: Family<ExchangeLabels, Counter>,
+    durations: Family<KindLabel, Histogram, fn() -> Histogram>,
+    connect_failures: Family<ConnectLabels, Counter>,
+    dropped: [Counter; DropReason::ALL.len()],
+    reloads: Family<OutcomeLabel, Counter>,
+    access_lost: Counter,
+}
+
+/// Families with a series per listener.
+#[derive(Debug, Default)]
+struct ListenerFamilies {
+    bytes: Family<DirectionLabels, Counter>,
+    accepted: Family<ListenerLabel, Counter>,
+    connections: Family<ListenerLabel, Gauge>,
+    exchanges: Family<ListenerLabel, Gauge>,
+    malformed: Family<ListenerLabel, Counter>,
+    auth_failures: Family<SchemeLabels, Counter>,
+}
+
+impl ListenerFamilies {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("bytes", "Content and tunnel bytes moved", self.bytes.clone());
+        registry.register("connections_accepted", "Connections accepted", self.accepted.clone());
+        registry.register("connections_active", "Connections open now", self.connections.clone());
+        registry.register("exchanges_active", "Exchanges open now", self.exchanges.clone());
+        registry.register("malformed_requests", "Requests that broke their protocol", self.malformed.clone());
+        registry.register("auth_failures", "Requests whose sender was refused", self.auth_failures.clone());
+    }
+
+    fn handles(&self, listener: &str) -> ListenerSeeing {
+        let label = || ListenerLabel { listener: listener.to_owned() };
+        let bytes =
+            |direction| self.bytes.get_or_create_owned(&DirectionLabels { listener: listener.to_owned(), direction });
+        ListenerSeeing {
+            name: listener.to_owned(),
+            from_client: bytes("client_to_target"),
+            to_client: bytes("target_to_client"),
+            accepted: self.accepted.get_or_create_owned(&label()),
+            connections: self.connections.get_or_create_owned(&label()),
+            exchanges: self.exchanges.get_or_create_owned(&label()),
+            malformed: self.malformed.get_or_create_owned(&label()),
+            auth_failures: self.auth_failures.clone(),
+        }
+    }
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(ProcessCollector::new()));
+        let hermes = registry.sub_registry_with_prefix("hermes");
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        hermes.register("build", "What is running", build);
+        let per_listener = ListenerFamilies::default();
+        per_listener.register(hermes);
+        let exchanges = Family::default();
+        hermes.register("exchanges", "Exchanges that ended", exchanges.clone());
+        let durations = Family::new_with_constructor((|| Histogram::new(DURATIONS)) as fn() -> Histogram);
+        hermes.register("exchange_duration_seconds", "From begin to end of an exchange", durations.clone());
+        let connect_failures = Family::default();
+        hermes.register("connect_failures", "Attempts to connect that failed", connect_failures.clone());
+        let reasons = Family::<ReasonLabel, Counter>::default();
+        hermes.register("datagrams_dropped", "Datagrams not delivered", reasons.clone());
+        let reloads = Family::default();
+        hermes.register("reloads", "Configurations loaded at run time", reloads.clone());
+        let access_lost = Counter::default();
+        hermes.register("access_records_dropped", "Access records not written", access_lost.clone());
+        let dropped =
+            DropReason::ALL.map(|reason| reasons.get_or_create_owned(&ReasonLabel { reason: reason.label() }));
+        let listeners = RwLock::default();
+        Self {
+            registry,
+            listeners,
+            per_listener,
+            exchanges,
+            durations,
+            connect_failures,
+            dropped,
+            reloads,
+            access_lost,
+        }
+    }
+
+    /// The counter of access records that were not written.
+    pub fn access_lost(&self) -> Counter {
+        self.access_lost.clone()
+    }
+
+    /// The handles of a listener.
+    pub fn listener(&self, name: &str) -> Arc<ListenerSeeing> {
+        if let Some(known) = self.listeners.read().get(name) {
+            return Arc::clone(known);
+        }
+        let mut listeners = self.listeners.write();
+        let handles = || Arc::new(self.per_listener.handles(name));
+        Arc::clone(listeners.entry(name.to_owned()).or_insert_with(handles))
+    }
+
+    /// Accounts for the end of an exchange.
+    pub fn ended(&self, live: &Live, reason: &str, now: Instant) {
+        live.listener.exchanges.dec();
+        let labels = ExchangeLabels {
+            listener: live.begin.listener.to_string(),
+            kind: live.begin.kind,
+            route: live.facts.lock().route.clone().unwrap_or_default(),
+            status: status_class(live.status()),
+            reason: class_of(reason),
+        };
+        self.exchanges.get_or_create(&labels).inc();
+        let seconds = now.saturating_duration_since(live.since).as_secs_f64();
+        self.durations.get_or_create(&KindLabel { kind: live.begin.kind }).observe(seconds);
+    }
+
+    pub fn connect_failure(&self, upstream: &str, kind: &'static str) {
+        self.connect_failures.get_or_create(&ConnectLabels { upstream: upstream.to_owned(), kind }).inc();
+    }
+
+    pub fn datagrams_dropped(&self, reason: DropReason, count: u64) {
+        self.dropped[reason as usize].inc_by(count);
+    }
+
+    pub fn reload(&self, outcome: &'static str) {
+        self.reloads.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// The first digit of a status; `none` for an exchange that had no response.
+fn status_class(status: Option<u16>) -> &'static str {
+    match status.map(|status| status / 100) {
+        Some(1) => "1xx",
+        Some(2) => "2xx",
+        Some(3) => "3xx",
+        Some(4) => "4xx",
+        Some(5) => "5xx",
+        _ => "none",
+    }
+}
+
+/// The handles of one listener: counting takes no lock and no look-up, except for failures to authenticate.
+#[derive(Debug)]
+pub struct ListenerSeeing {
+    name: String,
+    from_client: Counter,
+    to_client: Counter,
+    accepted: Counter,
+    connections: Gauge,
+    exchanges: Gauge,
+    malformed: Counter,
+    auth_failures: Family<SchemeLabels, Counter>,
+}
+
+impl ListenerSeeing {
+    /// Counts a connection; it is open until the guard is dropped.
+    #[must_use]
+    pub fn accepted(&self) -> ConnectionGuard {
+        self.accepted.inc();
+        self.connections.inc();
+        ConnectionGuard(self.connections.clone())
+    }
+
+    /// Counts a request that broke its protocol.
+    pub fn malformed(&self) {
+        self.malformed.inc();
+    }
+
+    /// Counts a request whose sender was refused; `scheme` is that of [`crate::identify::Challenge`].
+    pub fn auth_failure(&self, scheme: &'static str) {
+        let labels = SchemeLabels { listener: self.name.clone(), scheme };
+        self.auth_failures.get_or_create(&labels).inc();
+    }
+
+    pub(super) fn exchange_began(&self) {
+        self.exchanges.inc();
+    }
+
+    pub(super) fn moved(&self, from_client: u64, to_client: u64) {
+        self.from_client.inc_by(from_client);
+        self.to_client.inc_by(to_client);
+    }
+}
+
+/// An open connection; dropping it closes it for the metrics.
+#[derive(Debug)]
+pub struct ConnectionGuard(Gauge);
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,176 @@
+//! What can be seen of the data plane: live exchanges, access records and metrics.
+//!
+//! One [`Seeing`] serves the process. Every exchange holds an [`Exchange`] guard, whose [`Counters`] are relaxed
+//! atomics: moving a packet costs one addition, takes no lock and looks nothing up. What the counters gained goes
+//! to the listener's metrics when somebody asks for them, and when the exchange ends.
+//!
+//! What it is not: it decides nothing, and it is not the log (that is `tracing`).
+
+mod access;
+mod exchange;
+mod live;
+mod metrics;
+mod process;
+mod reason;
+mod record;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use hermes_net::Watch;
+use parking_lot::RwLock;
+
+pub use access::AccessSink;
+pub use exchange::{Begin, Counters, Exchange};
+pub use live::ExchangeView;
+pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
+pub use reason::class_of;
+
+use access::Writer;
+use live::{Live, Table};
+use metrics::Metrics;
+use record::{Event, Record};
+
+/// Views of live exchanges in one answer; the rest is only counted, so that an answer stays below some megabytes.
+pub const VIEW_LIMIT: usize = 5000;
+
+/// Age at which a tunnel writes its first `long` record, and the time between two of them.
+pub const LONG_AFTER: Duration = Duration::from_secs(600);
+
+/// How often tunnels are looked through for those that are long.
+const LONG_SCAN: Duration = Duration::from_secs(30);
+
+/// Everything that can be seen; one a process.
+#[derive(Debug)]
+pub struct Seeing {
+    node: Arc<str>,
+    writer: RwLock<Writer>,
+    table: Table,
+    metrics: Metrics,
+    /// Makes identifiers of this process differ from those of the one before it.
+    prefix: u32,
+    next: AtomicU64,
+}
+
+impl Seeing {
+    /// Starts seeing for `node`; access records go to `access`.
+    #[must_use]
+    pub fn new(node: &str, access: AccessSink) -> Arc<Self> {
+        let metrics = Metrics::new();
+        Arc::new(Self {
+            node: node.into(),
+            writer: RwLock::new(Writer::start(access, metrics.access_lost())),
+            table: Table::default(),
+            metrics,
+            prefix: fastrand::u32(..),
+            next: AtomicU64::new(1),
+        })
+    }
+
+    /// Sends further access records to `access`; what was written before goes where it went.
+    pub fn redirect_access(&self, access: AccessSink) {
+        let writer = Writer::start(access, self.metrics.access_lost());
+        *self.writer.write() = writer;
+    }
+
+    /// Waits at most `limit` until the access records written so far have left the process; false when they have not.
+    ///
+    /// Blocks the thread: for the end of a process.
+    pub fn flush_access(&self, limit: Duration) -> bool {
+        self.writer.read().flush(limit)
+    }
+
+    /// Enters an exchange in the table of live ones. It leaves when the guard is finished or dropped.
+    #[must_use]
+    pub fn begin(self: &Arc<Self>, begin: Begin) -> Exchange {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let listener = self.metrics.listener(&begin.listener);
+        listener.exchange_began();
+        let live = Arc::new(Live::new(number, format!("{:08x}-{number}", self.prefix), begin, listener));
+        self.table.insert(Arc::clone(&live));
+        Exchange::new(Arc::clone(self), live)
+    }
+
+    /// The handles of one listener; keep them, the look-up takes a lock.
+    #[must_use]
+    pub fn listener(&self, name: &str) -> Arc<ListenerSeeing> {
+        self.metrics.listener(name)
+    }
+
+    /// Live exchanges, oldest first, at most [`VIEW_LIMIT`].
+    #[must_use]
+    pub fn exchanges(&self) -> Vec<ExchangeView> {
+        self.table.oldest(VIEW_LIMIT).iter().map(|live| live.view(Instant::now())).collect()
+    }
+
+    /// How many exchanges are live.
+    #[must_use]
+    pub fn live_count(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Counts an attempt to connect to `upstream` (its configured name) that failed; `kind` is from a fixed set.
+    pub fn connect_failure(&self, upstream: &str, kind: &'static str) {
+        self.metrics.connect_failure(upstream, kind);
+    }
+
+    /// Counts datagrams that were not delivered. Add them to the exchange's [`Counters`] as well.
+    pub fn datagrams_dropped(&self, reason: DropReason, count: u64) {
+        self.metrics.datagrams_dropped(reason, count);
+    }
+
+    /// Counts a reload; `outcome` is `applied` or `refused`.
+    pub fn reload(&self, outcome: &'static str) {
+        self.metrics.reload(outcome);
+    }
+
+    /// All metrics in the OpenMetrics text format.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        self.table.each(Live::settle);
+        self.metrics.text()
+    }
+
+    /// Writes a `long` record of every tunnel whose last record (or begin) is [`LONG_AFTER`] before `now`.
+    pub fn write_long(&self, now: Instant) {
+        self.table.each(|live| {
+            if live.is_long(now) {
+                self.write(live, Event::Long, "", now);
+            }
+        });
+    }
+
+    /// Writes `long` records until the process drains.
+    pub async fn watch_long(self: Arc<Self>, watch: Watch) {
+        let mut ticks = tokio::time::interval(LONG_SCAN);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let end = watch.graceful();
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                () = &mut end => return,
+                _ = ticks.tick() => self.write_long(Instant::now()),
+            }
+        }
+    }
+
+    /// Takes an exchange out of the table and accounts for it; called once an exchange.
+    fn end(&self, live: &Live, reason: &str) {
+        let now = Instant::now();
+        self.table.remove(live.number);
+        live.settle();
+        self.metrics.ended(live, reason, now);
+        self.write(live, Event::End, reason, now);
+    }
+
+    fn write(&self, live: &Live, event: Event, reason: &str, now: Instant) {
+        let writer = self.writer.read();
+        if writer.is_on() {
+            writer.offer(Record::new(live, event, &self.node, reason, SystemTime::now(), now));
+        }
+    }
+}

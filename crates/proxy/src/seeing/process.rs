@@ -1,0 +1,54 @@
+//! Metrics of the process, read from the system when somebody asks.
+
+use std::time::{Instant, SystemTime};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// Reads what the process uses.
+#[derive(Debug)]
+pub(super) struct ProcessCollector {
+    began: SystemTime,
+    since: Instant,
+}
+
+impl ProcessCollector {
+    /// Its up-time counts from now.
+    pub fn new() -> Self {
+        Self { began: SystemTime::now(), since: Instant::now() }
+    }
+}
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let began = self.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let values = [
+            ("process_start_time_seconds", "Start, in Unix time", Some(began.as_secs_f64())),
+            ("process_uptime_seconds", "Time since the start", Some(self.since.elapsed().as_secs_f64())),
+            ("process_resident_memory_bytes", "Resident memory", resident_bytes()),
+            ("process_open_fds", "Open file descriptors", open_descriptors()),
+        ];
+        for (name, help, value) in values {
+            let Some(value) = value else { continue };
+            let gauge = ConstGauge::new(value);
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
+        Ok(())
+    }
+}
+
+/// Resident memory; `None` where the system has no `/proc`.
+fn resident_bytes() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u32 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(f64::from(kib) * 1024.0)
+}
+
+/// Open descriptors, without the one that is used to count them.
+fn open_descriptors() -> Option<f64> {
+    let count = std::fs::read_dir("/proc/self/fd").ok()?.count();
+    u32::try_from(count).ok().map(|count| f64::from(count.saturating_sub(1)))
+}

@@ -1,0 +1,95 @@
+//! One access record: a line of JSON.
+
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime};
+
+use serde::Serialize;
+
+use super::live::Live;
+
+/// Why a record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Event {
+    /// The exchange ended.
+    End,
+    /// A tunnel is still open.
+    Long,
+}
+
+/// What an access record says. Holds no field value, no query and no credential.
+#[derive(Debug, Serialize)]
+pub(super) struct Record {
+    time: String,
+    id: String,
+    kind: &'static str,
+    event: Event,
+    node: String,
+    listener: String,
+    source: String,
+    protocol: &'static str,
+    user: Option<String>,
+    method: String,
+    target: String,
+    route: Option<String>,
+    upstream: Option<String>,
+    endpoint: Option<String>,
+    status: Option<u16>,
+    bytes: Moved,
+    datagrams: Datagrams,
+    duration_ms: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+}
+
+/// Bytes of either direction.
+#[derive(Debug, Serialize)]
+struct Moved {
+    client_to_target: u64,
+    target_to_client: u64,
+}
+
+/// Datagrams of either direction, and those that were not delivered.
+#[derive(Debug, Serialize)]
+struct Datagrams {
+    client_to_target: u64,
+    target_to_client: u64,
+    dropped: u64,
+}
+
+impl Record {
+    /// What there is to say about `live` at `time`, which is `now`.
+    pub fn new(live: &Live, event: Event, node: &str, reason: &str, time: SystemTime, now: Instant) -> Self {
+        let facts = live.facts.lock().clone();
+        let counters = &live.counters;
+        let duration = now.saturating_duration_since(live.since).as_millis();
+        Self {
+            time: humantime::format_rfc3339_millis(time).to_string(),
+            id: live.id.clone(),
+            kind: live.begin.kind,
+            event,
+            node: node.to_owned(),
+            listener: live.begin.listener.to_string(),
+            source: live.begin.source.clone(),
+            protocol: live.begin.protocol,
+            user: facts.user,
+            method: facts.method,
+            target: facts.target,
+            route: facts.route,
+            upstream: facts.upstream,
+            endpoint: facts.endpoint,
+            status: live.status(),
+            bytes: Moved {
+                client_to_target: counters.client_to_target.load(Ordering::Relaxed),
+                target_to_client: counters.target_to_client.load(Ordering::Relaxed),
+            },
+            datagrams: Datagrams {
+                client_to_target: counters.datagrams_in.load(Ordering::Relaxed),
+                target_to_client: counters.datagrams_out.load(Ordering::Relaxed),
+                dropped: counters.dropped.load(Ordering::Relaxed),
+            },
+            duration_ms: u64::try_from(duration).unwrap_or(u64::MAX),
+            reason: reason.to_owned(),
+        }
+    }
+}

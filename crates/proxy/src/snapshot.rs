@@ -1,0 +1,161 @@
+//! A snapshot: one valid configuration, ready to decide with.
+//!
+//! It is immutable. An exchange keeps the one that it began with; what is learnt at run time lives elsewhere.
+
+mod listener;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hermes_config::model::Document;
+use hermes_config::{Loaded, Problem, Problems, child};
+use hermes_net::StreamInfo;
+use hermes_rules::{EgressRules, OverlayFields, Source, Table, lint};
+use hermes_upstream::Upstream;
+use http::HeaderValue;
+
+use crate::seeing::Seeing;
+pub use listener::ListenerRules;
+
+/// One valid configuration.
+pub struct Snapshot {
+    /// Counts the snapshots of this process, from 1.
+    pub revision: u64,
+    /// What it was made from.
+    pub document: Document,
+    /// Name of this node.
+    pub node: Arc<str>,
+    /// Which fields are overlay fields.
+    pub overlay: OverlayFields,
+    /// The routes.
+    pub table: Table,
+    /// Names of the routes, by index.
+    pub route_names: Vec<Arc<str>>,
+    /// The upstreams, by name.
+    pub upstreams: HashMap<String, Arc<Upstream>>,
+    /// The listeners' rules, by name.
+    pub listeners: HashMap<Arc<str>, Arc<ListenerRules>>,
+    /// Which addresses a request may choose.
+    pub egress: EgressRules,
+    /// `Proxy-Authorization` for the next proxy.
+    pub token: Option<HeaderValue>,
+}
+
+impl Snapshot {
+    /// Makes a snapshot of a document. Upstreams that did not change keep what `previous` learnt of them. The egress rules are
+    /// complete only after [`Snapshot::own`].
+    ///
+    /// # Errors
+    /// Everything that is wrong with the document or with the files it names, each with its place.
+    pub fn build(loaded: Loaded, previous: Option<&Self>, seeing: &Arc<Seeing>) -> Result<Self, Problems> {
+        let Loaded { document, places, .. } = &loaded;
+        let mut problems: Vec<Problem> = lint(document)
+            .into_iter()
+            .map(|finding| Problem {
+                place: places.locate(&finding.path),
+                path: finding.path,
+                reason: finding.reason,
+                remedy: finding.remedy,
+            })
+            .collect();
+        let mut report = |path: String, reason: String, remedy: Option<String>| {
+            problems.push(Problem { place: places.locate(&path), path, reason, remedy });
+        };
+        let upstreams = upstreams(document, previous, &mut report);
+        let listeners = listener::all(document, seeing, &mut report);
+        let token = token(document, &mut report);
+        if !problems.is_empty() {
+            return Err(Problems(problems));
+        }
+        let table = Table::compile(document);
+        let route_name = |index| table.name(index).unwrap_or_default().into();
+        Ok(Self {
+            revision: previous.map_or(1, |previous| previous.revision + 1),
+            node: node_name(&loaded).into(),
+            overlay: OverlayFields::new(&document.fields),
+            route_names: (0..document.routes.len()).map(route_name).collect(),
+            table,
+            upstreams,
+            listeners,
+            egress: EgressRules::compile(&document.egress, &[], &[]),
+            token,
+            document: loaded.document,
+        })
+    }
+
+    /// With the addresses that this process listens on, which no request may choose.
+    #[must_use]
+    pub fn own(mut self, own: &[SocketAddr]) -> Self {
+        self.egress = EgressRules::compile(&self.document.egress, own, &hermes_net::os::local_addresses());
+        self
+    }
+
+    /// Who hands an exchange over, and what he is believed in.
+    pub fn source_of(&self, listener: &ListenerRules, source: &StreamInfo) -> Source<'_> {
+        let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+        if let Some(names) = certificate {
+            let known = self
+                .document
+                .peers
+                .iter()
+                .find(|(_, peer)| names.all().any(|name| peer.certificate.iter().any(|known| known == name)));
+            if let Some((name, peer)) = known {
+                return Source::Peer { name, speaks_for: &peer.speaks_for };
+            }
+        }
+        let trusted = source.peer.ip().is_some_and(|ip| {
+            let ip = ip.to_canonical();
+            listener.config.insecure_trust.iter().any(|prefix| prefix.contains(&ip))
+        });
+        if trusted { Source::InsecurePeer } else { Source::Client }
+    }
+}
+
+/// The node's name: as configured, or that of its file.
+pub fn node_name(loaded: &Loaded) -> String {
+    let of_file = || {
+        let stem = loaded.files.first().and_then(|file| file.file_stem());
+        stem.map_or_else(|| "hermes".to_owned(), |stem| stem.to_string_lossy().into_owned())
+    };
+    let name = loaded.document.node.clone().unwrap_or_else(of_file);
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
+}
+
+fn upstreams(
+    document: &Document,
+    previous: Option<&Snapshot>,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> HashMap<String, Arc<Upstream>> {
+    let mut built = HashMap::new();
+    for (name, config) in &document.upstreams {
+        let kept = previous.and_then(|previous| previous.upstreams.get(name)).filter(|known| known.same(config));
+        match kept.cloned().map_or_else(|| Upstream::build(name, config), Ok) {
+            Ok(upstream) => drop(built.insert(name.clone(), upstream)),
+            Err(error) => report(error.path, error.reason, error.remedy),
+        }
+    }
+    built
+}
+
+fn token(document: &Document, report: &mut impl FnMut(String, String, Option<String>)) -> Option<HeaderValue> {
+    let file = document.identity.as_ref()?.token_file.as_ref()?;
+    let path = child("identity", "token_file");
+    let secret = match hermes_config::secret(&file.0) {
+        Ok(secret) => secret,
+        Err(reason) => {
+            report(path, reason, None);
+            return None;
+        }
+    };
+    match HeaderValue::from_str(&format!("Bearer {}", secret.trim())) {
+        Ok(mut value) => {
+            value.set_sensitive(true);
+            Some(value)
+        }
+        Err(_) => {
+            report(path, "the token holds characters that no field may hold".to_owned(), None);
+            None
+        }
+    }
+}

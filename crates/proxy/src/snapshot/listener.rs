@@ -1,0 +1,131 @@
+//! What one listener asks of its clients, made ready.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::child;
+use hermes_config::model::{Auth, AuthMode, Datagrams, Document, Listener, ServerTls};
+use hermes_http::server::Options;
+use hermes_net::tls::{self, ServerOptions};
+
+use crate::datagrams::Bounds;
+use crate::identify::Authenticator;
+use crate::seeing::{ListenerSeeing, Seeing};
+
+/// Connections at once of one worker, where the configuration says nothing.
+const CONNECTIONS: usize = 10_000;
+
+/// Bytes of datagrams that wait for a tunnel, where the configuration says nothing: what Envoy deployments for video use.
+const HOLD_BYTES: usize = 160 * 1024;
+
+/// Age of datagrams that wait for a tunnel, where the configuration says nothing: the connect time-out.
+const HOLD_TIME: Duration = Duration::from_secs(5);
+
+/// The rules of one listener. Its socket lives elsewhere and outlives them.
+pub struct ListenerRules {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its configuration.
+    pub config: Listener,
+    /// Who may use it.
+    pub authenticator: Authenticator,
+    /// TLS, if it speaks that.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Bounds of its HTTP connections.
+    pub options: Options,
+    /// Whose traffic this is when nobody is asked.
+    pub user: Option<String>,
+    /// Its metrics.
+    pub seeing: Arc<ListenerSeeing>,
+}
+
+impl ListenerRules {
+    /// Connections (UDP: sessions) at once of one worker.
+    pub fn connections(&self) -> usize {
+        self.config.limits.connections.unwrap_or(CONNECTIONS)
+    }
+
+    /// Bounds on datagrams that wait for a tunnel: those of `route`, else of the listener.
+    pub fn hold(&self, route: Option<&Datagrams>) -> Bounds {
+        let own = self.config.datagrams.as_ref();
+        let bytes = route.and_then(|route| route.hold_bytes).or(own.and_then(|own| own.hold_bytes));
+        let age = route.and_then(|route| route.hold_time).or(own.and_then(|own| own.hold_time));
+        Bounds {
+            bytes: bytes.map_or(HOLD_BYTES, |bytes| usize::try_from(bytes.0).unwrap_or(HOLD_BYTES)),
+            age: age.map_or(HOLD_TIME, |age| age.0),
+        }
+    }
+}
+
+/// Makes all listeners of a document ready.
+pub(super) fn all(
+    document: &Document,
+    seeing: &Arc<Seeing>,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> HashMap<Arc<str>, Arc<ListenerRules>> {
+    let mut built = HashMap::new();
+    for (name, config) in &document.listeners {
+        let path = child("listeners", name);
+        let authenticator = Authenticator::build(config, &path).map_err(|errors| {
+            for error in errors {
+                report(error.path, error.reason, error.remedy);
+            }
+        });
+        let tls = config.tls.as_ref().map(|tls| server_tls(tls, config)).transpose().map_err(|error| {
+            let reason = format!("{}: {}", error.file.display(), error.reason);
+            report(child(&path, "tls"), reason, error.remedy);
+        });
+        let (Ok(authenticator), Ok(tls)) = (authenticator, tls) else { continue };
+        let name: Arc<str> = name.as_str().into();
+        let rules = ListenerRules {
+            seeing: seeing.listener(&name),
+            name: name.clone(),
+            authenticator,
+            tls,
+            options: options(config),
+            user: user(document, config),
+            config: config.clone(),
+        };
+        built.insert(name, Arc::new(rules));
+    }
+    built
+}
+
+fn server_tls(tls: &ServerTls, config: &Listener) -> Result<Arc<rustls::ServerConfig>, tls::TlsFileError> {
+    tls::server(ServerOptions {
+        cert_file: &tls.cert_file.0,
+        key_file: &tls.key_file.0,
+        client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
+        client_required: requires_certificate(config.auth.as_ref()),
+        alpn: &[b"h2", b"http/1.1"],
+    })
+}
+
+/// A certificate is the only way in.
+fn requires_certificate(auth: Option<&Auth>) -> bool {
+    match auth {
+        None | Some(Auth::Word(AuthMode::None)) => false,
+        Some(Auth::Word(AuthMode::Mtls)) => true,
+        Some(Auth::Ways(ways)) => ways.mtls && ways.basic.is_none() && ways.bearer.is_none(),
+    }
+}
+
+fn options(config: &Listener) -> Options {
+    let (mut options, limits) = (Options::default(), &config.limits);
+    if let Some(bytes) = limits.head_bytes {
+        options.head.head_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
+    }
+    options.head.fields = limits.fields.unwrap_or(options.head.fields);
+    options.head_time = limits.head_time.map_or(options.head_time, |time| time.0);
+    options.idle_time = limits.idle_time.map_or(options.idle_time, |time| time.0);
+    options.streams = limits.streams.unwrap_or(options.streams);
+    options
+}
+
+/// Whose traffic this is when nobody is asked.
+fn user(document: &Document, config: &Listener) -> Option<String> {
+    let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)));
+    let own = config.user.clone().or_else(|| document.identity.as_ref().map(|identity| identity.user.clone()));
+    own.filter(|_| !asks)
+}

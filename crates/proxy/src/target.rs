@@ -1,0 +1,103 @@
+//! What an exchange is for.
+
+use std::fmt;
+
+use hermes_http::{Kind, RequestHead};
+use hermes_proto::authority::{self, HostPort};
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::udp_template;
+use http::uri::{Authority, PathAndQuery};
+use http::{StatusCode, uri::Scheme};
+
+use crate::refusal::Refusal;
+
+/// Host and port that an exchange is for, whatever its form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Host name or address, an IPv6 address without brackets.
+    pub host: String,
+    /// Port, never 0.
+    pub port: u16,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl Target {
+    /// The target of a request. `gateway` allows origin form; `tls` is whether the request came over TLS, which decides the
+    /// default port of origin form.
+    ///
+    /// # Errors
+    /// The request names no valid target; 400.
+    pub fn of(head: &RequestHead, gateway: bool, tls: bool) -> Result<Self, Refusal> {
+        match head.kind() {
+            Kind::ConnectUdp => Self::of_udp(head),
+            Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
+            Kind::Message | Kind::Upgrade if head.origin_form && !gateway => Err(bad_request(
+                "this is a proxy: send the request in absolute form, or set `gateway: true` on the listener",
+            )),
+            Kind::Message | Kind::Upgrade => {
+                let default = if is_https(head, tls) { 443 } else { 80 };
+                Self::parse(required(head.authority.as_ref())?, Some(default))
+            }
+        }
+    }
+
+    /// RFC 9298, 3: the target of CONNECT-UDP stands in the path.
+    fn of_udp(head: &RequestHead) -> Result<Self, Refusal> {
+        let (host, port) = udp_template::parse(head.path())
+            .map_err(|error| Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(error.status()))?;
+        Ok(Self { host, port })
+    }
+
+    fn parse(authority: &str, default: Option<u16>) -> Result<Self, Refusal> {
+        let parsed = match default {
+            Some(port) => HostPort::parse_with_default(authority, port),
+            None => authority.parse(),
+        };
+        let HostPort { host, port } = parsed.map_err(|error| bad_request(&error.to_string()))?;
+        Ok(Self { host, port })
+    }
+
+    /// Makes a request be for this target: its authority, or the path of CONNECT-UDP.
+    ///
+    /// # Errors
+    /// The target cannot be written as an authority.
+    pub fn write_into(&self, head: &mut RequestHead) -> Result<(), Refusal> {
+        if head.kind() == Kind::ConnectUdp {
+            let path = udp_template::expand(&self.host, self.port);
+            head.path = Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
+            return Ok(());
+        }
+        let default = head.scheme.as_ref().and_then(|scheme| authority::default_port(scheme.as_str()));
+        let full = self.to_string();
+        let text = match (head.kind(), default) {
+            (Kind::Message | Kind::Upgrade, Some(port)) if port == self.port => {
+                full.rsplit_once(':').map_or(full.as_str(), |(host, _)| host).to_owned()
+            }
+            _ => full,
+        };
+        head.authority = Some(Authority::try_from(text).map_err(|error| bad_request(&error.to_string()))?);
+        Ok(())
+    }
+}
+
+/// Whether the exchange is for an `https` URI.
+pub fn is_https(head: &RequestHead, tls: bool) -> bool {
+    head.scheme.as_ref().map_or(tls, |scheme| *scheme == Scheme::HTTPS)
+}
+
+fn required(authority: Option<&Authority>) -> Result<&str, Refusal> {
+    authority.map(Authority::as_str).ok_or_else(|| bad_request("the request names no host"))
+}
+
+fn bad_request(reason: &str) -> Refusal {
+    Refusal::new(ProxyError::HttpRequestError, reason.to_owned()).status(StatusCode::BAD_REQUEST)
+}
