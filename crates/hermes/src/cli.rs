@@ -1,0 +1,76 @@
+//! What can be written on the command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{check, completions, env, exchanges, exec, log, reload, run, status};
+use crate::demo;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage, or a configuration that is not valid
+  3  the running node cannot be reached
+  `hermes exec` ends with the code of its command.";
+
+/// Any traffic, carried as HTTP, end to end, under one control.
+#[derive(Debug, Parser)]
+#[command(name = "hermes", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Write JSON, for scripts.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Subcommands; each is a file of its own.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a node until SIGTERM or Ctrl-C; SIGHUP reloads its file.
+    Run(run::Run),
+    /// Say everything that is wrong with a configuration file.
+    Check(check::Check),
+    /// Print the JSON Schema of configuration files.
+    Schema,
+    /// Start a small overlay on this machine and send traffic through it.
+    Demo(demo::Demo),
+    /// Show what a running node is and does.
+    Status(status::Status),
+    /// Show the exchanges of a running node, live.
+    Exchanges(exchanges::Exchanges),
+    /// Make a running node read its file again.
+    Reload(reload::Reload),
+    /// Change what a running node logs.
+    Log(log::Log),
+    /// Print shell lines that make programs use a node as their proxy.
+    Env(env::Env),
+    /// Run a program that uses a node as its proxy.
+    Exec(exec::Exec),
+    /// Print completions for a shell.
+    Completions(completions::Completions),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn json_may_stand_after_the_subcommand() {
+        let cli = Cli::try_parse_from(["hermes", "check", "node.yaml", "--json"]).unwrap();
+        assert!(cli.json);
+    }
+
+    #[test]
+    fn help_documents_the_exit_codes() {
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("3  the running node cannot be reached"), "{help}");
+    }
+}

@@ -1,0 +1,32 @@
+//! `hermes exec -- CMD ARGS`: a program that uses a node as its proxy.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::Args;
+
+use super::env::{Source, variables};
+use crate::failure::Failure;
+
+/// Arguments of `hermes exec`.
+#[derive(Debug, Args)]
+pub struct Exec {
+    #[command(flatten)]
+    source: Source,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Becomes the program, so that signals reach it and its exit code is ours.
+///
+/// # Errors
+/// When there is no proxy to use, or the program does not start. Else this does not return.
+pub async fn run(exec: Exec) -> Result<(), Failure> {
+    let proxy = exec.source.proxy().await?;
+    let (program, arguments) =
+        exec.command.split_first().ok_or_else(|| Failure::invalid("no program is named after `--`"))?;
+    let error = Command::new(program).args(arguments).envs(variables(&proxy)).exec();
+    Err(Failure::failed(format!("{}: {error}", program.display())))
+}

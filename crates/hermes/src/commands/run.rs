@@ -1,0 +1,159 @@
+//! `hermes run FILE`: a node, until it is told to stop.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use hermes_config::Problems;
+use hermes_net::drain::Ended;
+use hermes_proxy::Proxy;
+use hermes_proxy::listeners::table::ListenerView;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+use crate::logging::{self, Logging};
+use crate::output::note;
+
+/// How long exchanges may go on once the node was told to stop.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Arguments of `hermes run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The node's configuration.
+    file: PathBuf,
+    /// Stop when standard input ends, which it does when whoever holds its other end is gone.
+    #[arg(long, hide = true)]
+    until_eof: bool,
+}
+
+/// Runs the node. SIGTERM and SIGINT end it kindly, a second one at once; SIGHUP reloads its file.
+///
+/// # Errors
+/// When the file is not valid, or the node cannot start or end.
+pub async fn run(run: Run) -> Result<(), Failure> {
+    let mut signals = Signals::new(run.until_eof).map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let proxy = start(run.file)?;
+    announce(&proxy);
+    loop {
+        match signals.next().await {
+            Asked::Reload => reload(&proxy),
+            Asked::Stop => return stop(proxy, &mut signals).await,
+            Asked::StopNow => return ended(proxy.drain(Duration::ZERO).await),
+        }
+    }
+}
+
+fn start(file: PathBuf) -> Result<Proxy, Failure> {
+    let loaded = super::load(&file)?;
+    let filter = loaded.document.log.level.as_deref().unwrap_or(logging::DEFAULT);
+    let logging = Logging::start(filter).map_err(|error| Failure::invalid(format!("{}: {error}", file.display())))?;
+    if let Err(error) = hermes_net::os::raise_open_files() {
+        tracing::warn!("the limit of open files stays as it is: {error}");
+    }
+    let started = Proxy::start(loaded, file.clone(), Box::new(move |filter| logging.change(filter)));
+    started.map_err(|problems| not_started(problems, &file))
+}
+
+/// A node whose file is valid, but whose port is in use, has failed; only a file that is not valid is to be mended.
+fn not_started(problems: Problems, file: &Path) -> Failure {
+    let valid = super::load(file).and_then(hermes_proxy::check).is_ok();
+    let failure = Failure::from(problems);
+    if valid { Failure { code: 1, ..failure } } else { failure }
+}
+
+fn announce(proxy: &Proxy) {
+    for ListenerView { name, kind, address } in proxy.listeners() {
+        note(format_args!("listening {name} {kind} {address}"));
+    }
+    note(format_args!("node {} is ready, admin at {}", proxy.node(), proxy.admin_socket().display()));
+}
+
+fn reload(proxy: &Proxy) {
+    match proxy.reload() {
+        Ok(_) => tracing::info!("reloaded"),
+        Err(problems) => tracing::error!("not reloaded, the node goes on as it was:\n{problems}"),
+    }
+}
+
+async fn stop(proxy: Proxy, signals: &mut Signals) -> Result<(), Failure> {
+    tracing::info!("stopping; exchanges have {} s to end, a second signal ends them at once", DRAIN.as_secs());
+    tokio::select! {
+        how = proxy.drain(DRAIN) => ended(how),
+        () = signals.stop_again() => Err(Failure::failed("ended at once, at a second signal")),
+    }
+}
+
+fn ended(how: Ended) -> Result<(), Failure> {
+    match how {
+        Ended::Gracefully => Ok(()),
+        Ended::Forced { tasks } => {
+            tracing::warn!("{tasks} tasks were ended before they were done");
+            Ok(())
+        }
+        Ended::Stuck { tasks } => Err(Failure::failed(format!("{tasks} tasks did not end"))),
+    }
+}
+
+/// What a running node can be asked by its surroundings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Reload,
+    Stop,
+    StopNow,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    input: Option<oneshot::Receiver<()>>,
+}
+
+impl Signals {
+    fn new(until_eof: bool) -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            input: until_eof.then(end_of_input),
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hang_up.recv() => Asked::Reload,
+            () = over(self.input.as_mut()) => Asked::StopNow,
+        }
+    }
+
+    async fn stop_again(&mut self) {
+        while self.next().await == Asked::Reload {}
+    }
+}
+
+/// Hears when standard input has ended; what it says is of no interest.
+///
+/// A thread of its own, because a read of standard input cannot be given up: it ends with the process.
+fn end_of_input() -> oneshot::Receiver<()> {
+    let (ended, heard) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut ignored = [0; 64];
+        while std::io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}
+        drop(ended);
+    });
+    heard
+}
+
+/// Resolves when `input` has ended; never where there is none to watch.
+async fn over(input: Option<&mut oneshot::Receiver<()>>) {
+    match input {
+        // The sender is dropped, never used.
+        Some(input) => drop(input.await),
+        None => std::future::pending().await,
+    }
+}

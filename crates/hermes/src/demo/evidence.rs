@@ -1,0 +1,38 @@
+//! What a check found.
+
+use std::time::Duration;
+
+/// A check and how it ended: what it found, or why it failed.
+pub struct Checked {
+    /// What was done, in a few words.
+    pub what: &'static str,
+    /// What was found.
+    pub outcome: Result<Evidence, String>,
+}
+
+/// What shows that a check passed.
+pub struct Evidence {
+    /// The way that the traffic took.
+    pub journey: Journey,
+    /// What the check is about, in one line.
+    pub proof: String,
+    /// How long a round trip takes, where that says something.
+    pub latency: Option<Latency>,
+}
+
+/// The way of an exchange.
+pub struct Journey {
+    /// Nodes in order, then the origin if it was reached.
+    pub hops: Vec<String>,
+    /// Overlay fields that were added on the way, as the last hop saw them.
+    pub fields: Vec<String>,
+}
+
+/// Median round trips.
+#[derive(Clone, Copy)]
+pub struct Latency {
+    /// Through the overlay.
+    pub overlay: Duration,
+    /// To the origin without it.
+    pub direct: Duration,
+}

@@ -1,0 +1,101 @@
+//! `hermes demo`: a small overlay on this machine, with real traffic through it.
+//!
+//! Four nodes are processes of their own, exactly as in real life; the origins live in this process.
+
+mod certificates;
+mod checks;
+mod children;
+mod evidence;
+mod files;
+mod http_client;
+mod journey;
+mod keep;
+mod measure;
+mod origins;
+mod place;
+mod report;
+mod says;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::output::{Output, note};
+
+use certificates::Certificates;
+use children::Children;
+use evidence::Checked;
+use origins::Origins;
+use place::Place;
+
+/// Arguments of `hermes demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Stay up afterwards, and print what can be tried.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Builds the overlay, sends traffic through it, and tells what happened.
+///
+/// # Errors
+/// When a check fails, or the overlay does not start.
+pub async fn run(demo: &Demo, output: Output) -> Result<(), Failure> {
+    let scene = Scene::set().await.map_err(Failure::failed)?;
+    let mut children = Children::start(&scene.place).map_err(Failure::failed)?;
+    let ended = tokio::select! {
+        ended = shown(demo, &scene, &mut children, output) => ended,
+        () = told_to_stop() => Err(Failure::failed("stopped before it was done")),
+    };
+    if demo.keep && ended.is_ok() {
+        told_to_stop().await;
+        note("stopping");
+    }
+    children.stop().await;
+    ended
+}
+
+/// The demo itself: when it fails, the nodes' last words follow.
+async fn shown(demo: &Demo, scene: &Scene, children: &mut Children, output: Output) -> Result<(), Failure> {
+    let played = play(scene, children, output).await.and_then(|results| report::show(&results, output));
+    match &played {
+        Ok(()) if demo.keep => keep::invite(scene, output),
+        Ok(()) => {}
+        Err(_) => children.last_words(),
+    }
+    played
+}
+
+/// What is there before the first node starts: addresses, certificates, files, origins.
+struct Scene {
+    place: Place,
+    certificates: Certificates,
+    _origins: Origins,
+}
+
+impl Scene {
+    async fn set() -> Result<Self, String> {
+        let certificates = Certificates::issue()?;
+        let origins = Origins::start(&certificates).await?;
+        let place = Place::choose(origins.addresses())?;
+        files::write(&place, &certificates)?;
+        Ok(Self { place, certificates, _origins: origins })
+    }
+}
+
+async fn play(scene: &Scene, children: &mut Children, output: Output) -> Result<Vec<Checked>, Failure> {
+    children.ready(&scene.place).await.map_err(Failure::failed)?;
+    if !output.json {
+        note("Four proxies are up on loopback: alice -> ingress -> core -> edge. Sending traffic through them.");
+    }
+    Ok(checks::all(scene).await)
+}
+
+/// Resolves at Ctrl-C and at SIGTERM. Without signals it never does, and the demo ends as processes end.
+async fn told_to_stop() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

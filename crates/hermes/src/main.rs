@@ -1,0 +1,64 @@
+//! The `hermes` program: one binary, one file a subcommand.
+//!
+//! What it is: the command line around the data plane, and the demo. What it is not: nothing here decides about
+//! traffic; that is `hermes-proxy` and `hermes-rules`.
+//!
+//! Specifications: none of its own; exit codes are in `hermes --help`.
+
+mod admin;
+mod cli;
+mod commands;
+mod demo;
+mod failure;
+mod logging;
+mod output;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use failure::Failure;
+use output::Output;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.json);
+    let outcome = runtime().and_then(|runtime| runtime.block_on(dispatch(cli.command, output)));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// One thread for signals, administration and the demo; the data plane brings its own workers.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("the run time does not start: {error}")))
+}
+
+async fn dispatch(command: Option<Command>, output: Output) -> Result<(), Failure> {
+    match command {
+        None => commands::welcome(output),
+        Some(Command::Run(run)) => commands::run::run(run).await,
+        Some(Command::Check(check)) => commands::check::run(&check, output),
+        Some(Command::Schema) => commands::schema::run(output),
+        Some(Command::Demo(demo)) => demo::run(&demo, output).await,
+        Some(Command::Status(status)) => commands::status::run(&status, output).await,
+        Some(Command::Exchanges(exchanges)) => commands::exchanges::run(&exchanges, output).await,
+        Some(Command::Reload(reload)) => commands::reload::run(&reload, output).await,
+        Some(Command::Log(log)) => commands::log::run(&log, output).await,
+        Some(Command::Env(env)) => commands::env::run(&env, output).await,
+        Some(Command::Exec(exec)) => commands::exec::run(exec).await,
+        Some(Command::Completions(completions)) => commands::completions::run(&completions, output),
+    }
+}
