@@ -50,14 +50,44 @@ pub fn udp(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
+/// What a port carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carries {
+    /// TCP connections.
+    Tcp,
+    /// UDP datagrams.
+    Udp,
+}
+
+/// Checks that nobody has the port yet. Shared ports need this: a second process that shared them would silently take a part
+/// of the traffic.
+///
+/// # Errors
+/// When the address is taken, or may not be used.
+pub fn check_free(address: SocketAddr, carries: Carries) -> io::Result<()> {
+    let (kind, protocol) = match carries {
+        Carries::Tcp => (Type::STREAM, Protocol::TCP),
+        Carries::Udp => (Type::DGRAM, Protocol::UDP),
+    };
+    let socket = family_socket(address, kind, protocol)?;
+    // Connections of an earlier process that are still closing do not count.
+    socket.set_reuse_address(carries == Carries::Tcp)?;
+    socket.bind(&address.into())
+}
+
 fn ip_socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = family_socket(address, kind, protocol)?;
+    #[cfg(not(any(target_os = "solaris", target_os = "illumos")))]
+    socket.set_reuse_port(true)?;
+    Ok(socket)
+}
+
+fn family_socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    #[cfg(not(any(target_os = "solaris", target_os = "illumos")))]
-    socket.set_reuse_port(true)?;
     Ok(socket)
 }
 

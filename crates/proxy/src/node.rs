@@ -126,7 +126,8 @@ impl Proxy {
 
     /// The listeners and where they are bound.
     pub fn listeners(&self) -> Vec<ListenerView> {
-        self.node.changing.lock().table.views()
+        let snapshot = self.node.shared.snapshot.load();
+        self.node.changing.lock().table.views(&snapshot.document)
     }
 
     /// The Unix socket of administration.
@@ -148,7 +149,8 @@ impl Proxy {
     }
 
     /// Ends the proxy: nothing new is accepted, what is open may finish within `deadline`, the rest is cut off.
-    pub async fn drain(mut self, deadline: Duration) -> Ended {
+    /// Called again, with another deadline, it goes on from where it was.
+    pub async fn drain(&mut self, deadline: Duration) -> Ended {
         let ended = self.drain.drain(deadline).await;
         self.node.changing.lock().doors.clear();
         if let Some(workers) = self.workers.take() {
@@ -243,7 +245,7 @@ impl Control for Node {
             "uptime_seconds": self.started.elapsed().as_secs(),
             "config": { "file": self.file, "revision": snapshot.revision, "routes": snapshot.document.routes.len() },
             "workers": changing.doors.len(),
-            "listeners": changing.table.views(),
+            "listeners": changing.table.views(&snapshot.document),
             "upstreams": upstreams,
             "exchanges": { "live": self.shared.seeing.live_count() },
             "draining": self.drain.watch().is_draining(),

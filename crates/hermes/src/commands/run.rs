@@ -35,12 +35,12 @@ pub struct Run {
 /// When the file is not valid, or the node cannot start or end.
 pub async fn run(run: Run) -> Result<(), Failure> {
     let mut signals = Signals::new(run.until_eof).map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    let proxy = start(run.file)?;
+    let mut proxy = start(run.file)?;
     announce(&proxy);
     loop {
         match signals.next().await {
             Asked::Reload => reload(&proxy),
-            Asked::Stop => return stop(proxy, &mut signals).await,
+            Asked::Stop => return stop(&mut proxy, &mut signals).await,
             Asked::StopNow => return ended(proxy.drain(Duration::ZERO).await),
         }
     }
@@ -65,7 +65,7 @@ fn not_started(problems: Problems, file: &Path) -> Failure {
 }
 
 fn announce(proxy: &Proxy) {
-    for ListenerView { name, kind, address } in proxy.listeners() {
+    for ListenerView { name, kind, address, .. } in proxy.listeners() {
         note(format_args!("listening {name} {kind} {address}"));
     }
     note(format_args!("node {} is ready, admin at {}", proxy.node(), proxy.admin_socket().display()));
@@ -78,11 +78,15 @@ fn reload(proxy: &Proxy) {
     }
 }
 
-async fn stop(proxy: Proxy, signals: &mut Signals) -> Result<(), Failure> {
+async fn stop(proxy: &mut Proxy, signals: &mut Signals) -> Result<(), Failure> {
     tracing::info!("stopping; exchanges have {} s to end, a second signal ends them at once", DRAIN.as_secs());
-    tokio::select! {
-        how = proxy.drain(DRAIN) => ended(how),
-        () = signals.stop_again() => Err(Failure::failed("ended at once, at a second signal")),
+    let kindly = tokio::select! {
+        how = proxy.drain(DRAIN) => Some(how),
+        () = signals.stop_again() => None,
+    };
+    match kindly {
+        Some(how) => ended(how),
+        None => ended(proxy.drain(Duration::ZERO).await),
     }
 }
 

@@ -53,7 +53,10 @@ async fn connection(worker: Arc<Worker>, rules: Arc<ListenerRules>, stream: Stre
         },
     };
     let options = rules.options.clone();
-    serve_http(stream, &options, Proxying { worker, rules }, watch).await;
+    tokio::select! {
+        () = serve_http(stream, &options, Proxying { worker, rules }, watch) => {}
+        () = watch.forced() => {}
+    }
 }
 
 /// Puts every exchange of a connection through the pipeline.

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_config::model::{Document, ListenAddress, Listener};
-use hermes_net::{Drain, Watch, listen};
+use hermes_net::listen::{self, Carries};
+use hermes_net::{Drain, Watch};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Door, Socket};
@@ -66,6 +67,8 @@ pub struct ListenerView {
     pub kind: &'static str,
     /// Where it is bound.
     pub address: String,
+    /// Whether it speaks TLS.
+    pub tls: bool,
 }
 
 /// A listener that cannot be bound.
@@ -109,7 +112,9 @@ impl ListenerTable {
                 prepared.kept.push(key);
                 continue;
             }
-            match bind(&wanted, workers) {
+            // A port that moves from one of our listeners to another is shared until the old one lets go.
+            let ours = self.open.values().any(|open| open.wanted.address == wanted.address);
+            match bind(&wanted, workers, ours) {
                 Ok((bound, sockets)) => prepared.new.push((key, wanted, bound, sockets)),
                 Err(error) => errors.push(BindError { name: name.clone(), reason: error.to_string() }),
             }
@@ -148,8 +153,8 @@ impl ListenerTable {
         changes
     }
 
-    /// What is bound, by name.
-    pub fn views(&self) -> Vec<ListenerView> {
+    /// What is bound for `document`, by name.
+    pub fn views(&self, document: &Document) -> Vec<ListenerView> {
         let view = |(name, open): (&Arc<str>, &Open)| ListenerView {
             name: name.to_string(),
             kind: match open.wanted.kind {
@@ -158,6 +163,7 @@ impl ListenerTable {
                 Kind::Udp => "udp",
             },
             address: open.bound.to_string(),
+            tls: document.listeners.get(&**name).is_some_and(|listener| listener.tls.is_some()),
         };
         self.open.iter().map(view).collect()
     }
@@ -170,7 +176,7 @@ fn wanted(listener: &Listener) -> Option<Wanted> {
 }
 
 /// One socket a worker: TCP and UDP share a port by `SO_REUSEPORT`, a Unix socket is one for all.
-fn bind(wanted: &Wanted, workers: usize) -> std::io::Result<(Bound, Vec<Socket>)> {
+fn bind(wanted: &Wanted, workers: usize, ours: bool) -> std::io::Result<(Bound, Vec<Socket>)> {
     match (&wanted.address, wanted.kind) {
         (ListenAddress::Unix(path), kind) => {
             let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);
@@ -178,6 +184,9 @@ fn bind(wanted: &Wanted, workers: usize) -> std::io::Result<(Bound, Vec<Socket>)
             Ok((Bound::Unix(path.clone()), shares.collect::<Result<_, _>>()?))
         }
         (ListenAddress::Ip(address), kind) => {
+            if !ours {
+                listen::check_free(*address, if kind == Kind::Udp { Carries::Udp } else { Carries::Tcp })?;
+            }
             let first = bind_ip(*address, kind)?;
             // Port 0 is chosen once, for all workers.
             let bound = first.address().unwrap_or(*address);
