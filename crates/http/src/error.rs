@@ -17,6 +17,8 @@ pub enum Processed {
 pub enum Reset {
     /// Nobody is interested any more.
     Cancel,
+    /// The receiver needs no more; nothing went wrong (`NO_ERROR`; RFC 9113, 8.1).
+    Unneeded,
     /// The other side of a tunnel broke (RFC 9113, 8.5).
     Connect,
     /// The request was refused before anything was done with it.
@@ -34,6 +36,7 @@ impl Reset {
     pub fn reason(self) -> ::h2::Reason {
         match self {
             Self::Cancel => ::h2::Reason::CANCEL,
+            Self::Unneeded => ::h2::Reason::NO_ERROR,
             Self::Connect => ::h2::Reason::CONNECT_ERROR,
             Self::Refused => ::h2::Reason::REFUSED_STREAM,
             Self::Internal => ::h2::Reason::INTERNAL_ERROR,
@@ -47,6 +50,7 @@ impl From<::h2::Reason> for Reset {
     fn from(reason: ::h2::Reason) -> Self {
         match reason {
             ::h2::Reason::CANCEL => Self::Cancel,
+            ::h2::Reason::NO_ERROR => Self::Unneeded,
             ::h2::Reason::CONNECT_ERROR => Self::Connect,
             ::h2::Reason::REFUSED_STREAM => Self::Refused,
             ::h2::Reason::INTERNAL_ERROR => Self::Internal,

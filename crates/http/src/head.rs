@@ -51,6 +51,20 @@ impl RequestHead {
         }
     }
 
+    /// The method as it stood on the wire: an HTTP/1.1 upgrade is a GET.
+    pub fn wire_method(&self) -> &Method {
+        if self.is_h1_upgrade() { &Method::GET } else { &self.method }
+    }
+
+    /// The status that opens the tunnel which this request asks for, on the wire.
+    pub fn opening_status(&self) -> StatusCode {
+        if self.is_h1_upgrade() { StatusCode::SWITCHING_PROTOCOLS } else { StatusCode::OK }
+    }
+
+    fn is_h1_upgrade(&self) -> bool {
+        self.protocol.is_some() && self.version != Version::HTTP_2
+    }
+
     /// The path without its query; empty for CONNECT.
     pub fn path(&self) -> &str {
         self.path.as_ref().map_or("", PathAndQuery::path)

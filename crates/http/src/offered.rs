@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_net::{Stream, StreamInfo};
-use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::error::{Reset, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
@@ -50,9 +51,7 @@ impl Offered {
     /// # Errors
     /// The client is gone.
     pub async fn refuse(self, head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
-        let length = Some(content.len() as u64);
-        let mut outgoing = self.responder.respond(head, length).await?;
-        if content.is_empty() { outgoing.finish(None).await } else { outgoing.data(content, true).await }
+        self.responder.answer(head, content).await
     }
 
     /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. What leaves now are the tunnel's bytes.
@@ -96,7 +95,30 @@ impl Responder {
     pub async fn gone(&mut self) {
         match self {
             Self::H2(responder) => responder.gone().await,
-            Self::H1(_) | Self::Connection(_) => std::future::pending().await,
+            Self::H1(responder) => responder.gone().await,
+            Self::Connection(_) => std::future::pending().await,
+        }
+    }
+
+    /// Answers with `head` and `content`; without the content where the method or the status forbids it (RFC 9110, 6.4.1).
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn answer(self, mut head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
+        let forbidden = matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if self.is_head() && !forbidden {
+            head.fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
+        }
+        let content = if self.is_head() || forbidden { Bytes::new() } else { content };
+        let mut outgoing = self.respond(head, Some(content.len() as u64)).await?;
+        if content.is_empty() { outgoing.finish(None).await } else { outgoing.data(content, true).await }
+    }
+
+    fn is_head(&self) -> bool {
+        match self {
+            Self::H1(responder) => responder.is_head(),
+            Self::H2(responder) => responder.is_head(),
+            Self::Connection(_) => false,
         }
     }
 

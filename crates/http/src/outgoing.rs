@@ -65,8 +65,9 @@ impl Outgoing {
     /// Waits until the peer breaks the stream off, which may be never.
     pub async fn broken(&mut self) -> Reset {
         match self {
+            Self::H1(outgoing) => outgoing.broken().await,
             Self::H2(outgoing) => outgoing.broken().await,
-            Self::Ended | Self::H1(_) => std::future::pending().await,
+            Self::Ended => std::future::pending().await,
         }
     }
 }

@@ -24,6 +24,8 @@ pub struct Options {
     pub idle_time: Duration,
     /// HTTP/2 streams at once.
     pub streams: u32,
+    /// Whether the clients are proxies that this one knows: one connection then carries many users.
+    pub link: bool,
 }
 
 impl Default for Options {
@@ -33,6 +35,7 @@ impl Default for Options {
             head_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(60),
             streams: 1000,
+            link: false,
         }
     }
 }

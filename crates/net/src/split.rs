@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{tcp, unix};
 
 use crate::peer::StreamInfo;
@@ -117,6 +117,17 @@ impl WriteHalf {
     /// What the transport says; the connection is gone then.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         AsyncWriteExt::shutdown(self).await
+    }
+
+    /// Resolves when the peer resets the connection, also while nothing is read or written. Only TCP without TLS tells;
+    /// elsewhere it never resolves.
+    pub async fn broken(&mut self) {
+        if let WriteIo::Tcp(half) = &self.io {
+            // A runtime that is shutting down has no more to say either.
+            let _ = half.ready(Interest::ERROR).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Makes the close that follows when both halves are gone a TCP reset; see [`Transport::set_abort`].

@@ -111,7 +111,12 @@ impl Proxy {
     fn serve_admin(&self, snapshot: &Snapshot) -> Result<(), Problems> {
         let (node, watch) = (self.node.clone(), self.admin.watch());
         let seeing = node.shared.seeing.clone();
-        let socket = admin::bind(&node.admin_socket).map_err(|error| one("admin.socket", &error))?;
+        let socket = admin::bind(&node.admin_socket).map_err(|error| {
+            let remedy = "give each node a name of its own (`node:`), or set `admin.socket`";
+            let Problems(mut problems) = one("admin.socket", &error);
+            problems.iter_mut().for_each(|problem| problem.remedy = Some(remedy.to_owned()));
+            Problems(problems)
+        })?;
         watch.spawn(admin::serve_unix(socket, node, seeing.clone(), watch.clone()));
         watch.spawn(seeing.clone().watch_long(watch.clone()));
         match &snapshot.document.admin.metrics {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hermes_http::{Kind, RequestHead, Responder, StreamError};
+use hermes_http::{Kind, RequestHead, StreamError};
 use hermes_net::StreamInfo;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, via};
@@ -105,7 +105,7 @@ async fn identify(
     source: &StreamInfo,
     head: &mut RequestHead,
 ) -> Result<Identified, Refusal> {
-    exchange.method(head.method.as_str());
+    exchange.method(head.wire_method().as_str());
     let tls = source.tls.is_some();
     let target = Target::of(head, listener.config.gateway, tls)?;
     exchange.target(&format!("{target}{}", if head.kind() == Kind::Message { head.path() } else { "" }));
@@ -258,19 +258,10 @@ async fn answer(exchange: &Exchange, node: &str, unanswered: Unanswered, refusal
     let (head, content) = refusal.answer(node);
     let answered: Result<(), StreamError> = match unanswered {
         Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
-        Unanswered::Responder(responder) => respond(responder, head, content).await,
+        Unanswered::Responder(responder) => responder.answer(head, content).await,
     };
     match answered {
         Ok(()) => exchange.finish(&reason),
         Err(_) => exchange.finish(&format!("client_closed: before the answer ({reason})")),
     }
-}
-
-async fn respond(
-    responder: Responder,
-    head: hermes_http::ResponseHead,
-    content: bytes::Bytes,
-) -> Result<(), StreamError> {
-    let mut outgoing = responder.respond(head, Some(content.len() as u64)).await?;
-    outgoing.data(content, true).await
 }

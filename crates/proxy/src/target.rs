@@ -76,7 +76,8 @@ impl Target {
             head.path = Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
             return Ok(());
         }
-        let default = head.scheme.as_ref().and_then(|scheme| authority::default_port(scheme.as_str()));
+        let scheme = head.scheme.as_ref().map_or("http", Scheme::as_str);
+        let default = authority::default_port(scheme);
         let full = self.to_string();
         let text = match (head.kind(), default) {
             (Kind::Message | Kind::Upgrade, Some(port)) if port == self.port => {

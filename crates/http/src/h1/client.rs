@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use hermes_proto::h1::{self as codec, Framing, Limits, RequestTarget};
-use http::header::{CONNECTION, HOST, UPGRADE};
+use http::header::{CONNECTION, HOST, TE, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
@@ -64,13 +64,17 @@ fn encode(head: &RequestHead, framing: Framing, receiver: Receiver, out: &mut By
     let mut fields = HeaderMap::with_capacity(head.fields.len() + 3);
     fields.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|_| invalid("the authority is no host"))?);
     fields.extend(head.fields.iter().map(|(name, value)| (name.clone(), value.clone())));
+    // RFC 9110, 10.1.4: TE is a connection's own field, also where it only says that trailers are welcome.
+    if fields.contains_key(TE) {
+        fields.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
     let path = || head.path.clone().unwrap_or_else(|| PathAndQuery::from_static("/"));
     let (method, target) = match (head.kind(), &head.protocol) {
         (Kind::Message, _) => (head.method.clone(), message_target(head, authority, path(), receiver)),
         (Kind::Connect, _) | (_, None) => (Method::CONNECT, RequestTarget::Authority(authority)),
         // RFC 9298, 3.2: an extended CONNECT is GET with Upgrade.
         (_, Some(token)) => {
-            fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            fields.append(CONNECTION, HeaderValue::from_static("upgrade"));
             fields.insert(UPGRADE, HeaderValue::from_str(token).map_err(|_| invalid("the protocol is no token"))?);
             // A UDP proxy is the origin of its template; any other protocol runs at the origin of the URI.
             let receiver = if head.kind() == Kind::ConnectUdp { Receiver::Origin } else { receiver };

@@ -12,6 +12,9 @@ use super::{ReadSide, Rejoin};
 use crate::Frame;
 use crate::error::{Cause, StreamError};
 
+/// Fewer bytes than these are copied out of the read buffer.
+const COPY_BELOW: usize = 2048;
+
 /// The receiving half.
 #[derive(Debug)]
 pub struct Incoming {
@@ -79,11 +82,21 @@ impl Incoming {
 }
 
 fn poll_bytes(read: &mut ReadSide, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
-    let step = |buffer: &mut BytesMut| (!buffer.is_empty()).then(|| buffer.split().freeze());
+    let step = |buffer: &mut BytesMut| (!buffer.is_empty()).then(|| take(buffer));
     Poll::Ready(match ready!(poll_step(read, cx, step)) {
         Ok(bytes) => bytes.map(|bytes: Bytes| Ok(Frame::Data(bytes))),
         Err(error) => Some(Err(error.into())),
     })
+}
+
+/// All bytes of the buffer. A few are copied, so that they do not keep the whole buffer alive while they wait.
+fn take(buffer: &mut BytesMut) -> Bytes {
+    if buffer.len() >= COPY_BELOW {
+        return buffer.split().freeze();
+    }
+    let bytes = Bytes::copy_from_slice(buffer);
+    buffer.clear();
+    bytes
 }
 
 fn poll_content(

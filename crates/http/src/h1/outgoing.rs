@@ -10,7 +10,7 @@ use http::HeaderMap;
 use tokio::io::AsyncWriteExt;
 
 use super::{Rejoin, WriteSide};
-use crate::error::{Cause, StreamError};
+use crate::error::{Cause, Reset, StreamError};
 
 /// The sending half. A head is held back until content or a flush follows, so that both leave in one packet.
 #[derive(Debug)]
@@ -91,6 +91,15 @@ impl Outgoing {
         if let Some(write) = self.write.take() {
             write.half.set_abort();
         }
+    }
+
+    /// Waits until the peer resets the connection.
+    pub(crate) async fn broken(&mut self) -> Reset {
+        match &mut self.write {
+            Some(write) => write.half.broken().await,
+            None => std::future::pending().await,
+        }
+        Reset::Connect
     }
 
     async fn write(&mut self, mut pieces: Pieces) -> Result<(), StreamError> {

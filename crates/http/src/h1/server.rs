@@ -225,6 +225,14 @@ impl Responder {
         Ok(AnyOutgoing::H1(Outgoing::content(self.write, out, framing, self.rejoin)))
     }
 
+    pub(crate) fn is_head(&self) -> bool {
+        self.method == Method::HEAD
+    }
+
+    pub(crate) async fn gone(&mut self) {
+        self.write.half.broken().await;
+    }
+
     /// The method that stood on the wire: an upgrade is a GET there.
     fn wire_method(&self) -> Method {
         if self.upgrade.is_some() { Method::GET } else { self.method.clone() }

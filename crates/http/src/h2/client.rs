@@ -12,7 +12,10 @@ use http::Method;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::{CONNECTION_WINDOW, FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert};
+use super::{
+    FRAME_SIZE, HEADER_LIST, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, SEND_BUFFER,
+    STREAM_WINDOW, convert,
+};
 use crate::error::{Cause, StreamError};
 use crate::pending::Event;
 use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
@@ -108,9 +111,12 @@ fn builder() -> h2::client::Builder {
     builder
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(LINK_WINDOW)
         .max_frame_size(FRAME_SIZE)
         .max_header_list_size(HEADER_LIST)
+        .max_concurrent_reset_streams(LINK_RESET_STREAMS)
+        .max_local_error_reset_streams(None)
+        .data_frame_budget(LINK_FRAME_BUDGET)
         .max_send_buffer_size(SEND_BUFFER);
     builder
 }

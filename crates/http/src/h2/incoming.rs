@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream};
+use h2::RecvStream;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 
@@ -64,8 +64,7 @@ impl Incoming {
 
     fn fail(&mut self, error: h2::Error) -> Option<Result<Frame, StreamError>> {
         self.done = true;
-        // RFC 9113, 8.1: after a complete response, NO_ERROR only means that the rest of the request is not needed.
-        if error.is_reset() && error.reason() == Some(Reason::NO_ERROR) { None } else { Some(Err(error.into())) }
+        Some(Err(error.into()))
     }
 
     pub(crate) fn is_end(&self) -> bool {

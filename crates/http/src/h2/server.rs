@@ -5,13 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::server::{Connection, SendResponse};
+use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use hermes_net::{Stream, StreamInfo, Watch};
-use http::{HeaderMap, Request, StatusCode};
-use tokio::time::Instant;
+use http::{HeaderMap, Method, Request, StatusCode};
+use tokio::sync::Notify;
 
-use super::{CONNECTION_WINDOW, FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert};
+use super::{
+    FRAME_SIZE, HEADER_LIST, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, PUBLIC_WINDOW,
+    SEND_BUFFER, STREAM_WINDOW, convert,
+};
 use crate::error::StreamError;
 use crate::head::ResponseHead;
 use crate::server::{Handler, Options};
@@ -27,14 +30,12 @@ pub(crate) async fn serve<H: Handler>(
 ) {
     let handshake = builder(options).handshake::<_, Bytes>(stream);
     let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else { return };
-    let active = Arc::new(AtomicUsize::new(0));
+    let active = Arc::new(Exchanges::default());
     let mut draining = false;
-    let mut idle_since = Instant::now();
     loop {
         tokio::select! {
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
-                    idle_since = Instant::now();
                     spawn(request, respond, &source, &handler, watch, &active);
                 }
                 Some(Err(_)) | None => return,
@@ -44,9 +45,9 @@ pub(crate) async fn serve<H: Handler>(
                 connection.graceful_shutdown();
             }
             () = watch.forced() => return,
-            () = tokio::time::sleep_until(idle_since + options.idle_time) => {
-                idle_since = Instant::now();
-                close_if_idle(&mut connection, &active, &mut draining);
+            () = active.none_for(options.idle_time), if !draining => {
+                draining = true;
+                connection.graceful_shutdown();
             }
         }
     }
@@ -56,7 +57,7 @@ fn builder(options: &Options) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(if options.link { LINK_WINDOW } else { PUBLIC_WINDOW })
         .max_frame_size(FRAME_SIZE)
         .max_header_list_size(HEADER_LIST)
         .max_concurrent_streams(options.streams)
@@ -64,14 +65,15 @@ fn builder(options: &Options) -> h2::server::Builder {
         // Streams that we reset late, such as tunnels cut off, must not be mistaken for an attack of the peer's.
         .reset_stream_duration(Duration::from_secs(2))
         .enable_connect_protocol();
-    builder
-}
-
-fn close_if_idle(connection: &mut Connection<Stream, Bytes>, active: &AtomicUsize, draining: &mut bool) {
-    if active.load(Ordering::Relaxed) == 0 && !*draining {
-        *draining = true;
-        connection.graceful_shutdown();
+    if options.link {
+        // One link carries the resets of many users; the crate's own bounds are meant for one stranger.
+        builder
+            .max_concurrent_reset_streams(LINK_RESET_STREAMS)
+            .max_pending_accept_reset_streams(LINK_RESET_STREAMS)
+            .max_local_error_reset_streams(None)
+            .data_frame_budget(LINK_FRAME_BUDGET);
     }
+    builder
 }
 
 fn spawn<H: Handler>(
@@ -80,10 +82,11 @@ fn spawn<H: Handler>(
     source: &Arc<StreamInfo>,
     handler: &H,
     watch: &Watch,
-    active: &Arc<AtomicUsize>,
+    active: &Arc<Exchanges>,
 ) {
     let (parts, stream) = request.into_parts();
     let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers));
+    let is_head = parts.method == Method::HEAD;
     let head = match convert::request(parts) {
         Ok(head) => head,
         Err(reason) => {
@@ -92,7 +95,7 @@ fn spawn<H: Handler>(
             return;
         }
     };
-    let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(Responder { respond }));
+    let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(Responder { respond, is_head }));
     let (handler, active) = (handler.clone(), Active::enter(active));
     watch.spawn(async move {
         let _active = active;
@@ -100,25 +103,49 @@ fn spawn<H: Handler>(
     });
 }
 
+/// The exchanges of a connection that are open.
+#[derive(Default)]
+struct Exchanges {
+    open: AtomicUsize,
+    changed: Notify,
+}
+
+impl Exchanges {
+    /// Resolves when none was open for `time`.
+    async fn none_for(&self, time: Duration) {
+        loop {
+            let changed = self.changed.notified();
+            if self.open.load(Ordering::Relaxed) > 0 {
+                changed.await;
+            } else if tokio::time::timeout(time, changed).await.is_err() && self.open.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+        }
+    }
+}
+
 /// Counts an exchange while it lasts.
-struct Active(Arc<AtomicUsize>);
+struct Active(Arc<Exchanges>);
 
 impl Active {
-    fn enter(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count.clone())
+    fn enter(exchanges: &Arc<Exchanges>) -> Self {
+        exchanges.open.fetch_add(1, Ordering::Relaxed);
+        Self(exchanges.clone())
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        if self.0.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.changed.notify_one();
+        }
     }
 }
 
 /// The way to answer one exchange.
 pub struct Responder {
     respond: SendResponse<Bytes>,
+    is_head: bool,
 }
 
 impl std::fmt::Debug for Responder {
@@ -134,6 +161,10 @@ impl Responder {
             return Ok(());
         }
         Ok(self.respond.send_informational(convert::to_response(head.clone()))?)
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        self.is_head
     }
 
     pub(crate) async fn gone(&mut self) {

@@ -10,11 +10,14 @@ use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
 
 use super::UdpEnd;
-use crate::forward::{Broken, Side};
-use crate::seeing::{Counters, DropReason, Exchange};
+use crate::forward::{Broken, Side, silence};
+use crate::seeing::{DropReason, Exchange};
 
 /// Room for the capsules of one wake-up, in bytes.
 const CAPSULE_ROOM: usize = 32 * 1024;
+
+/// How long the end of a stream may take to be sent.
+const END_TIME: Duration = Duration::from_secs(5);
 
 /// Counts datagrams that came from one side.
 struct Tally<'a> {
@@ -59,9 +62,11 @@ pub async fn carry_udp(
         () = silence(exchange.counters(), idle) => Ok("idle"),
     };
     udp.settle(exchange);
-    // RFC 9298, 3: the stream ends where the socket does.
-    if ended.is_ok() {
-        outgoing.finish(None).await.map_err(|error| Broken::write(streams, &error))?;
+    // RFC 9298, 3: the stream ends where the socket does. A peer that does not read is not waited for.
+    if ended.is_ok()
+        && let Ok(finished) = tokio::time::timeout(END_TIME, outgoing.finish(None)).await
+    {
+        finished.map_err(|error| Broken::write(streams, &error))?;
     }
     ended
 }
@@ -85,19 +90,6 @@ pub async fn carry_udp_to_udp(
     };
     client.settle(exchange);
     ended
-}
-
-/// Resolves when nothing was counted for `idle`, looked at four times in that span.
-async fn silence(counters: &Counters, idle: Duration) {
-    let moved =
-        || counters.datagrams_in.load(Ordering::Relaxed).wrapping_add(counters.datagrams_out.load(Ordering::Relaxed));
-    let (mut last, mut silent) = (moved(), 0);
-    while silent < 4 {
-        tokio::time::sleep(idle / 4).await;
-        let now = moved();
-        silent = if now == last { silent + 1 } else { 0 };
-        last = now;
-    }
 }
 
 /// A loop that ends only by failing.

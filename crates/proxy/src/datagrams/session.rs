@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use hermes_net::{UdpError, UdpSocket};
 use parking_lot::Mutex;
@@ -20,6 +21,8 @@ pub struct Session {
     queue: Mutex<Queue>,
     ready: Notify,
     lost: Lost,
+    /// Counts what came and went, for whoever waits for silence.
+    activity: AtomicU64,
     refused: AtomicBool,
 }
 
@@ -33,12 +36,14 @@ impl Session {
             queue: Mutex::new(Queue::new(bounds)),
             ready: Notify::new(),
             lost: Lost::default(),
+            activity: AtomicU64::new(0),
             refused: AtomicBool::new(false),
         }
     }
 
     /// Takes a datagram from the client.
     pub fn push(&self, datagram: &[u8], now: Instant) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
         if self.is_refused() {
             self.lost.full(1);
             return;
@@ -82,7 +87,20 @@ impl Session {
     /// # Errors
     /// What the socket says.
     pub async fn send(&self, data: &[u8], segment: Option<usize>) -> Result<(), UdpError> {
+        self.activity.fetch_add(1, Ordering::Relaxed);
         self.socket.send_from(self.local, Some(self.client), data, segment).await
+    }
+
+    /// Resolves when nothing came or went for `time`.
+    pub async fn quiet(&self, time: Duration) {
+        let mut last = None;
+        loop {
+            let now = self.activity.load(Ordering::Relaxed);
+            if last.replace(now) == Some(now) {
+                return;
+            }
+            tokio::time::sleep(time).await;
+        }
     }
 
     /// The tunnel was refused: what waits is of no use.

@@ -1,6 +1,7 @@
 //! A request and its response.
 
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 
 use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, Responder, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
@@ -10,7 +11,7 @@ use http::{Method, StatusCode};
 use tokio::time::Instant;
 
 use super::departure::{Next, depart};
-use super::pump::pump;
+use super::pump::{Direction, pump, silence};
 use super::reach::{self, Reached};
 use super::{Broken, Failed, Side, Unanswered};
 use crate::arrival::Arrival;
@@ -73,8 +74,9 @@ impl Request<'_> {
             }
         };
         let counters = routed.exchange.counters();
-        let upload = pump(content, &mut outgoing, Side::Client, &counters.client_to_target, Some(timeouts.idle));
-        let mut upload = Upload { pump: std::pin::pin!(upload), done: false };
+        let upload = pump(content, &mut outgoing, self.direction(Side::Client, &counters.client_to_target));
+        let silent = silence(counters, timeouts.idle);
+        let mut upload = Upload { pump: std::pin::pin!(upload), done: false, silent: std::pin::pin!(silent) };
         match self.response(&mut pending, &mut upload, &mut responder).await {
             Ok((head, incoming)) => Ok(self.deliver(head, incoming, upload, responder).await),
             Err(error) => {
@@ -86,10 +88,10 @@ impl Request<'_> {
     }
 
     /// Waits for the final response while the request's content goes out; passes on interim ones.
-    async fn response<F: Future<Output = Result<(), Broken>>>(
+    async fn response<F: Future<Output = Result<(), Broken>>, S: Future<Output = ()>>(
         &self,
         pending: &mut Pending,
-        upload: &mut Upload<'_, F>,
+        upload: &mut Upload<'_, F, S>,
         responder: &mut Responder,
     ) -> Result<(ResponseHead, Incoming), NoResponse> {
         let mut deadline = Instant::now() + self.timeouts.header;
@@ -113,6 +115,7 @@ impl Request<'_> {
                         Err(_) | Ok(()) => {}
                     }
                 }
+                () = upload.silent.as_mut(), if !upload.done => return Err(NoResponse::silent()),
                 () = responder.gone() => return Err(NoResponse::client_gone()),
                 () = tokio::time::sleep_until(deadline), if upload.done => return Err(NoResponse::timeout()),
             }
@@ -120,31 +123,34 @@ impl Request<'_> {
     }
 
     /// Sends the response to the client.
-    async fn deliver<F: Future<Output = Result<(), Broken>>>(
+    async fn deliver<F: Future<Output = Result<(), Broken>>, S: Future<Output = ()>>(
         &self,
         head: ResponseHead,
         mut incoming: Incoming,
-        mut upload: Upload<'_, F>,
+        mut upload: Upload<'_, F, S>,
         responder: Responder,
     ) -> String {
         let exchange = &self.routed.exchange;
         let head = self.returning(head);
         exchange.status(head.status.as_u16());
-        let length = if self.head.method == Method::HEAD { Some(0) } else { incoming.length() };
+        // A response may have no content and still trailers.
+        let length = incoming.length().filter(|length| *length > 0 || incoming.is_end());
+        let length = if self.head.method == Method::HEAD { Some(0) } else { length };
         let mut outgoing: Outgoing = match responder.respond(head, length).await {
             Ok(outgoing) => outgoing,
             Err(error) => return format!("client_closed: {error}"),
         };
         let counters = exchange.counters();
-        let idle = Some(self.timeouts.idle);
         let done = {
-            let download = pump(&mut incoming, &mut outgoing, Side::Target, &counters.target_to_client, idle);
+            let direction = self.direction(Side::Target, &counters.target_to_client);
+            let download = pump(&mut incoming, &mut outgoing, direction);
             tokio::pin!(download);
             loop {
                 tokio::select! {
                     biased;
                     done = &mut download => break done,
                     _ = upload.pump.as_mut(), if !upload.done => upload.done = true,
+                    () = upload.silent.as_mut() => break Err(Broken::idle(Side::Target)),
                 }
             }
         };
@@ -155,6 +161,11 @@ impl Request<'_> {
                 broken.reason()
             }
         }
+    }
+
+    fn direction<'a>(&'a self, from: Side, moved: &'a AtomicU64) -> Direction<'a> {
+        let overlay = Some(&self.routed.snapshot.overlay);
+        Direction { from, moved, overlay }
     }
 
     /// A response head on its way back: without what concerned the connection it came on.
@@ -173,10 +184,11 @@ impl Request<'_> {
     }
 }
 
-/// The request's content on its way out.
-struct Upload<'a, F> {
+/// The request's content on its way out, and the silence of the whole exchange.
+struct Upload<'a, F, S> {
     pump: Pin<&'a mut F>,
     done: bool,
+    silent: Pin<&'a mut S>,
 }
 
 /// Why no response came.
@@ -202,6 +214,12 @@ impl NoResponse {
         Self::last(Refusal::new(ProxyError::HttpResponseTimeout, "no response head came in time"))
     }
 
+    /// Neither did the client send nor the next hop take any content for too long.
+    fn silent() -> Self {
+        let refusal = Refusal::new(ProxyError::ConnectionReadTimeout, "the request's content stopped for too long");
+        Self::last(refusal.status(StatusCode::REQUEST_TIMEOUT))
+    }
+
     fn unexpected_tunnel() -> Self {
         Self::last(Refusal::new(ProxyError::HttpProtocolError, "the next hop opened a tunnel that nobody asked for"))
     }
@@ -211,7 +229,6 @@ impl NoResponse {
     }
 
     fn client_broke(broken: &Broken) -> Self {
-        let status = if broken.idle { StatusCode::REQUEST_TIMEOUT } else { StatusCode::BAD_REQUEST };
-        Self::last(Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(status))
+        Self::last(Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(StatusCode::BAD_REQUEST))
     }
 }

@@ -24,7 +24,7 @@ use crate::arrival::Arrival;
 use crate::pipeline::Routed;
 use crate::refusal::Refusal;
 use departure::Next;
-pub use pump::{Broken, Side};
+pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
 
 /// What is still to be answered.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::UdpError;
+use hermes_rules::OverlayFields;
 
 use crate::seeing::Counters;
 
@@ -90,30 +91,42 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Moves what arrives from one side to the other until it ends. `idle` bounds the silence between two frames.
+/// One direction of an exchange.
+pub struct Direction<'a> {
+    /// The side that it comes from.
+    pub from: Side,
+    /// Counts its bytes.
+    pub moved: &'a AtomicU64,
+    /// Overlay fields, which are never taken from trailers: those come after everything was decided.
+    pub overlay: Option<&'a OverlayFields>,
+}
+
+/// Moves what arrives from one side to the other until it ends.
 ///
 /// # Errors
 /// A side broke, or was silent for too long.
-pub async fn pump(
-    incoming: &mut Incoming,
-    outgoing: &mut Outgoing,
-    from: Side,
-    moved: &AtomicU64,
-    idle: Option<Duration>,
-) -> Result<(), Broken> {
+pub async fn pump(incoming: &mut Incoming, outgoing: &mut Outgoing, direction: Direction<'_>) -> Result<(), Broken> {
+    let Direction { from, moved, overlay } = direction;
     let to = from.other();
     loop {
         let frame = match ready(incoming).await {
             Some(frame) => frame,
             None => {
                 outgoing.flush().await.map_err(|error| Broken::write(to, &error))?;
-                wait(incoming, outgoing, from, idle).await?
+                match wait(incoming, outgoing, from).await? {
+                    Some(frame) => frame,
+                    // The receiver has all it wants (RFC 9113, 8.1); that is its end of this direction.
+                    None => return Ok(()),
+                }
             }
         };
         match frame {
             None => return outgoing.finish(None).await.map_err(|error| Broken::write(to, &error)),
             Some(Err(error)) => return Err(Broken::read(from, &error)),
-            Some(Ok(Frame::Trailers(trailers))) => {
+            Some(Ok(Frame::Trailers(mut trailers))) => {
+                if let Some(overlay) = overlay {
+                    overlay.strip(&mut trailers, &[]);
+                }
                 return outgoing.finish(Some(trailers)).await.map_err(|error| Broken::write(to, &error));
             }
             Some(Ok(Frame::Data(data))) => {
@@ -141,24 +154,33 @@ async fn ready(incoming: &mut Incoming) -> Option<Arrived> {
     .await
 }
 
-/// Waits for the next frame; the other side may break meanwhile.
-async fn wait(
-    incoming: &mut Incoming,
-    outgoing: &mut Outgoing,
-    from: Side,
-    idle: Option<Duration>,
-) -> Result<Arrived, Broken> {
-    let silence = async {
-        match idle {
-            Some(idle) => tokio::time::sleep(idle).await,
-            None => std::future::pending().await,
-        }
-    };
+/// Waits for the next frame; `None` when the other side says that it needs no more. It may also break meanwhile.
+async fn wait(incoming: &mut Incoming, outgoing: &mut Outgoing, from: Side) -> Result<Option<Arrived>, Broken> {
     tokio::select! {
         biased;
-        frame = incoming.frame() => Ok(frame),
-        reset = outgoing.broken() => Err(Broken::reset(from.other(), reset)),
-        () = silence => Err(Broken::idle(from)),
+        frame = incoming.frame() => Ok(Some(frame)),
+        reset = outgoing.broken() => match reset {
+            Reset::Unneeded => Ok(None),
+            reset => Err(Broken::reset(from.other(), reset)),
+        }
+    }
+}
+
+/// Resolves when an exchange moved nothing in either direction for `time`, looked at four times in that span.
+///
+/// One silent direction is no silence: a long download leaves the client nothing to say.
+pub async fn silence(counters: &Counters, time: Duration) {
+    let moved = || {
+        let all =
+            [&counters.client_to_target, &counters.target_to_client, &counters.datagrams_in, &counters.datagrams_out];
+        all.iter().fold(0u64, |sum, count| sum.wrapping_add(count.load(Ordering::Relaxed)))
+    };
+    let (mut last, mut silent) = (moved(), 0);
+    while silent < 4 {
+        tokio::time::sleep(time / 4).await;
+        let now = moved();
+        silent = if now == last { silent + 1 } else { 0 };
+        last = now;
     }
 }
 
@@ -173,9 +195,10 @@ pub async fn tunnel(
     counters: &Counters,
 ) -> Result<(), Broken> {
     let ((mut client_in, mut client_out), (mut target_in, mut target_out)) = (client, target);
+    let direction = |from, moved| Direction { from, moved, overlay: None };
     let carried = tokio::try_join!(
-        pump(&mut client_in, &mut target_out, Side::Client, &counters.client_to_target, None),
-        pump(&mut target_in, &mut client_out, Side::Target, &counters.target_to_client, None),
+        pump(&mut client_in, &mut target_out, direction(Side::Client, &counters.client_to_target)),
+        pump(&mut target_in, &mut client_out, direction(Side::Target, &counters.target_to_client)),
     );
     carried.map(|_| ()).inspect_err(|broken| {
         client_out.reset(broken.reset);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hermes_http::{Outgoing, Pending, RequestHead};
+use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeouts};
 use http::StatusCode;
 
@@ -60,7 +61,12 @@ pub(crate) async fn open(
     let (endpoint, reused) = (checkout.endpoint.clone(), checkout.reused);
     let mut head = head.clone();
     address_proxy(&mut head, &endpoint, next.is_tls());
-    let opened = checkout.open(&head, length, next.receiver()).await.map_err(|error| {
+    let opening = tokio::time::timeout(timeouts.header, checkout.open(&head, length, next.receiver())).await;
+    let opening = opening.map_err(|_| {
+        let details = "the next hop has no room for a further exchange, or does not answer";
+        Unreached::from(Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint))
+    })?;
+    let opened = opening.map_err(|error| {
         let stale = reused || error.processed == hermes_http::Processed::No;
         Unreached { refusal: Refusal::of_stream(&error, &endpoint), stale }
     })?;

@@ -25,7 +25,7 @@ pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
         Ok(dialled) => dialled,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
-    routed.exchange.status(200);
+    routed.exchange.status(arrival.head().opening_status().as_u16());
     let (read, write) = dialled.stream.split();
     let target = (Incoming::H1(h1::Incoming::bytes(read)), Outgoing::H1(h1::Outgoing::bytes(write)));
     let carried = match arrival.accept(HeaderMap::new()).await {
@@ -55,7 +55,7 @@ pub(crate) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
         Ok(opened) => opened,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
-    routed.exchange.status(200);
+    routed.exchange.status(arrival.head().opening_status().as_u16());
     let fields = HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,

@@ -6,9 +6,10 @@ use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
 use http::header::{CONTENT_LENGTH, HeaderMap, PROXY_AUTHENTICATE, TRANSFER_ENCODING};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode, Version};
 
 use super::departure::{Next, depart};
+use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
 use super::{Failed, Side, Unanswered, pump};
 use crate::arrival::{Arrival, End};
@@ -93,7 +94,7 @@ async fn carry(
     if kind == Kind::ConnectUdp {
         fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
     }
-    routed.exchange.status(200);
+    routed.exchange.status(arrival.head().opening_status().as_u16());
     let client = match arrival.accept(fields).await {
         Ok(client) => client,
         Err(error) => return format!("client_closed: {error}"),
@@ -126,8 +127,10 @@ async fn pass_refusal(
         return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
     };
     let mut head = ResponseHead { fields: passed_on(head.fields), ..head };
-    // The next proxy asked this one to authenticate; and a success that opens nothing is a failure.
-    if head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED || head.status.is_success() {
+    // RFC 9110, 7.8: an origin may ignore an upgrade. Anywhere else a success would say that the tunnel is open.
+    let ignored = offered.kind() == Kind::Upgrade && offered.head.version != Version::HTTP_2;
+    // The next proxy asked this one to authenticate, not the client.
+    if head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED || head.status.is_success() && !ignored {
         head.status = StatusCode::BAD_GATEWAY;
         head.fields.remove(PROXY_AUTHENTICATE);
     }
@@ -136,9 +139,13 @@ async fn pass_refusal(
     let length = incoming.length();
     if let Ok(mut outgoing) = responder.respond(head, length).await {
         let counters = routed.exchange.counters();
-        let idle = Some(reach::REFUSAL_IDLE);
+        let (from, moved) = (Side::Target, &counters.target_to_client);
+        let passed = pump::pump(&mut incoming, &mut outgoing, Direction { from, moved, overlay: None });
         // The client may not care for the rest of a refusal.
-        let _ = pump::pump(&mut incoming, &mut outgoing, Side::Target, &counters.target_to_client, idle).await;
+        tokio::select! {
+            _ = passed => {}
+            () = silence(counters, reach::REFUSAL_IDLE) => {}
+        }
     }
     Ok(reason)
 }

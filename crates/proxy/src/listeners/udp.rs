@@ -20,11 +20,19 @@ use crate::datagrams::Session;
 use crate::forward::CAPSULE_PROTOCOL;
 use crate::pipeline;
 use crate::seeing::DropReason;
-use crate::snapshot::ListenerRules;
 use crate::worker::Worker;
 
 /// How long a client whose tunnel was refused is not heard: it bounds the tunnels that it can make us ask for.
 const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// Pause after an error of the socket itself, such as a lack of memory.
+const AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// Silence after which a session of a listener that drains is over: UDP says no farewell.
+const DRAIN_QUIET: Duration = Duration::from_secs(2);
+
+/// How often a listener that drains looks whether its sessions have ended.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// The live sessions of one worker's share of a listener.
 type Sessions = Arc<Mutex<HashMap<SocketAddr, Arc<Session>>>>;
@@ -42,18 +50,21 @@ pub(super) async fn serve(
     loop {
         let received = tokio::select! {
             received = socket.recv(&mut batch) => received,
-            () = watch.graceful() => return Ok(()),
+            () = drained(&sessions, watch) => return Ok(()),
         };
         match received {
             Ok(_) => {}
             // An answer that did not reach its client; the socket goes on.
             Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => continue,
-            Err(UdpError::Io(error)) => return Err(error),
+            Err(UdpError::Io(error)) => {
+                tracing::warn!(listener = %name, %error, "cannot receive; trying again");
+                tokio::time::sleep(AFTER_ERROR).await;
+                continue;
+            }
         }
-        let Some(rules) = worker.snapshot().listeners.get(name).cloned() else { return Ok(()) };
         let now = Instant::now();
         for run in batch.runs() {
-            let Some(session) = session(worker, &rules, &sessions, &socket, (run.source, run.local), watch) else {
+            let Some(session) = session(worker, name, &sessions, &socket, (run.source, run.local), watch) else {
                 worker.shared.seeing.datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
                 continue;
             };
@@ -62,10 +73,21 @@ pub(super) async fn serve(
     }
 }
 
+/// Resolves when the listener is to stop and no session is left: those that are open may go on.
+async fn drained(sessions: &Sessions, watch: &Watch) {
+    watch.graceful().await;
+    while !sessions.lock().is_empty() && !watch.is_forced() {
+        tokio::select! {
+            () = tokio::time::sleep(DRAIN_LOOK) => {}
+            () = watch.forced() => {}
+        }
+    }
+}
+
 /// The client's session, begun if need be; `None` when there are too many.
 fn session(
     worker: &Arc<Worker>,
-    rules: &Arc<ListenerRules>,
+    name: &Arc<str>,
     sessions: &Sessions,
     socket: &Arc<UdpSocket>,
     (client, local): (SocketAddr, Option<IpAddr>),
@@ -75,6 +97,7 @@ fn session(
     if let Some(session) = live.get(&client) {
         return Some(session.clone());
     }
+    let rules = worker.snapshot().listeners.get(name).cloned().filter(|_| !watch.is_draining())?;
     let head = rules.config.target.as_ref().and_then(connect_udp)?;
     if live.len() >= rules.connections() {
         return None;
@@ -83,12 +106,17 @@ fn session(
     live.insert(client, session.clone());
     let source = Arc::new(StreamInfo { peer: PeerAddress::Ip(client), local: socket.local_addr().ok(), tls: None });
     let arrival = Arrival::Session { head, source, session: session.clone() };
-    let (worker, rules, sessions, begun) = (worker.clone(), rules.clone(), sessions.clone(), session.clone());
-    let forced = watch.clone();
+    let (worker, sessions, begun) = (worker.clone(), sessions.clone(), session.clone());
+    let end = watch.clone();
     watch.spawn(async move {
+        let unused = async {
+            end.graceful().await;
+            begun.quiet(DRAIN_QUIET).await;
+        };
         tokio::select! {
             () = pipeline::run(&worker, &rules, arrival) => {}
-            () = forced.forced() => {}
+            () = unused => {}
+            () = end.forced() => {}
         }
         if begun.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;
@@ -108,7 +136,8 @@ fn connect_udp(target: &HostPort) -> Option<RequestHead> {
         path: Some(PathAndQuery::try_from(path).ok()?),
         protocol: Some("connect-udp".to_owned()),
         fields: HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]),
-        version: Version::HTTP_11,
+        // It is the extended CONNECT of HTTP/2 until a hop writes it otherwise.
+        version: Version::HTTP_2,
         origin_form: false,
     })
 }

@@ -119,6 +119,8 @@ fn options(config: &Listener) -> Options {
     options.head.fields = limits.fields.unwrap_or(options.head.fields);
     options.head_time = limits.head_time.map_or(options.head_time, |time| time.0);
     options.idle_time = limits.idle_time.map_or(options.idle_time, |time| time.0);
+    options.link =
+        config.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some()) || !config.insecure_trust.is_empty();
     options.streams = limits.streams.unwrap_or(options.streams);
     options
 }
