@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use hermes_net::tls::{TlsError, TlsErrorKind};
+
 /// Whether a request may have had an effect before it failed (RFC 9110, 9.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processed {
@@ -71,6 +73,8 @@ pub enum Cause {
     Io(io::Error),
     /// The peer broke the protocol; the text says how.
     Protocol(String),
+    /// The peer ended the connection with this TLS alert, often because it wants another certificate.
+    Alert(String),
     /// We were about to break it ourselves, for instance with more content than was announced.
     Invalid(String),
     /// The peer does not offer what the exchange needs, such as extended CONNECT.
@@ -101,7 +105,7 @@ impl StreamError {
     pub fn reset(&self) -> Reset {
         match &self.cause {
             Cause::Reset(reset) => *reset,
-            Cause::Incomplete | Cause::Io(_) => Reset::Connect,
+            Cause::Incomplete | Cause::Io(_) | Cause::Alert(_) => Reset::Connect,
             Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
             Cause::Invalid(_) => Reset::Internal,
         }
@@ -115,6 +119,7 @@ impl fmt::Display for StreamError {
             Cause::Incomplete => f.write_str("the connection ended in the middle of a message"),
             Cause::Io(error) => write!(f, "the connection failed: {error}"),
             Cause::Protocol(reason) => write!(f, "the peer broke the protocol: {reason}"),
+            Cause::Alert(alert) => write!(f, "the peer refused the connection: {alert}"),
             Cause::Invalid(reason) => write!(f, "the message cannot be sent: {reason}"),
             Cause::Unsupported(what) => write!(f, "the peer does not offer {what}"),
         }
@@ -125,6 +130,10 @@ impl std::error::Error for StreamError {}
 
 impl From<io::Error> for StreamError {
     fn from(error: io::Error) -> Self {
+        let tls = TlsError::from_io(&error);
+        if matches!(tls.kind, TlsErrorKind::Alert { .. }) {
+            return Self::new(Cause::Alert(tls.detail));
+        }
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::new(Cause::Reset(Reset::Connect)),
             io::ErrorKind::UnexpectedEof => Self::new(Cause::Incomplete),

@@ -55,6 +55,7 @@ impl Refusal {
     pub fn of_stream(error: &StreamError, next_hop: &str) -> Self {
         let kind = match &error.cause {
             Cause::Reset(_) | Cause::Io(_) => ProxyError::ConnectionTerminated,
+            Cause::Alert(_) => ProxyError::TlsAlertReceived,
             Cause::Incomplete => ProxyError::HttpResponseIncomplete,
             Cause::Protocol(_) => ProxyError::HttpProtocolError,
             Cause::Unsupported(_) => ProxyError::HttpUpgradeFailed,

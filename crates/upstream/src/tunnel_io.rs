@@ -82,7 +82,7 @@ fn to_io(error: StreamError) -> io::Error {
         Cause::Reset(_) => io::ErrorKind::ConnectionReset,
         Cause::Incomplete => io::ErrorKind::UnexpectedEof,
         Cause::Io(inner) => inner.kind(),
-        Cause::Protocol(_) | Cause::Invalid(_) | Cause::Unsupported(_) => io::ErrorKind::InvalidData,
+        Cause::Protocol(_) | Cause::Invalid(_) | Cause::Unsupported(_) | Cause::Alert(_) => io::ErrorKind::InvalidData,
     };
     io::Error::new(kind, error)
 }

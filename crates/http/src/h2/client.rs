@@ -12,6 +12,7 @@ use http::Method;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use super::alert::{Alert, Watched};
 use super::{
     FRAME_SIZE, HEADER_LIST, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, SEND_BUFFER,
     STREAM_WINDOW, convert,
@@ -32,6 +33,23 @@ struct State {
     alive: AtomicBool,
     /// Becomes true when the peer's SETTINGS are known to have arrived.
     settled: watch::Receiver<bool>,
+    alert: Alert,
+}
+
+impl State {
+    /// An error of a stream, or the alert that was its cause.
+    fn explain(&self, error: h2::Error) -> StreamError {
+        let error = StreamError::from(error);
+        match self.alert.text() {
+            Some(alert) => StreamError { cause: Cause::Alert(alert.to_owned()), ..error },
+            None => error,
+        }
+    }
+
+    /// As [`State::explain`], of an exchange that was not sent.
+    fn unprocessed(&self, error: h2::Error) -> StreamError {
+        StreamError::unprocessed(self.explain(error).cause)
+    }
 }
 
 impl std::fmt::Debug for Link {
@@ -46,9 +64,10 @@ impl Link {
     /// # Errors
     /// The connection failed.
     pub async fn connect(stream: Stream, tasks: &TaskTracker) -> Result<Self, StreamError> {
+        let (stream, alert) = Watched::new(stream);
         let (send, mut connection) = builder().handshake(stream).await?;
         let (settled_in, settled) = watch::channel(false);
-        let state = Arc::new(State { alive: AtomicBool::new(true), settled });
+        let state = Arc::new(State { alive: AtomicBool::new(true), settled, alert });
         let (ping_pong, driven) = (connection.ping_pong(), state.clone());
         tasks.spawn(async move {
             tokio::select! {
@@ -84,9 +103,9 @@ impl Link {
         }
         let request = convert::to_request(head)?;
         let end = head.kind() == Kind::Message && length == Some(0);
-        let mut send = self.send.clone().ready().await.map_err(unprocessed)?;
-        let (response, stream) = send.send_request(request, end).map_err(unprocessed)?;
-        let pending = Pending { response, method: head.method.clone() };
+        let mut send = self.send.clone().ready().await.map_err(|error| self.state.unprocessed(error))?;
+        let (response, stream) = send.send_request(request, end).map_err(|error| self.state.unprocessed(error))?;
+        let pending = Pending { response, method: head.method.clone(), state: self.state.clone() };
         let outgoing = if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) };
         Ok((outgoing, crate::Pending::H2(pending)))
     }
@@ -101,7 +120,11 @@ impl Link {
         if seen && self.send.is_extended_connect_protocol_enabled() {
             return Ok(());
         }
-        let cause = if seen { Cause::Unsupported("extended CONNECT") } else { Cause::Incomplete };
+        let cause = match self.state.alert.text() {
+            Some(alert) => Cause::Alert(alert.to_owned()),
+            None if seen => Cause::Unsupported("extended CONNECT"),
+            None => Cause::Incomplete,
+        };
         Err(StreamError::unprocessed(cause))
     }
 }
@@ -131,16 +154,12 @@ async fn settle(ping_pong: Option<PingPong>, settled: watch::Sender<bool>) {
     std::future::pending::<()>().await;
 }
 
-fn unprocessed(error: h2::Error) -> StreamError {
-    let error = StreamError::from(error);
-    StreamError::unprocessed(error.cause)
-}
-
 /// The response to come.
 #[derive(Debug)]
 pub struct Pending {
     response: ResponseFuture,
     method: Method,
+    state: Arc<State>,
 }
 
 impl Pending {
@@ -148,7 +167,7 @@ impl Pending {
         if let Some(interim) = self.interim().await? {
             return Ok(Event::Interim(convert::response(interim.into_parts().0)));
         }
-        let (parts, stream) = (&mut self.response).await?.into_parts();
+        let (parts, stream) = (&mut self.response).await.map_err(|error| self.state.explain(error))?.into_parts();
         let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers));
         let tunnel = self.method == Method::CONNECT && parts.status.is_success();
         let head = convert::response(parts);
@@ -159,7 +178,7 @@ impl Pending {
     async fn interim(&mut self) -> Result<Option<http::Response<()>>, StreamError> {
         match poll_fn(|cx| self.response.poll_informational(cx)).await {
             Some(Ok(interim)) => Ok(Some(interim)),
-            Some(Err(error)) => Err(error.into()),
+            Some(Err(error)) => Err(self.state.explain(error)),
             None => Ok(None),
         }
     }

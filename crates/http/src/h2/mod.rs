@@ -1,5 +1,6 @@
 //! Exchanges over HTTP/2 connections, with the `h2` crate on both sides.
 
+mod alert;
 pub mod client;
 mod convert;
 mod incoming;

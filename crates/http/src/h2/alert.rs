@@ -1,0 +1,93 @@
+//! A TLS alert that ends a connection after its handshake.
+//!
+//! With TLS 1.3 a client is done before the server has judged its certificate, so the refusal comes with the first read. The
+//! `h2` crate keeps only the text of such an error; here the alert is remembered, so that whoever opened an exchange learns it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use hermes_net::Stream;
+use hermes_net::tls::{TlsError, TlsErrorKind};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The alert that ended a connection, if one did.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Alert(Arc<OnceLock<String>>);
+
+impl Alert {
+    /// What the peer said.
+    pub(super) fn text(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    fn note(&self, error: &io::Error) {
+        let error = TlsError::from_io(error);
+        if matches!(error.kind, TlsErrorKind::Alert { .. }) {
+            let _ = self.0.set(error.detail);
+        }
+    }
+}
+
+/// A stream that remembers the alert which ended it.
+pub(super) struct Watched {
+    stream: Stream,
+    alert: Alert,
+}
+
+impl Watched {
+    pub(super) fn new(stream: Stream) -> (Self, Alert) {
+        let alert = Alert::default();
+        (Self { stream, alert: alert.clone() }, alert)
+    }
+
+    /// A peer that closed with unread input resets the connection, and a write may learn of that before the alert was read; it
+    /// still lies there.
+    fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if matches!(written, Poll::Ready(Err(_))) {
+            let mut room = [0; 256];
+            let _ = Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut room));
+        }
+        written
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, into);
+        if let Poll::Ready(Err(error)) = &read {
+            self.alert.note(error);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, data);
+        self.written(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, data);
+        self.written(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.written(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
