@@ -10,6 +10,7 @@ use http::HeaderMap;
 use crate::datagrams::{Session, UdpEnd};
 
 /// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or begun by a datagram.
+#[expect(clippy::large_enum_variant, reason = "nearly all are the large one, and each is moved a few times")]
 pub enum Arrival {
     /// Over HTTP, or a TCP connection turned into CONNECT.
     Offered(Offered),
@@ -25,6 +26,7 @@ pub enum Arrival {
 }
 
 /// One side of an open tunnel.
+#[expect(clippy::large_enum_variant, reason = "nearly all are the large one, and each is moved once")]
 pub enum End {
     /// Bytes, or capsules, in a pair of streams.
     Stream(Incoming, Outgoing),

@@ -27,6 +27,7 @@ pub mod listeners;
 pub mod node;
 pub mod pipeline;
 pub mod refusal;
+mod routed;
 pub mod seeing;
 pub mod snapshot;
 pub mod target;

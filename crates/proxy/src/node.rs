@@ -18,8 +18,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Control};
-use crate::listeners::table::{Changes, ListenerView};
-use crate::listeners::{Door, ListenerTable};
+use crate::listeners::table::{BindError, Changes, ListenerView};
+use crate::listeners::{self, Door, ListenerTable};
 use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::{Snapshot, node_name};
 use crate::worker::{Shared, Worker};
@@ -196,7 +196,7 @@ fn start_workers(
             // Kept connections are no exchanges: the drain does not wait for them.
             let worker = Worker::new(shared, resolver, TaskTracker::new());
             if let Some(doors) = doors {
-                worker.run(doors, watch).await;
+                listeners::run(worker, doors, watch).await;
             }
         }
     })?;
@@ -271,8 +271,8 @@ fn one(path: &str, error: &dyn std::fmt::Display) -> Problems {
     Problems(vec![Problem { place: None, path: path.to_owned(), reason: error.to_string(), remedy: None }])
 }
 
-fn unbound(errors: Vec<crate::listeners::table::BindError>, places: &hermes_config::Places) -> Problems {
-    let problem = |error: crate::listeners::table::BindError| {
+fn unbound(errors: Vec<BindError>, places: &hermes_config::Places) -> Problems {
+    let problem = |error: BindError| {
         let path = child("listeners", &error.name);
         Problem {
             place: places.locate(&path),

@@ -20,6 +20,7 @@ use http::{HeaderValue, StatusCode, Version};
 use crate::arrival::Arrival;
 use crate::forward::{Unanswered, departure, forward};
 use crate::refusal::Refusal;
+use crate::routed::{Routed, values};
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
@@ -27,26 +28,6 @@ use crate::worker::Worker;
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
 const MAX_HOPS: usize = 16;
-
-/// An exchange whose route is known.
-pub(crate) struct Routed {
-    pub(crate) worker: Arc<Worker>,
-    pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) listener: Arc<ListenerRules>,
-    pub(crate) exchange: Exchange,
-    pub(crate) source: Arc<StreamInfo>,
-    pub(crate) target: Target,
-    pub(crate) user: Option<String>,
-    /// Index into the snapshot's routes.
-    pub(crate) route: usize,
-}
-
-impl Routed {
-    /// What the variables of templates stand for; path and method are the caller's to fill in.
-    pub(crate) fn values<'a>(&'a self, target: &'a Target) -> Values<'a> {
-        values(&self.source, &self.listener, self.user.as_deref(), target, &self.snapshot.node)
-    }
-}
 
 /// What has been decided before the route.
 struct Identified {
@@ -202,27 +183,6 @@ fn tag(
         Values { path: &path, method: method.as_str(), ..values(source, listener, user, target, &snapshot.node) };
     apply(&config.set, &config.append, &config.remove, &mut head.fields, &values)
         .map_err(|bad| Refusal::new(ProxyError::HttpRequestError, format!("field {}: {}", bad.name, bad.reason)))
-}
-
-fn values<'a>(
-    source: &'a StreamInfo,
-    listener: &'a ListenerRules,
-    user: Option<&'a str>,
-    target: &'a Target,
-    node: &'a str,
-) -> Values<'a> {
-    let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
-    Values {
-        peer: source.peer.socket(),
-        listener: &listener.name,
-        user,
-        tls_peer: certificate.and_then(|names| names.primary()),
-        target_host: &target.host,
-        target_port: target.port,
-        node,
-        path: "",
-        method: "",
-    }
 }
 
 /// *Route*: the first route that matches.

@@ -4,13 +4,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hermes_net::{Resolver, Watch};
+use hermes_net::Resolver;
 use hermes_upstream::{Client, Directory, Upstream};
 use http::HeaderValue;
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::task::TaskTracker;
 
-use crate::listeners::Door;
 use crate::seeing::Seeing;
 use crate::snapshot::Snapshot;
 
@@ -50,22 +48,5 @@ impl Worker {
     /// The configuration in force.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
-    }
-
-    /// Opens the doors that it is told to, until nobody can tell it any more.
-    pub async fn run(self: Arc<Self>, mut doors: UnboundedReceiver<Door>, watch: Watch) {
-        let mut draining = false;
-        loop {
-            tokio::select! {
-                door = doors.recv() => match door {
-                    Some(door) => door.open(&self),
-                    None => return,
-                },
-                () = watch.graceful(), if !draining => {
-                    draining = true;
-                    self.client.close();
-                }
-            }
-        }
     }
 }

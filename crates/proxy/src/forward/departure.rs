@@ -14,8 +14,8 @@ use hermes_upstream::Upstream;
 use http::header::{FORWARDED, PROXY_AUTHORIZATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
 
-use crate::pipeline::Routed;
 use crate::refusal::Refusal;
+use crate::routed::Routed;
 use crate::target::Target;
 
 /// Where a request is sent over HTTP.

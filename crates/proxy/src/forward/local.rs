@@ -10,8 +10,8 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::{Failed, Unanswered};
 use crate::arrival::Arrival;
-use crate::pipeline::Routed;
 use crate::refusal::Refusal;
+use crate::routed::Routed;
 
 /// Answers as the route says.
 pub(crate) async fn respond(routed: &Routed, arrival: Arrival, respond: &Respond) -> Result<String, Failed> {

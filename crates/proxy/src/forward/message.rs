@@ -15,8 +15,8 @@ use super::pump::{Direction, pump, silence};
 use super::reach::{self, Reached};
 use super::{Broken, Failed, Side, Unanswered};
 use crate::arrival::Arrival;
-use crate::pipeline::Routed;
 use crate::refusal::Refusal;
+use crate::routed::Routed;
 use crate::target::Target;
 
 /// Forwards a message and its response, whose contents stream in both directions at once.

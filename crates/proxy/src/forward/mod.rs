@@ -21,13 +21,14 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::pick_hop;
 
 use crate::arrival::Arrival;
-use crate::pipeline::Routed;
 use crate::refusal::Refusal;
+use crate::routed::Routed;
 use departure::Next;
 pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
 
 /// What is still to be answered.
+#[expect(clippy::large_enum_variant, reason = "the large one is the common one, and each is moved once")]
 pub(crate) enum Unanswered {
     /// Nothing of it was touched.
     Arrival(Arrival),

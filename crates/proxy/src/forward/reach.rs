@@ -9,8 +9,8 @@ use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeo
 use http::StatusCode;
 
 use super::departure::{Next, address_proxy};
-use crate::pipeline::Routed;
 use crate::refusal::Refusal;
+use crate::routed::Routed;
 use crate::target::{Target, is_https};
 
 /// Longest silence within the content of a refusal that is passed on.

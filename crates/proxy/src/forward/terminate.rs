@@ -11,8 +11,8 @@ use super::departure::{Next, depart};
 use super::{CAPSULE_PROTOCOL, Failed, Side, Unanswered, pump, reach};
 use crate::arrival::{Arrival, End};
 use crate::datagrams::{UdpEnd, carry_udp, carry_udp_to_udp};
-use crate::pipeline::Routed;
 use crate::refusal::Refusal;
+use crate::routed::Routed;
 
 /// Opens the TCP connection that a CONNECT asks for, and carries the tunnel (RFC 9110, 9.3.6).
 pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {

@@ -14,8 +14,8 @@ use super::reach::{self, Reached, Unreached};
 use super::{Failed, Side, Unanswered, pump};
 use crate::arrival::{Arrival, End};
 use crate::datagrams::carry_udp;
-use crate::pipeline::Routed;
 use crate::refusal::Refusal;
+use crate::routed::Routed;
 use crate::target::Target;
 
 /// `Capsule-Protocol` (RFC 9297, 3.4).

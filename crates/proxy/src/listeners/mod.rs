@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_net::{Listener, Watch};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::worker::Worker;
 pub use table::ListenerTable;
@@ -45,9 +46,26 @@ impl Socket {
     }
 }
 
+/// Opens the doors that a worker is told to, on its thread, until nobody can tell it any more.
+pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch: Watch) {
+    let mut draining = false;
+    loop {
+        tokio::select! {
+            door = doors.recv() => match door {
+                Some(door) => door.open(&worker),
+                None => return,
+            },
+            () = watch.graceful(), if !draining => {
+                draining = true;
+                worker.client.close();
+            }
+        }
+    }
+}
+
 impl Door {
-    /// Serves what comes, in a task of its own. To be called on the worker's thread.
-    pub fn open(self, worker: &Arc<Worker>) {
+    /// Serves what comes, in a task of its own.
+    fn open(self, worker: &Arc<Worker>) {
         let Self { name, socket, watch } = self;
         let (worker, tasks) = (worker.clone(), watch.clone());
         tasks.spawn(async move {

@@ -63,7 +63,7 @@ impl Near {
     }
 }
 
-fn get_head() -> RequestHead {
+fn head_of() -> RequestHead {
     RequestHead {
         method: Method::GET,
         scheme: Some(http::uri::Scheme::HTTP),
@@ -78,7 +78,7 @@ fn get_head() -> RequestHead {
 
 /// Opens a GET without content.
 async fn open(checkout: Checkout) -> Opened {
-    let mut opened = checkout.open(&get_head(), Some(0), Receiver::Proxy).await.unwrap();
+    let mut opened = checkout.open(&head_of(), Some(0), Receiver::Proxy).await.unwrap();
     opened.outgoing.finish(None).await.unwrap();
     opened
 }

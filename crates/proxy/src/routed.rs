@@ -1,0 +1,53 @@
+//! An exchange whose route is known: what every action works on.
+
+use std::sync::Arc;
+
+use hermes_net::StreamInfo;
+use hermes_rules::Values;
+
+use crate::seeing::Exchange;
+use crate::snapshot::{ListenerRules, Snapshot};
+use crate::target::Target;
+use crate::worker::Worker;
+
+/// An exchange whose route is known.
+pub(crate) struct Routed {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) listener: Arc<ListenerRules>,
+    pub(crate) exchange: Exchange,
+    pub(crate) source: Arc<StreamInfo>,
+    pub(crate) target: Target,
+    pub(crate) user: Option<String>,
+    /// Index into the snapshot's routes.
+    pub(crate) route: usize,
+}
+
+impl Routed {
+    /// What the variables of templates stand for; path and method are the caller's to fill in.
+    pub(crate) fn values<'a>(&'a self, target: &'a Target) -> Values<'a> {
+        values(&self.source, &self.listener, self.user.as_deref(), target, &self.snapshot.node)
+    }
+}
+
+/// What the variables of templates stand for; path and method are the caller's to fill in.
+pub(crate) fn values<'a>(
+    source: &'a StreamInfo,
+    listener: &'a ListenerRules,
+    user: Option<&'a str>,
+    target: &'a Target,
+    node: &'a str,
+) -> Values<'a> {
+    let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+    Values {
+        peer: source.peer.socket(),
+        listener: &listener.name,
+        user,
+        tls_peer: certificate.and_then(|names| names.primary()),
+        target_host: &target.host,
+        target_port: target.port,
+        node,
+        path: "",
+        method: "",
+    }
+}
