@@ -14,7 +14,10 @@ pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(crate) fn expand(node: &mut Node, env: Env<'_>, path: &str, problems: &mut Vec<Problem>) {
     match &mut node.value {
         Value::Text(text) if text.contains("${") => match expanded(text, env) {
-            Err(reason) => problems.push(Problem { path: path.to_owned(), ..reason.at(node) }),
+            Err(reason) => {
+                problems.push(Problem { path: path.to_owned(), ..reason.at(node) });
+                node.value = Value::Unread;
+            }
             Ok(text) if node.plain.is_some() => {
                 node.value = Value::of_plain(&text);
                 node.plain = Some(text);

@@ -5,7 +5,8 @@
 //! from the model's types and is what files are checked against, so the two cannot differ.
 //!
 //! This crate knows the form of a document, not its meaning: dangling names, conflicting ports and routes that
-//! never match are found by the rules crate, which points to them through [`Places`].
+//! never match are found by the rules crate, which points to them through [`Places`]. Both are reported at once:
+//! [`read`] gives also what remains of a document with problems, and tells what is found in it from what only follows.
 //!
 //! Specifications: YAML 1.2.2 (core schema, without aliases, tags and several documents), JSON Schema 2020-12.
 
@@ -13,6 +14,8 @@ mod env;
 mod fuzz;
 mod include;
 mod load;
+mod lost;
+mod mend;
 pub mod model;
 mod nearest;
 mod path;
@@ -26,7 +29,7 @@ mod walk;
 mod yaml;
 
 pub use fuzz::fuzz_one;
-pub use load::{Loaded, load};
+pub use load::{Flawed, Loaded, load, read};
 pub use nearest::nearest;
 pub use path::{child, element};
 pub use place::Place;

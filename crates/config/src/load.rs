@@ -7,9 +7,11 @@ use serde_json::Value as Json;
 
 use crate::env::Env;
 use crate::include::Reader;
+use crate::lost::Lost;
+use crate::mend::mend;
 use crate::model::Document;
 use crate::tree::{Node, Value};
-use crate::{Place, Places, Problem, Problems, env, schema, walk, yaml};
+use crate::{Places, Problem, Problems, env, schema, walk, yaml};
 
 /// Begins the reason of a problem that is a bug of this crate.
 pub(crate) const DISAGREE: &str = "the schema allows this, but the types do not";
@@ -25,53 +27,105 @@ pub struct Loaded {
     pub files: Vec<PathBuf>,
 }
 
+/// A document with problems, and what can be said of it all the same.
+#[derive(Debug)]
+pub struct Flawed {
+    problems: Vec<Problem>,
+    lost: Lost,
+    rest: Option<Box<Loaded>>,
+    files: Vec<PathBuf>,
+}
+
+impl Flawed {
+    /// What is wrong with the document's form, in the order of files and lines.
+    pub fn problems(self) -> Problems {
+        Problems(self.problems).in_order(&self.files)
+    }
+
+    /// This, and what `judge` finds in the rest, all in the order of files and lines.
+    ///
+    /// The rest is the document without what is wrong. It has stand-ins, so it is good for nothing but to be judged.
+    /// A finding that might follow from what is left out does not count.
+    pub fn judged(mut self, judge: impl FnOnce(Loaded) -> Result<(), Problems>) -> Problems {
+        let found = self.rest.take().and_then(|rest| judge(*rest).err());
+        let holds = |problem: &Problem| self.lost.leaves(&problem.path);
+        self.problems.extend(found.into_iter().flat_map(|found| found.0).filter(holds));
+        self.problems()
+    }
+}
+
 /// Reads a document and what it includes; `env` gives the variables of the environment.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of files and lines.
+/// Everything that is wrong with its form, in the order of files and lines.
 pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
+    read(file, env).map_err(Flawed::problems)
+}
+
+/// Reads a document like [`load`], for a caller who has more to say of it, also if there are problems.
+///
+/// # Errors
+/// A document with problems.
+pub fn read(file: &Path, env: Env<'_>) -> Result<Loaded, Flawed> {
     let mut reader = Reader::new(env);
     let root = reader.read(file, None);
-    let Reader { files, mut problems, .. } = reader;
-    let document = root.map(|root| (typed(&root, &mut problems), root));
+    let Reader { files, problems, .. } = reader;
+    let Some(root) = root else {
+        return Err(Flawed { problems, lost: Lost::default(), rest: None, files });
+    };
+    let Typed { document, problems, lost } = typed(&root, problems);
     match document {
-        Some((Some(document), root)) if problems.is_empty() => {
-            Ok(Loaded { document, places: Places::new(root), files })
+        Some(document) if problems.is_empty() => Ok(Loaded { document, places: Places::new(root), files }),
+        document => {
+            let loaded = |document| Loaded { document, places: Places::new(root), files: files.clone() };
+            let rest = document.map(loaded).map(Box::new);
+            Err(Flawed { problems, lost, rest, files })
         }
-        _ => Err(in_order(problems, &files)),
     }
 }
 
 /// Checks one text by itself, without what it includes; for tests of the loader with any bytes.
-pub(crate) fn check_text(text: &str, env: Env<'_>) -> (Option<Document>, Vec<Problem>) {
+pub(crate) fn check_text(text: &str, env: Env<'_>) -> Typed {
     let file: Arc<Path> = Path::new("text.yaml").into();
     let mut problems = Vec::new();
-    let root = yaml::parse(text, &file, &mut problems);
-    let document = match root {
+    match yaml::parse(text, &file, &mut problems) {
         Ok(mut root) => {
             env::expand(&mut root, env, "", &mut problems);
-            typed(&root, &mut problems)
+            typed(&root, problems)
         }
-        Err(problem) => {
-            problems.push(problem);
-            None
-        }
-    };
-    (document, problems)
+        Err(problem) => Typed { document: None, problems: vec![problem], lost: Lost::default() },
+    }
 }
 
-/// Checks the tree against the schema. `None` if anything is wrong, here or before.
-fn typed(root: &Node, problems: &mut Vec<Problem>) -> Option<Document> {
+/// What a tree says.
+pub(crate) struct Typed {
+    /// The document, mended if there are problems; `None` if it is no map, or may say anything.
+    pub(crate) document: Option<Document>,
+    /// What is wrong with it.
+    pub(crate) problems: Vec<Problem>,
+    lost: Lost,
+}
+
+/// Checks the tree against the schema; `problems` were found before.
+fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
     if matches!(root.value, Value::Null) {
         let problem = Problem::new(&root.place, "", "the file is empty");
         problems.push(problem.remedy("begin with `version: 1`"));
-        return None;
+        return Typed { document: None, problems, lost: Lost::default() };
     }
-    let json = walk::read(schema::cached(), root, problems);
-    if !problems.is_empty() {
-        return None;
+    let (mut json, found) = walk::read(schema::cached(), root);
+    let paths = problems.iter().map(|problem| problem.path.as_str());
+    let lost = Lost::new(paths.chain(found.lost.iter().map(String::as_str)));
+    problems.extend(found.problems);
+    if let Json::Object(root) = &mut json
+        && !problems.is_empty()
+    {
+        mend(root, &lost);
     }
-    deserialized(json, root).map_err(|problem| problems.push(problem)).ok()
+    // What an included file would have said is anybody's guess.
+    let is_rest = json.is_object() && !lost.touches("include");
+    let document = is_rest.then(|| deserialized(json, root).map_err(|problem| problems.push(problem)).ok()).flatten();
+    Typed { document, problems, lost }
 }
 
 /// The schema and the types agree, so this does not fail; should they not, that is reported, not hidden.
@@ -81,13 +135,4 @@ fn deserialized(json: Json, root: &Node) -> Result<Document, Problem> {
         let place = Places::new(root.clone()).locate(&path);
         Problem { place, path, reason: format!("{DISAGREE}: {}", error.inner()), remedy: None }
     })
-}
-
-fn in_order(mut problems: Vec<Problem>, files: &[PathBuf]) -> Problems {
-    let rank = |place: &Place| {
-        let name = std::path::absolute(&place.file).unwrap_or_default();
-        (files.iter().position(|file| *file == name), place.line, place.column)
-    };
-    problems.sort_by_cached_key(|problem| problem.place.as_ref().map(rank));
-    Problems(problems)
 }

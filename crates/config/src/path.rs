@@ -1,12 +1,22 @@
 //! Paths into a document: `routes[2].match.target`, `listeners["a.b"].http`.
 
 /// One step of a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     /// The entry of a map.
     Key(String),
     /// The element of a list.
     Index(usize),
+}
+
+impl Step {
+    /// The key; empty for an element.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::Key(key) => key,
+            Self::Index(_) => "",
+        }
+    }
 }
 
 /// The path of the entry `key` of the map at `path`; keys that would be misread are quoted.

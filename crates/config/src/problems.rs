@@ -1,6 +1,7 @@
 //! What is wrong with a document: everything, not the first thing alone.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -63,10 +64,24 @@ fn one_line(text: &str) -> String {
     if text.chars().nth(LONGEST).is_some() { line + "..." } else { line }
 }
 
-/// Everything that is wrong, in the order of the files and their lines.
+/// Everything that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Problems(pub Vec<Problem>);
+
+impl Problems {
+    /// In the order of the files and their lines, each problem once; what is not written anywhere comes first.
+    #[must_use]
+    pub fn in_order(mut self, files: &[PathBuf]) -> Self {
+        let rank = |place: &Place| {
+            let name = std::path::absolute(&place.file).unwrap_or_default();
+            (files.iter().position(|file| *file == name), place.line, place.column)
+        };
+        self.0.sort_by_cached_key(|problem| problem.place.as_ref().map(rank));
+        self.0.dedup();
+        self
+    }
+}
 
 impl fmt::Display for Problems {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,6 +17,8 @@ pub(crate) struct Node {
 #[derive(Clone)]
 pub(crate) enum Value {
     Null,
+    /// A scalar whose variables cannot be expanded, which is reported already.
+    Unread,
     Bool(bool),
     Int(i64),
     Float(f64),
@@ -56,7 +58,7 @@ impl Node {
     /// What the value is, in words that follow "expected" and "found".
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
-            Value::Null => "nothing",
+            Value::Null | Value::Unread => "nothing",
             Value::Bool(_) => "true or false",
             Value::Int(_) => "a whole number",
             Value::Float(_) => "a number",

@@ -79,12 +79,14 @@ pub enum Responder {
 }
 
 impl Responder {
-    /// Sends an interim response (1xx but 101); an HTTP/1.0 client gets none (RFC 9110, 15.2).
+    /// Sends an interim response; an HTTP/1.0 client gets none (RFC 9110, 15.2), and nobody a 101, which would end HTTP/1.1
+    /// and does not exist in HTTP/2 (RFC 9113, 8.6).
     ///
     /// # Errors
     /// The client is gone.
     pub async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
         match self {
+            _ if head.status == StatusCode::SWITCHING_PROTOCOLS => Ok(()),
             Self::H1(responder) => responder.interim(head).await,
             Self::H2(responder) => responder.interim(head),
             Self::Connection(_) => Ok(()),

@@ -1,13 +1,13 @@
 //! The running process: workers, sockets, administration, and the change from one configuration to the next.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hermes_config::model::ListenAddress;
-use hermes_config::{Loaded, Problem, Problems, child, load};
+use hermes_config::{Loaded, Problem, Problems, child, read};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, Resolver};
@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Control};
-use crate::listeners::table::{BindError, Changes, ListenerView};
+use crate::listeners::table::{BindError, Changes, ListenerView, Prepared};
 use crate::listeners::{self, Door, ListenerTable};
 use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::{Snapshot, node_name};
@@ -44,6 +44,8 @@ struct Node {
     shared: Arc<Shared>,
     file: PathBuf,
     admin_socket: PathBuf,
+    /// Where metrics are served over TCP; set once, at the start.
+    own_metrics: Option<SocketAddr>,
     started: Instant,
     set_log: SetLog,
     changing: Mutex<Changing>,
@@ -73,9 +75,11 @@ pub struct ReloadReport {
 /// Everything that is wrong with a configuration and the files it names.
 ///
 /// # Errors
-/// The problems, each with its place.
+/// The problems, each with its place, in their order.
 pub fn check(loaded: Loaded) -> Result<(), Problems> {
-    Snapshot::build(loaded, None, &Seeing::new("check", AccessSink::off())).map(drop)
+    let files = loaded.files.clone();
+    let built = Snapshot::build(loaded, None, &Seeing::new("check", AccessSink::off()));
+    built.map(drop).map_err(|problems| problems.in_order(&files))
 }
 
 impl Proxy {
@@ -92,7 +96,9 @@ impl Proxy {
         let count = worker_count(&snapshot);
         let table = ListenerTable::default();
         let prepared = table.prepare(&snapshot.document, count).map_err(|errors| unbound(errors, &places))?;
-        let snapshot = Arc::new(snapshot.own(&table.addresses(&prepared)));
+        let metrics = metrics_listener(&snapshot)?;
+        let own_metrics = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
+        let snapshot = Arc::new(snapshot.own(&own_addresses(&table, &prepared, own_metrics)));
         let admin_socket = admin_socket(&snapshot);
         let shared = Arc::new(Shared { snapshot: ArcSwap::new(snapshot.clone()), seeing });
         let drain = Drain::new();
@@ -102,13 +108,13 @@ impl Proxy {
         let mut changing = Changing { table, doors };
         changing.table.apply(prepared, &changing.doors, &drain.watch());
         let (changing, started) = (Mutex::new(changing), Instant::now());
-        let node = Node { shared, file, admin_socket, started, set_log, changing, drain: drain.clone() };
+        let node = Node { shared, file, admin_socket, own_metrics, started, set_log, changing, drain: drain.clone() };
         let proxy = Self { node: Arc::new(node), drain, admin: Drain::new(), workers: Some(workers) };
-        proxy.serve_admin(&snapshot)?;
+        proxy.serve_admin(metrics)?;
         Ok(proxy)
     }
 
-    fn serve_admin(&self, snapshot: &Snapshot) -> Result<(), Problems> {
+    fn serve_admin(&self, metrics: Option<TcpListener>) -> Result<(), Problems> {
         let (node, watch) = (self.node.clone(), self.admin.watch());
         let seeing = node.shared.seeing.clone();
         let socket = admin::bind(&node.admin_socket).map_err(|error| {
@@ -119,12 +125,8 @@ impl Proxy {
         })?;
         watch.spawn(admin::serve_unix(socket, node, seeing.clone(), watch.clone()));
         watch.spawn(seeing.clone().watch_long(watch.clone()));
-        match &snapshot.document.admin.metrics {
-            Some(ListenAddress::Ip(address)) => {
-                let listener = TcpListener::bind(address).map_err(|error| one("admin.metrics", &error))?;
-                watch.spawn(admin::serve_metrics(listener, seeing, watch.clone()));
-            }
-            Some(ListenAddress::Unix(_)) | None => {}
+        if let Some(listener) = metrics {
+            watch.spawn(admin::serve_metrics(listener, seeing, watch.clone()));
         }
         Ok(())
     }
@@ -166,6 +168,20 @@ impl Proxy {
         self.admin.drain(ADMIN_END).await;
         ended
     }
+}
+
+fn metrics_listener(snapshot: &Snapshot) -> Result<Option<TcpListener>, Problems> {
+    match &snapshot.document.admin.metrics {
+        Some(ListenAddress::Ip(address)) => {
+            TcpListener::bind(address).map(Some).map_err(|error| one("admin.metrics", &error))
+        }
+        Some(ListenAddress::Unix(_)) | None => Ok(None),
+    }
+}
+
+/// The addresses that no request may choose, because this process listens there.
+fn own_addresses(table: &ListenerTable, prepared: &Prepared, metrics: Option<SocketAddr>) -> Vec<SocketAddr> {
+    table.addresses(prepared).into_iter().chain(metrics).collect()
 }
 
 fn worker_count(snapshot: &Snapshot) -> usize {
@@ -212,13 +228,14 @@ impl Node {
 
     fn change(&self) -> Result<ReloadReport, Problems> {
         let mut changing = self.changing.lock();
-        let loaded = load(&self.file, &|name| std::env::var(name).ok())?;
-        let places = loaded.places.clone();
+        let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| flawed.judged(check))?;
+        let (places, files) = (loaded.places.clone(), loaded.files.clone());
         let previous = self.shared.snapshot.load_full();
-        let snapshot = Snapshot::build(loaded, Some(&previous), &self.shared.seeing)?;
+        let snapshot = Snapshot::build(loaded, Some(&previous), &self.shared.seeing);
+        let snapshot = snapshot.map_err(|problems| problems.in_order(&files))?;
         let prepared = changing.table.prepare(&snapshot.document, changing.doors.len());
         let prepared = prepared.map_err(|errors| unbound(errors, &places))?;
-        let snapshot = Arc::new(snapshot.own(&changing.table.addresses(&prepared)));
+        let snapshot = Arc::new(snapshot.own(&own_addresses(&changing.table, &prepared, self.own_metrics)));
         let unchanged = |name: &String| {
             let (old, new) = (previous.upstreams.get(name), snapshot.upstreams.get(name));
             old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new))

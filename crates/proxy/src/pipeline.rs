@@ -105,7 +105,7 @@ async fn identify(
 /// Requests that two implementations could read differently, and those that go round in circles.
 fn refuse_ambiguity(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal> {
     if matches!(head.kind(), Kind::Message | Kind::Upgrade) && path_is_ambiguous(head.path()) {
-        let refusal = Refusal::new(ProxyError::HttpRequestError, "the path has dot segments or encoded slashes");
+        let refusal = Refusal::new(ProxyError::HttpRequestError, "the path has dot segments, written or encoded");
         return Err(refusal.status(StatusCode::BAD_REQUEST));
     }
     // RFC 9110, 7.6.3: Via shows loops.

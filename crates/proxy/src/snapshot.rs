@@ -60,7 +60,10 @@ impl Snapshot {
             })
             .collect();
         let mut report = |path: String, reason: String, remedy: Option<String>| {
-            problems.push(Problem { place: places.locate(&path), path, reason, remedy });
+            // What the rules said of a place need not be said again by whoever uses it.
+            if !problems.iter().any(|known: &Problem| known.path == path) {
+                problems.push(Problem { place: places.locate(&path), path, reason, remedy });
+            }
         };
         let upstreams = upstreams(document, previous, &mut report);
         let listeners = listener::all(document, seeing, &mut report);

@@ -48,7 +48,8 @@ impl Security {
                 () if is(&key) => ".key_file",
                 () => "",
             };
-            BuildError { path: format!("upstreams.{name}.tls{key}"), reason: error.reason, remedy: error.remedy }
+            let reason = format!("{}: {}", error.file.display(), error.reason);
+            BuildError { path: format!("upstreams.{name}.tls{key}"), reason, remedy: error.remedy }
         })?;
         let security = Self { bare: without_protocols(&http), http, server_name: details.server_name.clone() };
         security.check_names(name, config, &details)?;

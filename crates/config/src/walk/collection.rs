@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::{At, Walk};
+use super::{At, Walk, accepts};
 use crate::Problem;
 use crate::nearest;
 use crate::path::{child, element};
-use crate::tree::{Entry, Node};
+use crate::tree::{Entry, Node, Value};
 
 impl<'s> Walk<'s> {
     pub(super) fn map(&mut self, schema: &'s Json, entries: &[Entry], at: At<'_>) -> Json {
         let properties = schema.get("properties").and_then(Json::as_object);
         let others = schema.get("additionalProperties");
-        let mut meant = Vec::new();
+        let (mut unknown, mut meant) = (Vec::new(), Vec::new());
         let mut json = Map::new();
         for entry in entries {
             let path = child(at.path, &entry.key);
@@ -22,10 +22,25 @@ impl<'s> Walk<'s> {
                 json.insert(entry.key.clone(), self.value(schema, inner));
             } else if others == Some(&Json::Bool(false)) {
                 meant.extend(self.unknown(properties, entry, &path));
+                unknown.push(&entry.node.value);
             }
         }
         self.missing(schema, entries, &meant, at);
-        Json::Object(json)
+        for (key, schema) in properties.into_iter().flatten().filter(|(key, _)| !json.contains_key(*key)) {
+            if meant.contains(&key.as_str()) || self.takes_any(schema, &unknown) {
+                self.found.lost.insert(child(at.path, key));
+            }
+        }
+        let lacks = required(schema).any(|key| json.get(key).is_none_or(Json::is_null));
+        if lacks && !at.path.is_empty() { Json::Null } else { Json::Object(json) }
+    }
+
+    /// Whether one of the values is of a kind that the schema takes.
+    fn takes_any(&self, schema: &'s Json, values: &[&Value]) -> bool {
+        let mut branches = Vec::new();
+        self.branches(schema, &mut branches);
+        let unclear = |value: &Value| matches!(value, Value::Null | Value::Unread);
+        values.iter().any(|value| unclear(value) || branches.iter().any(|branch| accepts(branch, value)))
     }
 
     /// Reports an unknown key; returns the key that was probably meant.
@@ -36,14 +51,13 @@ impl<'s> Walk<'s> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("keys here are {}", keys().collect::<Vec<_>>().join(", ")),
         };
-        self.problems.push(Problem::new(&entry.place, path, "unknown key").remedy(remedy));
+        self.found.problems.push(Problem::new(&entry.place, path, "unknown key").remedy(remedy));
         near
     }
 
     /// Reports required keys that are neither given nor mistyped.
     fn missing(&mut self, schema: &'s Json, entries: &[Entry], meant: &[&str], at: At<'_>) {
-        let required = schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
-        for key in required {
+        for key in required(schema) {
             if meant.contains(&key) || entries.iter().any(|entry| entry.key == key) {
                 continue;
             }
@@ -52,14 +66,14 @@ impl<'s> Walk<'s> {
                 Some(says) => format!("add `{key}`: {}", says.trim_end_matches('.')),
                 None => format!("add `{key}`"),
             };
-            self.problems.push(at.problem(format!("`{key}` is missing")).remedy(remedy));
+            self.found.problems.push(at.problem(format!("`{key}` is missing")).remedy(remedy));
         }
     }
 
     pub(super) fn list(&mut self, schema: &'s Json, nodes: &[Node], at: At<'_>) -> Json {
         let least = schema.get("minItems").and_then(Json::as_u64).unwrap_or(0);
         if (nodes.len() as u64) < least {
-            self.problems.push(at.problem("the list is empty").remedy("write a value, or remove the key"));
+            return self.wrong(at.problem("the list is empty").remedy("write a value, or remove the key"));
         }
         let Some(items) = schema.get("items") else { return Json::Array(Vec::new()) };
         let mut json = Vec::with_capacity(nodes.len());
@@ -69,4 +83,9 @@ impl<'s> Walk<'s> {
         }
         Json::Array(json)
     }
+}
+
+/// The keys that a map must have.
+fn required(schema: &Json) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str)
 }

@@ -20,8 +20,7 @@ impl<'s> Walk<'s> {
                 Problem { remedy: remedy(branches, at.node), ..problem }
             }
         };
-        self.problems.push(problem);
-        Json::Null
+        self.wrong(problem)
     }
 }
 

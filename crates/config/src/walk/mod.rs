@@ -3,22 +3,34 @@
 //! Understands the part of JSON Schema that the model's types use: `$ref`, `type`, `properties`, `required`,
 //! `additionalProperties`, `items`, `minItems`, `enum`, `const`, `anyOf`, `oneOf`, `minimum`, `maximum`, `format`.
 //! Of several alternatives, the one for the value's own kind is checked, so that a problem is about what was meant.
+//!
+//! What is wrong becomes null: a value that violates the schema, and a map that lacks what it needs.
 
 mod collection;
 mod mismatch;
 mod scalar;
+
+use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
 use crate::tree::{Node, Value};
 use crate::{Place, Problem};
 
-/// Reads the tree along the schema. The result is of use only if no problem was added.
-pub(crate) fn read(schema: &Json, root: &Node, problems: &mut Vec<Problem>) -> Json {
-    let mut walk = Walk { root: schema, problems: std::mem::take(problems) };
+/// What a walk found, besides the values themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Every violation of the schema.
+    pub(crate) problems: Vec<Problem>,
+    /// Paths of what is null in the result, and of absent keys that an unknown key may have meant.
+    pub(crate) lost: BTreeSet<String>,
+}
+
+/// Reads the tree along the schema. Only the root is never null for what it lacks.
+pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Found) {
+    let mut walk = Walk { root: schema, found: Found::default() };
     let json = walk.value(schema, At { node: root, path: "", place: &root.place });
-    *problems = walk.problems;
-    json
+    (json, walk.found)
 }
 
 /// A value that is looked at.
@@ -39,15 +51,30 @@ impl At<'_> {
 /// The walk; every schema that it meets is part of `root`.
 struct Walk<'s> {
     root: &'s Json,
-    problems: Vec<Problem>,
+    found: Found,
 }
 
 impl<'s> Walk<'s> {
     fn value(&mut self, schema: &'s Json, at: At<'_>) -> Json {
-        if matches!(at.node.value, Value::Null) {
-            self.problems.push(at.problem("there is no value").remedy("write a value, or remove the key"));
-            return Json::Null;
+        let json = match at.node.value {
+            Value::Null => self.wrong(at.problem("there is no value").remedy("write a value, or remove the key")),
+            Value::Unread => Json::Null,
+            _ => self.meant(schema, at),
+        };
+        if json.is_null() {
+            self.found.lost.insert(at.path.to_owned());
         }
+        json
+    }
+
+    /// Reports a value that is wrong, which becomes null.
+    fn wrong(&mut self, problem: Problem) -> Json {
+        self.found.problems.push(problem);
+        Json::Null
+    }
+
+    /// The value as the alternative that is meant for its kind.
+    fn meant(&mut self, schema: &'s Json, at: At<'_>) -> Json {
         let mut branches = Vec::new();
         self.branches(schema, &mut branches);
         let fitting: Vec<&Json> = branches.iter().copied().filter(|branch| accepts(branch, &at.node.value)).collect();
@@ -79,18 +106,19 @@ impl<'s> Walk<'s> {
         if several.iter().all(|branch| scalar::is_choice(branch)) {
             return self.choice(several, at);
         }
-        let kept = std::mem::take(&mut self.problems);
-        let mut best: Option<(Vec<Problem>, Json)> = None;
+        let kept = std::mem::take(&mut self.found);
+        let mut best: Option<(Found, Json)> = None;
         for branch in several {
             let json = self.typed(branch, at);
-            let problems = std::mem::take(&mut self.problems);
-            if best.as_ref().is_none_or(|(fewest, _)| problems.len() < fewest.len()) {
-                best = Some((problems, json));
+            let found = std::mem::take(&mut self.found);
+            if best.as_ref().is_none_or(|(fewest, _)| found.problems.len() < fewest.problems.len()) {
+                best = Some((found, json));
             }
         }
-        self.problems = kept;
-        let (problems, json) = best.unwrap_or_default();
-        self.problems.extend(problems);
+        self.found = kept;
+        let (found, json) = best.unwrap_or_default();
+        self.found.problems.extend(found.problems);
+        self.found.lost.extend(found.lost);
         json
     }
 
@@ -104,7 +132,7 @@ impl<'s> Walk<'s> {
             Value::Int(number) => self.number(schema, *number, at),
             Value::Float(number) => Json::from(*number),
             Value::Bool(switch) => Json::from(*switch),
-            Value::Null => Json::Null,
+            Value::Null | Value::Unread => Json::Null,
         }
     }
 }
@@ -132,7 +160,7 @@ fn kind_of_json(json: &Json) -> &'static str {
 
 fn accepts(schema: &Json, value: &Value) -> bool {
     let fits = |name: &&str| match value {
-        Value::Null => *name == "null",
+        Value::Null | Value::Unread => *name == "null",
         Value::Bool(_) => *name == "boolean",
         Value::Int(_) => *name == "integer" || *name == "number",
         Value::Float(_) => *name == "number",

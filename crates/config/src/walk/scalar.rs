@@ -47,7 +47,7 @@ impl<'s> Walk<'s> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("write {}", words.join(" or ")),
             };
-            self.problems.push(at.problem(format!("`{}` is not allowed here", written(&json))).remedy(remedy));
+            return self.wrong(at.problem(format!("`{}` is not allowed here", written(&json))).remedy(remedy));
         }
         json
     }
@@ -55,7 +55,7 @@ impl<'s> Walk<'s> {
     pub(super) fn text(&mut self, schema: &'s Json, text: &str, at: At<'_>) -> Json {
         let format = schema.get("format").and_then(Json::as_str).unwrap_or_default();
         if let Err(error) = check(format, text) {
-            self.problems.push(Problem::scalar(at.place, at.path, error));
+            return self.wrong(Problem::scalar(at.place, at.path, error));
         }
         Json::from(absolute(format, text, &at.node.place.file))
     }
@@ -64,10 +64,10 @@ impl<'s> Walk<'s> {
         let bound = |name: &str| schema.get(name).and_then(Json::as_f64);
         let (least, most) = (bound("minimum"), bound("maximum").or(widest(schema)));
         if let Some(least) = least.filter(|least| (number as f64) < *least) {
-            self.problems.push(at.problem(format!("{number} is too small")).remedy(format!("the least is {least}")));
+            return self.wrong(at.problem(format!("{number} is too small")).remedy(format!("the least is {least}")));
         }
         if let Some(most) = most.filter(|most| (number as f64) > *most) {
-            self.problems.push(at.problem(format!("{number} is too large")).remedy(format!("the most is {most}")));
+            return self.wrong(at.problem(format!("{number} is too large")).remedy(format!("the most is {most}")));
         }
         Json::from(number)
     }

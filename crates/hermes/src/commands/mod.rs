@@ -33,7 +33,9 @@ pub fn welcome(output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Loads a file with this process's environment.
+/// Reads a file with this process's environment. If its form is wrong, the problems are also those of its meaning, as far
+/// as it can be judged.
 fn load(file: &Path) -> Result<Loaded, Problems> {
-    hermes_config::load(file, &|name| std::env::var(name).ok())
+    let read = hermes_config::read(file, &|name| std::env::var(name).ok());
+    read.map_err(|flawed| flawed.judged(hermes_proxy::check))
 }

@@ -53,8 +53,9 @@ fn start(file: PathBuf) -> Result<Proxy, Failure> {
     if let Err(error) = hermes_net::os::raise_open_files() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }
+    let files = loaded.files.clone();
     let started = Proxy::start(loaded, file.clone(), Box::new(move |filter| logging.change(filter)));
-    started.map_err(|problems| not_started(problems, &file))
+    started.map_err(|problems| not_started(problems.in_order(&files), &file))
 }
 
 /// A node whose file is valid, but whose port is in use, has failed; only a file that is not valid is to be mended.

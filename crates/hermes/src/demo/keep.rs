@@ -42,11 +42,14 @@ fn text(place: &Place, program: &Path) -> String {
     text
 }
 
-/// A TLS client that has no certificate to show.
+/// A client of the ingress that has no certificate to show.
 fn stranger(place: &Place) -> String {
     let (ingress, authority) = (place.address("INGRESS"), place.file("ca.pem"));
     let authority = authority.display();
-    format!("openssl s_client -brief -connect {ingress} -servername ingress.overlay -CAfile {authority}")
+    let (name, address, port) = ("ingress.overlay", ingress.ip(), ingress.port());
+    format!(
+        "curl --resolve {name}:{port}:{address} --proxy-cacert {authority} -x https://{name}:{port} http://VIDEO/hello"
+    )
 }
 
 #[cfg(test)]

@@ -152,9 +152,9 @@ impl Pending {
     fn accepted(&self, status: StatusCode) -> Result<bool, StreamError> {
         let switching = status == StatusCode::SWITCHING_PROTOCOLS;
         match self.kind {
-            Kind::Connect => Ok(status.is_success()),
             Kind::ConnectUdp | Kind::Upgrade => Ok(switching),
-            Kind::Message if switching => Err(StreamError::new(Cause::Protocol("101 without an upgrade".to_owned()))),
+            _ if switching => Err(StreamError::new(Cause::Protocol("101 without an upgrade".to_owned()))),
+            Kind::Connect => Ok(status.is_success()),
             Kind::Message => Ok(false),
         }
     }

@@ -34,22 +34,27 @@ impl Alert {
 pub(super) struct Watched {
     stream: Stream,
     alert: Alert,
+    /// A failed write has waited for the read that explains it.
+    waited: bool,
 }
 
 impl Watched {
     pub(super) fn new(stream: Stream) -> (Self, Alert) {
         let alert = Alert::default();
-        (Self { stream, alert: alert.clone() }, alert)
+        (Self { stream, alert: alert.clone(), waited: false }, alert)
     }
 
     /// A peer that closed with unread input resets the connection, and a write may learn of that before the alert was read; it
     /// still lies there.
     fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if matches!(written, Poll::Ready(Err(_))) {
-            let mut room = [0; 256];
-            let _ = Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut room));
+        if !matches!(written, Poll::Ready(Err(_))) {
+            return written;
         }
-        written
+        let mut room = [0; 256];
+        let read = Pin::new(&mut *self).poll_read(cx, &mut ReadBuf::new(&mut room));
+        // The runtime may not know yet that there is something to read; it will be told once.
+        let wait = read.is_pending() && !std::mem::replace(&mut self.waited, true);
+        if wait { Poll::Pending } else { written }
     }
 }
 

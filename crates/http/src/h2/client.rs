@@ -8,7 +8,7 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Ping, PingPong};
 use hermes_net::Stream;
-use http::Method;
+use http::{Method, StatusCode};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
@@ -165,6 +165,10 @@ pub struct Pending {
 impl Pending {
     pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
         if let Some(interim) = self.interim().await? {
+            // RFC 9113, 8.6: passed on, it would switch the protocol of a connection that knows nothing of it.
+            if interim.status() == StatusCode::SWITCHING_PROTOCOLS {
+                return Err(StreamError::new(Cause::Protocol("101 over HTTP/2".to_owned())));
+            }
             return Ok(Event::Interim(convert::response(interim.into_parts().0)));
         }
         let (parts, stream) = (&mut self.response).await.map_err(|error| self.state.explain(error))?.into_parts();

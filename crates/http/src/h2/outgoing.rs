@@ -21,6 +21,9 @@ impl Outgoing {
     }
 
     pub(crate) async fn data(&mut self, mut data: Bytes, end: bool) -> Result<(), StreamError> {
+        if self.ended && !data.is_empty() {
+            return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
+        }
         while !data.is_empty() {
             let room = self.room(data.len()).await?;
             let piece = data.split_to(room.min(data.len()));

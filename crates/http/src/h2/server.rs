@@ -156,10 +156,6 @@ impl std::fmt::Debug for Responder {
 
 impl Responder {
     pub(crate) fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
-        // RFC 9113, 8.6: there is no 101 in HTTP/2.
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(());
-        }
         Ok(self.respond.send_informational(convert::to_response(head.clone()))?)
     }
 

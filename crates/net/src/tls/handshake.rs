@@ -8,12 +8,17 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, CommonState, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::names::certificate_names;
 use crate::peer::{StreamInfo, TlsPeer};
 use crate::stream::{Stream, Transport};
+
+/// How long, and for how many reads of 1 KiB, a refused client is listened to so that it can read why.
+const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL_READS: usize = 64;
 
 /// A handshake that failed.
 #[derive(Debug)]
@@ -53,7 +58,17 @@ pub enum TlsErrorKind {
 /// See [`TlsErrorKind`]. An alert was sent where TLS has one; the stream is closed.
 pub async fn accept(stream: Stream, config: Arc<ServerConfig>, timeout: Duration) -> Result<Stream, TlsError> {
     let below = stream.info().clone();
-    let tls = within(timeout, TlsAcceptor::from(config).accept(stream)).await?;
+    let handshake = async {
+        match TlsAcceptor::from(config).accept(stream).into_fallible().await {
+            Ok(tls) => Ok(tls),
+            Err((error, stream)) => {
+                let error = TlsError::from_io(&error);
+                say_farewell(stream).await;
+                Err(error)
+            }
+        }
+    };
+    let tls = time::timeout(timeout, handshake).await.unwrap_or_else(|_| Err(timed_out(timeout)))?;
     let session = tls.get_ref().1;
     let server_name = session.server_name().map(str::to_owned);
     let peer = TlsPeer { server_name, ..peer_of(session) };
@@ -82,12 +97,30 @@ pub async fn connect(
     Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))
 }
 
+/// Closes so that the alert arrives: a socket closed with unread input sends a reset, which overtakes what was written.
+async fn say_farewell(mut stream: Stream) {
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    let drain = async {
+        let mut unread = [0; 1024];
+        for _ in 0..FAREWELL_READS {
+            if !matches!(stream.read(&mut unread).await, Ok(1..)) {
+                return;
+            }
+        }
+    };
+    let _ = time::timeout(FAREWELL, drain).await;
+}
+
+fn timed_out(timeout: Duration) -> TlsError {
+    TlsError { kind: TlsErrorKind::Timeout, detail: format!("handshake not finished after {timeout:?}") }
+}
+
 async fn within<T>(timeout: Duration, handshake: impl Future<Output = io::Result<T>>) -> Result<T, TlsError> {
     match time::timeout(timeout, handshake).await {
         Ok(done) => done.map_err(|error| TlsError::from_io(&error)),
-        Err(_) => {
-            Err(TlsError { kind: TlsErrorKind::Timeout, detail: format!("handshake not finished after {timeout:?}") })
-        }
+        Err(_) => Err(timed_out(timeout)),
     }
 }
 

@@ -5,18 +5,22 @@ use std::sync::Arc;
 
 use hermes_config::model::{PathRewrite, Route};
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Kind, RequestHead};
+use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_proto::forwarded::{self, Element, Identifier};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::via;
 use hermes_rules::{Values, apply};
 use hermes_upstream::Upstream;
-use http::header::{FORWARDED, PROXY_AUTHORIZATION};
+use http::header::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderName, StatusCode};
 
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
+
+/// `Proxy-Authentication-Info` (RFC 9110, 11.7.3).
+const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 
 /// Where a request is sent over HTTP.
 #[derive(Clone)]
@@ -121,6 +125,15 @@ pub(crate) fn address_proxy(head: &mut RequestHead, endpoint: &str, tls: bool) {
         let authority = Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
         head.authority = Some(authority);
         head.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
+    }
+}
+
+/// What a hop says of its own authentication is for this proxy, never for the client (RFC 9110, 11.7.1 and 11.7.3).
+pub(crate) fn keep_own_challenge(head: &mut ResponseHead) {
+    head.fields.remove(PROXY_AUTHENTICATE);
+    head.fields.remove(PROXY_AUTHENTICATION_INFO);
+    if head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        head.status = StatusCode::BAD_GATEWAY;
     }
 }
 

@@ -10,7 +10,7 @@ use hermes_upstream::Timeouts;
 use http::{Method, StatusCode};
 use tokio::time::Instant;
 
-use super::departure::{Next, depart};
+use super::departure::{self, Next, depart};
 use super::pump::{Direction, pump, silence};
 use super::reach::{self, Reached};
 use super::{Broken, Failed, Side, Unanswered};
@@ -174,11 +174,7 @@ impl Request<'_> {
         if hop::strip(&mut head.fields).is_err() {
             head.fields.remove(http::header::CONNECTION);
         }
-        // The next proxy asked this one to authenticate, not the client (RFC 9110, 11.7.1).
-        if head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
-            head.status = StatusCode::BAD_GATEWAY;
-            head.fields.remove(http::header::PROXY_AUTHENTICATE);
-        }
+        departure::keep_own_challenge(&mut head);
         via::append(&mut head.fields, head.version, &self.routed.snapshot.node);
         head
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
-use http::header::{CONTENT_LENGTH, HeaderMap, PROXY_AUTHENTICATE, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, StatusCode, Version};
 
-use super::departure::{Next, depart};
+use super::departure::{self, Next, depart};
 use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
 use super::{Failed, Side, Unanswered, pump};
@@ -129,10 +129,9 @@ async fn pass_refusal(
     let mut head = ResponseHead { fields: passed_on(head.fields), ..head };
     // RFC 9110, 7.8: an origin may ignore an upgrade. Anywhere else a success would say that the tunnel is open.
     let ignored = offered.kind() == Kind::Upgrade && offered.head.version != Version::HTTP_2;
-    // The next proxy asked this one to authenticate, not the client.
-    if head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED || head.status.is_success() && !ignored {
+    departure::keep_own_challenge(&mut head);
+    if head.status.is_success() && !ignored {
         head.status = StatusCode::BAD_GATEWAY;
-        head.fields.remove(PROXY_AUTHENTICATE);
     }
     routed.exchange.status(head.status.as_u16());
     let (_, _content, responder) = offered.message();

@@ -153,19 +153,23 @@ impl ListenerTable {
         changes
     }
 
-    /// What is bound for `document`, by name.
+    /// What is bound for `document`, in its order.
     pub fn views(&self, document: &Document) -> Vec<ListenerView> {
-        let view = |(name, open): (&Arc<str>, &Open)| ListenerView {
-            name: name.to_string(),
-            kind: match open.wanted.kind {
+        let view = |(name, listener): (&String, &Listener)| {
+            let open = self.open.get(name.as_str())?;
+            let kind = match open.wanted.kind {
                 Kind::Http => "http",
                 Kind::Tcp => "tcp",
                 Kind::Udp => "udp",
-            },
-            address: open.bound.to_string(),
-            tls: document.listeners.get(&**name).is_some_and(|listener| listener.tls.is_some()),
+            };
+            Some(ListenerView {
+                name: name.clone(),
+                kind,
+                address: open.bound.to_string(),
+                tls: listener.tls.is_some(),
+            })
         };
-        self.open.iter().map(view).collect()
+        document.listeners.iter().filter_map(view).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hermes_config::child;
 use hermes_config::model::{Auth, AuthMode, Datagrams, Document, Listener, ServerTls};
 use hermes_http::server::Options;
-use hermes_net::tls::{self, ServerOptions};
+use hermes_net::tls::{self, ServerOptions, TlsFileError};
 
 use crate::datagrams::Bounds;
 use crate::identify::Authenticator;
@@ -72,9 +72,11 @@ pub(super) fn all(
                 report(error.path, error.reason, error.remedy);
             }
         });
-        let tls = config.tls.as_ref().map(|tls| server_tls(tls, config)).transpose().map_err(|error| {
-            let reason = format!("{}: {}", error.file.display(), error.reason);
-            report(child(&path, "tls"), reason, error.remedy);
+        let tls = config.tls.as_ref().map(|tls| server_tls(tls, config)).transpose().map_err(|errors| {
+            for (key, error) in errors {
+                let reason = format!("{}: {}", error.file.display(), error.reason);
+                report(child(&child(&path, "tls"), key), reason, error.remedy);
+            }
         });
         let (Ok(authenticator), Ok(tls)) = (authenticator, tls) else { continue };
         let name: Arc<str> = name.as_str().into();
@@ -92,13 +94,35 @@ pub(super) fn all(
     built
 }
 
-fn server_tls(tls: &ServerTls, config: &Listener) -> Result<Arc<rustls::ServerConfig>, tls::TlsFileError> {
-    tls::server(ServerOptions {
+/// What is wrong with the file of a key.
+type FileError = (&'static str, TlsFileError);
+
+fn server_tls(tls: &ServerTls, config: &Listener) -> Result<Arc<rustls::ServerConfig>, Vec<FileError>> {
+    let files = [
+        ("cert_file", Some(&tls.cert_file)),
+        ("key_file", Some(&tls.key_file)),
+        ("client_ca_file", tls.client_ca_file.as_ref()),
+    ];
+    let given = || files.iter().filter_map(|(key, file)| Some((*key, &file.as_ref()?.0)));
+    let unreadable: Vec<FileError> = given()
+        .filter_map(|(key, file)| {
+            let reason = std::fs::File::open(file).err()?.to_string();
+            Some((key, TlsFileError { file: file.clone(), reason, remedy: None }))
+        })
+        .collect();
+    if !unreadable.is_empty() {
+        return Err(unreadable);
+    }
+    let made = tls::server(ServerOptions {
         cert_file: &tls.cert_file.0,
         key_file: &tls.key_file.0,
         client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
         client_required: requires_certificate(config.auth.as_ref()),
         alpn: &[b"h2", b"http/1.1"],
+    });
+    made.map_err(|error| {
+        let key = given().find(|(_, file)| **file == error.file).map_or("cert_file", |(key, _)| key);
+        vec![(key, error)]
     })
 }
 

@@ -1,0 +1,77 @@
+//! The crate against itself and against raw sockets: loopback addresses, port 0 and socket pairs only.
+#![allow(clippy::unwrap_used)]
+
+mod cancel;
+mod client;
+mod content;
+mod drain;
+mod early;
+mod flow;
+mod forward;
+mod interim;
+mod lengths;
+mod malformed;
+mod messages;
+mod processed;
+mod raw;
+mod reuse;
+mod server;
+mod tunnels;
+mod upgrades;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use hermes_http::Offered;
+
+use crate::client::Client;
+use crate::server::Server;
+
+/// Longer than anything here takes: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The HTTP version of one hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    H1,
+    H2,
+}
+
+use Version::{H1, H2};
+
+/// Both versions, for what concerns one hop.
+const VERSIONS: &[Version] = &[H1, H2];
+
+/// The hops between a client and the origin; two hops have a forwarder between them.
+type Path = &'static [Version];
+
+/// Each version alone, and each turned into the other.
+const PATHS: &[Path] = &[&[H1], &[H2], &[H1, H2], &[H2, H1]];
+
+/// Runs `test` for each case, names the case in what a failure prints, and ends a hang.
+async fn each<T: Debug + Copy>(cases: &[T], test: impl AsyncFn(T)) {
+    for case in cases {
+        eprintln!("case: {case:?}");
+        bounded(test(*case)).await;
+    }
+}
+
+/// Ends a hang.
+async fn bounded<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap()
+}
+
+/// A client whose exchanges reach `answer` over `path`. The servers on the way live as long as the test.
+async fn reach<F, Fut>(path: Path, answer: F) -> Client
+where
+    F: Fn(Offered) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let mut client = Server::start(answer).await.client(path[path.len() - 1]).await;
+    for version in path[..path.len() - 1].iter().rev() {
+        let next = client;
+        let server = Server::start(move |offered| forward::forward(offered, next.clone())).await;
+        client = server.client(*version).await;
+    }
+    client
+}

@@ -1,0 +1,80 @@
+//! A server whose exchanges a closure answers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hermes_http::server::{Handler, Options, serve};
+use hermes_http::{Offered, ResponseHead};
+use hermes_net::{Drain, Stream, StreamInfo};
+use http::{HeaderValue, StatusCode};
+use tokio::net::TcpListener;
+
+use crate::Version;
+use crate::client::Client;
+use crate::raw::Raw;
+
+/// Short enough to pass while a test waits for it.
+pub const SOON: Duration = Duration::from_millis(20);
+
+/// A listener on the loopback, and the drain of its connections.
+pub struct Server {
+    pub address: SocketAddr,
+    pub drain: Drain,
+}
+
+impl Server {
+    pub async fn start<F, Fut>(answer: F) -> Self
+    where
+        F: Fn(Offered) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        Self::with(Options::default(), answer).await
+    }
+
+    pub async fn with<F, Fut>(options: Options, answer: F) -> Self
+    where
+        F: Fn(Offered) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, drain) = (listener.local_addr().unwrap(), Drain::new());
+        tokio::spawn(accept(listener, drain.clone(), options, Answer(answer)));
+        Self { address, drain }
+    }
+
+    pub async fn client(&self, version: Version) -> Client {
+        Client::dial(version, self.address).await
+    }
+
+    pub async fn raw(&self) -> Raw {
+        Raw::dial(self.address).await
+    }
+}
+
+async fn accept<H: Handler>(listener: TcpListener, drain: Drain, options: Options, handler: H) {
+    loop {
+        let (tcp, _) = listener.accept().await.unwrap();
+        let (options, handler, watch) = (options.clone(), handler.clone(), drain.watch());
+        drain.watch().spawn(async move { serve(Stream::from(tcp), &options, handler, &watch).await });
+    }
+}
+
+/// A handler made of a closure.
+#[derive(Clone)]
+pub struct Answer<F>(pub F);
+
+impl<F, Fut> Handler for Answer<F>
+where
+    F: Fn(Offered) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    async fn handle(&self, offered: Offered) {
+        (self.0)(offered).await;
+    }
+
+    fn malformed(&self, status: StatusCode, reason: &str, _source: &StreamInfo) -> ResponseHead {
+        let mut head = ResponseHead::new(status);
+        head.fields.insert("reason", HeaderValue::from_str(reason).unwrap());
+        head
+    }
+}
