@@ -73,6 +73,8 @@ pub enum Cause {
     Io(io::Error),
     /// The peer broke the protocol; the text says how.
     Protocol(String),
+    /// The peer is closing the connection, and did not begin with the exchange (GOAWAY).
+    Closing,
     /// The peer ended the connection with this TLS alert, often because it wants another certificate.
     Alert(String),
     /// We were about to break it ourselves, for instance with more content than was announced.
@@ -105,6 +107,7 @@ impl StreamError {
     pub fn reset(&self) -> Reset {
         match &self.cause {
             Cause::Reset(reset) => *reset,
+            Cause::Closing => Reset::Refused,
             Cause::Incomplete | Cause::Io(_) | Cause::Alert(_) => Reset::Connect,
             Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
             Cause::Invalid(_) => Reset::Internal,
@@ -119,6 +122,7 @@ impl fmt::Display for StreamError {
             Cause::Incomplete => f.write_str("the connection ended in the middle of a message"),
             Cause::Io(error) => write!(f, "the connection failed: {error}"),
             Cause::Protocol(reason) => write!(f, "the peer broke the protocol: {reason}"),
+            Cause::Closing => f.write_str("the peer is closing the connection"),
             Cause::Alert(alert) => write!(f, "the peer refused the connection: {alert}"),
             Cause::Invalid(reason) => write!(f, "the message cannot be sent: {reason}"),
             Cause::Unsupported(what) => write!(f, "the peer does not offer {what}"),
@@ -149,6 +153,7 @@ impl From<::h2::Error> for StreamError {
         let processed =
             if refused || (error.is_go_away() && error.is_remote()) { Processed::No } else { Processed::Maybe };
         let cause = match error.reason() {
+            Some(_) if error.is_go_away() && error.is_remote() => Cause::Closing,
             Some(reason) => Cause::Reset(reason.into()),
             None => match error.into_io() {
                 Some(io) => return Self { processed, ..Self::from(io) },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hermes_config::model::ListenAddress;
+use hermes_config::model::{Document, ListenAddress};
 use hermes_config::{Loaded, Problem, Problems, child, read};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
@@ -70,6 +70,8 @@ pub struct ReloadReport {
     pub upstreams_changed: Vec<String>,
     /// Routes now in force.
     pub routes: usize,
+    /// Keys that changed and are in force only after a restart.
+    pub needs_restart: Vec<&'static str>,
 }
 
 /// Everything that is wrong with a configuration and the files it names.
@@ -246,8 +248,34 @@ impl Node {
         let Changing { table, doors } = &mut *changing;
         let listeners = table.apply(prepared, doors, &self.drain.watch());
         let routes = snapshot.document.routes.len();
-        Ok(ReloadReport { revision: snapshot.revision, listeners, upstreams_changed, routes })
+        self.follow_log(&previous.document, &snapshot.document);
+        let needs_restart = needs_restart(&previous.document, &snapshot.document);
+        Ok(ReloadReport { revision: snapshot.revision, listeners, upstreams_changed, routes, needs_restart })
     }
+}
+
+impl Node {
+    /// Logs as the new document says. What cannot be opened or read leaves the log as it was, and says so there.
+    fn follow_log(&self, old: &Document, new: &Document) {
+        if old.log.access != new.log.access {
+            match AccessSink::open(&new.log.access) {
+                Ok(sink) => self.shared.seeing.redirect_access(sink),
+                Err(error) => tracing::error!(%error, "access records go on where they went"),
+            }
+        }
+        if let Some(level) = new.log.level.as_deref().filter(|level| old.log.level.as_deref() != Some(level))
+            && let Err(error) = (self.set_log)(level)
+        {
+            tracing::error!(error, "the log level stays as it was");
+        }
+    }
+}
+
+/// Keys that a running process cannot follow.
+fn needs_restart(old: &Document, new: &Document) -> Vec<&'static str> {
+    let changed =
+        [("node", old.node != new.node), ("workers", old.workers != new.workers), ("admin", old.admin != new.admin)];
+    changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
 }
 
 impl Control for Node {

@@ -67,7 +67,7 @@ pub fn default_fields() -> Vec<FieldPattern> {
 }
 
 /// Administration: a Unix socket, and metrics over TCP if asked.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
     /// Unix socket of the admin interface. Default: `hermes/NODE.sock` in the user's run-time folder.

@@ -34,27 +34,25 @@ impl Alert {
 pub(super) struct Watched {
     stream: Stream,
     alert: Alert,
-    /// A failed write has waited for the read that explains it.
-    waited: bool,
 }
 
 impl Watched {
     pub(super) fn new(stream: Stream) -> (Self, Alert) {
         let alert = Alert::default();
-        (Self { stream, alert: alert.clone(), waited: false }, alert)
+        (Self { stream, alert: alert.clone() }, alert)
     }
 
     /// A peer that closed with unread input resets the connection, and a write may learn of that before the alert was read; it
     /// still lies there.
     fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if !matches!(written, Poll::Ready(Err(_))) {
+        let Poll::Ready(Err(error)) = &written else { return written };
+        if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
             return written;
         }
         let mut room = [0; 256];
         let read = Pin::new(&mut *self).poll_read(cx, &mut ReadBuf::new(&mut room));
-        // The runtime may not know yet that there is something to read; it will be told once.
-        let wait = read.is_pending() && !std::mem::replace(&mut self.waited, true);
-        if wait { Poll::Pending } else { written }
+        // The runtime may not know yet that there is something to read. A connection that was reset always has: its end.
+        if read.is_pending() { Poll::Pending } else { written }
     }
 }
 

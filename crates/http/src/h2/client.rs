@@ -39,16 +39,21 @@ struct State {
 impl State {
     /// An error of a stream, or the alert that was its cause.
     fn explain(&self, error: h2::Error) -> StreamError {
-        let error = StreamError::from(error);
-        match self.alert.text() {
-            Some(alert) => StreamError { cause: Cause::Alert(alert.to_owned()), ..error },
-            None => error,
-        }
+        explain(&self.alert, error)
     }
 
-    /// As [`State::explain`], of an exchange that was not sent.
+    /// As [`State::explain`], of an exchange that was not sent. The link serves no further one.
     fn unprocessed(&self, error: h2::Error) -> StreamError {
+        self.alive.store(false, Ordering::Relaxed);
         StreamError::unprocessed(self.explain(error).cause)
+    }
+}
+
+fn explain(alert: &Alert, error: h2::Error) -> StreamError {
+    let error = StreamError::from(error);
+    match alert.text() {
+        Some(alert) => StreamError { cause: Cause::Alert(alert.to_owned()), ..error },
+        None => error,
     }
 }
 
@@ -65,7 +70,7 @@ impl Link {
     /// The connection failed.
     pub async fn connect(stream: Stream, tasks: &TaskTracker) -> Result<Self, StreamError> {
         let (stream, alert) = Watched::new(stream);
-        let (send, mut connection) = builder().handshake(stream).await?;
+        let (send, mut connection) = builder().handshake(stream).await.map_err(|error| explain(&alert, error))?;
         let (settled_in, settled) = watch::channel(false);
         let state = Arc::new(State { alive: AtomicBool::new(true), settled, alert });
         let (ping_pong, driven) = (connection.ping_pong(), state.clone());

@@ -1,26 +1,37 @@
 //! Heads between our form and that of the `h2` crate.
 
 use h2::ext::Protocol;
-use http::header::HOST;
+use http::header::{COOKIE, HOST};
 use http::uri::{Authority, Parts};
-use http::{Method, Request, Response, Uri, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 
 use crate::error::{Cause, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
 
-/// A request's head; the reason if it is malformed in a way that `h2` does not check.
-pub(crate) fn request(request: http::request::Parts) -> Result<RequestHead, &'static str> {
+/// The status and the reason that a request is refused with.
+type Malformed = (StatusCode, &'static str);
+
+fn bad(reason: &'static str) -> Malformed {
+    (StatusCode::BAD_REQUEST, reason)
+}
+
+/// A request's head; the reason if it is malformed in a way that `h2` does not check, or has more than `most` field lines.
+pub(crate) fn request(request: http::request::Parts, most: usize) -> Result<RequestHead, Malformed> {
     let http::request::Parts { method, uri, mut headers, extensions, .. } = request;
+    if headers.len() > most {
+        return Err((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "there are too many fields"));
+    }
+    join_cookies(&mut headers);
     let Parts { scheme, authority, path_and_query, .. } = uri.into_parts();
     let protocol = extensions.get::<Protocol>().map(|protocol| protocol.as_str().to_owned());
-    let host = single_host(&mut headers)?;
+    let host = single_host(&mut headers).map_err(bad)?;
     // RFC 9113, 8.3.1: `Host` must not contradict `:authority`.
     let authority = match (authority, host) {
-        (Some(authority), Some(host)) if authority != host => return Err("host differs from :authority"),
+        (Some(authority), Some(host)) if authority != host => return Err(bad("host differs from :authority")),
         (authority, host) => authority.or(host),
     };
     if authority.as_ref().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("userinfo in :authority");
+        return Err(bad("userinfo in :authority"));
     }
     let path = if method == Method::CONNECT && protocol.is_none() { None } else { path_and_query };
     Ok(RequestHead {
@@ -33,6 +44,16 @@ pub(crate) fn request(request: http::request::Parts) -> Result<RequestHead, &'st
         version: Version::HTTP_2,
         origin_form: false,
     })
+}
+
+/// RFC 9113, 8.2.3: crumbs of a cookie are one field again outside HTTP/2.
+fn join_cookies(fields: &mut http::HeaderMap) {
+    let crumbs: Vec<&[u8]> = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() > 1
+        && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
+    {
+        fields.insert(COOKIE, cookie);
+    }
 }
 
 fn single_host(fields: &mut http::HeaderMap) -> Result<Option<Authority>, &'static str> {

@@ -12,8 +12,8 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Notify;
 
 use super::{
-    FRAME_SIZE, HEADER_LIST, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, PUBLIC_WINDOW,
-    SEND_BUFFER, STREAM_WINDOW, convert,
+    FRAME_SIZE, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, PUBLIC_WINDOW, SEND_BUFFER,
+    STREAM_WINDOW, convert,
 };
 use crate::error::StreamError;
 use crate::head::ResponseHead;
@@ -36,7 +36,7 @@ pub(crate) async fn serve<H: Handler>(
         tokio::select! {
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
-                    spawn(request, respond, &source, &handler, watch, &active);
+                    spawn(request, respond, (&source, options), &handler, watch, &active);
                 }
                 Some(Err(_)) | None => return,
             },
@@ -45,6 +45,8 @@ pub(crate) async fn serve<H: Handler>(
                 connection.graceful_shutdown();
             }
             () = watch.forced() => return,
+            // A client that does not answer the farewell is not waited for.
+            () = active.none_for(FAREWELL), if draining => return,
             () = active.none_for(options.idle_time), if !draining => {
                 draining = true;
                 connection.graceful_shutdown();
@@ -53,13 +55,16 @@ pub(crate) async fn serve<H: Handler>(
     }
 }
 
+/// How long a client may take to answer a GOAWAY when nothing else is open.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 fn builder(options: &Options) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(if options.link { LINK_WINDOW } else { PUBLIC_WINDOW })
         .max_frame_size(FRAME_SIZE)
-        .max_header_list_size(HEADER_LIST)
+        .max_header_list_size(u32::try_from(options.head.head_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(options.streams)
         .max_send_buffer_size(SEND_BUFFER)
         // Streams that we reset late, such as tunnels cut off, must not be mistaken for an attack of the peer's.
@@ -79,7 +84,7 @@ fn builder(options: &Options) -> h2::server::Builder {
 fn spawn<H: Handler>(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-    source: &Arc<StreamInfo>,
+    (source, options): (&Arc<StreamInfo>, &Options),
     handler: &H,
     watch: &Watch,
     active: &Arc<Exchanges>,
@@ -87,10 +92,10 @@ fn spawn<H: Handler>(
     let (parts, stream) = request.into_parts();
     let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers));
     let is_head = parts.method == Method::HEAD;
-    let head = match convert::request(parts) {
+    let head = match convert::request(parts, options.head.fields) {
         Ok(head) => head,
-        Err(reason) => {
-            let answer = handler.malformed(StatusCode::BAD_REQUEST, reason, source);
+        Err((status, reason)) => {
+            let answer = handler.malformed(status, reason, source);
             let _ = respond.send_response(convert::to_response(answer), true);
             return;
         }

@@ -1,7 +1,7 @@
 //! The smallest proxy that the crate allows: one exchange in, one out, nothing changed.
 
 use bytes::Bytes;
-use hermes_http::{Event, Frame, Incoming, Kind, Offered, Outgoing, Reset, ResponseHead, StreamError};
+use hermes_http::{Cause, Event, Frame, Incoming, Kind, Offered, Outgoing, ResponseHead, StreamError};
 use hermes_proto::hop;
 use http::{HeaderMap, Method, StatusCode};
 
@@ -30,8 +30,9 @@ async fn message(offered: Offered, next: Client) {
                 Err(error) => break Err(error),
             },
             uploaded = &mut upload, if !sent => match uploaded {
-                Ok(()) => sent = true,
-                Err(error) => break Err(error),
+                // The target may have answered before it stopped reading.
+                Ok(()) | Err(Broken::Target(_)) => sent = true,
+                Err(Broken::Source(error)) => break Err(error),
             },
         }
     };
@@ -71,29 +72,31 @@ async fn tunnel(offered: Offered, next: Client) {
     let both = async {
         tokio::try_join!(copy(&mut from_client, &mut to_target), copy(&mut from_target, &mut to_client)).map(drop)
     };
-    if let Err(error) = both.await {
+    if let Err(Broken::Source(error) | Broken::Target(error)) = both.await {
         to_target.reset(error.reset());
         to_client.reset(error.reset());
     }
 }
 
+/// Which end of a direction broke.
+enum Broken {
+    Source(StreamError),
+    Target(StreamError),
+}
+
 /// Carries one direction to its end, however it ends.
-async fn copy(from: &mut Incoming, to: &mut Outgoing) -> Result<(), StreamError> {
-    to.flush().await?;
+async fn copy(from: &mut Incoming, to: &mut Outgoing) -> Result<(), Broken> {
+    to.flush().await.map_err(Broken::Target)?;
     loop {
         let frame = tokio::select! {
             biased;
-            frame = from.frame() => frame,
-            reset = to.broken() => return Err(StreamError::new(hermes_http::Cause::Reset(reset))),
+            frame = from.frame() => frame.transpose().map_err(Broken::Source)?,
+            reset = to.broken() => return Err(Broken::Target(StreamError::new(Cause::Reset(reset)))),
         };
         match frame {
-            None => return to.finish(None).await,
-            Some(Ok(Frame::Data(data))) => to.data(data, false).await?,
-            Some(Ok(Frame::Trailers(trailers))) => return to.finish(Some(trailers)).await,
-            Some(Err(error)) => {
-                to.reset(Reset::Connect);
-                return Err(error);
-            }
+            None => return to.finish(None).await.map_err(Broken::Target),
+            Some(Frame::Data(data)) => to.data(data, false).await.map_err(Broken::Target)?,
+            Some(Frame::Trailers(trailers)) => return to.finish(Some(trailers)).await.map_err(Broken::Target),
         }
     }
 }

@@ -1,1 +1,100 @@
-//! todo
+//! Whether a request may have had an effect (RFC 9110, 9.2.2; RFC 9113, 8.7).
+
+use hermes_http::h1::client::Receiver;
+use hermes_http::{Cause, Processed, Reset, StreamError};
+use http::HeaderValue;
+
+use crate::bounded;
+use crate::client::{link, open_h1};
+use crate::content::get;
+use crate::raw::Raw;
+
+/// What a request over HTTP/2 comes to at a server that does `then` to it.
+async fn outcome(
+    then: impl FnOnce(
+        &mut h2::server::Connection<tokio::net::TcpStream, bytes::Bytes>,
+        h2::server::SendResponse<bytes::Bytes>,
+    ) + Send
+    + 'static,
+) -> StreamError {
+    let (near, far) = Raw::pair().await;
+    tokio::spawn(async move {
+        let mut connection = h2::server::handshake(far).await.unwrap();
+        let (_, respond) = connection.accept().await.unwrap().unwrap();
+        then(&mut connection, respond);
+        while let Some(Ok(_)) = connection.accept().await {}
+    });
+    let link = link(near.0).await;
+    let (_outgoing, mut pending) = link.open(&get(), Some(0)).await.unwrap();
+    pending.event(None).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_refused_stream_was_not_processed() {
+    let error = bounded(outcome(|_, mut respond| respond.send_reset(h2::Reason::REFUSED_STREAM))).await;
+    assert_eq!(error.processed, Processed::No);
+    assert!(matches!(error.cause, Cause::Reset(Reset::Refused)), "{error}");
+}
+
+#[tokio::test]
+async fn a_stream_that_was_reset_otherwise_may_have_been_processed() {
+    for reason in [h2::Reason::INTERNAL_ERROR, h2::Reason::CANCEL, h2::Reason::NO_ERROR] {
+        let error = bounded(outcome(move |_, mut respond| respond.send_reset(reason))).await;
+        assert_eq!(error.processed, Processed::Maybe);
+        assert!(matches!(error.cause, Cause::Reset(reset) if reset == Reset::from(reason)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_a_goaway_includes_may_have_been_processed() {
+    for reason in [h2::Reason::INTERNAL_ERROR, h2::Reason::NO_ERROR] {
+        let error = bounded(outcome(move |connection, _respond| connection.abrupt_shutdown(reason))).await;
+        assert_eq!(error.processed, Processed::Maybe, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_dies_before_the_response_may_have_processed_the_request() {
+    bounded(async {
+        let (raw, tcp) = Raw::pair().await;
+        let (mut outgoing, mut pending, _home) = open_h1(tcp, &get(), Some(0), Receiver::Proxy);
+        outgoing.finish(None).await.unwrap();
+        raw.reset();
+        let error = pending.event(None).await.unwrap_err();
+        assert_eq!(error.processed, Processed::Maybe);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_head_that_cannot_be_written_was_not_processed() {
+    bounded(async {
+        let (_raw, tcp) = Raw::pair().await;
+        let connection = hermes_http::h1::Connection::new(tcp.into(), bytes::BytesMut::new());
+        let mut head = get();
+        head.fields.insert("connection", HeaderValue::from_static("a b"));
+        head.authority = Some(http::uri::Authority::from_static("user@origin.example"));
+        let home = Box::new(|_| panic!("nothing was sent"));
+        let error = hermes_http::h1::client::open(connection, &head, Some(0), Receiver::Proxy, home).unwrap_err();
+        assert_eq!(error.processed, Processed::No);
+        assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_link_is_dead_when_its_peer_closed_and_opens_nothing() {
+    bounded(async {
+        let (near, far) = Raw::pair().await;
+        let server = tokio::spawn(async move { h2::server::handshake::<_>(far).await.unwrap() });
+        let link = link(near.0).await;
+        assert!(link.is_alive());
+        drop(server.await.unwrap());
+        while link.is_alive() {
+            tokio::task::yield_now().await;
+        }
+        let error = link.open(&get(), Some(0)).await.unwrap_err();
+        assert_eq!(error.processed, Processed::No);
+    })
+    .await;
+}

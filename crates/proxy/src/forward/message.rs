@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 
-use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, Responder, ResponseHead};
+use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, Reset, Responder, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, via};
 use hermes_upstream::Timeouts;
@@ -32,8 +32,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
     let (_, mut content, mut responder) = offered.message();
     let timeouts = reach::timeouts(routed, next);
     let request = Request { routed, next, head: &head, target: &target, timeouts: &timeouts };
-    // What was not sent can be sent again: a kept connection may die just as it is used (RFC 9110, 9.2.2).
-    let mut retries = usize::from(content.is_end());
+    let mut retries = RETRIES;
     loop {
         match request.attempt(&mut content, responder).await {
             Ok(reason) => return Ok(reason),
@@ -47,6 +46,9 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
         }
     }
 }
+
+/// Further tries of what certainly had no effect: a kept connection may die, or a link be closed, just as it is used.
+const RETRIES: usize = 3;
 
 struct Request<'a> {
     routed: &'a Routed,
@@ -66,6 +68,8 @@ struct Attempt {
 impl Request<'_> {
     async fn attempt(&self, content: &mut Incoming, mut responder: Responder) -> Result<String, Attempt> {
         let Self { routed, next, head, target, timeouts } = *self;
+        // Content is not kept: once some of it was taken, there is no second try.
+        let replayable = content.is_end();
         let reached = reach::open(routed, next, head, target, content.length(), timeouts).await;
         let Reached { mut outgoing, mut pending, active: _active, endpoint, reused } = match reached {
             Ok(reached) => reached,
@@ -81,7 +85,8 @@ impl Request<'_> {
             Ok((head, incoming)) => Ok(self.deliver(head, incoming, upload, responder).await),
             Err(error) => {
                 let idempotent = head.method.is_idempotent();
-                let again = error.stale && reused && idempotent || error.unprocessed;
+                // RFC 9110, 9.2.2.
+                let again = replayable && (error.stale && reused && idempotent || error.unprocessed);
                 Err(Attempt { responder, refusal: error.refusal.next_hop(&endpoint), again })
             }
         }
@@ -157,7 +162,9 @@ impl Request<'_> {
         match done {
             Ok(()) => "done".to_owned(),
             Err(broken) => {
-                outgoing.reset(broken.reset);
+                // RFC 9113, 7: CONNECT_ERROR speaks of tunnels only.
+                let reset = if broken.reset == Reset::Connect { Reset::Internal } else { broken.reset };
+                outgoing.reset(reset);
                 broken.reason()
             }
         }

@@ -1,0 +1,221 @@
+//! An HTTP/2 client that says exactly what a test wants, proxy form and extended CONNECT included.
+
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use h2::client::{self, SendRequest};
+use h2::ext::Protocol;
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Method, Request, Response};
+use tokio::net::TcpStream;
+
+use crate::runtime;
+
+/// A connection.
+#[derive(Debug)]
+pub struct Client {
+    requests: SendRequest<Bytes>,
+}
+
+/// A whole response.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its fields.
+    pub fields: HeaderMap,
+    /// Its content.
+    pub body: Vec<u8>,
+    /// Its trailers.
+    pub trailers: Option<HeaderMap>,
+}
+
+impl Client {
+    /// Connects with prior knowledge.
+    ///
+    /// # Panics
+    /// When nobody listens, or no HTTP/2 is spoken.
+    pub fn connect(address: SocketAddr) -> Self {
+        runtime::block_on(async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let (requests, mut connection) =
+                client::Builder::new().initial_window_size(1 << 20).handshake(stream).await.unwrap();
+            // Extended CONNECT may be used once the settings came, which a ping shows.
+            let mut pings = connection.ping_pong().unwrap();
+            runtime::handle().spawn(connection);
+            pings.ping(h2::Ping::opaque()).await.unwrap();
+            Self { requests }
+        })
+    }
+
+    /// Whether the proxy allows extended CONNECT (RFC 8441, 3).
+    pub fn extended_connect(&self) -> bool {
+        self.requests.is_extended_connect_protocol_enabled()
+    }
+
+    /// Streams at once that the proxy allows.
+    pub fn streams(&self) -> usize {
+        self.requests.current_max_send_streams()
+    }
+
+    /// Sends a request and resets it without waiting.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    ///
+    /// # Panics
+    /// When the URI is none.
+    pub fn reset_at_once(&self, uri: &str) -> Result<(), h2::Error> {
+        let request = Request::get(uri).body(()).unwrap();
+        runtime::block_on(async {
+            let (_, mut sender) = self.requests.clone().ready().await?.send_request(request, false)?;
+            sender.send_reset(h2::Reason::CANCEL);
+            Ok(())
+        })
+    }
+
+    /// Sends a request with content and reads the whole response.
+    ///
+    /// # Errors
+    /// A reset, or the end of the connection.
+    pub fn send(&self, request: Request<()>, content: &[u8]) -> Result<Answer, h2::Error> {
+        runtime::block_on(async {
+            let (response, mut sender) =
+                self.requests.clone().ready().await?.send_request(request, content.is_empty())?;
+            if !content.is_empty() {
+                sender.send_data(Bytes::copy_from_slice(content), true)?;
+            }
+            whole(response.await?).await
+        })
+    }
+
+    /// Opens a tunnel with CONNECT.
+    ///
+    /// # Errors
+    /// The response, if it is no success.
+    ///
+    /// # Panics
+    /// When there is no response.
+    pub fn tunnel(&self, authority: &str, fields: &[(&str, &str)]) -> Result<Stream, Answer> {
+        let mut request = Request::builder().method(Method::CONNECT).uri(authority);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        self.open(request.body(()).unwrap())
+    }
+
+    /// Opens a tunnel with extended CONNECT, e.g. for `connect-udp` and `http://proxy/.well-known/...`.
+    ///
+    /// # Errors
+    /// As [`Self::tunnel`].
+    ///
+    /// # Panics
+    /// As [`Self::tunnel`].
+    pub fn extended(&self, protocol: &'static str, uri: &str, fields: &[(&str, &str)]) -> Result<Stream, Answer> {
+        let mut request = Request::builder().method(Method::CONNECT).uri(uri);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        self.open(request.extension(Protocol::from_static(protocol)).body(()).unwrap())
+    }
+
+    fn open(&self, request: Request<()>) -> Result<Stream, Answer> {
+        runtime::block_on(async {
+            let (response, sender) = self.requests.clone().ready().await.unwrap().send_request(request, false).unwrap();
+            let response = response.await.unwrap();
+            if response.status().is_success() {
+                let fields = response.headers().clone();
+                Ok(Stream { sender, receiver: response.into_body(), unread: BytesMut::new(), fields })
+            } else {
+                Err(whole(response).await.unwrap())
+            }
+        })
+    }
+}
+
+async fn whole(response: Response<RecvStream>) -> Result<Answer, h2::Error> {
+    let (head, mut content) = response.into_parts();
+    let mut body = Vec::new();
+    while let Some(data) = content.data().await {
+        let data = data?;
+        content.flow_control().release_capacity(data.len())?;
+        body.extend_from_slice(&data);
+    }
+    let trailers = content.trailers().await?;
+    Ok(Answer { status: head.status.as_u16(), fields: head.headers, body, trailers })
+}
+
+/// An open tunnel.
+#[derive(Debug)]
+pub struct Stream {
+    sender: SendStream<Bytes>,
+    receiver: RecvStream,
+    unread: BytesMut,
+    /// Fields of the response that opened it.
+    pub fields: HeaderMap,
+}
+
+impl Stream {
+    /// Sends bytes.
+    ///
+    /// # Panics
+    /// When the stream is broken.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.sender.send_data(Bytes::copy_from_slice(bytes.as_ref()), false).unwrap();
+    }
+
+    /// Ends the direction to the far end.
+    ///
+    /// # Panics
+    /// When the stream is broken.
+    pub fn finish(&mut self) {
+        self.sender.send_data(Bytes::new(), true).unwrap();
+    }
+
+    /// Resets the stream.
+    pub fn reset(&mut self) {
+        self.sender.send_reset(h2::Reason::CANCEL);
+    }
+
+    /// More bytes; `None` at the end.
+    ///
+    /// # Errors
+    /// A reset, or the end of the connection.
+    pub fn receive(&mut self) -> Result<Option<Bytes>, h2::Error> {
+        if !self.unread.is_empty() {
+            return Ok(Some(self.unread.split().freeze()));
+        }
+        runtime::block_on(async {
+            let Some(data) = self.receiver.data().await.transpose()? else { return Ok(None) };
+            self.receiver.flow_control().release_capacity(data.len())?;
+            Ok(Some(data))
+        })
+    }
+
+    /// Reads this many bytes.
+    ///
+    /// # Panics
+    /// When the stream ends before.
+    pub fn exactly(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while bytes.len() < length {
+            bytes.extend_from_slice(&self.receive().unwrap().expect("the stream goes on"));
+        }
+        self.unread.extend_from_slice(&bytes[length..]);
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// Reads to the end.
+    ///
+    /// # Errors
+    /// A reset, or the end of the connection.
+    pub fn rest(&mut self) -> Result<Vec<u8>, h2::Error> {
+        let mut bytes = Vec::new();
+        while let Some(more) = self.receive()? {
+            bytes.extend_from_slice(&more);
+        }
+        Ok(bytes)
+    }
+}

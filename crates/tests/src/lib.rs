@@ -1,0 +1,34 @@
+//! The harness of the integration tests: nodes as processes, origins, clients and certificates.
+//!
+//! What it is: what a test needs to start `hermes run` on a file of its own, put servers behind it and talk to it as a
+//! user would. What it is not: it links no crate of the product, so that a test sees what a stranger sees; its capsule
+//! codec and its clients are independent.
+//!
+//! A test is plain blocking code. Servers live on one background runtime ([`runtime`]), nodes are processes that are
+//! ended by their own identifier when their [`Node`] is dropped, and waiting is done with [`eventually`].
+//!
+//! Specifications: RFC 9112 (raw connections), RFC 9113 (`h2`), RFC 9297 and RFC 9298 (`capsules`).
+
+#![allow(clippy::unwrap_used, reason = "a harness stops at the first surprise, as a test does")]
+
+pub mod capsules;
+pub mod curl;
+pub mod envoy;
+pub mod eventually;
+pub mod h2c;
+pub mod head;
+pub mod nginx;
+pub mod node;
+pub mod origins;
+pub mod pki;
+pub mod program;
+pub mod raw;
+pub mod runtime;
+pub mod udp;
+
+pub use curl::curl;
+pub use envoy::Envoy;
+pub use eventually::eventually;
+pub use nginx::Nginx;
+pub use node::Node;
+pub use pki::Pki;

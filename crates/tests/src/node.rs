@@ -1,0 +1,277 @@
+//! A node: `hermes run` on a file of its own.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::eventually::{PATIENCE, eventually, eventually_true};
+use crate::program;
+
+/// Keys that every node needs; a test's own win.
+const DEFAULTS: [(&str, &str); 4] = [
+    ("version", "1"),
+    ("admin", "{ socket: admin.sock }"),
+    ("log", "{ level: \"hermes_proxy=debug,info\", access: { file: access.json } }"),
+    ("workers", "2"),
+];
+
+/// The file of [`Node::forward_proxy`].
+const FORWARD_PROXY: &str = r#"
+    listeners: { web: { http: 127.0.0.1:0 } }
+    routes: [ { terminate: true } ]
+    egress: { allow: [127.0.0.0/8, "::1/128"] }
+"#;
+
+/// A running node. Dropping it ends the process; if the test has failed, its log is shown.
+#[derive(Debug)]
+pub struct Node {
+    name: String,
+    folder: TempDir,
+    process: Child,
+}
+
+impl Node {
+    /// Starts a node and waits until it is healthy.
+    ///
+    /// `yaml` may be indented. Keys that it lacks are added at its end: `version`, `node`, `admin`, `log` (with access
+    /// records to a file), `workers`. Relative paths in it are relative to [`Self::folder`]. Listeners should ask for port 0.
+    ///
+    /// # Panics
+    /// With the node's log when it does not start.
+    pub fn start(name: &str, yaml: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), name, yaml, &[])
+    }
+
+    /// Starts a node with the listener `web`, which forwards for any client on this machine to any origin on it.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn forward_proxy() -> Self {
+        Self::start("alice", FORWARD_PROXY)
+    }
+
+    /// As [`Self::start`], in a folder that the test has prepared, and with these variables in its environment.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_in(folder: TempDir, name: &str, yaml: &str, environment: &[(&str, &str)]) -> Self {
+        let file = folder.path().join("node.yaml");
+        fs::write(&file, complete(name, yaml)).unwrap();
+        let create = |name| File::create(folder.path().join(name)).unwrap();
+        let process = program::command()
+            .arg("run")
+            .arg(&file)
+            // The node ends with this process, however that ends.
+            .arg("--until-eof")
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(create("stdout"))
+            .stderr(create("stderr"))
+            .spawn()
+            .unwrap();
+        let mut node = Self { name: name.to_owned(), folder, process };
+        eventually("the node is healthy", || {
+            let ended = node.process.try_wait().unwrap();
+            assert!(ended.is_none(), "node {name} ended with {}:\n{}", ended.unwrap(), node.log());
+            node.try_ask("GET", "/healthz", "").filter(|(status, _)| *status == 200)
+        });
+        node
+    }
+
+    /// Where its file, its log and its admin socket are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Its configuration file.
+    pub fn file(&self) -> PathBuf {
+        self.folder().join("node.yaml")
+    }
+
+    /// Its admin socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder().join("admin.sock")
+    }
+
+    /// Its process identifier.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Where the listener is bound.
+    ///
+    /// # Panics
+    /// When there is no listener of that name on an IP address.
+    pub fn address(&self, listener: &str) -> SocketAddr {
+        let status = self.status();
+        let mut listeners = status["listeners"].as_array().into_iter().flatten();
+        let found = listeners.find(|view| view["name"] == listener);
+        let address = found.and_then(|view| view["address"].as_str()?.parse().ok());
+        address.unwrap_or_else(|| panic!("no address of listener {listener} in {status:#}"))
+    }
+
+    /// `http://ADDRESS` of the listener, for `curl -x`.
+    pub fn url(&self, listener: &str) -> String {
+        format!("http://{}", self.address(listener))
+    }
+
+    /// What `GET /status` says.
+    pub fn status(&self) -> Value {
+        self.json("/status")
+    }
+
+    /// Live exchanges.
+    pub fn exchanges(&self) -> Vec<Value> {
+        self.json("/exchanges")["exchanges"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// What `GET /metrics` says.
+    pub fn metrics(&self) -> String {
+        self.ask("GET", "/metrics", "").1
+    }
+
+    /// Access records so far, in the order in which the exchanges ended.
+    pub fn access(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.folder().join("access.json")).unwrap_or_default();
+        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Waits for an access record for which `wanted` holds.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn record(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        eventually("an access record", || self.access().into_iter().find(&wanted))
+    }
+
+    /// What it logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder().join("stderr")).unwrap_or_default()
+    }
+
+    /// Its open descriptors.
+    pub fn fds(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// Puts another configuration in the file and asks it to reload: status and answer.
+    pub fn reload(&self, yaml: &str) -> (u16, Value) {
+        fs::write(self.file(), complete(&self.name, yaml)).unwrap();
+        let (status, body) = self.ask("POST", "/reload", "");
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+
+    /// Asks its admin interface: status and body.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.try_ask(method, path, body).unwrap_or_else(|| panic!("{} does not answer {path}", self.name))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    /// Tells it to stop (SIGTERM) and waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn wait(&mut self) -> ExitStatus {
+        eventually("the node ends", || self.process.try_wait().unwrap())
+    }
+
+    /// Waits until it has no live exchange.
+    ///
+    /// # Panics
+    /// When it keeps one.
+    pub fn idle(&self) {
+        eventually_true("no live exchange", || self.exchanges().is_empty());
+    }
+
+    fn json(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, "");
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+        let mut stream = UnixStream::connect(self.socket()).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok()?;
+        let answer = String::from_utf8(answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        assert!(!head.to_ascii_lowercase().contains("transfer-encoding"), "the admin answers with a length: {head}");
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.process.kill());
+        drop(self.process.wait());
+        if std::thread::panicking() {
+            let file = fs::read_to_string(self.file()).unwrap_or_default();
+            let records = fs::read_to_string(self.folder().join("access.json")).unwrap_or_default();
+            eprintln!("--- {}: file\n{file}--- log\n{}--- access\n{records}---", self.name, self.log());
+        }
+    }
+}
+
+/// The file as it is written: not indented, and with the keys that every node needs.
+fn complete(name: &str, yaml: &str) -> String {
+    let mut text = dedent(yaml);
+    let named = ("node", name);
+    for (key, value) in DEFAULTS.into_iter().chain([named]) {
+        let given = text.lines().any(|line| line.starts_with(key) && line[key.len()..].starts_with(':'));
+        if !given {
+            text.push_str(&format!("{key}: {value}\n"));
+        }
+    }
+    text
+}
+
+/// `text` without the indentation that all its lines share, and without empty lines at its beginning.
+pub fn dedent(text: &str) -> String {
+    let indentation = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let depth = text.lines().filter(|line| !line.trim().is_empty()).map(indentation).min().unwrap_or(0);
+    let lines = text.lines().skip_while(|line| line.trim().is_empty());
+    lines.map(|line| format!("{}\n", line.get(depth..).unwrap_or_default())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_keeps_what_the_test_wrote() {
+        let text = complete("alice", "\n    listeners:\n      web: {}\n    workers: 1\n");
+        assert!(text.starts_with("listeners:\n  web: {}\nworkers: 1\nversion: 1\n"), "{text}");
+        assert!(text.ends_with("node: alice\n"), "{text}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Certificates for one test.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tempfile::TempDir;
+
+/// An authority, and a folder with what it has issued. Dropping it removes the folder.
+#[derive(Debug)]
+pub struct Pki {
+    folder: TempDir,
+    authority: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// Files with a certificate and its key.
+#[derive(Debug, Clone)]
+pub struct Issued {
+    /// PEM certificate.
+    pub cert: PathBuf,
+    /// PEM private key, mode 0600.
+    pub key: PathBuf,
+}
+
+impl Default for Pki {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pki {
+    /// A new authority.
+    ///
+    /// # Panics
+    /// When the system cannot make keys or files.
+    pub fn new() -> Self {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name.push(DnType::CommonName, "Test authority");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+        Self { folder, authority }
+    }
+
+    /// The authority's certificate, as PEM.
+    pub fn ca(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// The folder of its files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Issues a certificate for servers and clients. The first name is the common name too; a name is a DNS name, an IP
+    /// address, a URI (`spiffe://...`) or an e-mail address.
+    ///
+    /// # Panics
+    /// When a name cannot stand in a certificate.
+    pub fn issue(&self, names: &[&str]) -> Issued {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name.push(DnType::CommonName, names[0]);
+        parameters.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect();
+        parameters.use_authority_key_identifier_extension = true;
+        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = parameters.signed_by(&key, &self.authority).unwrap();
+        let stem: String = names[0].chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let path = |ending| self.folder.path().join(format!("{stem}.{ending}"));
+        let issued = Issued { cert: path("pem"), key: path("key") };
+        fs::write(&issued.cert, certificate.pem()).unwrap();
+        fs::write(&issued.key, key.serialize_pem()).unwrap();
+        fs::set_permissions(&issued.key, fs::Permissions::from_mode(0o600)).unwrap();
+        issued
+    }
+
+    /// Server side of TLS with a certificate for these names.
+    ///
+    /// # Panics
+    /// As [`Self::issue`].
+    pub fn server(&self, names: &[&str], alpn: &[&str]) -> Arc<ServerConfig> {
+        let issued = self.issue(names);
+        let certificates = CertificateDer::pem_file_iter(&issued.cert).unwrap().map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_file(&issued.key).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)
+            .unwrap();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        Arc::new(config)
+    }
+}
+
+impl Issued {
+    /// `cert_file: ..., key_file: ...`, as a file's `tls` says it.
+    pub fn yaml(&self) -> String {
+        format!("cert_file: {}, key_file: {}", self.cert.display(), self.key.display())
+    }
+}
+
+fn alternative_name(name: &str) -> SanType {
+    if let Ok(address) = name.parse() {
+        SanType::IpAddress(address)
+    } else if name.contains("://") {
+        SanType::URI(name.try_into().unwrap())
+    } else if name.contains('@') {
+        SanType::Rfc822Name(name.try_into().unwrap())
+    } else {
+        SanType::DnsName(name.try_into().unwrap())
+    }
+}

@@ -1,0 +1,147 @@
+//! Connections on which a test says exactly what it wants.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use crate::eventually::PATIENCE;
+use crate::head::Head;
+
+/// A TCP connection with what was read ahead.
+#[derive(Debug)]
+pub struct Raw {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// How the far end ended its direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Orderly (FIN).
+    Closed,
+    /// By a reset (RST).
+    Reset,
+}
+
+impl Raw {
+    /// Connects.
+    ///
+    /// # Panics
+    /// When nobody listens.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, unread: Vec::new() }
+    }
+
+    /// Opens a tunnel with CONNECT; `fields` are whole lines such as `user: bob\r\n`.
+    ///
+    /// # Errors
+    /// The head of a response that is no success.
+    pub fn tunnel(proxy: SocketAddr, authority: &str, fields: &str) -> Result<Self, Head> {
+        let mut raw = Self::connect(proxy);
+        raw.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{fields}\r\n"));
+        let head = raw.head();
+        if head.status() == 200 { Ok(raw) } else { Err(head) }
+    }
+
+    /// Sends.
+    ///
+    /// # Panics
+    /// When the connection is broken.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// The same connection once more, for another thread.
+    ///
+    /// # Panics
+    /// When the system has no descriptor.
+    pub fn other(&self) -> Self {
+        Self { stream: self.stream.try_clone().unwrap(), unread: Vec::new() }
+    }
+
+    /// Sends as much as the far end takes: it may already have answered and closed.
+    pub fn send_if_open(&mut self, bytes: impl AsRef<[u8]>) {
+        drop(self.stream.write_all(bytes.as_ref()));
+    }
+
+    /// Reads a head, up to and with its empty line.
+    ///
+    /// # Panics
+    /// When the connection ends before.
+    pub fn head(&mut self) -> Head {
+        let end = loop {
+            if let Some(end) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                break end + 4;
+            }
+            let read = self.fill().unwrap();
+            assert!(read > 0, "closed within a head: {:?}", String::from_utf8_lossy(&self.unread));
+        };
+        let head: Vec<u8> = self.unread.drain(..end).collect();
+        Head::parse(&String::from_utf8_lossy(&head))
+    }
+
+    /// Reads a head, and the content that its `Content-Length` announces.
+    ///
+    /// # Panics
+    /// As [`Self::head`].
+    pub fn response(&mut self) -> (Head, Vec<u8>) {
+        let head = self.head();
+        let length = head.field("content-length").map_or(0, |length| length.parse().unwrap());
+        let content = self.exactly(length);
+        (head, content)
+    }
+
+    /// Reads this many bytes.
+    ///
+    /// # Panics
+    /// When the connection ends before.
+    pub fn exactly(&mut self, length: usize) -> Vec<u8> {
+        while self.unread.len() < length {
+            let read = self.fill().unwrap();
+            assert!(read > 0, "closed after {} of {length} bytes", self.unread.len());
+        }
+        self.unread.drain(..length).collect()
+    }
+
+    /// Reads to the end: what came, and how it ended.
+    ///
+    /// # Panics
+    /// When the end does not come.
+    pub fn rest(&mut self) -> (Vec<u8>, End) {
+        let end = loop {
+            match self.fill() {
+                Ok(0) => break End::Closed,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break End::Reset,
+                Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&self.unread)),
+            }
+        };
+        (std::mem::take(&mut self.unread), end)
+    }
+
+    /// Ends the direction to the far end.
+    pub fn finish(&mut self) {
+        // The far end may have closed altogether.
+        drop(self.stream.shutdown(Shutdown::Write));
+    }
+
+    /// Breaks the connection off with a reset.
+    pub fn reset(self) {
+        socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+
+    /// This end's address.
+    pub fn local(&self) -> SocketAddr {
+        self.stream.local_addr().unwrap()
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        let mut buffer = [0; 64 * 1024];
+        let read = self.stream.read(&mut buffer)?;
+        self.unread.extend_from_slice(&buffer[..read]);
+        Ok(read)
+    }
+}

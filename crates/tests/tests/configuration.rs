@@ -1,0 +1,274 @@
+//! The file: mistakes, all of them, with their places; variables, parts, secrets.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use hermes_tests::program::{Said, command, run};
+use hermes_tests::{Node, Pki, curl};
+
+/// `hermes check` on a file with this text, which lies in `folder`.
+fn check_in(folder: &Path, text: &str) -> Said {
+    let file = folder.join("node.yaml");
+    fs::write(&file, text).unwrap();
+    let said = run(&["check", file.to_str().unwrap()]);
+    Said { stdout: said.stdout.replace(&format!("{}/", folder.display()), ""), ..said }
+}
+
+fn check(text: &str) -> Said {
+    check_in(tempfile::tempdir().unwrap().path(), text)
+}
+
+const MISTAKES_OF_FORM: &str = r#"version: 1
+listeners:
+  web: { htpp: 127.0.0.1:8080 }
+routes:
+  - { respond: { status: 99 } }
+  - { match: { path: "~(" }, terminate: true }
+  - match: { target: "a:0" }
+    colour: red
+    terminate: true
+upstreams:
+  slow: { endpoints: ["a:80"], timeouts: { connect: 5 } }
+egress: { allow: [127.0.0.0/33] }
+workers: many
+"#;
+
+#[test]
+fn every_mistake_of_form_is_said_with_its_place() {
+    let said = check(MISTAKES_OF_FORM);
+    assert_eq!(said.code, 2, "{said:?}");
+    let expected = [
+        "node.yaml:3:10: listeners.web.htpp: ",
+        "node.yaml:5:26: routes[0].respond.status: ",
+        "node.yaml:6:22: routes[1].match.path: ",
+        "node.yaml:7:22: routes[2].match.target: ",
+        "node.yaml:8:5: routes[2].colour: ",
+        "node.yaml:11:53: upstreams.slow.timeouts.connect: ",
+        "node.yaml:12:19: egress.allow[0]: ",
+        "node.yaml:13:10: workers: ",
+    ];
+    for line in expected {
+        assert!(said.stdout.lines().any(|said| said.starts_with(line)), "{line} in\n{}", said.stdout);
+    }
+    assert_eq!(said.stdout.lines().count(), expected.len() + 1, "{}", said.stdout);
+    assert!(said.stdout.contains("did you mean `http`?"), "{}", said.stdout);
+    assert!(said.stdout.ends_with("node.yaml: 8 problems\n"), "{}", said.stdout);
+}
+
+const MISTAKES_OF_MEANING: &str = r#"version: 1
+listeners:
+  web: { http: 0.0.0.0:8080 }
+  twin: { http: 127.0.0.1:18080 }
+  other: { tcp: 127.0.0.1:18080, target: "db:5432" }
+  both: { http: 127.0.0.1:0, udp: 127.0.0.1:0, target: "db:5432" }
+  lost: { udp: 127.0.0.1:0 }
+routes:
+  - { match: { target: video }, to: nowhere }
+  - { match: { listener: wbe }, terminate: true }
+  - { terminate: true }
+  - { match: { path: /late }, respond: { status: 404 } }
+  - { respond: { status: 404 }, redirect: { location: "https://a" } }
+upstreams:
+  round: { endpoints: ["a:80"], via: round }
+  none: { endpoints: [] }
+"#;
+
+#[test]
+fn every_mistake_of_meaning_is_said_with_its_place() {
+    let said = check(MISTAKES_OF_MEANING);
+    assert_eq!(said.code, 2, "{said:?}");
+    let expected = [
+        ("node.yaml:3:16: listeners.web.http: ", "public: true"),
+        ("node.yaml:5:17: listeners.other.tcp: ", "18080 already"),
+        ("node.yaml:6:35: listeners.both.udp: ", "at once"),
+        ("node.yaml:7:3: listeners.lost: ", "target"),
+        ("node.yaml:9:37: routes[0].to: ", "nowhere"),
+        ("node.yaml:10:26: routes[1].match.listener", "did you mean `web`?"),
+        ("node.yaml:12:5: routes[3]: ", "never match"),
+        ("node.yaml:13:", "several actions"),
+        ("node.yaml:15:", "via"),
+        ("node.yaml:16:11: upstreams.none.endpoints: ", "endpoint"),
+    ];
+    for (place, words) in expected {
+        let found = said.stdout.lines().any(|line| line.starts_with(place) && line.contains(words));
+        assert!(found, "{place} {words} in\n{}", said.stdout);
+    }
+}
+
+#[test]
+fn problems_come_in_the_order_of_the_file() {
+    for text in [MISTAKES_OF_FORM, MISTAKES_OF_MEANING] {
+        let said = check(text);
+        let line = |said: &str| said.split(':').nth(1)?.parse::<usize>().ok();
+        let lines: Vec<usize> = said.stdout.lines().filter_map(line).collect();
+        assert!(lines.is_sorted(), "{}", said.stdout);
+    }
+}
+
+#[test]
+fn every_mistake_is_said_once() {
+    let said = check(
+        "version: 1\nlisteners: { web: { http: 127.0.0.1:0 } }\nupstreams: { none: { endpoints: [] } }\nroutes: [ { to: none } ]\n",
+    );
+    assert_eq!((said.code, said.stdout.lines().count()), (2, 2), "{}", said.stdout);
+}
+
+#[test]
+fn problems_are_also_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.yaml");
+    fs::write(&file, MISTAKES_OF_FORM).unwrap();
+    let said = run(&["check", "--json", file.to_str().unwrap()]);
+    assert_eq!(said.code, 2);
+    let problems: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(problems.as_array().unwrap().len(), 8);
+    assert_eq!(problems[0]["place"]["line"], 3);
+    assert_eq!(problems[0]["path"], "listeners.web.htpp");
+}
+
+#[test]
+fn a_valid_file_is_said_to_be_valid() {
+    let said = check("version: 1\nlisteners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: true } ]\n");
+    assert_eq!((said.code, said.stdout.as_str()), (0, "node.yaml: valid, with 1 listener, 1 route and 0 upstreams\n"));
+}
+
+#[test]
+fn what_is_no_yaml_is_said_with_its_place() {
+    for text in
+        ["version: 1\nlisteners: { web: \n", "version: 1\n\troutes: []\n", "version: 1\nversion: 1\n", "", "- 1\n"]
+    {
+        let said = check(text);
+        assert_eq!(said.code, 2, "{text:?}: {said:?}");
+        assert!(said.stdout.starts_with("node.yaml:"), "{text:?}: {said:?}");
+    }
+    let said = run(&["check", "/nonexistent/node.yaml"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.stdout.contains("/nonexistent/node.yaml"), "{said:?}");
+}
+
+#[test]
+fn a_node_does_not_start_on_a_file_that_is_not_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.yaml");
+    fs::write(&file, MISTAKES_OF_MEANING).unwrap();
+    let said = run(&["run", file.to_str().unwrap()]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.stderr.contains("node.yaml:9:37: routes[0].to: "), "{said:?}");
+}
+
+#[test]
+fn strangers_are_only_let_in_where_the_operator_says_so() {
+    let file =
+        |listener: &str| format!("version: 1\nlisteners: {{ web: {listener} }}\nroutes: [ {{ terminate: true }} ]\n");
+    for refused in ["{ http: 0.0.0.0:8080 }", "{ http: \"[::]:8080\" }", "{ http: 192.0.2.1:8080, auth: none }"] {
+        assert_eq!(check(&file(refused)).code, 2, "{refused}");
+    }
+    for allowed in ["{ http: 0.0.0.0:8080, public: true }", "{ http: 127.9.9.9:8080 }", "{ http: \"unix:a.sock\" }"] {
+        let said = check(&file(allowed));
+        assert_eq!(said.code, 0, "{allowed}: {said:?}");
+    }
+}
+
+#[test]
+fn secrets_that_others_can_read_are_refused_with_the_remedy() {
+    let (folder, pki) = (tempfile::tempdir().unwrap(), Pki::new());
+    let issued = pki.issue(&["127.0.0.1"]);
+    fs::set_permissions(&issued.key, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(folder.path().join("token"), "t").unwrap();
+    fs::set_permissions(folder.path().join("token"), fs::Permissions::from_mode(0o640)).unwrap();
+    let text = format!(
+        "version: 1\nidentity: {{ user: alice, token_file: token }}\n\
+         listeners: {{ web: {{ http: 127.0.0.1:0, tls: {{ {} }} }} }}\nroutes: [ {{ terminate: true }} ]\n",
+        issued.yaml()
+    );
+    let said = check_in(folder.path(), &text);
+    assert_eq!(said.code, 2, "{said:?}");
+    for path in ["identity.token_file", "listeners.web.tls"] {
+        let line = said.stdout.lines().find(|line| line.contains(path)).unwrap_or_else(|| panic!("{path}: {said:?}"));
+        assert!(line.contains("chmod"), "{line}");
+    }
+    assert_eq!(said.stdout.lines().count(), 3, "{}", said.stdout);
+}
+
+#[test]
+fn files_that_are_missing_or_wrong_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("users"), "alice:plain\n").unwrap();
+    fs::write(folder.path().join("keys.json"), "{}").unwrap();
+    for name in ["users", "keys.json"] {
+        fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let said = check_in(
+        folder.path(),
+        r#"version: 1
+listeners:
+  a: { http: 127.0.0.1:0, tls: { cert_file: no.pem, key_file: no.key } }
+  b: { http: 127.0.0.1:0, auth: { basic: { file: users } } }
+  c: { http: 127.0.0.1:0, auth: { bearer: { jwks_file: keys.json, issuer: i, audience: a } } }
+routes: [ { to: u } ]
+upstreams: { u: { endpoints: ["a:1"], tls: { ca_file: ca.pem } } }
+"#,
+    );
+    assert_eq!(said.code, 2, "{said:?}");
+    for path in [
+        "listeners.a.tls.cert_file",
+        "listeners.a.tls.key_file",
+        "listeners.b.auth.basic",
+        "listeners.c.auth.bearer",
+        "upstreams.u.tls.ca_file",
+    ] {
+        assert!(
+            said.stdout.lines().any(|line| line.starts_with("node.yaml:") && line.contains(path)),
+            "{path}: {said:?}"
+        );
+    }
+}
+
+#[test]
+fn variables_come_from_the_environment() {
+    let yaml = r#"
+        listeners: { web: { http: "${HOST}:0" } }
+        routes: [ { respond: { status: 200, body: "${WORDS:-nobody} said $${HOST}" } } ]
+    "#;
+    let node = Node::start_in(tempfile::tempdir().unwrap(), "alice", yaml, &[("HOST", "127.0.0.1")]);
+    assert_eq!(curl(&["-x", &node.url("web"), "http://a/"]).text(), "nobody said ${HOST}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.yaml");
+    fs::write(&file, "version: 1\nnode: ${HERMES_TEST_UNSET}\n").unwrap();
+    let ended = command().args(["check", file.to_str().unwrap()]).env_remove("HERMES_TEST_UNSET").output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert_eq!(ended.status.code(), Some(2), "{said}");
+    assert!(said.contains("node.yaml:2:7: ") && said.contains("HERMES_TEST_UNSET"), "{said}");
+}
+
+#[test]
+fn included_files_are_parts_of_the_whole_and_keep_their_places() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("parts")).unwrap();
+    fs::write(folder.path().join("parts/routes.yaml"), "routes: [ { respond: { status: 200, body: included } } ]\n")
+        .unwrap();
+    let yaml = "include: [parts/routes.yaml]\nlisteners: { web: { http: 127.0.0.1:0 } }\n";
+    let node = Node::start_in(folder, "alice", yaml, &[]);
+    assert_eq!(curl(&["-x", &node.url("web"), "http://a/"]).text(), "included");
+
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("part.yaml"), "listeners:\n  web: { http: 127.0.0.1:0, colour: red }\n").unwrap();
+    let said = check_in(folder.path(), "version: 1\ninclude: [part.yaml, absent.yaml]\n");
+    assert_eq!(said.code, 2);
+    assert!(said.stdout.contains("part.yaml:2:29: listeners.web.colour: "), "{}", said.stdout);
+    assert!(said.stdout.contains("absent.yaml"), "{}", said.stdout);
+}
+
+#[test]
+fn the_schema_is_json_and_knows_every_key_of_the_file() {
+    let said = run(&["schema"]);
+    assert_eq!(said.code, 0);
+    let schema: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    for key in ["version", "node", "listeners", "routes", "upstreams", "peers", "egress", "identity", "admin", "log"] {
+        assert!(schema["properties"].get(key).is_some(), "{key}");
+    }
+    assert_eq!(schema["additionalProperties"], false);
+}

@@ -1,0 +1,13 @@
+//! Tunnels of bytes and of datagrams through real processes: every version in, every version out, one hop and three.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod bytes;
+mod capsules;
+mod datagrams;
+mod overlay;
+mod peer;
+mod pipe;
+mod refusals;
+mod resets;
+mod sharing;
