@@ -155,9 +155,11 @@ impl From<::h2::Error> for StreamError {
         let cause = match error.reason() {
             Some(_) if error.is_go_away() && error.is_remote() => Cause::Closing,
             Some(reason) => Cause::Reset(reason.into()),
+            // What came neither from the peer nor from the connection, we did.
+            None if !error.is_io() => Cause::Invalid(error.to_string()),
             None => match error.into_io() {
                 Some(io) => return Self { processed, ..Self::from(io) },
-                None => Cause::Protocol("HTTP/2 connection error".to_owned()),
+                None => Cause::Incomplete,
             },
         };
         Self { cause, processed }

@@ -51,6 +51,8 @@ impl Offered {
     /// # Errors
     /// The client is gone.
     pub async fn refuse(self, head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
+        // What of the content was not read decides whether the connection can go on, and the answer says so.
+        drop(self.incoming);
         self.responder.answer(head, content).await
     }
 

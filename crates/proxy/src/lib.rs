@@ -24,6 +24,7 @@ pub mod datagrams;
 pub mod forward;
 pub mod identify;
 pub mod listeners;
+mod max_forwards;
 pub mod node;
 pub mod pipeline;
 pub mod refusal;

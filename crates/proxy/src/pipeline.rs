@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hermes_http::{Kind, RequestHead, StreamError};
+use bytes::Bytes;
+use hermes_http::{Kind, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, via};
@@ -19,6 +20,7 @@ use http::{HeaderValue, StatusCode, Version};
 
 use crate::arrival::Arrival;
 use crate::forward::{Unanswered, departure, forward};
+use crate::max_forwards;
 use crate::refusal::Refusal;
 use crate::routed::{Routed, values};
 use crate::seeing::{Begin, Exchange};
@@ -56,6 +58,9 @@ pub(crate) async fn run(worker: &Arc<Worker>, listener: &Arc<ListenerRules>, mut
     }
     let worker = worker.clone();
     let routed = Routed { worker, snapshot, listener, exchange, source, target, user, route };
+    if let Some((head, content)) = max_forwards::answer(arrival.head_mut(), &routed.snapshot.overlay) {
+        return answer_here(&routed, arrival, head, content).await;
+    }
     match forward(&routed, arrival).await {
         Ok(reason) => routed.exchange.finish(&reason),
         Err(failed) => answer(&routed.exchange, &routed.snapshot.node, failed.unanswered, failed.refusal).await,
@@ -209,6 +214,15 @@ fn route(
         let details = format!("no route for {target} from listener {}", listener.name);
         Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)
     })
+}
+
+/// Answers as the last hop that the client allowed.
+async fn answer_here(routed: &Routed, arrival: Arrival, head: ResponseHead, content: Bytes) {
+    routed.exchange.status(head.status.as_u16());
+    match arrival.refuse(head, content).await {
+        Ok(()) => routed.exchange.finish("responded: no hop is left"),
+        Err(error) => routed.exchange.finish(&format!("client_closed: {error}")),
+    }
 }
 
 /// Answers what nobody answered, and records why.

@@ -75,6 +75,19 @@ impl Client {
         })
     }
 
+    /// Sends a request without content and does not wait for the response: resetting the stream is all that is left.
+    ///
+    /// # Panics
+    /// When the connection has ended.
+    pub fn begin(&self, uri: &str) -> SendStream<Bytes> {
+        let request = Request::get(uri).body(()).unwrap();
+        runtime::block_on(async {
+            let (response, sender) = self.requests.clone().ready().await.unwrap().send_request(request, false).unwrap();
+            runtime::handle().spawn(response);
+            sender
+        })
+    }
+
     /// Sends a request with content and reads the whole response.
     ///
     /// # Errors

@@ -191,10 +191,12 @@ fn an_upload_that_stops_is_given_up() {
 fn a_client_that_leaves_over_http_2_ends_the_exchange_at_the_origin() {
     let (node, origin) = (Node::forward_proxy(), origins::http());
     let client = Client::connect(node.address("web"));
-    client.reset_at_once(&format!("http://{}/hang", origin.address())).unwrap();
-    drop(client);
+    let mut request = client.begin(&format!("http://{}/slow", origin.address()));
+    eventually("the response has begun", || (node.exchanges().first()?["target_to_client"] == 6).then_some(()));
+    request.send_reset(h2::Reason::CANCEL);
     node.idle();
-    eventually("a record", || node.access().pop());
+    let record = node.record(|_| true);
+    assert!(record["reason"].as_str().unwrap().starts_with("client_"), "{record}");
 }
 
 #[test]
@@ -221,4 +223,15 @@ fn an_endpoint_in_a_unix_socket_is_reached() {
     let got = curl(&["-x", &outer.url("web"), "http://video/"]);
     assert_eq!((got.status, got.text().as_str()), (200, "inner"), "{got:?}");
     assert_eq!(inner.record(|_| true)["protocol"], "h2");
+}
+
+#[test]
+fn a_refused_upload_is_not_asked_for_first() {
+    let node =
+        Node::start("alice", "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { respond: { status: 403 } } ]\n");
+    let mut raw = Raw::connect(node.address("web"));
+    raw.send("POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n");
+    let (head, _) = raw.response();
+    assert_eq!((head.status(), head.field("connection").as_deref()), (403, Some("close")), "{head:?}");
+    assert_eq!(raw.rest().0, b"");
 }

@@ -104,6 +104,11 @@ impl Rejoin {
         self.reusable.store(false, Ordering::Relaxed);
     }
 
+    /// Whether the connection is known not to serve another exchange.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        !self.reusable.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn give_read(&self, read: ReadSide) {
         self.halves.lock().0 = Some(read);
         self.complete();

@@ -66,8 +66,8 @@ impl Incoming {
             Mode::Bytes => ready!(poll_bytes(read, cx)),
         };
         self.done = !matches!(polled, Some(Ok(Frame::Data(_))));
-        if matches!(polled, Some(Err(_))) {
-            self.read = None;
+        if let (Some(Err(_)), Some(rejoin)) = (&polled, &self.rejoin) {
+            rejoin.spoil();
         }
         Poll::Ready(polled)
     }

@@ -20,7 +20,7 @@ use crate::{Incoming as AnyIncoming, Offered, Outgoing as AnyOutgoing, RequestHe
 
 /// How long, and how much of, an unwanted rest of a request is read so that the client can see the answer (RFC 9112, 9.6).
 const LINGER_TIME: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 256 * 1024;
+const LINGER_BYTES: usize = 16 * 1024 * 1024;
 
 /// Upgrade tokens that are ignored, as RFC 9110, 7.8 allows: they change the connection, not the exchange.
 const IGNORED_UPGRADES: [&str; 2] = ["h2c", "tls"];
@@ -33,6 +33,7 @@ pub(crate) async fn serve<H: Handler>(
     handler: H,
     watch: &Watch,
 ) {
+    let watch = Arc::new(watch.clone());
     loop {
         let decoded = tokio::select! {
             decoded = next_head(&mut connection, options) => decoded,
@@ -45,8 +46,7 @@ pub(crate) async fn serve<H: Handler>(
         };
         let (home, returned) = oneshot::channel();
         let rejoin = Rejoin::new(Box::new(move |connection| drop(home.send(connection))));
-        let closing = watch.is_draining();
-        let offered = offer(connection, head, source.clone(), options, rejoin, closing);
+        let offered = offer(connection, head, source.clone(), options, rejoin, watch.clone());
         handler.handle(offered).await;
         let Ok(back) = returned.await else { return };
         if !back.reusable {
@@ -83,10 +83,10 @@ fn offer(
     source: Arc<StreamInfo>,
     options: &Options,
     rejoin: Arc<Rejoin>,
-    closing: bool,
+    watch: Arc<Watch>,
 ) -> Offered {
     let framing = head.framing;
-    let keep_alive = head.keep_alive && !closing;
+    let keep_alive = head.keep_alive;
     let request = request_head(head);
     if !keep_alive {
         rejoin.spoil();
@@ -99,6 +99,7 @@ fn offer(
         method: request.method.clone(),
         upgrade: request.protocol.clone(),
         version: request.version,
+        watch,
     };
     Offered::new(request, source, AnyIncoming::H1(incoming), AnyResponder::H1(responder))
 }
@@ -192,6 +193,7 @@ pub struct Responder {
     method: Method,
     upgrade: Option<String>,
     version: Version,
+    watch: Arc<Watch>,
 }
 
 impl Responder {
@@ -211,7 +213,8 @@ impl Responder {
         let framing = self.framing(status, length);
         // RFC 9931: bytes that follow a refused CONNECT or Upgrade must not be taken for a request.
         let refused_tunnel = self.method == Method::CONNECT;
-        if refused_tunnel || framing == Framing::UntilClose {
+        let last = self.rejoin.is_spoilt() || self.watch.is_draining();
+        if refused_tunnel || framing == Framing::UntilClose || last {
             self.keep_alive = false;
         }
         if !self.keep_alive {

@@ -45,7 +45,16 @@ impl State {
     /// As [`State::explain`], of an exchange that was not sent. The link serves no further one.
     fn unprocessed(&self, error: h2::Error) -> StreamError {
         self.alive.store(false, Ordering::Relaxed);
-        StreamError::unprocessed(self.explain(error).cause)
+        self.unsent(error)
+    }
+
+    /// As [`State::unprocessed`], where the fault may be that of the head alone: then the link goes on.
+    fn unsent(&self, error: h2::Error) -> StreamError {
+        let cause = self.explain(error).cause;
+        if !matches!(cause, Cause::Invalid(_)) {
+            self.alive.store(false, Ordering::Relaxed);
+        }
+        StreamError::unprocessed(cause)
     }
 }
 
@@ -109,7 +118,7 @@ impl Link {
         let request = convert::to_request(head)?;
         let end = head.kind() == Kind::Message && length == Some(0);
         let mut send = self.send.clone().ready().await.map_err(|error| self.state.unprocessed(error))?;
-        let (response, stream) = send.send_request(request, end).map_err(|error| self.state.unprocessed(error))?;
+        let (response, stream) = send.send_request(request, end).map_err(|error| self.state.unsent(error))?;
         let pending = Pending { response, method: head.method.clone(), state: self.state.clone() };
         let outgoing = if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) };
         Ok((outgoing, crate::Pending::H2(pending)))

@@ -1,6 +1,7 @@
 //! What leaves on an HTTP/2 stream.
 
 use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use h2::SendStream;
@@ -28,7 +29,7 @@ impl Outgoing {
             let room = self.room(data.len()).await?;
             let piece = data.split_to(room.min(data.len()));
             self.ended = end && data.is_empty();
-            self.stream.send_data(piece, self.ended)?;
+            self.stream.send_data(piece, self.ended).map_err(|error| self.failed(error))?;
         }
         if end { self.finish(None).await } else { Ok(()) }
     }
@@ -51,12 +52,22 @@ impl Outgoing {
 
     pub(crate) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
         if !std::mem::replace(&mut self.ended, true) {
-            match trailers {
-                Some(trailers) => self.stream.send_trailers(trailers)?,
-                None => self.stream.send_data(Bytes::new(), true)?,
-            }
+            let sent = match trailers {
+                Some(trailers) => self.stream.send_trailers(trailers),
+                None => self.stream.send_data(Bytes::new(), true),
+            };
+            sent.map_err(|error| self.failed(error))?;
         }
         Ok(())
+    }
+
+    /// What could not be sent on a stream that is gone failed for the reason why it is gone.
+    fn failed(&mut self, error: ::h2::Error) -> StreamError {
+        match self.stream.poll_reset(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(reason)) => StreamError::new(Cause::Reset(reason.into())),
+            Poll::Ready(Err(gone)) => gone.into(),
+            Poll::Pending => error.into(),
+        }
     }
 
     pub(crate) fn reset(&mut self, reset: Reset) {

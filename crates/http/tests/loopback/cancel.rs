@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Cause, Event, Frame, Incoming, Offered, Pending};
+use hermes_http::{Cause, Event, Frame, Incoming, Offered, Pending, Reset};
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
@@ -67,46 +67,26 @@ async fn dropping_the_wait_for_a_response_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_head_that_trickles_in_survives_dropped_waits() {
+async fn a_response_that_trickles_in_survives_dropped_waits() {
     bounded(async {
         let (mut raw, tcp) = Raw::pair().await;
         let (mut outgoing, mut pending, _home) = open_h1(tcp, &get(), Some(0), Receiver::Proxy);
         outgoing.finish(None).await.unwrap();
         raw.head().await;
-        let text = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nb: c\r\n\r\n";
-        let (mut seen, mut content) = (Vec::new(), None);
-        for piece in text.as_bytes().chunks(1) {
-            raw.send(std::str::from_utf8(piece).unwrap()).await;
-            raw.0.writable().await.unwrap();
-            tokio::select! {
-                biased;
-                event = pending.event(None), if content.is_none() => match event.unwrap() {
-                    Event::Interim(head) => seen.push(head.status.as_u16()),
-                    Event::Final(head, incoming) => {
-                        seen.push(head.status.as_u16());
-                        content = Some(incoming);
-                    }
-                    Event::Tunnel(..) => panic!("nobody asked for a tunnel"),
-                },
-                () = tokio::task::yield_now() => {}
+        let trickle = tokio::spawn(async move {
+            let heads = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            for byte in format!("{heads}1\r\na\r\n0\r\nb: c\r\n\r\n").chars() {
+                raw.send(&byte.to_string()).await;
+                tokio::task::yield_now().await;
             }
-        }
-        let mut content = match content {
-            Some(content) => content,
-            None => loop {
-                match event(&mut pending).await {
-                    Event::Final(head, content) => {
-                        seen.push(head.status.as_u16());
-                        break content;
-                    }
-                    other => assert!(matches!(other, Event::Interim(head) if { seen.push(head.status.as_u16()); true })),
-                }
-            },
-        };
-        assert_eq!(seen, [103, 200]);
+            raw
+        });
+        assert!(matches!(event(&mut pending).await, Event::Interim(head) if head.status == StatusCode::EARLY_HINTS));
+        let Event::Final(_, mut content) = event(&mut pending).await else { panic!("no final response") };
         assert!(matches!(frame(&mut content).await, Some(Frame::Data(data)) if data == "a"));
         assert!(matches!(frame(&mut content).await, Some(Frame::Trailers(fields)) if fields["b"] == "c"));
         assert!(frame(&mut content).await.is_none());
+        trickle.await.unwrap();
     })
     .await;
 }
@@ -207,6 +187,29 @@ async fn a_dropped_exchange_leaves_the_link_to_others() {
             drop(client.open(&post(), None).await.unwrap());
             let answered = client.exchange(get(), &Content::none()).await.unwrap();
             assert_eq!(answered.content.bytes, "hello");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn finishing_what_the_peer_reset_tells_of_the_reset() {
+    bounded(async {
+        let (told, mut tell) = mpsc::unbounded_channel();
+        let answer = move |offered: Offered| {
+            let told = told.clone();
+            async move {
+                let (mut incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+                assert!(incoming.frame().await.unwrap().is_err());
+                told.send(outgoing.data(Bytes::from("late"), false).await.unwrap_err().cause).unwrap();
+                told.send(outgoing.finish(None).await.unwrap_err().cause).unwrap();
+            }
+        };
+        let client = reach(&[H2], answer).await;
+        drop(client.tunnel(&connect()).await);
+        for _ in 0..2 {
+            let cause = tell.recv().await.unwrap();
+            assert!(matches!(cause, Cause::Reset(Reset::Cancel)), "{cause:?}");
         }
     })
     .await;

@@ -33,7 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The HTTP version of one hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
+    /// HTTP/1.1.
     H1,
+    /// HTTP/2.
     H2,
 }
 

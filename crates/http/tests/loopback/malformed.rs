@@ -9,9 +9,9 @@ use http::{HeaderValue, Request, StatusCode};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::content::{Content, get, hello};
+use crate::bounded;
+use crate::content::{Content, hello};
 use crate::server::{SOON, Server};
-use crate::{H2, bounded};
 
 /// A server that counts what it is offered.
 async fn counting(options: Options) -> (Server, Arc<AtomicUsize>) {
@@ -157,20 +157,6 @@ async fn a_host_that_contradicts_the_authority_is_refused_and_the_link_goes_on()
             assert_eq!(answered.status(), status, "{hosts:?}");
         }
         assert_eq!(offered.load(Ordering::Relaxed), 2);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_request_without_an_authority_is_offered_to_nobody_over_http1() {
-    bounded(async {
-        let (server, _) = counting(Options::default()).await;
-        let mut head = get();
-        head.authority = None;
-        let error = server.client(crate::H1).await.open(&head, Some(0)).await.unwrap_err();
-        assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");
-        assert_eq!(error.processed, hermes_http::Processed::No);
-        assert!(server.client(H2).await.exchange(get(), &Content::none()).await.is_ok());
     })
     .await;
 }

@@ -67,17 +67,20 @@ async fn options_of_the_server_itself_keep_their_asterisk() {
 #[tokio::test]
 async fn head_keeps_its_content_length_and_gets_no_content() {
     each(PATHS, async |path| {
-        let client = reach(path, async |offered| {
-            let responder = offered.message().2;
-            responder.respond(response(200, Some(5)), Some(0)).await.unwrap().finish(None).await.unwrap();
-        })
-        .await;
-        for _ in 0..2 {
-            let answered = client.exchange(request(Method::HEAD, "/"), &Content::none()).await.unwrap();
-            assert_eq!(answered.head.fields[CONTENT_LENGTH], "5");
-            assert_eq!(answered.content, Content::none());
+        for length in [Some(0), Some(5), None] {
+            let answer = move |offered: Offered| async move {
+                let responder = offered.message().2;
+                let mut outgoing = responder.respond(response(200, Some(5)), length).await.unwrap();
+                outgoing.finish(None).await.unwrap();
+            };
+            let client = reach(path, answer).await;
+            for _ in 0..2 {
+                let answered = client.exchange(request(Method::HEAD, "/"), &Content::none()).await.unwrap();
+                assert_eq!(answered.head.fields[CONTENT_LENGTH], "5");
+                assert!(answered.content.bytes.is_empty());
+            }
+            assert_eq!(client.dialled(), 1, "nothing was left on the connection");
         }
-        assert_eq!(client.dialled(), 1, "nothing was left on the connection");
     })
     .await;
 }

@@ -1,13 +1,14 @@
 //! Whether a request may have had an effect (RFC 9110, 9.2.2; RFC 9113, 8.7).
 
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Cause, Processed, Reset, StreamError};
+use hermes_http::{Cause, Processed, RequestHead, Reset, StreamError};
 use http::HeaderValue;
 
-use crate::bounded;
 use crate::client::{link, open_h1};
-use crate::content::get;
+use crate::content::{Content, get, hello};
 use crate::raw::Raw;
+use crate::server::Server;
+use crate::{H2, bounded};
 
 /// What a request over HTTP/2 comes to at a server that does `then` to it.
 async fn outcome(
@@ -71,13 +72,44 @@ async fn a_head_that_cannot_be_written_was_not_processed() {
     bounded(async {
         let (_raw, tcp) = Raw::pair().await;
         let connection = hermes_http::h1::Connection::new(tcp.into(), bytes::BytesMut::new());
-        let mut head = get();
-        head.fields.insert("connection", HeaderValue::from_static("a b"));
-        head.authority = Some(http::uri::Authority::from_static("user@origin.example"));
+        let head = RequestHead { authority: None, ..get() };
         let home = Box::new(|_| panic!("nothing was sent"));
         let error = hermes_http::h1::client::open(connection, &head, Some(0), Receiver::Proxy, home).unwrap_err();
         assert_eq!(error.processed, Processed::No);
         assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_head_that_http2_cannot_carry_was_not_processed_and_harms_no_link() {
+    bounded(async {
+        let client = Server::start(hello).await.client(H2).await;
+        let mut head = get();
+        head.fields.insert("connection", HeaderValue::from_static("close"));
+        let error = client.open(&head, Some(0)).await.unwrap_err();
+        assert_eq!(error.processed, Processed::No);
+        assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");
+        assert!(client.link.as_ref().unwrap().is_alive());
+        client.exchange(get(), &Content::none()).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_above_a_goaway_was_not_processed() {
+    bounded(async {
+        let (near, far) = Raw::pair().await;
+        let mut far = Raw(far);
+        // SETTINGS without a setting, then GOAWAY with last stream 0 and no error.
+        far.send("\0\0\0\x04\0\0\0\0\0").await;
+        let link = link(near.0).await;
+        let (_outgoing, mut pending) = link.open(&get(), Some(0)).await.unwrap();
+        far.send("\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0").await;
+        let error = pending.event(None).await.unwrap_err();
+        assert_eq!(error.processed, Processed::No, "{error}");
+        assert_eq!(link.open(&get(), Some(0)).await.unwrap_err().processed, Processed::No);
+        assert!(!link.is_alive());
     })
     .await;
 }

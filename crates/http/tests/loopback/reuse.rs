@@ -10,7 +10,7 @@ use crate::client::{last, open_h1};
 use crate::content::{Content, echo, get, hello, post, response};
 use crate::raw::Raw;
 use crate::server::{SOON, Server};
-use crate::{H1, VERSIONS, bounded, each};
+use crate::{VERSIONS, bounded, each};
 
 #[tokio::test]
 async fn one_connection_serves_exchange_after_exchange() {
@@ -190,19 +190,6 @@ async fn an_exchange_may_last_longer_than_a_connection_may_be_idle() {
         };
         let client = Server::with(options, answer).await.client(version).await;
         assert!(client.exchange(get(), &Content::none()).await.is_ok());
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_client_dials_again_when_a_kept_connection_ended() {
-    bounded(async {
-        let server = Server::with(Options { idle_time: SOON, ..Options::default() }, hello).await;
-        let client = server.client(H1).await;
-        client.exchange(get(), &Content::none()).await.unwrap();
-        tokio::time::sleep(SOON * 4).await;
-        client.exchange(get(), &Content::none()).await.unwrap();
-        assert!(client.dialled() <= 2);
     })
     .await;
 }
