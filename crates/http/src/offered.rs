@@ -110,7 +110,7 @@ impl Responder {
     /// The client is gone.
     pub async fn answer(self, mut head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
         let forbidden = matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if self.is_head() && !forbidden {
+        if !forbidden {
             head.fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
         }
         let content = if self.is_head() || forbidden { Bytes::new() } else { content };

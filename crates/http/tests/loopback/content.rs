@@ -21,10 +21,10 @@ impl Content {
     }
 
     pub fn sized(text: &'static str) -> Self {
-        Self { length: Some(text.len() as u64), ..Self::unsized_(text) }
+        Self { length: Some(text.len() as u64), ..Self::streamed(text) }
     }
 
-    pub fn unsized_(text: &'static str) -> Self {
+    pub fn streamed(text: &'static str) -> Self {
         Self { length: None, bytes: Bytes::from_static(text.as_bytes()), trailers: None }
     }
 

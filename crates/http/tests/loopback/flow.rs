@@ -113,7 +113,7 @@ async fn stall(options: Options, stalled_streams: usize) {
         stalled(&sent).await;
         kept.push((incoming, take.recv().await.unwrap()));
     }
-    let content = Content::unsized_("not stalled");
+    let content = Content::streamed("not stalled");
     for _ in 0..20 {
         assert_eq!(client.exchange(post(), &content).await.unwrap().content, content);
     }

@@ -128,7 +128,7 @@ async fn only_content_without_framing_may_end_with_the_connection() {
         assert!(matches!(bounded(receive(answer)).await, Err(Cause::Incomplete)), "{answer}");
     }
     let content = bounded(receive("HTTP/1.1 200 OK\r\n\r\nuntil the close")).await.unwrap();
-    assert_eq!(content, Content::unsized_("until the close"));
+    assert_eq!(content, Content::streamed("until the close"));
 }
 
 #[tokio::test]

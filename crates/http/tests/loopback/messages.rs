@@ -27,10 +27,10 @@ async fn content_and_trailers_cross_both_ways_as_they_were_framed() {
         let contents = [
             Content::none(),
             Content::sized("a content of known length"),
-            Content::unsized_("a content of unknown length"),
-            Content::unsized_("a content with trailers").with_trailers(),
-            Content::unsized_(""),
-            Content::unsized_("").with_trailers(),
+            Content::streamed("a content of unknown length"),
+            Content::streamed("a content with trailers").with_trailers(),
+            Content::streamed(""),
+            Content::streamed("").with_trailers(),
         ];
         for content in contents {
             let answered = client.exchange(post(), &content).await.unwrap();
@@ -127,7 +127,7 @@ async fn an_http_1_0_client_gets_content_until_the_close() {
     bounded(async {
         let server = Server::start(async |offered| {
             let mut outgoing = offered.message().2.respond(response(200, None), None).await.unwrap();
-            Content::unsized_("until the close").send(&mut outgoing).await.unwrap();
+            Content::streamed("until the close").send(&mut outgoing).await.unwrap();
         })
         .await;
         let mut raw = server.raw().await;
@@ -159,7 +159,7 @@ async fn an_exchange_crosses_a_unix_socket() {
     let drain = Drain::new();
     let watch = drain.watch();
     tokio::spawn(async move { serve(Stream::unix(far), &Options::default(), Answer(echo), &watch).await });
-    let content = Content::unsized_("over a file").with_trailers();
+    let content = Content::streamed("over a file").with_trailers();
     let (mut outgoing, mut pending, home) = open_h1(near, &post(), None, Receiver::Proxy);
     content.send(&mut outgoing).await.unwrap();
     drop(outgoing);
@@ -183,7 +183,7 @@ async fn many_exchanges_run_at_once() {
             }
         })
         .await;
-        let content = Content::unsized_("one of many");
+        let content = Content::streamed("one of many");
         let mut exchanges = JoinSet::new();
         for _ in 0..count {
             let (client, content) = (client.clone(), content.clone());
@@ -199,7 +199,7 @@ async fn exchanges_above_the_stream_limit_wait_for_their_turn() {
     bounded(async {
         let server = Server::with(Options { streams: 10, ..Options::default() }, echo).await;
         let client = server.client(H2).await;
-        let content = Content::unsized_("one of many");
+        let content = Content::streamed("one of many");
         // The limit is known once the server has spoken.
         client.exchange(post(), &content).await.unwrap();
         let mut exchanges = JoinSet::new();

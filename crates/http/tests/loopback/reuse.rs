@@ -16,7 +16,7 @@ use crate::{VERSIONS, bounded, each};
 async fn one_connection_serves_exchange_after_exchange() {
     each(VERSIONS, async |version| {
         let client = Server::start(echo).await.client(version).await;
-        for content in [Content::none(), Content::sized("sized"), Content::unsized_("chunked").with_trailers()] {
+        for content in [Content::none(), Content::sized("sized"), Content::streamed("chunked").with_trailers()] {
             assert_eq!(client.exchange(post(), &content).await.unwrap().content, content);
         }
         assert_eq!(client.dialled(), 1);
@@ -41,7 +41,7 @@ async fn requests_that_arrive_together_are_answered_in_order() {
     .await;
 }
 
-/// A connection after an exchange that `answer` answered, when all of the content was taken; `None` if it did not come home.
+/// A connection after an exchange that `answer` answered and whose content was taken; `None` if it did not come home.
 async fn after(answer: &str) -> (Raw, Option<h1::Connection>) {
     let (mut raw, tcp) = Raw::pair().await;
     let (mut outgoing, mut pending, home) = open_h1(tcp, &get(), Some(0), Receiver::Proxy);

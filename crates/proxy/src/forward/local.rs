@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hermes_config::model::{Redirect, Respond};
-use hermes_http::ResponseHead;
+use hermes_http::{Kind, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::{Values, render};
 use http::header::LOCATION;
@@ -16,6 +16,10 @@ use crate::routed::Routed;
 /// Answers as the route says.
 pub(crate) async fn respond(routed: &Routed, arrival: Arrival, respond: &Respond) -> Result<String, Failed> {
     let mut head = ResponseHead::new(StatusCode::from_u16(respond.status).unwrap_or(StatusCode::OK));
+    if head.status.is_success() && arrival.kind() != Kind::Message {
+        let refusal = Refusal::new(ProxyError::ProxyConfigurationError, "a tunnel cannot be answered with success");
+        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+    }
     for (name, value) in &respond.fields {
         if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
             head.fields.append(name, value);
