@@ -5,7 +5,7 @@
 //! codec and its clients are independent.
 //!
 //! A test is plain blocking code. Servers live on one background runtime ([`runtime`]), nodes are processes that are
-//! ended by their own identifier when their [`Node`] is dropped, and waiting is done with [`eventually`].
+//! ended by their own identifier when their [`Node`] is dropped, and waiting is done with [`eventually()`].
 //!
 //! Specifications: RFC 9112 (raw connections), RFC 9113 (`h2`), RFC 9297 and RFC 9298 (`capsules`).
 

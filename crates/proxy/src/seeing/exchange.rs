@@ -70,7 +70,7 @@ impl Exchange {
     }
 
     /// What it is for: `host:port`, with a path if it has one. Neither user information nor a query is kept, and at
-    /// most [`TEXT_LIMIT`] bytes.
+    /// most 1024 bytes.
     pub fn target(&self, target: &str) {
         let end = target.find(['?', '#']).unwrap_or(target.len());
         let (authority, path) = target[..end].split_at(target[..end].find('/').unwrap_or(end));

@@ -45,14 +45,14 @@ pub fn http(name: &str, routes: &[Value]) -> Value {
     listener(name, json!({ "filters": [connection_manager(routes)] }))
 }
 
-/// As [`http`], but each connection serves this many requests only: then Envoy says `Connection: close`, or GOAWAY.
+/// As [`http()`], but each connection serves this many requests only: then Envoy says `Connection: close`, or GOAWAY.
 pub fn http_for(name: &str, routes: &[Value], requests: u32) -> Value {
     let mut manager = connection_manager(routes);
     manager["typed_config"]["common_http_protocol_options"] = json!({ "max_requests_per_connection": requests });
     listener(name, json!({ "filters": [manager] }))
 }
 
-/// As [`http`], under TLS, for clients with a certificate of the authority `ca`.
+/// As [`http()`], under TLS, for clients with a certificate of the authority `ca`.
 pub fn https(name: &str, routes: &[Value], issued: &Issued, ca: &Path) -> Value {
     let context = json!({
         "@type": url("extensions.transport_sockets.tls.v3.DownstreamTlsContext"),

@@ -65,7 +65,7 @@ pub fn http() -> Origin<Request> {
     http_on(ANY)
 }
 
-/// As [`http`], on this address.
+/// As [`http()`], on this address.
 pub fn http_on(address: SocketAddr) -> Origin<Request> {
     serve(address, |stream: TcpStream, memory| async move {
         let mut start = [0; 3];
@@ -77,7 +77,7 @@ pub fn http_on(address: SocketAddr) -> Origin<Request> {
     })
 }
 
-/// As [`http`], under TLS, with a certificate for these names, and HTTP/2 by ALPN.
+/// As [`http()`], under TLS, with a certificate for these names, and HTTP/2 by ALPN.
 pub fn https(pki: &Pki, names: &[&str]) -> Origin<Request> {
     let acceptor = TlsAcceptor::from(pki.server(names, &["h2", "http/1.1"]));
     serve(ANY, move |stream, memory| {
