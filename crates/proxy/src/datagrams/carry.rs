@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use hermes_http::{Frame, Incoming, Outgoing};
+use hermes_http::{Frame, Incoming, Outgoing, StreamError};
 use hermes_proto::batch::Batch;
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
@@ -64,7 +64,7 @@ pub async fn carry_udp(
     udp.settle(exchange);
     // RFC 9298, 3: the stream ends where the socket does. A peer that does not read is not waited for.
     if ended.is_ok()
-        && let Ok(finished) = tokio::time::timeout(END_TIME, outgoing.finish(None)).await
+        && let Ok(finished) = tokio::time::timeout(END_TIME, farewell(incoming, outgoing)).await
     {
         finished.map_err(|error| Broken::write(streams, &error))?;
     }
@@ -90,6 +90,13 @@ pub async fn carry_udp_to_udp(
     };
     client.settle(exchange);
     ended
+}
+
+/// Ends our direction and waits for the end of the other: a stream that is dropped half open looks broken to its peer.
+async fn farewell(incoming: &mut Incoming, outgoing: &mut Outgoing) -> Result<(), StreamError> {
+    outgoing.finish(None).await?;
+    while let Some(Ok(_)) = incoming.frame().await {}
+    Ok(())
 }
 
 /// A loop that ends only by failing.
