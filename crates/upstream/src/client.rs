@@ -76,14 +76,35 @@ impl Client {
     /// # Errors
     /// The failure of the endpoint that was tried last.
     pub async fn checkout(&self, upstream: &Arc<Upstream>, timeouts: &Timeouts) -> Result<Checkout, ConnectFailure> {
+        self.checkout_avoiding(upstream, timeouts, &[]).await
+    }
+
+    /// As [`Self::checkout`], with other endpoints preferred to those in `avoid`, which are named as in [`Checkout`].
+    ///
+    /// # Errors
+    /// As for [`Self::checkout`].
+    pub async fn checkout_avoiding(
+        &self,
+        upstream: &Arc<Upstream>,
+        timeouts: &Timeouts,
+        avoid: &[String],
+    ) -> Result<Checkout, ConnectFailure> {
         let bounds = Bounds { until: Instant::now() + timeouts.connect, depth: 0 };
-        self.inner.checkout(upstream, bounds).await
+        self.inner.take(upstream, bounds, Tour::new(upstream, bounds.until).avoiding(avoid)).await
     }
 }
 
 impl Inner {
     pub(crate) async fn checkout(&self, upstream: &Arc<Upstream>, bounds: Bounds) -> Result<Checkout, ConnectFailure> {
-        let mut tour = Tour::new(upstream, bounds.until);
+        self.take(upstream, bounds, Tour::new(upstream, bounds.until)).await
+    }
+
+    async fn take(
+        &self,
+        upstream: &Arc<Upstream>,
+        bounds: Bounds,
+        mut tour: Tour<'_>,
+    ) -> Result<Checkout, ConnectFailure> {
         while let Some(leg) = tour.next() {
             let (endpoint, until) = (leg.endpoint.clone(), leg.until);
             let attempt = checkout::endpoint(self, upstream, leg, bounds.depth);

@@ -13,6 +13,7 @@
 
 mod addresses;
 mod balance;
+mod budget;
 mod checkout;
 mod client;
 mod connect;
@@ -29,6 +30,7 @@ mod tunnel_io;
 mod upstream;
 mod via;
 
+pub use budget::{Allowance, Budget};
 pub use checkout::{Checkout, Opened};
 pub use client::{Client, Directory};
 pub use dial::{Dial, Dialled};

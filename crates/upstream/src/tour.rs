@@ -18,6 +18,8 @@ pub(crate) struct Tour<'a> {
     upstream: &'a Upstream,
     deadline: Instant,
     tried: Vec<usize>,
+    /// Endpoints, as configured, that earlier attempts of the exchange had: taken only when there is no other.
+    avoid: &'a [String],
     last: Option<ConnectFailure>,
 }
 
@@ -32,7 +34,12 @@ pub(crate) struct Leg {
 
 impl<'a> Tour<'a> {
     pub(crate) fn new(upstream: &'a Upstream, deadline: Instant) -> Self {
-        Self { upstream, deadline, tried: Vec::new(), last: None }
+        Self { upstream, deadline, tried: Vec::new(), avoid: &[], last: None }
+    }
+
+    /// The same, with other endpoints preferred to those that earlier attempts of the exchange had.
+    pub(crate) fn avoiding(self, avoid: &'a [String]) -> Self {
+        Self { avoid, ..self }
     }
 
     /// The next endpoint. What time is left is shared with those that could still follow, so that one that does not
@@ -44,11 +51,22 @@ impl<'a> Tour<'a> {
         if left == 0 || (time == Duration::ZERO && self.last.is_some()) {
             return None;
         }
-        let index = self.upstream.pick(&self.tried)?;
+        let index = self.other().or_else(|| self.upstream.pick(&self.tried))?;
         self.tried.push(index);
         let endpoint = self.upstream.endpoints[index].clone();
         let until = if left == 1 { self.deadline } else { Instant::now() + time / left };
         Some(Leg { index, active: Active::on(&endpoint), endpoint, until })
+    }
+
+    /// An endpoint that no earlier attempt of the exchange had.
+    fn other(&self) -> Option<usize> {
+        if self.avoid.is_empty() {
+            return None;
+        }
+        let endpoints = self.upstream.endpoints.iter().enumerate();
+        let avoided = endpoints.filter(|(_, endpoint)| self.avoid.contains(&endpoint.text)).map(|(index, _)| index);
+        let closed: Vec<usize> = self.tried.iter().copied().chain(avoided).collect();
+        self.upstream.pick(&closed)
     }
 
     /// The endpoint failed, or did not answer in its time.

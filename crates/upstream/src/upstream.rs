@@ -8,6 +8,7 @@ use hermes_config::model::{self, Balance, EndpointAddress, HttpVersion};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::budget::Budget;
 use crate::balance::{Candidate, RoundRobin, Standing, least_request};
 use crate::endpoint::Endpoint;
 use crate::security::{self, Security};
@@ -27,6 +28,7 @@ pub struct Upstream {
     turns: Mutex<RoundRobin>,
     timeouts: Timeouts,
     sends_token: bool,
+    budget: Budget,
     /// What it was built from, for [`Self::same`].
     source: (String, u64),
 }
@@ -74,6 +76,7 @@ impl Upstream {
             turns: Mutex::new(RoundRobin::default()),
             timeouts: Timeouts::default().overlaid(&config.timeouts),
             sends_token: sends_token(config),
+            budget: Budget::default(),
             source,
         }))
     }
@@ -86,6 +89,11 @@ impl Upstream {
     /// Its time-outs, defaults filled in.
     pub fn timeouts(&self) -> &Timeouts {
         &self.timeouts
+    }
+
+    /// What its retries are paid from.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Whether its endpoints are spoken to under TLS.
@@ -206,6 +214,8 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
+/// Retries and hedges are decided elsewhere: a change of them keeps the connections.
 fn source(config: &model::Upstream) -> (String, u64) {
-    (format!("{config:?}"), security::fingerprint(config))
+    let config = model::Upstream { retry: None, hedge: None, ..config.clone() };
+    (format!("{config:?}"), security::fingerprint(&config))
 }

@@ -6,6 +6,7 @@
 mod egress;
 mod listener;
 mod node;
+mod retry;
 mod route;
 pub mod scalar;
 mod upstream;
@@ -13,11 +14,12 @@ mod upstream;
 pub use egress::Egress;
 pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
 pub use node::{Access, Admin, Document, Log, NodeIdentity, Peer};
+pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
     Action, Datagrams, FieldMatch, Hops, Match, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate, Timeouts,
 };
 pub use scalar::{
     ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, OneOrMany,
-    PathMatch, PortMatch, TargetMatch, Template, TemplatePart, TextMatch, UserPattern, Variable,
+    PathMatch, PortMatch, Rate, Share, TargetMatch, Template, TemplatePart, TextMatch, UserPattern, Variable,
 };
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

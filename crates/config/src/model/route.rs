@@ -5,6 +5,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::retry::{Hedge, Retry};
 use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix, TargetMatch, Template,
     TextMatch,
@@ -38,6 +39,12 @@ pub struct Route {
     /// Time-outs of exchanges that take this route; over those of the upstream.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// When a failed attempt is followed by another; over the `retry` of the upstream, key by key. Default: as the upstream says.
+    #[serde(default)]
+    pub retry: Option<Retry>,
+    /// A second attempt beside a slow one; instead of the upstream's. Default: as the upstream says.
+    #[serde(default)]
+    pub hedge: Option<Hedge>,
     /// Datagrams kept while a tunnel opens.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::retry::{Hedge, Retry};
 use super::route::Timeouts;
 use super::scalar::{EndpointAddress, FilePath, OneOrMany};
 
@@ -30,6 +31,12 @@ pub struct Upstream {
     /// Time-outs of exchanges with these endpoints.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// When a failed attempt is followed by another. Default: only what was certainly not processed.
+    #[serde(default)]
+    pub retry: Option<Retry>,
+    /// A second attempt beside a slow one. Default: none.
+    #[serde(default)]
+    pub hedge: Option<Hedge>,
 }
 
 /// One endpoint.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::{
     ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, PathMatch,
-    PortMatch, Prefix, ScalarError, TargetMatch, Template, TextMatch, UserPattern,
+    PortMatch, Prefix, Rate, ScalarError, Share, TargetMatch, Template, TextMatch, UserPattern,
 };
 
 /// The `format` of a path, which the loader makes absolute.
@@ -12,9 +12,11 @@ pub(crate) const PATH: &str = "hermes-path";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 15] = [
+const FORMATS: [(&str, Check); 17] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
+    ("hermes-share", parses::<Share>),
+    ("hermes-rate", parses::<Rate>),
     (PATH, parses::<FilePath>),
     ("hermes-host-port", parses::<HostPort>),
     ("hermes-endpoint-address", parses::<EndpointAddress>),

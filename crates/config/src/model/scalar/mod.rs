@@ -12,6 +12,7 @@ mod pattern;
 mod port;
 mod prefix;
 mod quantity;
+mod share;
 mod template;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
@@ -21,6 +22,7 @@ pub use path::PathMatch;
 pub use pattern::{FieldPattern, TextMatch, UserPattern};
 pub use port::PortMatch;
 pub use quantity::{ByteSize, Duration};
+pub use share::{Rate, Share};
 pub use template::{Template, TemplatePart, Variable};
 
 pub(crate) use address::UNIX;

@@ -1,0 +1,92 @@
+//! Retries and hedging: when an exchange is tried again, how often, and at what cost.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::scalar::{ByteSize, Duration, OneOrMany, Rate, Share};
+
+/// When a failed attempt is followed by another. Keys of a route stand over those of its upstream, one by one.
+///
+/// What may have been processed is repeated only where the method is idempotent (RFC 9110, 9.2.2).
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// Attempts in all, the first one included, 1 to 10. Default: 3.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 10))]
+    pub attempts: Option<u8>,
+    /// What is tried again. Default: [connect-failure, refused-stream, reset, gateway-error].
+    #[serde(default)]
+    pub on: Option<OneOrMany<RetryOn>>,
+    /// Longest time from the beginning of an attempt to its response head. Default: `timeouts` alone.
+    #[serde(default)]
+    pub per_try_timeout: Option<Duration>,
+    /// Pauses between attempts.
+    #[serde(default)]
+    pub backoff: Backoff,
+    /// Longest `Retry-After` of a 503 or 429 that is waited for; with a longer one, the response goes to the client. Default: 2s.
+    #[serde(default)]
+    pub retry_after: Option<Duration>,
+    /// Content of a request that is kept to be sent again; once more than this was sent, there is no further attempt. Default: 64KiB.
+    #[serde(default)]
+    pub keep_bytes: Option<ByteSize>,
+    /// How many retries an upstream is given in all.
+    #[serde(default)]
+    pub budget: RetryBudget,
+}
+
+/// What is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RetryOn {
+    /// No connection came about.
+    ConnectFailure,
+    /// The next hop said that it did not begin with the exchange (`REFUSED_STREAM`, GOAWAY). Always tried again.
+    RefusedStream,
+    /// No response came: the connection ended, the stream was reset, or a time-out passed.
+    Reset,
+    /// As `reset` and `connect-failure`, and the responses 502, 503 and 504.
+    GatewayError,
+    /// As `gateway-error`, and every other response of 500 and more.
+    #[serde(rename = "5xx")]
+    ServerError,
+    /// The response 429 with a `Retry-After` that is short enough.
+    RateLimited,
+}
+
+/// Pauses between attempts: a random time from zero to `base`, which doubles with each attempt up to `max`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Backoff {
+    /// Longest pause before the second attempt. Default: 25ms.
+    #[serde(default)]
+    pub base: Option<Duration>,
+    /// Longest pause of all. Default: 250ms.
+    #[serde(default)]
+    pub max: Option<Duration>,
+}
+
+/// How many retries and hedges an upstream is given, by all workers together, so that failures do not multiply its load.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetryBudget {
+    /// Retries for each exchange that begins. Default: 20%.
+    #[serde(default)]
+    pub ratio: Option<Share>,
+    /// Retries that are allowed whatever the load. Default: 3 per second.
+    #[serde(default)]
+    pub min: Option<Rate>,
+}
+
+/// A second attempt beside one that is slow, for requests with a safe method (RFC 9110, 9.2.1) and without content. The first
+/// good response wins, the other attempts are cancelled. Each of them costs the budget of [`Retry`] one retry.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hedge {
+    /// How long an attempt may be without a response head until the next one begins beside it.
+    pub after: Duration,
+    /// Attempts at once, 2 to 4. Default: 2.
+    #[serde(default)]
+    #[schemars(range(min = 2, max = 4))]
+    pub most: Option<u8>,
+}

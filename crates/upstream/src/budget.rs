@@ -1,0 +1,104 @@
+//! What retries are paid from: a purse that every exchange fills a little, and every retry empties by one.
+//!
+//! A dead upstream is then asked `1 + ratio` times for each exchange, and not as often as every exchange may be tried. All
+//! workers share the purse; it takes no lock. Time is an argument.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Price of a retry: the purse counts in thousandths.
+const RETRY: i64 = 1000;
+
+/// Most retries that are saved: what a busy hour put by must not become a storm. A hundred at once hurt nobody.
+const SAVED: i64 = 100 * RETRY;
+
+/// How fast a purse fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// Retries for a hundred exchanges.
+    pub percent: u8,
+    /// Retries a second that are allowed whatever the load.
+    pub per_second: u16,
+}
+
+/// A purse of retries.
+#[derive(Debug, Default)]
+pub struct Budget {
+    /// Thousandths of a retry.
+    saved: AtomicI64,
+    /// When time was last paid for, in milliseconds; 0 before the first time.
+    paid: AtomicU64,
+}
+
+impl Budget {
+    /// An exchange begins, and brings its share.
+    pub fn deposit(&self, allowance: Allowance) {
+        let share = i64::from(allowance.percent) * RETRY / 100;
+        self.add(share, SAVED);
+    }
+
+    /// Takes one retry, if there is one; `now` is the time since any fixed moment.
+    pub fn withdraw(&self, allowance: Allowance, now: Duration) -> bool {
+        self.refill(allowance, now);
+        let take = |saved: i64| (saved >= RETRY).then(|| saved - RETRY);
+        self.saved.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// Pays for the time since the last time; never more than one second's worth, so that silence saves nothing.
+    fn refill(&self, allowance: Allowance, now: Duration) {
+        // Zero means that nothing was paid yet.
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).max(1);
+        let newer = |paid: u64| (paid < now).then_some(now);
+        let Ok(paid) = self.paid.try_update(Ordering::Relaxed, Ordering::Relaxed, newer) else { return };
+        let second = i64::from(allowance.per_second) * RETRY;
+        let elapsed = if paid == 0 { 1000 } else { now - paid };
+        // A thousandth of a retry for each millisecond and each retry a second.
+        let earned = i64::try_from(elapsed.min(1000)).unwrap_or(0) * i64::from(allowance.per_second);
+        self.add(earned, second);
+    }
+
+    /// Adds, but not above `limit`; what is there already stays.
+    fn add(&self, amount: i64, limit: i64) {
+        let more = |saved: i64| (saved < limit).then(|| (saved + amount).min(limit));
+        // Full is as good as added to.
+        let _ = self.saved.try_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn exchanges_pay_for_their_share_of_retries() {
+        let (budget, allowance) = (Budget::default(), Allowance { percent: 20, per_second: 0 });
+        (0..50).for_each(|_| budget.deposit(allowance));
+        let taken = (0..50).filter(|_| budget.withdraw(allowance, NOW)).count();
+        assert_eq!(taken, 10);
+    }
+
+    #[test]
+    fn a_few_retries_a_second_are_always_allowed() {
+        let (budget, allowance) = (Budget::default(), Allowance { percent: 0, per_second: 3 });
+        let take = |now: Duration| (0..10).filter(|_| budget.withdraw(allowance, now)).count();
+        assert_eq!([take(NOW), take(NOW), take(NOW * 2), take(NOW * 100)], [3, 0, 3, 3]);
+        assert_eq!(take(NOW * 100 + Duration::from_millis(400)), 1, "1.2, of which 0.2 are left");
+        assert_eq!(take(NOW * 100 + Duration::from_millis(700)), 1, "0.2 and 0.9");
+    }
+
+    #[test]
+    fn savings_have_an_end() {
+        let (budget, allowance) = (Budget::default(), Allowance { percent: 100, per_second: 0 });
+        (0..10_000).for_each(|_| budget.deposit(allowance));
+        assert_eq!((0..10_000).filter(|_| budget.withdraw(allowance, NOW)).count(), 100);
+    }
+
+    #[test]
+    fn time_that_runs_backwards_earns_nothing() {
+        let (budget, allowance) = (Budget::default(), Allowance { percent: 0, per_second: 1 });
+        assert!(budget.withdraw(allowance, NOW * 2));
+        assert!(!budget.withdraw(allowance, NOW));
+    }
+}
