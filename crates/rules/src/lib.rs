@@ -6,6 +6,7 @@
 //!
 //! - [`route`]: which route an exchange takes (RFC 3986, 6.2.2 for paths; RFC 9110, 4.2.3 for hosts).
 //! - [`shadow`]: routes that can never match.
+//! - [`retry`]: whether a failed attempt is followed by another (RFC 9110, 9.2.2).
 //! - [`lint`](mod@lint): everything about a document that its schema cannot say.
 //! - [`trust`]: whose an exchange is, and which overlay fields it keeps.
 //! - [`fields`] and [`template`]: changes to fields.
@@ -14,6 +15,7 @@
 pub mod egress;
 pub mod fields;
 pub mod lint;
+pub mod retry;
 pub mod route;
 pub mod shadow;
 pub mod template;

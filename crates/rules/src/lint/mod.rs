@@ -10,6 +10,7 @@ mod matches;
 mod node;
 mod peers;
 mod ports;
+mod retries;
 mod routes;
 mod upstreams;
 
@@ -42,7 +43,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 9] = [
+    let lists: [&[Check]; 10] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -52,6 +53,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         changes::CHECKS,
         upstreams::CHECKS,
         links::CHECKS,
+        retries::CHECKS,
     ];
     let mut report = Report::default();
     for check in lists.into_iter().flatten() {

@@ -9,6 +9,7 @@ mod matches;
 mod node;
 mod peers;
 mod ports;
+mod retries;
 mod routes;
 mod upstreams;
 

@@ -1,0 +1,237 @@
+//! Whether a failed attempt is followed by another: a policy and an outcome in, a decision with its reason out.
+//!
+//! What may have been processed is repeated only where the method is idempotent (RFC 9110, 9.2.2). Chance is an argument, and
+//! whoever asks keeps the time and the budget.
+
+use std::time::Duration;
+
+use hermes_config::model::{Retry, RetryOn};
+
+/// Attempts where no policy is configured, and at what certainly had no effect: a kept connection may die, or a link be closed,
+/// just as it is used.
+pub const ATTEMPTS_UNPROCESSED: u32 = 4;
+
+/// Attempts of a policy that names no number.
+const ATTEMPTS: u32 = 3;
+
+/// Longest pauses of a policy that names none: before the second attempt, and before any.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
+
+/// Longest `Retry-After` that is waited for: a client would rather know.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Content that is kept to be sent again; forms and calls fit, uploads need not be held in memory.
+const KEEP_BYTES: u64 = 64 << 10;
+
+/// Retries for a hundred exchanges, and a second: a dead upstream gets a fifth more than its load.
+const BUDGET: (u8, u16) = (20, 3);
+
+/// What is tried again where a policy does not say.
+const ON: [RetryOn; 4] = [RetryOn::ConnectFailure, RetryOn::RefusedStream, RetryOn::Reset, RetryOn::GatewayError];
+
+/// A policy with its defaults filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Attempts in all.
+    pub attempts: u32,
+    /// What is tried again, beside what certainly had no effect.
+    pub on: Vec<RetryOn>,
+    /// Longest time from the beginning of an attempt to its response head.
+    pub per_try: Option<Duration>,
+    /// Longest pause before the second attempt, and before any.
+    pub backoff: (Duration, Duration),
+    /// Longest `Retry-After` that is waited for.
+    pub retry_after: Duration,
+    /// Bytes of content that are kept to be sent again.
+    pub keep_bytes: u64,
+    /// Retries for a hundred exchanges, and those a second that are always allowed.
+    pub budget: (u8, u16),
+}
+
+impl Policy {
+    /// The policy of an exchange; `None` where neither its route nor its upstream has one.
+    pub fn of(upstream: Option<&Retry>, route: Option<&Retry>) -> Option<Self> {
+        let levels = [route, upstream];
+        levels.iter().any(Option::is_some).then(|| Self::overlaid(levels))
+    }
+
+    /// The first that is given, key by key.
+    fn overlaid(levels: [Option<&Retry>; 2]) -> Self {
+        fn first<T>(levels: [Option<&Retry>; 2], key: impl Fn(&Retry) -> Option<T>) -> Option<T> {
+            levels.into_iter().flatten().find_map(key)
+        }
+        let base = first(levels, |retry| retry.backoff.base).map_or(BACKOFF.0, |time| time.0);
+        let max = first(levels, |retry| retry.backoff.max).map_or(BACKOFF.1, |time| time.0);
+        Self {
+            attempts: first(levels, |retry| retry.attempts).map_or(ATTEMPTS, u32::from),
+            on: first(levels, |retry| retry.on.as_ref().map(|on| on.0.clone())).unwrap_or_else(|| ON.to_vec()),
+            per_try: first(levels, |retry| retry.per_try_timeout).map(|time| time.0),
+            backoff: (base, max.max(base)),
+            retry_after: first(levels, |retry| retry.retry_after).map_or(RETRY_AFTER, |time| time.0),
+            keep_bytes: first(levels, |retry| retry.keep_bytes).map_or(KEEP_BYTES, |size| size.0),
+            budget: (
+                first(levels, |retry| retry.budget.ratio).map_or(BUDGET.0, |share| share.0),
+                first(levels, |retry| retry.budget.min).map_or(BUDGET.1, |rate| rate.0),
+            ),
+        }
+    }
+
+    /// The policy where none is configured: what certainly had no effect is tried again, at once, and no content is kept.
+    pub fn unprocessed_only() -> Self {
+        Self {
+            attempts: 1,
+            on: Vec::new(),
+            backoff: (Duration::ZERO, Duration::ZERO),
+            keep_bytes: 0,
+            ..Self::overlaid([None, None])
+        }
+    }
+
+    /// Whether one of `conditions`, or one that includes them, is configured.
+    fn names(&self, conditions: &[RetryOn]) -> bool {
+        self.on.iter().any(|on| conditions.contains(on))
+    }
+
+    /// A random time up to `base`, which doubles with each attempt that was made, up to `max` ("full jitter").
+    fn pause(&self, made: u32, random: u64) -> Duration {
+        let (base, max) = self.backoff;
+        let doubled = base.saturating_mul(1u32.checked_shl(made.saturating_sub(1)).unwrap_or(u32::MAX));
+        let longest = u64::try_from(doubled.min(max).as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(random % longest.saturating_add(1))
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// No connection came about. Nothing was processed.
+    ConnectFailure,
+    /// The next hop did not begin with the exchange (RFC 9113, 8.7). Nothing was processed.
+    Refused,
+    /// A connection that had served other exchanges ended without a byte: it had probably died of age.
+    Stale,
+    /// The connection ended or the stream was reset before a response.
+    Reset,
+    /// No response came in time.
+    Timeout,
+    /// A response head came.
+    Response {
+        /// Its status.
+        status: u16,
+        /// Its `Retry-After`, counted from now.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Outcome {
+    /// The word for metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ConnectFailure => "connect-failure",
+            Self::Refused => "refused-stream",
+            Self::Stale => "stale",
+            Self::Reset => "reset",
+            Self::Timeout => "timeout",
+            Self::Response { status: 429, .. } => "rate-limited",
+            Self::Response { status: 502..=504, .. } => "gateway-error",
+            Self::Response { .. } => "5xx",
+        }
+    }
+
+    /// Whether the next hop may have acted.
+    fn maybe_processed(self) -> bool {
+        !matches!(self, Self::ConnectFailure | Self::Refused)
+    }
+
+    /// Whether the policy tries this again. What certainly had no effect always is.
+    fn is_retried(self, policy: &Policy) -> bool {
+        use RetryOn::{ConnectFailure, GatewayError, RateLimited, Reset, ServerError};
+        match self {
+            Self::Refused | Self::Stale => true,
+            Self::ConnectFailure => policy.names(&[ConnectFailure, GatewayError, ServerError]),
+            Self::Reset | Self::Timeout => policy.names(&[Reset, GatewayError, ServerError]),
+            Self::Response { status: 502..=504, .. } => policy.names(&[GatewayError, ServerError]),
+            Self::Response { status: 500.., .. } => policy.names(&[ServerError]),
+            // Without the time there is nothing to go by.
+            Self::Response { status: 429, retry_after: Some(_) } => policy.names(&[RateLimited]),
+            Self::Response { .. } => false,
+        }
+    }
+
+    /// Whether it costs the next hop nothing, so that it need not be waited for or paid.
+    pub fn is_free(self) -> bool {
+        self == Self::Stale
+    }
+}
+
+/// What is known of the exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Made {
+    /// Attempts so far, at least 1.
+    pub attempts: u32,
+    /// Whether its method is idempotent, or it opens a tunnel that nothing was sent in.
+    pub idempotent: bool,
+    /// Whether all that was sent can be sent again.
+    pub replayable: bool,
+}
+
+/// Why there is no further attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It is not one of the conditions.
+    NotNamed,
+    /// All attempts were made.
+    Attempts,
+    /// It may have been processed, and is not idempotent.
+    MaybeProcessed,
+    /// Its content was not kept.
+    NotKept,
+    /// `Retry-After` is longer than is waited for.
+    TooLong,
+    /// The upstream's retries are used up.
+    Budget,
+}
+
+impl Stop {
+    /// The reason in words, for `Proxy-Status` and records; empty where there is nothing to say.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NotNamed | Self::Attempts => "",
+            Self::MaybeProcessed => "it may have been processed and is not idempotent",
+            Self::NotKept => "its content was not kept",
+            Self::TooLong => "Retry-After is too long",
+            Self::Budget => "the retry budget is exhausted",
+        }
+    }
+}
+
+/// Whether there is another attempt, and after which pause. `random` is any number.
+///
+/// # Errors
+/// Why there is none.
+pub fn decide(policy: &Policy, outcome: Outcome, made: Made, random: u64) -> Result<Duration, Stop> {
+    if !outcome.is_retried(policy) {
+        return Err(Stop::NotNamed);
+    }
+    let unprocessed = matches!(outcome, Outcome::Refused | Outcome::Stale);
+    let attempts = if unprocessed { policy.attempts.max(ATTEMPTS_UNPROCESSED) } else { policy.attempts };
+    if made.attempts >= attempts {
+        return Err(Stop::Attempts);
+    }
+    if outcome.maybe_processed() && !made.idempotent {
+        return Err(Stop::MaybeProcessed);
+    }
+    if !made.replayable {
+        return Err(Stop::NotKept);
+    }
+    let pause = policy.pause(made.attempts, random);
+    match outcome {
+        Outcome::Stale => Ok(Duration::ZERO),
+        // RFC 9110, 10.2.3: it says so of 503, RFC 6585, 4 of 429.
+        Outcome::Response { status: 503 | 429, retry_after: Some(after) } if after > policy.retry_after => {
+            Err(Stop::TooLong)
+        }
+        Outcome::Response { status: 503 | 429, retry_after: Some(after) } => Ok(after.max(pause)),
+        _ => Ok(pause),
+    }
+}
