@@ -44,6 +44,13 @@ impl Refusal {
         self
     }
 
+    /// With more to say, in parentheses.
+    #[must_use]
+    pub fn note(mut self, more: &str) -> Self {
+        self.details = format!("{} ({more})", self.details);
+        self
+    }
+
     /// With these fields in the answer.
     #[must_use]
     pub fn fields(mut self, fields: HeaderMap) -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use hermes_net::Resolver;
-use hermes_upstream::{Client, Directory, Upstream};
+use hermes_upstream::{Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +18,8 @@ pub struct Shared {
     pub snapshot: ArcSwap<Snapshot>,
     /// What the operator sees.
     pub seeing: Arc<Seeing>,
+    /// What retries towards targets that requests name are paid from.
+    pub targets: Budget,
 }
 
 impl Directory for Shared {

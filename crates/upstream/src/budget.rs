@@ -4,7 +4,8 @@
 //! workers share the purse; it takes no lock. Time is an argument.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::Instant;
 
 /// Price of a retry: the purse counts in thousandths.
 const RETRY: i64 = 1000;
@@ -26,7 +27,9 @@ pub struct Allowance {
 pub struct Budget {
     /// Thousandths of a retry.
     saved: AtomicI64,
-    /// When time was last paid for, in milliseconds; 0 before the first time.
+    /// When time began to be paid for.
+    since: OnceLock<Instant>,
+    /// Milliseconds that were paid for.
     paid: AtomicU64,
 }
 
@@ -37,23 +40,25 @@ impl Budget {
         self.add(share, SAVED);
     }
 
-    /// Takes one retry, if there is one; `now` is the time since any fixed moment.
-    pub fn withdraw(&self, allowance: Allowance, now: Duration) -> bool {
+    /// Takes one retry, if there is one.
+    pub fn withdraw(&self, allowance: Allowance, now: Instant) -> bool {
         self.refill(allowance, now);
         let take = |saved: i64| (saved >= RETRY).then(|| saved - RETRY);
         self.saved.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     /// Pays for the time since the last time; never more than one second's worth, so that silence saves nothing.
-    fn refill(&self, allowance: Allowance, now: Duration) {
-        // Zero means that nothing was paid yet.
-        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).max(1);
+    fn refill(&self, allowance: Allowance, now: Instant) {
+        let second = i64::from(allowance.per_second) * RETRY;
+        let since = *self.since.get_or_init(|| {
+            self.add(second, second);
+            now
+        });
+        let now = u64::try_from(now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX);
         let newer = |paid: u64| (paid < now).then_some(now);
         let Ok(paid) = self.paid.try_update(Ordering::Relaxed, Ordering::Relaxed, newer) else { return };
-        let second = i64::from(allowance.per_second) * RETRY;
-        let elapsed = if paid == 0 { 1000 } else { now - paid };
         // A thousandth of a retry for each millisecond and each retry a second.
-        let earned = i64::try_from(elapsed.min(1000)).unwrap_or(0) * i64::from(allowance.per_second);
+        let earned = i64::try_from((now - paid).min(1000)).unwrap_or(0) * i64::from(allowance.per_second);
         self.add(earned, second);
     }
 
@@ -69,36 +74,40 @@ impl Budget {
 mod tests {
     use super::*;
 
-    const NOW: Duration = Duration::from_secs(1);
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn exchanges_pay_for_their_share_of_retries() {
         let (budget, allowance) = (Budget::default(), Allowance { percent: 20, per_second: 0 });
         (0..50).for_each(|_| budget.deposit(allowance));
-        let taken = (0..50).filter(|_| budget.withdraw(allowance, NOW)).count();
+        let taken = (0..50).filter(|_| budget.withdraw(allowance, Instant::now())).count();
         assert_eq!(taken, 10);
     }
 
     #[test]
     fn a_few_retries_a_second_are_always_allowed() {
         let (budget, allowance) = (Budget::default(), Allowance { percent: 0, per_second: 3 });
-        let take = |now: Duration| (0..10).filter(|_| budget.withdraw(allowance, now)).count();
-        assert_eq!([take(NOW), take(NOW), take(NOW * 2), take(NOW * 100)], [3, 0, 3, 3]);
-        assert_eq!(take(NOW * 100 + Duration::from_millis(400)), 1, "1.2, of which 0.2 are left");
-        assert_eq!(take(NOW * 100 + Duration::from_millis(700)), 1, "0.2 and 0.9");
+        let now = Instant::now();
+        let take = |now: Instant| (0..10).filter(|_| budget.withdraw(allowance, now)).count();
+        assert_eq!([take(now), take(now), take(now + SECOND), take(now + SECOND * 100)], [3, 0, 3, 3]);
+        assert_eq!(take(now + SECOND * 100 + Duration::from_millis(400)), 1, "1.2, of which 0.2 are left");
+        assert_eq!(take(now + SECOND * 100 + Duration::from_millis(700)), 1, "0.2 and 0.9");
     }
 
     #[test]
     fn savings_have_an_end() {
         let (budget, allowance) = (Budget::default(), Allowance { percent: 100, per_second: 0 });
         (0..10_000).for_each(|_| budget.deposit(allowance));
-        assert_eq!((0..10_000).filter(|_| budget.withdraw(allowance, NOW)).count(), 100);
+        assert_eq!((0..10_000).filter(|_| budget.withdraw(allowance, Instant::now())).count(), 100);
     }
 
     #[test]
     fn time_that_runs_backwards_earns_nothing() {
         let (budget, allowance) = (Budget::default(), Allowance { percent: 0, per_second: 1 });
-        assert!(budget.withdraw(allowance, NOW * 2));
-        assert!(!budget.withdraw(allowance, NOW));
+        let now = Instant::now();
+        assert!(budget.withdraw(allowance, now + SECOND));
+        assert!(!budget.withdraw(allowance, now));
     }
 }

@@ -1,18 +1,22 @@
 //! A request and its response.
 
 use std::pin::Pin;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use hermes_config::model::Hedge;
 use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, Reset, Responder, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, via};
-use hermes_upstream::Timeouts;
+use hermes_rules::retry::{Outcome, Stop};
 use http::{Method, StatusCode};
 use tokio::time::Instant;
 
 use super::departure::{self, Next, depart};
-use super::pump::{Direction, pump, silence};
-use super::reach::{self, Reached};
+use super::pump::{Direction, Source, pump, silence};
+use super::reach::{self, Reached, Unreached};
+use super::retry::hedge::{self, Answered};
+use super::retry::{self, Replay, Tries};
 use super::{Broken, Failed, Side, Unanswered};
 use crate::arrival::Arrival;
 use crate::refusal::Refusal;
@@ -29,67 +33,121 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
         let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
         return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
     };
-    let (_, mut content, mut responder) = offered.message();
-    let timeouts = reach::timeouts(routed, next);
-    let request = Request { routed, next, head: &head, target: &target, timeouts: &timeouts };
-    let mut retries = RETRIES;
+    let tries = Tries::new(routed, next, &offered.head);
+    let (_, content, mut responder) = offered.message();
+    let lost = AtomicBool::new(false);
+    let counters = routed.exchange.counters();
+    let mut content = Replay::new(content, tries.keep_bytes(), &lost, &counters.client_to_target);
+    let request = Request { routed, head: &head, target: &target, tries: &tries, lost: &lost };
     loop {
-        match request.attempt(&mut content, responder).await {
+        let Lost { responder: unanswered, refusal, again } = match request.attempt(&mut content, responder).await {
             Ok(reason) => return Ok(reason),
-            Err(attempt) if attempt.again && retries > 0 => {
-                retries -= 1;
-                responder = attempt.responder;
+            Err(lost) => lost,
+        };
+        responder = unanswered;
+        let refusal = match again {
+            Ok(pause) => {
+                content.rewind();
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => continue,
+                    () = responder.gone() => client_gone(),
+                }
             }
-            Err(Attempt { responder, refusal, .. }) => {
-                return Err(Failed { unanswered: Unanswered::Responder(responder), refusal });
-            }
-        }
+            Err(stop) => tries.explain(refusal, stop),
+        };
+        return Err(Failed { unanswered: Unanswered::Responder(responder), refusal });
     }
 }
 
-/// Further tries of what certainly had no effect: a kept connection may die, or a link be closed, just as it is used.
-const RETRIES: usize = 3;
-
 struct Request<'a> {
     routed: &'a Routed,
-    next: &'a Next,
     head: &'a RequestHead,
     target: &'a Target,
-    timeouts: &'a Timeouts,
+    tries: &'a Tries<'a>,
+    /// Whether content was sent that was not kept.
+    lost: &'a AtomicBool,
 }
 
-/// An attempt that got no response.
-struct Attempt {
+/// An attempt whose response, if there was one, is not for the client.
+struct Lost {
     responder: Responder,
     refusal: Refusal,
-    again: bool,
+    /// After which pause another attempt follows, or why none does.
+    again: Result<Duration, Stop>,
 }
 
 impl Request<'_> {
-    async fn attempt(&self, content: &mut Incoming, mut responder: Responder) -> Result<String, Attempt> {
-        let Self { routed, next, head, target, timeouts } = *self;
-        // Content is not kept: once some of it was taken, there is no second try.
-        let replayable = content.is_end();
-        let reached = reach::open(routed, next, head, target, content.length(), timeouts).await;
-        let Reached { mut outgoing, mut pending, active: _active, endpoint, reused } = match reached {
+    async fn attempt(&self, content: &mut Replay<'_>, responder: Responder) -> Result<String, Lost> {
+        match self.tries.hedge(&self.head.method) {
+            Some(hedge) if content.is_end() => self.race(hedge, responder).await,
+            _ => self.single(content, responder).await,
+        }
+    }
+
+    async fn single(&self, content: &mut Replay<'_>, mut responder: Responder) -> Result<String, Lost> {
+        let Self { routed, head, target, tries, .. } = *self;
+        let deadline = tries.begin();
+        let reached = retry::within(deadline, reach::open(tries, head, target, content.length())).await;
+        let reached = match reached.unwrap_or_else(|| Err(Unreached::too_late(tries))) {
             Ok(reached) => reached,
-            Err(unreached) => {
-                return Err(Attempt { responder, refusal: unreached.refusal, again: unreached.stale });
-            }
+            Err(unreached) => return Err(self.lost(responder, unreached.into())),
         };
-        let counters = routed.exchange.counters();
-        let upload = pump(content, &mut outgoing, self.direction(Side::Client, &counters.client_to_target));
-        let silent = silence(counters, timeouts.idle);
+        let Reached { mut outgoing, mut pending, active: _active, endpoint, reused } = reached;
+        // The content counts what came from the client; what is sent again came once.
+        let sent = AtomicU64::new(0);
+        let upload = pump(content, &mut outgoing, self.direction(Side::Client, &sent));
+        let silent = silence(routed.exchange.counters(), tries.timeouts.idle);
         let mut upload = Upload { pump: std::pin::pin!(upload), done: false, silent: std::pin::pin!(silent) };
-        match self.response(&mut pending, &mut upload, &mut responder).await {
-            Ok((head, incoming)) => Ok(self.deliver(head, incoming, upload, responder).await),
-            Err(error) => {
-                let idempotent = head.method.is_idempotent();
-                // RFC 9110, 9.2.2.
-                let again = replayable && (error.stale && reused && idempotent || error.unprocessed);
-                Err(Attempt { responder, refusal: error.refusal.next_hop(&endpoint), again })
+        let answered = tokio::select! {
+            biased;
+            answered = self.response(&mut pending, &mut upload, &mut responder, reused) => answered,
+            () = retry::over(deadline) => Err(NoResponse::timeout()),
+        };
+        match answered {
+            Ok((head, incoming)) => match self.again(&head) {
+                Some(pause) => Err(Lost { responder, refusal: client_gone(), again: Ok(pause) }),
+                None => Ok(self.deliver(head, incoming, upload, responder).await),
+            },
+            Err(error) => Err(self.lost(responder, error.next_hop(&endpoint))),
+        }
+    }
+
+    /// Several attempts beside each other.
+    async fn race(&self, hedge: &Hedge, mut responder: Responder) -> Result<String, Lost> {
+        let raced = tokio::select! {
+            raced = hedge::race(self.tries, self.head, self.target, hedge) => raced,
+            () = responder.gone() => Err(NoResponse::last(client_gone())),
+        };
+        let answered = match raced {
+            Ok(answered) => answered,
+            Err(error) => return Err(self.lost(responder, error)),
+        };
+        if let Some(pause) = self.again(&answered.head) {
+            return Err(Lost { responder, refusal: client_gone(), again: Ok(pause) });
+        }
+        let Answered { head, incoming, interim, endpoint, held: _held } = answered;
+        self.routed.exchange.answered_by(&endpoint);
+        for head in interim {
+            if responder.interim(&self.returning(head)).await.is_err() {
+                return Err(self.lost(responder, NoResponse::last(client_gone())));
             }
         }
+        let (upload, silent) = (std::future::ready(Ok(())), std::future::pending());
+        let upload = Upload { pump: std::pin::pin!(upload), done: true, silent: std::pin::pin!(silent) };
+        Ok(self.deliver(head, incoming, upload, responder).await)
+    }
+
+    /// Whether a response is one that is tried again, and after which pause.
+    fn again(&self, head: &ResponseHead) -> Option<Duration> {
+        self.tries.again(Some(retry::of_response(head)), self.is_replayable()).ok()
+    }
+
+    fn lost(&self, responder: Responder, error: NoResponse) -> Lost {
+        Lost { responder, refusal: error.refusal, again: self.tries.again(error.outcome, self.is_replayable()) }
+    }
+
+    fn is_replayable(&self) -> bool {
+        !self.lost.load(Ordering::Relaxed)
     }
 
     /// Waits for the final response while the request's content goes out; passes on interim ones.
@@ -98,22 +156,24 @@ impl Request<'_> {
         pending: &mut Pending,
         upload: &mut Upload<'_, F, S>,
         responder: &mut Responder,
+        reused: bool,
     ) -> Result<(ResponseHead, Incoming), NoResponse> {
-        let mut deadline = Instant::now() + self.timeouts.header;
+        let header = self.tries.timeouts.header;
+        let mut deadline = Instant::now() + header;
         loop {
             tokio::select! {
                 biased;
-                event = pending.event(None) => match event.map_err(|error| NoResponse::of(&error))? {
+                event = pending.event(None) => match event.map_err(|error| NoResponse::of(&error, reused))? {
                     Event::Interim(head) => {
-                        deadline = Instant::now() + self.timeouts.header;
-                        responder.interim(&self.returning(head)).await.map_err(|_| NoResponse::client_gone())?;
+                        deadline = Instant::now() + header;
+                        responder.interim(&self.returning(head)).await.map_err(|_| NoResponse::last(client_gone()))?;
                     }
                     Event::Final(head, incoming) => return Ok((head, incoming)),
                     Event::Tunnel(..) => return Err(NoResponse::unexpected_tunnel()),
                 },
                 sent = upload.pump.as_mut(), if !upload.done => {
                     upload.done = true;
-                    deadline = Instant::now() + self.timeouts.header;
+                    deadline = Instant::now() + header;
                     match sent {
                         Err(broken) if broken.side == Side::Client => return Err(NoResponse::client_broke(&broken)),
                         // The target may have answered before it stopped reading.
@@ -121,7 +181,7 @@ impl Request<'_> {
                     }
                 }
                 () = upload.silent.as_mut(), if !upload.done => return Err(NoResponse::silent()),
-                () = responder.gone() => return Err(NoResponse::client_gone()),
+                () = responder.gone() => return Err(NoResponse::last(client_gone())),
                 () = tokio::time::sleep_until(deadline), if upload.done => return Err(NoResponse::timeout()),
             }
         }
@@ -195,26 +255,35 @@ struct Upload<'a, F, S> {
 }
 
 /// Why no response came.
-struct NoResponse {
+pub(super) struct NoResponse {
     refusal: Refusal,
-    /// The connection ended without a byte of a response.
-    stale: bool,
-    unprocessed: bool,
+    /// What that means for another attempt; `None` if it would end in the same way.
+    outcome: Option<Outcome>,
+}
+
+impl From<Unreached> for NoResponse {
+    fn from(unreached: Unreached) -> Self {
+        Self { refusal: unreached.refusal, outcome: unreached.outcome }
+    }
 }
 
 impl NoResponse {
-    fn of(error: &hermes_http::StreamError) -> Self {
-        let stale = matches!(error.cause, hermes_http::Cause::Incomplete | hermes_http::Cause::Reset(_));
-        let unprocessed = error.processed == hermes_http::Processed::No;
-        Self { refusal: Refusal::of_stream(error, ""), stale, unprocessed }
+    /// The exchange broke; `reused`: on a connection that had served others.
+    pub(super) fn of(error: &hermes_http::StreamError, reused: bool) -> Self {
+        Self { refusal: Refusal::of_stream(error, ""), outcome: retry::of_stream(error, reused) }
+    }
+
+    pub(super) fn next_hop(self, endpoint: &str) -> Self {
+        Self { refusal: self.refusal.next_hop(endpoint), ..self }
     }
 
     fn last(refusal: Refusal) -> Self {
-        Self { refusal, stale: false, unprocessed: false }
+        Self { refusal, outcome: None }
     }
 
-    fn timeout() -> Self {
-        Self::last(Refusal::new(ProxyError::HttpResponseTimeout, "no response head came in time"))
+    pub(super) fn timeout() -> Self {
+        let refusal = Refusal::new(ProxyError::HttpResponseTimeout, "no response head came in time");
+        Self { refusal, outcome: Some(Outcome::Timeout) }
     }
 
     /// Neither did the client send nor the next hop take any content for too long.
@@ -223,15 +292,15 @@ impl NoResponse {
         Self::last(refusal.status(StatusCode::REQUEST_TIMEOUT))
     }
 
-    fn unexpected_tunnel() -> Self {
+    pub(super) fn unexpected_tunnel() -> Self {
         Self::last(Refusal::new(ProxyError::HttpProtocolError, "the next hop opened a tunnel that nobody asked for"))
-    }
-
-    fn client_gone() -> Self {
-        Self::last(Refusal::new(ProxyError::HttpRequestError, "the client is gone"))
     }
 
     fn client_broke(broken: &Broken) -> Self {
         Self::last(Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(StatusCode::BAD_REQUEST))
     }
+}
+
+fn client_gone() -> Refusal {
+    Refusal::new(ProxyError::HttpRequestError, "the client is gone")
 }

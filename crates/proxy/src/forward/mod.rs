@@ -11,6 +11,7 @@ mod local;
 mod message;
 mod pump;
 mod reach;
+mod retry;
 mod terminate;
 mod tunnel;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
@@ -101,11 +101,30 @@ pub struct Direction<'a> {
     pub overlay: Option<&'a OverlayFields>,
 }
 
+/// What a direction is read from.
+pub trait Source {
+    /// Polls for the next frame; `None` at the end.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>>;
+
+    /// Whether it is certain that nothing more arrives.
+    fn is_end(&self) -> bool;
+}
+
+impl Source for Incoming {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+        Self::poll_frame(self, cx)
+    }
+
+    fn is_end(&self) -> bool {
+        Self::is_end(self)
+    }
+}
+
 /// Moves what arrives from one side to the other until it ends.
 ///
 /// # Errors
 /// A side broke, or was silent for too long.
-pub async fn pump(incoming: &mut Incoming, outgoing: &mut Outgoing, direction: Direction<'_>) -> Result<(), Broken> {
+pub async fn pump<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, direction: Direction<'_>) -> Result<(), Broken> {
     let Direction { from, moved, overlay } = direction;
     let to = from.other();
     loop {
@@ -144,7 +163,7 @@ pub async fn pump(incoming: &mut Incoming, outgoing: &mut Outgoing, direction: D
 type Arrived = Option<Result<Frame, StreamError>>;
 
 /// What is there without waiting.
-async fn ready(incoming: &mut Incoming) -> Option<Arrived> {
+async fn ready<S: Source>(incoming: &mut S) -> Option<Arrived> {
     poll_fn(|cx| {
         Poll::Ready(match incoming.poll_frame(cx) {
             Poll::Ready(frame) => Some(frame),
@@ -155,10 +174,10 @@ async fn ready(incoming: &mut Incoming) -> Option<Arrived> {
 }
 
 /// Waits for the next frame; `None` when the other side says that it needs no more. It may also break meanwhile.
-async fn wait(incoming: &mut Incoming, outgoing: &mut Outgoing, from: Side) -> Result<Option<Arrived>, Broken> {
+async fn wait<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, from: Side) -> Result<Option<Arrived>, Broken> {
     tokio::select! {
         biased;
-        frame = incoming.frame() => Ok(Some(frame)),
+        frame = poll_fn(|cx| incoming.poll_frame(cx)) => Ok(Some(frame)),
         reset = outgoing.broken() => match reset {
             Reset::Unneeded => Ok(None),
             reset => Err(Broken::reset(from.other(), reset)),

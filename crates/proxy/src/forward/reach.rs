@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use hermes_http::{Outgoing, Pending, RequestHead};
 use hermes_proto::proxy_status::ProxyError;
+use hermes_rules::retry::Outcome;
 use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeouts};
 use http::StatusCode;
 
 use super::departure::{Next, address_proxy};
+use super::retry::{self, Tries};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::{Target, is_https};
@@ -26,15 +28,28 @@ pub(crate) struct Reached {
     pub(crate) reused: bool,
 }
 
-/// Why the next hop was not reached, and whether another try is safe.
+/// Why the next hop was not reached.
 pub(crate) struct Unreached {
     pub(crate) refusal: Refusal,
-    pub(crate) stale: bool,
+    /// What that means for another attempt; `None` if it would end in the same way.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+impl Unreached {
+    /// The time of the attempt was over before the request had left.
+    pub(crate) fn too_late(tries: &Tries<'_>) -> Self {
+        let refusal = Refusal::new(ProxyError::ConnectionTimeout, "no connection in the time of an attempt");
+        let refusal = match tries.tried().last() {
+            Some(endpoint) => refusal.next_hop(endpoint),
+            None => refusal,
+        };
+        Self { refusal, outcome: Some(Outcome::ConnectFailure) }
+    }
 }
 
 impl From<Refusal> for Unreached {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, stale: false }
+        Self { refusal, outcome: None }
     }
 }
 
@@ -47,78 +62,91 @@ pub(crate) fn timeouts(routed: &Routed, next: &Next) -> Timeouts {
     base.overlaid(&routed.snapshot.document.routes[routed.route].timeouts)
 }
 
-/// Opens an exchange over HTTP.
+/// Opens an exchange over HTTP. Nothing of its content has left if that fails.
 pub(crate) async fn open(
-    routed: &Routed,
-    next: &Next,
+    tries: &Tries<'_>,
     head: &RequestHead,
     target: &Target,
     length: Option<u64>,
-    timeouts: &Timeouts,
 ) -> Result<Reached, Unreached> {
-    let checkout = checkout(routed, next, head, target, timeouts).await?;
-    routed.exchange.upstream(next.name(), &checkout.endpoint);
+    let (next, timeouts) = (tries.next, &tries.timeouts);
+    let checkout = checkout(tries, head, target).await?;
+    tries.goes_to(&checkout.endpoint);
     let (endpoint, reused) = (checkout.endpoint.clone(), checkout.reused);
     let mut head = head.clone();
     address_proxy(&mut head, &endpoint, next.is_tls());
     let opening = tokio::time::timeout(timeouts.header, checkout.open(&head, length, next.receiver())).await;
     let opening = opening.map_err(|_| {
         let details = "the next hop has no room for a further exchange, or does not answer";
-        Unreached::from(Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint))
+        let refusal = Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint);
+        Unreached { refusal, outcome: Some(Outcome::ConnectFailure) }
     })?;
     let opened = opening.map_err(|error| {
-        let stale = reused || error.processed == hermes_http::Processed::No;
-        Unreached { refusal: Refusal::of_stream(&error, &endpoint), stale }
+        let outcome = retry::of_stream(&error, reused).map(|_| Outcome::Refused);
+        Unreached { refusal: Refusal::of_stream(&error, &endpoint), outcome }
     })?;
     let (outgoing, pending, active) = (opened.outgoing, opened.pending, opened.active);
     Ok(Reached { outgoing, pending, active, endpoint, reused })
 }
 
-async fn checkout(
-    routed: &Routed,
-    next: &Next,
-    head: &RequestHead,
-    target: &Target,
-    timeouts: &Timeouts,
-) -> Result<Checkout, Unreached> {
+async fn checkout(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Checkout, Unreached> {
+    let (routed, timeouts) = (tries.routed, &tries.timeouts);
     let client = &routed.worker.client;
-    let checked_out = match next {
-        Next::Upstream { upstream, .. } => client.checkout(upstream, timeouts).await,
+    let checked_out = match tries.next {
+        Next::Upstream { upstream, .. } => client.checkout_avoiding(upstream, timeouts, &tries.tried()).await,
         Next::Target => {
             let tls = is_https(head, false);
             let origin = Origin { tls, host: target.host.clone(), port: target.port };
             client.checkout_origin(&origin, &|address| allowed(routed, address), timeouts).await
         }
     };
-    checked_out.map_err(|failure| Unreached::from(unreached(routed, next, &failure)))
+    checked_out.map_err(|failure| unreached(tries, &failure))
 }
 
 /// Opens a TCP connection to where the overlay ends.
-pub(crate) async fn dial(
-    routed: &Routed,
-    next: &Next,
-    target: &Target,
-    timeouts: &Timeouts,
-) -> Result<hermes_upstream::Dialled, Refusal> {
-    let allow = |address: SocketAddr| allowed(routed, address);
-    let dialled = routed.worker.client.dial_tcp(place(next, target, &allow), timeouts).await;
-    let dialled = dialled.map_err(|failure| unreached(routed, next, &failure))?;
-    routed.exchange.upstream(next.name(), &dialled.endpoint);
-    Ok(dialled)
+pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_upstream::Dialled, Refusal> {
+    let allow = |address: SocketAddr| allowed(tries.routed, address);
+    loop {
+        let deadline = tries.begin();
+        let dialling = tries.routed.worker.client.dial_tcp(place(tries.next, target, &allow), &tries.timeouts);
+        match retry::within(deadline, dialling).await {
+            Some(Ok(dialled)) => {
+                tries.goes_to(&dialled.endpoint);
+                return Ok(dialled);
+            }
+            Some(Err(failure)) => pause(tries, unreached(tries, &failure)).await?,
+            None => pause(tries, Unreached::too_late(tries)).await?,
+        }
+    }
 }
 
 /// The address that UDP goes to where the overlay ends.
 pub(crate) async fn udp_address(
-    routed: &Routed,
-    next: &Next,
+    tries: &Tries<'_>,
     target: &Target,
-    timeouts: &Timeouts,
 ) -> Result<(SocketAddr, hermes_upstream::Active), Refusal> {
-    let allow = |address: SocketAddr| allowed(routed, address);
-    let found = routed.worker.client.udp_address(place(next, target, &allow), timeouts).await;
-    let (address, endpoint, active) = found.map_err(|failure| unreached(routed, next, &failure))?;
-    routed.exchange.upstream(next.name(), &endpoint);
-    Ok((address, active))
+    let allow = |address: SocketAddr| allowed(tries.routed, address);
+    loop {
+        let deadline = tries.begin();
+        let finding = tries.routed.worker.client.udp_address(place(tries.next, target, &allow), &tries.timeouts);
+        match retry::within(deadline, finding).await {
+            Some(Ok((address, endpoint, active))) => {
+                tries.goes_to(&endpoint);
+                return Ok((address, active));
+            }
+            Some(Err(failure)) => pause(tries, unreached(tries, &failure)).await?,
+            None => pause(tries, Unreached::too_late(tries)).await?,
+        }
+    }
+}
+
+/// Waits for the next attempt at something of which no byte was sent.
+pub(crate) async fn pause(tries: &Tries<'_>, unreached: Unreached) -> Result<(), Refusal> {
+    match tries.again(unreached.outcome, true) {
+        Ok(pause) => tokio::time::sleep(pause).await,
+        Err(stop) => return Err(tries.explain(unreached.refusal, stop)),
+    }
+    Ok(())
 }
 
 fn place<'a>(next: &'a Next, target: &'a Target, allow: hermes_upstream::Allow<'a>) -> Dial<'a> {
@@ -133,11 +161,13 @@ fn allowed(routed: &Routed, address: SocketAddr) -> Result<(), String> {
     routed.snapshot.egress.check(address).map_err(|denied| denied.to_string())
 }
 
-fn unreached(routed: &Routed, next: &Next, failure: &ConnectFailure) -> Refusal {
+fn unreached(tries: &Tries<'_>, failure: &ConnectFailure) -> Unreached {
     let error = failure.proxy_error();
-    routed.worker.shared.seeing.connect_failure(next.name(), error.token());
-    routed.exchange.upstream(next.name(), &failure.endpoint);
+    tries.routed.worker.shared.seeing.connect_failure(tries.next.name(), error.token());
+    tries.goes_to(&failure.endpoint);
     let refusal = Refusal::new(error, failure.reason.clone()).next_hop(&failure.endpoint);
     // A name that nobody here knows is the client's mistake, as it is where no route knows it.
-    if failure.kind == FailureKind::Dotless { refusal.status(StatusCode::NOT_FOUND) } else { refusal }
+    let unknown = failure.kind == FailureKind::Dotless;
+    let refusal = if unknown { refusal.status(StatusCode::NOT_FOUND) } else { refusal };
+    Unreached { refusal, outcome: retry::of_connect(failure.kind) }
 }

@@ -8,6 +8,7 @@ use hermes_proto::proxy_status::ProxyError;
 use http::{HeaderMap, HeaderValue};
 
 use super::departure::{Next, depart};
+use super::retry::Tries;
 use super::{CAPSULE_PROTOCOL, Failed, Side, Unanswered, pump, reach};
 use crate::arrival::{Arrival, End};
 use crate::datagrams::{UdpEnd, carry_udp, carry_udp_to_udp};
@@ -17,9 +18,10 @@ use crate::routed::Routed;
 /// Opens the TCP connection that a CONNECT asks for, and carries the tunnel (RFC 9110, 9.3.6).
 pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
     let departing = depart(routed, arrival.head(), next);
+    let tries = Tries::new(routed, next, arrival.head());
     let dialled = async {
         let (_, target) = departing?;
-        reach::dial(routed, next, &target, &reach::timeouts(routed, next)).await
+        reach::dial(&tries, &target).await
     };
     let dialled = match dialled.await {
         Ok(dialled) => dialled,
@@ -41,11 +43,12 @@ pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
 /// Opens the UDP socket that a CONNECT-UDP asks for, and carries the tunnel (RFC 9298, 3.1). The name was resolved before the
 /// tunnel is accepted, and only the target's datagrams are taken.
 pub(crate) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
-    let timeouts = reach::timeouts(routed, next);
+    let tries = Tries::new(routed, next, arrival.head());
+    let timeouts = tries.timeouts;
     let departing = depart(routed, arrival.head(), next);
     let opened = async {
         let (_, target) = departing?;
-        let (address, active) = reach::udp_address(routed, next, &target, &timeouts).await?;
+        let (address, active) = reach::udp_address(&tries, &target).await?;
         let socket = UdpSocket::connected(address).await.map_err(|error| {
             Refusal::new(ProxyError::DestinationIpUnroutable, error.to_string()).next_hop(&address.to_string())
         })?;

@@ -5,12 +5,14 @@ use std::time::Duration;
 use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_rules::retry::Outcome;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, StatusCode, Version};
 
 use super::departure::{self, Next, depart};
 use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
+use super::retry::{self, Tries};
 use super::{Failed, Side, Unanswered, pump};
 use crate::arrival::{Arrival, End};
 use crate::datagrams::carry_udp;
@@ -24,14 +26,12 @@ pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule
 /// Opens the tunnel through the next hop, and carries it.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
     let opened = match depart(routed, arrival.head(), next) {
-        Ok((head, target)) => open(routed, next, &head, &target).await,
-        Err(refusal) => Err(refusal.into()),
+        Ok((head, target)) => open(&Tries::new(routed, next, arrival.head()), &head, &target).await,
+        Err(refusal) => Err(refusal),
     };
     let opened = match opened {
         Ok(opened) => opened,
-        Err(unreached) => {
-            return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal: unreached.refusal });
-        }
+        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
     let Open { outgoing, answer, active: _active, idle } = opened;
     match answer {
@@ -50,17 +50,45 @@ struct Open {
     idle: Duration,
 }
 
-/// Asks the next hop for the tunnel; once more if a kept connection had died unseen, for no byte of the tunnel was sent yet.
-async fn open(routed: &Routed, next: &Next, head: &RequestHead, target: &Target) -> Result<Open, Unreached> {
-    match attempt(routed, next, head, target).await {
-        Err(unreached) if unreached.stale => attempt(routed, next, head, target).await,
-        opened => opened,
+/// Asks the next hop for the tunnel, and again as the policy says: no byte of the tunnel was sent yet.
+async fn open(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Refusal> {
+    loop {
+        let deadline = tries.begin();
+        let attempt = retry::within(deadline, attempt(tries, head, target)).await;
+        match attempt.unwrap_or_else(|| Err(too_late(tries))) {
+            Ok(open) => match again(tries, &open.answer) {
+                Some(pause) => {
+                    drop(open);
+                    tokio::time::sleep(pause).await;
+                }
+                None => return Ok(open),
+            },
+            Err(unreached) => reach::pause(tries, unreached).await?,
+        }
     }
 }
 
-async fn attempt(routed: &Routed, next: &Next, head: &RequestHead, target: &Target) -> Result<Open, Unreached> {
-    let timeouts = reach::timeouts(routed, next);
-    let reached = reach::open(routed, next, head, target, Some(0), &timeouts).await?;
+/// Whether the next hop refused in a way that is tried again, and after which pause.
+fn again(tries: &Tries<'_>, answer: &Event) -> Option<Duration> {
+    match answer {
+        Event::Final(head, _) => tries.again(Some(retry::of_response(head)), true).ok(),
+        Event::Tunnel(..) | Event::Interim(_) => None,
+    }
+}
+
+/// The time of an attempt was over before the tunnel was answered.
+fn too_late(tries: &Tries<'_>) -> Unreached {
+    let refusal = Refusal::new(ProxyError::HttpResponseTimeout, "no tunnel in the time of an attempt");
+    let refusal = match tries.tried().last() {
+        Some(endpoint) => refusal.next_hop(endpoint),
+        None => refusal,
+    };
+    Unreached { refusal, outcome: Some(Outcome::Timeout) }
+}
+
+async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Unreached> {
+    let timeouts = &tries.timeouts;
+    let reached = reach::open(tries, head, target, Some(0)).await?;
     let Reached { mut outgoing, mut pending, active, endpoint, reused } = reached;
     let answered = async {
         outgoing.flush().await?;
@@ -73,10 +101,14 @@ async fn attempt(routed: &Routed, next: &Next, head: &RequestHead, target: &Targ
     };
     match tokio::time::timeout(timeouts.header, answered).await {
         Ok(Ok(answer)) => Ok(Open { outgoing, answer, active, idle: timeouts.udp }),
-        Ok(Err(error)) => Err(Unreached { refusal: Refusal::of_stream(&error, &endpoint), stale: reused }),
+        Ok(Err(error)) => {
+            let outcome = retry::of_stream(&error, reused);
+            Err(Unreached { refusal: Refusal::of_stream(&error, &endpoint), outcome })
+        }
         Err(_) => {
             let details = "the next hop did not answer the tunnel in time";
-            Err(Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint).into())
+            let refusal = Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint);
+            Err(Unreached { refusal, outcome: Some(Outcome::Timeout) })
         }
     }
 }

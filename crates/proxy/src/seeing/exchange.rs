@@ -93,11 +93,17 @@ impl Exchange {
         self.live.facts.lock().route = Some(route.to_owned());
     }
 
-    /// The Upstream's configured name and the endpoint of the latest attempt.
+    /// The Upstream's configured name and the endpoint of the latest attempt; to be called once an attempt.
     pub fn upstream(&self, name: &str, endpoint: &str) {
         let mut facts = self.live.facts.lock();
         facts.upstream = Some(name.to_owned());
         facts.endpoint = Some(endpoint.to_owned());
+        facts.tried.push(endpoint.to_owned());
+    }
+
+    /// The endpoint that answered, where several were asked.
+    pub fn answered_by(&self, endpoint: &str) {
+        self.live.facts.lock().endpoint = Some(endpoint.to_owned());
     }
 
     /// The status of the final response to the client.

@@ -37,6 +37,8 @@ labels!(DirectionLabels { listener: String, direction: &'static str });
 labels!(SchemeLabels { listener: String, scheme: &'static str });
 labels!(ExchangeLabels { listener: String, kind: &'static str, route: String, status: &'static str, reason: &'static str });
 labels!(ConnectLabels { upstream: String, kind: &'static str });
+labels!(RetryLabels { upstream: String, reason: &'static str });
+labels!(UpstreamLabel { upstream: String });
 labels!(KindLabel { kind: &'static str });
 labels!(ReasonLabel { reason: &'static str });
 labels!(OutcomeLabel { outcome: &'static str });
@@ -85,6 +87,7 @@ pub(super) struct Metrics {
     exchanges: Family<ExchangeLabels, Counter>,
     durations: Family<KindLabel, Histogram, fn() -> Histogram>,
     connect_failures: Family<ConnectLabels, Counter>,
+    retries: RetryFamilies,
     dropped: [Counter; DropReason::ALL.len()],
     reloads: Family<OutcomeLabel, Counter>,
     access_lost: Counter,
@@ -99,6 +102,21 @@ struct ListenerFamilies {
     exchanges: Family<ListenerLabel, Gauge>,
     malformed: Family<ListenerLabel, Counter>,
     auth_failures: Family<SchemeLabels, Counter>,
+}
+
+/// Families about attempts that follow others.
+#[derive(Debug, Default)]
+struct RetryFamilies {
+    retries: Family<RetryLabels, Counter>,
+    exhausted: Family<UpstreamLabel, Counter>,
+}
+
+impl RetryFamilies {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("retries", "Attempts after a failed one, or beside a slow one", self.retries.clone());
+        let help = "Attempts that the budget did not allow";
+        registry.register("retry_budget_exhausted", help, self.exhausted.clone());
+    }
 }
 
 impl ListenerFamilies {
@@ -143,6 +161,8 @@ impl Metrics {
         hermes.register("exchange_duration_seconds", "From begin to end of an exchange", durations.clone());
         let connect_failures = Family::default();
         hermes.register("connect_failures", "Attempts to connect that failed", connect_failures.clone());
+        let retries = RetryFamilies::default();
+        retries.register(hermes);
         let reasons = Family::<ReasonLabel, Counter>::default();
         hermes.register("datagrams_dropped", "Datagrams not delivered", reasons.clone());
         let reloads = Family::default();
@@ -159,6 +179,7 @@ impl Metrics {
             exchanges,
             durations,
             connect_failures,
+            retries,
             dropped,
             reloads,
             access_lost,
@@ -197,6 +218,14 @@ impl Metrics {
 
     pub fn connect_failure(&self, upstream: &str, kind: &'static str) {
         self.connect_failures.get_or_create(&ConnectLabels { upstream: upstream.to_owned(), kind }).inc();
+    }
+
+    pub fn retry(&self, upstream: &str, reason: &'static str) {
+        self.retries.retries.get_or_create(&RetryLabels { upstream: upstream.to_owned(), reason }).inc();
+    }
+
+    pub fn retry_budget_exhausted(&self, upstream: &str) {
+        self.retries.exhausted.get_or_create(&UpstreamLabel { upstream: upstream.to_owned() }).inc();
     }
 
     pub fn datagrams_dropped(&self, reason: DropReason, count: u64) {

@@ -118,6 +118,16 @@ impl Seeing {
         self.metrics.connect_failure(upstream, kind);
     }
 
+    /// Counts an attempt after a failed one, or beside a slow one; `reason` is from a fixed set.
+    pub fn retry(&self, upstream: &str, reason: &'static str) {
+        self.metrics.retry(upstream, reason);
+    }
+
+    /// Counts an attempt that the budget of `upstream` did not allow.
+    pub fn retry_budget_exhausted(&self, upstream: &str) {
+        self.metrics.retry_budget_exhausted(upstream);
+    }
+
     /// Counts datagrams that were not delivered. Add them to the exchange's [`Counters`] as well.
     pub fn datagrams_dropped(&self, reason: DropReason, count: u64) {
         self.metrics.datagrams_dropped(reason, count);

@@ -34,6 +34,10 @@ pub(super) struct Record {
     route: Option<String>,
     upstream: Option<String>,
     endpoint: Option<String>,
+    attempts: usize,
+    /// The endpoint of each attempt, where there was more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tried: Vec<String>,
     status: Option<u16>,
     bytes: Moved,
     datagrams: Datagrams,
@@ -78,6 +82,8 @@ impl Record {
             route: facts.route,
             upstream: facts.upstream,
             endpoint: facts.endpoint,
+            attempts: facts.tried.len(),
+            tried: if facts.tried.len() > 1 { facts.tried } else { Vec::new() },
             status: live.status(),
             bytes: Moved {
                 client_to_target: counters.client_to_target.load(Ordering::Relaxed),

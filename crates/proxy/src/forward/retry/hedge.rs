@@ -1,0 +1,120 @@
+//! Attempts beside each other: when the first is slow, another begins, and the first good response wins.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use hermes_config::model::Hedge;
+use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, ResponseHead};
+use tokio::time::Instant;
+
+use super::{Tries, within};
+use crate::forward::message::NoResponse;
+use crate::forward::reach::{self, Reached};
+use crate::target::Target;
+
+/// Attempts at once where none are configured.
+const MOST: u8 = 2;
+
+/// Interim responses that are kept of an attempt until it wins; nobody sends more than a few.
+const INTERIM: usize = 8;
+
+/// A response head, and what it stands on.
+pub(in crate::forward) struct Answered {
+    pub(in crate::forward) head: ResponseHead,
+    pub(in crate::forward) incoming: Incoming,
+    /// Interim responses that came before.
+    pub(in crate::forward) interim: Vec<ResponseHead>,
+    pub(in crate::forward) endpoint: String,
+    /// To be kept until the content has passed: the exchange's other half, and its place on the endpoint.
+    pub(in crate::forward) held: (Outgoing, Pending, hermes_upstream::Active),
+}
+
+impl Answered {
+    fn is_good(&self) -> bool {
+        !self.head.status.is_server_error()
+    }
+}
+
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Answered, NoResponse>> + Send + 'a>>;
+
+/// The first good response to a request without content; else the best that came. Whoever loses is cancelled.
+///
+/// # Errors
+/// No attempt had a response.
+pub(in crate::forward) async fn race(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    target: &Target,
+    hedge: &Hedge,
+) -> Result<Answered, NoResponse> {
+    let begin = || -> Attempt<'_> { Box::pin(attempt(tries, head, target)) };
+    let mut running = vec![begin()];
+    let mut left = hedge.most.unwrap_or(MOST).saturating_sub(1);
+    let mut best: Option<Result<Answered, NoResponse>> = None;
+    let late = tokio::time::sleep(hedge.after.0);
+    tokio::pin!(late);
+    loop {
+        tokio::select! {
+            (index, ended) = first(&mut running) => {
+                drop(running.swap_remove(index));
+                match ended {
+                    Ok(answered) if answered.is_good() => return Ok(answered),
+                    // An answer says more than none.
+                    ended if ended.is_ok() || best.is_none() => best = Some(ended),
+                    _ => {}
+                }
+                match best.take() {
+                    Some(best) if running.is_empty() => return best,
+                    kept => best = kept,
+                }
+            }
+            () = late.as_mut(), if left > 0 => {
+                if tries.may_hedge() {
+                    running.push(begin());
+                    left -= 1;
+                } else {
+                    left = 0;
+                }
+                late.as_mut().reset(Instant::now() + hedge.after.0);
+            }
+        }
+    }
+}
+
+/// The next attempt that ends.
+async fn first(running: &mut [Attempt<'_>]) -> (usize, Result<Answered, NoResponse>) {
+    poll_fn(|cx| {
+        for (index, attempt) in running.iter_mut().enumerate() {
+            if let Poll::Ready(ended) = attempt.as_mut().poll(cx) {
+                return Poll::Ready((index, ended));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// One attempt, to its response head.
+async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Answered, NoResponse> {
+    let deadline = tries.begin();
+    let reached = within(deadline, reach::open(tries, head, target, Some(0))).await;
+    let Reached { mut outgoing, mut pending, active, endpoint, reused } =
+        reached.unwrap_or_else(|| Err(reach::Unreached::too_late(tries)))?;
+    let mut interim = Vec::new();
+    let answered = async {
+        outgoing.finish(None).await.map_err(|error| NoResponse::of(&error, reused))?;
+        loop {
+            match pending.event(None).await.map_err(|error| NoResponse::of(&error, reused))? {
+                Event::Interim(head) if interim.len() < INTERIM => interim.push(head),
+                Event::Interim(_) => {}
+                Event::Final(head, incoming) => return Ok((head, incoming)),
+                Event::Tunnel(..) => return Err(NoResponse::unexpected_tunnel()),
+            }
+        }
+    };
+    let until = deadline.unwrap_or_else(|| Instant::now() + tries.timeouts.header);
+    let answered = tokio::time::timeout_at(until, answered).await.unwrap_or_else(|_| Err(NoResponse::timeout()));
+    let (head, incoming) = answered.map_err(|error| error.next_hop(&endpoint))?;
+    Ok(Answered { head, incoming, interim, endpoint, held: (outgoing, pending, active) })
+}

@@ -1,0 +1,193 @@
+//! The attempts of one exchange: which policy they follow, what they cost, and what is said of them in the end.
+
+pub(super) mod hedge;
+mod outcome;
+mod replay;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use hermes_config::model::{Hedge, Route, Upstream};
+use hermes_http::{Kind, RequestHead, ResponseHead};
+use hermes_rules::retry::{Made, Outcome, Policy, Stop, decide};
+use hermes_upstream::{Allowance, Budget, Timeouts};
+use http::Method;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+pub(super) use outcome::{of_connect, of_stream};
+pub(super) use replay::Replay;
+
+use super::departure::Next;
+use super::reach;
+use crate::refusal::Refusal;
+use crate::routed::Routed;
+
+/// The attempts of one exchange.
+pub(crate) struct Tries<'a> {
+    pub(super) routed: &'a Routed,
+    pub(super) next: &'a Next,
+    /// The time-outs of each attempt.
+    pub(super) timeouts: Timeouts,
+    policy: Policy,
+    /// Whether the policy is configured; without one, only what had no effect is tried again, and costs nothing.
+    configured: bool,
+    hedge: Option<&'a Hedge>,
+    idempotent: bool,
+    made: AtomicU32,
+    /// Endpoints that were tried.
+    tried: Mutex<Vec<String>>,
+}
+
+impl<'a> Tries<'a> {
+    /// No attempt yet; the exchange brings its share to the budget.
+    pub(crate) fn new(routed: &'a Routed, next: &'a Next, head: &RequestHead) -> Self {
+        let route = &routed.snapshot.document.routes[routed.route];
+        let upstream = upstream(routed, next);
+        let policy = Policy::of(upstream.and_then(|config| config.retry.as_ref()), route.retry.as_ref());
+        let configured = policy.is_some();
+        let policy = policy.unwrap_or_else(Policy::unprocessed_only);
+        let mut timeouts = reach::timeouts(routed, next);
+        // What an attempt may take in all, its response head may take too.
+        timeouts.header = timeouts.header.max(policy.per_try.unwrap_or_default());
+        let hedge = hedge(route, upstream);
+        let tries = Self {
+            routed,
+            next,
+            timeouts,
+            policy,
+            configured,
+            hedge,
+            idempotent: is_repeatable(head),
+            made: AtomicU32::new(0),
+            tried: Mutex::default(),
+        };
+        if configured || hedge.is_some() {
+            tries.budget().deposit(tries.allowance());
+        }
+        tries
+    }
+
+    /// An attempt begins; until when it must have a response head, if there is such a time.
+    pub(super) fn begin(&self) -> Option<Instant> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        self.policy.per_try.map(|time| Instant::now() + time)
+    }
+
+    /// The attempt goes to this endpoint, or failed to connect to it.
+    pub(super) fn goes_to(&self, endpoint: &str) {
+        self.routed.exchange.upstream(self.next.name(), endpoint);
+        self.tried.lock().push(endpoint.to_owned());
+    }
+
+    /// Endpoints that others are preferred to.
+    pub(super) fn tried(&self) -> Vec<String> {
+        self.tried.lock().clone()
+    }
+
+    /// Bytes of content that are kept to be sent again.
+    pub(super) fn keep_bytes(&self) -> u64 {
+        self.policy.keep_bytes
+    }
+
+    /// How a request without content is hedged.
+    pub(super) fn hedge(&self, method: &Method) -> Option<&'a Hedge> {
+        self.hedge.filter(|_| method.is_safe())
+    }
+
+    /// Whether another attempt follows, and after which pause; it is then paid for and counted.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn again(&self, outcome: Option<Outcome>, replayable: bool) -> Result<Duration, Stop> {
+        let outcome = outcome.ok_or(Stop::NotNamed)?;
+        let made = Made { attempts: self.made.load(Ordering::Relaxed), idempotent: self.idempotent, replayable };
+        let pause = decide(&self.policy, outcome, made, fastrand::u64(..))?;
+        if self.configured && !outcome.is_free() && !self.pay() {
+            return Err(Stop::Budget);
+        }
+        self.routed.worker.shared.seeing.retry(self.next.name(), outcome.word());
+        Ok(pause)
+    }
+
+    /// Pays for an attempt beside those that are under way.
+    fn may_hedge(&self) -> bool {
+        let paid = self.pay();
+        if paid {
+            self.routed.worker.shared.seeing.retry(self.next.name(), "hedge");
+        }
+        paid
+    }
+
+    fn pay(&self) -> bool {
+        let paid = self.budget().withdraw(self.allowance(), std::time::Instant::now());
+        if !paid {
+            self.routed.worker.shared.seeing.retry_budget_exhausted(self.next.name());
+        }
+        paid
+    }
+
+    fn budget(&self) -> &Budget {
+        match self.next {
+            Next::Upstream { upstream, .. } => upstream.budget(),
+            Next::Target => &self.routed.worker.shared.targets,
+        }
+    }
+
+    fn allowance(&self) -> Allowance {
+        let (percent, per_second) = self.policy.budget;
+        Allowance { percent, per_second }
+    }
+
+    /// What the client and the record learn: with the number of attempts, and why there was no further one.
+    pub(super) fn explain(&self, refusal: Refusal, stop: Stop) -> Refusal {
+        let made = self.made.load(Ordering::Relaxed);
+        let words = if self.configured { stop.words() } else { "" };
+        match (made, words) {
+            (0 | 1, "") => refusal,
+            (made, "") => refusal.note(&format!("{made} attempts")),
+            (1, words) => refusal.note(&format!("1 attempt; {words}")),
+            (made, words) => refusal.note(&format!("{made} attempts; {words}")),
+        }
+    }
+}
+
+/// A response, as the policy sees it.
+pub(super) fn of_response(head: &ResponseHead) -> Outcome {
+    let retry_after = outcome::retry_after(&head.fields, SystemTime::now());
+    Outcome::Response { status: head.status.as_u16(), retry_after }
+}
+
+/// Waits for an attempt until its time is over; `None` when it is.
+pub(super) async fn within<T>(deadline: Option<Instant>, attempt: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, attempt).await.ok(),
+        None => Some(attempt.await),
+    }
+}
+
+/// Waits for the time of an attempt to be over, which may be never.
+pub(super) async fn over(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn upstream<'a>(routed: &'a Routed, next: &Next) -> Option<&'a Upstream> {
+    match next {
+        Next::Upstream { upstream, .. } => routed.snapshot.document.upstreams.get(upstream.name()),
+        Next::Target => None,
+    }
+}
+
+fn hedge<'a>(route: &'a Route, upstream: Option<&'a Upstream>) -> Option<&'a Hedge> {
+    route.hedge.as_ref().or_else(|| upstream?.hedge.as_ref())
+}
+
+/// Whether a second attempt does no harm after a first one had its effect. A tunnel that was not accepted carried nothing; an
+/// upgrade that was ignored is a request like others.
+fn is_repeatable(head: &RequestHead) -> bool {
+    let tunnel = matches!(head.kind(), Kind::Connect | Kind::ConnectUdp) || head.method == Method::CONNECT;
+    tunnel || head.method.is_idempotent()
+}

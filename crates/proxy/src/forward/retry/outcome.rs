@@ -1,0 +1,72 @@
+//! What failures and responses mean to a policy.
+
+use std::time::{Duration, SystemTime};
+
+use hermes_http::{Cause, Processed, StreamError};
+use hermes_rules::retry::Outcome;
+use hermes_upstream::FailureKind;
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
+
+/// A stream that failed before its response; `None` if another attempt would end in the same way. `reused`: the connection had
+/// served other exchanges.
+pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option<Outcome> {
+    match &error.cause {
+        Cause::Invalid(_) => None,
+        _ if error.processed == Processed::No => Some(Outcome::Refused),
+        Cause::Incomplete | Cause::Reset(_) if reused => Some(Outcome::Stale),
+        Cause::Incomplete | Cause::Reset(_) | Cause::Io(_) | Cause::Closing | Cause::Alert(_) => Some(Outcome::Reset),
+        Cause::Protocol(_) | Cause::Unsupported(_) => None,
+    }
+}
+
+/// A connection that did not come about; `None` if a rule forbids it, now and the next time.
+pub(in crate::forward) fn of_connect(kind: FailureKind) -> Option<Outcome> {
+    match kind {
+        FailureKind::Dotless | FailureKind::Prohibited => None,
+        _ => Some(Outcome::ConnectFailure),
+    }
+}
+
+/// `Retry-After` (RFC 9110, 10.2.3): seconds, or a date, which may have passed.
+pub(super) fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let value = fields.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than fit are as good as never.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let after = |text: &str| {
+            let fields = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
+            retry_after(&fields, now).map(|after| after.as_secs())
+        };
+        assert_eq!(after("120"), Some(120));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:38 GMT"), Some(1));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:30 GMT"), Some(0));
+        assert_eq!(after("99999999999999999999999"), Some(u64::MAX));
+        for odd in ["", "-1", "1.5", "soon"] {
+            assert_eq!(after(odd), None, "{odd}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn an_old_connection_that_ends_is_no_failure_of_the_next_hop() {
+        let ended = || StreamError::new(Cause::Incomplete);
+        assert_eq!(of_stream(&ended(), true), Some(Outcome::Stale));
+        assert_eq!(of_stream(&ended(), false), Some(Outcome::Reset));
+        let refused = StreamError::unprocessed(Cause::Closing);
+        assert_eq!(of_stream(&refused, true), Some(Outcome::Refused));
+        assert_eq!(of_stream(&StreamError::unprocessed(Cause::Invalid(String::new())), false), None);
+    }
+}
