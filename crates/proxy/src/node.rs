@@ -102,7 +102,11 @@ impl Proxy {
         let own_metrics = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
         let snapshot = Arc::new(snapshot.own(&own_addresses(&table, &prepared, own_metrics)));
         let admin_socket = admin_socket(&snapshot);
-        let shared = Arc::new(Shared { snapshot: ArcSwap::new(snapshot.clone()), seeing, targets: hermes_upstream::Budget::default() });
+        let shared = Arc::new(Shared {
+            snapshot: ArcSwap::new(snapshot.clone()),
+            seeing,
+            targets: hermes_upstream::Budget::default(),
+        });
         let drain = Drain::new();
         let resolver = Resolver::system().map_err(|error| one("", &error))?;
         let (workers, doors) =

@@ -1,5 +1,7 @@
 //! Retries: conditions and outcomes, and what is never repeated.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 use std::time::Duration;
 
 use hermes_config::model::{Retry, RetryOn};
@@ -101,7 +103,8 @@ fn retry_after_is_waited_for_up_to_its_bound() {
 
 #[test]
 fn a_route_stands_over_its_upstream_key_by_key() {
-    let upstream = retry(json!({ "attempts": 5, "on": "reset", "backoff": { "base": "1s" }, "budget": { "ratio": "50%" } }));
+    let upstream =
+        retry(json!({ "attempts": 5, "on": "reset", "backoff": { "base": "1s" }, "budget": { "ratio": "50%" } }));
     let route = retry(json!({ "attempts": 2, "per_try_timeout": "25s" }));
     let policy = Policy::of(Some(&upstream), Some(&route)).unwrap();
     assert_eq!((policy.attempts, policy.on), (2, vec![RetryOn::Reset]));

@@ -3,8 +3,8 @@
 //! A dead upstream is then asked `1 + ratio` times for each exchange, and not as often as every exchange may be tried. All
 //! workers share the purse; it takes no lock. Time is an argument.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Price of a retry: the purse counts in thousandths.

@@ -8,8 +8,8 @@ use hermes_config::model::{self, Balance, EndpointAddress, HttpVersion};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::budget::Budget;
 use crate::balance::{Candidate, RoundRobin, Standing, least_request};
+use crate::budget::Budget;
 use crate::endpoint::Endpoint;
 use crate::security::{self, Security};
 use crate::{EndpointStatus, Timeouts, UpstreamStatus};

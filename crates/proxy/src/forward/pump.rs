@@ -124,7 +124,11 @@ impl Source for Incoming {
 ///
 /// # Errors
 /// A side broke, or was silent for too long.
-pub async fn pump<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, direction: Direction<'_>) -> Result<(), Broken> {
+pub async fn pump<S: Source>(
+    incoming: &mut S,
+    outgoing: &mut Outgoing,
+    direction: Direction<'_>,
+) -> Result<(), Broken> {
     let Direction { from, moved, overlay } = direction;
     let to = from.other();
     loop {

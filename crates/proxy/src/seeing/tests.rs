@@ -80,7 +80,7 @@ fn a_record_says_what_happened_and_no_query() {
     let expected = serde_json::json!({
         "kind": "http", "event": "end", "node": "alice", "listener": "web", "source": "192.0.2.1:4711",
         "protocol": "h1", "user": "bob", "method": "GET", "target": "video:80/film", "route": "video",
-        "upstream": "ingress", "endpoint": "203.0.113.7:443", "status": 200,
+        "upstream": "ingress", "endpoint": "203.0.113.7:443", "attempts": 1, "status": 200,
         "bytes": { "client_to_target": 3, "target_to_client": 500 },
         "datagrams": { "client_to_target": 0, "target_to_client": 0, "dropped": 2 },
         "reason": "done",

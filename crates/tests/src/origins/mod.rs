@@ -1,5 +1,6 @@
 //! Servers behind the proxies. They know nothing of the overlay, and remember what they saw.
 
+mod acting;
 mod answers;
 mod http;
 mod scripted;
@@ -16,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+pub use acting::{Act, acting, refusing};
 pub use http::{Request, http, http_on, https};
 pub use scripted::{early_hints, scripted, scripted_once};
 pub use tcp::{

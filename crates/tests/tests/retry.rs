@@ -1,0 +1,51 @@
+//! Retries and hedging: what is tried again, how often, where, and what never is.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+
+#[path = "retry/budget.rs"]
+mod budget;
+#[path = "retry/endpoints.rs"]
+mod endpoints;
+#[path = "retry/envoy.rs"]
+mod envoy;
+#[path = "retry/messages.rs"]
+mod messages;
+#[path = "retry/tunnels.rs"]
+mod tunnels;
+
+use std::net::SocketAddr;
+
+use hermes_tests::Node;
+use hermes_tests::raw::Raw;
+
+/// A reverse proxy for the origins; `keys` are further ones of their upstream, such as `, retry: { on: 5xx }`.
+fn gateway(origins: &[SocketAddr], keys: &str) -> Node {
+    let endpoints = origins.iter().map(|origin| format!("\"{origin}\"")).collect::<Vec<_>>().join(", ");
+    Node::start(
+        "gate",
+        &format!(
+            r#"
+            listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true }} }}
+            routes: [ {{ terminate: origin }} ]
+            upstreams: {{ origin: {{ endpoints: [{endpoints}]{keys} }} }}
+            "#
+        ),
+    )
+}
+
+/// Sends a request with content through the node: status, fields as text, content.
+fn send(node: &Node, method: &str, content: &[u8]) -> (u16, String, String) {
+    let mut raw = Raw::connect(node.address("web"));
+    raw.send(format!("{method} /a HTTP/1.1\r\nHost: video\r\nContent-Length: {}\r\n\r\n", content.len()));
+    raw.send_if_open(content);
+    let (head, body) = raw.response();
+    (head.status(), format!("{:?}", head.fields), String::from_utf8_lossy(&body).into_owned())
+}
+
+/// Sends a GET: as [`send`].
+fn get(node: &Node) -> (u16, String, String) {
+    let mut raw = Raw::connect(node.address("web"));
+    raw.send("GET /a HTTP/1.1\r\nHost: video\r\n\r\n");
+    let (head, body) = raw.response();
+    (head.status(), format!("{:?}", head.fields), String::from_utf8_lossy(&body).into_owned())
+}

@@ -1,0 +1,147 @@
+//! Requests and their responses.
+
+use hermes_tests::origins::{Act, acting, refusing};
+
+use super::{gateway, get, send};
+
+#[test]
+fn an_origin_that_fails_twice_is_asked_a_third_time() {
+    let origin = acting(&[Act::status(503, ""), Act::status(502, ""), Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: gateway-error }");
+    let (status, _, content) = get(&node);
+    assert_eq!((status, content.as_str(), origin.seen().len()), (200, "200\n", 3));
+    let record = node.record(|_| true);
+    let endpoint = origin.address().to_string();
+    assert_eq!(record["attempts"], 3, "{record}");
+    assert_eq!(record["tried"], serde_json::json!([endpoint, endpoint, endpoint]), "{record}");
+    let metrics = node.metrics();
+    let counted = r#"hermes_retries_total{upstream="origin",reason="gateway-error"} 2"#;
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[test]
+fn when_all_attempts_fail_the_last_response_goes_to_the_client() {
+    let origin = acting(&[Act::status(500, "X-Try: 1\r\n"), Act::status(503, "X-Try: 2\r\n")]);
+    let node = gateway(&[origin.address()], ", retry: { on: 5xx, attempts: 2 }");
+    let (status, fields, content) = get(&node);
+    assert_eq!((status, content.as_str(), origin.seen().len()), (503, "503\n", 2));
+    assert!(fields.contains(r#"("x-try", "2")"#), "{fields}");
+}
+
+#[test]
+fn a_request_whose_connection_was_reset_is_sent_again() {
+    let origin = acting(&[Act::Reset, Act::Reset, Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: reset }");
+    assert_eq!((get(&node).0, origin.seen().len()), (200, 3));
+}
+
+#[test]
+fn the_final_failure_says_how_many_attempts_there_were() {
+    let origin = acting(&[Act::Reset]);
+    let node = gateway(&[origin.address()], ", retry: { on: reset, attempts: 3 }");
+    let (status, fields, _) = get(&node);
+    assert_eq!((status, origin.seen().len()), (502, 3));
+    assert!(fields.contains("(3 attempts)"), "{fields}");
+    let record = node.record(|_| true);
+    assert!(record["reason"].as_str().unwrap().ends_with("(3 attempts)"), "{record}");
+}
+
+#[test]
+fn without_a_policy_a_failure_is_final() {
+    for act in [Act::Reset, Act::status(503, "")] {
+        let origin = acting(&[act, Act::status(200, "")]);
+        let node = gateway(&[origin.address()], "");
+        let (status, fields, _) = get(&node);
+        assert!(status >= 500 && origin.seen().len() == 1, "{status}");
+        assert!(!fields.contains("attempt"), "{fields}");
+    }
+}
+
+#[test]
+fn a_post_that_was_reset_after_its_head_went_out_is_not_repeated() {
+    for content in [&b""[..], b"content"] {
+        let origin = acting(&[Act::Reset, Act::status(200, "")]);
+        let node = gateway(&[origin.address()], ", retry: { on: [5xx, reset, gateway-error], attempts: 5 }");
+        let (status, fields, _) = send(&node, "POST", content);
+        assert_eq!((status, origin.seen().len()), (502, 1));
+        assert!(fields.contains("(1 attempt; it may have been processed and is not idempotent)"), "{fields}");
+    }
+}
+
+#[test]
+fn a_post_that_was_answered_503_is_not_repeated() {
+    let origin = acting(&[Act::status(503, "Retry-After: 0\r\n"), Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: 5xx }");
+    let (status, _, content) = send(&node, "POST", b"content");
+    assert_eq!((status, content.as_str(), origin.seen().len()), (503, "503\n", 1));
+}
+
+#[test]
+fn a_post_on_a_refused_stream_is_sent_again() {
+    for retry in ["", ", retry: { on: refused-stream }"] {
+        let origin = refusing(2);
+        let node = gateway(&[origin.address()], &format!(", http: 2{retry}"));
+        // Without a policy nothing is kept, so nothing may have been sent.
+        let content: &[u8] = if retry.is_empty() { b"" } else { b"content" };
+        let (status, _, echo) = send(&node, "POST", content);
+        assert_eq!((status, echo.as_bytes()), (200, content));
+        assert_eq!(origin.seen(), ["refused POST", "refused POST", "POST"]);
+    }
+}
+
+#[test]
+fn content_is_sent_again_as_it_was() {
+    let origin = acting(&[Act::status(503, ""), Act::Reset, Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: 5xx }");
+    let content = vec![b'c'; 64 << 10];
+    let (status, ..) = send(&node, "PUT", &content);
+    assert_eq!(status, 200);
+    let (seen, content) = (origin.seen(), String::from_utf8(content).unwrap());
+    assert_eq!(seen.len(), 3);
+    assert!(seen.iter().all(|request| request.ends_with(&format!("\r\n\r\n{content}"))));
+    let record = node.record(|_| true);
+    assert_eq!(record["bytes"]["client_to_target"], 64 << 10, "what is sent again is not counted again: {record}");
+}
+
+#[test]
+fn content_above_the_bound_is_not_sent_again() {
+    let origin = acting(&[Act::status(503, ""), Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: 5xx, keep_bytes: 1KiB }");
+    assert_eq!((send(&node, "PUT", &[b'c'; 1025]).0, origin.seen().len()), (503, 1));
+    assert_eq!((send(&node, "PUT", &[b'c'; 1024]).0, origin.seen().len()), (200, 2));
+}
+
+#[test]
+fn a_short_retry_after_is_obeyed() {
+    let fields = "Retry-After: 1\r\n";
+    let origin = acting(&[Act::status(503, fields), Act::status(429, fields), Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: [gateway-error, rate-limited] }");
+    assert_eq!((get(&node).0, origin.seen().len()), (200, 3));
+    assert!(node.record(|_| true)["duration_ms"].as_u64().unwrap() >= 2000);
+}
+
+#[test]
+fn a_long_retry_after_goes_to_the_client() {
+    let origin = acting(&[Act::status(503, "Retry-After: 3\r\n"), Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: 5xx }");
+    let (status, fields, _) = get(&node);
+    assert_eq!((status, origin.seen().len()), (503, 1));
+    assert!(fields.contains(r#"("retry-after", "3")"#), "{fields}");
+}
+
+#[test]
+fn a_route_says_more_than_its_upstream() {
+    let origin = acting(&[Act::status(503, ""), Act::status(200, "")]);
+    let yaml = format!(
+        r#"
+        listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true }} }}
+        routes:
+          - {{ match: {{ method: PUT }}, terminate: origin, retry: {{ attempts: 1 }} }}
+          - {{ terminate: origin }}
+        upstreams: {{ origin: {{ endpoints: ["{}"], retry: {{ on: 5xx }} }} }}
+        "#,
+        origin.address()
+    );
+    let node = hermes_tests::Node::start("gate", &yaml);
+    assert_eq!((send(&node, "PUT", b"").0, origin.seen().len()), (503, 1));
+}
