@@ -20,9 +20,14 @@ use hermes_tests::raw::Raw;
 
 /// A reverse proxy for the origins; `keys` are further ones of their upstream, such as `, retry: { on: 5xx }`.
 fn gateway(origins: &[SocketAddr], keys: &str) -> Node {
+    gateway_called("gate", origins, keys)
+}
+
+/// As [`gateway`], with a name of its own, for one that stands behind another.
+fn gateway_called(name: &str, origins: &[SocketAddr], keys: &str) -> Node {
     let endpoints = origins.iter().map(|origin| format!("\"{origin}\"")).collect::<Vec<_>>().join(", ");
     Node::start(
-        "gate",
+        name,
         &format!(
             r#"
             listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true }} }}

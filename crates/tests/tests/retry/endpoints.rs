@@ -3,7 +3,7 @@
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins::{Act, acting};
 
-use super::{gateway, get, send};
+use super::{gateway, gateway_called, get, send};
 
 #[test]
 fn an_attempt_that_takes_too_long_is_followed_by_one_elsewhere() {
@@ -77,4 +77,15 @@ fn what_is_not_safe_is_never_sent_twice_at_once() {
     let node = gateway(&[origin.address(), other.address()], ", hedge: { after: 1ms }, timeouts: { header: 500ms }");
     let got = hermes_tests::curl(&["-X", "PUT", "-d", "x", &format!("{}/hang", node.url("web"))]);
     assert_eq!((got.status, origin.seen().len(), other.seen().len()), (504, 1, 0), "{got:?}");
+}
+
+#[test]
+fn over_http_2_the_slow_attempt_is_reset_too() {
+    let (slow, fast) = (acting(&[Act::Hang]), hermes_tests::origins::http());
+    let inner = gateway_called("inner", &[slow.address()], "");
+    let node = gateway(&[inner.address("web"), fast.address()], ", http: 2, hedge: { after: 50ms }");
+    assert_eq!(get(&node).0, 200);
+    eventually_true("the slow attempt is cancelled", || slow.seen().len() == 2);
+    assert_eq!((slow.last().as_str(), fast.seen().len()), ("cancelled", 1));
+    inner.idle();
 }

@@ -1,6 +1,8 @@
 //! Requests and their responses.
 
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins::{Act, acting, refusing};
+use hermes_tests::raw::Raw;
 
 use super::{gateway, get, send};
 
@@ -144,4 +146,17 @@ fn a_route_says_more_than_its_upstream() {
     );
     let node = hermes_tests::Node::start("gate", &yaml);
     assert_eq!((send(&node, "PUT", b"").0, origin.seen().len()), (503, 1));
+}
+
+#[test]
+fn nobody_is_asked_again_for_a_client_that_left() {
+    let origin = acting(&[Act::status(503, "Retry-After: 2\r\n"), Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: 5xx }");
+    let mut raw = Raw::connect(node.address("web"));
+    raw.send("GET /a HTTP/1.1\r\nHost: video\r\n\r\n");
+    eventually_true("the origin was asked", || origin.seen().len() == 1);
+    raw.reset();
+    node.idle();
+    assert_eq!(origin.seen().len(), 1);
+    assert_eq!(node.record(|_| true)["attempts"], 1);
 }

@@ -92,3 +92,28 @@ fn a_connection_for_a_tunnel_is_tried_as_often_as_the_policy_says() {
     assert_eq!(node.record(|_| true)["attempts"], 3);
     assert!(node.metrics().contains(r#"hermes_retries_total{upstream="db",reason="connect-failure"} 2"#));
 }
+
+#[test]
+fn a_tunnel_of_datagrams_that_was_refused_is_asked_for_again() {
+    // What is answered is a capsule (RFC 9297, 3.5): type 0, length 6, context ID 0, five bytes.
+    let opened = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: connect-udp\r\n\
+                  Capsule-Protocol: ?1\r\n\r\n\u{0}\u{6}\u{0}hello";
+    let proxy = acting(&[Act::status(503, ""), Act::Say(opened.to_owned())]);
+    let node = Node::start(
+        "alice",
+        &format!(
+            r#"
+            listeners: {{ voice: {{ udp: 127.0.0.1:0, target: "VOICE:5004" }} }}
+            routes: [ {{ to: next }} ]
+            upstreams: {{ next: {{ endpoints: ["{}"], retry: {{ on: gateway-error }} }} }}
+            "#,
+            proxy.address()
+        ),
+    );
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(hermes_tests::eventually::PATIENCE)).unwrap();
+    client.send_to(b"knock", node.address("voice")).unwrap();
+    let mut answer = [0; 16];
+    let length = client.recv(&mut answer).unwrap();
+    assert_eq!((&answer[..length], proxy.seen().len()), (&b"hello"[..], 2));
+}
