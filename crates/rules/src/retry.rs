@@ -81,9 +81,11 @@ impl Policy {
         Self {
             attempts: 1,
             on: Vec::new(),
+            per_try: None,
             backoff: (Duration::ZERO, Duration::ZERO),
+            retry_after: RETRY_AFTER,
             keep_bytes: 0,
-            ..Self::overlaid([None, None])
+            budget: BUDGET,
         }
     }
 

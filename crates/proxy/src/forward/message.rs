@@ -64,7 +64,7 @@ struct Request<'a> {
     head: &'a RequestHead,
     target: &'a Target,
     tries: &'a Tries<'a>,
-    /// Whether content was sent that was not kept.
+    /// Whether content was sent that was not kept; once set, none is.
     lost: &'a AtomicBool,
 }
 
@@ -196,6 +196,8 @@ impl Request<'_> {
         responder: Responder,
     ) -> String {
         let exchange = &self.routed.exchange;
+        // There is no further attempt, so what is still to come need not be kept.
+        self.lost.store(true, Ordering::Relaxed);
         let head = self.returning(head);
         exchange.status(head.status.as_u16());
         // A response may have no content and still trailers.

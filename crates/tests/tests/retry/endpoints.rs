@@ -89,3 +89,13 @@ fn over_http_2_the_slow_attempt_is_reset_too() {
     assert_eq!((slow.last().as_str(), fast.seen().len()), ("cancelled", 1));
     inner.idle();
 }
+
+#[test]
+fn as_many_attempts_stand_beside_each_other_as_the_policy_says() {
+    let origins = [acting(&[Act::Hang]), acting(&[Act::Hang]), acting(&[Act::status(200, "")])];
+    let addresses = origins.each_ref().map(|origin| origin.address());
+    let node = gateway(&addresses, ", hedge: { after: 20ms, most: 3 }");
+    assert_eq!(get(&node).0, 200);
+    eventually_true("the others are cancelled", || origins[..2].iter().all(|origin| origin.last() == "cancelled"));
+    assert_eq!((origins[2].seen().len(), node.record(|_| true)["attempts"].as_u64()), (1, Some(3)));
+}

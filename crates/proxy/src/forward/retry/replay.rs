@@ -18,7 +18,7 @@ pub(in crate::forward) struct Replay<'a> {
     at: usize,
     /// Bytes that may still be kept.
     room: u64,
-    /// Set once something was passed on that was not kept.
+    /// Set once something was passed on that was not kept, or once nothing need be kept.
     lost: &'a AtomicBool,
     /// Counts what came from the client, once.
     moved: &'a AtomicU64,
@@ -47,9 +47,15 @@ impl<'a> Replay<'a> {
         self.length
     }
 
+    /// Lets go of what was kept, all of which has been sent.
+    fn forget(&mut self) {
+        self.kept = Vec::new();
+        self.at = 0;
+    }
+
     fn keep(&mut self, frame: &Frame) {
         if self.lost.load(Ordering::Relaxed) {
-            return;
+            return self.forget();
         }
         let piece = match frame {
             // A copy: a few bytes must not hold the whole buffer that they came in.
@@ -59,9 +65,7 @@ impl<'a> Replay<'a> {
             }
             Frame::Data(_) => {
                 self.lost.store(true, Ordering::Relaxed);
-                self.kept = Vec::new();
-                self.at = 0;
-                return;
+                return self.forget();
             }
             Frame::Trailers(trailers) => Piece::Trailers(trailers.clone()),
         };
