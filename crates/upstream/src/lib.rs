@@ -17,6 +17,7 @@ mod checkout;
 mod client;
 mod connect;
 mod dial;
+mod each;
 mod endpoint;
 mod failure;
 mod origin;

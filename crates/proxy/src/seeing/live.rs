@@ -42,6 +42,8 @@ pub(super) struct Facts {
     pub route: Option<String>,
     pub upstream: Option<String>,
     pub endpoint: Option<String>,
+    /// What filters decided, and why.
+    pub filters: Vec<String>,
 }
 
 /// What the listener's metrics have already been told.

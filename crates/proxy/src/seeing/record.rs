@@ -34,6 +34,8 @@ pub(super) struct Record {
     route: Option<String>,
     upstream: Option<String>,
     endpoint: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    filters: Vec<String>,
     status: Option<u16>,
     bytes: Moved,
     datagrams: Datagrams,
@@ -78,6 +80,7 @@ impl Record {
             route: facts.route,
             upstream: facts.upstream,
             endpoint: facts.endpoint,
+            filters: facts.filters,
             status: live.status(),
             bytes: Moved {
                 client_to_target: counters.client_to_target.load(Ordering::Relaxed),
