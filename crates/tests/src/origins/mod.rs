@@ -1,6 +1,7 @@
 //! Servers behind the proxies. They know nothing of the overlay, and remember what they saw.
 
 mod answers;
+mod deciding;
 mod http;
 mod scripted;
 mod tcp;
@@ -16,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+pub use deciding::{Answer, Question, deciding};
 pub use http::{Request, http, http_on, https};
 pub use scripted::{early_hints, scripted, scripted_once};
 pub use tcp::{
