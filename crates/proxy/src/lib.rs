@@ -8,7 +8,7 @@
 //!
 //! - [`listeners`]: *accept*; sockets to exchanges. [`arrival`]: an exchange that has arrived, of whatever kind.
 //! - [`identify`]: *identify*; who a client is.
-//! - [`pipeline`]: *tag*, *route* and the order of all steps. (*authorize* has its place there; filters come with policy.)
+//! - [`pipeline`]: *tag*, *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
 //! - [`datagrams`]: UDP on either side of a tunnel.
 //! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running process.
@@ -21,6 +21,7 @@
 pub mod admin;
 pub mod arrival;
 pub mod datagrams;
+mod filter;
 pub mod forward;
 pub mod identify;
 pub mod listeners;
@@ -32,6 +33,7 @@ mod routed;
 pub mod seeing;
 pub mod snapshot;
 pub mod target;
+mod whole;
 pub mod worker;
 
 pub use node::{Proxy, check};

@@ -4,7 +4,6 @@
 //! accept -> identify -> tag -> authorize -> route -> forward
 //! ```
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,11 +13,12 @@ use hermes_net::StreamInfo;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, via};
 use hermes_rules::fields::USER;
-use hermes_rules::{Facts, Source, Values, apply, believe, path_is_ambiguous};
+use hermes_rules::{Source, Values, apply, believe, path_is_ambiguous};
 use http::header::FORWARDED;
 use http::{HeaderValue, StatusCode, Version};
 
 use crate::arrival::Arrival;
+use crate::filter::{self, Stage};
 use crate::forward::{Unanswered, departure, forward};
 use crate::max_forwards;
 use crate::refusal::Refusal;
@@ -43,7 +43,21 @@ pub(crate) async fn run(worker: &Arc<Worker>, listener: &Arc<ListenerRules>, mut
     let listener = snapshot.listeners.get(&*listener.name).unwrap_or(listener).clone();
     let exchange = worker.shared.seeing.begin(begin(&listener, &arrival));
     let source = arrival.source().clone();
-    let identified = identify(&snapshot, &listener, &exchange, &source, arrival.head_mut()).await;
+    let mut identified = identify(&snapshot, &listener, &exchange, &source, arrival.head_mut()).await;
+    if let Ok(Identified { user, target }) = &mut identified
+        && !snapshot.filters.is_empty()
+    {
+        let stage = Stage {
+            worker,
+            filters: &snapshot.filters,
+            exchange: &exchange,
+            source: &source,
+            listener: &listener.name,
+            target,
+        };
+        let authorized = stage.authorize(arrival.head_mut(), user).await;
+        identified = authorized.and(identified);
+    }
     let decided = identified.and_then(|identified| {
         let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
         exchange.route(&snapshot.route_names[route]);
@@ -68,12 +82,7 @@ pub(crate) async fn run(worker: &Arc<Worker>, listener: &Arc<ListenerRules>, mut
 }
 
 fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {
-    let kind = match arrival.kind() {
-        Kind::Message => "http",
-        Kind::Connect => "connect",
-        Kind::ConnectUdp => "connect-udp",
-        Kind::Upgrade => "upgrade",
-    };
+    let kind = filter::kind(arrival.head());
     let protocol = match arrival {
         Arrival::Session { .. } => "udp",
         Arrival::Offered(_) if listener.config.tcp.is_some() => "tcp",
@@ -199,17 +208,7 @@ fn route(
     identified: &Identified,
 ) -> Result<usize, Refusal> {
     let Identified { user, target } = identified;
-    let facts = Facts {
-        target: hermes_rules::Target { host: &target.host, port: target.port },
-        authority: head.authority.as_ref().map(|authority| (authority.host(), authority.port_u16())),
-        path: head.path(),
-        method: &head.method,
-        protocol: head.protocol.as_deref(),
-        fields: &head.fields,
-        user: user.as_deref(),
-        source: source.peer.socket().map(|peer: SocketAddr| peer.ip()),
-        listener: &listener.name,
-    };
+    let facts = filter::facts(head, target, user.as_deref(), source, &listener.name);
     snapshot.table.decide(&facts).ok_or_else(|| {
         let details = format!("no route for {target} from listener {}", listener.name);
         Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)

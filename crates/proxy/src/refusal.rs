@@ -15,6 +15,7 @@ pub struct Refusal {
     next_hop: Option<String>,
     fields: HeaderMap,
     processed: Processed,
+    content: Option<Bytes>,
 }
 
 impl Refusal {
@@ -27,6 +28,7 @@ impl Refusal {
             next_hop: None,
             fields: HeaderMap::new(),
             processed: Processed::No,
+            content: None,
         }
     }
 
@@ -55,6 +57,13 @@ impl Refusal {
     #[must_use]
     pub fn fields(mut self, fields: HeaderMap) -> Self {
         self.fields = fields;
+        self
+    }
+
+    /// With this content instead of our own words; its type is among the fields.
+    #[must_use]
+    pub fn content(mut self, content: Bytes) -> Self {
+        self.content = Some(content);
         self
     }
 
@@ -93,8 +102,11 @@ impl Refusal {
         let mut head = ResponseHead { fields: self.fields, ..ResponseHead::new(self.status) };
         let status = proxy_status::format(node, self.error, Some(&self.details), self.next_hop.as_deref());
         head.fields.insert(PROXY_STATUS, status);
-        head.fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         head.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(content) = self.content {
+            return (head, content);
+        }
+        head.fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         let content = format!("{node}: {}: {}\n", self.error.token(), self.details);
         (head, Bytes::from(content))
     }

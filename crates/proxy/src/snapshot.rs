@@ -15,6 +15,7 @@ use hermes_rules::{EgressRules, OverlayFields, Source, Table, lint};
 use hermes_upstream::Upstream;
 use http::HeaderValue;
 
+use crate::filter::{self, Filter};
 use crate::seeing::Seeing;
 pub use listener::ListenerRules;
 
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub table: Table,
     /// Names of the routes, by index.
     pub route_names: Vec<Arc<str>>,
+    /// What is asked before a route is chosen, in its order.
+    pub(crate) filters: Vec<Arc<dyn Filter>>,
     /// The upstreams, by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// The listeners' rules, by name.
@@ -79,6 +82,7 @@ impl Snapshot {
             overlay: OverlayFields::new(&document.fields),
             route_names: (0..document.routes.len()).map(route_name).collect(),
             table,
+            filters: filter::assemble(document, |name| upstreams.get(name).cloned()),
             upstreams,
             listeners,
             egress: EgressRules::compile(&document.egress, &[], &[]),

@@ -5,6 +5,7 @@
 //! source of randomness; a random number, where one is needed, is an argument.
 //!
 //! - [`route`]: which route an exchange takes (RFC 3986, 6.2.2 for paths; RFC 9110, 4.2.3 for hosts).
+//! - [`broadcast`]: who may have a request copied.
 //! - [`shadow`]: routes that can never match.
 //! - [`retry`]: whether a failed attempt is followed by another (RFC 9110, 9.2.2).
 //! - [`lint`](mod@lint): everything about a document that its schema cannot say.
@@ -12,6 +13,7 @@
 //! - [`fields`] and [`template`]: changes to fields.
 //! - [`egress`]: which addresses a request may choose (RFC 6890 and the registries it points to).
 
+pub mod broadcast;
 pub mod egress;
 pub mod fields;
 pub mod lint;
@@ -24,6 +26,6 @@ pub mod trust;
 pub use egress::{Denied, EgressRules};
 pub use fields::{BadField, OverlayFields, apply};
 pub use lint::{Finding, lint};
-pub use route::{Explanation, Facts, Table, Target, path_is_ambiguous, pick_hop};
+pub use route::{Explanation, Facts, Matcher, Table, Target, path_is_ambiguous, pick_hop};
 pub use template::{Values, render};
 pub use trust::{Refusal, Source, believe};

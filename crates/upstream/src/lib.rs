@@ -18,6 +18,7 @@ mod checkout;
 mod client;
 mod connect;
 mod dial;
+mod each;
 mod endpoint;
 mod failure;
 mod origin;

@@ -3,6 +3,8 @@
 //! Plain data. Every type derives its JSON Schema, which is the single source of truth for what keys exist;
 //! scalar types with a syntax of their own ([`scalar`]) name it in the schema's `format`.
 
+mod authorize;
+mod broadcast;
 mod egress;
 mod listener;
 mod node;
@@ -11,6 +13,8 @@ mod route;
 pub mod scalar;
 mod upstream;
 
+pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
+pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use egress::Egress;
 pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
 pub use node::{Access, Admin, Document, Log, NodeIdentity, Peer};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::scalar::{FieldPattern, FilePath, ListenAddress, OneOrMany, UserPattern};
-use super::{Egress, Listener, Route, Upstream};
+use super::{Authorize, Egress, Listener, Route, Upstream};
 
 /// One node's configuration.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -44,6 +44,9 @@ pub struct Document {
     /// Where exchanges enter, by name.
     #[serde(default)]
     pub listeners: IndexMap<String, Listener>,
+    /// Authorisation servers that are asked before the route is chosen, in this order.
+    #[serde(default)]
+    pub authorize: Vec<Authorize>,
     /// What happens to an exchange: the first route that matches decides.
     #[serde(default)]
     pub routes: Vec<Route>,

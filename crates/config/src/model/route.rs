@@ -5,6 +5,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Broadcast;
 use super::retry::{Hedge, Retry};
 use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix, TargetMatch, Template,
@@ -48,6 +49,9 @@ pub struct Route {
     /// Datagrams kept while a tunnel opens.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
+    /// Copy requests that ask for it to all endpoints.
+    #[serde(default)]
+    pub broadcast: Option<Broadcast>,
     /// Forward to the next proxy: an upstream, or several with weights.
     #[serde(default)]
     pub to: Option<Hops>,

@@ -4,8 +4,10 @@
 //! |---|---|---|---|---|
 //! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` |
 //! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `tunnel`, to the origin |
+//! | `broadcast` | `broadcast`, if the request asks for it | | | |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` |
 
+mod broadcast;
 pub(crate) mod departure;
 mod local;
 mod message;
@@ -24,6 +26,7 @@ use hermes_rules::pick_hop;
 use crate::arrival::Arrival;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
+use broadcast::Offer;
 use departure::Next;
 pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
@@ -45,6 +48,11 @@ pub(crate) struct Failed {
 
 /// Acts on an exchange; returns the reason of its end, for the record.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<String, Failed> {
+    let arrival = match broadcast::offer(routed, arrival) {
+        Offer::Ordinary(arrival) => arrival,
+        Offer::Broadcast(rule, arrival) => return broadcast::run(routed, arrival, rule).await,
+        Offer::Refused(failed) => return Err(failed),
+    };
     let action = routed.snapshot.document.routes.get(routed.route).and_then(|route| route.action());
     match action {
         Some(Action::Respond(respond)) => local::respond(routed, arrival, respond).await,

@@ -11,7 +11,7 @@
 
 mod basic;
 mod bearer;
-mod cache;
+pub(crate) mod cache;
 mod challenge;
 mod claims;
 mod credentials;

@@ -106,6 +106,11 @@ impl Exchange {
         self.live.facts.lock().endpoint = Some(endpoint.to_owned());
     }
 
+    /// What a filter decided, and why.
+    pub fn filtered(&self, decision: &str) {
+        self.live.facts.lock().filters.push(clip(decision));
+    }
+
     /// The status of the final response to the client.
     pub fn status(&self, status: u16) {
         self.live.status.store(status, Ordering::Relaxed);

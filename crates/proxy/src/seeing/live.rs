@@ -44,6 +44,8 @@ pub(super) struct Facts {
     pub endpoint: Option<String>,
     /// The endpoint of each attempt.
     pub tried: Vec<String>,
+    /// What filters decided, and why.
+    pub filters: Vec<String>,
 }
 
 /// What the listener's metrics have already been told.

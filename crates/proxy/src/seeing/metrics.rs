@@ -16,7 +16,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::broadcasts::BroadcastFamilies;
 use super::class_of;
+use super::filters::FilterFamilies;
 use super::live::Live;
 use super::process::ProcessCollector;
 
@@ -91,6 +93,8 @@ pub(super) struct Metrics {
     dropped: [Counter; DropReason::ALL.len()],
     reloads: Family<OutcomeLabel, Counter>,
     access_lost: Counter,
+    filters: FilterFamilies,
+    broadcasts: BroadcastFamilies,
 }
 
 /// Families with a series per listener.
@@ -171,6 +175,8 @@ impl Metrics {
         hermes.register("access_records_dropped", "Access records not written", access_lost.clone());
         let dropped =
             DropReason::ALL.map(|reason| reasons.get_or_create_owned(&ReasonLabel { reason: reason.label() }));
+        let filters = FilterFamilies::register(hermes);
+        let broadcasts = BroadcastFamilies::register(hermes);
         let listeners = RwLock::default();
         Self {
             registry,
@@ -183,12 +189,24 @@ impl Metrics {
             dropped,
             reloads,
             access_lost,
+            filters,
+            broadcasts,
         }
     }
 
     /// The counter of access records that were not written.
     pub fn access_lost(&self) -> Counter {
         self.access_lost.clone()
+    }
+
+    /// The metrics of broadcasts.
+    pub fn broadcasts(&self) -> &BroadcastFamilies {
+        &self.broadcasts
+    }
+
+    /// The metrics of filters.
+    pub fn filters(&self) -> &FilterFamilies {
+        &self.filters
     }
 
     /// The handles of a listener.

@@ -7,7 +7,9 @@
 //! What it is not: it decides nothing, and it is not the log (that is `tracing`).
 
 mod access;
+mod broadcasts;
 mod exchange;
+mod filters;
 mod live;
 mod metrics;
 mod process;
@@ -126,6 +128,16 @@ impl Seeing {
     /// Counts an attempt that the budget of `upstream` did not allow.
     pub fn retry_budget_exhausted(&self, upstream: &str) {
         self.metrics.retry_budget_exhausted(upstream);
+    }
+
+    /// Counts a filter's decision; `outcome` is from a fixed set, `took` is `None` for one that was remembered.
+    pub(crate) fn filtered(&self, filter: &str, outcome: &'static str, took: Option<Duration>) {
+        self.metrics.filters().decided(filter, outcome, took);
+    }
+
+    /// Counts the copies of a broadcast on a route (its configured name): those that succeeded, failed and were cancelled.
+    pub(crate) fn broadcast(&self, route: &str, copies: [usize; 3]) {
+        self.metrics.broadcasts().ended(route, copies);
     }
 
     /// Counts datagrams that were not delivered. Add them to the exchange's [`Counters`] as well.

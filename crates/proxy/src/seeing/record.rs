@@ -38,6 +38,8 @@ pub(super) struct Record {
     /// The endpoint of each attempt, where there was more than one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tried: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    filters: Vec<String>,
     status: Option<u16>,
     bytes: Moved,
     datagrams: Datagrams,
@@ -84,6 +86,7 @@ impl Record {
             endpoint: facts.endpoint,
             attempts: facts.tried.len(),
             tried: if facts.tried.len() > 1 { facts.tried } else { Vec::new() },
+            filters: facts.filters,
             status: live.status(),
             bytes: Moved {
                 client_to_target: counters.client_to_target.load(Ordering::Relaxed),

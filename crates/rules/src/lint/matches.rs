@@ -1,4 +1,4 @@
-//! Checks of the conditions of routes: those that cannot be met.
+//! Checks of the conditions of routes and filters: those that cannot be met.
 
 use hermes_config::child;
 use hermes_config::model::{Document, Match, PathMatch};
@@ -12,6 +12,9 @@ pub(super) const CHECKS: &[Check] = &[listeners, methods, field_names, paths, em
 fn each_match(document: &Document, mut check: impl FnMut(&str, &Match)) {
     for (index, route) in document.routes.iter().enumerate() {
         check(&format!("routes[{index}].match"), &route.matches);
+    }
+    for (index, authorize) in document.authorize.iter().enumerate() {
+        check(&format!("authorize[{index}].match"), &authorize.matches);
     }
 }
 

@@ -3,6 +3,8 @@
 //! Each check is one small function; the lists are in the modules, by what they look at. A finding makes the document
 //! unusable: what is merely unusual is not reported.
 
+mod authorize;
+mod broadcast;
 mod changes;
 mod links;
 mod listeners;
@@ -43,7 +45,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 10] = [
+    let lists: [&[Check]; 12] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -54,6 +56,8 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         upstreams::CHECKS,
         links::CHECKS,
         retries::CHECKS,
+        authorize::CHECKS,
+        broadcast::CHECKS,
     ];
     let mut report = Report::default();
     for check in lists.into_iter().flatten() {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod authorize;
+mod broadcast;
 mod changes;
 mod links;
 mod listeners;

@@ -108,7 +108,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, 
     }
 }
 
-fn seen(request: &http::Request<Incoming>) -> Request {
+pub(super) fn seen(request: &http::Request<Incoming>) -> Request {
     let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     };

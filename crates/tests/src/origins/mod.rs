@@ -2,6 +2,7 @@
 
 mod acting;
 mod answers;
+mod deciding;
 mod http;
 mod scripted;
 mod tcp;
@@ -18,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 pub use acting::{Act, acting, refusing};
+pub use deciding::{Answer, Question, deciding};
 pub use http::{Request, http, http_on, https};
 pub use scripted::{early_hints, scripted, scripted_once};
 pub use tcp::{

@@ -1,0 +1,96 @@
+//! External authorisation: who is asked about an exchange before its route is chosen.
+
+use std::num::NonZeroUsize;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Match;
+use super::scalar::{Duration, FieldPattern};
+
+/// An authorisation server that is asked over HTTP. All whose `match` holds are asked, one after the other.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Authorize {
+    /// Name in records, metrics and reasons.
+    pub name: String,
+    /// Which protocol the server speaks.
+    #[serde(default)]
+    pub kind: AuthorizeKind,
+    /// The upstream whose endpoints are asked.
+    pub upstream: String,
+    /// `http`: what stands before the path of the exchange, such as `/check`; default: nothing. `opa`: the decision,
+    /// such as `/v1/data/overlay/allow`; required.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Exchanges about which the server is asked. Default: all.
+    #[serde(default, rename = "match")]
+    pub matches: Match,
+    /// Until the whole answer is here, with the wait for a free place. Default: 200ms.
+    #[serde(default)]
+    pub timeout: Option<Duration>,
+    /// What happens without an answer. Default: closed, the exchange is refused.
+    #[serde(default)]
+    pub fail: Fail,
+    /// Fields of the exchange that the server sees. A star never means credentials: write those in full. Default: none.
+    #[serde(default)]
+    pub send: Vec<FieldPattern>,
+    /// `http` only: ask with POST and a JSON body that says all that is known of the exchange.
+    #[serde(default)]
+    pub body: AuthorizeBody,
+    /// Fields of the answer that the exchange takes over. What it had under these names is removed. Default: none.
+    #[serde(default)]
+    pub allow_fields: Vec<FieldPattern>,
+    /// Remember answers. Default: every exchange is asked about.
+    #[serde(default)]
+    pub cache: Option<AuthorizeCache>,
+    /// Questions at once. Default: 256.
+    #[serde(default)]
+    pub concurrency: Option<NonZeroUsize>,
+}
+
+/// The protocol of an authorisation server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthorizeKind {
+    /// The server sees method and path of the exchange; 200 allows it, any other answer is the client's.
+    #[default]
+    Http,
+    /// The data API of Open Policy Agent.
+    Opa,
+}
+
+/// What happens to an exchange about which nobody decided.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fail {
+    /// It is refused with 503.
+    #[default]
+    Closed,
+    /// It goes on, without fields from the server.
+    Open,
+}
+
+/// The content of a question.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthorizeBody {
+    /// None.
+    #[default]
+    None,
+    /// A JSON object.
+    Json,
+}
+
+/// Answers that are remembered; an answer counts for equal questions only.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuthorizeCache {
+    /// How long an answer counts.
+    #[serde(rename = "for")]
+    pub time: Duration,
+    /// Answers at most; the oldest goes first. Default: 10000.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub entries: Option<usize>,
+}

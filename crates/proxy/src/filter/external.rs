@@ -1,0 +1,196 @@
+//! External authorisation: a server is asked over HTTP, through an upstream with its pool, TLS and balance.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hermes_config::model::{Authorize, AuthorizeKind, Fail, FieldPattern};
+use hermes_http::h1::client::Receiver;
+use hermes_rules::{Facts, Matcher};
+use hermes_upstream::{Timeouts, Upstream};
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::answer::{self, Answered};
+use super::question::{Form, Question};
+use super::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
+use crate::identify::cache::Cache;
+use crate::whole;
+use crate::worker::Worker;
+
+/// Time for a decision, where the configuration says nothing: an exchange waits for it.
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Questions at once, where the configuration says nothing.
+const CONCURRENCY: usize = 256;
+
+/// Remembered answers, where the configuration says nothing.
+const ENTRIES: usize = 10_000;
+
+/// Bytes of one answer's content: a decision is short, and a page to log in fits.
+const ANSWER_BYTES: usize = 64 * 1024;
+
+/// Bytes of fields and content of an answer that is remembered: all that are remembered take some tens of MiB.
+const REMEMBERED_BYTES: usize = 4 * 1024;
+
+/// Further tries of a question whose connection died unseen: to ask twice changes nothing.
+const AGAIN: usize = 2;
+
+/// One authorisation server, and what it said lately.
+pub(super) struct External {
+    name: String,
+    form: Form,
+    fail: Fail,
+    timeout: Duration,
+    send: Vec<FieldPattern>,
+    owned: Vec<FieldPattern>,
+    matcher: Matcher,
+    upstream: Arc<Upstream>,
+    places: Semaphore,
+    memory: Option<Memory>,
+}
+
+/// Answers that count for a while. Times are milliseconds since `began`.
+struct Memory {
+    time: Duration,
+    began: Instant,
+    known: Mutex<Cache<Vec<u8>, (Decision, String)>>,
+}
+
+impl Memory {
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn find(&self, key: &[u8]) -> Option<(Decision, String)> {
+        self.known.lock().find(key, self.now()).cloned()
+    }
+
+    fn keep(&self, key: Vec<u8>, answered: &(Decision, String)) {
+        if size(&answered.0) <= REMEMBERED_BYTES {
+            let time = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
+            self.known.lock().insert(key, answered.clone(), self.now().saturating_add(time));
+        }
+    }
+}
+
+fn size(decision: &Decision) -> usize {
+    let of = |fields: &HeaderMap| fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    match decision {
+        Decision::Allow(changes) => of(&changes.set) + of(&changes.append),
+        Decision::Deny(denial) => of(&denial.fields) + denial.content.as_ref().map_or(0, bytes::Bytes::len),
+    }
+}
+
+impl External {
+    pub(super) fn new(config: &Authorize, upstream: Arc<Upstream>) -> Self {
+        let path = config.path.clone().unwrap_or_default();
+        let form = if config.kind == AuthorizeKind::Opa {
+            Form::Opa { path }
+        } else {
+            Form::Http { prefix: path.trim_end_matches('/').to_owned(), body: config.body }
+        };
+        let memory = config.cache.as_ref().map(|cache| Memory {
+            time: cache.time.0,
+            began: Instant::now(),
+            known: Mutex::new(Cache::new(cache.entries.unwrap_or(ENTRIES).max(1))),
+        });
+        Self {
+            name: config.name.clone(),
+            form,
+            fail: config.fail,
+            timeout: config.timeout.map_or(TIMEOUT, |timeout| timeout.0),
+            send: config.send.clone(),
+            owned: config.allow_fields.clone(),
+            matcher: Matcher::compile(&config.matches),
+            upstream,
+            places: Semaphore::new(config.concurrency.map_or(CONCURRENCY, usize::from).min(Semaphore::MAX_PERMITS)),
+            memory,
+        }
+    }
+
+    async fn verdict(&self, subject: &Subject<'_>) -> Verdict {
+        let question = match Question::new(&self.form, &self.send, subject) {
+            Ok(question) => question,
+            Err(reason) => return self.failed(reason, None),
+        };
+        let key = self.memory.as_ref().map(|_| question.digest());
+        let known = self.memory.as_ref().zip(key.as_deref()).and_then(|(memory, key)| memory.find(key));
+        if let Some(answered) = known {
+            return decided(answered, None);
+        }
+        let began = Instant::now();
+        let asked = tokio::time::timeout(self.timeout, self.ask(subject.worker, &question)).await;
+        let took = Some(began.elapsed());
+        match asked {
+            Ok(Ok(answered)) => {
+                if let (Some(memory), Some(key)) = (&self.memory, key) {
+                    memory.keep(key, &answered);
+                }
+                decided(answered, took)
+            }
+            Ok(Err(reason)) => self.failed(reason, took),
+            Err(_) => self.failed(format!("no answer within {} ms", self.timeout.as_millis()), took),
+        }
+    }
+
+    /// Asks, and once more where the connection died without an answer.
+    async fn ask(&self, worker: &Worker, question: &Question) -> Answered {
+        let _place = self.places.acquire().await.map_err(|_| "no questions are asked any more".to_owned())?;
+        let timeouts = Timeouts { connect: self.timeout, ..*self.upstream.timeouts() };
+        let mut again = AGAIN;
+        loop {
+            let checkout = worker.client.checkout(&self.upstream, &timeouts).await;
+            let checkout = checkout.map_err(|failure| format!("{}: {}", failure.endpoint, failure.reason))?;
+            let reused = checkout.reused;
+            let content = question.content.clone();
+            match whole::message(checkout, &question.head, content, Receiver::Origin, ANSWER_BYTES).await {
+                Ok((head, content)) => {
+                    return match self.form {
+                        Form::Opa { .. } => answer::opa(&head, &content, &self.owned),
+                        Form::Http { .. } => answer::http(head, content, &self.owned),
+                    };
+                }
+                Err(failure) if again > 0 && failure.may_repeat(reused) => again -= 1,
+                Err(failure) => return Err(failure.to_string()),
+            }
+        }
+    }
+
+    /// Nobody decided.
+    fn failed(&self, reason: String, took: Option<Duration>) -> Verdict {
+        tracing::debug!(filter = self.name, reason, "no decision");
+        // The server's fields are nobody else's, also where it says nothing.
+        let open = || answer::changes(&self.owned, HeaderMap::new(), HeaderMap::new()).unwrap_or_default();
+        let (decision, outcome) = match self.fail {
+            Fail::Open => (Decision::Allow(open()), Outcome::FailedOpen),
+            Fail::Closed => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                (Decision::Deny(Denial { status, fields: HeaderMap::new(), content: None }), Outcome::FailedClosed)
+            }
+        };
+        Verdict { decision, reason, outcome, took }
+    }
+}
+
+fn decided((decision, reason): (Decision, String), took: Option<Duration>) -> Verdict {
+    let outcome = match &decision {
+        Decision::Allow(_) => Outcome::Allowed,
+        Decision::Deny(_) => Outcome::Denied,
+    };
+    Verdict { decision, reason, outcome, took }
+}
+
+impl Filter for External {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn applies(&self, facts: &Facts<'_>) -> bool {
+        self.matcher.matches(facts)
+    }
+
+    fn decide<'a>(&'a self, subject: &'a Subject<'a>) -> Deciding<'a> {
+        Box::pin(self.verdict(subject))
+    }
+}

@@ -1,0 +1,215 @@
+//! What an authorisation server is asked.
+
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use hermes_config::model::{AuthorizeBody, FieldPattern};
+use hermes_http::RequestHead;
+use hermes_rules::fields::is_reserved;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use serde_json::{Map, Value, json};
+
+use super::{Subject, kind};
+use crate::target::is_https;
+
+/// Fields that a pattern with a star never means, because they hold credentials.
+const CREDENTIALS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
+
+/// Fields that we write, and that nobody else may: a server believes them.
+const OWN: [&str; 9] = [
+    "expect",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-method",
+    "x-forwarded-proto",
+    "x-forwarded-uri",
+    "x-forwarded-user",
+    "x-hermes-kind",
+    "x-hermes-listener",
+];
+
+/// How questions are put.
+pub(super) enum Form {
+    /// Method and path of the exchange, the path behind a prefix.
+    Http { prefix: String, body: AuthorizeBody },
+    /// A POST to this path, with `input`.
+    Opa { path: String },
+}
+
+/// One question, ready to be sent.
+pub(super) struct Question {
+    pub(super) head: RequestHead,
+    pub(super) content: Bytes,
+}
+
+impl Question {
+    /// Puts a question. Nothing of the exchange's fields is in it but what `send` names.
+    ///
+    /// # Errors
+    /// The exchange cannot be put into a request.
+    pub(super) fn new(form: &Form, send: &[FieldPattern], subject: &Subject<'_>) -> Result<Self, String> {
+        let authority = Authority::try_from(subject.target.to_string()).map_err(|error| error.to_string())?;
+        let shown = shown(send, &subject.head.fields);
+        let (method, path, fields, content) = match form {
+            Form::Opa { path } => {
+                let content = json!({ "input": described(subject, &shown) }).to_string();
+                (Method::POST, path.clone(), HeaderMap::new(), content)
+            }
+            Form::Http { prefix, body } => {
+                let (mut fields, path) = (forwarded(subject)?, format!("{prefix}{}", path_of(subject.head)));
+                // What is ours is not among them.
+                fields.extend(shown.clone());
+                match body {
+                    AuthorizeBody::None => (question_method(subject.head), path, fields, String::new()),
+                    AuthorizeBody::Json => (Method::POST, path, fields, described(subject, &shown).to_string()),
+                }
+            }
+        };
+        let mut head = RequestHead {
+            method,
+            scheme: Some(Scheme::HTTP),
+            authority: Some(authority),
+            path: Some(PathAndQuery::try_from(path).map_err(|error| error.to_string())?),
+            protocol: None,
+            fields,
+            version: Version::HTTP_11,
+            origin_form: false,
+        };
+        head.fields.entry(USER_AGENT).or_insert(HeaderValue::from_static("hermes"));
+        if !content.is_empty() {
+            head.fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            head.fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        }
+        Ok(Self { head, content: Bytes::from(content) })
+    }
+
+    /// The same for equal questions only; says nothing about them.
+    pub(super) fn digest(&self) -> Vec<u8> {
+        let mut hash = digest::Context::new(&digest::SHA256);
+        let mut add = |part: &[u8]| {
+            hash.update(&(part.len() as u64).to_be_bytes());
+            hash.update(part);
+        };
+        add(self.head.method.as_str().as_bytes());
+        add(self.head.authority.as_ref().map_or("", Authority::as_str).as_bytes());
+        add(self.head.path.as_ref().map_or("", PathAndQuery::as_str).as_bytes());
+        for (name, value) in &self.head.fields {
+            add(name.as_str().as_bytes());
+            add(value.as_bytes());
+        }
+        add(&self.content);
+        hash.finish().as_ref().to_vec()
+    }
+}
+
+/// Fields of the exchange that the server sees.
+fn shown(send: &[FieldPattern], fields: &HeaderMap) -> HeaderMap {
+    let named = |name: &HeaderName| {
+        let is_credential = CREDENTIALS.contains(&name.as_str());
+        // Many servers take `_` for `-`.
+        let is_own = OWN.contains(&name.as_str().replace('_', "-").as_str());
+        !is_own
+            && !is_reserved(name.as_str())
+            && send.iter().any(|pattern| pattern.matches(name.as_str()) && !(pattern.wildcard && is_credential))
+    };
+    let shown = fields.iter().filter(|(name, _)| named(name));
+    shown.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// A tunnel has a method that would open one at the server, too.
+fn question_method(head: &RequestHead) -> Method {
+    if head.method == Method::CONNECT { Method::GET } else { head.method.clone() }
+}
+
+fn path_of(head: &RequestHead) -> &str {
+    head.path.as_ref().map(PathAndQuery::as_str).filter(|path| path.starts_with('/')).unwrap_or("/")
+}
+
+/// What servers for other proxies look for, too.
+fn forwarded(subject: &Subject<'_>) -> Result<HeaderMap, String> {
+    let Subject { head, target, user, source, listener, .. } = *subject;
+    let scheme = if is_https(head, source.tls.is_some()) { "https" } else { "http" };
+    let address = source.peer.socket().map(|peer| peer.ip().to_string());
+    let mut fields = HeaderMap::new();
+    let mut add = |name: &'static str, value: &str| {
+        let value = HeaderValue::from_str(value).map_err(|_| format!("{name} cannot be written"))?;
+        fields.insert(HeaderName::from_static(name), value);
+        Ok::<_, String>(())
+    };
+    add("x-forwarded-method", head.wire_method().as_str())?;
+    add("x-forwarded-host", &target.to_string())?;
+    add("x-forwarded-uri", path_of(head))?;
+    add("x-forwarded-proto", scheme)?;
+    add("x-hermes-listener", listener)?;
+    add("x-hermes-kind", kind(head))?;
+    if let Some(address) = address {
+        add("x-forwarded-for", &address)?;
+    }
+    if let Some(user) = user {
+        add("x-forwarded-user", user)?;
+    }
+    Ok(fields)
+}
+
+/// All that is known of the exchange, as JSON. Several lines of a field are joined as RFC 9110, 5.3 allows.
+fn described(subject: &Subject<'_>, shown: &HeaderMap) -> Value {
+    let Subject { head, target, user, source, listener, .. } = *subject;
+    let mut fields = Map::new();
+    for name in shown.keys() {
+        let lines: Vec<_> =
+            shown.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned()).collect();
+        fields.insert(name.to_string(), lines.join(", ").into());
+    }
+    json!({
+        "target": target.to_string(),
+        "host": target.host,
+        "port": target.port,
+        "kind": kind(head),
+        "method": head.wire_method().as_str(),
+        "path": head.path(),
+        "query": head.path.as_ref().and_then(PathAndQuery::query),
+        "protocol": head.protocol,
+        "user": user,
+        "source": source.peer.socket().map(|peer| peer.ip().to_string()),
+        "listener": listener,
+        "fields": fields,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(names: &[&str]) -> Vec<FieldPattern> {
+        names.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_a_server_believes_from_us_is_taken_from_nobody_else() {
+        let mut fields = HeaderMap::new();
+        for name in ["x-forwarded-user", "x_forwarded_user", "x-forwarded-host", "x-hermes-kind", "x-forwarded-other"] {
+            fields.insert(HeaderName::from_static(name), HeaderValue::from_static("forged"));
+        }
+        let all = shown(&patterns(&["*", "x-forwarded-user"]), &fields);
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["x-forwarded-other"]);
+    }
+
+    #[test]
+    fn credentials_are_shown_only_if_they_are_named_in_full() {
+        let mut fields = HeaderMap::new();
+        for name in ["authorization", "cookie", "accept", "x-a", "via", "content-length"] {
+            fields.insert(name, HeaderValue::from_static("1"));
+        }
+        let names = |send: &[&str]| {
+            let shown = shown(&patterns(send), &fields);
+            let mut names: Vec<String> = shown.keys().map(ToString::to_string).collect();
+            names.sort();
+            names.join(" ")
+        };
+        assert_eq!(names(&[]), "");
+        assert_eq!(names(&["*"]), "accept x-a");
+        assert_eq!(names(&["auth*", "cook*"]), "");
+        assert_eq!(names(&["authorization", "x-*"]), "authorization x-a");
+    }
+}

@@ -1,0 +1,245 @@
+//! Broadcast: one request becomes a copy for each endpoint, and their replies become one.
+//!
+//! The field that asks for it ends here, so that no copy is copied again. Contents are kept in memory, within bounds, because
+//! one stream cannot feed several; that is why only messages can be broadcast.
+
+mod copies;
+mod parts;
+mod tally;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_config::model::{Broadcast, Otherwise, Reply as Rule};
+use hermes_http::{Incoming, Kind, Responder, ResponseHead};
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::{hop, via};
+use hermes_rules::broadcast::{FIELD, asked, may};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPECT};
+use http::{HeaderValue, Method, StatusCode};
+use tokio::time::Instant;
+
+use super::{Failed, Unanswered, departure};
+use crate::arrival::Arrival;
+use crate::refusal::Refusal;
+use crate::routed::Routed;
+use crate::whole::{self, Failure};
+use copies::{Copies, Reply};
+use tally::{End, Tally};
+
+/// Copies of one request, where the configuration says nothing.
+const COPIES: usize = 16;
+
+/// Bytes of a request's content that are kept, where the configuration says nothing.
+const REQUEST_BYTES: usize = 64 * 1024;
+
+/// Bytes of each reply's content that are kept, where the configuration says nothing.
+const REPLY_BYTES: usize = 1024 * 1024;
+
+/// Time of the whole, where the configuration says nothing: that of one response head.
+const TIME: Duration = Duration::from_secs(10);
+
+/// What an exchange turns out to be.
+pub(super) enum Offer<'a> {
+    /// No broadcast.
+    Ordinary(Arrival),
+    /// A broadcast, by this rule.
+    Broadcast(&'a Broadcast, Arrival),
+    /// A broadcast whose sender may not.
+    Refused(Failed),
+}
+
+/// Whether an exchange is a broadcast here. On a route that knows of them, the field ends in any case.
+pub(super) fn offer(routed: &Routed, mut arrival: Arrival) -> Offer<'_> {
+    let route = routed.snapshot.document.routes.get(routed.route);
+    let Some(rule) = route.and_then(|route| route.broadcast.as_ref()) else { return Offer::Ordinary(arrival) };
+    let fields = &mut arrival.head_mut().fields;
+    let asked = asked(fields);
+    fields.remove(FIELD);
+    if !asked {
+        return Offer::Ordinary(arrival);
+    }
+    let source = routed.snapshot.source_of(&routed.listener, &routed.source);
+    let details = if arrival.kind() != Kind::Message {
+        "only messages can be broadcast"
+    } else if may(rule, routed.user.as_deref(), &source) {
+        return Offer::Broadcast(rule, arrival);
+    } else {
+        "the sender may not broadcast"
+    };
+    match rule.otherwise {
+        Otherwise::Ignore => Offer::Ordinary(arrival),
+        Otherwise::Refuse => {
+            let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
+            Offer::Refused(Failed { unanswered: Unanswered::Arrival(arrival), refusal })
+        }
+    }
+}
+
+/// Sends the copies and answers as the rule says.
+pub(super) async fn run(routed: &Routed, arrival: Arrival, rule: &Broadcast) -> Result<String, Failed> {
+    let copies = match Copies::plan(routed, arrival.head(), rule) {
+        Ok(copies) => copies,
+        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+    };
+    let Arrival::Offered(offered) = arrival else {
+        let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
+        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+    };
+    let (head, mut content, mut responder) = offered.message();
+    let until = Instant::now() + rule.time.map_or(TIME, |time| time.0);
+    if head.fields.contains_key(EXPECT) && responder.interim(&ResponseHead::new(StatusCode::CONTINUE)).await.is_err() {
+        return Ok("client_closed: before the copies were sent".to_owned());
+    }
+    let gathered = tokio::select! {
+        biased;
+        () = responder.gone() => return Ok("client_closed: while the copies were out".to_owned()),
+        gathered = gather(routed, rule, copies, &mut content, until) => gathered,
+    };
+    match gathered {
+        Ok(mut gathered) => {
+            if head.method == Method::HEAD {
+                gathered.content = Bytes::new();
+            }
+            Ok(answer(routed, gathered, responder).await)
+        }
+        Err(refusal) => Err(Failed { unanswered: Unanswered::Responder(responder), refusal }),
+    }
+}
+
+/// The replies, and how many of the copies succeeded.
+struct Gathered {
+    head: ResponseHead,
+    content: Bytes,
+    said: String,
+}
+
+/// Keeps the request's content, sends the copies, and waits as long as the rule says. Copies that are still out afterwards are
+/// cancelled.
+async fn gather(
+    routed: &Routed,
+    rule: &Broadcast,
+    copies: Copies,
+    content: &mut Incoming,
+    until: Instant,
+) -> Result<Gathered, Refusal> {
+    let limit = rule.request_bytes.map_or(REQUEST_BYTES, |size| usize::try_from(size.0).unwrap_or(REQUEST_BYTES));
+    let kept = tokio::time::timeout_at(until, whole::read(content, limit)).await;
+    let kept = kept.map_err(|_| too_slow("the request's content did not come in time"))?.map_err(unkept)?;
+    routed.exchange.counters().from_client(kept.len() as u64);
+    let mut tally = Tally::new(rule.reply, copies.len());
+    let labels = copies.labels();
+    let limit = rule.reply_bytes.map_or(REPLY_BYTES, |size| usize::try_from(size.0).unwrap_or(REPLY_BYTES));
+    let mut out = copies.send(&routed.worker.client, kept, limit);
+    let mut replies: Vec<Reply> = Vec::new();
+    let end = loop {
+        tokio::select! {
+            biased;
+            Some(Ok(reply)) = out.join_next() => {
+                let end = tally.take(reply.is_success());
+                replies.push(reply);
+                if let Some(end) = end {
+                    break end;
+                }
+            }
+            () = tokio::time::sleep_until(until) => break End::Time,
+        }
+    };
+    drop(out);
+    let successes = replies.iter().filter(|reply| reply.is_success()).count();
+    let route = &routed.snapshot.route_names[routed.route];
+    let cancelled = labels.len() - replies.len();
+    routed.worker.shared.seeing.broadcast(route, [successes, replies.len() - successes, cancelled]);
+    let said = tally.to_string();
+    conclude(routed, rule.reply, end, (replies, labels), said)
+}
+
+/// The one reply that the rule makes of those that came.
+fn conclude(
+    routed: &Routed,
+    rule: Rule,
+    end: End,
+    (mut replies, labels): (Vec<Reply>, Vec<String>),
+    said: String,
+) -> Result<Gathered, Refusal> {
+    if rule == Rule::All && replies.iter().any(|reply| reply.outcome.is_ok()) {
+        let came: Vec<usize> = replies.iter().map(|reply| reply.number).collect();
+        let late = labels.into_iter().enumerate().filter(|(number, _)| !came.contains(number));
+        replies.extend(late.map(|(number, label)| Reply::too_late(number, label)));
+        replies.sort_by_key(|reply| reply.number);
+        return Ok(merged(routed, &replies, said));
+    }
+    let wanted = |reply: &&mut Reply| match (rule, end) {
+        // Nobody succeeded: what was said first is still an answer.
+        (Rule::First, End::Exhausted) => reply.outcome.is_ok(),
+        (_, End::Enough) => reply.is_success(),
+        _ => false,
+    };
+    let Some(reply) = replies.iter_mut().find(wanted) else {
+        return Err(if end == End::Time { too_slow(&said) } else { unavailable(&said) });
+    };
+    routed.exchange.upstream(&reply.upstream, &reply.endpoint);
+    match std::mem::replace(&mut reply.outcome, Err(String::new())) {
+        Ok((head, content)) => Ok(Gathered { head: returning(routed, head), content, said }),
+        Err(_) => Err(unavailable(&said)),
+    }
+}
+
+fn merged(routed: &Routed, replies: &[Reply], said: String) -> Gathered {
+    if let Some(reply) = replies.first() {
+        routed.exchange.upstream(&reply.upstream, "(all)");
+    }
+    let boundary = parts::boundary(replies, || fastrand::u64(..));
+    let mut head = ResponseHead::new(StatusCode::OK);
+    if let Ok(kind) = HeaderValue::try_from(format!("multipart/mixed; boundary={boundary}")) {
+        head.fields.insert(CONTENT_TYPE, kind);
+    }
+    head.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Gathered { head, content: parts::merge(replies, &boundary), said }
+}
+
+/// A response head on its way back: without what concerned the connection it came on.
+fn returning(routed: &Routed, mut head: ResponseHead) -> ResponseHead {
+    departure::keep_own_challenge(&mut head);
+    via::append(&mut head.fields, head.version, &routed.snapshot.node);
+    head
+}
+
+async fn answer(routed: &Routed, gathered: Gathered, responder: Responder) -> String {
+    let Gathered { mut head, content, said } = gathered;
+    // A connection field that cannot be read names nothing that could be kept.
+    let _ = hop::strip(&mut head.fields);
+    routed.exchange.status(head.status.as_u16());
+    let length = content.len() as u64;
+    let answered = async {
+        let mut outgoing = responder.respond(head, Some(length)).await?;
+        if content.is_empty() { outgoing.finish(None).await } else { outgoing.data(content, true).await }
+    };
+    match answered.await {
+        Ok(()) => {
+            routed.exchange.counters().to_client(length);
+            format!("done: {said}")
+        }
+        Err(error) => format!("client_closed: {error}"),
+    }
+}
+
+fn too_slow(details: &str) -> Refusal {
+    Refusal::new(ProxyError::HttpResponseTimeout, details)
+}
+
+fn unavailable(details: &str) -> Refusal {
+    Refusal::new(ProxyError::DestinationUnavailable, details).status(StatusCode::BAD_GATEWAY)
+}
+
+fn unkept(failure: Failure) -> Refusal {
+    let status = match failure {
+        Failure::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Failure::Stream(_) | Failure::Tunnel => StatusCode::BAD_REQUEST,
+    };
+    let details = match failure {
+        Failure::TooLarge(limit) => format!("the content of a broadcast may have {limit} bytes"),
+        other => other.to_string(),
+    };
+    Refusal::new(ProxyError::HttpRequestError, details).status(status)
+}

@@ -1,0 +1,37 @@
+//! Metrics of broadcasts.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CopyLabels {
+    route: String,
+    outcome: &'static str,
+}
+
+/// What became of copies, in the order in which they are counted.
+const OUTCOMES: [&str; 3] = ["succeeded", "failed", "cancelled"];
+
+/// Families with a series per route; a route's name comes from the configuration.
+#[derive(Debug)]
+pub(super) struct BroadcastFamilies {
+    copies: Family<CopyLabels, Counter>,
+}
+
+impl BroadcastFamilies {
+    pub fn register(registry: &mut Registry) -> Self {
+        let copies = Family::default();
+        registry.register("broadcast_copies", "Copies of broadcasts", copies.clone());
+        Self { copies }
+    }
+
+    /// Counts the copies of one broadcast: those that succeeded, failed and were cancelled.
+    pub fn ended(&self, route: &str, copies: [usize; 3]) {
+        for (outcome, count) in OUTCOMES.into_iter().zip(copies) {
+            let labels = CopyLabels { route: route.to_owned(), outcome };
+            self.copies.get_or_create(&labels).inc_by(count as u64);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Checks of authorisation servers.
+
+use std::time::Duration;
+
+use hermes_config::model::{Authorize, AuthorizeBody, AuthorizeKind, Document, FieldPattern};
+
+use super::{Check, Report, instead, is_token};
+use crate::fields::reserved_in;
+
+pub(super) const CHECKS: &[Check] = &[names, upstreams, paths, bodies, times, fields];
+
+/// Longest time that an exchange may wait for a decision.
+const LONGEST: Duration = Duration::from_secs(60);
+
+fn each(document: &Document, mut check: impl FnMut(&str, &Authorize)) {
+    for (index, authorize) in document.authorize.iter().enumerate() {
+        check(&format!("authorize[{index}]"), authorize);
+    }
+}
+
+fn names(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        let path = format!("{path}.name");
+        let others = document.authorize.iter().filter(|other| other.name == authorize.name).count();
+        if !is_token(&authorize.name) {
+            let reason = format!("`{}` cannot be a filter's name", authorize.name.escape_debug());
+            report.add(path, reason, "write letters, digits and `-`");
+        } else if others > 1 {
+            report.add(path, format!("several filters have the name `{}`", authorize.name), "give each its own");
+        }
+    });
+}
+
+fn upstreams(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        let name = &authorize.upstream;
+        if !document.upstreams.contains_key(name) {
+            let known = document.upstreams.keys().map(String::as_str);
+            let reason = format!("there is no upstream `{name}`");
+            report.add(format!("{path}.upstream"), reason, instead(name, known, "upstreams"));
+        }
+    });
+}
+
+fn paths(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        let path = format!("{path}.path");
+        match authorize.path.as_deref() {
+            None if authorize.kind == AuthorizeKind::Opa => {
+                report.add(path, "OPA has no decision to give", "write one such as /v1/data/overlay/allow");
+            }
+            Some(given) if !given.starts_with('/') || given.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) => {
+                report.add(path, format!("`{}` is no path", given.escape_debug()), "write one such as /check");
+            }
+            _ => {}
+        }
+    });
+}
+
+fn bodies(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        if authorize.kind == AuthorizeKind::Opa && authorize.body == AuthorizeBody::Json {
+            report.add(format!("{path}.body"), "OPA always gets its own JSON", "remove it");
+        }
+    });
+}
+
+fn times(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        let mut check = |key: &str, time: Duration, longest: Duration| {
+            if time.is_zero() || time > longest {
+                let remedy = format!("write a time up to {}s", longest.as_secs());
+                report.add(format!("{path}.{key}"), "the time cannot be kept", remedy);
+            }
+        };
+        if let Some(timeout) = &authorize.timeout {
+            check("timeout", timeout.0, LONGEST);
+        }
+        if let Some(cache) = &authorize.cache {
+            check("cache.for", cache.time.0, Duration::from_secs(3600));
+        }
+    });
+}
+
+/// Fields that belong to the connection or to the proxy are neither shown nor taken over.
+fn fields(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        let mut check = |key: &str, patterns: &[FieldPattern]| {
+            for (index, pattern) in patterns.iter().enumerate().filter(|(_, pattern)| !pattern.wildcard) {
+                if let Some(name) = reserved_in(pattern) {
+                    let reason = format!("`{name}` belongs to the connection or to the proxy");
+                    report.add(format!("{path}.{key}[{index}]"), reason, "remove it");
+                }
+            }
+        };
+        check("send", &authorize.send);
+        check("allow_fields", &authorize.allow_fields);
+    });
+}

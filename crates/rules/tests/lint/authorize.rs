@@ -1,0 +1,60 @@
+//! Checks of authorisation servers.
+
+use serde_json::{Value, json};
+
+use super::finds;
+
+/// The sound document with these filters.
+fn authorize(filters: Value) -> Value {
+    json!({ "authorize": filters })
+}
+
+#[test]
+fn a_sound_filter_is_not_reported() {
+    let opa = json!({ "name": "opa", "kind": "opa", "upstream": "next", "path": "/v1/data/a", "send": ["*"] });
+    finds(authorize(json!([opa, { "name": "check", "upstream": "next", "body": "json" }])), &[]);
+}
+
+#[test]
+fn names_upstreams_and_paths() {
+    finds(
+        authorize(json!([
+            { "name": "a b", "upstream": "nex" },
+            { "name": "a", "upstream": "next", "path": "check" },
+            { "name": "a", "kind": "opa", "upstream": "next", "body": "json" },
+        ])),
+        &[
+            "authorize[0].name: `a b` cannot be a filter's name; write letters, digits and `-`",
+            "authorize[1].name: several filters have the name `a`; give each its own",
+            "authorize[2].name: several filters have the name `a`; give each its own",
+            "authorize[0].upstream: there is no upstream `nex`; did you mean `next`?",
+            "authorize[1].path: `check` is no path; write one such as /check",
+            "authorize[2].path: OPA has no decision to give; write one such as /v1/data/overlay/allow",
+            "authorize[2].body: OPA always gets its own JSON; remove it",
+        ],
+    );
+}
+
+#[test]
+fn times_and_fields_that_cannot_be() {
+    finds(
+        authorize(json!([{
+            "name": "a", "upstream": "next", "timeout": "0s", "cache": { "for": "2h" },
+            "send": ["proxy-authorization", "x-*"], "allow_fields": ["Host", "x-role"],
+        }])),
+        &[
+            "authorize[0].timeout: the time cannot be kept; write a time up to 60s",
+            "authorize[0].cache.for: the time cannot be kept; write a time up to 3600s",
+            "authorize[0].send[0]: `proxy-authorization` belongs to the connection or to the proxy; remove it",
+            "authorize[0].allow_fields[0]: `host` belongs to the connection or to the proxy; remove it",
+        ],
+    );
+}
+
+#[test]
+fn conditions_are_checked_as_those_of_routes() {
+    finds(
+        authorize(json!([{ "name": "a", "upstream": "next", "match": { "listener": "wep" } }])),
+        &["authorize[0].match.listener[0]: there is no listener `wep`; did you mean `web`?"],
+    );
+}

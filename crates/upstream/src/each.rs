@@ -1,0 +1,41 @@
+//! One endpoint of an upstream that the caller names, for exchanges that go to each of them.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::checkout::{self, Checkout};
+use crate::endpoint::Active;
+use crate::failure::{ConnectFailure, FailureKind};
+use crate::tour::Leg;
+use crate::{Client, Timeouts, Upstream};
+
+impl Upstream {
+    /// How many endpoints it has; they are counted from 0.
+    pub fn endpoint_count(&self) -> usize {
+        self.endpoints.len()
+    }
+}
+
+impl Client {
+    /// A connection for one exchange with exactly this endpoint of `upstream`, whatever its standing is.
+    ///
+    /// # Errors
+    /// There is no such endpoint, or it was not reached within `timeouts.connect`.
+    pub async fn checkout_endpoint(
+        &self,
+        upstream: &Arc<Upstream>,
+        index: usize,
+        timeouts: &Timeouts,
+    ) -> Result<Checkout, ConnectFailure> {
+        let Some(endpoint) = upstream.endpoints.get(index).cloned() else {
+            return Err(ConnectFailure::new(FailureKind::NoEndpoint, upstream.name(), "no endpoint to try"));
+        };
+        let until = Instant::now() + timeouts.connect;
+        let leg = Leg { index, active: Active::on(&endpoint), endpoint: endpoint.clone(), until };
+        let attempt = timeout_at(until, checkout::endpoint(&self.inner, upstream, leg, 0)).await;
+        attempt
+            .unwrap_or_else(|_| Err(ConnectFailure::timeout(&endpoint.text)))
+            .inspect_err(|failure| endpoint.failed(failure))
+    }
+}
