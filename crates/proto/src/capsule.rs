@@ -4,9 +4,12 @@
 //! Capsule { Type (varint), Length (varint), Value (Length bytes) }
 //! ```
 
+mod cursor;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::varint;
+pub use cursor::CapsuleCursor;
 
 /// The longest header, in bytes: two variable-length integers.
 pub const MAX_HEADER: usize = 2 * varint::MAX_SIZE;

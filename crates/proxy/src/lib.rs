@@ -12,6 +12,7 @@
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
 //! - [`datagrams`]: UDP on either side of a tunnel.
 //! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running process.
+//! - `redecide`: what becomes of open tunnels when the snapshot changes or their credentials expire.
 //! - [`seeing`] and [`admin`]: what the operator sees and asks.
 //!
 //! What it is not: it reads no file but those a snapshot names, and it runs without any control plane.
@@ -28,6 +29,7 @@ pub mod listeners;
 mod max_forwards;
 pub mod node;
 pub mod pipeline;
+mod redecide;
 pub mod refusal;
 mod routed;
 pub mod seeing;

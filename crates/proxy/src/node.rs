@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Control};
 use crate::listeners::table::{BindError, Changes, ListenerView, Prepared};
 use crate::listeners::{self, Door, ListenerTable};
+use crate::redecide::{Redecided, Tunnels};
 use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::{Snapshot, node_name};
 use crate::worker::{Shared, Worker};
@@ -68,6 +69,8 @@ pub struct ReloadReport {
     pub listeners: Changes,
     /// Upstreams whose configuration changed, or that are new.
     pub upstreams_changed: Vec<String>,
+    /// What became of open tunnels.
+    pub tunnels: Redecided,
     /// Routes now in force.
     pub routes: usize,
     /// Keys that changed and are in force only after a restart.
@@ -96,16 +99,17 @@ impl Proxy {
         let places = loaded.places.clone();
         let snapshot = Snapshot::build(loaded, None, &seeing)?;
         let count = worker_count(&snapshot);
-        let table = ListenerTable::default();
+        let mut table = ListenerTable::default();
         let prepared = table.prepare(&snapshot.document, count).map_err(|errors| unbound(errors, &places))?;
         let metrics = metrics_listener(&snapshot)?;
         let own_metrics = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
-        let snapshot = Arc::new(snapshot.own(&own_addresses(&table, &prepared, own_metrics)));
+        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own_addresses(&table, &prepared, own_metrics)));
         let admin_socket = admin_socket(&snapshot);
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::new(snapshot.clone()),
             seeing,
             targets: hermes_upstream::Budget::default(),
+            tunnels: Tunnels::default(),
         });
         let drain = Drain::new();
         let resolver = Resolver::system().map_err(|error| one("", &error))?;
@@ -239,9 +243,11 @@ impl Node {
         let previous = self.shared.snapshot.load_full();
         let snapshot = Snapshot::build(loaded, Some(&previous), &self.shared.seeing);
         let snapshot = snapshot.map_err(|problems| problems.in_order(&files))?;
-        let prepared = changing.table.prepare(&snapshot.document, changing.doors.len());
+        let workers = changing.doors.len();
+        let prepared = changing.table.prepare(&snapshot.document, workers);
         let prepared = prepared.map_err(|errors| unbound(errors, &places))?;
-        let snapshot = Arc::new(snapshot.own(&own_addresses(&changing.table, &prepared, self.own_metrics)));
+        let snapshot =
+            Arc::new(snapshot.own(prepared.doors(), &own_addresses(&changing.table, &prepared, self.own_metrics)));
         let unchanged = |name: &String| {
             let (old, new) = (previous.upstreams.get(name), snapshot.upstreams.get(name));
             old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new))
@@ -251,10 +257,11 @@ impl Node {
         self.shared.snapshot.store(snapshot.clone());
         let Changing { table, doors } = &mut *changing;
         let listeners = table.apply(prepared, doors, &self.drain.watch());
+        let tunnels = self.shared.tunnels.redecide(&snapshot);
         let routes = snapshot.document.routes.len();
         self.follow_log(&previous.document, &snapshot.document);
         let needs_restart = needs_restart(&previous.document, &snapshot.document);
-        Ok(ReloadReport { revision: snapshot.revision, listeners, upstreams_changed, routes, needs_restart })
+        Ok(ReloadReport { revision: snapshot.revision, listeners, upstreams_changed, tunnels, routes, needs_restart })
     }
 }
 

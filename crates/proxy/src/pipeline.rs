@@ -20,13 +20,13 @@ use http::{HeaderValue, StatusCode, Version};
 use crate::arrival::Arrival;
 use crate::filter::{self, Stage};
 use crate::forward::{Unanswered, departure, forward};
+use crate::listeners::Entrance;
 use crate::max_forwards;
 use crate::refusal::Refusal;
-use crate::routed::{Routed, values};
+use crate::routed::{Belief, Routed, values};
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
-use crate::worker::Worker;
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
 const MAX_HOPS: usize = 16;
@@ -34,17 +34,19 @@ const MAX_HOPS: usize = 16;
 /// What has been decided before the route.
 struct Identified {
     user: Option<String>,
+    belief: Belief,
     target: Target,
 }
 
 /// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
-pub(crate) async fn run(worker: &Arc<Worker>, listener: &Arc<ListenerRules>, mut arrival: Arrival) {
+pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
+    let worker = &entrance.worker;
     let snapshot = worker.snapshot();
-    let listener = snapshot.listeners.get(&*listener.name).unwrap_or(listener).clone();
-    let exchange = worker.shared.seeing.begin(begin(&listener, &arrival));
+    let listener = entrance.rules_in(&snapshot);
+    let exchange = Arc::new(worker.shared.seeing.begin(begin(&listener, &arrival)));
     let source = arrival.source().clone();
     let mut identified = identify(&snapshot, &listener, &exchange, &source, arrival.head_mut()).await;
-    if let Ok(Identified { user, target }) = &mut identified
+    if let Ok(Identified { user, target, .. }) = &mut identified
         && !snapshot.filters.is_empty()
     {
         let stage = Stage {
@@ -63,15 +65,15 @@ pub(crate) async fn run(worker: &Arc<Worker>, listener: &Arc<ListenerRules>, mut
         exchange.route(&snapshot.route_names[route]);
         Ok((identified, route))
     });
-    let (Identified { user, target }, route) = match decided {
+    let (Identified { user, belief, target }, route) = match decided {
         Ok(decided) => decided,
         Err(refusal) => return answer(&exchange, &snapshot.node, Unanswered::Arrival(arrival), refusal).await,
     };
     if let Arrival::Session { session, .. } = &arrival {
         session.set_bounds(listener.hold(snapshot.document.routes[route].datagrams.as_ref()));
     }
-    let worker = worker.clone();
-    let routed = Routed { worker, snapshot, listener, exchange, source, target, user, route };
+    let (worker, entrance) = (worker.clone(), entrance.clone());
+    let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, route };
     if let Some((head, content)) = max_forwards::answer(arrival.head_mut(), &routed.snapshot.overlay) {
         return answer_here(&routed, arrival, head, content).await;
     }
@@ -108,12 +110,12 @@ async fn identify(
     hop::strip(&mut head.fields).map_err(|error| {
         Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(StatusCode::BAD_REQUEST)
     })?;
-    let user = whose(snapshot, listener, source, head).await?;
+    let (user, belief) = whose(snapshot, listener, source, head).await?;
     if let Some(user) = &user {
         exchange.user(user);
     }
     tag(snapshot, listener, source, head, &target, user.as_deref())?;
-    Ok(Identified { user, target })
+    Ok(Identified { user, belief, target })
 }
 
 /// Requests that two implementations could read differently, and those that go round in circles.
@@ -136,7 +138,7 @@ async fn whose(
     listener: &ListenerRules,
     source: &StreamInfo,
     head: &mut RequestHead,
-) -> Result<Option<String>, Refusal> {
+) -> Result<(Option<String>, Belief), Refusal> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let authenticated =
         listener.authenticator.authenticate(&mut head.fields, source, listener.config.gateway, now).await;
@@ -149,6 +151,8 @@ async fn whose(
         head.fields.remove(FORWARDED);
     }
     // A peer's certificate says which proxy it is, not whose exchanges it carries.
+    let peer = !matches!(from, Source::Client);
+    let belief = Belief { scheme: identity.scheme, expires: identity.expires, peer };
     let certificate_of_peer = identity.scheme == "mtls" && !matches!(from, Source::Client);
     let authenticated = identity.user.filter(|_| !certificate_of_peer);
     let config = &listener.config;
@@ -165,7 +169,7 @@ async fn whose(
     if let Some(user) = &user {
         set_user(head, user)?;
     }
-    Ok(user)
+    Ok((user, belief))
 }
 
 fn set_user(head: &mut RequestHead, user: &str) -> Result<(), Refusal> {
@@ -207,7 +211,7 @@ fn route(
     head: &RequestHead,
     identified: &Identified,
 ) -> Result<usize, Refusal> {
-    let Identified { user, target } = identified;
+    let Identified { user, target, .. } = identified;
     let facts = filter::facts(head, target, user.as_deref(), source, &listener.name);
     snapshot.table.decide(&facts).ok_or_else(|| {
         let details = format!("no route for {target} from listener {}", listener.name);

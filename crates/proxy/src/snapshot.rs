@@ -16,6 +16,7 @@ use hermes_upstream::Upstream;
 use http::HeaderValue;
 
 use crate::filter::{self, Filter};
+use crate::listeners::DoorId;
 use crate::seeing::Seeing;
 pub use listener::ListenerRules;
 
@@ -39,6 +40,8 @@ pub struct Snapshot {
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// The listeners' rules, by name.
     pub listeners: HashMap<Arc<str>, Arc<ListenerRules>>,
+    /// Which listener is behind which door.
+    pub doors: HashMap<DoorId, Arc<str>>,
     /// Which addresses a request may choose.
     pub egress: EgressRules,
     /// `Proxy-Authorization` for the next proxy.
@@ -46,8 +49,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Makes a snapshot of a document. Upstreams that did not change keep what `previous` learnt of them. The egress rules are
-    /// complete only after [`Snapshot::own`].
+    /// Makes a snapshot of a document. Upstreams that did not change keep what `previous` learnt of them. The egress rules and the
+    /// doors are complete only after [`Snapshot::own`].
     ///
     /// # Errors
     /// Everything that is wrong with the document or with the files it names, each with its place.
@@ -85,17 +88,25 @@ impl Snapshot {
             filters: filter::assemble(document, |name| upstreams.get(name).cloned()),
             upstreams,
             listeners,
+            doors: HashMap::new(),
             egress: EgressRules::compile(&document.egress, &[], &[]),
             token,
             document: loaded.document,
         })
     }
 
-    /// With the addresses that this process listens on, which no request may choose.
+    /// With the sockets that this process listens on: which listener each belongs to, and the addresses, which no request
+    /// may choose.
     #[must_use]
-    pub fn own(mut self, own: &[SocketAddr]) -> Self {
+    pub fn own(mut self, doors: HashMap<DoorId, Arc<str>>, own: &[SocketAddr]) -> Self {
+        self.doors = doors;
         self.egress = EgressRules::compile(&self.document.egress, own, &hermes_net::os::local_addresses());
         self
+    }
+
+    /// The rules of the listener behind a door; `None` once nobody wants it any more.
+    pub fn behind(&self, door: DoorId) -> Option<&Arc<ListenerRules>> {
+        self.listeners.get(self.doors.get(&door)?)
     }
 
     /// Who hands an exchange over, and what he is believed in.

@@ -9,6 +9,7 @@ use hermes_upstream::{Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
+use crate::redecide::Tunnels;
 use crate::seeing::Seeing;
 use crate::snapshot::Snapshot;
 
@@ -20,6 +21,8 @@ pub struct Shared {
     pub seeing: Arc<Seeing>,
     /// What retries towards targets that requests name are paid from.
     pub targets: Budget,
+    /// The open tunnels, which a new configuration decides on again.
+    pub(crate) tunnels: Tunnels,
 }
 
 impl Directory for Shared {

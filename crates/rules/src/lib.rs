@@ -11,12 +11,14 @@
 //! - [`lint`](mod@lint): everything about a document that its schema cannot say.
 //! - [`trust`]: whose an exchange is, and which overlay fields it keeps.
 //! - [`fields`] and [`template`]: changes to fields.
+//! - [`redecide`](mod@redecide): what becomes of an open tunnel when the rules change.
 //! - [`egress`]: which addresses a request may choose (RFC 6890 and the registries it points to).
 
 pub mod broadcast;
 pub mod egress;
 pub mod fields;
 pub mod lint;
+pub mod redecide;
 pub mod retry;
 pub mod route;
 pub mod shadow;
@@ -26,6 +28,7 @@ pub mod trust;
 pub use egress::{Denied, EgressRules};
 pub use fields::{BadField, OverlayFields, apply};
 pub use lint::{Finding, lint};
+pub use redecide::{redecide, still_believed};
 pub use route::{Explanation, Facts, Matcher, Table, Target, path_is_ambiguous, pick_hop};
 pub use template::{Values, render};
 pub use trust::{Refusal, Source, believe};

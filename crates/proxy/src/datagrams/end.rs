@@ -13,6 +13,7 @@ use crate::seeing::{DropReason, Exchange};
 const SLOTS: usize = 4;
 
 /// A UDP end.
+#[derive(Clone)]
 pub enum UdpEnd {
     /// A client of a `udp` listener.
     Session(Arc<Session>),

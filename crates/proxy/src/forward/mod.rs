@@ -8,16 +8,18 @@
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` |
 
 mod broadcast;
+mod datagrams;
 pub(crate) mod departure;
 mod local;
 mod message;
+mod paths;
 mod pump;
 mod reach;
 mod retry;
 mod terminate;
 mod tunnel;
 
-use hermes_config::model::{Action, Hops, Terminate};
+use hermes_config::model::{Action, Terminate};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, Responder};
 use hermes_proto::proxy_status::ProxyError;
@@ -27,7 +29,7 @@ use crate::arrival::Arrival;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use broadcast::Offer;
-use departure::Next;
+pub(crate) use departure::Next;
 pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
 
@@ -57,41 +59,42 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<String,
     match action {
         Some(Action::Respond(respond)) => local::respond(routed, arrival, respond).await,
         Some(Action::Redirect(redirect)) => local::redirect(routed, arrival, redirect).await,
-        Some(Action::To(hops)) => to(routed, arrival, hops).await,
-        Some(Action::Terminate(terminate)) => end(routed, arrival, terminate).await,
-        None => Err(misconfigured(arrival, "the route has no action".to_owned())),
+        Some(Action::To(_) | Action::Terminate(_)) | None => onwards(routed, arrival, action).await,
     }
 }
 
-fn misconfigured(arrival: Arrival, details: String) -> Failed {
-    let refusal = Refusal::new(ProxyError::ProxyConfigurationError, details);
-    Failed { unanswered: Unanswered::Arrival(arrival), refusal }
-}
-
-async fn to(routed: &Routed, arrival: Arrival, hops: &Hops) -> Result<String, Failed> {
-    let name = pick_hop(hops, fastrand::u64(..));
-    let Some(upstream) = routed.snapshot.upstreams.get(name).cloned() else {
-        return Err(misconfigured(arrival, format!("there is no upstream {name}")));
+/// To the next hop.
+async fn onwards(routed: &Routed, arrival: Arrival, action: Option<Action<'_>>) -> Result<String, Failed> {
+    let next = action.map_or_else(|| Err("the route has no action".to_owned()), |action| next_hop(routed, action));
+    let next = match next {
+        Ok(next) => next,
+        Err(details) => {
+            let refusal = Refusal::new(ProxyError::ProxyConfigurationError, details);
+            return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+        }
     };
-    let next = Next::Upstream { upstream, receiver: Receiver::Proxy };
-    match arrival.kind() {
-        Kind::Message => message::forward(routed, arrival, &next).await,
-        Kind::Connect | Kind::ConnectUdp | Kind::Upgrade => tunnel::forward(routed, arrival, &next).await,
+    match (arrival.kind(), next.receiver()) {
+        (Kind::Message, _) => message::forward(routed, arrival, &next).await,
+        (Kind::Upgrade, _) | (_, Receiver::Proxy) => tunnel::forward(routed, arrival, &next).await,
+        (Kind::Connect, Receiver::Origin) => terminate::tcp(routed, arrival, &next).await,
+        (Kind::ConnectUdp, Receiver::Origin) => terminate::udp(routed, arrival, &next).await,
     }
 }
 
-async fn end(routed: &Routed, arrival: Arrival, terminate: &Terminate) -> Result<String, Failed> {
-    let next = match terminate {
-        Terminate::Target(_) => Next::Target,
-        Terminate::Upstream(name) => match routed.snapshot.upstreams.get(name).cloned() {
-            Some(upstream) => Next::Upstream { upstream, receiver: Receiver::Origin },
-            None => return Err(misconfigured(arrival, format!("there is no upstream {name}"))),
-        },
+/// Where an action sends an exchange.
+///
+/// # Errors
+/// It sends it nowhere, in words.
+fn next_hop(routed: &Routed, action: Action<'_>) -> Result<Next, String> {
+    let (name, receiver) = match action {
+        Action::To(hops) => (pick_hop(hops, fastrand::u64(..)), Receiver::Proxy),
+        Action::Terminate(Terminate::Upstream(name)) => (name.as_str(), Receiver::Origin),
+        Action::Terminate(Terminate::Target(_)) => return Ok(Next::Target),
+        Action::Respond(_) | Action::Redirect(_) => return Err("the route answers here".to_owned()),
     };
-    match arrival.kind() {
-        Kind::Message => message::forward(routed, arrival, &next).await,
-        Kind::Upgrade => tunnel::forward(routed, arrival, &next).await,
-        Kind::Connect => terminate::tcp(routed, arrival, &next).await,
-        Kind::ConnectUdp => terminate::udp(routed, arrival, &next).await,
-    }
+    let upstream = routed.snapshot.upstreams.get(name).cloned();
+    upstream.map_or_else(
+        || Err(format!("there is no upstream {name}")),
+        |upstream| Ok(Next::Upstream { upstream, receiver }),
+    )
 }

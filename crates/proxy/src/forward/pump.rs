@@ -9,7 +9,9 @@ use std::time::Duration;
 use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::UdpError;
 use hermes_rules::OverlayFields;
+use hermes_rules::redecide::Reason;
 
+use crate::redecide::Place;
 use crate::seeing::Counters;
 
 /// A side of an exchange.
@@ -38,15 +40,15 @@ pub struct Broken {
     pub side: Side,
     /// The reset for the other side.
     pub reset: Reset,
-    /// Whether it was silence and not an error.
-    pub idle: bool,
+    /// What happened to it, if it was not an error.
+    not_error: Option<&'static str>,
     details: String,
 }
 
 impl Broken {
     /// Reading from `side` failed.
     pub fn read(side: Side, error: &StreamError) -> Self {
-        Self { side, reset: error.reset(), idle: false, details: error.to_string() }
+        Self { side, reset: error.reset(), not_error: None, details: error.to_string() }
     }
 
     /// Writing to `side` failed.
@@ -56,30 +58,40 @@ impl Broken {
 
     /// `side` reset a stream that was written to.
     pub fn reset(side: Side, reset: Reset) -> Self {
-        Self { side, reset, idle: false, details: format!("the stream was reset ({reset:?})") }
+        Self { side, reset, not_error: None, details: format!("the stream was reset ({reset:?})") }
     }
 
     /// `side` sent something that is no capsule or datagram (RFC 9297, 3.3).
     pub fn malformed(side: Side, details: String) -> Self {
-        Self { side, reset: Reset::Protocol, idle: false, details }
+        Self { side, reset: Reset::Protocol, not_error: None, details }
     }
 
     /// The UDP socket towards `side` failed.
     pub fn socket(side: Side, error: &UdpError) -> Self {
-        Self { side, reset: Reset::Connect, idle: false, details: error.to_string() }
+        Self { side, reset: Reset::Connect, not_error: None, details: error.to_string() }
     }
 
     /// `side` was silent for too long.
     pub fn idle(side: Side) -> Self {
-        Self { side, reset: Reset::Cancel, idle: true, details: "nothing came for too long".to_owned() }
+        Self { side, reset: Reset::Cancel, not_error: Some("idle"), details: "nothing came for too long".to_owned() }
+    }
+
+    /// It may not go on, by the rules that are in force now.
+    pub fn policy(reason: &Reason) -> Self {
+        Self {
+            side: Side::Client,
+            reset: Reset::Cancel,
+            not_error: Some("policy_changed"),
+            details: reason.to_string(),
+        }
     }
 
     /// The reason, for an access record.
     pub fn reason(&self) -> String {
-        let word = match (self.side, self.idle) {
-            (_, true) => "idle",
-            (Side::Client, _) => "client_reset",
-            (Side::Target, _) => "target_reset",
+        let word = match (self.side, self.not_error) {
+            (_, Some(word)) => word,
+            (Side::Client, None) => "client_reset",
+            (Side::Target, None) => "target_reset",
         };
         format!("{word}: {}", self.details)
     }
@@ -207,22 +219,29 @@ pub async fn silence(counters: &Counters, time: Duration) {
     }
 }
 
-/// Carries a tunnel of bytes (or of capsules, which are passed on as they are): two independent directions, each of which may
-/// end before the other. When one breaks, both are reset.
+/// Carries a tunnel of bytes: two independent directions, each of which may end before the other. When one breaks, or the
+/// tunnel may not go on, both are reset.
 ///
 /// # Errors
-/// A side broke.
+/// A side broke, or the rules changed.
 pub async fn tunnel(
     client: (Incoming, Outgoing),
     target: (Incoming, Outgoing),
     counters: &Counters,
+    place: &mut Place,
 ) -> Result<(), Broken> {
     let ((mut client_in, mut client_out), (mut target_in, mut target_out)) = (client, target);
     let direction = |from, moved| Direction { from, moved, overlay: None };
-    let carried = tokio::try_join!(
-        pump(&mut client_in, &mut target_out, direction(Side::Client, &counters.client_to_target)),
-        pump(&mut target_in, &mut client_out, direction(Side::Target, &counters.target_to_client)),
-    );
+    let both = async {
+        tokio::try_join!(
+            pump(&mut client_in, &mut target_out, direction(Side::Client, &counters.client_to_target)),
+            pump(&mut target_in, &mut client_out, direction(Side::Target, &counters.target_to_client)),
+        )
+    };
+    let carried = tokio::select! {
+        carried = both => carried,
+        reason = place.ended() => Err(Broken::policy(&reason)),
+    };
     carried.map(|_| ()).inspect_err(|broken| {
         client_out.reset(broken.reset);
         target_out.reset(broken.reset);

@@ -6,16 +6,18 @@ use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
+use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, StatusCode, Version};
 
+use super::datagrams::{self, Ends, Path};
 use super::departure::{self, Next, depart};
 use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
 use super::retry::{self, Tries};
 use super::{Failed, Side, Unanswered, pump};
 use crate::arrival::{Arrival, End};
-use crate::datagrams::carry_udp;
+use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
@@ -33,25 +35,28 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
         Ok(opened) => opened,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
-    let Open { outgoing, answer, active: _active, idle } = opened;
+    let Open { outgoing, answer, active, idle } = opened;
     match answer {
-        Event::Tunnel(head, incoming) => Ok(carry(routed, arrival, head, (incoming, outgoing), idle).await),
+        Event::Tunnel(head, incoming) => {
+            let opened = Opened::new(routed, next, None);
+            Ok(carry(routed, arrival, head, (incoming, outgoing), (active, idle, opened)).await)
+        }
         Event::Final(head, incoming) => pass_refusal(routed, arrival, head, incoming).await,
         Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
     }
 }
 
 /// A tunnel that the next hop answered.
-struct Open {
-    outgoing: Outgoing,
-    answer: Event,
-    active: hermes_upstream::Active,
+pub(super) struct Open {
+    pub(super) outgoing: Outgoing,
+    pub(super) answer: Event,
+    pub(super) active: Active,
     /// Silence after which a tunnel of datagrams ends.
-    idle: Duration,
+    pub(super) idle: Duration,
 }
 
 /// Asks the next hop for the tunnel, and again as the policy says: no byte of the tunnel was sent yet.
-async fn open(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Refusal> {
+pub(super) async fn open(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Refusal> {
     loop {
         let deadline = tries.begin();
         let attempt = retry::within(deadline, attempt(tries, head, target)).await;
@@ -119,7 +124,7 @@ async fn carry(
     arrival: Arrival,
     head: ResponseHead,
     target: (Incoming, Outgoing),
-    idle: Duration,
+    (active, idle, opened): (Active, Duration, Opened),
 ) -> String {
     let kind = arrival.kind();
     let mut fields = passed_on(head.fields);
@@ -127,23 +132,24 @@ async fn carry(
         fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
     }
     routed.exchange.status(arrival.head().opening_status().as_u16());
+    let mut place = stand(routed, arrival.head().clone(), opened, kind == Kind::ConnectUdp);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,
         Err(error) => return format!("client_closed: {error}"),
     };
-    let counters = routed.exchange.counters();
-    let (mut incoming, mut outgoing) = target;
-    let carried = match client {
-        End::Stream(client_in, client_out) => {
-            let carried = pump::tunnel((client_in, client_out), (incoming, outgoing), counters).await;
-            carried.map(|()| "done")
+    let (incoming, outgoing) = target;
+    match client {
+        End::Stream(client_in, client_out) if kind != Kind::ConnectUdp => {
+            let (counters, client) = (routed.exchange.counters(), (client_in, client_out));
+            let carried = pump::tunnel(client, (incoming, outgoing), counters, &mut place).await;
+            drop(active);
+            carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
         }
-        End::Udp(udp) => {
-            let carried = carry_udp(&mut incoming, &mut outgoing, &udp, Side::Target, &routed.exchange, idle).await;
-            carried.inspect_err(|broken| outgoing.reset(broken.reset))
+        client => {
+            let path = Path { ends: Ends::streams(incoming, outgoing), active, idle };
+            datagrams::carry(routed, client, path, place).await
         }
-    };
-    carried.map_or_else(|broken| broken.reason(), str::to_owned)
+    }
 }
 
 /// Passes the next hop's refusal on, with its status, fields and content, so that the client learns the true reason.

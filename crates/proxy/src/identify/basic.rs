@@ -70,6 +70,11 @@ impl BasicAuth {
         &self.realm
     }
 
+    /// Whether there is a password for `user`.
+    pub fn knows(&self, user: &str) -> bool {
+        self.users.hash_of(user).1
+    }
+
     /// Checks a password. A user that is not known takes as long as one who is.
     pub async fn verify(&self, user: &str, password: String, now: u64) -> Result<(), Refusal> {
         let digest = self.digest(user, &password);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::is_user;
 
 /// Seconds by which the issuer's clock and ours may differ.
-pub(super) const LEEWAY: u64 = 30;
+pub(crate) const LEEWAY: u64 = 30;
 
 /// What a token has to claim.
 #[derive(Debug)]

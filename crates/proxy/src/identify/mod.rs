@@ -27,6 +27,8 @@ use http::HeaderMap;
 
 pub use challenge::Challenge;
 
+pub(crate) use claims::LEEWAY;
+
 use basic::BasicAuth;
 use bearer::BearerAuth;
 use challenge::{Refusal, Schemes};
@@ -116,6 +118,25 @@ impl Authenticator {
             Err(reason) => Err(Refusal::Malformed(reason)),
         };
         found.map_err(|refusal| Challenge::new(refusal, &self.schemes(), gateway))
+    }
+
+    /// Whether `user`, who was once authenticated by `scheme`, could be again. Passwords and tokens are not kept: what is asked
+    /// is whether the scheme is still accepted and, for Basic, whether the user still has a password.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn still_accepts(&self, scheme: &str, user: Option<&str>) -> Result<(), String> {
+        let accepted = match scheme {
+            "basic" => self.basic.as_ref().is_some_and(|basic| user.is_some_and(|user| basic.knows(user))),
+            "bearer" => self.bearer.is_some(),
+            "mtls" => self.mtls,
+            _ => !self.asks(),
+        };
+        match accepted {
+            true => Ok(()),
+            false if scheme == "none" => Err("the listener asks now who its clients are".to_owned()),
+            false => Err(format!("what it was authenticated with ({scheme}) is not accepted any more")),
+        }
     }
 
     async fn check(

@@ -3,6 +3,7 @@
 //! Sockets are owned by one [`table`], which is diffed and never rebuilt; every worker has its share of each socket.
 
 mod http;
+mod stream;
 pub mod table;
 mod tcp;
 mod udp;
@@ -13,13 +14,18 @@ use std::sync::Arc;
 use hermes_net::{Listener, Watch};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Worker;
 pub use table::ListenerTable;
 
+/// The sockets of one listener, whatever it is called: names and rules change, doors stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DoorId(u64);
+
 /// One worker's share of a listener's socket.
 pub struct Door {
-    /// The listener's name.
-    pub name: Arc<str>,
+    /// Which listener's.
+    pub id: DoorId,
     /// The socket.
     pub socket: Socket,
     /// Says when to stop accepting.
@@ -28,10 +34,8 @@ pub struct Door {
 
 /// A socket and what becomes of what arrives there.
 pub enum Socket {
-    /// HTTP connections.
-    Http(Listener),
-    /// TCP connections, each of which becomes a CONNECT.
-    Tcp(Listener),
+    /// Connections: of HTTP, or of TCP, each of which becomes a CONNECT. The listener's rules say which, at every connection.
+    Stream(Listener),
     /// Datagrams; those of one client become a CONNECT-UDP.
     Udp(std::net::UdpSocket),
 }
@@ -40,7 +44,7 @@ impl Socket {
     /// Where it is bound; `None` for a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
-            Self::Http(listener) | Self::Tcp(listener) => listener.local_addr(),
+            Self::Stream(listener) => listener.local_addr(),
             Self::Udp(socket) => socket.local_addr().ok(),
         }
     }
@@ -66,17 +70,46 @@ pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch:
 impl Door {
     /// Serves what comes, in a task of its own.
     fn open(self, worker: &Arc<Worker>) {
-        let Self { name, socket, watch } = self;
-        let (worker, tasks) = (worker.clone(), watch.clone());
+        let Self { id, socket, watch } = self;
+        let Some(rules) = worker.snapshot().behind(id).cloned() else { return };
+        let (entrance, tasks) = (Entrance { worker: worker.clone(), door: id, rules }, watch.clone());
         tasks.spawn(async move {
+            let name = entrance.rules.name.clone();
             let served = match socket {
-                Socket::Http(listener) => http::serve(&worker, &name, listener, &watch).await,
-                Socket::Tcp(listener) => tcp::serve(&worker, &name, listener, &watch).await,
-                Socket::Udp(socket) => udp::serve(&worker, &name, socket, &watch).await,
+                Socket::Stream(listener) => stream::serve(entrance, listener, &watch).await,
+                Socket::Udp(socket) => udp::serve(entrance, socket, &watch).await,
             };
             if let Err(error) = served {
                 tracing::error!(listener = %name, %error, "the listener's socket failed");
             }
         });
+    }
+}
+
+/// Where exchanges come in: a door, and the rules that were last in force there.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    /// The worker.
+    pub(crate) worker: Arc<Worker>,
+    /// The door.
+    pub(crate) door: DoorId,
+    /// The rules last seen. They stay in force where the listener is gone and what it accepted goes on.
+    pub(crate) rules: Arc<ListenerRules>,
+}
+
+impl Entrance {
+    /// The rules in force now for what arrives.
+    fn renew(&mut self) -> &Arc<ListenerRules> {
+        if let Some(rules) = self.worker.snapshot().behind(self.door) {
+            self.rules = rules.clone();
+        }
+        &self.rules
+    }
+
+    /// The rules of `snapshot` for an exchange of something that was accepted here before. A listener that has become one of
+    /// another kind says nothing of it.
+    pub(crate) fn rules_in(&self, snapshot: &Snapshot) -> Arc<ListenerRules> {
+        let now = snapshot.behind(self.door).filter(|now| now.kind() == self.rules.kind());
+        now.unwrap_or(&self.rules).clone()
     }
 }

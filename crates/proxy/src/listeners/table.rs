@@ -1,6 +1,6 @@
 //! The sockets of all listeners. A new configuration is compared with what is bound: what it leaves as it was is not touched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use hermes_net::listen::{self, Carries};
 use hermes_net::{Drain, Watch};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Door, Socket};
+use super::{Door, DoorId, Socket};
 
 /// Mode of a Unix socket that clients connect to: its owner's only.
 const UNIX_MODE: u32 = 0o600;
@@ -19,27 +19,41 @@ const UNIX_MODE: u32 = 0o600;
 #[derive(Default)]
 pub struct ListenerTable {
     open: BTreeMap<Arc<str>, Open>,
+    /// The next door's number.
+    next: u64,
 }
 
 /// One listener's sockets.
 struct Open {
+    door: DoorId,
     wanted: Wanted,
     bound: Bound,
     drain: Drain,
 }
 
-/// What is to be bound.
+/// What is to be bound. Whether a stream socket serves `http` or `tcp` is not the socket's business: that may change under it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wanted {
-    kind: Kind,
+    carries: Carries,
     address: ListenAddress,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Http,
-    Tcp,
-    Udp,
+impl Wanted {
+    /// Whether the address says which socket it is: port 0 is another one each time.
+    fn is_definite(&self) -> bool {
+        !matches!(&self.address, ListenAddress::Ip(address) if address.port() == 0)
+    }
+
+    /// Whether both want the same port, on the same address or on one that holds the other.
+    fn overlaps(&self, other: &Self) -> bool {
+        match (&self.address, &other.address) {
+            (ListenAddress::Ip(one), ListenAddress::Ip(two)) => {
+                let holds = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
+                self.carries == other.carries && self.is_definite() && one.port() == two.port() && holds
+            }
+            (one, two) => one == two,
+        }
+    }
 }
 
 /// Where a listener is bound.
@@ -89,66 +103,122 @@ pub struct Changes {
     pub closed: Vec<String>,
     /// Listeners whose sockets were not touched.
     pub kept: Vec<String>,
+    /// Listeners that have another name now and the same sockets, as `old -> new`. They are among `kept` too.
+    pub renamed: Vec<String>,
 }
 
 /// Sockets that are bound and not yet served.
 pub struct Prepared {
-    new: Vec<(Arc<str>, Wanted, Bound, Vec<Socket>)>,
-    kept: Vec<Arc<str>>,
+    new: Vec<New>,
+    kept: Vec<Kept>,
+}
+
+/// A listener whose sockets were bound for this change.
+struct New {
+    name: Arc<str>,
+    open: (DoorId, Wanted, Bound),
+    sockets: Vec<Socket>,
+}
+
+/// A listener whose sockets stay.
+struct Kept {
+    name: Arc<str>,
+    before: Arc<str>,
+    door: DoorId,
+}
+
+impl Prepared {
+    /// Which listener is behind which door.
+    pub fn doors(&self) -> HashMap<DoorId, Arc<str>> {
+        let kept = self.kept.iter().map(|kept| (kept.door, kept.name.clone()));
+        kept.chain(self.new.iter().map(|new| (new.open.0, new.name.clone()))).collect()
+    }
 }
 
 impl ListenerTable {
     /// Binds what a document asks for and is not bound yet. Nothing is served or closed.
     ///
+    /// What a socket is called and what it serves may change under it: it stays as long as somebody wants its address.
+    ///
     /// # Errors
     /// Everything that cannot be bound; what could be is closed again.
-    pub fn prepare(&self, document: &Document, workers: usize) -> Result<Prepared, Vec<BindError>> {
-        let mut prepared = Prepared { new: Vec::new(), kept: Vec::new() };
+    pub fn prepare(&mut self, document: &Document, workers: usize) -> Result<Prepared, Vec<BindError>> {
+        let wanted: Vec<(Arc<str>, Wanted)> = document
+            .listeners
+            .iter()
+            .filter_map(|(name, listener)| Some((name.as_str().into(), wanted(listener)?)))
+            .collect();
+        let mut prepared = Prepared { new: Vec::new(), kept: self.kept(&wanted) };
         let mut errors = Vec::new();
-        for (name, listener) in &document.listeners {
-            let Some(wanted) = wanted(listener) else { continue };
-            let key: Arc<str> = name.as_str().into();
-            if self.open.get(&key).is_some_and(|open| open.wanted == wanted) {
-                prepared.kept.push(key);
+        for (name, wanted) in wanted {
+            if prepared.kept.iter().any(|kept| kept.name == name) {
                 continue;
             }
-            // A port that moves from one of our listeners to another is shared until the old one lets go.
-            let ours = self.open.values().any(|open| open.wanted.address == wanted.address);
+            // A port that moves from one of our sockets to another is shared until the old one lets go.
+            let ours = self.open.values().any(|open| open.wanted.overlaps(&wanted));
             match bind(&wanted, workers, ours) {
-                Ok((bound, sockets)) => prepared.new.push((key, wanted, bound, sockets)),
-                Err(error) => errors.push(BindError { name: name.clone(), reason: error.to_string() }),
+                Ok((bound, sockets)) => {
+                    self.next += 1;
+                    prepared.new.push(New { name, open: (DoorId(self.next), wanted, bound), sockets });
+                }
+                Err(error) => errors.push(BindError { name: name.to_string(), reason: error.to_string() }),
             }
         }
         if errors.is_empty() { Ok(prepared) } else { Err(errors) }
     }
 
+    /// Whose sockets stay: first by name and address, then by address alone.
+    fn kept(&self, wanted: &[(Arc<str>, Wanted)]) -> Vec<Kept> {
+        let same =
+            |(name, wanted): &&(Arc<str>, Wanted)| self.open.get(name).is_some_and(|open| open.wanted == *wanted);
+        let kept = |before: &Arc<str>, name: &Arc<str>, open: &Open| Kept {
+            name: name.clone(),
+            before: before.clone(),
+            door: open.door,
+        };
+        let (as_they_were, others): (Vec<_>, Vec<_>) = wanted.iter().partition(same);
+        let mut all: Vec<Kept> =
+            as_they_were.iter().filter_map(|(name, _)| Some(kept(name, name, self.open.get(name)?))).collect();
+        for (name, wanted) in others.iter().filter(|(_, wanted)| wanted.is_definite()) {
+            let unclaimed = |door: DoorId, all: &[Kept]| all.iter().all(|kept| kept.door != door);
+            let found = self.open.iter().find(|(_, open)| open.wanted == *wanted && unclaimed(open.door, &all));
+            all.extend(found.map(|(before, open)| kept(before, name, open)));
+        }
+        all
+    }
+
     /// The IP addresses that are bound, those of `prepared` included.
     pub fn addresses(&self, prepared: &Prepared) -> Vec<SocketAddr> {
-        let kept = prepared.kept.iter().filter_map(|name| self.open.get(name)).map(|open| &open.bound);
-        let all = kept.chain(prepared.new.iter().map(|(_, _, bound, _)| bound));
+        let kept = prepared.kept.iter().filter_map(|kept| self.open.get(&kept.before)).map(|open| &open.bound);
+        let all = kept.chain(prepared.new.iter().map(|new| &new.open.2));
         all.filter_map(|bound| if let Bound::Ip(address) = bound { Some(*address) } else { None }).collect()
     }
 
     /// Hands new sockets to the workers and lets those go that are no longer wanted.
     pub fn apply(&mut self, prepared: Prepared, doors: &[UnboundedSender<Door>], watch: &Watch) -> Changes {
         let mut changes = Changes::default();
-        let stays = |name: &Arc<str>| prepared.kept.contains(name);
-        let gone: Vec<Arc<str>> = self.open.keys().filter(|name| !stays(name)).cloned().collect();
-        for name in gone {
-            if let Some(open) = self.open.remove(&name) {
-                open.drain.start();
-                changes.closed.push(name.to_string());
+        let mut before = std::mem::take(&mut self.open);
+        for Kept { name, before: old, .. } in prepared.kept {
+            let Some(open) = before.remove(&old) else { continue };
+            changes.kept.push(name.to_string());
+            if old != name {
+                changes.renamed.push(format!("{old} -> {name}"));
             }
+            self.open.insert(name, open);
         }
-        changes.kept = prepared.kept.iter().map(ToString::to_string).collect();
-        for (name, wanted, bound, sockets) in prepared.new {
+        for (name, open) in before {
+            open.drain.start();
+            open.bound.unlink();
+            changes.closed.push(name.to_string());
+        }
+        for New { name, open: (door, wanted, bound), sockets } in prepared.new {
             let drain = watch.child();
             for (socket, worker) in sockets.into_iter().zip(doors) {
                 // A worker that is gone means that the process is stopping.
-                let _ = worker.send(Door { name: name.clone(), socket, watch: drain.watch() });
+                let _ = worker.send(Door { id: door, socket, watch: drain.watch() });
             }
             changes.opened.push(name.to_string());
-            self.open.insert(name, Open { wanted, bound, drain });
+            self.open.insert(name, Open { door, wanted, bound, drain });
         }
         changes
     }
@@ -157,10 +227,10 @@ impl ListenerTable {
     pub fn views(&self, document: &Document) -> Vec<ListenerView> {
         let view = |(name, listener): (&String, &Listener)| {
             let open = self.open.get(name.as_str())?;
-            let kind = match open.wanted.kind {
-                Kind::Http => "http",
-                Kind::Tcp => "tcp",
-                Kind::Udp => "udp",
+            let kind = match (&listener.http, open.wanted.carries) {
+                (Some(_), _) => "http",
+                (None, Carries::Tcp) => "tcp",
+                (None, Carries::Udp) => "udp",
             };
             Some(ListenerView {
                 name: name.clone(),
@@ -174,43 +244,48 @@ impl ListenerTable {
 }
 
 fn wanted(listener: &Listener) -> Option<Wanted> {
-    let kinds = [(Kind::Http, &listener.http), (Kind::Tcp, &listener.tcp), (Kind::Udp, &listener.udp)];
-    let mut given = kinds.into_iter().filter_map(|(kind, address)| Some(Wanted { kind, address: address.clone()? }));
+    let kinds = [(Carries::Tcp, &listener.http), (Carries::Tcp, &listener.tcp), (Carries::Udp, &listener.udp)];
+    let mut given =
+        kinds.into_iter().filter_map(|(carries, address)| Some(Wanted { carries, address: address.clone()? }));
     given.next()
 }
 
 /// One socket a worker: TCP and UDP share a port by `SO_REUSEPORT`, a Unix socket is one for all.
 fn bind(wanted: &Wanted, workers: usize, ours: bool) -> std::io::Result<(Bound, Vec<Socket>)> {
-    match (&wanted.address, wanted.kind) {
-        (ListenAddress::Unix(path), kind) => {
+    match &wanted.address {
+        ListenAddress::Unix(path) => {
             let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);
-            let shares = (0..workers).map(|_| first.try_clone().map(|listener| stream_socket(kind, listener)));
+            let shares = (0..workers).map(|_| first.try_clone().map(Socket::Stream));
             Ok((Bound::Unix(path.clone()), shares.collect::<Result<_, _>>()?))
         }
-        (ListenAddress::Ip(address), kind) => {
+        ListenAddress::Ip(address) => {
             if !ours {
-                listen::check_free(*address, if kind == Kind::Udp { Carries::Udp } else { Carries::Tcp })?;
+                listen::check_free(*address, wanted.carries)?;
             }
-            let first = bind_ip(*address, kind)?;
+            let first = bind_ip(*address, wanted.carries)?;
             // Port 0 is chosen once, for all workers.
             let bound = first.address().unwrap_or(*address);
-            let rest = (1..workers).map(|_| bind_ip(bound, kind));
+            let rest = (1..workers).map(|_| bind_ip(bound, wanted.carries));
             let all: Result<Vec<Socket>, _> = std::iter::once(Ok(first)).chain(rest).collect();
             Ok((Bound::Ip(bound), all?))
         }
     }
 }
 
-fn bind_ip(address: SocketAddr, kind: Kind) -> std::io::Result<Socket> {
-    match kind {
-        Kind::Udp => listen::udp(address).map(Socket::Udp),
-        kind => listen::tcp(address).map(|listener| stream_socket(kind, listener.into())),
+fn bind_ip(address: SocketAddr, carries: Carries) -> std::io::Result<Socket> {
+    match carries {
+        Carries::Udp => listen::udp(address).map(Socket::Udp),
+        Carries::Tcp => listen::tcp(address).map(|listener| Socket::Stream(listener.into())),
     }
 }
 
-fn stream_socket(kind: Kind, listener: hermes_net::Listener) -> Socket {
-    match kind {
-        Kind::Http => Socket::Http(listener),
-        Kind::Tcp | Kind::Udp => Socket::Tcp(listener),
+impl Bound {
+    /// Takes a Unix socket's file away: nobody answers there any more.
+    fn unlink(&self) {
+        if let Self::Unix(path) = self
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::debug!(path = %path.display(), %error, "the file of a closed socket stays");
+        }
     }
 }

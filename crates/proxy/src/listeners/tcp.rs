@@ -1,42 +1,21 @@
 //! `tcp` listeners: every connection becomes a CONNECT for the configured target.
 
-use std::io;
-use std::sync::Arc;
-
 use hermes_config::model::HostPort;
 use hermes_http::{Offered, RequestHead};
-use hermes_net::{Acceptor, Listener, Watch};
+use hermes_net::{Stream, Watch};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Version};
 
+use super::Entrance;
 use crate::arrival::Arrival;
 use crate::pipeline;
-use crate::worker::Worker;
 
-/// Accepts connections until told to stop.
-pub(super) async fn serve(worker: &Arc<Worker>, name: &Arc<str>, listener: Listener, watch: &Watch) -> io::Result<()> {
-    let acceptor = Acceptor::new(listener)?;
-    let open = Arc::new(());
-    loop {
-        let stream = tokio::select! {
-            stream = acceptor.accept() => stream,
-            () = watch.graceful() => return Ok(()),
-        };
-        let Some(rules) = worker.snapshot().listeners.get(name).cloned() else { return Ok(()) };
-        let head = rules.config.target.as_ref().and_then(connect);
-        let (Some(head), true) = (head, Arc::strong_count(&open) <= rules.connections()) else {
-            tracing::warn!(listener = %name, "connection refused: the limit of connections is reached");
-            stream.abort();
-            continue;
-        };
-        let (worker, open, forced) = (worker.clone(), open.clone(), watch.clone());
-        watch.spawn(async move {
-            let _held = (open, rules.seeing.accepted());
-            tokio::select! {
-                () = pipeline::run(&worker, &rules, Arrival::Offered(Offered::connection(head, stream))) => {}
-                () = forced.forced() => {}
-            }
-        });
+/// Carries one connection.
+pub(super) async fn connection(entrance: &Entrance, stream: Stream, watch: &Watch) {
+    let Some(head) = entrance.rules.config.target.as_ref().and_then(connect) else { return stream.abort() };
+    tokio::select! {
+        () = pipeline::run(entrance, Arrival::Offered(Offered::connection(head, stream))) => {}
+        () = watch.forced() => {}
     }
 }
 

@@ -15,12 +15,12 @@ use http::{HeaderMap, HeaderValue, Method, Version};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::Entrance;
 use crate::arrival::Arrival;
 use crate::datagrams::Session;
 use crate::forward::CAPSULE_PROTOCOL;
 use crate::pipeline;
 use crate::seeing::DropReason;
-use crate::worker::Worker;
 
 /// How long a client whose tunnel was refused is not heard: it bounds the tunnels that it can make us ask for.
 const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
@@ -37,35 +37,47 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// The live sessions of one worker's share of a listener.
 type Sessions = Arc<Mutex<HashMap<SocketAddr, Arc<Session>>>>;
 
-/// Takes datagrams until told to stop.
-pub(super) async fn serve(
-    worker: &Arc<Worker>,
-    name: &Arc<str>,
-    socket: std::net::UdpSocket,
-    watch: &Watch,
-) -> io::Result<()> {
+/// Takes datagrams until told to stop; then those that have arrived already, and those of sessions that are open.
+pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, watch: &Watch) -> io::Result<()> {
     let socket = Arc::new(UdpSocket::bound(socket)?);
     let sessions = Sessions::default();
     let mut batch = RecvBatch::new();
+    // Whether clients without a session may still begin one.
+    let (mut closing, mut welcome) = (false, true);
     loop {
         let received = tokio::select! {
+            biased;
             received = socket.recv(&mut batch) => received,
-            () = drained(&sessions, watch) => return Ok(()),
+            () = watch.graceful(), if !closing => {
+                closing = true;
+                // Lets the runtime hear of what has come.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            // Only when nothing is left to receive: the order of these lines counts.
+            () = std::future::ready(()), if closing && welcome => {
+                welcome = false;
+                continue;
+            }
+            () = drained(&sessions), if !welcome => return Ok(()),
+            () = watch.forced() => return Ok(()),
         };
         match received {
             Ok(_) => {}
             // An answer that did not reach its client; the socket goes on.
             Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => continue,
             Err(UdpError::Io(error)) => {
-                tracing::warn!(listener = %name, %error, "cannot receive; trying again");
+                tracing::warn!(listener = %entrance.rules.name, %error, "cannot receive; trying again");
                 tokio::time::sleep(AFTER_ERROR).await;
                 continue;
             }
         }
         let now = Instant::now();
+        entrance.renew();
         for run in batch.runs() {
-            let Some(session) = session(worker, name, &sessions, &socket, (run.source, run.local), watch) else {
-                worker.shared.seeing.datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
+            let Some(session) = session(&entrance, &sessions, &socket, (run.source, run.local), (watch, welcome))
+            else {
+                entrance.worker.shared.seeing.datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
                 continue;
             };
             run.datagrams().for_each(|datagram| session.push(datagram, now));
@@ -73,32 +85,27 @@ pub(super) async fn serve(
     }
 }
 
-/// Resolves when the listener is to stop and no session is left: those that are open may go on.
-async fn drained(sessions: &Sessions, watch: &Watch) {
-    watch.graceful().await;
-    while !sessions.lock().is_empty() && !watch.is_forced() {
-        tokio::select! {
-            () = tokio::time::sleep(DRAIN_LOOK) => {}
-            () = watch.forced() => {}
-        }
+/// Resolves when no session is left: those that are open may go on.
+async fn drained(sessions: &Sessions) {
+    while !sessions.lock().is_empty() {
+        tokio::time::sleep(DRAIN_LOOK).await;
     }
 }
 
 /// The client's session, begun if need be; `None` when there are too many.
 fn session(
-    worker: &Arc<Worker>,
-    name: &Arc<str>,
+    entrance: &Entrance,
     sessions: &Sessions,
     socket: &Arc<UdpSocket>,
     (client, local): (SocketAddr, Option<IpAddr>),
-    watch: &Watch,
+    (watch, welcome): (&Watch, bool),
 ) -> Option<Arc<Session>> {
     let mut live = sessions.lock();
     if let Some(session) = live.get(&client) {
         return Some(session.clone());
     }
-    let rules = worker.snapshot().listeners.get(name).cloned().filter(|_| !watch.is_draining())?;
-    let head = rules.config.target.as_ref().and_then(connect_udp)?;
+    let rules = &entrance.rules;
+    let head = rules.config.target.as_ref().and_then(connect_udp).filter(|_| welcome)?;
     if live.len() >= rules.connections() {
         return None;
     }
@@ -106,7 +113,7 @@ fn session(
     live.insert(client, session.clone());
     let source = Arc::new(StreamInfo { peer: PeerAddress::Ip(client), local: socket.local_addr().ok(), tls: None });
     let arrival = Arrival::Session { head, source, session: session.clone() };
-    let (worker, sessions, begun) = (worker.clone(), sessions.clone(), session.clone());
+    let (entrance, sessions, begun) = (entrance.clone(), sessions.clone(), session.clone());
     let end = watch.clone();
     watch.spawn(async move {
         let unused = async {
@@ -114,7 +121,7 @@ fn session(
             begun.quiet(DRAIN_QUIET).await;
         };
         tokio::select! {
-            () = pipeline::run(&worker, &rules, arrival) => {}
+            () = pipeline::run(&entrance, arrival) => {}
             () = unused => {}
             () = end.forced() => {}
         }

@@ -41,6 +41,15 @@ pub struct ListenerRules {
 }
 
 impl ListenerRules {
+    /// `http`, `tcp` or `udp`.
+    pub fn kind(&self) -> &'static str {
+        match (&self.config.http, &self.config.tcp) {
+            (Some(_), _) => "http",
+            (None, Some(_)) => "tcp",
+            (None, None) => "udp",
+        }
+    }
+
     /// Connections (UDP: sessions) at once of one worker.
     pub fn connections(&self) -> usize {
         self.config.limits.connections.unwrap_or(CONNECTIONS)

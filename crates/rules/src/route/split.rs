@@ -24,6 +24,16 @@ pub fn pick_hop(hops: &Hops, random: u64) -> &str {
     split.last().map_or("", |(name, _)| name)
 }
 
+/// The upstreams that an exchange may go to.
+pub(crate) fn hops_of(hops: &Hops) -> impl Iterator<Item = &str> {
+    let (one, split) = match hops {
+        Hops::One(name) => (Some(name.as_str()), None),
+        Hops::Split(split) => (None, Some(split)),
+    };
+    let weighted = split.into_iter().flatten().filter(|(_, weight)| **weight > 0);
+    one.into_iter().chain(weighted.map(|(name, _)| name.as_str()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,302 @@
+//! One direction of a tunnel of datagrams, between any two ends, which can be stopped where nothing is lost.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
+use hermes_proto::batch::Batch;
+use hermes_proto::capsule::{CapsuleCursor, CapsuleDecoder, CapsuleType};
+use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio_util::sync::CancellationToken;
+
+use super::UdpEnd;
+use super::end::UdpReader;
+use crate::forward::{Broken, Side};
+use crate::seeing::{DropReason, Exchange};
+
+/// Room for the capsules of one wake-up, in bytes.
+const CAPSULE_ROOM: usize = 32 * 1024;
+
+/// Where datagrams come from.
+#[expect(clippy::large_enum_variant, reason = "a tunnel has two, and they do not move")]
+pub(crate) enum Origin {
+    /// UDP.
+    Udp(UdpReader),
+    /// Capsules.
+    Stream(Capsules),
+}
+
+/// A stream of capsules that is read.
+pub(crate) struct Capsules {
+    incoming: Incoming,
+    /// What was read beyond the capsule at which the lane was stopped.
+    rest: Bytes,
+}
+
+/// Where datagrams go. A stream is shared by the lanes that lead there: whoever writes holds it to the end of a capsule.
+#[derive(Clone)]
+pub(crate) enum Sink {
+    /// UDP.
+    Udp(UdpEnd),
+    /// Capsules.
+    Stream(Arc<Mutex<Outgoing>>),
+}
+
+/// How a lane was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It was told to stop, and everything that was read has been sent.
+    Stopped,
+    /// The stream that it read has ended.
+    Ended,
+}
+
+/// A lane: what it counts, whence, and when it stops.
+pub(crate) struct Lane<'a> {
+    pub(crate) exchange: &'a Exchange,
+    /// The side that it comes from.
+    pub(crate) from: Side,
+    pub(crate) stop: &'a CancellationToken,
+    /// Whether it is the only one into its sink, and hears when that breaks.
+    pub(crate) alone: bool,
+}
+
+impl Origin {
+    /// Reads a stream.
+    pub(crate) fn stream(incoming: Incoming) -> Self {
+        Self::Stream(Capsules { incoming, rest: Bytes::new() })
+    }
+
+    /// Whether it is UDP.
+    pub(crate) fn is_udp(&self) -> bool {
+        matches!(self, Self::Udp(_))
+    }
+}
+
+impl Sink {
+    /// Writes a stream.
+    pub(crate) fn stream(outgoing: Outgoing) -> Self {
+        Self::Stream(Arc::new(Mutex::new(outgoing)))
+    }
+
+    /// Ends a stream; UDP has no end.
+    pub(crate) async fn finish(&self) -> Result<(), StreamError> {
+        match self {
+            Self::Udp(_) => Ok(()),
+            Self::Stream(outgoing) => outgoing.lock().await.finish(None).await,
+        }
+    }
+
+    /// Accounts for datagrams that were dropped before the tunnel saw them.
+    pub(crate) fn settle(&self, exchange: &Exchange) {
+        if let Self::Udp(udp) = self {
+            udp.settle(exchange);
+        }
+    }
+
+    /// Resets a stream.
+    pub(crate) fn reset(&self, reset: Reset) {
+        if let Self::Stream(outgoing) = self
+            && let Ok(mut outgoing) = outgoing.try_lock()
+        {
+            outgoing.reset(reset);
+        }
+    }
+}
+
+impl Capsules {
+    async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
+        if !self.rest.is_empty() {
+            return Some(Ok(std::mem::take(&mut self.rest)));
+        }
+        loop {
+            match self.incoming.frame().await? {
+                Ok(Frame::Data(data)) => return Some(Ok(data)),
+                Ok(Frame::Trailers(_)) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl Lane<'_> {
+    /// Moves datagrams until the stream ends or the lane is stopped.
+    ///
+    /// # Errors
+    /// A side broke.
+    pub(crate) async fn run(&self, origin: &mut Origin, sink: &Sink) -> Result<Left, Broken> {
+        match (origin, sink) {
+            (Origin::Udp(reader), Sink::Udp(udp)) => self.udp_to_udp(reader, udp).await,
+            (Origin::Udp(reader), Sink::Stream(outgoing)) => self.udp_to_stream(reader, outgoing).await,
+            (Origin::Stream(capsules), Sink::Udp(udp)) => self.stream_to_udp(capsules, udp).await,
+            (Origin::Stream(capsules), Sink::Stream(outgoing)) => self.stream_to_stream(capsules, outgoing).await,
+        }
+    }
+
+    fn moved(&self, datagrams: u64, bytes: u64) {
+        let counters = self.exchange.counters();
+        let (count, sum) = match self.from {
+            Side::Client => (&counters.datagrams_in, &counters.client_to_target),
+            Side::Target => (&counters.datagrams_out, &counters.target_to_client),
+        };
+        count.fetch_add(datagrams, Ordering::Relaxed);
+        sum.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn read(&self, error: &StreamError) -> Broken {
+        Broken::read(self.from, error)
+    }
+
+    fn write(&self, error: &StreamError) -> Broken {
+        Broken::write(self.from.other(), error)
+    }
+
+    async fn udp_to_udp(&self, reader: &mut UdpReader, udp: &UdpEnd) -> Result<Left, Broken> {
+        let mut batch = Batch::default();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(Left::Stopped),
+                filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
+            }
+            let mut full = Vec::new();
+            reader.for_each(|datagram| {
+                if batch.push(datagram).is_err() {
+                    full.push(std::mem::take(&mut batch));
+                    let _ = batch.push(datagram);
+                }
+            });
+            full.push(std::mem::take(&mut batch));
+            for mut batch in full {
+                self.send(&mut batch, udp).await?;
+            }
+        }
+    }
+
+    async fn udp_to_stream(&self, reader: &mut UdpReader, sink: &Arc<Mutex<Outgoing>>) -> Result<Left, Broken> {
+        let mut room = BytesMut::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(Left::Stopped),
+                filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
+                reset = broken(sink), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
+            }
+            room.reserve(CAPSULE_ROOM);
+            let (datagrams, bytes) = reader.encode(&mut room);
+            self.moved(datagrams, bytes);
+            let mut outgoing = sink.lock().await;
+            outgoing.data(room.split().freeze(), false).await.map_err(|error| self.write(&error))?;
+            outgoing.flush().await.map_err(|error| self.write(&error))?;
+        }
+    }
+
+    async fn stream_to_udp(&self, capsules: &mut Capsules, udp: &UdpEnd) -> Result<Left, Broken> {
+        let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
+        let mut batch = Batch::default();
+        loop {
+            let data = tokio::select! {
+                biased;
+                () = self.stop.cancelled(), if decoder.finish().is_ok() => return Ok(Left::Stopped),
+                data = capsules.next() => data,
+            };
+            let Some(data) = data else {
+                let ended = decoder.finish().map(|()| Left::Ended);
+                return ended.map_err(|error| Broken::malformed(self.from, error.to_string()));
+            };
+            decoder.push(data.map_err(|error| self.read(&error))?);
+            self.deliver(&mut decoder, &mut batch, udp).await?;
+        }
+    }
+
+    /// Passes capsules on as they are, those of unknown types too (RFC 9297, 3.2).
+    async fn stream_to_stream(&self, capsules: &mut Capsules, sink: &Arc<Mutex<Outgoing>>) -> Result<Left, Broken> {
+        let mut cursor = CapsuleCursor::default();
+        let mut held: Option<OwnedMutexGuard<Outgoing>> = None;
+        loop {
+            let data = tokio::select! {
+                biased;
+                () = self.stop.cancelled(), if cursor.is_between() => return Ok(Left::Stopped),
+                data = capsules.next() => data,
+                reset = broken(sink), if self.alone && held.is_none() => match reset {
+                    // The receiver has all it wants (RFC 9113, 8.1).
+                    Reset::Unneeded => return Ok(Left::Ended),
+                    reset => return Err(Broken::reset(self.from.other(), reset)),
+                },
+            };
+            let Some(data) = data else { return Ok(Left::Ended) };
+            let mut data = data.map_err(|error| self.read(&error))?;
+            capsules.rest = self.follow(&mut cursor, &mut data);
+            self.moved(0, data.len() as u64);
+            let mut outgoing = match held.take() {
+                Some(outgoing) => outgoing,
+                None => sink.clone().lock_owned().await,
+            };
+            outgoing.data(data, false).await.map_err(|error| self.write(&error))?;
+            outgoing.flush().await.map_err(|error| self.write(&error))?;
+            held = (!cursor.is_between()).then_some(outgoing);
+        }
+    }
+
+    /// Follows `data` to its end, or to the end of a capsule if the lane is to stop; what lies behind that is returned.
+    fn follow(&self, cursor: &mut CapsuleCursor, data: &mut Bytes) -> Bytes {
+        let mut used = 0;
+        while used < data.len() {
+            used += cursor.advance(&data[used..]);
+            if self.stop.is_cancelled() && cursor.is_between() {
+                break;
+            }
+        }
+        data.split_off(used)
+    }
+
+    /// Sends every datagram that is complete. Capsules that are not known are passed over (RFC 9297, 3.2), and so are datagrams
+    /// of contexts that nobody registered (RFC 9298, 4).
+    async fn deliver(&self, capsules: &mut CapsuleDecoder, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
+        let malformed = |reason: String| Broken::malformed(self.from, reason);
+        while let Some(capsule) = capsules.next().map_err(|error| malformed(error.to_string()))? {
+            if capsule.kind != CapsuleType::Datagram {
+                continue;
+            }
+            let datagram = UdpDatagram::decode(capsule.value).map_err(|error| malformed(error.to_string()))?;
+            if datagram.context != UDP_CONTEXT {
+                self.exchange.dropped(DropReason::UnknownContext, 1);
+            } else if batch.push(&datagram.payload).is_err() {
+                self.send(batch, udp).await?;
+                let _ = batch.push(&datagram.payload);
+            }
+        }
+        self.send(batch, udp).await
+    }
+
+    async fn send(&self, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
+        for run in batch.runs() {
+            let segment = (run.count > 1).then_some(run.segment_size);
+            let sent = udp.send(run.bytes, segment).await;
+            let sent = sent.map_err(|error| Broken::socket(self.from.other(), &error))?;
+            self.moved(run.count as u64, run.bytes.len() as u64);
+            if let Some(reason) = sent {
+                self.exchange.dropped(reason, 1);
+            }
+        }
+        batch.clear();
+        Ok(())
+    }
+}
+
+/// Resolves when the stream breaks, as far as that can be seen while nobody writes to it.
+async fn broken(sink: &Mutex<Outgoing>) -> Reset {
+    poll_fn(|cx| match sink.try_lock() {
+        Ok(mut outgoing) => {
+            let reset = pin!(outgoing.broken()).poll(cx);
+            reset
+        }
+        Err(_) => Poll::Pending,
+    })
+    .await
+}

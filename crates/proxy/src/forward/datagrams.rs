@@ -1,0 +1,250 @@
+//! A tunnel of datagrams, which can move from one way to another without losing any.
+//!
+//! The new way is opened while the old one carries on. Then both lanes stop between two datagrams, what the client sends goes
+//! the new way, and what still comes back on the old one is taken for [`LINGER`].
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_http::{Incoming, Outgoing};
+use hermes_upstream::Active;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{Broken, Side, paths, silence};
+use crate::arrival::End;
+use crate::datagrams::{Lane, Left, Origin, Sink, UdpEnd};
+use crate::redecide::{Opened, Order, Place};
+use crate::refusal::Refusal;
+use crate::routed::Routed;
+use crate::seeing::Exchange;
+use crate::snapshot::Snapshot;
+
+/// How long answers are still taken from a way that was left: longer than any sensible path takes to answer.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Ways at once from which answers are still taken; with more, the next move waits.
+const LINGERING: usize = 8;
+
+/// How long a way that is being left may take to send what was read; its next hop may have stopped reading.
+const SWITCH_TIME: Duration = Duration::from_secs(1);
+
+/// How long the end of a stream may take to be sent.
+const END_TIME: Duration = Duration::from_secs(5);
+
+/// Two directions that lead to one side.
+pub(crate) struct Ends {
+    origin: Origin,
+    sink: Sink,
+}
+
+/// A way to the target.
+pub(crate) struct Path {
+    pub(crate) ends: Ends,
+    pub(crate) active: Active,
+    /// Silence after which the tunnel ends, where it has UDP on a side.
+    pub(crate) idle: Duration,
+}
+
+impl Ends {
+    /// Of a pair of streams.
+    pub(crate) fn streams(incoming: Incoming, outgoing: Outgoing) -> Self {
+        Self { origin: Origin::stream(incoming), sink: Sink::stream(outgoing) }
+    }
+
+    /// Of UDP.
+    pub(crate) fn udp(udp: UdpEnd) -> Self {
+        Self { origin: Origin::Udp(udp.reader()), sink: Sink::Udp(udp) }
+    }
+}
+
+impl From<End> for Ends {
+    fn from(end: End) -> Self {
+        match end {
+            End::Stream(incoming, outgoing) => Self::streams(incoming, outgoing),
+            End::Udp(udp) => Self::udp(udp),
+        }
+    }
+}
+
+/// Carries a tunnel to its end; returns the reason of that.
+pub(crate) async fn carry(routed: &Routed, client: End, path: Path, mut place: Place) -> String {
+    let (exchange, client, left) = (routed.exchange.clone(), client.into(), JoinSet::new());
+    let mut tunnel = Tunnel { exchange, client, path, left };
+    let ended = loop {
+        match tunnel.round(&mut place).await {
+            Round::Over(ended) => break ended,
+            Round::Move(new) => {
+                let (path, opened) = *new;
+                tunnel.switch(path).await;
+                place.moved(opened);
+            }
+        }
+    };
+    tunnel.end(ended).await
+}
+
+/// A tunnel that is carried.
+struct Tunnel {
+    exchange: Arc<Exchange>,
+    client: Ends,
+    path: Path,
+    /// Ways that were left and may still answer.
+    left: JoinSet<()>,
+}
+
+/// Why a round of carrying was over.
+enum Round {
+    Over(Result<&'static str, Broken>),
+    Move(Box<(Path, Opened)>),
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Send>>;
+
+impl Tunnel {
+    /// Carries until the end, or until another way is open and nothing is in between.
+    async fn round(&mut self, place: &mut Place) -> Round {
+        let stop = CancellationToken::new();
+        let alone = self.left.is_empty();
+        let udp = self.has_udp();
+        let Self { exchange, client, path, .. } = self;
+        let silent = silence(exchange.counters(), path.idle);
+        let mut lanes = pin!(lanes(exchange, client, &mut path.ends, &stop, alone));
+        let mut silent = pin!(silent);
+        let mut opening: Option<Opening> = None;
+        loop {
+            tokio::select! {
+                left = &mut lanes => return Round::Over(left.map(|_| "done")),
+                () = &mut silent, if udp => return Round::Over(Ok("idle")),
+                order = place.order() => match order {
+                    Order::End(reason) => return Round::Over(Err(Broken::policy(&reason))),
+                    Order::Move(snapshot, route) => opening = Some(open(place, snapshot, route)),
+                },
+                opened = finished(&mut opening) => {
+                    opening = None;
+                    match opened {
+                        Ok(new) => {
+                            stop.cancel();
+                            return stopped(tokio::time::timeout(SWITCH_TIME, &mut lanes).await, new);
+                        }
+                        Err(refusal) => {
+                            tracing::warn!(exchange = exchange.id(), reason = refusal.reason(), "not moved; it goes on as it was");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves the way for a new one.
+    async fn switch(&mut self, new: Path) {
+        while self.left.try_join_next().is_some() {}
+        if self.left.len() >= LINGERING {
+            self.left.join_next().await;
+        }
+        let old = std::mem::replace(&mut self.path, new);
+        self.left.spawn(linger(old, self.client.sink.clone(), self.exchange.clone()));
+    }
+
+    /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
+    fn has_udp(&self) -> bool {
+        self.client.origin.is_udp() || self.path.ends.origin.is_udp()
+    }
+
+    async fn end(self, ended: Result<&'static str, Broken>) -> String {
+        let udp = self.has_udp();
+        let sinks = [&self.client.sink, &self.path.ends.sink];
+        sinks[0].settle(&self.exchange);
+        match ended {
+            Ok(reason) => {
+                // RFC 9298, 3: the stream ends where the socket does. A peer that does not read is not waited for.
+                for sink in sinks.into_iter().filter(|_| udp) {
+                    let _ = tokio::time::timeout(END_TIME, sink.finish()).await;
+                }
+                reason.to_owned()
+            }
+            Err(broken) => {
+                sinks.into_iter().for_each(|sink| sink.reset(broken.reset));
+                broken.reason()
+            }
+        }
+    }
+}
+
+fn open(place: &Place, snapshot: Arc<Snapshot>, route: usize) -> Opening {
+    let standing = place.standing().clone();
+    Box::pin(async move { paths::open(&standing.routed(snapshot, route), standing.head()).await })
+}
+
+async fn finished(opening: &mut Option<Opening>) -> Result<(Path, Opened), Refusal> {
+    match opening {
+        Some(opening) => opening.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What follows once the lanes were told to stop.
+fn stopped(lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>, new: (Path, Opened)) -> Round {
+    match lanes {
+        Ok(Ok(Left::Ended)) => Round::Over(Ok("done")),
+        Ok(Err(broken)) if broken.side == Side::Client => Round::Over(Err(broken)),
+        Ok(Ok(Left::Stopped) | Err(_)) => Round::Move(Box::new(new)),
+        Err(_) => Round::Over(Err(Broken::idle(Side::Target))),
+    }
+}
+
+/// Both directions. Where UDP is on a side, the end of one is the end of both.
+async fn lanes(
+    exchange: &Exchange,
+    client: &mut Ends,
+    path: &mut Ends,
+    stop: &CancellationToken,
+    alone: bool,
+) -> Result<Left, Broken> {
+    let streams = !client.origin.is_udp() && !path.origin.is_udp();
+    let up = Lane { exchange, from: Side::Client, stop, alone: true };
+    let down = Lane { exchange, from: Side::Target, stop, alone };
+    let up = direction(up, &mut client.origin, &path.sink, streams);
+    let down = direction(down, &mut path.origin, &client.sink, streams);
+    let (mut up, mut down) = (pin!(up), pin!(down));
+    let (first, second) = tokio::select! {
+        left = &mut up => match left? {
+            Left::Ended if !streams => return Ok(Left::Ended),
+            left => (left, down.await?),
+        },
+        left = &mut down => match left? {
+            Left::Ended if !streams => return Ok(Left::Ended),
+            left => (left, up.await?),
+        },
+    };
+    Ok(if [first, second].contains(&Left::Ended) { Left::Ended } else { Left::Stopped })
+}
+
+/// One direction; its end goes on where both sides are streams.
+async fn direction(lane: Lane<'_>, origin: &mut Origin, sink: &Sink, passes_end: bool) -> Result<Left, Broken> {
+    let left = lane.run(origin, sink).await?;
+    if left == Left::Ended && passes_end {
+        sink.finish().await.map_err(|error| Broken::write(lane.from.other(), &error))?;
+    }
+    Ok(left)
+}
+
+/// Takes what still comes on a way that was left, then ends it.
+async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>) {
+    let stop = CancellationToken::new();
+    let lane = Lane { exchange: &exchange, from: Side::Target, stop: &stop, alone: false };
+    {
+        let mut answers = pin!(lane.run(&mut old.ends.origin, &client));
+        tokio::select! {
+            _ = &mut answers => {}
+            () = tokio::time::sleep(LINGER) => {
+                stop.cancel();
+                let _ = tokio::time::timeout(SWITCH_TIME, answers).await;
+            }
+        }
+    }
+    let _ = tokio::time::timeout(END_TIME, old.ends.sink.finish()).await;
+    drop(old.active);
+}
