@@ -11,7 +11,8 @@
 //! - [`pipeline`]: *tag*, *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
 //! - [`datagrams`]: UDP on either side of a tunnel.
-//! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running process.
+//! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running
+//!   process, and [`change`]: from one configuration to the next.
 //! - `redecide`: what becomes of open tunnels when the snapshot changes or their credentials expire.
 //! - [`seeing`] and [`admin`]: what the operator sees and asks.
 //!
@@ -21,6 +22,7 @@
 
 pub mod admin;
 pub mod arrival;
+pub mod change;
 pub mod datagrams;
 mod filter;
 pub mod forward;
@@ -34,6 +36,7 @@ pub mod refusal;
 mod routed;
 pub mod seeing;
 pub mod snapshot;
+mod status;
 pub mod target;
 mod whole;
 pub mod worker;

@@ -1,29 +1,30 @@
-//! The running process: workers, sockets, administration, and the change from one configuration to the next.
+//! The running process: workers, sockets and administration, from start to drain. What changes it is in [`crate::change`].
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hermes_config::model::{Document, ListenAddress};
-use hermes_config::{Loaded, Problem, Problems, child, read};
+use hermes_config::{Loaded, Problem, Problems, child};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, Resolver};
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, Control};
-use crate::listeners::table::{BindError, Changes, ListenerView, Prepared};
+use crate::admin;
+use crate::change::{Metrics, ReloadReport, follow};
+use crate::listeners::table::{BindError, ListenerView, Prepared};
 use crate::listeners::{self, Door, ListenerTable};
-use crate::redecide::{Redecided, Tunnels};
+use crate::redecide::Tunnels;
 use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::{Snapshot, node_name};
 use crate::worker::{Shared, Worker};
+
+/// How long exchanges may go on once the node was told to stop, where the configuration says nothing: what a restart may take.
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// How long an administrator's request may take when the process ends.
 const ADMIN_END: Duration = Duration::from_secs(1);
@@ -41,40 +42,22 @@ pub struct Proxy {
 }
 
 /// What administration works on.
-struct Node {
-    shared: Arc<Shared>,
-    file: PathBuf,
+pub(crate) struct Node {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) file: PathBuf,
     admin_socket: PathBuf,
-    /// Where metrics are served over TCP; set once, at the start.
-    own_metrics: Option<SocketAddr>,
-    started: Instant,
-    set_log: SetLog,
-    changing: Mutex<Changing>,
-    drain: Drain,
+    pub(crate) started: Instant,
+    pub(crate) set_log: SetLog,
+    pub(crate) changing: Mutex<Changing>,
+    pub(crate) drain: Drain,
 }
 
 /// What only one change at a time may touch.
-struct Changing {
-    table: ListenerTable,
+pub(crate) struct Changing {
+    pub(crate) table: ListenerTable,
     /// Tells the workers of new sockets; emptied to end them.
-    doors: Vec<UnboundedSender<Door>>,
-}
-
-/// What a reload did.
-#[derive(Debug, Clone, Serialize)]
-pub struct ReloadReport {
-    /// Number of the snapshot now in force.
-    pub revision: u64,
-    /// What happened to the listeners.
-    pub listeners: Changes,
-    /// Upstreams whose configuration changed, or that are new.
-    pub upstreams_changed: Vec<String>,
-    /// What became of open tunnels.
-    pub tunnels: Redecided,
-    /// Routes now in force.
-    pub routes: usize,
-    /// Keys that changed and are in force only after a restart.
-    pub needs_restart: Vec<&'static str>,
+    pub(crate) doors: Vec<UnboundedSender<Door>>,
+    pub(crate) metrics: Metrics,
 }
 
 /// Everything that is wrong with a configuration and the files it names.
@@ -101,9 +84,11 @@ impl Proxy {
         let count = worker_count(&snapshot);
         let mut table = ListenerTable::default();
         let prepared = table.prepare(&snapshot.document, count).map_err(|errors| unbound(errors, &places))?;
-        let metrics = metrics_listener(&snapshot)?;
-        let own_metrics = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
-        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own_addresses(&table, &prepared, own_metrics)));
+        let admin = Drain::new();
+        let mut metrics = Metrics::new(seeing.clone(), admin.watch());
+        let endpoint = metrics.prepare(&snapshot.document)?;
+        let own = own_addresses(&table, &prepared, metrics.address(&endpoint));
+        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own));
         let admin_socket = admin_socket(&snapshot);
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::new(snapshot.clone()),
@@ -115,16 +100,17 @@ impl Proxy {
         let resolver = Resolver::system().map_err(|error| one("", &error))?;
         let (workers, doors) =
             start_workers(count, &shared, resolver, &drain).map_err(|error| one("workers", &error))?;
-        let mut changing = Changing { table, doors };
+        metrics.apply(endpoint);
+        let mut changing = Changing { table, doors, metrics };
         changing.table.apply(prepared, &changing.doors, &drain.watch());
         let (changing, started) = (Mutex::new(changing), Instant::now());
-        let node = Node { shared, file, admin_socket, own_metrics, started, set_log, changing, drain: drain.clone() };
-        let proxy = Self { node: Arc::new(node), drain, admin: Drain::new(), workers: Some(workers) };
-        proxy.serve_admin(metrics)?;
+        let node = Node { shared, file, admin_socket, started, set_log, changing, drain: drain.clone() };
+        let proxy = Self { node: Arc::new(node), drain, admin, workers: Some(workers) };
+        proxy.serve_admin()?;
         Ok(proxy)
     }
 
-    fn serve_admin(&self, metrics: Option<TcpListener>) -> Result<(), Problems> {
+    fn serve_admin(&self) -> Result<(), Problems> {
         let (node, watch) = (self.node.clone(), self.admin.watch());
         let seeing = node.shared.seeing.clone();
         let socket = admin::bind(&node.admin_socket).map_err(|error| {
@@ -134,11 +120,20 @@ impl Proxy {
             Problems(problems)
         })?;
         watch.spawn(admin::serve_unix(socket, node, seeing.clone(), watch.clone()));
-        watch.spawn(seeing.clone().watch_long(watch.clone()));
-        if let Some(listener) = metrics {
-            watch.spawn(admin::serve_metrics(listener, seeing, watch.clone()));
-        }
+        watch.spawn(seeing.watch_long(watch.clone()));
         Ok(())
+    }
+
+    /// Watches the file, its includes and the files they name, and reloads when they change: whatever the document says if
+    /// `always`, else while it says `watch: true`.
+    pub fn watch_files(&self, always: bool) {
+        let watch = self.admin.watch();
+        watch.spawn(follow(self.node.clone(), always, watch.clone()));
+    }
+
+    /// How long a drain may take, by the configuration in force.
+    pub fn drain_time(&self) -> Duration {
+        self.node.shared.snapshot.load().document.drain.map_or(DRAIN, |drain| drain.0)
     }
 
     /// The listeners and where they are bound.
@@ -180,17 +175,12 @@ impl Proxy {
     }
 }
 
-fn metrics_listener(snapshot: &Snapshot) -> Result<Option<TcpListener>, Problems> {
-    match &snapshot.document.admin.metrics {
-        Some(ListenAddress::Ip(address)) => {
-            TcpListener::bind(address).map(Some).map_err(|error| one("admin.metrics", &error))
-        }
-        Some(ListenAddress::Unix(_)) | None => Ok(None),
-    }
-}
-
 /// The addresses that no request may choose, because this process listens there.
-fn own_addresses(table: &ListenerTable, prepared: &Prepared, metrics: Option<SocketAddr>) -> Vec<SocketAddr> {
+pub(crate) fn own_addresses(
+    table: &ListenerTable,
+    prepared: &Prepared,
+    metrics: Option<SocketAddr>,
+) -> Vec<SocketAddr> {
     table.addresses(prepared).into_iter().chain(metrics).collect()
 }
 
@@ -229,105 +219,12 @@ fn start_workers(
     Ok((workers, senders))
 }
 
-impl Node {
-    fn reload(&self) -> Result<ReloadReport, Problems> {
-        let reloaded = self.change();
-        self.shared.seeing.reload(if reloaded.is_ok() { "applied" } else { "refused" });
-        reloaded
-    }
-
-    fn change(&self) -> Result<ReloadReport, Problems> {
-        let mut changing = self.changing.lock();
-        let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| flawed.judged(check))?;
-        let (places, files) = (loaded.places.clone(), loaded.files.clone());
-        let previous = self.shared.snapshot.load_full();
-        let snapshot = Snapshot::build(loaded, Some(&previous), &self.shared.seeing);
-        let snapshot = snapshot.map_err(|problems| problems.in_order(&files))?;
-        let workers = changing.doors.len();
-        let prepared = changing.table.prepare(&snapshot.document, workers);
-        let prepared = prepared.map_err(|errors| unbound(errors, &places))?;
-        let snapshot =
-            Arc::new(snapshot.own(prepared.doors(), &own_addresses(&changing.table, &prepared, self.own_metrics)));
-        let unchanged = |name: &String| {
-            let (old, new) = (previous.upstreams.get(name), snapshot.upstreams.get(name));
-            old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new))
-        };
-        let upstreams_changed = snapshot.upstreams.keys().filter(|name| !unchanged(name)).cloned().collect();
-        // New rules first: a new listener must find them.
-        self.shared.snapshot.store(snapshot.clone());
-        let Changing { table, doors } = &mut *changing;
-        let listeners = table.apply(prepared, doors, &self.drain.watch());
-        let tunnels = self.shared.tunnels.redecide(&snapshot);
-        let routes = snapshot.document.routes.len();
-        self.follow_log(&previous.document, &snapshot.document);
-        let needs_restart = needs_restart(&previous.document, &snapshot.document);
-        Ok(ReloadReport { revision: snapshot.revision, listeners, upstreams_changed, tunnels, routes, needs_restart })
-    }
-}
-
-impl Node {
-    /// Logs as the new document says. What cannot be opened or read leaves the log as it was, and says so there.
-    fn follow_log(&self, old: &Document, new: &Document) {
-        if old.log.access != new.log.access {
-            match AccessSink::open(&new.log.access) {
-                Ok(sink) => self.shared.seeing.redirect_access(sink),
-                Err(error) => tracing::error!(%error, "access records go on where they went"),
-            }
-        }
-        if let Some(level) = new.log.level.as_deref().filter(|level| old.log.level.as_deref() != Some(level))
-            && let Err(error) = (self.set_log)(level)
-        {
-            tracing::error!(error, "the log level stays as it was");
-        }
-    }
-}
-
-/// Keys that a running process cannot follow.
-fn needs_restart(old: &Document, new: &Document) -> Vec<&'static str> {
-    let changed =
-        [("node", old.node != new.node), ("workers", old.workers != new.workers), ("admin", old.admin != new.admin)];
-    changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
-}
-
-impl Control for Node {
-    fn status(&self) -> Value {
-        let snapshot = self.shared.snapshot.load();
-        let changing = self.changing.lock();
-        let upstreams: Vec<_> = snapshot
-            .document
-            .upstreams
-            .keys()
-            .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
-            .collect();
-        json!({
-            "node": &*snapshot.node,
-            "version": env!("CARGO_PKG_VERSION"),
-            "pid": std::process::id(),
-            "uptime_seconds": self.started.elapsed().as_secs(),
-            "config": { "file": self.file, "revision": snapshot.revision, "routes": snapshot.document.routes.len() },
-            "workers": changing.doors.len(),
-            "listeners": changing.table.views(&snapshot.document),
-            "upstreams": upstreams,
-            "exchanges": { "live": self.shared.seeing.live_count() },
-            "draining": self.drain.watch().is_draining(),
-        })
-    }
-
-    fn reload(&self) -> Result<Value, Value> {
-        Self::reload(self).map(|report| json!(report)).map_err(|problems| json!({ "problems": problems }))
-    }
-
-    fn log_level(&self, filter: &str) -> Result<(), String> {
-        (self.set_log)(filter)
-    }
-}
-
 /// A problem that has no place in a file.
-fn one(path: &str, error: &dyn std::fmt::Display) -> Problems {
+pub(crate) fn one(path: &str, error: &dyn std::fmt::Display) -> Problems {
     Problems(vec![Problem { place: None, path: path.to_owned(), reason: error.to_string(), remedy: None }])
 }
 
-fn unbound(errors: Vec<BindError>, places: &hermes_config::Places) -> Problems {
+pub(crate) fn unbound(errors: Vec<BindError>, places: &hermes_config::Places) -> Problems {
     let problem = |error: BindError| {
         let path = child("listeners", &error.name);
         Problem {

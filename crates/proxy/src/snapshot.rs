@@ -6,6 +6,7 @@ mod listener;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hermes_config::model::Document;
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub revision: u64,
     /// What it was made from.
     pub document: Document,
+    /// The files that the document stands in.
+    pub files: Vec<PathBuf>,
     /// Name of this node.
     pub node: Arc<str>,
     /// Which fields are overlay fields.
@@ -91,6 +94,7 @@ impl Snapshot {
             doors: HashMap::new(),
             egress: EgressRules::compile(&document.egress, &[], &[]),
             token,
+            files: loaded.files,
             document: loaded.document,
         })
     }

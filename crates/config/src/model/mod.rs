@@ -6,6 +6,7 @@
 mod authorize;
 mod broadcast;
 mod egress;
+mod files;
 mod listener;
 mod node;
 mod retry;

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::scalar::{FieldPattern, FilePath, ListenAddress, OneOrMany, UserPattern};
+use super::scalar::{Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, UserPattern};
 use super::{Authorize, Egress, Listener, Route, Upstream};
 
 /// One node's configuration.
@@ -29,6 +29,12 @@ pub struct Document {
     /// Worker threads. Default: one per processor.
     #[serde(default)]
     pub workers: Option<NonZeroUsize>,
+    /// Whether the file, its includes and the files they name are watched, and read again when they change. Default: false.
+    #[serde(default)]
+    pub watch: bool,
+    /// How long exchanges may go on once the node was told to stop. Default: 30s.
+    #[serde(default)]
+    pub drain: Option<Duration>,
     /// Where the administrator asks.
     #[serde(default)]
     pub admin: Admin,

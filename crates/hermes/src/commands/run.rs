@@ -16,14 +16,14 @@ use crate::failure::Failure;
 use crate::logging::{self, Logging};
 use crate::output::note;
 
-/// How long exchanges may go on once the node was told to stop.
-const DRAIN: Duration = Duration::from_secs(30);
-
 /// Arguments of `hermes run`.
 #[derive(Debug, Args)]
 pub struct Run {
     /// The node's configuration.
     file: PathBuf,
+    /// Read the file again whenever it, or a file that it names, has changed; as `watch: true` in the file.
+    #[arg(long)]
+    watch: bool,
     /// Stop when standard input ends, which it does when whoever holds its other end is gone.
     #[arg(long, hide = true)]
     until_eof: bool,
@@ -36,6 +36,7 @@ pub struct Run {
 pub async fn run(run: Run) -> Result<(), Failure> {
     let mut signals = Signals::new(run.until_eof).map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let mut proxy = start(run.file)?;
+    proxy.watch_files(run.watch);
     announce(&proxy);
     loop {
         match signals.next().await {
@@ -74,15 +75,18 @@ fn announce(proxy: &Proxy) {
 
 fn reload(proxy: &Proxy) {
     match proxy.reload() {
-        Ok(_) => tracing::info!("reloaded"),
+        Ok(report) => {
+            tracing::info!(revision = report.revision, listeners = ?report.listeners, tunnels = ?report.tunnels, "reloaded");
+        }
         Err(problems) => tracing::error!("not reloaded, the node goes on as it was:\n{problems}"),
     }
 }
 
 async fn stop(proxy: &mut Proxy, signals: &mut Signals) -> Result<(), Failure> {
-    tracing::info!("stopping; exchanges have {} s to end, a second signal ends them at once", DRAIN.as_secs());
+    let time = proxy.drain_time();
+    tracing::info!("stopping; exchanges have {time:?} to end, a second signal ends them at once");
     let kindly = tokio::select! {
-        how = proxy.drain(DRAIN) => Some(how),
+        how = proxy.drain(time) => Some(how),
         () = signals.stop_again() => None,
     };
     match kindly {

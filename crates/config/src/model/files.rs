@@ -1,0 +1,40 @@
+//! The files that a document names and that are read with it.
+
+use std::path::Path;
+
+use super::scalar::FilePath;
+use super::{Auth, Document, Listener, TlsChoice, Upstream};
+
+impl Document {
+    /// Files that are read when the document is put in force: certificates, keys, authorities, tokens, users and key sets.
+    pub fn files(&self) -> Vec<&Path> {
+        let token = self.identity.as_ref().and_then(|identity| identity.token_file.as_ref());
+        let listeners = self.listeners.values().flat_map(of_listener);
+        let upstreams = self.upstreams.values().flat_map(of_upstream);
+        let all = token.into_iter().chain(listeners).chain(upstreams);
+        all.map(|file| file.0.as_path()).collect()
+    }
+}
+
+fn of_listener(listener: &Listener) -> Vec<&FilePath> {
+    let tls = listener
+        .tls
+        .iter()
+        .flat_map(|tls| [Some(&tls.cert_file), Some(&tls.key_file), tls.client_ca_file.as_ref()].into_iter().flatten());
+    let ways = match &listener.auth {
+        Some(Auth::Ways(ways)) => Some(ways),
+        Some(Auth::Word(_)) | None => None,
+    };
+    let basic = ways.and_then(|ways| ways.basic.as_ref()).map(|basic| &basic.file);
+    let bearer = ways.and_then(|ways| ways.bearer.as_ref()).map(|bearer| &bearer.jwks_file);
+    tls.chain(basic).chain(bearer).collect()
+}
+
+fn of_upstream(upstream: &Upstream) -> Vec<&FilePath> {
+    match &upstream.tls {
+        Some(TlsChoice::Details(tls)) => {
+            [&tls.ca_file, &tls.cert_file, &tls.key_file].into_iter().filter_map(Option::as_ref).collect()
+        }
+        Some(TlsChoice::Switch(_)) | None => Vec::new(),
+    }
+}
