@@ -49,6 +49,18 @@ pub trait Handler: Clone + Send + Sync + 'static {
     fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead;
 }
 
+/// How long a connection of HTTP/1.1 that is to end still takes a request: one may be on its way, and would be lost.
+const LAST_REQUEST: Duration = Duration::from_millis(500);
+
+/// Resolves when a connection of HTTP/1.1 that waits for a request is to end.
+pub(crate) async fn farewell(watch: &Watch) {
+    watch.graceful().await;
+    tokio::select! {
+        () = tokio::time::sleep(LAST_REQUEST) => {}
+        () = watch.forced() => {}
+    }
+}
+
 /// Serves one connection until it ends, is drained, or is forced to stop.
 pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, watch: &Watch) {
     let info = stream.info().clone();
@@ -57,10 +69,10 @@ pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, wa
     let mut stream = stream;
     let is_h2 = alpn_h2 || {
         let sniffed = tokio::time::timeout(options.idle_time, sniff(&mut stream, &mut first));
-        let forced = watch.graceful();
+        let farewell = farewell(watch);
         tokio::select! {
             sniffed = sniffed => matches!(sniffed, Ok(true)),
-            () = forced => return,
+            () = farewell => return,
         }
     };
     if is_h2 {

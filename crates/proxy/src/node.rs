@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
-use crate::change::{Metrics, ReloadReport, follow};
+use crate::change::{Metrics, ReloadReport, Watched, follow};
 use crate::listeners::table::{BindError, ListenerView, Prepared};
 use crate::listeners::{self, Door, ListenerTable};
 use crate::redecide::Tunnels;
@@ -128,7 +128,8 @@ impl Proxy {
     /// `always`, else while it says `watch: true`.
     pub fn watch_files(&self, always: bool) {
         let watch = self.admin.watch();
-        watch.spawn(follow(self.node.clone(), always, watch.clone()));
+        let watched = Watched::begin(&self.node.shared.snapshot.load());
+        watch.spawn(follow(self.node.clone(), always, watched, watch.clone()));
     }
 
     /// How long a drain may take, by the configuration in force.

@@ -17,7 +17,7 @@ use crate::redecide::Redecided;
 use crate::seeing::AccessSink;
 use crate::snapshot::Snapshot;
 pub(crate) use metrics::Metrics;
-pub(crate) use watch::follow;
+pub(crate) use watch::{Watched, follow};
 
 /// What a reload did.
 #[derive(Debug, Clone, Serialize)]

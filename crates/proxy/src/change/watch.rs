@@ -28,8 +28,7 @@ type Outside = (u64, u64, u64, i64, i64, i64, i64);
 type Looks = BTreeMap<PathBuf, Option<(Outside, u64)>>;
 
 /// Reloads when the files of the configuration have changed, until told to stop.
-pub(crate) async fn follow(node: Arc<Node>, always: bool, watch: Watch) {
-    let mut watched = Watched::default();
+pub(crate) async fn follow(node: Arc<Node>, always: bool, mut watched: Watched, watch: Watch) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
@@ -83,13 +82,20 @@ fn see(file: &PathBuf, last: Option<(Outside, u64)>) -> Option<(Outside, u64)> {
 
 /// What was seen so far.
 #[derive(Default)]
-struct Watched {
+pub(crate) struct Watched {
     last: Looks,
     /// Contents when a reload was last asked for, or when the watch began.
     settled: Option<BTreeMap<PathBuf, Option<u64>>>,
 }
 
 impl Watched {
+    /// From what the files look like now.
+    pub(crate) fn begin(snapshot: &Snapshot) -> Self {
+        let mut watched = Self::default();
+        watched.sees(look(snapshot, &Looks::new()));
+        watched
+    }
+
     /// Takes a look; true when contents have changed and stayed the same since the look before.
     fn sees(&mut self, looks: Looks) -> bool {
         let steady = self.last == looks;
