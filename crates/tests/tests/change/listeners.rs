@@ -39,7 +39,7 @@ fn a_listener_that_is_renamed_keeps_its_socket_and_its_connections() {
     let yaml = |listeners: &str| format!("listeners: {{ {listeners} }}\n{routes}");
     let node = Node::start("alice", &yaml(&names));
     let mut kept = Raw::connect(one);
-    let mut ask = |raw: &mut Raw| {
+    let ask = |raw: &mut Raw| {
         raw.send("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n");
         raw.response().0.status()
     };
@@ -64,7 +64,7 @@ fn a_port_that_serves_something_else_now_keeps_its_socket() {
     };
     let node = Node::start("alice", &yaml(&format!("http: \"{address}\"")));
     let mut http = Raw::connect(address);
-    let mut ask = |raw: &mut Raw| {
+    let ask = |raw: &mut Raw| {
         raw.send("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n");
         raw.response().0.status()
     };
@@ -151,7 +151,7 @@ fn metrics_move_at_a_reload() {
     let node_ = Node::start("alice", &yaml(&format!(", metrics: \"{one}\"")));
     let served = |address: SocketAddr| {
         let mut stream = TcpStream::connect(address).ok()?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         Some(text.contains("hermes_build"))
