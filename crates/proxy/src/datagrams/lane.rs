@@ -23,7 +23,6 @@ use crate::seeing::{DropReason, Exchange};
 const CAPSULE_ROOM: usize = 32 * 1024;
 
 /// Where datagrams come from.
-#[expect(clippy::large_enum_variant, reason = "a tunnel has two, and they do not move")]
 pub(crate) enum Origin {
     /// UDP.
     Udp(UdpReader),
@@ -110,6 +109,15 @@ impl Sink {
 }
 
 impl Capsules {
+    /// What is there without waiting.
+    async fn ready(&mut self) -> Option<Option<Result<Bytes, StreamError>>> {
+        poll_fn(|cx| match pin!(self.next()).poll(cx) {
+            Poll::Ready(data) => Poll::Ready(Some(data)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
     async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
         if !self.rest.is_empty() {
             return Some(Ok(std::mem::take(&mut self.rest)));
@@ -219,15 +227,22 @@ impl Lane<'_> {
         let mut cursor = CapsuleCursor::default();
         let mut held: Option<OwnedMutexGuard<Outgoing>> = None;
         loop {
-            let data = tokio::select! {
-                biased;
-                () = self.stop.cancelled(), if cursor.is_between() => return Ok(Left::Stopped),
-                data = capsules.next() => data,
-                reset = broken(sink), if self.alone && held.is_none() => match reset {
-                    // The receiver has all it wants (RFC 9113, 8.1).
-                    Reset::Unneeded => return Ok(Left::Ended),
-                    reset => return Err(Broken::reset(self.from.other(), reset)),
-                },
+            let stops = self.stop.is_cancelled() && cursor.is_between();
+            let data = match if stops { None } else { capsules.ready().await } {
+                Some(data) => data,
+                None => {
+                    self.flush(&mut held, sink).await?;
+                    tokio::select! {
+                        biased;
+                        () = self.stop.cancelled(), if cursor.is_between() => return Ok(Left::Stopped),
+                        data = capsules.next() => data,
+                        reset = broken(sink), if self.alone && held.is_none() => match reset {
+                            // The receiver has all it wants (RFC 9113, 8.1).
+                            Reset::Unneeded => return Ok(Left::Ended),
+                            reset => return Err(Broken::reset(self.from.other(), reset)),
+                        },
+                    }
+                }
             };
             let Some(data) = data else { return Ok(Left::Ended) };
             let mut data = data.map_err(|error| self.read(&error))?;
@@ -238,9 +253,17 @@ impl Lane<'_> {
                 None => sink.clone().lock_owned().await,
             };
             outgoing.data(data, false).await.map_err(|error| self.write(&error))?;
-            outgoing.flush().await.map_err(|error| self.write(&error))?;
             held = (!cursor.is_between()).then_some(outgoing);
         }
+    }
+
+    /// Sends what was written; whoever holds the stream need not take it again.
+    async fn flush(&self, held: &mut Option<OwnedMutexGuard<Outgoing>>, sink: &Mutex<Outgoing>) -> Result<(), Broken> {
+        let flushed = match held {
+            Some(outgoing) => outgoing.flush().await,
+            None => sink.lock().await.flush().await,
+        };
+        flushed.map_err(|error| self.write(&error))
     }
 
     /// Follows `data` to its end, or to the end of a capsule if the lane is to stop; what lies behind that is returned.
@@ -292,10 +315,7 @@ impl Lane<'_> {
 /// Resolves when the stream breaks, as far as that can be seen while nobody writes to it.
 async fn broken(sink: &Mutex<Outgoing>) -> Reset {
     poll_fn(|cx| match sink.try_lock() {
-        Ok(mut outgoing) => {
-            let reset = pin!(outgoing.broken()).poll(cx);
-            reset
-        }
+        Ok(mut outgoing) => pin!(outgoing.broken()).poll(cx),
         Err(_) => Poll::Pending,
     })
     .await
