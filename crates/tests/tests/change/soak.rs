@@ -32,7 +32,7 @@ impl Stage {
     /// The configuration of one round: each round differs in routes, upstreams, listeners and fields.
     fn yaml(&self, round: usize) -> String {
         let Self { edge, voices, db, site, web, voice, tcp, spare } = self;
-        let (edge, even) = (edge.address("web"), round % 2 == 0);
+        let (edge, even) = (edge.address("web"), round.is_multiple_of(2));
         let names = if even { ["web", "tcp", "voice"] } else { ["front", "port", "speech"] };
         let spare = match round % 3 {
             0 => format!("  spare: {{ http: \"{spare}\" }}\n"),
