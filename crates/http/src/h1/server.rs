@@ -37,7 +37,7 @@ pub(crate) async fn serve<H: Handler>(
     loop {
         let decoded = tokio::select! {
             decoded = next_head(&mut connection, options) => decoded,
-            () = crate::server::farewell(watch) => return,
+            () = crate::server::farewell(&watch) => return,
         };
         let head = match decoded {
             Ok(Some(head)) => head,

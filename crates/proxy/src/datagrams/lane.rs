@@ -71,6 +71,13 @@ impl Origin {
         Self::Stream(Capsules { incoming, rest: Bytes::new() })
     }
 
+    /// Waits for the end of a stream; what still comes is of no use.
+    pub(crate) async fn drain(&mut self) {
+        if let Self::Stream(capsules) = self {
+            while let Some(Ok(_)) = capsules.incoming.frame().await {}
+        }
+    }
+
     /// Whether it is UDP.
     pub(crate) fn is_udp(&self) -> bool {
         matches!(self, Self::Udp(_))

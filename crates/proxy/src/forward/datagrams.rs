@@ -58,6 +58,17 @@ impl Ends {
     pub(crate) fn udp(udp: UdpEnd) -> Self {
         Self { origin: Origin::Udp(udp.reader()), sink: Sink::Udp(udp) }
     }
+
+    /// Ends our direction and waits for the end of the other: a stream that is dropped half open looks broken to its peer. RFC
+    /// 9298, 3: a stream ends where the socket does. A peer that does not read is not waited for.
+    async fn farewell(&mut self) {
+        let _ = tokio::time::timeout(END_TIME, async {
+            if self.sink.finish().await.is_ok() {
+                self.origin.drain().await;
+            }
+        })
+        .await;
+    }
 }
 
 impl From<End> for Ends {
@@ -153,20 +164,18 @@ impl Tunnel {
         self.client.origin.is_udp() || self.path.ends.origin.is_udp()
     }
 
-    async fn end(self, ended: Result<&'static str, Broken>) -> String {
+    async fn end(mut self, ended: Result<&'static str, Broken>) -> String {
         let udp = self.has_udp();
-        let sinks = [&self.client.sink, &self.path.ends.sink];
-        sinks[0].settle(&self.exchange);
+        self.client.sink.settle(&self.exchange);
+        let (client, path) = (&mut self.client, &mut self.path.ends);
         match ended {
-            Ok(reason) => {
-                // RFC 9298, 3: the stream ends where the socket does. A peer that does not read is not waited for.
-                for sink in sinks.into_iter().filter(|_| udp) {
-                    let _ = tokio::time::timeout(END_TIME, sink.finish()).await;
-                }
+            Ok(reason) if udp => {
+                tokio::join!(client.farewell(), path.farewell());
                 reason.to_owned()
             }
+            Ok(reason) => reason.to_owned(),
             Err(broken) => {
-                sinks.into_iter().for_each(|sink| sink.reset(broken.reset));
+                [&client.sink, &path.sink].into_iter().for_each(|sink| sink.reset(broken.reset));
                 broken.reason()
             }
         }
@@ -245,6 +254,6 @@ async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>) {
             }
         }
     }
-    let _ = tokio::time::timeout(END_TIME, old.ends.sink.finish()).await;
+    old.ends.farewell().await;
     drop(old.active);
 }
