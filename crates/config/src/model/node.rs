@@ -29,6 +29,9 @@ pub struct Document {
     /// Worker threads. Default: one per processor.
     #[serde(default)]
     pub workers: Option<NonZeroUsize>,
+    /// Where this node stands: upstreams prefer their endpoints in the same zone. Default: nowhere.
+    #[serde(default)]
+    pub zone: Option<String>,
     /// Where the administrator asks.
     #[serde(default)]
     pub admin: Admin,

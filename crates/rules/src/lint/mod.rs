@@ -6,6 +6,7 @@
 mod authorize;
 mod broadcast;
 mod changes;
+mod fitness;
 mod links;
 mod listeners;
 mod matches;
@@ -54,6 +55,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         matches::CHECKS,
         changes::CHECKS,
         upstreams::CHECKS,
+        fitness::CHECKS,
         links::CHECKS,
         retries::CHECKS,
         authorize::CHECKS,
