@@ -22,6 +22,7 @@ use crate::listeners::table::{BindError, Changes, ListenerView, Prepared};
 use crate::listeners::{self, Door, ListenerTable};
 use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::{Snapshot, node_name};
+use crate::upkeep::Upkeep;
 use crate::worker::{Shared, Worker};
 
 /// How long an administrator's request may take when the process ends.
@@ -50,6 +51,7 @@ struct Node {
     set_log: SetLog,
     changing: Mutex<Changing>,
     drain: Drain,
+    upkeep: Upkeep,
 }
 
 /// What only one change at a time may touch.
@@ -108,13 +110,15 @@ impl Proxy {
             targets: hermes_upstream::Budget::default(),
         });
         let drain = Drain::new();
-        let resolver = Resolver::system().map_err(|error| one("", &error))?;
+        let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
+        let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
         let (workers, doors) =
             start_workers(count, &shared, resolver, &drain).map_err(|error| one("workers", &error))?;
         let mut changing = Changing { table, doors };
         changing.table.apply(prepared, &changing.doors, &drain.watch());
         let (changing, started) = (Mutex::new(changing), Instant::now());
-        let node = Node { shared, file, admin_socket, own_metrics, started, set_log, changing, drain: drain.clone() };
+        let drains = drain.clone();
+        let node = Node { shared, file, admin_socket, own_metrics, started, set_log, changing, drain: drains, upkeep };
         let proxy = Self { node: Arc::new(node), drain, admin: Drain::new(), workers: Some(workers) };
         proxy.serve_admin(metrics)?;
         Ok(proxy)
@@ -205,12 +209,12 @@ type Doors = Vec<UnboundedSender<Door>>;
 fn start_workers(
     count: usize,
     shared: &Arc<Shared>,
-    resolver: Resolver,
+    resolver: Arc<Resolver>,
     drain: &Drain,
 ) -> std::io::Result<(Workers, Doors)> {
     let (senders, receivers): (Doors, Vec<UnboundedReceiver<Door>>) = (0..count).map(|_| unbounded_channel()).unzip();
     let receivers = Arc::new(Mutex::new(receivers));
-    let (shared, resolver, watch) = (shared.clone(), Arc::new(resolver), drain.watch());
+    let (shared, watch) = (shared.clone(), drain.watch());
     let workers = worker::spawn(count, "worker", move |_| {
         let (shared, resolver, watch) = (shared.clone(), resolver.clone(), watch.clone());
         let doors = receivers.lock().pop();
@@ -249,6 +253,7 @@ impl Node {
         let upstreams_changed = snapshot.upstreams.keys().filter(|name| !unchanged(name)).cloned().collect();
         // New rules first: a new listener must find them.
         self.shared.snapshot.store(snapshot.clone());
+        self.upkeep.follow(&snapshot);
         let Changing { table, doors } = &mut *changing;
         let listeners = table.apply(prepared, doors, &self.drain.watch());
         let routes = snapshot.document.routes.len();

@@ -7,6 +7,7 @@
 //! | `broadcast` | `broadcast`, if the request asks for it | | | |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` |
 
+mod affinity;
 mod broadcast;
 pub(crate) mod departure;
 mod local;
@@ -16,6 +17,7 @@ mod reach;
 mod retry;
 mod terminate;
 mod tunnel;
+mod verdict;
 
 use hermes_config::model::{Action, Hops, Terminate};
 use hermes_http::h1::client::Receiver;

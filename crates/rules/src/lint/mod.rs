@@ -46,7 +46,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 12] = [
+    let lists: [&[Check]; 13] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
