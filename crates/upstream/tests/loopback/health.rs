@@ -168,7 +168,7 @@ async fn exchanges_of_one_affinity_stay_together() {
         let affinity = Some(Affinity::of(format!("user-{user}").as_bytes()));
         let mut places = std::collections::HashSet::new();
         for _ in 0..5 {
-            let checkout = near.client.checkout_for(&upstream, affinity, upstream.timeouts()).await.unwrap();
+            let checkout = near.client.checkout_for(&upstream, upstream.timeouts(), affinity, &[]).await.unwrap();
             places.insert(finish(open(checkout).await).await);
             let dial = Dial::Upstream(&upstream, affinity);
             places.insert(near.client.udp_address(dial, &Timeouts::default()).await.unwrap().1);
