@@ -21,6 +21,7 @@ use crate::listeners::{self, Door, ListenerTable};
 use crate::redecide::Tunnels;
 use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::{Snapshot, node_name};
+use crate::upkeep::Upkeep;
 use crate::worker::{Shared, Worker};
 
 /// How long exchanges may go on once the node was told to stop, where the configuration says nothing: what a restart may take.
@@ -50,6 +51,7 @@ pub(crate) struct Node {
     pub(crate) set_log: SetLog,
     pub(crate) changing: Mutex<Changing>,
     pub(crate) drain: Drain,
+    pub(crate) upkeep: Upkeep,
 }
 
 /// What only one change at a time may touch.
@@ -97,14 +99,16 @@ impl Proxy {
             tunnels: Tunnels::default(),
         });
         let drain = Drain::new();
-        let resolver = Resolver::system().map_err(|error| one("", &error))?;
+        let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
+        let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
         let (workers, doors) =
             start_workers(count, &shared, resolver, &drain).map_err(|error| one("workers", &error))?;
         metrics.apply(endpoint);
         let mut changing = Changing { table, doors, metrics };
         changing.table.apply(prepared, &changing.doors, &drain.watch());
         let (changing, started) = (Mutex::new(changing), Instant::now());
-        let node = Node { shared, file, admin_socket, started, set_log, changing, drain: drain.clone() };
+        let drains = drain.clone();
+        let node = Node { shared, file, admin_socket, started, set_log, changing, drain: drains, upkeep };
         let proxy = Self { node: Arc::new(node), drain, admin, workers: Some(workers) };
         proxy.serve_admin()?;
         Ok(proxy)
@@ -200,12 +204,12 @@ type Doors = Vec<UnboundedSender<Door>>;
 fn start_workers(
     count: usize,
     shared: &Arc<Shared>,
-    resolver: Resolver,
+    resolver: Arc<Resolver>,
     drain: &Drain,
 ) -> std::io::Result<(Workers, Doors)> {
     let (senders, receivers): (Doors, Vec<UnboundedReceiver<Door>>) = (0..count).map(|_| unbounded_channel()).unzip();
     let receivers = Arc::new(Mutex::new(receivers));
-    let (shared, resolver, watch) = (shared.clone(), Arc::new(resolver), drain.watch());
+    let (shared, watch) = (shared.clone(), drain.watch());
     let workers = worker::spawn(count, "worker", move |_| {
         let (shared, resolver, watch) = (shared.clone(), resolver.clone(), watch.clone());
         let doors = receivers.lock().pop();

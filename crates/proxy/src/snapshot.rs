@@ -149,10 +149,11 @@ fn upstreams(
     previous: Option<&Snapshot>,
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> HashMap<String, Arc<Upstream>> {
-    let mut built = HashMap::new();
+    let (mut built, zone) = (HashMap::new(), document.zone.as_deref());
     for (name, config) in &document.upstreams {
-        let kept = previous.and_then(|previous| previous.upstreams.get(name)).filter(|known| known.same(config));
-        match kept.cloned().map_or_else(|| Upstream::build(name, config), Ok) {
+        let kept =
+            previous.and_then(|previous| previous.upstreams.get(name)).filter(|known| known.same_in(zone, config));
+        match kept.cloned().map_or_else(|| Upstream::build_in(zone, name, config), Ok) {
             Ok(upstream) => drop(built.insert(name.clone(), upstream)),
             Err(error) => report(error.path, error.reason, error.remedy),
         }

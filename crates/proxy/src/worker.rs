@@ -30,6 +30,10 @@ impl Directory for Shared {
         self.snapshot.load().upstreams.get(name).cloned()
     }
 
+    fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        self.snapshot.load().upstreams.values().cloned().collect()
+    }
+
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {
         self.snapshot.load().token.clone()
     }
@@ -47,6 +51,7 @@ impl Worker {
     /// A worker without listeners.
     pub fn new(shared: Arc<Shared>, resolver: Arc<Resolver>, tasks: TaskTracker) -> Arc<Self> {
         let client = Client::new(resolver, tasks, shared.clone());
+        client.keep_warm();
         Arc::new(Self { shared, client })
     }
 

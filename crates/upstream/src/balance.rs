@@ -5,26 +5,30 @@
 pub(crate) enum Standing {
     /// It may be chosen.
     Ready,
+    /// It may, but one of the other zones comes first.
+    Far,
     /// It failed a moment ago: chosen only when no other is ready.
     Resting,
-    /// It was tried for this exchange already.
-    Tried,
+    /// It was tried for this exchange already, or is not fit.
+    Out,
 }
 
 /// One endpoint, as far as the choice is concerned.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
     /// Its share, at least 1.
-    pub(crate) weight: u16,
+    pub(crate) weight: u32,
     /// Exchanges it is serving.
     pub(crate) active: usize,
     /// Whether it may be chosen.
     pub(crate) standing: Standing,
 }
 
-/// The best standing that any candidate has; `None` when all were tried.
-fn best_standing(candidates: &[Candidate]) -> Option<Standing> {
-    [Standing::Ready, Standing::Resting].into_iter().find(|best| candidates.iter().any(|one| one.standing == *best))
+/// The best standing that any candidate has; `None` when all are out.
+pub(crate) fn best_standing(candidates: &[Candidate]) -> Option<Standing> {
+    [Standing::Ready, Standing::Far, Standing::Resting]
+        .into_iter()
+        .find(|best| candidates.iter().any(|one| one.standing == *best))
 }
 
 /// Turns by weight, spread evenly: of weights 5, 1, 1 the heavy one never comes five times in a row.
@@ -96,7 +100,7 @@ fn draw(
 mod tests {
     use super::*;
 
-    fn ready(weights: &[u16]) -> Vec<Candidate> {
+    fn ready(weights: &[u32]) -> Vec<Candidate> {
         weights.iter().map(|weight| Candidate { weight: *weight, active: 0, standing: Standing::Ready }).collect()
     }
 
@@ -121,13 +125,13 @@ mod tests {
     fn resting_endpoints_come_last_and_tried_ones_never() {
         let (mut turns, mut candidates) = (RoundRobin::default(), ready(&[100, 1, 1]));
         candidates[0].standing = Standing::Resting;
-        candidates[1].standing = Standing::Tried;
+        candidates[1].standing = Standing::Out;
         assert_eq!(turns.pick(&candidates), Some(2));
         assert_eq!(least_request(&candidates, |_| 0), Some(2));
-        candidates[2].standing = Standing::Tried;
+        candidates[2].standing = Standing::Out;
         assert_eq!(turns.pick(&candidates), Some(0));
         assert_eq!(least_request(&candidates, |_| 0), Some(0));
-        candidates[0].standing = Standing::Tried;
+        candidates[0].standing = Standing::Out;
         assert_eq!(turns.pick(&candidates), None);
         assert_eq!(least_request(&candidates, |_| 0), None);
     }

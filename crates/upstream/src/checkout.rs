@@ -10,6 +10,7 @@ use crate::client::Inner;
 use crate::connect::{self, Bounds};
 use crate::endpoint::Active;
 use crate::failure::ConnectFailure;
+use crate::limits::Room;
 use crate::pool::{Carrier, Key, Pool, Slot, Taken};
 use crate::tour::Leg;
 use crate::upstream::Upstream;
@@ -24,6 +25,7 @@ pub struct Checkout {
     /// Whether other exchanges used the connection before, so that the peer may be closing it just now.
     pub reused: bool,
     carrier: Carrier,
+    room: Room,
     active: Active,
     pool: Arc<Pool>,
     slot: Arc<Slot>,
@@ -48,8 +50,8 @@ pub struct Opened {
 
 impl Checkout {
     pub(crate) fn new(pool: &Arc<Pool>, slot: Arc<Slot>, taken: Taken, endpoint: String, active: Active) -> Self {
-        let Taken { carrier, address, reused } = taken;
-        Self { endpoint, address, reused, carrier, active, pool: pool.clone(), slot }
+        let Taken { carrier, address, reused, room } = taken;
+        Self { endpoint, address, reused, carrier, room, active, pool: pool.clone(), slot }
     }
 
     /// Opens the exchange. `length` is that of the content, `None` if unknown; `receiver` decides the form of the target on
@@ -63,10 +65,11 @@ impl Checkout {
         length: Option<u64>,
         receiver: Receiver,
     ) -> Result<Opened, StreamError> {
-        let Self { endpoint, address, reused, carrier, active, pool, slot } = self;
+        let Self { endpoint, address, reused, carrier, room, active, pool, slot } = self;
+        let active = active.in_rooms(None, Some(room.clone()));
         let ((outgoing, pending), stream) = match carrier {
             Carrier::H1(connection) => {
-                let home = Box::new(move |connection| pool.keep(&slot, connection, address));
+                let home = Box::new(move |connection| pool.keep(&slot, connection, address, room));
                 (h1::client::open(*connection, head, length, receiver, home)?, None)
             }
             Carrier::H2(link, counted) => (link.open(head, length).await?, Some(counted)),

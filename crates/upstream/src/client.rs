@@ -14,6 +14,7 @@ use crate::checkout::{self, Checkout};
 use crate::connect::Bounds;
 use crate::failure::ConnectFailure;
 use crate::pool::Pool;
+use crate::ring::Affinity;
 use crate::tour::Tour;
 use crate::{Timeouts, Upstream, security};
 
@@ -21,6 +22,11 @@ use crate::{Timeouts, Upstream, security};
 pub trait Directory: Send + Sync {
     /// The upstream of this name, for endpoints that are reached `via` it.
     fn upstream(&self, name: &str) -> Option<Arc<Upstream>>;
+
+    /// All upstreams, for what is kept open before an exchange asks for it. Default: none.
+    fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        Vec::new()
+    }
 
     /// The value of `Proxy-Authorization` for an upstream that tunnels for us; asked only where
     /// [`Upstream::sends_token`] allows it. Default: none.
@@ -33,6 +39,10 @@ pub trait Directory: Send + Sync {
 impl Directory for ArcSwap<HashMap<String, Arc<Upstream>>> {
     fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
         self.load().get(name).cloned()
+    }
+
+    fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        self.load().values().cloned().collect()
     }
 }
 
@@ -89,14 +99,30 @@ impl Client {
         timeouts: &Timeouts,
         avoid: &[String],
     ) -> Result<Checkout, ConnectFailure> {
+        self.checkout_for(upstream, timeouts, None, avoid).await
+    }
+
+    /// As [`Self::checkout_avoiding`], for an exchange that belongs to others: under `balance: ring_hash` they go to one
+    /// endpoint.
+    ///
+    /// # Errors
+    /// As for [`Self::checkout`].
+    pub async fn checkout_for(
+        &self,
+        upstream: &Arc<Upstream>,
+        timeouts: &Timeouts,
+        affinity: Option<Affinity>,
+        avoid: &[String],
+    ) -> Result<Checkout, ConnectFailure> {
         let bounds = Bounds { until: Instant::now() + timeouts.connect, depth: 0 };
-        self.inner.take(upstream, bounds, Tour::new(upstream, bounds.until).avoiding(avoid)).await
+        let tour = Tour::begin(upstream, affinity, bounds.until).await?;
+        self.inner.take(upstream, bounds, tour.avoiding(avoid)).await
     }
 }
 
 impl Inner {
     pub(crate) async fn checkout(&self, upstream: &Arc<Upstream>, bounds: Bounds) -> Result<Checkout, ConnectFailure> {
-        self.take(upstream, bounds, Tour::new(upstream, bounds.until)).await
+        self.take(upstream, bounds, Tour::begin(upstream, None, bounds.until).await?).await
     }
 
     async fn take(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::{EndpointAddress, HttpVersion};
+use hermes_http::h2::client::Keepalive;
 use hermes_net::{ConnectError, Stream, connect, tls};
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
@@ -13,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::client::Inner;
 use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::limits::Room;
 use crate::upstream::Upstream;
 use crate::via;
 
@@ -24,6 +26,10 @@ pub(crate) struct Reached {
     pub(crate) version: HttpVersion,
     /// What was reached, for errors.
     pub(crate) endpoint: String,
+    /// The connection's place under the bound of its upstream.
+    pub(crate) room: Room,
+    /// PINGs, should it be a link.
+    pub(crate) keepalive: Option<Keepalive>,
 }
 
 /// The addresses of an endpoint where it has some that we dial ourselves.
@@ -45,7 +51,7 @@ pub(crate) struct Bounds {
     pub(crate) depth: u8,
 }
 
-/// Opens a stream to an endpoint on which HTTP can begin.
+/// Opens a stream to an endpoint on which HTTP can begin, when there is room for a connection.
 pub(crate) async fn http(
     client: &Inner,
     upstream: &Upstream,
@@ -53,16 +59,28 @@ pub(crate) async fn http(
     road: &Road,
     bounds: Bounds,
 ) -> Result<Reached, ConnectFailure> {
+    let room = upstream.limits.connection(bounds.until, &endpoint.text).await?;
+    Ok(Reached { room, ..unbounded(client, upstream, endpoint, road, bounds).await? })
+}
+
+/// As [`http`], without regard to the bound of connections.
+pub(crate) async fn unbounded(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    road: &Road,
+    bounds: Bounds,
+) -> Result<Reached, ConnectFailure> {
     let (stream, address) = plain(client, upstream, endpoint, road, bounds).await?;
-    let text = endpoint.text.clone();
+    let (text, room, keepalive) = (endpoint.text.clone(), None, upstream.keeping.keepalive);
     let Some(security) = &upstream.security else {
         let version = upstream.versions.first().copied().unwrap_or(HttpVersion::H1);
-        return Ok(Reached { stream, address, version, endpoint: text });
+        return Ok(Reached { stream, address, version, endpoint: text, room, keepalive });
     };
     let name = security.server_name(&endpoint.address);
     let stream = secure(stream, &security.http, name, bounds.until, &text).await?;
     let version = agreed(&stream, &upstream.versions, &text)?;
-    Ok(Reached { stream, address, version, endpoint: text })
+    Ok(Reached { stream, address, version, endpoint: text, room, keepalive })
 }
 
 /// Opens a stream to an endpoint for something that is not HTTP.

@@ -12,6 +12,7 @@ use crate::connect::{self, Bounds};
 use crate::endpoint::{Active, Endpoint};
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::origin::{Allow, place};
+use crate::ring::Affinity;
 use crate::timeouts::Timeouts;
 use crate::tour::Tour;
 use crate::upstream::Upstream;
@@ -19,8 +20,8 @@ use crate::upstream::Upstream;
 /// Where a tunnel ends.
 #[derive(Clone, Copy)]
 pub enum Dial<'a> {
-    /// At an endpoint of an upstream, which the operator chose.
-    Upstream(&'a Arc<Upstream>),
+    /// At an endpoint of an upstream, which the operator chose; with what the tunnel belongs to, for `balance: ring_hash`.
+    Upstream(&'a Arc<Upstream>, Option<Affinity>),
     /// At the target that the request names.
     Target {
         /// A name or an IP address, in brackets or not.
@@ -35,7 +36,7 @@ pub enum Dial<'a> {
 impl std::fmt::Debug for Dial<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Upstream(upstream) => write!(f, "Upstream({})", upstream.name()),
+            Self::Upstream(upstream, _) => write!(f, "Upstream({})", upstream.name()),
             Self::Target { host, port, .. } => write!(f, "Target({})", place(host, *port)),
         }
     }
@@ -62,7 +63,7 @@ impl Client {
     pub async fn dial_tcp(&self, dial: Dial<'_>, timeouts: &Timeouts) -> Result<Dialled, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
-            Dial::Upstream(upstream) => self.inner.dial_upstream(upstream, until).await,
+            Dial::Upstream(upstream, affinity) => self.inner.dial_upstream(upstream, affinity, until).await,
             Dial::Target { host, port, allow } => {
                 let endpoint = place(host, port);
                 let dialled = timeout_at(until, self.inner.dial_target(host, port, allow, until)).await;
@@ -83,7 +84,7 @@ impl Client {
     ) -> Result<(SocketAddr, String, Active), ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
-            Dial::Upstream(upstream) => self.inner.udp_endpoint(upstream, until).await,
+            Dial::Upstream(upstream, affinity) => self.inner.udp_endpoint(upstream, affinity, until).await,
             Dial::Target { host, port, allow } => {
                 let endpoint = place(host, port);
                 let Ok(allowed) = timeout_at(until, self.inner.allowed(host, port, allow)).await else {
@@ -111,15 +112,25 @@ impl Inner {
         Ok(Dialled { stream, endpoint, address, active: Active::default() })
     }
 
-    async fn dial_upstream(&self, upstream: &Upstream, deadline: Instant) -> Result<Dialled, ConnectFailure> {
-        let mut tour = Tour::new(upstream, deadline);
+    async fn dial_upstream(
+        &self,
+        upstream: &Upstream,
+        affinity: Option<Affinity>,
+        deadline: Instant,
+    ) -> Result<Dialled, ConnectFailure> {
+        let mut tour = Tour::begin(upstream, affinity, deadline).await?;
         while let Some(leg) = tour.next() {
             let bounds = Bounds { until: leg.until, depth: 0 };
-            let attempt = connect::bare(self, upstream, &leg.endpoint, bounds);
+            let attempt = async {
+                let room = upstream.limits.connection(leg.until, &leg.endpoint.text).await?;
+                Ok((connect::bare(self, upstream, &leg.endpoint, bounds).await?, room))
+            };
             match timeout_at(leg.until, attempt).await {
-                Ok(Ok((stream, address))) => {
+                Ok(Ok(((stream, address), room))) => {
                     leg.endpoint.succeeded();
-                    return Ok(Dialled { stream, endpoint: leg.endpoint.text.clone(), address, active: leg.active });
+                    leg.endpoint.served();
+                    let active = leg.active.in_rooms(None, Some(room));
+                    return Ok(Dialled { stream, endpoint: leg.endpoint.text.clone(), address, active });
                 }
                 Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
                 Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&leg.endpoint.text)),
@@ -131,9 +142,10 @@ impl Inner {
     async fn udp_endpoint(
         &self,
         upstream: &Upstream,
+        affinity: Option<Affinity>,
         deadline: Instant,
     ) -> Result<(SocketAddr, String, Active), ConnectFailure> {
-        let mut tour = Tour::new(upstream, deadline);
+        let mut tour = Tour::begin(upstream, affinity, deadline).await?;
         while let Some(leg) = tour.next() {
             match timeout_at(leg.until, self.udp_of(upstream, &leg.endpoint)).await {
                 Ok(Ok(address)) => return Ok((address, leg.endpoint.text.clone(), leg.active)),
@@ -144,7 +156,7 @@ impl Inner {
         Err(tour.failure())
     }
 
-    async fn udp_of(&self, upstream: &Upstream, endpoint: &Endpoint) -> Result<SocketAddr, ConnectFailure> {
+    pub(crate) async fn udp_of(&self, upstream: &Upstream, endpoint: &Endpoint) -> Result<SocketAddr, ConnectFailure> {
         let unfit = |reason| Err(ConnectFailure::new(FailureKind::NoEndpoint, &endpoint.text, reason));
         match (&endpoint.address, connect::road(self, upstream, endpoint).await?) {
             (_, Some(addresses)) => routable(&addresses, &endpoint.text).await,

@@ -21,7 +21,7 @@ impl Client {
     /// A connection for one exchange with exactly this endpoint of `upstream`, whatever its standing is.
     ///
     /// # Errors
-    /// There is no such endpoint, or it was not reached within `timeouts.connect`.
+    /// There is no such endpoint, no room under the limits of the upstream, or it was not reached within `timeouts.connect`.
     pub async fn checkout_endpoint(
         &self,
         upstream: &Arc<Upstream>,
@@ -32,7 +32,9 @@ impl Client {
             return Err(ConnectFailure::new(FailureKind::NoEndpoint, upstream.name(), "no endpoint to try"));
         };
         let until = Instant::now() + timeouts.connect;
-        let leg = Leg { index, active: Active::on(&endpoint), endpoint: endpoint.clone(), until };
+        let room = upstream.limits.exchange(until, upstream.name()).await?;
+        let active = Active::on(&endpoint).in_rooms(Some(room), None);
+        let leg = Leg { index, active, endpoint: endpoint.clone(), until };
         let attempt = timeout_at(until, checkout::endpoint(&self.inner, upstream, leg, 0)).await;
         attempt
             .unwrap_or_else(|_| Err(ConnectFailure::timeout(&endpoint.text)))

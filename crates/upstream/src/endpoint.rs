@@ -9,7 +9,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::addresses::Addresses;
-use crate::failure::ConnectFailure;
+use crate::condition::{Condition, Fitness, Thresholds};
+use crate::ejector::Ejector;
+use crate::failure::{ConnectFailure, FailureKind};
+use crate::limits::Room;
 use crate::pool::Counted;
 
 /// How long an endpoint that failed is tried only after the others.
@@ -22,11 +25,14 @@ pub(crate) struct Endpoint {
     /// The address as it is configured.
     pub(crate) text: String,
     pub(crate) weight: u16,
+    pub(crate) zone: Option<String>,
     /// `None` for a Unix socket.
     pub(crate) addresses: Option<Arc<Addresses>>,
     active: AtomicUsize,
     failures: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
+    condition: Mutex<Condition>,
+    ejector: Option<Arc<Ejector>>,
 }
 
 /// The last failure, until a connection succeeds.
@@ -37,7 +43,7 @@ struct Trouble {
 }
 
 impl Endpoint {
-    pub(crate) fn new(config: &model::Endpoint) -> Self {
+    pub(crate) fn new(config: &model::Endpoint, ejector: Option<Arc<Ejector>>) -> Self {
         let address = config.address().clone();
         let addresses = match &address {
             EndpointAddress::Tcp(place) => Some(Arc::new(Addresses::new(place))),
@@ -46,11 +52,14 @@ impl Endpoint {
         Self {
             text: address.to_string(),
             weight: config.weight().max(1),
+            zone: config.zone().map(str::to_owned),
             address,
             addresses,
             active: AtomicUsize::new(0),
             failures: AtomicU64::new(0),
             trouble: Mutex::new(None),
+            condition: Mutex::default(),
+            ejector,
         }
     }
 
@@ -75,7 +84,57 @@ impl Endpoint {
     }
 
     pub(crate) fn failed(&self, failure: &ConnectFailure) {
+        // A bound of ours says nothing of the endpoint.
+        if failure.kind == FailureKind::Limit {
+            return;
+        }
         self.note(failure.reason.clone());
+        if failure.is_of_endpoint() {
+            self.spoiled(&failure.reason);
+        }
+    }
+
+    /// An exchange failed for a reason that speaks against the endpoint.
+    fn spoiled(&self, reason: &str) {
+        let (Some(ejector), now) = (&self.ejector, Instant::now()) else { return };
+        let admit = |end| ejector.admit(now, end);
+        if self.condition.lock().failed(reason, ejector.rule, now, admit) {
+            tracing::warn!(endpoint = self.text, reason, "the endpoint is ejected for a while");
+        }
+    }
+
+    /// An exchange went well.
+    pub(crate) fn served(&self) {
+        if self.ejector.is_some() {
+            self.condition.lock().served();
+        }
+    }
+
+    /// A check was made.
+    pub(crate) fn checked(&self, upstream: &str, outcome: Result<(), String>, thresholds: Thresholds) {
+        let reason = outcome.as_ref().err().cloned();
+        if !self.condition.lock().checked(outcome, thresholds, Instant::now()) {
+            return;
+        }
+        match reason {
+            Some(reason) => tracing::warn!(upstream, endpoint = self.text, reason, "the endpoint is unhealthy"),
+            None => tracing::info!(upstream, endpoint = self.text, "the endpoint is healthy"),
+        }
+    }
+
+    /// Whether it may be used.
+    pub(crate) fn fitness(&self, now: Instant) -> Fitness {
+        self.condition.lock().fitness(now)
+    }
+
+    /// Why it may not be used.
+    pub(crate) fn unfit_because(&self, now: Instant) -> Option<String> {
+        self.condition.lock().reason(now)
+    }
+
+    /// Share of its weight that it has now.
+    pub(crate) fn share(&self, slow_start: Duration, now: Instant) -> f64 {
+        self.condition.lock().share(slow_start, now)
     }
 
     pub(crate) fn succeeded(&self) {
@@ -93,12 +152,13 @@ impl Endpoint {
 pub struct Active {
     endpoint: Option<Arc<Endpoint>>,
     stream: Option<Counted>,
+    rooms: [Room; 2],
 }
 
 impl Active {
     pub(crate) fn on(endpoint: &Arc<Endpoint>) -> Self {
         endpoint.active.fetch_add(1, Ordering::Relaxed);
-        Self { endpoint: Some(endpoint.clone()), stream: None }
+        Self { endpoint: Some(endpoint.clone()), stream: None, rooms: [None, None] }
     }
 
     pub(crate) fn with_stream(mut self, stream: Option<Counted>) -> Self {
@@ -106,10 +166,39 @@ impl Active {
         self
     }
 
-    /// Marks the endpoint as failing: for a moment it is tried only after the others. Does nothing for a target.
+    /// Holds these places, under the bounds of exchanges and of connections, as long as the exchange lasts.
+    pub(crate) fn in_rooms(mut self, exchange: Option<Room>, connection: Option<Room>) -> Self {
+        for (place, room) in self.rooms.iter_mut().zip([exchange, connection]) {
+            *place = room.unwrap_or_else(|| place.take());
+        }
+        self
+    }
+
+    /// Marks the endpoint as failing: for a moment it is tried only after the others, and the failure counts towards its
+    /// ejection. Does nothing for a target.
     pub fn failed(&self) {
+        self.failed_because("an exchange failed");
+    }
+
+    /// As [`Self::failed`], with the reason.
+    pub fn failed_because(&self, reason: &str) {
         if let Some(endpoint) = &self.endpoint {
-            endpoint.note("an exchange failed".to_owned());
+            endpoint.note(reason.to_owned());
+            endpoint.spoiled(reason);
+        }
+    }
+
+    /// The endpoint answered with a status of 5xx: it counts towards its ejection, but it can be asked again at once.
+    pub fn answered_badly(&self, status: u16) {
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.spoiled(&format!("status {status}"));
+        }
+    }
+
+    /// The endpoint did what it should: failures are counted from the beginning again.
+    pub fn served(&self) {
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.served();
         }
     }
 }
@@ -129,7 +218,7 @@ mod tests {
     #[test]
     fn a_failed_endpoint_rests_for_a_moment() {
         let address = "127.0.0.1:1".parse().unwrap();
-        let endpoint = Arc::new(Endpoint::new(&model::Endpoint::Address(address)));
+        let endpoint = Arc::new(Endpoint::new(&model::Endpoint::Address(address), None));
         let active = Active::on(&endpoint);
         active.failed();
         let (now, later) = (Instant::now(), Instant::now() + REST);

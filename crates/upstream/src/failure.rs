@@ -53,6 +53,8 @@ pub enum FailureKind {
     },
     /// The peer does not speak HTTP, or not the version that is needed.
     Protocol,
+    /// A configured bound of the upstream is reached.
+    Limit,
     /// This machine could not try, for instance for want of descriptors.
     Local,
 }
@@ -94,6 +96,18 @@ impl ConnectFailure {
         Self::new(kind, endpoint, error.to_string())
     }
 
+    /// Whether it speaks against the endpoint, and not only against this machine or its configuration.
+    pub(crate) fn is_of_endpoint(&self) -> bool {
+        !matches!(
+            self.kind,
+            FailureKind::Limit
+                | FailureKind::Local
+                | FailureKind::NoEndpoint
+                | FailureKind::Prohibited
+                | FailureKind::Dotless
+        )
+    }
+
     /// The error type to show in `Proxy-Status` (RFC 9209, section 2.3).
     pub fn proxy_error(&self) -> ProxyError {
         match self.kind {
@@ -109,6 +123,7 @@ impl ConnectFailure {
             FailureKind::Prohibited => ProxyError::DestinationIpProhibited,
             FailureKind::NoEndpoint | FailureKind::Via { .. } => ProxyError::DestinationUnavailable,
             FailureKind::Protocol => ProxyError::HttpProtocolError,
+            FailureKind::Limit => ProxyError::ConnectionLimitReached,
             FailureKind::Local => ProxyError::ProxyInternalError,
         }
     }

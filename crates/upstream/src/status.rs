@@ -18,6 +18,12 @@ pub struct UpstreamStatus {
     pub via: Option<String>,
     /// Its endpoints.
     pub endpoints: Vec<EndpointStatus>,
+    /// Whether so few endpoints are healthy that all are used.
+    pub panics: bool,
+    /// Exchanges that wait for room under its limits.
+    pub waiting: usize,
+    /// Exchanges and connections that its limits refused since the start.
+    pub refused: u64,
 }
 
 /// An endpoint at one moment.
@@ -27,6 +33,12 @@ pub struct EndpointStatus {
     pub address: String,
     /// Its share of the exchanges.
     pub weight: u16,
+    /// Where it stands, if that is configured.
+    pub zone: Option<String>,
+    /// `healthy`, `unhealthy` (checks fail) or `ejected` (exchanges failed).
+    pub health: &'static str,
+    /// Why it is not healthy.
+    pub reason: Option<String>,
     /// What its name resolved to.
     pub addresses: Vec<SocketAddr>,
     /// Exchanges that it is serving.

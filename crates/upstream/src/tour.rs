@@ -7,6 +7,8 @@ use tokio::time::Instant;
 
 use crate::endpoint::{Active, Endpoint};
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::limits::Room;
+use crate::ring::Affinity;
 use crate::upstream::Upstream;
 
 /// Endpoints tried for one exchange.
@@ -17,6 +19,9 @@ const ATTEMPTS: usize = 3;
 pub(crate) struct Tour<'a> {
     upstream: &'a Upstream,
     deadline: Instant,
+    affinity: Option<Affinity>,
+    /// The exchange's place under the bound of the upstream.
+    room: Room,
     tried: Vec<usize>,
     /// Endpoints, as configured, that earlier attempts of the exchange had: taken only when there is no other.
     avoid: &'a [String],
@@ -33,8 +38,14 @@ pub(crate) struct Leg {
 }
 
 impl<'a> Tour<'a> {
-    pub(crate) fn new(upstream: &'a Upstream, deadline: Instant) -> Self {
-        Self { upstream, deadline, tried: Vec::new(), avoid: &[], last: None }
+    /// Begins when there is room for an exchange.
+    pub(crate) async fn begin(
+        upstream: &'a Upstream,
+        affinity: Option<Affinity>,
+        deadline: Instant,
+    ) -> Result<Self, ConnectFailure> {
+        let room = upstream.limits.exchange(deadline, upstream.name()).await?;
+        Ok(Self { upstream, deadline, affinity, room, tried: Vec::new(), avoid: &[], last: None })
     }
 
     /// The same, with other endpoints preferred to those that earlier attempts of the exchange had.
@@ -51,11 +62,12 @@ impl<'a> Tour<'a> {
         if left == 0 || (time == Duration::ZERO && self.last.is_some()) {
             return None;
         }
-        let index = self.other().or_else(|| self.upstream.pick(&self.tried))?;
+        let index = self.other().or_else(|| self.upstream.pick(&self.tried, self.affinity))?;
         self.tried.push(index);
         let endpoint = self.upstream.endpoints[index].clone();
         let until = if left == 1 { self.deadline } else { Instant::now() + time / left };
-        Some(Leg { index, active: Active::on(&endpoint), endpoint, until })
+        let active = Active::on(&endpoint).in_rooms(Some(self.room.clone()), None);
+        Some(Leg { index, active, endpoint, until })
     }
 
     /// An endpoint that no earlier attempt of the exchange had.
@@ -66,7 +78,7 @@ impl<'a> Tour<'a> {
         let endpoints = self.upstream.endpoints.iter().enumerate();
         let avoided = endpoints.filter(|(_, endpoint)| self.avoid.contains(&endpoint.text)).map(|(index, _)| index);
         let closed: Vec<usize> = self.tried.iter().copied().chain(avoided).collect();
-        self.upstream.pick(&closed)
+        self.upstream.pick(&closed, self.affinity)
     }
 
     /// The endpoint failed, or did not answer in its time.

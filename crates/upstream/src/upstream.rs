@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hermes_config::model::{self, Balance, EndpointAddress, HttpVersion};
-use parking_lot::Mutex;
+use hermes_config::model::{self, EndpointAddress, HttpVersion};
 use tokio::time::Instant;
 
-use crate::balance::{Candidate, RoundRobin, Standing, least_request};
 use crate::budget::Budget;
+use crate::choice::Choice;
+use crate::ejector::Ejector;
 use crate::endpoint::Endpoint;
+use crate::keeping::Keeping;
+use crate::limits::Limits;
 use crate::security::{self, Security};
 use crate::{EndpointStatus, Timeouts, UpstreamStatus};
 
@@ -24,8 +26,10 @@ pub struct Upstream {
     pub(crate) versions: Vec<HttpVersion>,
     pub(crate) security: Option<Security>,
     pub(crate) via: Option<String>,
-    balance: Balance,
-    turns: Mutex<RoundRobin>,
+    pub(crate) choice: Choice,
+    pub(crate) health: Option<model::Health>,
+    pub(crate) limits: Limits,
+    pub(crate) keeping: Keeping,
     timeouts: Timeouts,
     sends_token: bool,
     budget: Budget,
@@ -59,21 +63,34 @@ impl Upstream {
     /// # Errors
     /// What is wrong with the configuration, and where.
     pub fn build(name: &str, config: &model::Upstream) -> Result<Arc<Self>, BuildError> {
+        Self::build_in(None, name, config)
+    }
+
+    /// As [`Self::build`], for a node in this zone.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub fn build_in(zone: Option<&str>, name: &str, config: &model::Upstream) -> Result<Arc<Self>, BuildError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let versions = versions(config);
         check(name, config, &versions)?;
         // Before the files are used: one that changes meanwhile counts as changed.
         let source = source(config);
         let security = Security::build(name, config, &versions)?;
+        let ejector = config.eject.as_ref().map(|eject| Arc::new(Ejector::new(eject, config.endpoints.len())));
+        let endpoint = |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone()));
+        let endpoints: Vec<_> = config.endpoints.iter().map(endpoint).collect();
         Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             name: name.to_owned(),
-            endpoints: config.endpoints.iter().map(|endpoint| Arc::new(Endpoint::new(endpoint))).collect(),
+            choice: Choice::new(zone, config, &endpoints),
+            endpoints,
             versions,
             security,
             via: config.via.clone(),
-            balance: config.balance,
-            turns: Mutex::new(RoundRobin::default()),
+            health: config.health.clone(),
+            limits: Limits::new(&config.limits),
+            keeping: Keeping::new(config),
             timeouts: Timeouts::default().overlaid(&config.timeouts),
             sends_token: sends_token(config),
             budget: Budget::default(),
@@ -111,15 +128,29 @@ impl Upstream {
         self.source == source(config)
     }
 
+    /// As [`Self::same`], for a node in this zone.
+    pub fn same_in(&self, zone: Option<&str>, config: &model::Upstream) -> bool {
+        self.choice.zone() == zone && self.same(config)
+    }
+
+    /// What exchanges are kept together by; `None` where they are not.
+    pub fn hash(&self) -> Option<&model::Hash> {
+        self.choice.hash()
+    }
+
     /// What there is to see of it.
     pub fn status(&self) -> UpstreamStatus {
         let number = |version: &HttpVersion| match version {
             HttpVersion::H1 => 1,
             HttpVersion::H2 => 2,
         };
+        let now = Instant::now();
         let endpoint = |endpoint: &Arc<Endpoint>| EndpointStatus {
             address: endpoint.text.clone(),
             weight: endpoint.weight,
+            zone: endpoint.zone.clone(),
+            health: endpoint.fitness(now).word(),
+            reason: endpoint.unfit_because(now),
             addresses: endpoint.addresses.as_ref().map_or_else(Vec::new, |addresses| addresses.known()),
             active: endpoint.active(),
             failures: endpoint.failures(),
@@ -131,6 +162,9 @@ impl Upstream {
             tls: self.security.is_some(),
             via: self.via.clone(),
             endpoints: self.endpoints.iter().map(endpoint).collect(),
+            panics: self.endpoints.len() > 1 && self.panics(now),
+            waiting: self.limits.waiting(),
+            refused: self.limits.refused(),
         }
     }
 
@@ -139,28 +173,6 @@ impl Upstream {
         match self.security {
             Some(_) => self.versions.contains(&HttpVersion::H2),
             None => self.versions.first() == Some(&HttpVersion::H2),
-        }
-    }
-
-    /// The endpoint to try next; `None` when all were `tried`.
-    pub(crate) fn pick(&self, tried: &[usize]) -> Option<usize> {
-        if let [_] = *self.endpoints {
-            return tried.is_empty().then_some(0);
-        }
-        let now = Instant::now();
-        let candidate = |(index, endpoint): (usize, &Arc<Endpoint>)| Candidate {
-            weight: endpoint.weight,
-            active: endpoint.active(),
-            standing: match () {
-                () if tried.contains(&index) => Standing::Tried,
-                () if endpoint.is_resting(now) => Standing::Resting,
-                () => Standing::Ready,
-            },
-        };
-        let candidates: Vec<_> = self.endpoints.iter().enumerate().map(candidate).collect();
-        match self.balance {
-            Balance::RoundRobin => self.turns.lock().pick(&candidates),
-            Balance::LeastRequest => least_request(&candidates, |total| fastrand::u64(0..total)),
         }
     }
 }

@@ -7,16 +7,21 @@ mod authorize;
 mod broadcast;
 mod egress;
 mod files;
+mod health;
+mod keeping;
 mod listener;
 mod node;
 mod retry;
 mod route;
 pub mod scalar;
+mod sticky;
 mod upstream;
 
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use egress::Egress;
+pub use health::{CheckKind, Eject, Health};
+pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
 pub use node::{Access, Admin, Document, Log, NodeIdentity, Peer};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
@@ -25,6 +30,8 @@ pub use route::{
 };
 pub use scalar::{
     ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, OneOrMany,
-    PathMatch, PortMatch, Rate, Share, TargetMatch, Template, TemplatePart, TextMatch, UserPattern, Variable,
+    PathMatch, PortMatch, Rate, Share, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch, UserPattern,
+    Variable,
 };
+pub use sticky::Hash;
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

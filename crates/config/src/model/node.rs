@@ -35,6 +35,9 @@ pub struct Document {
     /// How long exchanges may go on once the node was told to stop. Default: 30s.
     #[serde(default)]
     pub drain: Option<Duration>,
+    /// Where this node stands: upstreams prefer their endpoints in the same zone. Default: nowhere.
+    #[serde(default)]
+    pub zone: Option<String>,
     /// Where the administrator asks.
     #[serde(default)]
     pub admin: Admin,

@@ -5,7 +5,8 @@ use serde::Deserialize;
 
 use super::retry::{Hedge, Retry};
 use super::route::Timeouts;
-use super::scalar::{EndpointAddress, FilePath, OneOrMany};
+use super::scalar::{Duration, EndpointAddress, FilePath, OneOrMany};
+use super::{Eject, Hash, Health, Keepalive, UpstreamLimits};
 
 /// A group of endpoints that do the same work.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -22,6 +23,28 @@ pub struct Upstream {
     /// How an endpoint is chosen. Default: round_robin.
     #[serde(default)]
     pub balance: Balance,
+    /// What `balance: ring_hash` goes by.
+    #[serde(default)]
+    pub hash: Option<Hash>,
+    /// Active checks of the endpoints. Default: none.
+    #[serde(default)]
+    pub health: Option<Health>,
+    /// Ejection of endpoints that fail exchange after exchange. Default: none.
+    #[serde(default)]
+    pub eject: Option<Eject>,
+    /// Time in which the share of an endpoint that came back grows from a tenth to all of its weight. Default: at once.
+    #[serde(default)]
+    pub slow_start: Option<Duration>,
+    /// What may be open at once. Default: no bounds.
+    #[serde(default)]
+    pub limits: UpstreamLimits,
+    /// HTTP/2 links that each worker keeps open to each healthy endpoint, whether they are used or not. Default: 0.
+    #[serde(default)]
+    #[schemars(range(max = 8))]
+    pub warm: u8,
+    /// PING on HTTP/2 links. Default: none.
+    #[serde(default)]
+    pub keepalive: Option<Keepalive>,
     /// Another upstream, an HTTP proxy, through whose CONNECT these endpoints are reached.
     #[serde(default)]
     pub via: Option<String>,
@@ -53,6 +76,9 @@ pub enum Endpoint {
         #[serde(default)]
         #[schemars(range(min = 1, max = 1000))]
         weight: Option<u16>,
+        /// Where it stands; endpoints in the node's own zone are preferred.
+        #[serde(default)]
+        zone: Option<String>,
     },
 }
 
@@ -69,6 +95,14 @@ impl Endpoint {
         match self {
             Self::Address(_) => 1,
             Self::Weighted { weight, .. } => weight.unwrap_or(1),
+        }
+    }
+
+    /// Where the endpoint stands.
+    pub fn zone(&self) -> Option<&str> {
+        match self {
+            Self::Address(_) => None,
+            Self::Weighted { zone, .. } => zone.as_deref(),
         }
     }
 }
@@ -145,4 +179,6 @@ pub enum Balance {
     RoundRobin,
     /// The less busy of two chosen at random, by weight.
     LeastRequest,
+    /// The same one for the same `hash`, by weight.
+    RingHash,
 }

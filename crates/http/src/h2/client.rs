@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
-use h2::{Ping, PingPong};
 use hermes_net::Stream;
 use http::{Method, StatusCode};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::alert::{Alert, Watched};
+pub use super::keepalive::Keepalive;
+use super::keepalive::settle;
 use super::{
     FRAME_SIZE, HEADER_LIST, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, SEND_BUFFER,
     STREAM_WINDOW, convert,
@@ -73,12 +74,18 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Begins HTTP/2 on a fresh stream. The connection's driver runs in `tasks`.
+    /// Begins HTTP/2 on a fresh stream. The connection's driver runs in `tasks`; with `keepalive` it ends the link when the
+    /// peer falls silent.
     ///
     /// # Errors
     /// The connection failed.
-    pub async fn connect(stream: Stream, tasks: &TaskTracker) -> Result<Self, StreamError> {
+    pub async fn connect(
+        stream: Stream,
+        keepalive: Option<Keepalive>,
+        tasks: &TaskTracker,
+    ) -> Result<Self, StreamError> {
         let (stream, alert) = Watched::new(stream);
+        let heard = stream.heard();
         let (send, mut connection) = builder().handshake(stream).await.map_err(|error| explain(&alert, error))?;
         let (settled_in, settled) = watch::channel(false);
         let state = Arc::new(State { alive: AtomicBool::new(true), settled, alert });
@@ -86,7 +93,7 @@ impl Link {
         tasks.spawn(async move {
             tokio::select! {
                 _ = connection => {}
-                () = settle(ping_pong, settled_in) => {}
+                () = settle(ping_pong, settled_in, keepalive, heard) => {}
             }
             driven.alive.store(false, Ordering::Relaxed);
         });
@@ -124,13 +131,18 @@ impl Link {
         Ok((outgoing, crate::Pending::H2(pending)))
     }
 
+    /// Waits until the peer has spoken HTTP/2; false if the link ended before.
+    pub async fn settled(&self) -> bool {
+        let mut settled = self.state.settled.clone();
+        settled.wait_for(|settled| *settled).await.is_ok()
+    }
+
     /// RFC 8441, 3: the peer's setting must be seen before extended CONNECT is used.
     async fn require_extended_connect(&self) -> Result<(), StreamError> {
         if self.send.is_extended_connect_protocol_enabled() {
             return Ok(());
         }
-        let mut settled = self.state.settled.clone();
-        let seen = settled.wait_for(|settled| *settled).await.is_ok();
+        let seen = self.settled().await;
         if seen && self.send.is_extended_connect_protocol_enabled() {
             return Ok(());
         }
@@ -156,16 +168,6 @@ fn builder() -> h2::client::Builder {
         .data_frame_budget(LINK_FRAME_BUDGET)
         .max_send_buffer_size(SEND_BUFFER);
     builder
-}
-
-/// SETTINGS are the first frame a server sends, so they were seen when the first PING is answered.
-async fn settle(ping_pong: Option<PingPong>, settled: watch::Sender<bool>) {
-    if let Some(mut ping_pong) = ping_pong
-        && ping_pong.ping(Ping::opaque()).await.is_ok()
-    {
-        settled.send_replace(true);
-    }
-    std::future::pending::<()>().await;
 }
 
 /// The response to come.

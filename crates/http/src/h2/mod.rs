@@ -4,6 +4,7 @@ mod alert;
 pub mod client;
 mod convert;
 mod incoming;
+mod keepalive;
 mod outgoing;
 pub(crate) mod server;
 

@@ -108,7 +108,7 @@ pub async fn last(pending: &mut Pending) -> Result<(ResponseHead, Incoming), Str
 
 /// HTTP/2 over a connection.
 pub async fn link(tcp: TcpStream) -> Link {
-    Link::connect(Stream::from(tcp), &TaskTracker::new()).await.unwrap()
+    Link::connect(Stream::from(tcp), None, &TaskTracker::new()).await.unwrap()
 }
 
 /// Opens an exchange over HTTP/1.1 on one connection; where the connection goes afterwards is told, if it does.

@@ -58,6 +58,7 @@ impl Node {
         let snapshot = Arc::new(snapshot.own(prepared.doors(), &own));
         // New rules first: a new listener must find them.
         self.shared.snapshot.store(snapshot.clone());
+        self.upkeep.follow(&snapshot);
         let Changing { table, doors, metrics: served } = &mut *changing;
         let listeners = table.apply(prepared, doors, &self.drain.watch());
         served.apply(metrics);

@@ -17,7 +17,7 @@ use super::pump::{Direction, Source, pump, silence};
 use super::reach::{self, Reached, Unreached};
 use super::retry::hedge::{self, Answered};
 use super::retry::{self, Replay, Tries};
-use super::{Broken, Failed, Side, Unanswered};
+use super::{Broken, Failed, Side, Unanswered, verdict};
 use crate::arrival::Arrival;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -92,7 +92,7 @@ impl Request<'_> {
             Ok(reached) => reached,
             Err(unreached) => return Err(self.lost(responder, unreached.into())),
         };
-        let Reached { mut outgoing, mut pending, active: _active, endpoint, reused } = reached;
+        let Reached { mut outgoing, mut pending, active, endpoint, reused } = reached;
         // The content counts what came from the client; what is sent again came once.
         let sent = AtomicU64::new(0);
         let upload = pump(content, &mut outgoing, self.direction(Side::Client, &sent));
@@ -100,14 +100,17 @@ impl Request<'_> {
         let mut upload = Upload { pump: std::pin::pin!(upload), done: false, silent: std::pin::pin!(silent) };
         let answered = tokio::select! {
             biased;
-            answered = self.response(&mut pending, &mut upload, &mut responder, reused) => answered,
+            answered = self.response(&mut pending, &mut upload, &mut responder, (&active, reused)) => answered,
             () = retry::over(deadline) => Err(NoResponse::timeout()),
         };
         match answered {
-            Ok((head, incoming)) => match self.again(&head) {
-                Some(pause) => Err(Lost { responder, refusal: client_gone(), again: Ok(pause) }),
-                None => Ok(self.deliver(head, incoming, upload, responder).await),
-            },
+            Ok((head, incoming)) => {
+                verdict::answered(&active, tries.next, head.status);
+                match self.again(&head) {
+                    Some(pause) => Err(Lost { responder, refusal: client_gone(), again: Ok(pause) }),
+                    None => Ok(self.deliver(head, incoming, upload, responder).await),
+                }
+            }
             Err(error) => Err(self.lost(responder, error.next_hop(&endpoint))),
         }
     }
@@ -156,14 +159,14 @@ impl Request<'_> {
         pending: &mut Pending,
         upload: &mut Upload<'_, F, S>,
         responder: &mut Responder,
-        reused: bool,
+        (active, reused): (&hermes_upstream::Active, bool),
     ) -> Result<(ResponseHead, Incoming), NoResponse> {
         let header = self.tries.timeouts.header;
         let mut deadline = Instant::now() + header;
         loop {
             tokio::select! {
                 biased;
-                event = pending.event(None) => match event.map_err(|error| NoResponse::of(&error, reused))? {
+                event = pending.event(None) => match event.map_err(|error| NoResponse::broken(active, &error, reused))? {
                     Event::Interim(head) => {
                         deadline = Instant::now() + header;
                         responder.interim(&self.returning(head)).await.map_err(|_| NoResponse::last(client_gone()))?;
@@ -273,6 +276,12 @@ impl NoResponse {
     /// The exchange broke; `reused`: on a connection that had served others.
     pub(super) fn of(error: &hermes_http::StreamError, reused: bool) -> Self {
         Self { refusal: Refusal::of_stream(error, ""), outcome: retry::of_stream(error, reused) }
+    }
+
+    /// As [`Self::of`], which also speaks against the endpoint.
+    pub(super) fn broken(active: &hermes_upstream::Active, error: &hermes_http::StreamError, reused: bool) -> Self {
+        verdict::broke(active, error);
+        Self::of(error, reused)
     }
 
     pub(super) fn next_hop(self, endpoint: &str) -> Self {

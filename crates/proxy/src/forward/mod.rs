@@ -7,6 +7,7 @@
 //! | `broadcast` | `broadcast`, if the request asks for it | | | |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` |
 
+mod affinity;
 mod broadcast;
 mod datagrams;
 pub(crate) mod departure;
@@ -18,6 +19,7 @@ mod reach;
 mod retry;
 mod terminate;
 mod tunnel;
+mod verdict;
 
 use hermes_config::model::{Action, Terminate};
 use hermes_http::h1::client::Receiver;

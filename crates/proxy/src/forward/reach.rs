@@ -9,6 +9,7 @@ use hermes_rules::retry::Outcome;
 use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeouts};
 use http::StatusCode;
 
+use super::affinity::affinity;
 use super::departure::{Next, address_proxy};
 use super::retry::{self, Tries};
 use crate::refusal::Refusal;
@@ -93,7 +94,10 @@ async fn checkout(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Res
     let (routed, timeouts) = (tries.routed, &tries.timeouts);
     let client = &routed.worker.client;
     let checked_out = match tries.next {
-        Next::Upstream { upstream, .. } => client.checkout_avoiding(upstream, timeouts, &tries.tried()).await,
+        Next::Upstream { upstream, .. } => {
+            let affinity = affinity(routed, tries.next, Some(head));
+            client.checkout_for(upstream, timeouts, affinity, &tries.tried()).await
+        }
         Next::Target => {
             let tls = is_https(head, false);
             let origin = Origin { tls, host: target.host.clone(), port: target.port };
@@ -108,7 +112,7 @@ pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_up
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
-        let dialling = tries.routed.worker.client.dial_tcp(place(tries.next, target, &allow), &tries.timeouts);
+        let dialling = tries.routed.worker.client.dial_tcp(place(tries, target, &allow), &tries.timeouts);
         match retry::within(deadline, dialling).await {
             Some(Ok(dialled)) => {
                 tries.goes_to(&dialled.endpoint);
@@ -128,7 +132,7 @@ pub(crate) async fn udp_address(
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
-        let finding = tries.routed.worker.client.udp_address(place(tries.next, target, &allow), &tries.timeouts);
+        let finding = tries.routed.worker.client.udp_address(place(tries, target, &allow), &tries.timeouts);
         match retry::within(deadline, finding).await {
             Some(Ok((address, endpoint, active))) => {
                 tries.goes_to(&endpoint);
@@ -149,9 +153,9 @@ pub(crate) async fn pause(tries: &Tries<'_>, unreached: Unreached) -> Result<(),
     Ok(())
 }
 
-fn place<'a>(next: &'a Next, target: &'a Target, allow: hermes_upstream::Allow<'a>) -> Dial<'a> {
-    match next {
-        Next::Upstream { upstream, .. } => Dial::Upstream(upstream),
+fn place<'a>(tries: &'a Tries<'_>, target: &'a Target, allow: hermes_upstream::Allow<'a>) -> Dial<'a> {
+    match tries.next {
+        Next::Upstream { upstream, .. } => Dial::Upstream(upstream, affinity(tries.routed, tries.next, None)),
         Next::Target => Dial::Target { host: &target.host, port: target.port, allow },
     }
 }

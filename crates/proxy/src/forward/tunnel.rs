@@ -15,7 +15,7 @@ use super::departure::{self, Next, depart};
 use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
 use super::retry::{self, Tries};
-use super::{Failed, Side, Unanswered, pump};
+use super::{Failed, Side, Unanswered, pump, verdict};
 use crate::arrival::{Arrival, End};
 use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
@@ -105,8 +105,12 @@ async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Resu
         }
     };
     match tokio::time::timeout(timeouts.header, answered).await {
-        Ok(Ok(answer)) => Ok(Open { outgoing, answer, active, idle: timeouts.udp }),
+        Ok(Ok(answer)) => {
+            active.served();
+            Ok(Open { outgoing, answer, active, idle: timeouts.udp })
+        }
         Ok(Err(error)) => {
+            verdict::broke(&active, &error);
             let outcome = retry::of_stream(&error, reused);
             Err(Unreached { refusal: Refusal::of_stream(&error, &endpoint), outcome })
         }

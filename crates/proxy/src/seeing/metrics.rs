@@ -21,6 +21,7 @@ use super::class_of;
 use super::filters::FilterFamilies;
 use super::live::Live;
 use super::process::ProcessCollector;
+use super::upstreams::Upstreams;
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
 const DURATIONS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
@@ -95,6 +96,7 @@ pub(super) struct Metrics {
     access_lost: Counter,
     filters: FilterFamilies,
     broadcasts: BroadcastFamilies,
+    pub(super) upstreams: Upstreams,
 }
 
 /// Families with a series per listener.
@@ -154,6 +156,8 @@ impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(ProcessCollector::new()));
+        let upstreams = Upstreams::default();
+        registry.register_collector(Box::new(upstreams.clone()));
         let hermes = registry.sub_registry_with_prefix("hermes");
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         hermes.register("build", "What is running", build);
@@ -191,6 +195,7 @@ impl Metrics {
             access_lost,
             filters,
             broadcasts,
+            upstreams,
         }
     }
 

@@ -15,6 +15,7 @@ mod metrics;
 mod process;
 mod reason;
 mod record;
+mod upstreams;
 
 #[cfg(test)]
 mod tests;
@@ -148,6 +149,11 @@ impl Seeing {
     /// Counts a reload; `outcome` is `applied` or `refused`.
     pub fn reload(&self, outcome: &'static str) {
         self.metrics.reload(outcome);
+    }
+
+    /// Says in metrics how these upstreams are, and of no others.
+    pub fn watch_upstreams(&self, upstreams: Vec<Arc<hermes_upstream::Upstream>>) {
+        self.metrics.upstreams.replace(upstreams);
     }
 
     /// All metrics in the OpenMetrics text format.

@@ -6,6 +6,7 @@
 mod authorize;
 mod broadcast;
 mod changes;
+mod fitness;
 mod links;
 mod listeners;
 mod matches;
@@ -45,7 +46,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 12] = [
+    let lists: [&[Check]; 13] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -54,6 +55,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         matches::CHECKS,
         changes::CHECKS,
         upstreams::CHECKS,
+        fitness::CHECKS,
         links::CHECKS,
         retries::CHECKS,
         authorize::CHECKS,

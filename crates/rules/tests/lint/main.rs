@@ -5,6 +5,7 @@
 mod authorize;
 mod broadcast;
 mod changes;
+mod fitness;
 mod links;
 mod listeners;
 mod matches;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Carrier, Fits, Taken};
+use crate::limits::Room;
 
 /// Connections kept for one place; the oldest goes when there is one more.
 const KEPT: usize = 64;
@@ -26,6 +27,7 @@ struct Waiting {
     connection: Connection,
     address: Option<SocketAddr>,
     since: Instant,
+    room: Room,
 }
 
 impl Waiting {
@@ -48,17 +50,26 @@ impl Idle {
             useless.push(one);
         };
         drop(waiting);
-        found.map(|one| Taken { carrier: Carrier::H1(Box::new(one.connection)), address: one.address, reused: true })
+        found.map(|one| {
+            let carrier = Carrier::H1(Box::new(one.connection));
+            Taken { carrier, address: one.address, reused: true, room: one.room }
+        })
     }
 
     /// Keeps a connection; false if it cannot serve another exchange.
-    pub(super) fn keep(&self, mut connection: Connection, address: Option<SocketAddr>, now: Instant) -> bool {
+    pub(super) fn keep(
+        &self,
+        mut connection: Connection,
+        address: Option<SocketAddr>,
+        room: Room,
+        now: Instant,
+    ) -> bool {
         if !connection.is_usable() {
             return false;
         }
         let mut waiting = self.waiting.lock();
         let oldest = (waiting.len() >= KEPT).then(|| waiting.remove(0));
-        waiting.push(Waiting { connection, address, since: now });
+        waiting.push(Waiting { connection, address, since: now, room });
         drop(waiting);
         drop(oldest);
         true

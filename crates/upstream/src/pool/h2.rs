@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Carrier, Fits, Taken};
+use crate::limits::Room;
 
 /// Links to one place. With the usual 100 to 1000 streams each, more would only spread a load that is too high.
 const LINKS: usize = 8;
@@ -30,6 +31,7 @@ struct Shared {
     streams: Arc<AtomicUsize>,
     /// When it was last seen with an exchange.
     busy: Instant,
+    room: Room,
 }
 
 /// Counts one exchange on its link until it is dropped.
@@ -56,7 +58,7 @@ impl Shared {
 
     fn taken(&self) -> Taken {
         let carrier = Carrier::H2(self.link.clone(), Counted::on(&self.streams));
-        Taken { carrier, address: self.address, reused: true }
+        Taken { carrier, address: self.address, reused: true, room: self.room.clone() }
     }
 }
 
@@ -76,23 +78,31 @@ impl Links {
     }
 
     /// Counts the first exchange on a new link, and with `keep` lets others share it.
-    pub(super) fn add(&self, link: Link, address: Option<SocketAddr>, keep: bool) -> Counted {
+    pub(super) fn add(&self, link: Link, address: Option<SocketAddr>, room: Room, keep: bool) -> Counted {
         let streams = Arc::new(AtomicUsize::new(0));
         let counted = Counted::on(&streams);
         if keep {
-            self.links.lock().push(Shared { link, address, streams, busy: Instant::now() });
+            self.links.lock().push(Shared { link, address, streams, busy: Instant::now(), room });
         }
         counted
     }
 
-    /// Drops links that ended and those that nobody has used for long.
-    pub(super) fn sweep(&self, now: Instant) {
+    /// Links that can be used.
+    pub(super) fn alive(&self) -> usize {
+        self.links.lock().iter().filter(|shared| shared.link.is_alive()).count()
+    }
+
+    /// Drops links that ended and, but for `warm` of them, those that nobody has used for long.
+    pub(super) fn sweep(&self, warm: usize, now: Instant) {
         let mut links = self.links.lock();
+        let mut spare = links.iter().filter(|shared| shared.link.is_alive()).count().saturating_sub(warm);
         let is_useless = |shared: &mut Shared| {
             if shared.streams() > 0 {
                 shared.busy = now;
             }
-            !shared.link.is_alive() || now >= shared.busy + IDLE_TIME
+            let is_old = shared.link.is_alive() && now >= shared.busy + IDLE_TIME && spare > 0;
+            spare -= usize::from(is_old);
+            is_old || !shared.link.is_alive()
         };
         let useless: Vec<_> = links.extract_if(.., is_useless).collect();
         drop(links);

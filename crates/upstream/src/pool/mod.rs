@@ -27,6 +27,7 @@ use self::h2::Links;
 use crate::Upstream;
 use crate::connect::Reached;
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::limits::Room;
 
 /// How often kept connections are looked over, so that one which the peer closed does not hold its descriptor.
 const ROUND: Duration = Duration::from_secs(1);
@@ -52,6 +53,8 @@ pub(crate) struct Taken {
     pub(crate) carrier: Carrier,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) reused: bool,
+    /// The connection's place under the bound of its upstream.
+    pub(crate) room: Room,
 }
 
 /// What carries the exchange.
@@ -136,21 +139,48 @@ impl Pool {
         }
     }
 
+    /// Makes a link, unless there are `enough` or somebody else is making one.
+    pub(crate) async fn warm(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        enough: usize,
+        dial: impl Future<Output = Result<Reached, ConnectFailure>> + Send,
+    ) -> Result<(), ConnectFailure> {
+        let boarded = slot.flight.board().await?;
+        if !slot.shares() || slot.links.alive() >= enough || self.closed.is_cancelled() {
+            return Ok(());
+        }
+        match self.connect(slot, dial).await {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(report(boarded, failure)),
+        }
+    }
+
+    /// Resolves when nothing is kept any more.
+    pub(crate) fn closed(&self) -> CancellationToken {
+        self.closed.clone()
+    }
+
     async fn connect(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
         dial: impl Future<Output = Result<Reached, ConnectFailure>> + Send,
     ) -> Result<Taken, ConnectFailure> {
-        let Reached { stream, address, version, endpoint } = dial.await?;
+        let Reached { stream, address, version, endpoint, room, keepalive } = dial.await?;
         slot.shares.store(version == HttpVersion::H2, Ordering::Relaxed);
         if version == HttpVersion::H1 {
             let connection = Box::new(Connection::new(stream, BytesMut::new()));
-            return Ok(Taken { carrier: Carrier::H1(connection), address, reused: false });
+            return Ok(Taken { carrier: Carrier::H1(connection), address, reused: false, room });
         }
+        let place = endpoint.clone();
         let broken = |error| ConnectFailure::new(FailureKind::Protocol, endpoint, format!("HTTP/2: {error}"));
-        let link = Link::connect(stream, &self.tasks).await.map_err(broken)?;
-        let counted = slot.links.add(link.clone(), address, !self.closed.is_cancelled());
-        Ok(Taken { carrier: Carrier::H2(link, counted), address, reused: false })
+        let link = Link::connect(stream, keepalive, &self.tasks).await.map_err(broken)?;
+        // Where peers are watched, one that takes connections and says nothing shall not take an exchange along.
+        if keepalive.is_some() && !link.settled().await {
+            return Err(ConnectFailure::new(FailureKind::Protocol, place, "the peer does not begin HTTP/2"));
+        }
+        let counted = slot.links.add(link.clone(), address, room.clone(), !self.closed.is_cancelled());
+        Ok(Taken { carrier: Carrier::H2(link, counted), address, reused: false, room })
     }
 
     fn take(&self, slot: &Slot, fits: Fits<'_>) -> Option<Taken> {
@@ -162,12 +192,12 @@ impl Pool {
     }
 
     /// Keeps a connection whose exchange is over, if it can serve another and there is room.
-    pub(crate) fn keep(&self, slot: &Slot, connection: Connection, address: Option<SocketAddr>) {
+    pub(crate) fn keep(&self, slot: &Slot, connection: Connection, address: Option<SocketAddr>, room: Room) {
         let has_room = self.kept.load(Ordering::Relaxed) < KEPT;
         if has_room
             && !self.closed.is_cancelled()
             && slot.is_wanted()
-            && slot.idle.keep(connection, address, Instant::now())
+            && slot.idle.keep(connection, address, room, Instant::now())
         {
             self.kept.fetch_add(1, Ordering::Relaxed);
         }
@@ -243,17 +273,22 @@ impl Slot {
         self.shares.load(Ordering::Relaxed)
     }
 
+    /// Whether a connection that nobody uses may stay: not when its upstream is gone, or somebody waits for its place.
     fn is_wanted(&self) -> bool {
-        self.owner.as_ref().is_none_or(|owner| owner.strong_count() > 0)
+        self.owner.as_ref().is_none_or(|owner| owner.upgrade().is_some_and(|owner| !owner.limits.wants_connections()))
     }
 
     fn sweep(&self, now: Instant) {
+        let owner = self.owner.as_ref().map(Weak::upgrade);
+        if matches!(owner, Some(None)) {
+            return self.clear();
+        }
         if self.is_wanted() {
             self.idle.sweep(now);
-            self.links.sweep(now);
         } else {
-            self.clear();
+            self.idle.clear();
         }
+        self.links.sweep(owner.flatten().map_or(0, |owner| owner.keeping.warm), now);
     }
 
     fn clear(&self) {

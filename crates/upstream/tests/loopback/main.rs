@@ -3,6 +3,8 @@
 
 mod authority;
 mod far;
+mod health;
+mod keeping;
 mod links;
 mod origins;
 mod reuse;

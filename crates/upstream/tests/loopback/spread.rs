@@ -69,7 +69,7 @@ async fn an_endpoint_that_does_not_answer_leaves_time_for_the_next() {
 async fn udp_has_an_address_and_is_counted() {
     let near = Near::new();
     let upstream = near.upstream("x", json!({ "endpoints": ["127.0.0.1:5004"] }));
-    let dial = Dial::Upstream(&upstream);
+    let dial = Dial::Upstream(&upstream, None);
     let (address, endpoint, active) = near.client.udp_address(dial, &Timeouts::default()).await.unwrap();
     assert_eq!((address, endpoint.as_str()), (SocketAddr::from(([127, 0, 0, 1], 5004)), "127.0.0.1:5004"));
     assert_eq!(upstream.status().endpoints[0].active, 1);

@@ -13,6 +13,7 @@ mod port;
 mod prefix;
 mod quantity;
 mod share;
+mod status;
 mod template;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
@@ -23,6 +24,7 @@ pub use pattern::{FieldPattern, TextMatch, UserPattern};
 pub use port::PortMatch;
 pub use quantity::{ByteSize, Duration};
 pub use share::{Rate, Share};
+pub use status::StatusMatch;
 pub use template::{Template, TemplatePart, Variable};
 
 pub(crate) use address::UNIX;
@@ -106,7 +108,7 @@ mod tests {
 
     use super::{
         ByteSize, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, ListenAddress, PathMatch, PortMatch,
-        TargetMatch, Template, TextMatch, UserPattern,
+        StatusMatch, TargetMatch, Template, TextMatch, UserPattern,
     };
 
     /// What parses is printed in a form that parses to the same.
@@ -144,6 +146,7 @@ mod tests {
             round_trips::<PathMatch>(&text);
             round_trips::<PortMatch>(&text);
             round_trips::<Template>(&text);
+            round_trips::<StatusMatch>(&text);
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{Tries, within};
 use crate::forward::message::NoResponse;
 use crate::forward::reach::{self, Reached};
+use crate::forward::verdict;
 use crate::target::Target;
 
 /// Attempts at once where none are configured.
@@ -105,7 +106,7 @@ async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Resu
     let answered = async {
         outgoing.finish(None).await.map_err(|error| NoResponse::of(&error, reused))?;
         loop {
-            match pending.event(None).await.map_err(|error| NoResponse::of(&error, reused))? {
+            match pending.event(None).await.map_err(|error| NoResponse::broken(&active, &error, reused))? {
                 Event::Interim(head) if interim.len() < INTERIM => interim.push(head),
                 Event::Interim(_) => {}
                 Event::Final(head, incoming) => return Ok((head, incoming)),
@@ -116,5 +117,6 @@ async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Resu
     let until = deadline.unwrap_or_else(|| Instant::now() + tries.timeouts.header);
     let answered = tokio::time::timeout_at(until, answered).await.unwrap_or_else(|_| Err(NoResponse::timeout()));
     let (head, incoming) = answered.map_err(|error| error.next_hop(&endpoint))?;
+    verdict::answered(&active, tries.next, head.status);
     Ok(Answered { head, incoming, interim, endpoint, held: (outgoing, pending, active) })
 }

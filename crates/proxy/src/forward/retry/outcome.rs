@@ -20,10 +20,10 @@ pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option
     }
 }
 
-/// A connection that did not come about; `None` if a rule forbids it, now and the next time.
+/// A connection that did not come about; `None` if a rule or a limit forbids it, now and the next time.
 pub(in crate::forward) fn of_connect(kind: FailureKind) -> Option<Outcome> {
     match kind {
-        FailureKind::Dotless | FailureKind::Prohibited => None,
+        FailureKind::Dotless | FailureKind::Prohibited | FailureKind::Limit => None,
         _ => Some(Outcome::ConnectFailure),
     }
 }

@@ -1,0 +1,35 @@
+//! What may be open towards an upstream at once, and how its links are kept.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::scalar::Duration;
+
+/// Bounds of an upstream, over all workers. Default: none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamLimits {
+    /// Connections to its endpoints at once, idle ones included.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub connections: Option<u32>,
+    /// Exchanges with its endpoints at once.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub streams: Option<u32>,
+    /// Exchanges that may wait, for their time to connect, until there is room; the others are refused at once. Default: 1024.
+    #[serde(default)]
+    pub pending: Option<u32>,
+}
+
+/// PING on HTTP/2 links, which finds out that a peer is gone although nothing says so.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Keepalive {
+    /// Time between two PINGs. Default: 15s.
+    #[serde(default)]
+    pub every: Option<Duration>,
+    /// Silence after a PING that ends the link. Default: 5s.
+    #[serde(default)]
+    pub timeout: Option<Duration>,
+}

@@ -1,0 +1,52 @@
+//! What an exchange belongs to, where `balance: ring_hash` keeps exchanges together.
+
+use hermes_http::RequestHead;
+use hermes_upstream::Affinity;
+use http::HeaderMap;
+use http::header::COOKIE;
+
+use super::departure::Next;
+use crate::routed::Routed;
+
+/// The affinity of an exchange with this next hop. `None` where none is asked for, or the request does not have what it goes
+/// by: then any endpoint will do.
+pub(crate) fn affinity(routed: &Routed, next: &Next, head: Option<&RequestHead>) -> Option<Affinity> {
+    let Next::Upstream { upstream, .. } = next else { return None };
+    let hash = upstream.hash()?;
+    if hash.user {
+        return routed.user.as_deref().map(|user| Affinity::of(user.as_bytes()));
+    }
+    if hash.source {
+        let ip = routed.source.peer.ip()?.to_canonical();
+        return Some(Affinity::of(ip.to_string().as_bytes()));
+    }
+    let fields = &head?.fields;
+    if let Some(name) = &hash.cookie {
+        return cookie(fields, name).map(|value| Affinity::of(value.as_bytes()));
+    }
+    let values: Vec<_> = fields.get_all(hash.field.as_deref()?).iter().map(http::HeaderValue::as_bytes).collect();
+    (!values.is_empty()).then(|| Affinity::of(&values.join(&b","[..])))
+}
+
+/// The value of a cookie (RFC 6265, 5.4); over HTTP/2 each may stand in a line of its own.
+fn cookie<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let lines = fields.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn cookies_are_found_in_any_line() {
+        let mut fields = HeaderMap::new();
+        fields.append(COOKIE, HeaderValue::from_static("a=1; session=x=y"));
+        fields.append(COOKIE, HeaderValue::from_static("b=2"));
+        assert_eq!((cookie(&fields, "session"), cookie(&fields, "b")), (Some("x=y"), Some("2")));
+        assert_eq!(cookie(&fields, "sess"), None);
+    }
+}

@@ -1,0 +1,25 @@
+//! What an attempt tells of its endpoint's health.
+
+use hermes_http::h1::client::Receiver;
+use hermes_http::{Cause, StreamError};
+use hermes_upstream::Active;
+use http::StatusCode;
+
+use super::departure::Next;
+
+/// The endpoint answered. A 5xx of an origin speaks against it; one that a proxy passes on speaks of somebody else, whom the
+/// client chose.
+pub(crate) fn answered(active: &Active, next: &Next, status: StatusCode) {
+    if status.is_server_error() && next.receiver() == Receiver::Origin {
+        active.answered_badly(status.as_u16());
+    } else {
+        active.served();
+    }
+}
+
+/// The exchange broke off before the answer. What was not sent, or never could be, is not the endpoint's fault.
+pub(crate) fn broke(active: &Active, error: &StreamError) {
+    if matches!(error.cause, Cause::Reset(_) | Cause::Incomplete | Cause::Io(_) | Cause::Protocol(_)) {
+        active.failed_because(&error.to_string());
+    }
+}

@@ -1,0 +1,119 @@
+//! Active checks: each endpoint is asked from time to time whether it is well, once for the whole process.
+
+mod probe;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::{Health, StatusMatch};
+use hermes_net::Watch;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::condition::Thresholds;
+use crate::endpoint::Endpoint;
+use crate::upstream::Upstream;
+
+/// The checks of all upstreams.
+pub struct Checks {
+    client: Client,
+    watch: Watch,
+    runtime: Handle,
+    running: Mutex<HashMap<u64, CancellationToken>>,
+}
+
+impl std::fmt::Debug for Checks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checks").finish_non_exhaustive()
+    }
+}
+
+impl Checks {
+    /// No checks yet. They will run on this runtime, on connections of their own, until `watch` drains.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(client: Client, watch: Watch) -> Self {
+        Self { client, watch, runtime: Handle::current(), running: Mutex::default() }
+    }
+
+    /// Checks these upstreams from now on and no others. Those that were checked before go on undisturbed.
+    pub fn follow<'a>(&self, upstreams: impl Iterator<Item = &'a Arc<Upstream>>) {
+        let mut running = self.running.lock();
+        let mut still = HashMap::new();
+        for upstream in upstreams.filter(|upstream| upstream.health.is_some()) {
+            let token = running.remove(&upstream.id).unwrap_or_else(|| self.start(upstream));
+            still.insert(upstream.id, token);
+        }
+        running.values().for_each(CancellationToken::cancel);
+        *running = still;
+    }
+
+    fn start(&self, upstream: &Arc<Upstream>) -> CancellationToken {
+        let (token, _inside) = (CancellationToken::new(), self.runtime.enter());
+        for endpoint in &upstream.endpoints {
+            let (client, watch, ended) = (self.client.clone(), self.watch.clone(), token.clone());
+            let (upstream, endpoint) = (upstream.clone(), endpoint.clone());
+            self.watch.spawn(async move {
+                tokio::select! {
+                    () = check(&client, &upstream, &endpoint) => {}
+                    () = watch.graceful() => {}
+                    () = ended.cancelled() => {}
+                }
+            });
+        }
+        token
+    }
+}
+
+impl Drop for Checks {
+    fn drop(&mut self) {
+        self.running.lock().values().for_each(CancellationToken::cancel);
+    }
+}
+
+/// What a check needs, defaults filled in.
+struct Plan<'a> {
+    health: &'a Health,
+    interval: Duration,
+    timeout: Duration,
+    thresholds: Thresholds,
+}
+
+impl<'a> Plan<'a> {
+    fn new(health: &'a Health) -> Self {
+        const INTERVAL: Duration = Duration::from_secs(5);
+        const TIMEOUT: Duration = Duration::from_secs(1);
+        let (healthy, unhealthy) = (health.healthy.unwrap_or(2), health.unhealthy.unwrap_or(3));
+        Self {
+            health,
+            interval: health.interval.map_or(INTERVAL, |interval| interval.0),
+            timeout: health.timeout.map_or(TIMEOUT, |timeout| timeout.0),
+            thresholds: Thresholds { healthy, unhealthy },
+        }
+    }
+
+    fn expects(&self, status: u16) -> bool {
+        const SUCCESS: StatusMatch = StatusMatch { low: 200, high: 299 };
+        let expected = self.health.expect.as_ref().map_or(&[SUCCESS][..], |expected| expected);
+        expected.iter().any(|range| range.matches(status))
+    }
+}
+
+/// Checks one endpoint for ever. The first check comes within a tenth of the interval, so that many endpoints are not asked at
+/// the same moment, then or later.
+async fn check(client: &Client, upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>) {
+    let Some(health) = &upstream.health else { return };
+    let plan = Plan::new(health);
+    sleep(plan.interval.mul_f64(fastrand::f64() / 10.0)).await;
+    loop {
+        let outcome = timeout(plan.timeout, probe::probe(&client.inner, upstream, endpoint, &plan)).await;
+        let outcome = outcome.unwrap_or_else(|_| Err(format!("no answer within {:?}", plan.timeout)));
+        endpoint.checked(upstream.name(), outcome, plan.thresholds);
+        sleep(plan.interval.mul_f64(0.9 + fastrand::f64() / 5.0)).await;
+    }
+}

@@ -1,0 +1,112 @@
+//! One check of one endpoint.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use hermes_config::model::{CheckKind, HttpVersion};
+use hermes_http::h1::client::Receiver;
+use hermes_http::h2::client::Link;
+use hermes_http::{Event, RequestHead, h1};
+use hermes_net::{RecvBatch, UdpSocket};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Method, Version};
+use tokio::time::Instant;
+
+use super::Plan;
+use crate::client::Inner;
+use crate::connect::{self, Bounds, Reached};
+use crate::endpoint::Endpoint;
+use crate::upstream::Upstream;
+
+/// Random bytes of a UDP check: as good as never the same twice.
+const PAYLOAD: usize = 16;
+
+/// Checks once; why it failed, in words.
+pub(super) async fn probe(
+    client: &Inner,
+    upstream: &Arc<Upstream>,
+    endpoint: &Endpoint,
+    plan: &Plan<'_>,
+) -> Result<(), String> {
+    let bounds = Bounds { until: Instant::now() + plan.timeout, depth: 0 };
+    match plan.health.kind {
+        CheckKind::Tcp => connect::bare(client, upstream, endpoint, bounds).await.map(drop).map_err(words),
+        CheckKind::Http => http(client, upstream, endpoint, bounds, plan).await,
+        CheckKind::Udp => udp(client, upstream, endpoint, plan).await,
+    }
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// A GET on a connection of its own, so that what is checked is that one can be had.
+async fn http(
+    client: &Inner,
+    upstream: &Arc<Upstream>,
+    endpoint: &Endpoint,
+    bounds: Bounds,
+    plan: &Plan<'_>,
+) -> Result<(), String> {
+    let head = head(upstream, endpoint, plan)?;
+    let road = connect::road(client, upstream, endpoint).await.map_err(words)?;
+    let Reached { stream, version, .. } =
+        connect::unbounded(client, upstream, endpoint, &road, bounds).await.map_err(words)?;
+    let (mut outgoing, mut pending) = match version {
+        HttpVersion::H1 => {
+            let connection = h1::Connection::new(stream, BytesMut::new());
+            h1::client::open(connection, &head, Some(0), Receiver::Origin, Box::new(drop)).map_err(words)?
+        }
+        HttpVersion::H2 => {
+            let link = Link::connect(stream, None, &client.tasks).await.map_err(words)?;
+            link.open(&head, Some(0)).await.map_err(words)?
+        }
+    };
+    outgoing.finish(None).await.map_err(words)?;
+    loop {
+        match pending.event(None).await.map_err(words)? {
+            Event::Interim(_) => {}
+            Event::Final(head, _) | Event::Tunnel(head, _) => {
+                let status = head.status.as_u16();
+                return if plan.expects(status) { Ok(()) } else { Err(format!("it answered {}", head.status)) };
+            }
+        }
+    }
+}
+
+fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<RequestHead, String> {
+    let host = plan.health.host.as_deref().unwrap_or(&endpoint.text);
+    // A Unix socket has no authority; any name will do.
+    let authority = Authority::try_from(host).unwrap_or_else(|_| Authority::from_static("localhost"));
+    let path = plan.health.path.as_deref().unwrap_or("/");
+    Ok(RequestHead {
+        method: Method::GET,
+        scheme: Some(if upstream.is_tls() { Scheme::HTTPS } else { Scheme::HTTP }),
+        authority: Some(authority),
+        path: Some(PathAndQuery::try_from(path).map_err(words)?),
+        protocol: None,
+        fields: HeaderMap::new(),
+        version: Version::HTTP_11,
+        origin_form: true,
+    })
+}
+
+/// A datagram whose answer is awaited: the same bytes, or any where the operator chose what is sent.
+async fn udp(client: &Inner, upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<(), String> {
+    let address = client.udp_of(upstream, endpoint).await.map_err(words)?;
+    let socket = UdpSocket::connected(address).await.map_err(words)?;
+    let sent = plan.health.send.as_ref().map_or_else(random, |text| text.clone().into_bytes());
+    socket.send_segments(None, &sent, None).await.map_err(words)?;
+    let mut batch = RecvBatch::with_slots(1);
+    loop {
+        socket.recv(&mut batch).await.map_err(words)?;
+        // What is left of an earlier check comes to another port, so a wrong answer is no stray one; a right one may follow.
+        if plan.health.send.is_some() || batch.runs().any(|run| run.data.starts_with(&sent)) {
+            return Ok(());
+        }
+    }
+}
+
+fn random() -> Vec<u8> {
+    (0..PAYLOAD).map(|_| fastrand::u8(..)).collect()
+}

@@ -1,0 +1,130 @@
+//! Which endpoint an exchange goes to: health first, then the zone, then the balance.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::{self, Balance};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::balance::{Candidate, RoundRobin, Standing, best_standing, least_request};
+use crate::condition::Fitness;
+use crate::endpoint::Endpoint;
+use crate::ring::{Affinity, Ring};
+use crate::upstream::Upstream;
+use crate::zones::{self, WHOLE};
+
+/// With fewer healthy endpoints than this, in percent, health is not looked at: all are used. That so many are ill at once
+/// tells more of the checks, or of the load, than of the endpoints, and the few left would not carry it.
+const PANIC_BELOW: usize = 50;
+
+/// Weights are multiplied with this where a returning endpoint has a part of its own.
+const FINE: u32 = 1000;
+
+/// How an upstream chooses.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    balance: Balance,
+    turns: Mutex<RoundRobin>,
+    ring: Ring,
+    /// What the ring goes by.
+    hash: Option<model::Hash>,
+    /// Where this node stands.
+    zone: Option<String>,
+    /// Time in which an endpoint that came back grows to all of its weight.
+    slow_start: Option<Duration>,
+}
+
+impl Choice {
+    pub(crate) fn new(zone: Option<&str>, config: &model::Upstream, endpoints: &[Arc<Endpoint>]) -> Self {
+        let hashed = config.balance == Balance::RingHash;
+        let ring = || Ring::new(endpoints.iter().map(|one| (one.text.as_str(), one.weight)));
+        Self {
+            balance: config.balance,
+            turns: Mutex::default(),
+            ring: if hashed { ring() } else { Ring::default() },
+            hash: config.hash.clone().filter(|_| hashed),
+            zone: zone.map(str::to_owned),
+            slow_start: config.slow_start.map(|time| time.0),
+        }
+    }
+
+    /// Where this node stands.
+    pub(crate) fn zone(&self) -> Option<&str> {
+        self.zone.as_deref()
+    }
+
+    /// What the ring goes by.
+    pub(crate) fn hash(&self) -> Option<&model::Hash> {
+        self.hash.as_ref()
+    }
+}
+
+impl Upstream {
+    /// The endpoint to try next; `None` when all were `tried`. Exchanges of one affinity stay together where the balance says
+    /// so.
+    pub(crate) fn pick(&self, tried: &[usize], affinity: Option<Affinity>) -> Option<usize> {
+        if let [_] = *self.endpoints {
+            return tried.is_empty().then_some(0);
+        }
+        let key = affinity.unwrap_or_else(|| Affinity(fastrand::u64(..)));
+        let mut candidates = self.candidates(tried, Instant::now());
+        self.prefer_zone(&mut candidates, key.0 % WHOLE);
+        match self.choice.balance {
+            Balance::RoundRobin => self.choice.turns.lock().pick(&candidates),
+            Balance::LeastRequest => least_request(&candidates, |total| fastrand::u64(0..total)),
+            Balance::RingHash => {
+                let best = best_standing(&candidates)?;
+                self.choice.ring.pick(key, |index| candidates[index].standing == best)
+            }
+        }
+    }
+
+    /// Whether so few endpoints are healthy that all are used.
+    pub(crate) fn panics(&self, now: Instant) -> bool {
+        let healthy = self.endpoints.iter().filter(|endpoint| endpoint.fitness(now) == Fitness::Healthy).count();
+        healthy * 100 < self.endpoints.len() * PANIC_BELOW
+    }
+
+    fn candidates(&self, tried: &[usize], now: Instant) -> Vec<Candidate> {
+        let panics = self.panics(now);
+        let candidate = |(index, endpoint): (usize, &Arc<Endpoint>)| Candidate {
+            weight: self.weight(endpoint, now),
+            active: endpoint.active(),
+            standing: match () {
+                () if tried.contains(&index) => Standing::Out,
+                () if !panics && endpoint.fitness(now) != Fitness::Healthy => Standing::Out,
+                () if endpoint.is_resting(now) => Standing::Resting,
+                () => Standing::Ready,
+            },
+        };
+        self.endpoints.iter().enumerate().map(candidate).collect()
+    }
+
+    fn weight(&self, endpoint: &Endpoint, now: Instant) -> u32 {
+        let weight = u32::from(endpoint.weight);
+        match self.choice.slow_start {
+            // The product is at most 1000 times 1000.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive number below 2^20")]
+            Some(time) => (f64::from(weight * FINE) * endpoint.share(time, now)) as u32,
+            None => weight,
+        }
+    }
+
+    /// Puts the endpoints of one side, at home or away, after those of the other; `roll` of [`WHOLE`] decides which.
+    fn prefer_zone(&self, candidates: &mut [Candidate], roll: u64) {
+        let Some(own) = &self.choice.zone else { return };
+        let at_home: Vec<_> = self.endpoints.iter().map(|one| one.zone.as_ref() == Some(own)).collect();
+        let weight = |home: bool, only_ready: bool| {
+            let side = candidates.iter().zip(&at_home).filter(|(_, at_home)| **at_home == home);
+            let open = side.filter(|(one, _)| !only_ready || one.standing == Standing::Ready);
+            open.map(|(one, _)| u64::from(one.weight)).sum::<u64>()
+        };
+        let home = roll < zones::stays(weight(true, true), weight(true, false), weight(false, true));
+        for (candidate, _) in candidates.iter_mut().zip(at_home).filter(|(_, at_home)| *at_home != home) {
+            if candidate.standing == Standing::Ready {
+                candidate.standing = Standing::Far;
+            }
+        }
+    }
+}

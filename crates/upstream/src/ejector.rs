@@ -1,0 +1,54 @@
+//! Which endpoints of one upstream may be ejected, and how many at once.
+
+use std::time::Duration;
+
+use hermes_config::model;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// The rule of an upstream, and the ends of the ejections in force.
+#[derive(Debug)]
+pub(crate) struct Ejector {
+    /// Failures in a row, and time of the first ejection.
+    pub(crate) rule: (u16, Duration),
+    /// Endpoints that may be ejected at once.
+    most: usize,
+    ends: Mutex<Vec<Instant>>,
+}
+
+impl Ejector {
+    pub(crate) fn new(config: &model::Eject, endpoints: usize) -> Self {
+        const CONSECUTIVE: u16 = 5;
+        const TIME: Duration = Duration::from_secs(30);
+        const MOST: u8 = 50;
+        let consecutive = config.consecutive.unwrap_or(CONSECUTIVE).max(1);
+        let share = usize::from(config.most.map_or(MOST, |share| share.0));
+        let rule = (consecutive, config.time.map_or(TIME, |time| time.0));
+        Self { rule, most: endpoints * share / 100, ends: Mutex::default() }
+    }
+
+    /// Whether one more may be ejected now, until `end`; if so it is counted.
+    pub(crate) fn admit(&self, now: Instant, end: Instant) -> bool {
+        let mut ends = self.ends.lock();
+        ends.retain(|end| now < *end);
+        let has_room = ends.len() < self.most;
+        if has_room {
+            ends.push(end);
+        }
+        has_room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_a_share_is_ejected_at_once() {
+        let (now, ejector) = (Instant::now(), Ejector::new(&model::Eject::default(), 5));
+        let end = now + Duration::from_secs(30);
+        assert_eq!([0; 3].map(|_| ejector.admit(now, end)), [true, true, false]);
+        assert!(ejector.admit(end, end + Duration::from_secs(30)), "those that are back make room");
+        assert!(!Ejector::new(&model::Eject::default(), 1).admit(now, end), "the only one is never ejected");
+    }
+}
