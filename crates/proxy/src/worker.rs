@@ -10,6 +10,7 @@ use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
 use crate::redecide::Tunnels;
+use crate::listeners::Sources;
 use crate::seeing::Seeing;
 use crate::snapshot::Snapshot;
 
@@ -23,6 +24,8 @@ pub struct Shared {
     pub targets: Budget,
     /// The open tunnels, which a new configuration decides on again.
     pub(crate) tunnels: Tunnels,
+    /// What each source has open at each listener.
+    pub sources: Sources,
 }
 
 impl Directory for Shared {

@@ -16,6 +16,7 @@ pub mod curl;
 pub mod envoy;
 pub mod eventually;
 pub mod h2c;
+pub mod frames;
 pub mod head;
 pub mod nginx;
 pub mod node;

@@ -170,6 +170,11 @@ pub struct Limits {
     /// Connections (`udp`: sessions) at once, per worker. Default: 10000.
     #[serde(default)]
     pub connections: Option<usize>,
+    /// Connections (`udp`: sessions) at once of one source, an IPv4 address or an IPv6 /64, over all workers.
+    /// Default: 1000 on a `public` listener that no peers use, else no bound.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub per_source: Option<usize>,
     /// Streams at once on one HTTP/2 connection. Default: 1000.
     #[serde(default)]
     pub streams: Option<u32>,

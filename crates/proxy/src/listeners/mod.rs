@@ -4,6 +4,7 @@
 
 mod http;
 mod stream;
+mod sources;
 pub mod table;
 mod tcp;
 mod udp;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Worker;
+pub use sources::Sources;
 pub use table::ListenerTable;
 
 /// The sockets of one listener, whatever it is called: names and rules change, doors stay.
