@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used, reason = "a harness stops at the first surprise, as a test does")]
 
 pub mod capsules;
+pub mod corpus;
 pub mod curl;
 pub mod envoy;
 pub mod eventually;
@@ -22,6 +23,7 @@ pub mod nginx;
 pub mod node;
 pub mod opa;
 pub mod origins;
+pub mod peers;
 pub mod pki;
 pub mod program;
 pub mod raw;
