@@ -13,6 +13,7 @@
 
 pub mod capsules;
 pub mod corpus;
+pub mod crowd;
 pub mod curl;
 pub mod envoy;
 pub mod eventually;
