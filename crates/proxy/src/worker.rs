@@ -9,8 +9,8 @@ use hermes_upstream::{Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
+use crate::listeners::{Sources, Users};
 use crate::redecide::Tunnels;
-use crate::listeners::Sources;
 use crate::seeing::Seeing;
 use crate::snapshot::Snapshot;
 
@@ -26,6 +26,8 @@ pub struct Shared {
     pub(crate) tunnels: Tunnels,
     /// What each source has open at each listener.
     pub sources: Sources,
+    /// What each user has open at each listener.
+    pub users: Users,
 }
 
 impl Directory for Shared {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::thread;
 
+use crate::Node;
 use crate::h2c::{Client, Stream};
 use crate::origins::{self, Origin, Request};
 use crate::raw::{End, Raw};
-use crate::Node;
 
 /// Bytes that each stalled tunnel has to give, of which its client takes [`NARROW`].
 pub const STALLED_BYTES: usize = 16 * 1024;

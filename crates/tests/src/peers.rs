@@ -110,7 +110,9 @@ fn start(variable: &str, name: &str, prepare: impl Fn(&Path, SocketAddr) -> Vec<
 
 impl Peer {
     fn said(&self) -> String {
-        ["stderr", "error.log"].map(|name| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()).concat()
+        ["stderr", "error.log"]
+            .map(|name| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default())
+            .concat()
     }
 }
 

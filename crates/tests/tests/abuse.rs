@@ -63,7 +63,10 @@ fn resets_that_the_client_made_us_send_are_counted_too() {
     let head = request("GET", &origin.address().to_string(), "/hang");
     let frames: Vec<u8> = streams(2_000)
         .flat_map(|stream| {
-            [frame(HEADERS, END_HEADERS | END_STREAM, stream, &head), frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff])]
+            [
+                frame(HEADERS, END_HEADERS | END_STREAM, stream, &head),
+                frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff]),
+            ]
         })
         .flatten()
         .collect();
@@ -166,4 +169,46 @@ fn one_source_has_so_many_udp_sessions() {
         node.metrics().lines().any(|line| line.contains("session_limit") && !line.ends_with(" 0"))
     });
     assert_eq!(node.exchanges().len(), 2);
+}
+
+#[test]
+fn one_user_has_so_many_exchanges_at_once() {
+    let origin = origins::tcp_echo();
+    let node = Node::start(
+        "edge",
+        r#"
+        listeners: { web: { http: 127.0.0.1:0, accepts: [user], limits: { per_user: 2 } } }
+        routes: [ { terminate: true } ]
+        egress: { allow: [127.0.0.0/8] }
+        "#,
+    );
+    let open =
+        |user: &str| Raw::tunnel(node.address("web"), &origin.address().to_string(), &format!("user: {user}\r\n"));
+    let mut held = vec![open("alice").unwrap(), open("alice").unwrap()];
+    assert_eq!(open("alice").unwrap_err().status(), 429);
+    held.push(open("bob").unwrap());
+    for tunnel in &mut held {
+        tunnel.send("still here");
+        assert_eq!(tunnel.exactly(10), b"still here");
+    }
+    drop(held);
+    eventually_true("there is room again", || open("alice").is_ok());
+}
+
+#[test]
+fn pipelined_requests_wait_for_the_one_before() {
+    let (node, origin) = (node(), origins::http());
+    let authority = origin.address();
+    let mut raw = Raw::connect(node.address("web"));
+    let request = |path: &str| format!("GET http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+    raw.send(request("/hang") + &request("/next").repeat(1_000));
+    eventually_true("the first is under way", || !origin.seen().is_empty());
+    let others = curl(&["-x", &node.url("web"), &format!("http://{authority}/other")]);
+    assert_eq!(others.status, 200);
+    let seen: Vec<String> = origin.seen().into_iter().map(|request| request.path).collect();
+    assert_eq!(seen, ["/hang", "/other"], "nothing that was pipelined has gone on");
+    origin.release();
+    for _ in 0..1_001 {
+        assert_eq!(raw.response().0.status(), 200);
+    }
 }

@@ -28,9 +28,9 @@ fn run(address: SocketAddr, tls: bool) -> BTreeSet<String> {
     let mut command = Command::new(&program);
     command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-P", "/", "-o", "2"]);
     command.args(if tls { &["-t", "-k"][..] } else { &[] }).arg("-j").arg(&report);
-    let output = command.output().unwrap_or_else(|error| {
-        panic!("{}: {error}; run `./test install`, or set HERMES_H2SPEC", program.display())
-    });
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}; run `./test install`, or set HERMES_H2SPEC", program.display()));
     let xml = fs::read_to_string(&report).unwrap_or_default();
     let failed = failures(&xml);
     assert_eq!(failed.0, CASES, "{}", String::from_utf8_lossy(&output.stdout));

@@ -175,6 +175,11 @@ pub struct Limits {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub per_source: Option<usize>,
+    /// Exchanges (tunnels and `udp` sessions included) at once of one user, over all workers; more are answered with 429.
+    /// Default: no bound.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub per_user: Option<usize>,
     /// Streams at once on one HTTP/2 connection. Default: 1000.
     #[serde(default)]
     pub streams: Option<u32>,

@@ -49,9 +49,6 @@ impl Profile {
     /// What a proxy may cost that this one knows: each reset is one of a user's, and there are many users.
     pub(crate) fn link(streams: u32) -> Self {
         let all = streams.saturating_mul(10).max(10_000);
-        Self {
-            resets: Budget { burst: all, per_second: all },
-            control: Budget { burst: 2_000, per_second: 200 },
-        }
+        Self { resets: Budget { burst: all, per_second: all }, control: Budget { burst: 2_000, per_second: 200 } }
     }
 }

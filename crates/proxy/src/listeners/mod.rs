@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Worker;
-pub use sources::Sources;
+pub use sources::{Place, Sources, Users};
 pub use table::ListenerTable;
 
 /// The sockets of one listener, whatever it is called: names and rules change, doors stay.

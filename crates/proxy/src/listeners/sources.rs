@@ -1,6 +1,7 @@
-//! How much each source has open: one address must not use up what a listener takes.
+//! How much each source, and each user, has open: one of them must not use up what a listener takes.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -8,29 +9,55 @@ use hermes_net::PeerAddress;
 use parking_lot::Mutex;
 
 /// Connections or sessions of each source at each listener, over all workers.
-#[derive(Debug, Default)]
-pub struct Sources {
-    open: Arc<Mutex<HashMap<Key, usize>>>,
+pub type Sources = Places<IpAddr>;
+
+/// Exchanges of each user at each listener, over all workers.
+pub type Users = Places<String>;
+
+/// How many places each holder has at each listener.
+#[derive(Debug)]
+pub struct Places<T> {
+    open: Open<T>,
 }
 
-/// A listener and a source.
-type Key = (Arc<str>, IpAddr);
+type Open<T> = Arc<Mutex<HashMap<Key<T>, usize>>>;
 
-/// A place that a source holds until this is dropped.
+/// A listener and a holder.
+type Key<T> = (Arc<str>, T);
+
+/// A place that is held until this is dropped.
 #[derive(Debug)]
-pub struct Place {
-    held: Option<(Arc<Mutex<HashMap<Key, usize>>>, Key)>,
+pub struct Place<T: Eq + Hash> {
+    held: Option<(Open<T>, Key<T>)>,
+}
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self { open: Arc::default() }
+    }
 }
 
 impl Sources {
     /// A place for one more of `peer`, of which `most` may be open at `listener`; `None` when there is none. A peer without an
     /// address (a Unix socket) is not counted.
-    pub fn enter(&self, listener: &Arc<str>, peer: &PeerAddress, most: usize) -> Option<Place> {
+    pub fn enter(&self, listener: &Arc<str>, peer: &PeerAddress, most: usize) -> Option<Place<IpAddr>> {
         let PeerAddress::Ip(address) = peer else { return Some(Place { held: None }) };
         if most == usize::MAX {
             return Some(Place { held: None });
         }
-        let key = (listener.clone(), prefix(address.ip()));
+        self.hold((listener.clone(), prefix(address.ip())), most)
+    }
+}
+
+impl Users {
+    /// A place for one more of `user`, of which `most` may be open at `listener`; `None` when there is none.
+    pub fn join(&self, listener: &Arc<str>, user: &str, most: usize) -> Option<Place<String>> {
+        self.hold((listener.clone(), user.to_owned()), most)
+    }
+}
+
+impl<T: Clone + Eq + Hash> Places<T> {
+    fn hold(&self, key: Key<T>, most: usize) -> Option<Place<T>> {
         let mut open = self.open.lock();
         let count = open.entry(key.clone()).or_default();
         if *count >= most {
@@ -42,7 +69,7 @@ impl Sources {
     }
 }
 
-impl Drop for Place {
+impl<T: Eq + Hash> Drop for Place<T> {
     fn drop(&mut self) {
         let Some((open, key)) = self.held.take() else { return };
         let mut open = open.lock();

@@ -105,7 +105,14 @@ impl Links {
         let streams = Arc::new(AtomicUsize::new(0));
         let counted = Counted::on(&streams);
         if keep {
-            self.links.lock().push(Shared { link, address, streams, busy: Instant::now(), begun: AtomicU64::new(1), most: self.most });
+            self.links.lock().push(Shared {
+                link,
+                address,
+                streams,
+                busy: Instant::now(),
+                begun: AtomicU64::new(1),
+                most: self.most,
+            });
         }
         counted
     }
@@ -135,7 +142,10 @@ impl Links {
 }
 
 fn least_busy<'a>(links: &'a [Shared], fits: Fits<'_>) -> Option<&'a Shared> {
-    links.iter().filter(|shared| shared.link.is_alive() && fits(shared.address)).min_by_key(|shared| (shared.is_retired(), shared.streams()))
+    links
+        .iter()
+        .filter(|shared| shared.link.is_alive() && fits(shared.address))
+        .min_by_key(|shared| (shared.is_retired(), shared.streams()))
 }
 
 #[cfg(test)]
