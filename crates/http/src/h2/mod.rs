@@ -6,6 +6,7 @@ mod convert;
 mod incoming;
 mod meter;
 mod outgoing;
+mod packed;
 mod profile;
 pub(crate) mod server;
 
