@@ -1,6 +1,8 @@
 //! Measures fairness on one link: time and processor time of a tunnel's megabytes alone and beside 1,000 stalled tunnels, then
 //! 100,000 short tunnels. Prints figures; asserts only that nothing is lost. Build `hermes` first.
 
+#![allow(clippy::print_stdout, reason = "the figures are what it is for")]
+
 use std::time::{Duration, Instant};
 
 use hermes_tests::crowd::{Crowd, STALLED_BYTES, ticks};

@@ -35,7 +35,7 @@ fn run(address: SocketAddr, tls: bool) -> BTreeSet<String> {
     let failed = failures(&xml);
     assert_eq!(failed.0, CASES, "{}", String::from_utf8_lossy(&output.stdout));
     if !failed.1.is_empty() {
-        println!("{}", String::from_utf8_lossy(&output.stdout));
+        eprintln!("{}", String::from_utf8_lossy(&output.stdout));
     }
     failed.1
 }

@@ -30,7 +30,7 @@ fn replay(address: SocketAddr, case: &Case) -> Vec<u8> {
     let mut raw = Raw::connect(address);
     raw.send_if_open(&case.bytes);
     // A client of HTTP/2 that ends its direction takes back what it asked for.
-    let mut answer = if case.h2 { raw.until(|answer| is_answered(answer)) } else { Vec::new() };
+    let mut answer = if case.h2 { raw.until(is_answered) } else { Vec::new() };
     raw.finish();
     answer.extend(raw.rest().0);
     answer
