@@ -9,7 +9,7 @@ use crate::h2c::{Client, Stream};
 use crate::origins::{self, Origin, Request};
 use crate::raw::{End, Raw};
 
-/// Bytes that each stalled tunnel has to give, of which its client takes [`NARROW`].
+/// Bytes that each stalled tunnel has to give, of which its client takes 4 KiB.
 pub const STALLED_BYTES: usize = 16 * 1024;
 
 /// The window of a client that does not read.
@@ -63,7 +63,7 @@ impl Crowd {
         Self { entry, end, origin: origins::http(), echo: origins::tcp_echo() }
     }
 
-    /// A client that takes [`NARROW`] bytes of a stream and no more until it is read.
+    /// A client that takes 4 KiB of a stream and no more until it is read.
     pub fn narrow_client(&self) -> Client {
         Client::with_windows(self.entry.address("web"), NARROW, 1 << 30)
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use hermes_tests::{Node, Pki, origins};
 
-/// Cases that h2spec 2.6.0 has; fewer would mean that it stopped early.
+/// Cases that h2spec 2.2.1 has; fewer would mean that it stopped early.
 const CASES: usize = 145;
 
 /// Cases that fail for a reason: number, where it applies, the reason. docs/interop.md has them too.
