@@ -50,6 +50,14 @@ impl Incoming {
         }
     }
 
+    /// Packs small frames that have come and nobody has asked for yet: unread, each of them costs far more than its bytes. How
+    /// many bytes may come is not changed by it.
+    pub fn pack(&mut self, cx: &mut Context<'_>) {
+        if let Self::H2(incoming) = self {
+            incoming.pack(cx);
+        }
+    }
+
     /// Whether it is certain that nothing more arrives.
     pub fn is_end(&self) -> bool {
         match self {

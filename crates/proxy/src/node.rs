@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin;
 use crate::change::{Metrics, ReloadReport, Watched, follow};
 use crate::listeners::table::{BindError, ListenerView, Prepared};
-use crate::listeners::{self, Door, ListenerTable};
+use crate::listeners::{self, Door, ListenerTable, Sources, Users};
 use crate::redecide::Tunnels;
 use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::{Snapshot, node_name};
@@ -97,6 +97,8 @@ impl Proxy {
             seeing,
             targets: hermes_upstream::Budget::default(),
             tunnels: Tunnels::default(),
+            sources: Sources::default(),
+            users: Users::default(),
         });
         let drain = Drain::new();
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);

@@ -20,7 +20,7 @@ use http::{HeaderValue, StatusCode, Version};
 use crate::arrival::Arrival;
 use crate::filter::{self, Stage};
 use crate::forward::{Unanswered, departure, forward};
-use crate::listeners::Entrance;
+use crate::listeners::{Entrance, Place, Users};
 use crate::max_forwards;
 use crate::refusal::Refusal;
 use crate::routed::{Belief, Routed, values};
@@ -61,11 +61,12 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
         identified = authorized.and(identified);
     }
     let decided = identified.and_then(|identified| {
+        let place = place(&worker.shared.users, &listener, identified.user.as_deref())?;
         let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
         exchange.route(&snapshot.route_names[route]);
-        Ok((identified, route))
+        Ok((identified, route, place))
     });
-    let (Identified { user, belief, target }, route) = match decided {
+    let (Identified { user, belief, target }, route, _place) = match decided {
         Ok(decided) => decided,
         Err(refusal) => return answer(&exchange, &snapshot.node, Unanswered::Arrival(arrival), refusal).await,
     };
@@ -81,6 +82,14 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
         Ok(reason) => routed.exchange.finish(&reason),
         Err(failed) => answer(&routed.exchange, &routed.snapshot.node, failed.unanswered, failed.refusal).await,
     }
+}
+
+/// The user's place among the exchanges at this listener, if there is a bound.
+fn place(users: &Users, listener: &ListenerRules, user: Option<&str>) -> Result<Option<Place<String>>, Refusal> {
+    let (Some(user), Some(most)) = (user, listener.config.limits.per_user) else { return Ok(None) };
+    let place = users.join(&listener.name, user, most);
+    let refused = || Refusal::new(ProxyError::HttpRequestDenied, "the user has too many exchanges open here");
+    place.map(Some).ok_or_else(|| refused().status(StatusCode::TOO_MANY_REQUESTS))
 }
 
 fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {

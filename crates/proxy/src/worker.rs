@@ -9,6 +9,7 @@ use hermes_upstream::{Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
+use crate::listeners::{Sources, Users};
 use crate::redecide::Tunnels;
 use crate::seeing::Seeing;
 use crate::snapshot::Snapshot;
@@ -23,6 +24,10 @@ pub struct Shared {
     pub targets: Budget,
     /// The open tunnels, which a new configuration decides on again.
     pub(crate) tunnels: Tunnels,
+    /// What each source has open at each listener.
+    pub sources: Sources,
+    /// What each user has open at each listener.
+    pub users: Users,
 }
 
 impl Directory for Shared {

@@ -36,11 +36,20 @@ impl Client {
     /// # Panics
     /// When nobody listens, or no HTTP/2 is spoken.
     pub fn connect(address: SocketAddr) -> Self {
+        Self::with_windows(address, 1 << 20, 65_535)
+    }
+
+    /// As [`Self::connect`], with room for so many bytes on each stream and on all of them together.
+    ///
+    /// # Panics
+    /// As [`Self::connect`].
+    pub fn with_windows(address: SocketAddr, stream_window: u32, connection_window: u32) -> Self {
         runtime::block_on(async {
             let stream = TcpStream::connect(address).await.unwrap();
             stream.set_nodelay(true).unwrap();
-            let (requests, mut connection) =
-                client::Builder::new().initial_window_size(1 << 20).handshake(stream).await.unwrap();
+            let mut builder = client::Builder::new();
+            builder.initial_window_size(stream_window).initial_connection_window_size(connection_window);
+            let (requests, mut connection) = builder.handshake(stream).await.unwrap();
             // Extended CONNECT may be used once the settings came, which a ping shows.
             let mut pings = connection.ping_pong().unwrap();
             runtime::handle().spawn(connection);

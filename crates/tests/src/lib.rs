@@ -12,15 +12,19 @@
 #![allow(clippy::unwrap_used, reason = "a harness stops at the first surprise, as a test does")]
 
 pub mod capsules;
+pub mod corpus;
+pub mod crowd;
 pub mod curl;
 pub mod envoy;
 pub mod eventually;
+pub mod frames;
 pub mod h2c;
 pub mod head;
 pub mod nginx;
 pub mod node;
 pub mod opa;
 pub mod origins;
+pub mod peers;
 pub mod pki;
 pub mod program;
 pub mod raw;

@@ -122,6 +122,22 @@ impl Raw {
         (std::mem::take(&mut self.unread), end)
     }
 
+    /// Reads until `done` holds of what came, or the far end has no more.
+    ///
+    /// # Panics
+    /// When neither happens.
+    pub fn until(&mut self, done: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+        while !done(&self.unread) {
+            match self.fill() {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&self.unread)),
+            }
+        }
+        std::mem::take(&mut self.unread)
+    }
+
     /// Ends the direction to the far end.
     pub fn finish(&mut self) {
         // The far end may have closed altogether.

@@ -170,6 +170,16 @@ pub struct Limits {
     /// Connections (`udp`: sessions) at once, per worker. Default: 10000.
     #[serde(default)]
     pub connections: Option<usize>,
+    /// Connections (`udp`: sessions) at once of one source, an IPv4 address or an IPv6 /64, over all workers.
+    /// Default: 1000 on a `public` listener that no peers use, else no bound.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub per_source: Option<usize>,
+    /// Exchanges (tunnels and `udp` sessions included) at once of one user, over all workers; more are answered with 429.
+    /// Default: no bound.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub per_user: Option<usize>,
     /// Streams at once on one HTTP/2 connection. Default: 1000.
     #[serde(default)]
     pub streams: Option<u32>,

@@ -7,6 +7,7 @@ use h2::RecvStream;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 
+use super::packed::Packed;
 use crate::Frame;
 use crate::error::StreamError;
 
@@ -17,17 +18,39 @@ pub struct Incoming {
     length: Option<u64>,
     taken: usize,
     done: bool,
+    /// What was taken from the stream before it was asked for.
+    packed: Packed,
+    /// The stream has no more data, or this error.
+    over: Option<Result<(), h2::Error>>,
 }
 
 impl Incoming {
     pub(crate) fn new(stream: RecvStream, fields: &HeaderMap) -> Self {
         let announced = fields.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let done = stream.is_end_stream();
-        Self { stream, length: if done { Some(0) } else { announced }, taken: 0, done }
+        Self {
+            stream,
+            length: if done { Some(0) } else { announced },
+            taken: 0,
+            done,
+            packed: Packed::default(),
+            over: None,
+        }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
         self.give_back();
+        if let Some(data) = self.packed.pop() {
+            return Poll::Ready(Some(self.take(data)));
+        }
+        match self.over.take() {
+            Some(Err(error)) => return Poll::Ready(self.fail(error)),
+            Some(Ok(())) if !self.done => {
+                self.over = Some(Ok(()));
+                return self.poll_trailers(cx);
+            }
+            _ => {}
+        }
         while !self.done {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(data)) if data.is_empty() => {}
@@ -37,6 +60,18 @@ impl Incoming {
             }
         }
         Poll::Ready(None)
+    }
+
+    /// Takes what has come, and keeps it packed. Its room is not given back, so this ends with the stream's window.
+    pub(crate) fn pack(&mut self, cx: &mut Context<'_>) {
+        while !self.done && self.over.is_none() {
+            match self.stream.poll_data(cx) {
+                Poll::Ready(Some(Ok(data))) => self.packed.push(data),
+                Poll::Ready(Some(Err(error))) => self.over = Some(Err(error)),
+                Poll::Ready(None) => self.over = Some(Ok(())),
+                Poll::Pending => return,
+            }
+        }
     }
 
     fn take(&mut self, data: Bytes) -> Result<Frame, StreamError> {
@@ -68,7 +103,7 @@ impl Incoming {
     }
 
     pub(crate) fn is_end(&self) -> bool {
-        self.done || self.stream.is_end_stream()
+        self.done || self.packed.is_empty() && self.over.is_none() && self.stream.is_end_stream()
     }
 
     pub(crate) fn length(&self) -> Option<u64> {

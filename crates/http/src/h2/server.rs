@@ -1,5 +1,6 @@
 //! The server side of an HTTP/2 connection: all exchanges at once.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,6 +12,8 @@ use hermes_net::{Stream, StreamInfo, Watch};
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Notify;
 
+use super::meter::{Metered, Verdict};
+use super::profile::Profile;
 use super::{
     FRAME_SIZE, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, PUBLIC_WINDOW, SEND_BUFFER,
     STREAM_WINDOW, convert,
@@ -28,10 +31,12 @@ pub(crate) async fn serve<H: Handler>(
     handler: H,
     watch: &Watch,
 ) {
+    let profile = if options.link { Profile::link } else { Profile::public };
+    let (stream, watchman) = Metered::new(stream, profile(options.streams));
     let handshake = builder(options).handshake::<_, Bytes>(stream);
     let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else { return };
     let active = Arc::new(Exchanges::default());
-    let mut draining = false;
+    let (mut draining, mut verdict) = (false, Verdict::Fine);
     loop {
         tokio::select! {
             accepted = connection.accept() => match accepted {
@@ -45,6 +50,17 @@ pub(crate) async fn serve<H: Handler>(
                 connection.graceful_shutdown();
             }
             () = watch.forced() => return,
+            worse = watchman.worse_than(verdict) => {
+                verdict = worse;
+                if worse == Verdict::Calm {
+                    tracing::warn!(peer = %source.peer, "connection ended: too many resets, or SETTINGS, PING or PRIORITY frames");
+                    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await;
+                    return;
+                }
+                draining = true;
+                connection.graceful_shutdown();
+            }
             // A client that does not answer the farewell is not waited for.
             () = active.none_for(FAREWELL), if draining => return,
             () = active.none_for(options.idle_time), if !draining => {
@@ -169,7 +185,7 @@ impl Responder {
     }
 
     pub(crate) async fn gone(&mut self) {
-        let _ = std::future::poll_fn(|cx| self.respond.poll_reset(cx)).await;
+        let _ = poll_fn(|cx| self.respond.poll_reset(cx)).await;
     }
 
     pub(crate) fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {

@@ -12,6 +12,7 @@ mod interim;
 mod lengths;
 mod malformed;
 mod messages;
+mod packed;
 mod processed;
 mod raw;
 mod reuse;

@@ -1,7 +1,7 @@
 //! The loop that moves one direction of an exchange, and the pair of loops that is a tunnel.
 
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -120,6 +120,9 @@ pub trait Source {
 
     /// Whether it is certain that nothing more arrives.
     fn is_end(&self) -> bool;
+
+    /// Packs what has come and was not asked for yet.
+    fn pack(&mut self, cx: &mut Context<'_>);
 }
 
 impl Source for Incoming {
@@ -129,6 +132,10 @@ impl Source for Incoming {
 
     fn is_end(&self) -> bool {
         Self::is_end(self)
+    }
+
+    fn pack(&mut self, cx: &mut Context<'_>) {
+        Self::pack(self, cx);
     }
 }
 
@@ -167,7 +174,7 @@ pub async fn pump<S: Source>(
             Some(Ok(Frame::Data(data))) => {
                 moved.fetch_add(data.len() as u64, Ordering::Relaxed);
                 let end = incoming.is_end();
-                outgoing.data(data, end).await.map_err(|error| Broken::write(to, &error))?;
+                packing(incoming, outgoing.data(data, end)).await.map_err(|error| Broken::write(to, &error))?;
                 if end {
                     return Ok(());
                 }
@@ -177,6 +184,20 @@ pub async fn pump<S: Source>(
 }
 
 type Arrived = Option<Result<Frame, StreamError>>;
+
+/// Waits for `write`, and meanwhile packs what comes: a tunnel fed byte by byte whose far end has stopped would else use up what
+/// small frames may cost on the link that it shares.
+async fn packing<S: Source, W: Future>(incoming: &mut S, write: W) -> W::Output {
+    let mut write = std::pin::pin!(write);
+    poll_fn(|cx| {
+        let written = write.as_mut().poll(cx);
+        if written.is_pending() {
+            incoming.pack(cx);
+        }
+        written
+    })
+    .await
+}
 
 /// What is there without waiting.
 async fn ready<S: Source>(incoming: &mut S) -> Option<Arrived> {

@@ -3,6 +3,7 @@
 //! Sockets are owned by one [`table`], which is diffed and never rebuilt; every worker has its share of each socket.
 
 mod http;
+mod sources;
 mod stream;
 pub mod table;
 mod tcp;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Worker;
+pub use sources::{Place, Sources, Users};
 pub use table::ListenerTable;
 
 /// The sockets of one listener, whatever it is called: names and rules change, doors stay.

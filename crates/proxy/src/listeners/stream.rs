@@ -26,9 +26,15 @@ pub(super) async fn serve(mut entrance: Entrance, listener: Listener, watch: &Wa
             stream.abort();
             continue;
         }
+        let sources = &entrance.worker.shared.sources;
+        let Some(place) = sources.enter(&entrance.rules.name, &stream.info().peer, entrance.rules.per_source()) else {
+            entrance.rules.source_refused(&stream.info().peer);
+            stream.abort();
+            continue;
+        };
         let (entrance, open, own) = (entrance.clone(), open.clone(), watch.clone());
         watch.spawn(async move {
-            let _held = (open, entrance.rules.seeing.accepted());
+            let _held = (open, place, entrance.rules.seeing.accepted());
             if entrance.rules.config.tcp.is_some() {
                 tcp::connection(&entrance, stream, &own).await;
             } else {

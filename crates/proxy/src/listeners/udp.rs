@@ -109,13 +109,19 @@ fn session(
     if live.len() >= rules.connections() {
         return None;
     }
+    let peer = PeerAddress::Ip(client);
+    let Some(place) = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source()) else {
+        rules.source_refused(&peer);
+        return None;
+    };
     let session = Arc::new(Session::new(client, local, socket.clone(), rules.hold(None)));
     live.insert(client, session.clone());
-    let source = Arc::new(StreamInfo { peer: PeerAddress::Ip(client), local: socket.local_addr().ok(), tls: None });
+    let source = Arc::new(StreamInfo { peer, local: socket.local_addr().ok(), tls: None });
     let arrival = Arrival::Session { head, source, session: session.clone() };
     let (entrance, sessions, begun) = (entrance.clone(), sessions.clone(), session.clone());
     let end = watch.clone();
     watch.spawn(async move {
+        let _place = place;
         let unused = async {
             end.graceful().await;
             begun.quiet(DRAIN_QUIET).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hermes_config::child;
 use hermes_config::model::{Auth, AuthMode, Datagrams, Document, Listener, ServerTls};
 use hermes_http::server::Options;
+use hermes_net::PeerAddress;
 use hermes_net::tls::{self, ServerOptions, TlsFileError};
 
 use crate::datagrams::Bounds;
@@ -15,6 +16,9 @@ use crate::seeing::{ListenerSeeing, Seeing};
 
 /// Connections at once of one worker, where the configuration says nothing.
 const CONNECTIONS: usize = 10_000;
+
+/// Connections at once of one source of a `public` listener: ten sources are needed to fill a worker.
+const PER_SOURCE: usize = 1_000;
 
 /// Bytes of datagrams that wait for a tunnel, where the configuration says nothing: what Envoy deployments for video use.
 const HOLD_BYTES: usize = 160 * 1024;
@@ -53,6 +57,19 @@ impl ListenerRules {
     /// Connections (UDP: sessions) at once of one worker.
     pub fn connections(&self) -> usize {
         self.config.limits.connections.unwrap_or(CONNECTIONS)
+    }
+
+    /// Connections (UDP: sessions) at once of one source, over all workers.
+    pub fn per_source(&self) -> usize {
+        let stated = self.config.limits.per_source;
+        // A peer carries many users, and programs on this machine are no strangers.
+        let default = if self.config.public && !self.options.link { PER_SOURCE } else { usize::MAX };
+        stated.unwrap_or(default)
+    }
+
+    /// Notes that a source has reached its bound.
+    pub fn source_refused(&self, peer: &PeerAddress) {
+        tracing::debug!(listener = %self.name, %peer, "refused: limits.per_source is reached");
     }
 
     /// Bounds on datagrams that wait for a tunnel: those of `route`, else of the listener.

@@ -156,6 +156,8 @@ fn limits(document: &Document, report: &mut Report) {
             ("head_time", limits.head_time.is_some_and(|time| time.0.is_zero())),
             ("idle_time", limits.idle_time.is_some_and(|time| time.0.is_zero())),
             ("connections", limits.connections == Some(0)),
+            ("per_source", limits.per_source == Some(0)),
+            ("per_user", limits.per_user == Some(0)),
             ("streams", limits.streams == Some(0)),
         ];
         for (key, _) in zero.into_iter().filter(|(_, is_zero)| *is_zero) {

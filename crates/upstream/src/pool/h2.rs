@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hermes_http::h2::client::Link;
@@ -15,13 +15,25 @@ use crate::limits::Room;
 /// Links to one place. With the usual 100 to 1000 streams each, more would only spread a load that is too high.
 const LINKS: usize = 8;
 
+/// Exchanges after which a link is followed by a new one: long before its stream identifiers (2^30) end, and what either side
+/// counts over a connection's life. One exchange in a million pays for a handshake.
+const EXCHANGES: u64 = 1 << 20;
+
 /// How long a link without exchanges is kept.
 const IDLE_TIME: Duration = Duration::from_secs(300);
 
 /// Links to one place.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Links {
     links: Mutex<Vec<Shared>>,
+    /// Exchanges that each serves.
+    most: u64,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self { links: Mutex::default(), most: EXCHANGES }
+    }
 }
 
 #[derive(Debug)]
@@ -32,6 +44,10 @@ struct Shared {
     /// When it was last seen with an exchange.
     busy: Instant,
     room: Room,
+    /// Exchanges that began on it.
+    begun: AtomicU64,
+    /// How many may begin on it before it has served its time.
+    most: u64,
 }
 
 /// Counts one exchange on its link until it is dropped.
@@ -56,7 +72,13 @@ impl Shared {
         self.streams.load(Ordering::Relaxed)
     }
 
+    /// Whether it has served its time. Its exchanges go on, and until its follower is there it serves new ones, too.
+    fn is_retired(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) >= self.most
+    }
+
     fn taken(&self) -> Taken {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let carrier = Carrier::H2(self.link.clone(), Counted::on(&self.streams));
         Taken { carrier, address: self.address, reused: true, room: self.room.clone() }
     }
@@ -67,7 +89,10 @@ impl Links {
     pub(super) fn share(&self, fits: Fits<'_>) -> Option<Taken> {
         let links = self.links.lock();
         let quietest = least_busy(&links, fits)?;
-        let alive = links.iter().filter(|shared| shared.link.is_alive()).count();
+        if quietest.is_retired() {
+            return None;
+        }
+        let alive = links.iter().filter(|shared| shared.link.is_alive() && !shared.is_retired()).count();
         let has_room = quietest.streams() < quietest.link.max_streams();
         (has_room || alive >= LINKS).then(|| quietest.taken())
     }
@@ -82,7 +107,15 @@ impl Links {
         let streams = Arc::new(AtomicUsize::new(0));
         let counted = Counted::on(&streams);
         if keep {
-            self.links.lock().push(Shared { link, address, streams, busy: Instant::now(), room });
+            self.links.lock().push(Shared {
+                link,
+                address,
+                streams,
+                busy: Instant::now(),
+                begun: AtomicU64::new(1),
+                most: self.most,
+                room,
+            });
         }
         counted
     }
@@ -100,9 +133,10 @@ impl Links {
             if shared.streams() > 0 {
                 shared.busy = now;
             }
+            let retired = shared.is_retired() && shared.streams() == 0;
             let is_old = shared.link.is_alive() && now >= shared.busy + IDLE_TIME && spare > 0;
             spare -= usize::from(is_old);
-            is_old || !shared.link.is_alive()
+            is_old || retired || !shared.link.is_alive()
         };
         let useless: Vec<_> = links.extract_if(.., is_useless).collect();
         drop(links);
@@ -120,5 +154,49 @@ impl Links {
 }
 
 fn least_busy<'a>(links: &'a [Shared], fits: Fits<'_>) -> Option<&'a Shared> {
-    links.iter().filter(|shared| shared.link.is_alive() && fits(shared.address)).min_by_key(|shared| shared.streams())
+    links
+        .iter()
+        .filter(|shared| shared.link.is_alive() && fits(shared.address))
+        .min_by_key(|shared| (shared.is_retired(), shared.streams()))
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_net::{PeerAddress, Stream, StreamInfo};
+    use tokio::io::DuplexStream;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+
+    /// A link, and the end that keeps it open.
+    async fn link() -> (Link, DuplexStream) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
+        (Link::connect(Stream::other(Box::new(near), info), &TaskTracker::new()).await.unwrap(), far)
+    }
+
+    #[tokio::test]
+    async fn a_link_that_has_served_its_time_is_followed_before_it_goes() {
+        let links = Links { most: 3, ..Links::default() };
+        let ((first, _first), (second, _second)) = (link().await, link().await);
+        let addresses = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let mut held = vec![links.add(first, Some(addresses[0]), true)];
+        let fits: Fits<'_> = &|_| true;
+        let mut share = || {
+            let taken = links.share(fits)?;
+            let Carrier::H2(_, counted) = taken.carrier else { panic!("a link was asked for") };
+            held.push(counted);
+            taken.address
+        };
+        assert_eq!([share(), share(), share()], [Some(addresses[0]), Some(addresses[0]), None]);
+        assert_eq!(links.any(fits).unwrap().address, Some(addresses[0]), "it serves until its follower is there");
+        let follower = links.add(second, Some(addresses[1]), true);
+        assert_eq!(share(), Some(addresses[1]));
+        links.sweep(Instant::now());
+        assert_eq!(links.len(), 2, "its exchanges go on");
+        drop(held);
+        links.sweep(Instant::now());
+        assert_eq!(links.len(), 1);
+        drop(follower);
+    }
 }

@@ -96,6 +96,10 @@ impl Source for Replay<'_> {
     fn is_end(&self) -> bool {
         self.at >= self.kept.len() && self.incoming.is_end()
     }
+
+    fn pack(&mut self, cx: &mut Context<'_>) {
+        self.incoming.pack(cx);
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,54 @@
+//! The two profiles of an HTTP/2 connection: what a stranger may cost, and what a link that carries many users may.
+//!
+//! | Bound                        | `public`                          | `link`                        |
+//! |------------------------------|-----------------------------------|-------------------------------|
+//! | room for all streams         | 16 MiB                            | that of its streams           |
+//! | resets (CVE-2023-44487)      | twice its streams, 100 a second   | 10 times its streams a second |
+//! | SETTINGS, PING, PRIORITY ... | 200, 20 a second                  | 2,000, 200 a second           |
+//! | our resets (CVE-2025-8671)   | 1,024 in its life (`h2`'s)        | none: a known peer            |
+//! | CONTINUATION, empty DATA     | `h2`'s: few for a head; 100       | the same; see [`EMPTY_DATA`]  |
+
+use super::meter::Budget;
+
+/// Room for all streams of a link together, in bytes: no bound of its own, so that streams whose reader stopped cannot stall
+/// the others. What a link can hold is bounded by its streams and their windows.
+pub(crate) const LINK_WINDOW: u32 = i32::MAX as u32;
+
+/// Room for all streams of a stranger's connection together, in bytes: his streams share it, and stall only each other.
+pub(crate) const PUBLIC_WINDOW: u32 = 16 * 1024 * 1024;
+
+/// What small DATA frames that nobody has read yet may cost on a link before it is given up, in bytes (the `h2` crate's
+/// accounting, 256 for each frame less its content): a tunnel of keystrokes must not end the others.
+pub(crate) const LINK_FRAME_BUDGET: usize = 256 * 1024 * 1024;
+
+/// Streams that were reset and whose late frames are still told from errors, on a link.
+pub(crate) const LINK_RESET_STREAMS: usize = 4096;
+
+/// Empty DATA frames after which a connection is ended in an orderly way. The `h2` crate allows 100 in a connection's life and
+/// then breaks it off with all its streams; we say GOAWAY before.
+pub(crate) const EMPTY_DATA: u32 = 64;
+
+/// Budgets of the frames that cost their sender nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Profile {
+    /// RST_STREAM. A client may always reset all its streams at once.
+    pub(crate) resets: Budget,
+    /// SETTINGS, PING, PRIORITY and frames of unknown types: few clients send more than one of them for each round trip.
+    pub(crate) control: Budget,
+}
+
+impl Profile {
+    /// What a stranger may cost who has `streams` at once.
+    pub(crate) fn public(streams: u32) -> Self {
+        Self {
+            resets: Budget { burst: streams.saturating_mul(2).max(100), per_second: 100 },
+            control: Budget { burst: 200, per_second: 20 },
+        }
+    }
+
+    /// What a proxy may cost that this one knows: each reset is one of a user's, and there are many users.
+    pub(crate) fn link(streams: u32) -> Self {
+        let all = streams.saturating_mul(10).max(10_000);
+        Self { resets: Budget { burst: all, per_second: all }, control: Budget { burst: 2_000, per_second: 200 } }
+    }
+}

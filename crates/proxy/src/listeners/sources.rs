@@ -1,0 +1,130 @@
+//! How much each source, and each user, has open: one of them must not use up what a listener takes.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use hermes_net::PeerAddress;
+use parking_lot::Mutex;
+
+/// Connections or sessions of each source at each listener, over all workers.
+pub type Sources = Places<IpAddr>;
+
+/// Exchanges of each user at each listener, over all workers.
+pub type Users = Places<String>;
+
+/// How many places each holder has at each listener.
+#[derive(Debug)]
+pub struct Places<T> {
+    open: Open<T>,
+}
+
+type Open<T> = Arc<Mutex<HashMap<Key<T>, usize>>>;
+
+/// A listener and a holder.
+type Key<T> = (Arc<str>, T);
+
+/// A place that is held until this is dropped.
+#[derive(Debug)]
+pub struct Place<T: Eq + Hash> {
+    held: Option<(Open<T>, Key<T>)>,
+}
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self { open: Arc::default() }
+    }
+}
+
+impl Sources {
+    /// A place for one more of `peer`, of which `most` may be open at `listener`; `None` when there is none. A peer without an
+    /// address (a Unix socket) is not counted.
+    pub fn enter(&self, listener: &Arc<str>, peer: &PeerAddress, most: usize) -> Option<Place<IpAddr>> {
+        let PeerAddress::Ip(address) = peer else { return Some(Place { held: None }) };
+        if most == usize::MAX {
+            return Some(Place { held: None });
+        }
+        self.hold((listener.clone(), prefix(address.ip())), most)
+    }
+}
+
+impl Users {
+    /// A place for one more of `user`, of which `most` may be open at `listener`; `None` when there is none.
+    pub fn join(&self, listener: &Arc<str>, user: &str, most: usize) -> Option<Place<String>> {
+        self.hold((listener.clone(), user.to_owned()), most)
+    }
+}
+
+impl<T: Clone + Eq + Hash> Places<T> {
+    fn hold(&self, key: Key<T>, most: usize) -> Option<Place<T>> {
+        let mut open = self.open.lock();
+        let count = open.entry(key.clone()).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        drop(open);
+        Some(Place { held: Some((self.open.clone(), key)) })
+    }
+}
+
+impl<T: Eq + Hash> Drop for Place<T> {
+    fn drop(&mut self) {
+        let Some((open, key)) = self.held.take() else { return };
+        let mut open = open.lock();
+        if let Some(count) = open.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&key);
+            }
+        }
+    }
+}
+
+/// What counts as one source: an IPv4 address, or the /64 that one IPv6 network has at the least (RFC 4291, 2.5.4).
+fn prefix(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(text: &str) -> PeerAddress {
+        PeerAddress::Ip(format!("{text}:1000").parse().unwrap())
+    }
+
+    #[test]
+    fn a_place_is_given_back_when_it_is_dropped() {
+        let (sources, name) = (Sources::default(), Arc::from("web"));
+        let places = [(); 2].map(|()| sources.enter(&name, &peer("192.0.2.1"), 2).unwrap());
+        assert!(sources.enter(&name, &peer("192.0.2.1"), 2).is_none());
+        assert!(sources.enter(&name, &peer("192.0.2.2"), 2).is_some(), "another source has places of its own");
+        assert!(sources.enter(&Arc::from("other"), &peer("192.0.2.1"), 2).is_some(), "and so has another listener");
+        drop(places);
+        assert!(sources.enter(&name, &peer("192.0.2.1"), 2).is_some());
+        assert!(sources.open.lock().is_empty(), "nothing is remembered of sources that have nothing open");
+    }
+
+    #[test]
+    fn the_addresses_of_one_ipv6_network_are_one_source() {
+        let (sources, name) = (Sources::default(), Arc::from("web"));
+        let _place = sources.enter(&name, &peer("[2001:db8:0:1::1]"), 1).unwrap();
+        assert!(sources.enter(&name, &peer("[2001:db8:0:1:ffff::2]"), 1).is_none());
+        assert!(sources.enter(&name, &peer("[2001:db8:0:2::1]"), 1).is_some());
+        let _mapped = sources.enter(&name, &peer("[::ffff:192.0.2.1]"), 1).unwrap();
+        assert!(sources.enter(&name, &peer("192.0.2.1"), 1).is_none(), "an IPv4-mapped address is an IPv4 address");
+    }
+
+    #[test]
+    fn unix_sockets_are_not_counted() {
+        let sources = Sources::default();
+        let unix = PeerAddress::Unix { uid: None };
+        let places = [(); 9].map(|()| sources.enter(&Arc::from("web"), &unix, 1));
+        assert!(places.iter().all(Option::is_some));
+    }
+}
