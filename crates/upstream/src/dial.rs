@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermes_config::model::EndpointAddress;
 use hermes_net::{Stream, UdpSocket};
+use hermes_proto::proxy_protocol::Header;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::{Client, Inner};
@@ -55,14 +56,19 @@ pub struct Dialled {
 }
 
 impl Client {
-    /// Opens a stream for a CONNECT that ends here.
+    /// Opens a stream for a CONNECT that ends here. `whose` names its client, for upstreams that want a PROXY header.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn dial_tcp(&self, dial: Dial<'_>, timeouts: &Timeouts) -> Result<Dialled, ConnectFailure> {
+    pub async fn dial_tcp(
+        &self,
+        dial: Dial<'_>,
+        whose: Header,
+        timeouts: &Timeouts,
+    ) -> Result<Dialled, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
-            Dial::Upstream(upstream) => self.inner.dial_upstream(upstream, until).await,
+            Dial::Upstream(upstream) => self.inner.dial_upstream(upstream, whose, until).await,
             Dial::Target { host, port, allow } => {
                 let endpoint = place(host, port);
                 let dialled = timeout_at(until, self.inner.dial_target(host, port, allow, until)).await;
@@ -111,11 +117,16 @@ impl Inner {
         Ok(Dialled { stream, endpoint, address, active: Active::default() })
     }
 
-    async fn dial_upstream(&self, upstream: &Upstream, deadline: Instant) -> Result<Dialled, ConnectFailure> {
+    async fn dial_upstream(
+        &self,
+        upstream: &Upstream,
+        whose: Header,
+        deadline: Instant,
+    ) -> Result<Dialled, ConnectFailure> {
         let mut tour = Tour::new(upstream, deadline);
         while let Some(leg) = tour.next() {
             let bounds = Bounds { until: leg.until, depth: 0 };
-            let attempt = connect::bare(self, upstream, &leg.endpoint, bounds);
+            let attempt = connect::bare(self, upstream, &leg.endpoint, whose, bounds);
             match timeout_at(leg.until, attempt).await {
                 Ok(Ok((stream, address))) => {
                     leg.endpoint.succeeded();

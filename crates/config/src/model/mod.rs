@@ -8,9 +8,12 @@ mod broadcast;
 mod egress;
 mod listener;
 mod node;
+mod pac;
+mod proxy_protocol;
 mod retry;
 mod route;
 pub mod scalar;
+mod tunnel;
 mod upstream;
 
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
@@ -18,6 +21,8 @@ pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use egress::Egress;
 pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
 pub use node::{Access, Admin, Document, Log, NodeIdentity, Peer};
+pub use pac::{Pac, PacWord};
+pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
     Action, Datagrams, FieldMatch, Hops, Match, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate, Timeouts,
@@ -26,4 +31,5 @@ pub use scalar::{
     ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, OneOrMany,
     PathMatch, PortMatch, Rate, Share, TargetMatch, Template, TemplatePart, TextMatch, UserPattern, Variable,
 };
+pub use tunnel::{Tunnel, TunnelPost, TunnelWord};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

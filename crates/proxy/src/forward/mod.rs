@@ -11,6 +11,7 @@ mod broadcast;
 pub(crate) mod departure;
 mod local;
 mod message;
+pub(crate) mod post;
 mod pump;
 mod reach;
 mod retry;

@@ -10,7 +10,9 @@ use hermes_net::{Acceptor, Listener, Stream, StreamInfo, Watch, tls};
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
+use super::introduction;
 use crate::arrival::Arrival;
+use crate::explain::explains;
 use crate::pipeline;
 use crate::refusal::Refusal;
 use crate::snapshot::ListenerRules;
@@ -42,6 +44,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, name: &Arc<str>, listener: Liste
 
 async fn connection(worker: Arc<Worker>, rules: Arc<ListenerRules>, stream: Stream, watch: &Watch) {
     let _accepted = rules.seeing.accepted();
+    let Some(stream) = introduction::take(stream, &rules).await else { return };
     let stream = match &rules.tls {
         None => stream,
         Some(config) => match tls::accept(stream, config.clone(), rules.options.head_time).await {
@@ -75,6 +78,7 @@ impl Handler for Proxying {
         tracing::debug!(listener = %self.rules.name, peer = %source.peer, reason, "malformed request");
         self.rules.seeing.malformed();
         let refusal = Refusal::new(ProxyError::HttpRequestError, reason).status(status);
-        refusal.answer(&self.worker.snapshot().node).0
+        let snapshot = self.worker.snapshot();
+        refusal.answer(&snapshot.node, explains(&snapshot, &self.rules, source)).0
     }
 }

@@ -9,6 +9,7 @@ use hermes_net::{Acceptor, Listener, Watch};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Version};
 
+use super::introduction;
 use crate::arrival::Arrival;
 use crate::pipeline;
 use crate::worker::Worker;
@@ -32,8 +33,13 @@ pub(super) async fn serve(worker: &Arc<Worker>, name: &Arc<str>, listener: Liste
         let (worker, open, forced) = (worker.clone(), open.clone(), watch.clone());
         watch.spawn(async move {
             let _held = (open, rules.seeing.accepted());
+            let carried = async {
+                if let Some(stream) = introduction::take(stream, &rules).await {
+                    pipeline::run(&worker, &rules, Arrival::Offered(Offered::connection(head, stream))).await;
+                }
+            };
             tokio::select! {
-                () = pipeline::run(&worker, &rules, Arrival::Offered(Offered::connection(head, stream))) => {}
+                () = carried => {}
                 () = forced.forced() => {}
             }
         });

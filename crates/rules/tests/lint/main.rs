@@ -5,6 +5,7 @@
 mod authorize;
 mod broadcast;
 mod changes;
+mod edges;
 mod links;
 mod listeners;
 mod matches;
