@@ -8,7 +8,7 @@
 //! What this crate is not: it does not choose where an exchange goes, keeps no pool, and changes no field but those that
 //! frame a message on its connection.
 //!
-//! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 8441 (extended CONNECT), RFC 9931 (optimistic tunnels).
+//! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 8441 (extended CONNECT), RFC 6455 (its handshake), RFC 9931 (optimistic tunnels).
 
 mod error;
 pub mod h1;
@@ -19,6 +19,7 @@ mod offered;
 mod outgoing;
 mod pending;
 pub mod server;
+mod websocket;
 
 pub use error::{Cause, Processed, Reset, StreamError};
 pub use head::{Kind, RequestHead, ResponseHead};

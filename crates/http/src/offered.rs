@@ -41,6 +41,11 @@ impl Offered {
         self.head.kind()
     }
 
+    /// Whether the request has, or may have, content.
+    pub fn has_content(&self) -> bool {
+        !self.incoming.is_end()
+    }
+
     /// Takes a message apart: its head, its content, and the way to answer it.
     pub fn message(self) -> (RequestHead, Incoming, Responder) {
         (self.head, self.incoming, self.responder)
@@ -56,10 +61,11 @@ impl Offered {
         self.responder.answer(head, content).await
     }
 
-    /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. What leaves now are the tunnel's bytes.
+    /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. What leaves now are the tunnel's bytes; where the request was a
+    /// message, they are its response's content.
     ///
     /// # Errors
-    /// The client is gone, or the exchange is a message.
+    /// The client is gone.
     pub async fn accept(self, fields: HeaderMap) -> Result<(Incoming, Outgoing), StreamError> {
         match self.responder {
             Responder::H1(responder) => responder.accept(fields, self.incoming).await,

@@ -76,6 +76,13 @@ impl Stream {
         &self.info
     }
 
+    /// Puts other addresses in the description: those that a PROXY header gives.
+    pub fn readdress(&mut self, peer: SocketAddr, local: SocketAddr) {
+        let info = Arc::make_mut(&mut self.info);
+        info.peer = PeerAddress::Ip(canonical(peer));
+        info.local = Some(canonical(local));
+    }
+
     /// What carries the stream.
     #[must_use]
     pub fn transport(&self) -> &Transport {

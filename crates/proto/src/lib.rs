@@ -19,6 +19,8 @@
 //! | [`via`] | RFC 9110, section 7.6.3 |
 //! | [`forwarded`] | RFC 7239 |
 //! | [`proxy_status`] | RFC 9209, RFC 8941 |
+//! | [`websocket`] | RFC 6455, section 4, with RFC 8441, section 5 |
+//! | [`proxy_protocol`] | the PROXY protocol of HAProxy, versions 1 and 2 |
 //! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
 //!
 //! Every decoder has a `fuzz_one` that states its invariants; `tests/fuzz.rs` runs all of them over a committed corpus.
@@ -32,9 +34,11 @@ pub mod forwarded;
 pub mod h1;
 pub mod hop;
 pub mod host;
+pub mod proxy_protocol;
 pub mod proxy_status;
 pub mod udp_template;
 pub mod varint;
 pub mod via;
+pub mod websocket;
 
 mod quoted;

@@ -138,6 +138,56 @@ pub fn append(fields: &mut HeaderMap, member: HeaderValue) {
     let _ = fields.try_append(PROXY_STATUS, member);
 }
 
+/// Takes `details` and `next-hop` out of all members, for a client who is a stranger. Returns whether a member has an
+/// `error`: then an intermediary wrote the response (RFC 9209, section 2.1.1).
+///
+/// Parameters that cannot be read go with everything behind them.
+pub fn hide_details(fields: &mut HeaderMap) -> bool {
+    let lines: Vec<_> = fields.get_all(PROXY_STATUS).iter().map(|line| line.as_bytes().to_vec()).collect();
+    fields.remove(PROXY_STATUS);
+    let mut is_error = false;
+    for line in lines {
+        let text = String::from_utf8_lossy(&line);
+        let members: Vec<String> = split(&text, ',').map(|member| terse(member, &mut is_error)).collect();
+        append(fields, quoted::field_value(printable(&members.join(", "))));
+    }
+    is_error
+}
+
+/// A member without the parameters that tell of the overlay's inside.
+fn terse(member: &str, is_error: &mut bool) -> String {
+    let mut parts = split(member, ';').map(str::trim);
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for parameter in parts {
+        let name = parameter.split('=').next().unwrap_or_default();
+        *is_error |= name == "error";
+        if !["details", "next-hop"].contains(&name) {
+            kept.push_str("; ");
+            kept.push_str(parameter);
+        }
+    }
+    kept
+}
+
+/// The parts between separators that stand outside of strings.
+fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    text.split(move |character| {
+        let separates = !quoted && character == separator;
+        (quoted, escaped) = match character {
+            _ if escaped => (quoted, false),
+            '\\' => (quoted, quoted),
+            '"' => (!quoted, false),
+            _ => (quoted, false),
+        };
+        separates
+    })
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|character| if matches!(character, ' '..='~') { character } else { '?' }).collect()
+}
+
 fn push_item(text: &str, output: &mut String) {
     match is_sf_token(text.as_bytes()) {
         true => output.push_str(text),
@@ -185,6 +235,23 @@ mod tests {
         append(&mut fields, format("n", ProxyError::HttpUpgradeFailed, None, None));
         let members: Vec<_> = fields.get_all(PROXY_STATUS).into_iter().collect();
         assert_eq!(members, ["origin-side; error=dns_error", "n; error=http_upgrade_failed"]);
+    }
+
+    #[test]
+    fn a_stranger_learns_the_kind_of_the_error_only() {
+        let mut fields = HeaderMap::new();
+        let far = format("sap", ProxyError::DnsError, Some("no \"db\", really; \\"), Some("db.internal:5432"));
+        fields.append(PROXY_STATUS, far);
+        fields.append(
+            PROXY_STATUS,
+            HeaderValue::from_static("a; received-status=503, b; next-hop=\"x;y\"; error=dns_error"),
+        );
+        assert!(hide_details(&mut fields));
+        let members: Vec<_> = fields.get_all(PROXY_STATUS).into_iter().collect();
+        assert_eq!(members, ["sap; error=dns_error", "a; received-status=503, b; error=dns_error"]);
+        let mut fields = HeaderMap::from_iter([(PROXY_STATUS, HeaderValue::from_static("cdn; details=\"open"))]);
+        assert!(!hide_details(&mut fields));
+        assert_eq!(fields[PROXY_STATUS], "cdn");
     }
 
     #[test]

@@ -36,9 +36,11 @@ decoders! {
     credentials_keep_their_invariants: credentials;
     datagram_keeps_its_invariants: datagram;
     hop_keeps_its_invariants: hop;
+    proxy_protocol_keeps_its_invariants: proxy_protocol;
     udp_template_keeps_its_invariants: udp_template;
     varint_keeps_its_invariants: varint;
     via_keeps_its_invariants: via;
+    websocket_keeps_its_invariants: websocket;
 }
 
 fn run(name: &str, decode: fn(&[u8])) {

@@ -10,6 +10,7 @@
 //! - [`identify`]: *identify*; who a client is.
 //! - [`pipeline`]: *tag*, *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
+//! - `max_forwards` and `pac`: what is for this proxy itself. `explain`: who is told why something failed.
 //! - [`datagrams`]: UDP on either side of a tunnel.
 //! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running
 //!   process, and [`change`]: from one configuration to the next.
@@ -24,12 +25,14 @@ pub mod admin;
 pub mod arrival;
 pub mod change;
 pub mod datagrams;
+mod explain;
 mod filter;
 pub mod forward;
 pub mod identify;
 pub mod listeners;
 mod max_forwards;
 pub mod node;
+mod pac;
 pub mod pipeline;
 mod redecide;
 pub mod refusal;

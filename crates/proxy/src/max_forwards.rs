@@ -1,39 +1,82 @@
-//! `Max-Forwards` (RFC 9110, 7.6.2): TRACE and OPTIONS that ask for the answer of a certain hop.
+//! TRACE and OPTIONS, which end where `Max-Forwards` says (RFC 9110, 7.6.2).
+
+use std::fmt::Write as _;
 
 use bytes::Bytes;
-use hermes_http::{RequestHead, ResponseHead};
+use hermes_http::{Kind, RequestHead, ResponseHead};
+use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::OverlayFields;
-use http::header::{CONTENT_TYPE, MAX_FORWARDS};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, COOKIE, MAX_FORWARDS, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-/// Fields that a TRACE does not send back (RFC 9110, 9.3.8): what may hold a credential.
-const SENSITIVE: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+use crate::refusal::Refusal;
 
-/// The answer of this hop, if it is the one that was asked for; else counts this hop.
-pub(crate) fn answer(head: &mut RequestHead, overlay: &OverlayFields) -> Option<(ResponseHead, Bytes)> {
-    if head.method != Method::TRACE && head.method != Method::OPTIONS {
-        return None;
-    }
-    let left: u64 = head.fields.get(MAX_FORWARDS)?.to_str().ok()?.trim().parse().ok()?;
-    if let Some(left) = left.checked_sub(1) {
-        head.fields.insert(MAX_FORWARDS, HeaderValue::from(left));
-        return None;
-    }
-    // What the overlay added on the way is not the client's to see.
-    overlay.strip(&mut head.fields, &[]);
-    Some(if head.method == Method::TRACE { trace(head) } else { (ResponseHead::new(StatusCode::OK), Bytes::new()) })
-}
+/// What OPTIONS is told that a proxy can do with a target: all that it passes on.
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONNECT";
 
-/// The request as it came here.
-fn trace(head: &RequestHead) -> (ResponseHead, Bytes) {
-    let authority = head.authority.as_ref().map_or("", |authority| authority.as_str());
-    let path = head.path.as_ref().map_or("/", |path| path.as_str());
-    let mut text = format!("TRACE {path} {:?}\r\nhost: {authority}\r\n", head.version);
-    for (name, value) in &head.fields {
-        if !SENSITIVE.contains(&name.as_str()) {
-            text.push_str(&format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes())));
+/// Counts a TRACE or OPTIONS down by one; where the count has come to its end, the answer that this proxy gives as the final
+/// recipient.
+///
+/// # Errors
+/// The count is no number, or a TRACE has content (RFC 9110, 9.3.8); 400.
+pub(crate) fn count_down(
+    head: &mut RequestHead,
+    has_content: bool,
+    overlay: &OverlayFields,
+) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
+    let is_trace = head.method == Method::TRACE;
+    if head.kind() != Kind::Message || !(is_trace || head.method == Method::OPTIONS) {
+        return Ok(None);
+    }
+    if is_trace && has_content {
+        return Err(bad_request("a TRACE request must not have content"));
+    }
+    match left(&head.fields)? {
+        None => Ok(None),
+        Some(0) if is_trace => Ok(Some(reflection(head, overlay))),
+        Some(0) => {
+            let mut answer = ResponseHead::new(StatusCode::OK);
+            answer.fields.insert(ALLOW, HeaderValue::from_static(METHODS));
+            Ok(Some((answer, Bytes::new())))
+        }
+        Some(count) => {
+            head.fields.insert(MAX_FORWARDS, HeaderValue::from(count - 1));
+            Ok(None)
         }
     }
-    let fields = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("message/http"))]);
-    (ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) }, Bytes::from(text))
+}
+
+/// The count; one too large to be read is as good as the largest.
+fn left(fields: &HeaderMap) -> Result<Option<u32>, Refusal> {
+    let mut counts = fields.get_all(MAX_FORWARDS).iter();
+    let Some(count) = counts.next() else { return Ok(None) };
+    let digits = count.as_bytes();
+    if counts.next().is_some() || digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(bad_request("Max-Forwards is not one number"));
+    }
+    Ok(Some(count.to_str().ok().and_then(|count| count.parse().ok()).unwrap_or(u32::MAX)))
+}
+
+/// The request as it came here, without what could be a secret (RFC 9110, 9.3.8).
+fn reflection(head: &RequestHead, overlay: &OverlayFields) -> (ResponseHead, Bytes) {
+    let mut fields = head.fields.clone();
+    overlay.strip(&mut fields, &[]);
+    for secret in [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE] {
+        fields.remove(secret);
+    }
+    let authority = head.authority.as_ref().map_or("", |authority| authority.as_str());
+    let scheme = head.scheme.as_ref().map_or_else(String::new, |scheme| format!("{scheme}://{authority}"));
+    let mut text = format!("TRACE {scheme}{} HTTP/1.1\r\nhost: {authority}\r\n", head.path());
+    for (name, value) in &fields {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes()));
+    }
+    text.push_str("\r\n");
+    let mut answer = ResponseHead::new(StatusCode::OK);
+    answer.fields.insert(CONTENT_TYPE, HeaderValue::from_static("message/http"));
+    (answer, Bytes::from(text))
+}
+
+fn bad_request(reason: &str) -> Refusal {
+    Refusal::new(ProxyError::HttpRequestError, reason).status(StatusCode::BAD_REQUEST)
 }

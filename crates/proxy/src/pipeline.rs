@@ -18,15 +18,16 @@ use http::header::FORWARDED;
 use http::{HeaderValue, StatusCode, Version};
 
 use crate::arrival::Arrival;
+use crate::explain::explains;
 use crate::filter::{self, Stage};
-use crate::forward::{Unanswered, departure, forward};
+use crate::forward::{Failed, Unanswered, departure, forward, post};
 use crate::listeners::{Entrance, Place, Users};
-use crate::max_forwards;
 use crate::refusal::Refusal;
 use crate::routed::{Belief, Routed, values};
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
+use crate::{max_forwards, pac};
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
 const MAX_HOPS: usize = 16;
@@ -45,6 +46,10 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let listener = entrance.rules_in(&snapshot);
     let exchange = Arc::new(worker.shared.seeing.begin(begin(&listener, &arrival)));
     let source = arrival.source().clone();
+    if let Some(file) = pac::answer(&snapshot.document, &listener, source.tls.is_some(), arrival.head()) {
+        return here(&exchange, arrival, file, "responded: proxy.pac").await;
+    }
+    let explained = explains(&snapshot, &listener, &source);
     let mut identified = identify(&snapshot, &listener, &exchange, &source, arrival.head_mut()).await;
     if let Ok(Identified { user, target, .. }) = &mut identified
         && !snapshot.filters.is_empty()
@@ -68,19 +73,26 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     });
     let (Identified { user, belief, target }, route, _place) = match decided {
         Ok(decided) => decided,
-        Err(refusal) => return answer(&exchange, &snapshot.node, Unanswered::Arrival(arrival), refusal).await,
+        Err(refusal) => {
+            return answer(&exchange, (&snapshot.node, explained), Unanswered::Arrival(arrival), refusal).await;
+        }
     };
+    post::arrive(arrival.head_mut(), &snapshot.document.routes[route]);
     if let Arrival::Session { session, .. } = &arrival {
         session.set_bounds(listener.hold(snapshot.document.routes[route].datagrams.as_ref()));
     }
     let (worker, entrance) = (worker.clone(), entrance.clone());
     let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, route };
-    if let Some((head, content)) = max_forwards::answer(arrival.head_mut(), &routed.snapshot.overlay) {
-        return answer_here(&routed, arrival, head, content).await;
-    }
-    match forward(&routed, arrival).await {
+    let forwarded = match count_down(&routed.snapshot, &mut arrival) {
+        Ok(None) => forward(&routed, arrival).await,
+        Ok(Some(answer)) => return here(&routed.exchange, arrival, answer, "responded: no hop is left").await,
+        Err(refusal) => Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+    };
+    match forwarded {
         Ok(reason) => routed.exchange.finish(&reason),
-        Err(failed) => answer(&routed.exchange, &routed.snapshot.node, failed.unanswered, failed.refusal).await,
+        Err(failed) => {
+            answer(&routed.exchange, (&routed.snapshot.node, explained), failed.unanswered, failed.refusal).await;
+        }
     }
 }
 
@@ -228,20 +240,28 @@ fn route(
     })
 }
 
-/// Answers as the last hop that the client allowed.
-async fn answer_here(routed: &Routed, arrival: Arrival, head: ResponseHead, content: Bytes) {
-    routed.exchange.status(head.status.as_u16());
+/// A TRACE or OPTIONS comes one hop nearer to its end; the answer, if that is here.
+fn count_down(snapshot: &Snapshot, arrival: &mut Arrival) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
+    let Arrival::Offered(offered) = arrival else { return Ok(None) };
+    let has_content = offered.has_content();
+    max_forwards::count_down(&mut offered.head, has_content, &snapshot.overlay)
+}
+
+/// Answers what is for this proxy itself.
+async fn here(exchange: &Exchange, arrival: Arrival, (head, content): (ResponseHead, Bytes), reason: &str) {
+    exchange.method(arrival.head().wire_method().as_str());
+    exchange.status(head.status.as_u16());
     match arrival.refuse(head, content).await {
-        Ok(()) => routed.exchange.finish("responded: no hop is left"),
-        Err(error) => routed.exchange.finish(&format!("client_closed: {error}")),
+        Ok(()) => exchange.finish(reason),
+        Err(error) => exchange.finish(&format!("client_closed: {error}")),
     }
 }
 
 /// Answers what nobody answered, and records why.
-async fn answer(exchange: &Exchange, node: &str, unanswered: Unanswered, refusal: Refusal) {
+async fn answer(exchange: &Exchange, (node, explained): (&str, bool), unanswered: Unanswered, refusal: Refusal) {
     exchange.status(refusal.code().as_u16());
     let reason = refusal.reason();
-    let (head, content) = refusal.answer(node);
+    let (head, content) = refusal.answer(node, explained);
     let answered: Result<(), StreamError> = match unanswered {
         Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
         Unanswered::Responder(responder) => responder.answer(head, content).await,

@@ -97,17 +97,22 @@ impl Refusal {
         format!("{}: {}", self.error.token(), self.details)
     }
 
-    /// The answer: head and content.
-    pub fn answer(self, node: &str) -> (ResponseHead, Bytes) {
+    /// The answer: head and content. Who is not `explained` anything learns the kind of the failure only.
+    pub fn answer(self, node: &str, explained: bool) -> (ResponseHead, Bytes) {
         let mut head = ResponseHead { fields: self.fields, ..ResponseHead::new(self.status) };
-        let status = proxy_status::format(node, self.error, Some(&self.details), self.next_hop.as_deref());
+        let details = explained.then_some(self.details.as_str());
+        let next_hop = self.next_hop.as_deref().filter(|_| explained);
+        let status = proxy_status::format(node, self.error, details, next_hop);
         head.fields.insert(PROXY_STATUS, status);
         head.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(content) = self.content {
             return (head, content);
         }
         head.fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        let content = format!("{node}: {}: {}\n", self.error.token(), self.details);
+        let content = match details {
+            Some(details) => format!("{node}: {}: {details}\n", self.error.token()),
+            None => format!("{node}: {}\n", self.error.token()),
+        };
         (head, Bytes::from(content))
     }
 }

@@ -240,7 +240,8 @@ fn a_websocket_is_upgraded_at_the_origin() {
     let authority = origin.address();
     let mut raw = Raw::connect(node.address("web"));
     raw.send(format!(
-        "GET http://{authority}/chat HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        "GET http://{authority}/chat HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     ));
     let head = raw.head();
     assert_eq!((head.status(), head.field("upgrade").as_deref()), (101, Some("websocket")), "{head:?}");

@@ -10,6 +10,8 @@ mod middle;
 mod overlay;
 #[path = "interop_envoy/payloads.rs"]
 mod payloads;
+#[path = "interop_envoy/post.rs"]
+mod post;
 #[path = "interop_envoy/standalone.rs"]
 mod standalone;
 #[path = "interop_envoy/tls.rs"]

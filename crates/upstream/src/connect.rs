@@ -8,7 +8,9 @@ use std::time::Duration;
 use hermes_config::model::{EndpointAddress, HttpVersion};
 use hermes_http::h2::client::Keepalive;
 use hermes_net::{ConnectError, Stream, connect, tls};
+use hermes_proto::proxy_protocol::{self, Header};
 use rustls::ClientConfig;
+use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::Inner;
@@ -72,6 +74,8 @@ pub(crate) async fn unbounded(
     bounds: Bounds,
 ) -> Result<Reached, ConnectFailure> {
     let (stream, address) = plain(client, upstream, endpoint, road, bounds).await?;
+    // The connection will carry exchanges of many clients.
+    let stream = introduce(stream, upstream, Header::Local, bounds.until, &endpoint.text).await?;
     let (text, room, keepalive) = (endpoint.text.clone(), None, upstream.keeping.keepalive);
     let Some(security) = &upstream.security else {
         let version = upstream.versions.first().copied().unwrap_or(HttpVersion::H1);
@@ -83,19 +87,42 @@ pub(crate) async fn unbounded(
     Ok(Reached { stream, address, version, endpoint: text, room, keepalive })
 }
 
-/// Opens a stream to an endpoint for something that is not HTTP.
+/// Opens a stream to an endpoint for something that is not HTTP, for the client that `whose` names.
 pub(crate) async fn bare(
     client: &Inner,
     upstream: &Upstream,
     endpoint: &Endpoint,
+    whose: Header,
     bounds: Bounds,
 ) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
     let road = road(client, upstream, endpoint).await?;
     let (stream, address) = plain(client, upstream, endpoint, &road, bounds).await?;
+    let stream = introduce(stream, upstream, whose, bounds.until, &endpoint.text).await?;
     let Some(security) = &upstream.security else { return Ok((stream, address)) };
     let name = security.server_name(&endpoint.address);
     let stream = secure(stream, &security.bare, name, bounds.until, &endpoint.text).await?;
     Ok((stream, address))
+}
+
+/// Says for whom the connection is, where the upstream wants to know; before TLS, as the PROXY protocol demands.
+async fn introduce(
+    mut stream: Stream,
+    upstream: &Upstream,
+    whose: Header,
+    until: Instant,
+    endpoint: &str,
+) -> Result<Stream, ConnectFailure> {
+    let Some(version) = upstream.introduces else { return Ok(stream) };
+    let header = proxy_protocol::encode(version, whose);
+    let written = async {
+        stream.write_all(&header).await?;
+        stream.flush().await
+    };
+    match timeout_at(until, written).await {
+        Ok(Ok(())) => Ok(stream),
+        Ok(Err(error)) => Err(ConnectFailure::new(FailureKind::Refused, endpoint, error.to_string())),
+        Err(_) => Err(ConnectFailure::timeout(endpoint)),
+    }
 }
 
 async fn plain(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermes_config::model::EndpointAddress;
 use hermes_net::{Stream, UdpSocket};
+use hermes_proto::proxy_protocol::Header;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::{Client, Inner};
@@ -56,14 +57,19 @@ pub struct Dialled {
 }
 
 impl Client {
-    /// Opens a stream for a CONNECT that ends here.
+    /// Opens a stream for a CONNECT that ends here. `whose` names its client, for upstreams that want a PROXY header.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn dial_tcp(&self, dial: Dial<'_>, timeouts: &Timeouts) -> Result<Dialled, ConnectFailure> {
+    pub async fn dial_tcp(
+        &self,
+        dial: Dial<'_>,
+        whose: Header,
+        timeouts: &Timeouts,
+    ) -> Result<Dialled, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
-            Dial::Upstream(upstream, affinity) => self.inner.dial_upstream(upstream, affinity, until).await,
+            Dial::Upstream(upstream, affinity) => self.inner.dial_upstream(upstream, affinity, whose, until).await,
             Dial::Target { host, port, allow } => {
                 let endpoint = place(host, port);
                 let dialled = timeout_at(until, self.inner.dial_target(host, port, allow, until)).await;
@@ -116,6 +122,7 @@ impl Inner {
         &self,
         upstream: &Upstream,
         affinity: Option<Affinity>,
+        whose: Header,
         deadline: Instant,
     ) -> Result<Dialled, ConnectFailure> {
         let mut tour = Tour::begin(upstream, affinity, deadline).await?;
@@ -123,7 +130,7 @@ impl Inner {
             let bounds = Bounds { until: leg.until, depth: 0 };
             let attempt = async {
                 let room = upstream.limits.connection(leg.until, &leg.endpoint.text).await?;
-                Ok((connect::bare(self, upstream, &leg.endpoint, bounds).await?, room))
+                Ok((connect::bare(self, upstream, &leg.endpoint, whose, bounds).await?, room))
             };
             match timeout_at(leg.until, attempt).await {
                 Ok(Ok(((stream, address), room))) => {

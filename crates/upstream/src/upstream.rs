@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hermes_config::model::{self, EndpointAddress, HttpVersion};
+use hermes_config::model::{self, EndpointAddress, HttpVersion, ProxyProtocolVersion};
+use hermes_proto::proxy_protocol::Version;
 use tokio::time::Instant;
 
 use crate::budget::Budget;
@@ -33,6 +34,8 @@ pub struct Upstream {
     timeouts: Timeouts,
     sends_token: bool,
     budget: Budget,
+    /// The PROXY header that connections to it begin with.
+    pub(crate) introduces: Option<Version>,
     /// What it was built from, for [`Self::same`].
     source: (String, u64),
 }
@@ -94,6 +97,10 @@ impl Upstream {
             timeouts: Timeouts::default().overlaid(&config.timeouts),
             sends_token: sends_token(config),
             budget: Budget::default(),
+            introduces: config.proxy_protocol.map(|version| match version {
+                ProxyProtocolVersion::V1 => Version::V1,
+                ProxyProtocolVersion::V2 => Version::V2,
+            }),
             source,
         }))
     }

@@ -5,6 +5,8 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::pac::Pac;
+use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
 use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, Prefix, Template};
 
@@ -61,6 +63,20 @@ pub struct Listener {
     /// Datagrams kept while the tunnel of a `udp` session opens.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
+    /// `accept`: connections begin with a PROXY header, which says whose they are. Default: none.
+    #[serde(default)]
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// Prefixes that PROXY headers are taken from; connections from elsewhere are reset.
+    #[serde(default)]
+    #[schemars(with = "Vec<Prefix>")]
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// Serve `/proxy.pac` on an `http` listener: `true` sends the names that routes know here, `all` everything.
+    #[serde(default)]
+    pub pac: Option<Pac>,
+    /// Tell strangers too why a request failed, and where. Default: clients on this machine, peers, and clients of
+    /// listeners that authenticate are told.
+    #[serde(default)]
+    pub explain: bool,
     /// Bounds on what strangers can cost here.
     #[serde(default)]
     pub limits: Limits,

@@ -11,10 +11,13 @@ mod health;
 mod keeping;
 mod listener;
 mod node;
+mod pac;
+mod proxy_protocol;
 mod retry;
 mod route;
 pub mod scalar;
 mod sticky;
+mod tunnel;
 mod upstream;
 
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
@@ -24,6 +27,8 @@ pub use health::{CheckKind, Eject, Health};
 pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
 pub use node::{Access, Admin, Document, Log, NodeIdentity, Peer};
+pub use pac::{Pac, PacWord};
+pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
     Action, Datagrams, FieldMatch, Hops, Match, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate, Timeouts,
@@ -34,4 +39,5 @@ pub use scalar::{
     Variable,
 };
 pub use sticky::Hash;
+pub use tunnel::{Tunnel, TunnelPost, TunnelWord};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

@@ -11,6 +11,7 @@ use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix, TargetMatch, Template,
     TextMatch,
 };
+use super::tunnel::Tunnel;
 
 /// One route. The first route that matches decides; exactly one of `to`, `terminate`, `respond`, `redirect` is given.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -52,6 +53,9 @@ pub struct Route {
     /// Copy requests that ask for it to all endpoints.
     #[serde(default)]
     pub broadcast: Option<Broadcast>,
+    /// `post`: tunnels of bytes leave as POST, and a POST that takes this route is one. Default: CONNECT.
+    #[serde(default)]
+    pub tunnel: Option<Tunnel>,
     /// Forward to the next proxy: an upstream, or several with weights.
     #[serde(default)]
     pub to: Option<Hops>,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::proxy_protocol::ProxyProtocolVersion;
 use super::retry::{Hedge, Retry};
 use super::route::Timeouts;
 use super::scalar::{Duration, EndpointAddress, FilePath, OneOrMany};
@@ -48,6 +49,10 @@ pub struct Upstream {
     /// Another upstream, an HTTP proxy, through whose CONNECT these endpoints are reached.
     #[serde(default)]
     pub via: Option<String>,
+    /// Begin every connection with a PROXY header of this version: 1 or 2. It names the client of a tunnel that ends here,
+    /// and nobody on connections that carry HTTP. Default: none.
+    #[serde(default)]
+    pub proxy_protocol: Option<ProxyProtocolVersion>,
     /// Show the node's token to this next proxy. Default: only under TLS, or where every endpoint is local.
     #[serde(default)]
     pub send_token: Option<bool>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use hermes_proto::h1::{self as codec, Framing, Limits, RequestTarget};
+use hermes_proto::websocket::{Key, check_accept};
 use http::header::{CONNECTION, HOST, TE, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -37,7 +38,9 @@ pub fn open(
 ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
     let framing = framing(head, length);
     let mut out = BytesMut::new();
-    encode(head, framing, receiver, &mut out).map_err(|error| StreamError { processed: Processed::No, ..error })?;
+    let key = crate::websocket::key_for(head)?;
+    encode(head, framing, receiver, key.as_ref(), &mut out)
+        .map_err(|error| StreamError { processed: Processed::No, ..error })?;
     let rejoin = Rejoin::new(home);
     let outgoing = Outgoing::content(connection.write, out, framing, rejoin.clone());
     let pending = Pending {
@@ -45,6 +48,7 @@ pub fn open(
         rejoin,
         method: head.method.clone(),
         kind: head.kind(),
+        accept: key.as_ref().map(crate::websocket::accept),
         limits: Limits::default(),
     };
     Ok((AnyOutgoing::H1(outgoing), crate::Pending::H1(pending)))
@@ -59,11 +63,20 @@ fn framing(head: &RequestHead, length: Option<u64>) -> Framing {
     }
 }
 
-fn encode(head: &RequestHead, framing: Framing, receiver: Receiver, out: &mut BytesMut) -> Result<(), StreamError> {
+fn encode(
+    head: &RequestHead,
+    framing: Framing,
+    receiver: Receiver,
+    key: Option<&Key>,
+    out: &mut BytesMut,
+) -> Result<(), StreamError> {
     let authority = head.authority.clone().ok_or_else(|| invalid("a request needs an authority"))?;
     let mut fields = HeaderMap::with_capacity(head.fields.len() + 3);
     fields.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|_| invalid("the authority is no host"))?);
     fields.extend(head.fields.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if let Some(key) = key {
+        key.write(&mut fields);
+    }
     // RFC 9110, 10.1.4: TE is a connection's own field, also where it only says that trailers are welcome.
     if fields.contains_key(TE) {
         fields.insert(CONNECTION, HeaderValue::from_static("te"));
@@ -106,18 +119,25 @@ pub struct Pending {
     rejoin: Arc<Rejoin>,
     method: Method,
     kind: Kind,
+    /// The `Sec-WebSocket-Accept` that must come.
+    accept: Option<HeaderValue>,
     limits: Limits,
 }
 
 impl Pending {
     pub(crate) async fn event(&mut self, tunnel: Option<&mut AnyOutgoing>) -> Result<Event, StreamError> {
         let head = self.head().await?;
-        let response = ResponseHead { status: head.status, fields: head.fields, version: head.version };
+        let mut response = ResponseHead { status: head.status, fields: head.fields, version: head.version };
         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Event::Interim(response));
         }
         let read = self.read.take().ok_or_else(|| StreamError::new(Cause::Incomplete))?;
         if self.accepted(head.status)? {
+            if let Some(expected) = &self.accept {
+                check_accept(&response.fields, expected)
+                    .map_err(|error| StreamError::new(Cause::Protocol(error.to_string())))?;
+                hermes_proto::websocket::strip(&mut response.fields);
+            }
             if let Some(AnyOutgoing::H1(outgoing)) = tunnel {
                 outgoing.become_tunnel();
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hermes_net::{StreamInfo, Watch};
 use hermes_proto::h1::{self as codec, DecodeError, Framing, RequestTarget};
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, UPGRADE};
+use hermes_proto::websocket::{self, BadKey, Key};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use tokio::io::AsyncWriteExt;
@@ -67,6 +68,9 @@ async fn next_head(connection: &mut Connection, options: &Options) -> Result<Opt
     let deadline = tokio::time::Instant::now() + options.head_time;
     loop {
         if let Some(head) = codec::decode_request(&mut connection.read.buffer, &options.head)? {
+            if upgrade(&head).is_some_and(websocket::is_websocket) {
+                refuse_bad_key(&head.fields)?;
+            }
             return Ok(Some(head));
         }
         match tokio::time::timeout_at(deadline, connection.read.fill()).await {
@@ -75,6 +79,11 @@ async fn next_head(connection: &mut Connection, options: &Options) -> Result<Opt
             Err(_) => return Err(Bad::Slow),
         }
     }
+}
+
+/// RFC 6455, 4.2.1. Without any key, the client speaks through a proxy that took WebSocket from HTTP/2 as it came.
+fn refuse_bad_key(fields: &HeaderMap) -> Result<(), BadKey> {
+    if fields.contains_key(SEC_WEBSOCKET_KEY) { Key::of(fields).map(drop) } else { Ok(()) }
 }
 
 fn offer(
@@ -97,6 +106,7 @@ fn offer(
         rejoin,
         keep_alive,
         method: request.method.clone(),
+        websocket: crate::websocket::key_of(&request),
         upgrade: request.protocol.clone(),
         version: request.version,
         watch,
@@ -106,7 +116,8 @@ fn offer(
 
 /// The version-independent head. `Host` is folded into the authority.
 fn request_head(head: codec::RequestHead) -> RequestHead {
-    let codec::RequestHead { method, target, version, mut fields, framing, upgrade, .. } = head;
+    let protocol = upgrade(&head).map(str::to_owned);
+    let codec::RequestHead { method, target, version, mut fields, .. } = head;
     let host = fields.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
     let origin_form = matches!(target, RequestTarget::Origin(_) | RequestTarget::Asterisk);
     let (scheme, authority, path) = match target {
@@ -115,10 +126,14 @@ fn request_head(head: codec::RequestHead) -> RequestHead {
         RequestTarget::Authority(authority) => (None, Some(authority), None),
         RequestTarget::Asterisk => (None, host, Some(PathAndQuery::from_static("*"))),
     };
-    let protocol =
-        upgrade.filter(|token| method == Method::GET && framing == Framing::Empty && !is_ignored_upgrade(token));
     let method = if protocol.is_some() { Method::CONNECT } else { method };
     RequestHead { method, scheme, authority, path, protocol, fields, version, origin_form }
+}
+
+/// The protocol that a request switches to; other requests keep theirs, as RFC 9110, 7.8 allows.
+fn upgrade(head: &codec::RequestHead) -> Option<&str> {
+    let possible = head.method == Method::GET && head.framing == Framing::Empty;
+    head.upgrade.as_deref().filter(|token| possible && !is_ignored_upgrade(token))
 }
 
 fn is_ignored_upgrade(token: &str) -> bool {
@@ -129,6 +144,8 @@ fn is_ignored_upgrade(token: &str) -> bool {
 enum Bad {
     /// It broke a rule of HTTP/1.1.
     Malformed(DecodeError),
+    /// It asked for WebSocket with a bad key (RFC 6455, 4.2.1).
+    Handshake(BadKey),
     /// Its head took too long (RFC 9110, 15.5.9).
     Slow,
 }
@@ -137,6 +154,7 @@ impl Bad {
     fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(error) => error.status(),
+            Self::Handshake(_) => StatusCode::BAD_REQUEST,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
         }
     }
@@ -144,8 +162,15 @@ impl Bad {
     fn reason(&self) -> String {
         match self {
             Self::Malformed(error) => error.to_string(),
+            Self::Handshake(error) => error.to_string(),
             Self::Slow => "the request head took too long".to_owned(),
         }
+    }
+}
+
+impl From<BadKey> for Bad {
+    fn from(error: BadKey) -> Self {
+        Self::Handshake(error)
     }
 }
 
@@ -192,6 +217,8 @@ pub struct Responder {
     keep_alive: bool,
     method: Method,
     upgrade: Option<String>,
+    /// The key that a WebSocket client waits to see answered.
+    websocket: Option<Key>,
     version: Version,
     watch: Arc<Watch>,
 }
@@ -259,6 +286,12 @@ impl Responder {
         mut fields: HeaderMap,
         incoming: AnyIncoming,
     ) -> Result<(AnyIncoming, AnyOutgoing), StreamError> {
+        if self.method != Method::CONNECT {
+            // A message whose two contents are the tunnel: what each side sends stays framed.
+            let mut outgoing = self.respond(ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) }, None)?;
+            outgoing.flush().await?;
+            return Ok((incoming, outgoing));
+        }
         let AnyIncoming::H1(incoming) = incoming else { return Err(not_a_tunnel()) };
         let method = self.wire_method();
         let status = match self.upgrade.take() {
@@ -267,6 +300,7 @@ impl Responder {
                 fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
                 let token = HeaderValue::from_bytes(token.as_bytes()).map_err(|_| not_a_tunnel())?;
                 fields.insert(UPGRADE, token);
+                crate::websocket::answer(self.websocket.as_ref(), &mut fields);
                 StatusCode::SWITCHING_PROTOCOLS
             }
         };

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use hermes_net::{Stream, StreamInfo, Watch};
+use hermes_proto::websocket::Key;
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Notify;
 
@@ -116,7 +117,8 @@ fn spawn<H: Handler>(
             return;
         }
     };
-    let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(Responder { respond, is_head }));
+    let responder = Responder { respond, is_head, websocket: crate::websocket::key_of(&head) };
+    let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(responder));
     let (handler, active) = (handler.clone(), Active::enter(active));
     watch.spawn(async move {
         let _active = active;
@@ -167,6 +169,8 @@ impl Drop for Active {
 pub struct Responder {
     respond: SendResponse<Bytes>,
     is_head: bool,
+    /// The key that a WebSocket client waits to see answered, behind a proxy that passes it on.
+    websocket: Option<Key>,
 }
 
 impl std::fmt::Debug for Responder {
@@ -194,7 +198,8 @@ impl Responder {
         Ok(if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) })
     }
 
-    pub(crate) fn accept(mut self, fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
+    pub(crate) fn accept(mut self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
+        crate::websocket::answer(self.websocket.as_ref(), &mut fields);
         let head = ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) };
         let stream = self.respond.send_response(convert::to_response(head), false)?;
         Ok(AnyOutgoing::H2(Outgoing::new(stream)))

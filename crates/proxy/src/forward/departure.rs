@@ -15,6 +15,7 @@ use http::header::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, StatusCode};
 
+use super::post;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
@@ -78,6 +79,7 @@ pub(crate) fn depart(routed: &Routed, arrived: &RequestHead, next: &Next) -> Res
     change_fields(routed, route, &mut head, &target)?;
     via::append(&mut head.fields, head.version, &snapshot.node);
     if let Next::Upstream { upstream, receiver: Receiver::Proxy } = next {
+        post::depart(&mut head, route)?;
         if head.kind() != Kind::Connect && head.scheme.is_none() {
             head.scheme = Some(Scheme::HTTP);
         }

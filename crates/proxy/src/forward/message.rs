@@ -19,6 +19,7 @@ use super::retry::hedge::{self, Answered};
 use super::retry::{self, Replay, Tries};
 use super::{Broken, Failed, Side, Unanswered, verdict};
 use crate::arrival::Arrival;
+use crate::explain;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
@@ -201,7 +202,10 @@ impl Request<'_> {
         let exchange = &self.routed.exchange;
         // There is no further attempt, so what is still to come need not be kept.
         self.lost.store(true, Ordering::Relaxed);
-        let head = self.returning(head);
+        let mut head = self.returning(head);
+        if explain::hide(self.routed, &mut head) {
+            incoming = Incoming::Empty;
+        }
         exchange.status(head.status.as_u16());
         // A response may have no content and still trailers.
         let length = incoming.length().filter(|length| *length > 0 || incoming.is_end());

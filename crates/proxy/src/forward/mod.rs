@@ -14,6 +14,7 @@ pub(crate) mod departure;
 mod local;
 mod message;
 mod paths;
+pub(crate) mod post;
 mod pump;
 mod reach;
 mod retry;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hermes_http::{Outgoing, Pending, RequestHead};
+use hermes_proto::proxy_protocol::Header;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
 use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeouts};
@@ -112,7 +113,8 @@ pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_up
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
-        let dialling = tries.routed.worker.client.dial_tcp(place(tries, target, &allow), &tries.timeouts);
+        let place = place(tries, target, &allow);
+        let dialling = tries.routed.worker.client.dial_tcp(place, whose(tries.routed), &tries.timeouts);
         match retry::within(deadline, dialling).await {
             Some(Ok(dialled)) => {
                 tries.goes_to(&dialled.endpoint);
@@ -151,6 +153,14 @@ pub(crate) async fn pause(tries: &Tries<'_>, unreached: Unreached) -> Result<(),
         Err(stop) => return Err(tries.explain(unreached.refusal, stop)),
     }
     Ok(())
+}
+
+/// Whose tunnel it is, for targets that want a PROXY header.
+fn whose(routed: &Routed) -> Header {
+    match (routed.source.peer.socket(), routed.source.local) {
+        (Some(source), Some(destination)) => Header::Proxied { source, destination },
+        _ => Header::Unknown,
+    }
 }
 
 fn place<'a>(tries: &'a Tries<'_>, target: &'a Target, allow: hermes_upstream::Allow<'a>) -> Dial<'a> {

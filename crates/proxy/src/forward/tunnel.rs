@@ -15,8 +15,9 @@ use super::departure::{self, Next, depart};
 use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
 use super::retry::{self, Tries};
-use super::{Failed, Side, Unanswered, pump, verdict};
+use super::{Failed, Side, Unanswered, post, pump, verdict};
 use crate::arrival::{Arrival, End};
+use crate::explain;
 use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -93,13 +94,16 @@ fn too_late(tries: &Tries<'_>) -> Unreached {
 
 async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Unreached> {
     let timeouts = &tries.timeouts;
-    let reached = reach::open(tries, head, target, Some(0)).await?;
+    let is_post = post::is_post(head);
+    let length = if is_post { None } else { Some(0) };
+    let reached = reach::open(tries, head, target, length).await?;
     let Reached { mut outgoing, mut pending, active, endpoint, reused } = reached;
     let answered = async {
         outgoing.flush().await?;
         loop {
             match pending.event(Some(&mut outgoing)).await? {
                 Event::Interim(_) => {}
+                answer if is_post => return Ok(post::opened(answer)),
                 answer => return Ok::<_, hermes_http::StreamError>(answer),
             }
         }
@@ -172,6 +176,9 @@ async fn pass_refusal(
     // RFC 9110, 7.8: an origin may ignore an upgrade. Anywhere else a success would say that the tunnel is open.
     let ignored = offered.kind() == Kind::Upgrade && offered.head.version != Version::HTTP_2;
     departure::keep_own_challenge(&mut head);
+    if explain::hide(routed, &mut head) {
+        incoming = Incoming::Empty;
+    }
     if head.status.is_success() && !ignored {
         head.status = StatusCode::BAD_GATEWAY;
     }

@@ -10,6 +10,7 @@ use http::StatusCode;
 
 use super::Entrance;
 use crate::arrival::Arrival;
+use crate::explain::explains;
 use crate::pipeline;
 use crate::refusal::Refusal;
 
@@ -46,6 +47,7 @@ impl Handler for Proxying {
         tracing::debug!(listener = %self.0.rules.name, peer = %source.peer, reason, "malformed request");
         self.0.rules.seeing.malformed();
         let refusal = Refusal::new(ProxyError::HttpRequestError, reason).status(status);
-        refusal.answer(&self.0.worker.snapshot().node).0
+        let snapshot = self.0.worker.snapshot();
+        refusal.answer(&snapshot.node, explains(&snapshot, &self.0.rules, source)).0
     }
 }

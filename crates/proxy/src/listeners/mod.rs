@@ -3,6 +3,7 @@
 //! Sockets are owned by one [`table`], which is diffed and never rebuilt; every worker has its share of each socket.
 
 mod http;
+mod introduction;
 mod sources;
 mod stream;
 pub mod table;

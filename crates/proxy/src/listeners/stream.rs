@@ -2,13 +2,14 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use hermes_net::{Acceptor, Listener, Stream, Watch};
 
-use super::{Entrance, http, tcp};
+use super::{Entrance, Place, http, introduction, tcp};
 
 /// Accepts connections until told to stop; then those that the kernel has accepted already.
 pub(super) async fn serve(mut entrance: Entrance, listener: Listener, watch: &Watch) -> io::Result<()> {
@@ -26,22 +27,54 @@ pub(super) async fn serve(mut entrance: Entrance, listener: Listener, watch: &Wa
             stream.abort();
             continue;
         }
-        let sources = &entrance.worker.shared.sources;
-        let Some(place) = sources.enter(&entrance.rules.name, &stream.info().peer, entrance.rules.per_source()) else {
-            entrance.rules.source_refused(&stream.info().peer);
+        // A source that is introduced is not known yet.
+        let unknown = rules.config.proxy_protocol.is_some();
+        let place = if unknown { None } else { enter(&entrance, &stream) };
+        if !unknown && place.is_none() {
             stream.abort();
             continue;
-        };
+        }
         let (entrance, open, own) = (entrance.clone(), open.clone(), watch.clone());
         watch.spawn(async move {
             let _held = (open, place, entrance.rules.seeing.accepted());
-            if entrance.rules.config.tcp.is_some() {
-                tcp::connection(&entrance, stream, &own).await;
-            } else {
-                http::connection(entrance, stream, &own).await;
-            }
+            connection(entrance, stream, &own).await;
         });
     }
+}
+
+/// A place under the bound of the stream's source; `None` when that has too many already.
+fn enter(entrance: &Entrance, stream: &Stream) -> Option<Place<IpAddr>> {
+    let (rules, peer) = (&entrance.rules, stream.info().peer);
+    let place = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source());
+    if place.is_none() {
+        rules.source_refused(&peer);
+    }
+    place
+}
+
+/// Serves one connection, once its client is introduced where it must be.
+async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
+    let mut introduced = None;
+    let stream = if entrance.rules.config.proxy_protocol.is_some() {
+        let taken = tokio::select! {
+            taken = introduction::take(stream, &entrance.rules) => taken,
+            () = watch.forced() => None,
+        };
+        let Some(stream) = taken else { return };
+        introduced = enter(&entrance, &stream);
+        if introduced.is_none() {
+            return stream.abort();
+        }
+        stream
+    } else {
+        stream
+    };
+    if entrance.rules.config.tcp.is_some() {
+        tcp::connection(&entrance, stream, watch).await;
+    } else {
+        http::connection(entrance, stream, watch).await;
+    }
+    drop(introduced);
 }
 
 /// A connection that is there without waiting: its client believes that it was accepted.

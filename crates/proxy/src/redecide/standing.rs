@@ -6,14 +6,14 @@ use std::sync::Arc;
 use hermes_http::RequestHead;
 use hermes_http::h1::client::Receiver;
 use hermes_rules::redecide::{End, Reason, Rules, Tunnel, Verdict, Way};
-use hermes_rules::{redecide, still_believed};
+use hermes_rules::{Facts, redecide, still_believed};
 use hermes_upstream::Upstream;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Order;
 use crate::filter;
-use crate::forward::Next;
+use crate::forward::{Next, post};
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 
@@ -107,7 +107,9 @@ impl Standing {
             return Verdict::Ended(Reason::Egress(denied.to_string()));
         }
         let Routed { source, user, target, .. } = &self.routed;
+        let method = post::arrived_with(&self.head);
         let facts = filter::facts(&self.head, target, user.as_deref(), source, &listener.name);
+        let facts = Facts { method: &method, ..facts };
         let same_upstream = |name: &str| {
             let pair = snapshot.upstreams.get(name).zip(opened.upstream.as_ref());
             pair.is_some_and(|(new, old)| Arc::ptr_eq(new, old))

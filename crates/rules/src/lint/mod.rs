@@ -6,6 +6,7 @@
 mod authorize;
 mod broadcast;
 mod changes;
+mod edges;
 mod fitness;
 mod links;
 mod listeners;
@@ -46,7 +47,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 13] = [
+    let lists: [&[Check]; 14] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -60,6 +61,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         retries::CHECKS,
         authorize::CHECKS,
         broadcast::CHECKS,
+        edges::CHECKS,
     ];
     let mut report = Report::default();
     for check in lists.into_iter().flatten() {

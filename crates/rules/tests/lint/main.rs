@@ -5,6 +5,7 @@
 mod authorize;
 mod broadcast;
 mod changes;
+mod edges;
 mod fitness;
 mod links;
 mod listeners;

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use base64::Engine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -41,7 +42,7 @@ pub fn tcp_resets() -> Origin<Vec<u8>> {
     })
 }
 
-/// A server that answers the first request with 101 to `websocket`, and then sends back what it gets.
+/// A server that answers the first request with 101 to `websocket`, its key too, and then sends back what it gets.
 pub fn tcp_upgrades() -> Origin<Vec<u8>> {
     serve(ANY, |mut stream: TcpStream, memory: Memory<Vec<u8>>| async move {
         let mut head = Vec::new();
@@ -50,11 +51,22 @@ pub fn tcp_upgrades() -> Origin<Vec<u8>> {
                 return;
             }
         }
-        let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-        if stream.write_all(answer).await.is_ok() {
+        let accept = accept(&String::from_utf8_lossy(&head));
+        let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+        if stream.write_all(format!("{answer}{accept}\r\n").as_bytes()).await.is_ok() {
             drop(echo(stream, memory, false).await);
         }
     })
+}
+
+/// `Sec-WebSocket-Accept` for the key in a head, if there is one (RFC 6455, 4.2.2).
+fn accept(head: &str) -> String {
+    let lines = head.lines().filter_map(|line| line.split_once(':'));
+    let mut keys = lines.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key"));
+    let Some((_, key)) = keys.next() else { return String::new() };
+    let hashed = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key.trim());
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY, hashed.as_bytes());
+    format!("Sec-WebSocket-Accept: {}\r\n", base64::engine::general_purpose::STANDARD.encode(digest))
 }
 
 /// A server that reads to the end and says nothing. It remembers what it read, or `ConnectionReset` if that is how it ended.

@@ -8,6 +8,7 @@ use hermes_http::h1::client::Receiver;
 use hermes_http::h2::client::Link;
 use hermes_http::{Event, RequestHead, h1};
 use hermes_net::{RecvBatch, UdpSocket};
+use hermes_proto::proxy_protocol::Header;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Version};
 use tokio::time::Instant;
@@ -30,7 +31,9 @@ pub(super) async fn probe(
 ) -> Result<(), String> {
     let bounds = Bounds { until: Instant::now() + plan.timeout, depth: 0 };
     match plan.health.kind {
-        CheckKind::Tcp => connect::bare(client, upstream, endpoint, bounds).await.map(drop).map_err(words),
+        CheckKind::Tcp => {
+            connect::bare(client, upstream, endpoint, Header::Local, bounds).await.map(drop).map_err(words)
+        }
         CheckKind::Http => http(client, upstream, endpoint, bounds, plan).await,
         CheckKind::Udp => udp(client, upstream, endpoint, plan).await,
     }

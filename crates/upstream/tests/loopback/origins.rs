@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use hermes_proto::proxy_protocol::Header;
 use hermes_upstream::{Dial, FailureKind, Origin, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -60,14 +61,14 @@ async fn tunnels_end_at_allowed_targets_only() {
     let port = listener.local_addr().unwrap().port();
     let timeouts = Timeouts::default();
     let dial = Dial::Target { host: "127.0.0.1", port, allow: &anything };
-    let (dialled, accepted) = tokio::join!(near.client.dial_tcp(dial, &timeouts), listener.accept());
+    let (dialled, accepted) = tokio::join!(near.client.dial_tcp(dial, Header::Unknown, &timeouts), listener.accept());
     let (mut near_side, mut far_side) = (dialled.unwrap().stream, accepted.unwrap().0);
     near_side.write_all(b"hi").await.unwrap();
     let mut got = [0; 2];
     far_side.read_exact(&mut got).await.unwrap();
     assert_eq!(&got, b"hi");
     let dial = Dial::Target { host: "127.0.0.1", port, allow: &no_loopback };
-    assert_eq!(near.client.dial_tcp(dial, &timeouts).await.unwrap_err().kind, FailureKind::Prohibited);
+    assert_eq!(near.client.dial_tcp(dial, Header::Unknown, &timeouts).await.unwrap_err().kind, FailureKind::Prohibited);
     assert_eq!(near.client.udp_address(dial, &timeouts).await.unwrap_err().kind, FailureKind::Prohibited);
 }
 

@@ -1,6 +1,7 @@
 //! Endpoints behind other proxies.
 
 use hermes_http::server::Options;
+use hermes_proto::proxy_protocol::Header;
 use hermes_upstream::{Dial, FailureKind};
 use http::StatusCode;
 use serde_json::json;
@@ -59,7 +60,11 @@ async fn much_data_and_half_close_pass_in_both_directions() {
             tcp.write_all(&all).await.unwrap();
         };
         let client = async {
-            let dialled = near.client.dial_tcp(Dial::Upstream(&upstream, None), upstream.timeouts()).await.unwrap();
+            let dialled = near
+                .client
+                .dial_tcp(Dial::Upstream(&upstream, None), Header::Unknown, upstream.timeouts())
+                .await
+                .unwrap();
             let mut stream = dialled.stream;
             stream.write_all(&sent).await.unwrap();
             stream.shutdown().await.unwrap();

@@ -1,0 +1,40 @@
+//! The form that tunnels of bytes take on a route.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// TCP over POST, for proxies on the way that do not know CONNECT; what Envoy calls `use_post` and `allow_post`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Tunnel {
+    /// `post`, with the path that the tunnel came with, or else `/`.
+    Word(TunnelWord),
+    /// A POST with this path.
+    Post(TunnelPost),
+}
+
+/// A form in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TunnelWord {
+    /// A POST whose request and response contents are the two directions.
+    Post,
+}
+
+/// A POST with a path.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelPost {
+    /// Its path, such as `/tunnel`.
+    pub post: String,
+}
+
+impl Tunnel {
+    /// The path, where one is given.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Word(TunnelWord::Post) => None,
+            Self::Post(tunnel) => Some(&tunnel.post),
+        }
+    }
+}

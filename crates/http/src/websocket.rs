@@ -1,0 +1,52 @@
+//! WebSocket's opening handshake (RFC 6455, section 4) at both ends of an exchange.
+//!
+//! Whoever shows a key gets the answer to it, and whoever is asked over HTTP/1.1 has to answer one. Clients on HTTP/2 show
+//! none (RFC 8441, section 5), but proxies that know nothing of the handshake carry a key through HTTP/2, and the answer
+//! back; so it is passed on, and answered, in either version.
+
+use aws_lc_rs::digest;
+use hermes_proto::websocket::{Key, is_websocket, strip};
+use http::header::SEC_WEBSOCKET_ACCEPT;
+use http::{HeaderMap, HeaderValue};
+
+use crate::RequestHead;
+use crate::error::{Cause, StreamError};
+
+/// The key that a client showed.
+pub(crate) fn key_of(head: &RequestHead) -> Option<Key> {
+    let token = head.protocol.as_deref().filter(|token| is_websocket(token));
+    token.and_then(|_| Key::of(&head.fields).ok())
+}
+
+/// The key to show to an HTTP/1.1 server: the client's own, or a new one.
+pub(crate) fn key_for(head: &RequestHead) -> Result<Option<Key>, StreamError> {
+    if !head.protocol.as_deref().is_some_and(is_websocket) {
+        return Ok(None);
+    }
+    key_of(head).map_or_else(fresh, Ok).map(Some)
+}
+
+/// Answers the key that the client showed, if any. The next hop's own answer was to another key, or is the same.
+pub(crate) fn answer(key: Option<&Key>, fields: &mut HeaderMap) {
+    strip(fields);
+    if let Some(key) = key {
+        fields.insert(SEC_WEBSOCKET_ACCEPT, accept(key));
+    }
+}
+
+/// The `Sec-WebSocket-Accept` that answers a key.
+pub(crate) fn accept(key: &Key) -> HeaderValue {
+    key.accept(|bytes| {
+        let mut digest = [0; 20];
+        // SHA-1 secures nothing here; it is what the specification says.
+        digest.copy_from_slice(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref());
+        digest
+    })
+}
+
+fn fresh() -> Result<Key, StreamError> {
+    let mut nonce = [0; 16];
+    aws_lc_rs::rand::fill(&mut nonce)
+        .map_err(|_| StreamError::unprocessed(Cause::Invalid("there is no randomness for a key".to_owned())))?;
+    Ok(Key::new(nonce))
+}

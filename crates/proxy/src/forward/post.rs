@@ -1,0 +1,53 @@
+//! TCP over POST: a request whose two contents are the two directions of a tunnel.
+//!
+//! It passes proxies that do not know CONNECT, and is what Envoy calls `use_post` and `allow_post`. Here it is a CONNECT in
+//! another form: it takes that form where it leaves, and is a CONNECT again as soon as a route says so.
+
+use hermes_config::model::Route;
+use hermes_http::{Event, Kind, RequestHead};
+use hermes_proto::proxy_status::ProxyError;
+use http::Method;
+use http::header::{CONTENT_LENGTH, EXPECT};
+use http::uri::{PathAndQuery, Scheme};
+
+use crate::refusal::Refusal;
+
+/// Makes a POST the CONNECT that it means, if its route says that it is a tunnel. The path is kept, for a next hop.
+pub(crate) fn arrive(head: &mut RequestHead, route: &Route) {
+    if route.tunnel.is_some() && head.kind() == Kind::Message && head.method == Method::POST {
+        head.method = Method::CONNECT;
+        head.fields.remove(CONTENT_LENGTH);
+        // The answer to a tunnel comes before its content anyway.
+        head.fields.remove(EXPECT);
+    }
+}
+
+/// The method that a tunnel came with, for deciding on it again: of the tunnels, only a POST has kept a path.
+pub(crate) fn arrived_with(head: &RequestHead) -> Method {
+    if head.kind() == Kind::Connect && head.path.is_some() { Method::POST } else { head.method.clone() }
+}
+
+/// Makes a CONNECT leave as the POST that its route asks for.
+pub(super) fn depart(head: &mut RequestHead, route: &Route) -> Result<(), Refusal> {
+    let Some(tunnel) = route.tunnel.as_ref().filter(|_| head.kind() == Kind::Connect) else { return Ok(()) };
+    head.method = Method::POST;
+    head.scheme = Some(Scheme::HTTP);
+    let given = tunnel.path().map(PathAndQuery::try_from).transpose().map_err(|error| {
+        Refusal::new(ProxyError::ProxyConfigurationError, format!("the path of the tunnel is bad: {error}"))
+    })?;
+    head.path = Some(given.or_else(|| head.path.take()).unwrap_or_else(|| PathAndQuery::from_static("/")));
+    Ok(())
+}
+
+/// Whether a request that leaves is a tunnel in this form; its content then has no known length.
+pub(super) fn is_post(head: &RequestHead) -> bool {
+    head.kind() == Kind::Message
+}
+
+/// The answer to a tunnel in this form: success opens it.
+pub(super) fn opened(answer: Event) -> Event {
+    match answer {
+        Event::Final(head, incoming) if head.status.is_success() => Event::Tunnel(head, incoming),
+        other => other,
+    }
+}

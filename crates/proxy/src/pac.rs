@@ -1,0 +1,102 @@
+//! `/proxy.pac`: tells browsers which names go through this proxy.
+//!
+//! The file is a function in JavaScript that browsers ask for every URL. It knows what the routes know of names, and
+//! nothing of fields, users or paths: a browser decides before there is a request.
+
+use bytes::Bytes;
+use hermes_config::model::{Document, HostMatch, Pac, PacWord, Route, TargetMatch};
+use hermes_http::{RequestHead, ResponseHead};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, StatusCode};
+
+use crate::snapshot::ListenerRules;
+
+/// Where the file is.
+const PATH: &str = "/proxy.pac";
+
+/// The file, if that is what the request is for: a GET or HEAD in origin form, as browsers ask for it.
+pub(crate) fn answer(
+    document: &Document,
+    listener: &ListenerRules,
+    tls: bool,
+    head: &RequestHead,
+) -> Option<(ResponseHead, Bytes)> {
+    let pac = listener.config.pac.filter(|pac| pac.is_served())?;
+    let is_asked = head.origin_form && head.path() == PATH && [Method::GET, Method::HEAD].contains(&head.method);
+    if !is_asked || head.protocol.is_some() {
+        return None;
+    }
+    let proxy = proxy(head, tls)?;
+    let script = match pac {
+        Pac::Word(PacWord::All) => format!("function FindProxyForURL(url, host) {{\n  return \"{proxy}\";\n}}\n"),
+        Pac::Switch(_) => script(&proxy, &document.routes, &listener.name),
+    };
+    let mut answer = ResponseHead::new(StatusCode::OK);
+    answer.fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ns-proxy-autoconfig"));
+    answer.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Some((answer, Bytes::from(script)))
+}
+
+/// This proxy as the browser reached it. The authority comes from the browser, so only what cannot leave the quotes is taken.
+fn proxy(head: &RequestHead, tls: bool) -> Option<String> {
+    let authority = head.authority.as_ref()?;
+    let host = authority.host();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    let (kind, default) = if tls { ("HTTPS", 443) } else { ("PROXY", 80) };
+    let port = authority.port_u16().unwrap_or(default);
+    (!host.is_empty() && host.bytes().all(plain)).then(|| format!("{kind} {host}:{port}"))
+}
+
+fn script(proxy: &str, routes: &[Route], listener: &str) -> String {
+    let rules: Vec<String> = routes.iter().filter(|route| is_for(route, listener)).flat_map(names).collect();
+    let rules = rules.join("");
+    format!(
+        r#"function FindProxyForURL(url, host) {{
+  host = host.toLowerCase().replace(/^\[|\]$/g, "");
+  var authority = url.replace(/^[^:]*:\/\//, "").replace(/[\/?#].*$/, "");
+  var port = /:([0-9]+)$/.exec(authority);
+  port = port ? Number(port[1]) : /^(https|wss):/i.test(url) ? 443 : 80;
+  function exact(name) {{ return host === name; }}
+  function under(suffix) {{ return host.length > suffix.length && host.slice(-suffix.length) === suffix; }}
+  function like(pattern) {{
+    try {{ return new RegExp(pattern).test(host); }} catch (error) {{ return false; }}
+  }}
+{rules}  return "DIRECT";
+}}
+"#
+    )
+    .replace("@PROXY@", proxy)
+}
+
+fn is_for(route: &Route, listener: &str) -> bool {
+    route.matches.listener.as_ref().is_none_or(|names| names.iter().any(|name| name == listener))
+}
+
+/// A line for each name that the route knows; `*` names nothing.
+fn names(route: &Route) -> Vec<String> {
+    let targets = route.matches.target.iter().flat_map(|targets| targets.iter());
+    targets.filter_map(|target| condition(target).map(|when| format!("  if ({when}) return \"@PROXY@\";\n"))).collect()
+}
+
+fn condition(target: &TargetMatch) -> Option<String> {
+    let host = match &target.host {
+        HostMatch::Suffix(suffix) if suffix.is_empty() => return None,
+        HostMatch::Exact(name) => format!("exact({})", quoted(name)),
+        HostMatch::Suffix(suffix) => format!("under({})", quoted(suffix)),
+        HostMatch::Regex(pattern) => format!("like({})", quoted(pattern.as_str())),
+    };
+    Some(target.port.map_or(host.clone(), |port| format!("{host} && port === {port}")))
+}
+
+/// A string of JavaScript: JSON's, in ASCII.
+fn quoted(text: &str) -> String {
+    let escape = |character: char| match character {
+        '"' | '\\' => format!("\\{character}"),
+        ' '..='~' => character.to_string(),
+        other => {
+            let mut units = [0; 2];
+            other.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+        }
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}

@@ -1,0 +1,80 @@
+//! Checks of what meets other programs: PROXY headers, tunnels in the form of a POST, proxy.pac.
+
+use hermes_config::model::{Action, Document, ListenAddress, Listener, Tunnel};
+
+use super::{Check, Report, each_listener};
+
+pub(super) const CHECKS: &[Check] = &[proxy_protocol, proxy_protocol_from, pac, explain, tunnel_action, tunnel_path];
+
+fn is_udp(listener: &Listener) -> bool {
+    listener.udp.is_some() && listener.http.is_none() && listener.tcp.is_none()
+}
+
+fn proxy_protocol(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.proxy_protocol.is_some() && is_udp(listener) {
+            let reason = "a UDP port has no connections that a PROXY header could begin";
+            report.add(format!("{path}.proxy_protocol"), reason, "remove it");
+        }
+    });
+}
+
+/// Whoever may write a PROXY header may claim any address.
+fn proxy_protocol_from(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let address = listener.http.as_ref().or(listener.tcp.as_ref());
+        let is_unix = matches!(address, Some(ListenAddress::Unix(_)));
+        match (listener.proxy_protocol, listener.proxy_protocol_from.is_empty()) {
+            (Some(_), true) if !is_unix && !is_udp(listener) => {
+                let reason = "nobody may connect: no prefix is named from which PROXY headers are taken";
+                report.add(
+                    format!("{path}.proxy_protocol"),
+                    reason,
+                    "name your load balancers in `proxy_protocol_from: [10.0.0.7/32]`",
+                );
+            }
+            (None, false) => {
+                let reason = "`proxy_protocol_from` does nothing: no PROXY header is read here";
+                report.add(format!("{path}.proxy_protocol_from"), reason, "add `proxy_protocol: accept`, or remove it");
+            }
+            _ => {}
+        }
+    });
+}
+
+fn pac(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.http.is_none() && listener.pac.is_some() {
+            report.add(format!("{path}.pac"), "`pac` is for `http` listeners", "remove it");
+        }
+    });
+}
+
+fn explain(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.http.is_none() && listener.explain {
+            report.add(format!("{path}.explain"), "`explain` is for `http` listeners", "remove it");
+        }
+    });
+}
+
+fn tunnel_action(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        let carries = matches!(route.action(), Some(Action::To(_) | Action::Terminate(_)) | None);
+        if route.tunnel.is_some() && !carries {
+            let reason = "`tunnel` is for routes that carry one";
+            report.add(format!("routes[{index}].tunnel"), reason, "remove it, or give `to` or `terminate`");
+        }
+    }
+}
+
+fn tunnel_path(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        let Some(path) = route.tunnel.as_ref().and_then(Tunnel::path) else { continue };
+        let visible = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        if !path.starts_with('/') || !visible {
+            let reason = format!("`{path}` is no path");
+            report.add(format!("routes[{index}].tunnel.post"), reason, "write one such as `/tunnel`");
+        }
+    }
+}
