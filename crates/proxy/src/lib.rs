@@ -33,6 +33,7 @@ mod routed;
 pub mod seeing;
 pub mod snapshot;
 pub mod target;
+mod trace;
 mod whole;
 pub mod worker;
 

@@ -95,6 +95,7 @@ impl Proxy {
         let seeing = Seeing::new(&node_name(&loaded), access);
         let places = loaded.places.clone();
         let snapshot = Snapshot::build(loaded, None, &seeing)?;
+        seeing.users(snapshot.document.metrics.users);
         let count = worker_count(&snapshot);
         let table = ListenerTable::default();
         let prepared = table.prepare(&snapshot.document, count).map_err(|errors| unbound(errors, &places))?;
@@ -131,6 +132,9 @@ impl Proxy {
         })?;
         watch.spawn(admin::serve_unix(socket, node, seeing.clone(), watch.clone()));
         watch.spawn(seeing.clone().watch_long(watch.clone()));
+        let shared = self.node.shared.clone();
+        let config = move || shared.snapshot.load().document.trace.clone();
+        watch.spawn(seeing.clone().export(config, watch.clone()));
         if let Some(listener) = metrics {
             watch.spawn(admin::serve_metrics(listener, seeing, watch.clone()));
         }
@@ -252,6 +256,7 @@ impl Node {
         let Changing { table, doors } = &mut *changing;
         let listeners = table.apply(prepared, doors, &self.drain.watch());
         let routes = snapshot.document.routes.len();
+        self.shared.seeing.users(snapshot.document.metrics.users);
         self.follow_log(&previous.document, &snapshot.document);
         let needs_restart = needs_restart(&previous.document, &snapshot.document);
         Ok(ReloadReport { revision: snapshot.revision, listeners, upstreams_changed, routes, needs_restart })

@@ -26,6 +26,7 @@ use crate::routed::{Routed, values};
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
+use crate::trace;
 use crate::worker::Worker;
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
@@ -43,6 +44,7 @@ pub(crate) async fn run(worker: &Arc<Worker>, listener: &Arc<ListenerRules>, mut
     let listener = snapshot.listeners.get(&*listener.name).unwrap_or(listener).clone();
     let exchange = worker.shared.seeing.begin(begin(&listener, &arrival));
     let source = arrival.source().clone();
+    trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
     let mut identified = identify(&snapshot, &listener, &exchange, &source, arrival.head_mut()).await;
     if let Ok(Identified { user, target }) = &mut identified
         && !snapshot.filters.is_empty()

@@ -11,6 +11,7 @@ mod node;
 mod retry;
 mod route;
 pub mod scalar;
+mod trace;
 mod upstream;
 
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
@@ -23,7 +24,9 @@ pub use route::{
     Action, Datagrams, FieldMatch, Hops, Match, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate, Timeouts,
 };
 pub use scalar::{
-    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, OneOrMany,
-    PathMatch, PortMatch, Rate, Share, TargetMatch, Template, TemplatePart, TextMatch, UserPattern, Variable,
+    ByteSize, Collector, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress,
+    OneOrMany, PathMatch, Percent, PortMatch, Rate, Share, TargetMatch, Template, TemplatePart, TextMatch, UserPattern,
+    Variable,
 };
+pub use trace::{Continue, Metrics, Trace, TraceUser};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

@@ -27,7 +27,7 @@ use crate::arrival::Arrival;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use broadcast::Offer;
-use departure::Next;
+pub(crate) use departure::Next;
 pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
 

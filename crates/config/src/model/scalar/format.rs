@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use super::{
-    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, PathMatch,
-    PortMatch, Prefix, Rate, ScalarError, Share, TargetMatch, Template, TextMatch, UserPattern,
+    ByteSize, Collector, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress,
+    PathMatch, Percent, PortMatch, Prefix, Rate, ScalarError, Share, TargetMatch, Template, TextMatch, UserPattern,
 };
 
 /// The `format` of a path, which the loader makes absolute.
@@ -12,7 +12,7 @@ pub(crate) const PATH: &str = "hermes-path";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 17] = [
+const FORMATS: [(&str, Check); 19] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-share", parses::<Share>),
@@ -30,6 +30,8 @@ const FORMATS: [(&str, Check); 17] = [
     ("hermes-path-match", parses::<PathMatch>),
     ("hermes-port-match", parses::<PortMatch>),
     ("hermes-template", parses::<Template>),
+    ("hermes-percent", parses::<Percent>),
+    ("hermes-collector", parses::<Collector>),
 ];
 
 /// Checks a text against a format; formats that are not ours accept everything.
