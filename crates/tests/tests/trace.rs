@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use hermes_tests::eventually::{eventually, eventually_true};
 use hermes_tests::origins::{self, Origin, Request};
 use hermes_tests::raw::Raw;
-use hermes_tests::{Node, curl, udp};
+use hermes_tests::{Node, curl, program, udp};
 use serde_json::Value;
 
 /// What clients send: the specification's example.
@@ -229,4 +229,39 @@ upstreams: {{ own: {{ endpoints: ["{own}"] }} }}
         metrics.contains("hermes_upstream_duration_seconds_count{upstream=\"own\",kind=\"http\"} 5\n"),
         "{metrics}"
     );
+}
+
+#[test]
+fn top_shows_several_nodes_for_scripts_and_a_tunnel_once() {
+    let chain = Chain::start();
+    assert_eq!(curl(&["-x", &chain.nodes[0].url("web"), "http://VIDEO/bytes/100"]).status, 200);
+    let mut raw = Raw::connect(chain.nodes[0].address("db"));
+    raw.send("x");
+    raw.exactly(1);
+    chain.traces("http");
+    let sockets: Vec<String> = chain.nodes.iter().map(|node| node.socket().display().to_string()).collect();
+    let mut arguments = vec!["top", "--json"];
+    arguments.extend(sockets.iter().map(String::as_str));
+    let said = program::run(&arguments);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let rates: Value = serde_json::from_str(&said.stdout).unwrap();
+    let names: Vec<_> = rates["nodes"].as_array().unwrap().iter().map(|node| &node["node"]).collect();
+    assert_eq!(names, ["alice", "ingress", "core", "edge"]);
+    for node in rates["nodes"].as_array().unwrap() {
+        assert_eq!((&node["live"], &node["exchanges"], &node["error"]), (&1.into(), &1.into(), &Value::Null), "{node}");
+        assert!(node["bytes"].as_u64().unwrap() >= 100 && node["exchanges_per_second"].is_f64(), "{node}");
+    }
+    assert_eq!(rates["longest"].as_array().unwrap().len(), 1, "{rates:#}");
+    assert_eq!(rates["longest"][0]["nodes"].as_array().unwrap().len(), 4);
+    let video = rates["upstreams"].as_array().unwrap().iter().find(|upstream| upstream["name"] == "video").unwrap();
+    assert_eq!(video["endpoints"], serde_json::json!([1, 1]));
+
+    arguments[1] = "--once";
+    let said = program::run(&arguments);
+    assert!(
+        said.stdout.contains(" open longest\n") && said.stdout.contains("alice, ingress, core, edge"),
+        "{}",
+        said.stdout
+    );
+    assert_eq!(program::run(&["top", "--once", "/nowhere.sock"]).code, 3);
 }

@@ -14,6 +14,7 @@ mod peers;
 mod ports;
 mod retries;
 mod routes;
+mod trace;
 mod upstreams;
 
 use hermes_config::model::{Document, Listener};
@@ -45,7 +46,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 12] = [
+    let lists: [&[Check]; 13] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -58,6 +59,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         retries::CHECKS,
         authorize::CHECKS,
         broadcast::CHECKS,
+        trace::CHECKS,
     ];
     let mut report = Report::default();
     for check in lists.into_iter().flatten() {

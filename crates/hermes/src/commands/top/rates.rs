@@ -1,5 +1,7 @@
 //! What happened between two moments, a second; what `--json` writes.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -69,11 +71,13 @@ pub struct Flow {
     pub bytes: u64,
 }
 
-/// An open exchange.
+/// An open exchange; one that goes through several of the nodes is one, known by its trace.
 #[derive(Debug, Clone, Serialize)]
 pub struct Open {
-    /// The node.
-    pub node: String,
+    /// The nodes that carry it.
+    pub nodes: Vec<String>,
+    /// Its trace.
+    pub trace: Option<String>,
     /// `http`, `connect`, `connect-udp` or `upgrade`.
     pub kind: String,
     /// What it is for.
@@ -95,6 +99,7 @@ impl Rates {
         for (before, now) in before.iter().zip(now) {
             rates.node(before, now);
         }
+        rates.longest = joined(rates.longest);
         rates.longest.sort_by_key(|open| std::cmp::Reverse(open.age_ms));
         rates.longest.truncate(LONGEST);
         rates
@@ -129,6 +134,23 @@ impl Rates {
         let list = said["exchanges"].as_array().into_iter().flatten();
         self.longest.extend(list.map(|exchange| Open::of(&node, exchange)));
     }
+}
+
+/// One of each trace and target, with the nodes of all.
+fn joined(open: Vec<Open>) -> Vec<Open> {
+    let mut joined: Vec<Open> = Vec::new();
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    for next in open {
+        let key = next.trace.clone().map(|trace| (trace, next.target.clone()));
+        match key.as_ref().and_then(|key| places.get(key)) {
+            Some(place) => joined[*place].nodes.extend(next.nodes),
+            None => {
+                places.extend(key.map(|key| (key, joined.len())));
+                joined.push(next);
+            }
+        }
+    }
+    joined
 }
 
 /// `[[name, counts], ...]`.
@@ -173,7 +195,8 @@ impl Open {
         let text = |name: &str| exchange[name].as_str().unwrap_or_default().to_owned();
         let count = |name: &str| exchange[name].as_u64().unwrap_or(0);
         Self {
-            node: node.to_owned(),
+            nodes: vec![node.to_owned()],
+            trace: exchange["trace"].as_str().map(str::to_owned),
             kind: text("kind"),
             target: text("target"),
             user: exchange["user"].as_str().map(str::to_owned),
@@ -202,7 +225,7 @@ mod tests {
                 "upstreams": [{ "name": "next", "endpoints": [endpoint(None), endpoint(Some("refused"))] }],
             },
             "usage": { "total": counts, "users": [["alice", counts]], "routes": [], "upstreams": [["next", counts]] },
-            "exchanges": [{ "kind": "connect", "target": "DB:5432", "user": null, "age_ms": 5 }],
+            "exchanges": [{ "kind": "connect", "target": "DB:5432", "user": null, "age_ms": 5, "trace": "4b" }],
         });
         Sample { node: "core".into(), at, said: Ok(said) }
     }
@@ -218,6 +241,16 @@ mod tests {
         assert_eq!((rates.longest[0].target.as_str(), rates.longest[0].age_ms), ("DB:5432", 5));
         let again = Rates::between(std::slice::from_ref(&now), &[sample(now.at + Duration::from_secs(1), 1, 1)]);
         assert_eq!(again.nodes[0].flow.exchanges_per_second, 0.0);
+    }
+
+    #[test]
+    fn a_tunnel_through_several_nodes_is_one() {
+        let (start, mut edge) = (Instant::now(), sample(Instant::now(), 1, 1));
+        edge.node = "edge".into();
+        let samples = [sample(start, 1, 1), edge];
+        let rates = Rates::between(&samples, &samples);
+        assert_eq!(rates.longest.len(), 1);
+        assert_eq!(rates.longest[0].nodes, ["core", "edge"]);
     }
 
     #[test]

@@ -225,7 +225,7 @@ const UPSTREAMS: [(&str, Side); 9] = [
 
 const OPEN: [(&str, Side); 7] = [
     ("target", Side::Left),
-    ("node", Side::Left),
+    ("nodes", Side::Left),
     ("kind", Side::Left),
     ("user", Side::Left),
     ("in", Side::Right),
@@ -248,7 +248,7 @@ fn flow(flow: &Flow) -> [String; 4] {
 fn open(open: &super::rates::Open) -> Vec<String> {
     vec![
         cut(&open.target, 40),
-        open.node.clone(),
+        open.nodes.join(", "),
         open.kind.clone(),
         open.user.clone().unwrap_or_else(|| "-".to_owned()),
         table::bytes(open.client_to_target),

@@ -1,0 +1,37 @@
+//! Checks of traces and metrics.
+
+use std::time::Duration;
+
+use hermes_config::model::{Document, TraceUser};
+
+use super::{Check, Report};
+
+pub(super) const CHECKS: &[Check] = &[needs_a_collector, interval, users];
+
+/// Metrics sent more often would cost more than they say.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Users who are counted each, at most: every one is five lines of the metrics.
+const MOST_USERS: usize = 1000;
+
+fn needs_a_collector(document: &Document, report: &mut Report) {
+    let trace = &document.trace;
+    let keys = [("metrics", trace.metrics.is_some()), ("user", trace.user != TraceUser::Omit)];
+    for (key, _) in keys.into_iter().filter(|(_, given)| *given && trace.otlp.is_none()) {
+        let reason = format!("`{key}` does nothing without a collector");
+        report.add(format!("trace.{key}"), reason, "add `otlp: http://HOST:4318`, or remove it");
+    }
+}
+
+fn interval(document: &Document, report: &mut Report) {
+    if document.trace.metrics.is_some_and(|every| every.0 < SHORTEST) {
+        report.add("trace.metrics", "metrics are sent once a second at most", "write 1s or more, such as 15s");
+    }
+}
+
+fn users(document: &Document, report: &mut Report) {
+    if document.metrics.users.is_some_and(|users| users > MOST_USERS) {
+        let reason = format!("more than {MOST_USERS} users cannot be counted each");
+        report.add("metrics.users", reason, "give a smaller number: the others are counted together");
+    }
+}

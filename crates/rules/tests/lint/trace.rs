@@ -1,0 +1,39 @@
+//! Checks of traces and metrics.
+
+use serde_json::json;
+
+use super::finds;
+
+#[test]
+fn what_is_sent_needs_a_collector() {
+    finds(
+        json!({ "trace": { "sample": "1%", "metrics": "15s", "user": "name" } }),
+        &[
+            "trace.metrics: `metrics` does nothing without a collector; add `otlp: http://HOST:4318`, or remove it",
+            "trace.user: `user` does nothing without a collector; add `otlp: http://HOST:4318`, or remove it",
+        ],
+    );
+    finds(json!({ "trace": { "otlp": "http://127.0.0.1:4318", "metrics": "15s", "user": "hash" } }), &[]);
+}
+
+#[test]
+fn bounds_of_what_is_measured() {
+    finds(
+        json!({ "trace": { "otlp": "http://127.0.0.1:4318", "metrics": "10ms" }, "metrics": { "users": 2000 } }),
+        &[
+            "trace.metrics: metrics are sent once a second at most; write 1s or more, such as 15s",
+            "metrics.users: more than 1000 users cannot be counted each; give a smaller number: the others are counted together",
+        ],
+    );
+}
+
+#[test]
+fn trace_fields_may_be_accepted_and_exposed() {
+    finds(
+        json!({
+            "listeners": { "web": { "accepts": ["traceparent", "tracestate"] } },
+            "routes": [{ "terminate": true, "expose": ["trace*"] }],
+        }),
+        &[],
+    );
+}
