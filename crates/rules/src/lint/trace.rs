@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hermes_config::model::{Document, TraceUser};
+use hermes_config::model::{Continue, Document, TraceUser};
 
-use super::{Check, Report};
+use super::{Check, Report, each_listener};
 
-pub(super) const CHECKS: &[Check] = &[needs_a_collector, interval, users];
+pub(super) const CHECKS: &[Check] = &[needs_a_collector, interval, users, continued];
 
 /// Metrics sent more often would cost more than they say.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -34,4 +34,14 @@ fn users(document: &Document, report: &mut Report) {
         let reason = format!("more than {MOST_USERS} users cannot be counted each");
         report.add("metrics.users", reason, "give a smaller number: the others are counted together");
     }
+}
+
+/// Only requests have fields that could say which trace goes on.
+fn continued(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.trace == Continue::Continue && (listener.tcp.is_some() || listener.udp.is_some()) {
+            let reason = "`trace: continue` is for `http` listeners";
+            report.add(format!("{path}.trace"), reason, "remove it: each connection begins a trace");
+        }
+    });
 }

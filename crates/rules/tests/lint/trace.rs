@@ -37,3 +37,11 @@ fn trace_fields_may_be_accepted_and_exposed() {
         &[],
     );
 }
+
+#[test]
+fn connections_have_no_trace_to_go_on() {
+    finds(
+        json!({ "listeners": { "db": { "http": null, "tcp": "127.0.0.1:5432", "target": "DB:5432", "trace": "continue" } } }),
+        &["listeners.db.trace: `trace: continue` is for `http` listeners; remove it: each connection begins a trace"],
+    );
+}
