@@ -134,32 +134,43 @@ fn sorted(mut counts: Vec<(String, Counts)>) -> Vec<(String, Counts)> {
 #[derive(Debug)]
 pub(super) struct UsageCollector(pub Arc<Usage>);
 
+/// One figure of counts.
+type Figure = fn(&Counts) -> u64;
+
+/// Figures that have no direction: their names, what they are, and how to read them.
+const FIGURES: [(&str, &str, Figure); 2] = [
+    ("exchanges", "Exchanges that ended", |counts| counts.exchanges),
+    ("failures", "Exchanges without a response, with a 5xx, or broken off", |counts| counts.failures),
+];
+
+/// Directions of bytes.
+const DIRECTIONS: [(&str, Figure); 2] =
+    [("client_to_target", |counts| counts.client_to_target), ("target_to_client", |counts| counts.target_to_client)];
+
 impl Collector for UsageCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let view = self.0.view();
-        for (label, of, counts) in [("user", "users", &view.users), ("upstream", "upstreams", &view.upstreams)] {
-            let plain: [(&str, &str, fn(&Counts) -> u64); 2] = [
-                ("exchanges", "Exchanges that ended", |counts| counts.exchanges),
-                ("failures", "Exchanges without a response, with a 5xx, or broken off", |counts| counts.failures),
-            ];
-            for (what, help, value) in plain {
-                let (name, help) = (format!("hermes_{label}_{what}"), format!("{help}, of {of}"));
-                let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
-                for (name, counts) in counts {
-                    ConstCounter::new(value(counts)).encode(family.encode_family(&[(label, name.as_str())])?)?;
-                }
-            }
-            let (name, help) = (format!("hermes_{label}_bytes"), format!("Content and tunnel bytes, of {of}"));
-            let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
-            for (name, counts) in counts {
-                let directions =
-                    [("client_to_target", counts.client_to_target), ("target_to_client", counts.target_to_client)];
-                for (direction, bytes) in directions {
-                    let labels = [(label, name.as_str()), ("direction", direction)];
-                    ConstCounter::new(bytes).encode(family.encode_family(&labels)?)?;
-                }
-            }
-        }
-        Ok(())
+        encode(&mut encoder, "user", &view.users)?;
+        encode(&mut encoder, "upstream", &view.upstreams)
     }
+}
+
+fn encode(encoder: &mut DescriptorEncoder, label: &str, counts: &[(String, Counts)]) -> Result<(), std::fmt::Error> {
+    for (what, help, figure) in FIGURES {
+        let (name, help) = (format!("hermes_{label}_{what}"), format!("{help}, by {label}"));
+        let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
+        for (name, counts) in counts {
+            let labels = [(label, name.as_str())];
+            ConstCounter::new(figure(counts)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let (name, help) = (format!("hermes_{label}_bytes"), format!("Content and tunnel bytes, by {label}"));
+    let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
+    for (name, counts) in counts {
+        for (direction, figure) in DIRECTIONS {
+            let labels = [(label, name.as_str()), ("direction", direction)];
+            ConstCounter::new(figure(counts)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }

@@ -6,13 +6,10 @@ use hermes_config::model::{Continue, Document, TraceUser};
 
 use super::{Check, Report, each_listener};
 
-pub(super) const CHECKS: &[Check] = &[needs_a_collector, interval, users, continued];
+pub(super) const CHECKS: &[Check] = &[needs_a_collector, interval, continued];
 
 /// Metrics sent more often would cost more than they say.
 const SHORTEST: Duration = Duration::from_secs(1);
-
-/// Users who are counted each, at most: every one is five lines of the metrics.
-const MOST_USERS: usize = 1000;
 
 fn needs_a_collector(document: &Document, report: &mut Report) {
     let trace = &document.trace;
@@ -26,13 +23,6 @@ fn needs_a_collector(document: &Document, report: &mut Report) {
 fn interval(document: &Document, report: &mut Report) {
     if document.trace.metrics.is_some_and(|every| every.0 < SHORTEST) {
         report.add("trace.metrics", "metrics are sent once a second at most", "write 1s or more, such as 15s");
-    }
-}
-
-fn users(document: &Document, report: &mut Report) {
-    if document.metrics.users.is_some_and(|users| users > MOST_USERS) {
-        let reason = format!("more than {MOST_USERS} users cannot be counted each");
-        report.add("metrics.users", reason, "give a smaller number: the others are counted together");
     }
 }
 

@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_node_that_does_not_answer_says_why() {
         let gone = Sample { node: "edge".into(), at: Instant::now(), said: Err(Failure::unreachable("gone")) };
-        let rates = Rates::between(&[gone.clone()], &[gone]);
+        let rates = Rates::between(std::slice::from_ref(&gone), std::slice::from_ref(&gone));
         assert_eq!(rates.nodes[0].error.as_deref(), Some("gone"));
     }
 }

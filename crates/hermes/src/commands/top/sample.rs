@@ -1,12 +1,16 @@
 //! What nodes say at one moment.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::admin;
 use crate::failure::Failure;
+
+/// Time for the answers of one node: a screen that waits longer looks dead.
+const ANSWER: Duration = Duration::from_secs(3);
 
 /// What a node said, or why it said nothing.
 #[derive(Debug, Clone)]
@@ -35,7 +39,8 @@ async fn sample(socket: &Path) -> Sample {
         let exchanges = admin::ask(socket, "/exchanges").await?;
         Ok(json!({ "status": status, "usage": usage, "exchanges": exchanges["exchanges"] }))
     };
-    let said: Result<Value, Failure> = said.await;
+    let late = || Failure::unreachable(format!("{} does not answer", socket.display()));
+    let said: Result<Value, Failure> = timeout(ANSWER, said).await.unwrap_or_else(|_| Err(late()));
     let of_file = || socket.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let node = said.as_ref().ok().and_then(|said| said["status"]["node"].as_str()).map_or_else(of_file, str::to_owned);
     Sample { node, at: Instant::now(), said }

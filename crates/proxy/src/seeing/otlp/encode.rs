@@ -30,7 +30,7 @@ pub(super) fn scope() -> Value {
 }
 
 /// An `ExportTraceServiceRequest`.
-pub(super) fn request(node: &str, ended: &[Box<Ended>], user: TraceUser) -> Value {
+pub(super) fn request(node: &str, ended: &[Ended], user: TraceUser) -> Value {
     let spans: Vec<Value> = ended.iter().map(|ended| span(ended, user)).collect();
     json!({ "resourceSpans": [{ "resource": resource(node), "scopeSpans": [{ "scope": scope(), "spans": spans }] }] })
 }

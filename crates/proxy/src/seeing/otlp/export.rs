@@ -32,8 +32,8 @@ const LAST: Duration = Duration::from_millis(500);
 /// What is under way.
 struct Exporter {
     seeing: Arc<Seeing>,
-    queue: Receiver<Box<Ended>>,
-    batch: Vec<Box<Ended>>,
+    queue: Receiver<Ended>,
+    batch: Vec<Ended>,
     tries: u32,
     not_before: Instant,
     metrics_sent: Instant,

@@ -44,9 +44,9 @@ struct Ended {
 pub(super) struct Spans {
     /// Whether a collector is configured.
     on: AtomicBool,
-    queue: Sender<Box<Ended>>,
+    queue: Sender<Ended>,
     /// Taken by the exporter.
-    far: Mutex<Option<Receiver<Box<Ended>>>>,
+    far: Mutex<Option<Receiver<Ended>>>,
     counters: SpanCounters,
 }
 
@@ -66,7 +66,7 @@ impl Spans {
     pub fn offer(&self, live: &Live, record: Record, failed: bool) {
         let Some(span) = live.span.get().cloned() else { return };
         let ended = Ended { span, record, began: live.began, ended: SystemTime::now(), failed };
-        if self.queue.try_send(Box::new(ended)).is_err() {
+        if self.queue.try_send(ended).is_err() {
             self.counters.count("queue_full", 1);
         }
     }
