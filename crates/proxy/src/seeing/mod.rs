@@ -173,7 +173,7 @@ impl Seeing {
         self.usage.view()
     }
 
-    /// Counts this many users each, [`USERS`] if it is not said; the others are counted together.
+    /// Counts this many users each, 20 if it is not said; the others are counted together.
     pub fn users(&self, limit: Option<usize>) {
         self.usage.limit(limit.unwrap_or(USERS));
     }
