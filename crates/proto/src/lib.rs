@@ -20,6 +20,7 @@
 //! | [`forwarded`] | RFC 7239 |
 //! | [`proxy_status`] | RFC 9209, RFC 8941 |
 //! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
+//! | [`trace_context`] | W3C Trace Context, Level 1 and Level 2 |
 //!
 //! Every decoder has a `fuzz_one` that states its invariants; `tests/fuzz.rs` runs all of them over a committed corpus.
 
@@ -33,6 +34,7 @@ pub mod h1;
 pub mod hop;
 pub mod host;
 pub mod proxy_status;
+pub mod trace_context;
 pub mod udp_template;
 pub mod varint;
 pub mod via;

@@ -36,6 +36,7 @@ decoders! {
     credentials_keep_their_invariants: credentials;
     datagram_keeps_its_invariants: datagram;
     hop_keeps_its_invariants: hop;
+    trace_context_keeps_its_invariants: trace_context;
     udp_template_keeps_its_invariants: udp_template;
     varint_keeps_its_invariants: varint;
     via_keeps_its_invariants: via;

@@ -27,6 +27,7 @@ use crate::routed::{Belief, Routed, values};
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
+use crate::trace;
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
 const MAX_HOPS: usize = 16;
@@ -45,6 +46,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let listener = entrance.rules_in(&snapshot);
     let exchange = Arc::new(worker.shared.seeing.begin(begin(&listener, &arrival)));
     let source = arrival.source().clone();
+    trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
     let mut identified = identify(&snapshot, &listener, &exchange, &source, arrival.head_mut()).await;
     if let Ok(Identified { user, target, .. }) = &mut identified
         && !snapshot.filters.is_empty()

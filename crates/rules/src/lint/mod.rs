@@ -15,6 +15,7 @@ mod peers;
 mod ports;
 mod retries;
 mod routes;
+mod trace;
 mod upstreams;
 
 use hermes_config::model::{Document, Listener};
@@ -46,7 +47,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 13] = [
+    let lists: [&[Check]; 14] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -60,6 +61,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         retries::CHECKS,
         authorize::CHECKS,
         broadcast::CHECKS,
+        trace::CHECKS,
     ];
     let mut report = Report::default();
     for check in lists.into_iter().flatten() {

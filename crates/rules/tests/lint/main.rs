@@ -14,6 +14,7 @@ mod peers;
 mod ports;
 mod retries;
 mod routes;
+mod trace;
 mod upstreams;
 
 use hermes_config::model::Document;
