@@ -36,6 +36,11 @@ impl Which {
     }
 }
 
+/// The sockets of all nodes that run where nodes put their sockets unless told otherwise.
+pub fn all() -> Vec<PathBuf> {
+    running(&folder())
+}
+
 /// Where nodes put their sockets unless told otherwise.
 fn folder() -> PathBuf {
     default_socket("node").parent().map(Path::to_owned).unwrap_or_default()

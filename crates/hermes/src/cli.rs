@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check, completions, env, exchanges, exec, log, reload, run, status};
+use crate::commands::{check, completions, env, exchanges, exec, log, reload, run, status, top};
 use crate::demo;
 
 const EXIT_CODES: &str = "\
@@ -38,6 +38,8 @@ pub enum Command {
     Demo(demo::Demo),
     /// Show what a running node is and does.
     Status(status::Status),
+    /// Show what one or several nodes are busy with, live.
+    Top(top::Top),
     /// Show the exchanges of a running node, live.
     Exchanges(exchanges::Exchanges),
     /// Make a running node read its file again.

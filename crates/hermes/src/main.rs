@@ -54,6 +54,7 @@ async fn dispatch(command: Option<Command>, output: Output) -> Result<(), Failur
         Some(Command::Schema) => commands::schema::run(output),
         Some(Command::Demo(demo)) => demo::run(&demo, output).await,
         Some(Command::Status(status)) => commands::status::run(&status, output).await,
+        Some(Command::Top(top)) => commands::top::run(&top, output).await,
         Some(Command::Exchanges(exchanges)) => commands::exchanges::run(&exchanges, output).await,
         Some(Command::Reload(reload)) => commands::reload::run(&reload, output).await,
         Some(Command::Log(log)) => commands::log::run(&log, output).await,

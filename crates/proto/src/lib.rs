@@ -22,6 +22,7 @@
 //! | [`websocket`] | RFC 6455, section 4, with RFC 8441, section 5 |
 //! | [`proxy_protocol`] | the PROXY protocol of HAProxy, versions 1 and 2 |
 //! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
+//! | [`trace_context`] | W3C Trace Context, Level 1 and Level 2 |
 //!
 //! Every decoder has a `fuzz_one` that states its invariants; `tests/fuzz.rs` runs all of them over a committed corpus.
 
@@ -36,6 +37,7 @@ pub mod hop;
 pub mod host;
 pub mod proxy_protocol;
 pub mod proxy_status;
+pub mod trace_context;
 pub mod udp_template;
 pub mod varint;
 pub mod via;

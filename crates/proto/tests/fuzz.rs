@@ -37,6 +37,7 @@ decoders! {
     datagram_keeps_its_invariants: datagram;
     hop_keeps_its_invariants: hop;
     proxy_protocol_keeps_its_invariants: proxy_protocol;
+    trace_context_keeps_its_invariants: trace_context;
     udp_template_keeps_its_invariants: udp_template;
     varint_keeps_its_invariants: varint;
     via_keeps_its_invariants: via;

@@ -41,6 +41,7 @@ pub mod seeing;
 pub mod snapshot;
 mod status;
 pub mod target;
+mod trace;
 mod upkeep;
 mod whole;
 pub mod worker;

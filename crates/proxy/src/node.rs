@@ -83,6 +83,7 @@ impl Proxy {
         let seeing = Seeing::new(&node_name(&loaded), access);
         let places = loaded.places.clone();
         let snapshot = Snapshot::build(loaded, None, &seeing)?;
+        seeing.users(snapshot.document.metrics.users);
         let count = worker_count(&snapshot);
         let mut table = ListenerTable::default();
         let prepared = table.prepare(&snapshot.document, count).map_err(|errors| unbound(errors, &places))?;
@@ -126,7 +127,10 @@ impl Proxy {
             Problems(problems)
         })?;
         watch.spawn(admin::serve_unix(socket, node, seeing.clone(), watch.clone()));
-        watch.spawn(seeing.watch_long(watch.clone()));
+        watch.spawn(seeing.clone().watch_long(watch.clone()));
+        let shared = self.node.shared.clone();
+        let config = move || shared.snapshot.load().document.trace.clone();
+        watch.spawn(seeing.export(config, watch.clone()));
         Ok(())
     }
 

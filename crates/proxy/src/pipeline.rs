@@ -27,7 +27,7 @@ use crate::routed::{Belief, Routed, values};
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
-use crate::{max_forwards, pac};
+use crate::{max_forwards, pac, trace};
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
 const MAX_HOPS: usize = 16;
@@ -46,6 +46,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let listener = entrance.rules_in(&snapshot);
     let exchange = Arc::new(worker.shared.seeing.begin(begin(&listener, &arrival)));
     let source = arrival.source().clone();
+    trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
     if let Some(file) = pac::answer(&snapshot.document, &listener, source.tls.is_some(), arrival.head()) {
         return here(&exchange, arrival, file, "responded: proxy.pac").await;
     }

@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used, reason = "a harness stops at the first surprise, as a test does")]
 
 pub mod capsules;
+pub mod collector;
 pub mod corpus;
 pub mod crowd;
 pub mod curl;
@@ -32,6 +33,7 @@ pub mod raw;
 pub mod runtime;
 pub mod udp;
 
+pub use collector::Collector;
 pub use curl::curl;
 pub use envoy::Envoy;
 pub use eventually::eventually;

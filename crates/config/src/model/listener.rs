@@ -9,6 +9,7 @@ use super::pac::Pac;
 use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
 use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, Prefix, Template};
+use super::trace::Continue;
 
 /// One listener; exactly one of `http`, `tcp` and `udp` is given.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -44,6 +45,9 @@ pub struct Listener {
     /// Overlay fields that clients of this listener may set; all others are removed.
     #[serde(default)]
     pub accepts: Vec<FieldPattern>,
+    /// What becomes of a client's `traceparent`: `new` or `continue`.
+    #[serde(default)]
+    pub trace: Continue,
     /// Source prefixes that are believed like a peer that speaks for everybody, although the link is clear.
     #[serde(default)]
     #[schemars(with = "Vec<Prefix>")]

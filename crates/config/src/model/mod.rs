@@ -17,6 +17,7 @@ mod retry;
 mod route;
 pub mod scalar;
 mod sticky;
+mod trace;
 mod tunnel;
 mod upstream;
 
@@ -34,10 +35,11 @@ pub use route::{
     Action, Datagrams, FieldMatch, Hops, Match, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate, Timeouts,
 };
 pub use scalar::{
-    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, OneOrMany,
-    PathMatch, PortMatch, Rate, Share, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch, UserPattern,
-    Variable,
+    ByteSize, Collector, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress,
+    OneOrMany, PathMatch, Percent, PortMatch, Rate, Share, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch,
+    UserPattern, Variable,
 };
 pub use sticky::Hash;
+pub use trace::{Continue, Metrics, Trace, TraceUser};
 pub use tunnel::{Tunnel, TunnelPost, TunnelWord};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

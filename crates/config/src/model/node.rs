@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::scalar::{Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, UserPattern};
-use super::{Authorize, Egress, Listener, Route, Upstream};
+use super::{Authorize, Egress, Listener, Metrics, Route, Trace, Upstream};
 
 /// One node's configuration.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -44,6 +44,12 @@ pub struct Document {
     /// What is logged, and where to.
     #[serde(default)]
     pub log: Log,
+    /// Which exchanges are traced, and where spans are sent.
+    #[serde(default)]
+    pub trace: Trace,
+    /// Bounds of the metrics.
+    #[serde(default)]
+    pub metrics: Metrics,
     /// Whose traffic enters at listeners that authenticate nobody, and the token shown to the next proxy.
     #[serde(default)]
     pub identity: Option<NodeIdentity>,

@@ -10,6 +10,7 @@ pub mod reload;
 pub mod run;
 pub mod schema;
 pub mod status;
+pub mod top;
 
 use std::path::Path;
 

@@ -31,6 +31,7 @@ fn text(place: &Place, program: &Path) -> String {
         ("a shell that uses Alice's proxy", format!("eval \"$({hermes} env --admin {})\"", file("alice.sock"))),
         ("what a node is", format!("{hermes} status --admin {}", file("core.sock"))),
         ("what it carries, live", format!("{hermes} exchanges --admin {}", file("edge.sock"))),
+        ("what all four are busy with", tops(place, &hermes.to_string())),
         ("what it has carried", format!("tail -f {}", file("edge.access.json"))),
         ("how it is configured", format!("less {}", file("core.yaml"))),
     ];
@@ -40,6 +41,12 @@ fn text(place: &Place, program: &Path) -> String {
         let _ = write!(text, "\n  # {what}\n  {line}\n");
     }
     text
+}
+
+/// One view of all nodes.
+fn tops(place: &Place, hermes: &str) -> String {
+    let sockets = ["alice", "ingress", "core", "edge"].map(|name| place.admin(name).display().to_string());
+    format!("{hermes} top {}", sockets.join(" "))
 }
 
 /// A client of the ingress that has no certificate to show.

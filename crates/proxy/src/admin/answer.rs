@@ -49,6 +49,7 @@ impl Answer for Admin {
             "/status" => json_answer(StatusCode::OK, &self.control.status()),
             "/exchanges" => self.exchanges(),
             "/metrics" => metrics(&self.seeing),
+            "/usage" => json_answer(StatusCode::OK, &json!(self.seeing.usage())),
             "/reload" => self.reload().await,
             "/log" => self.log(request).await,
             _ => json_answer(StatusCode::OK, &json!({ "healthy": true })),
@@ -109,7 +110,7 @@ impl Admin {
 /// The method that a path is asked with; `None` if there is no such path.
 fn method_of(path: &str) -> Option<Method> {
     match path {
-        "/healthz" | "/status" | "/exchanges" | "/metrics" => Some(Method::GET),
+        "/healthz" | "/status" | "/exchanges" | "/metrics" | "/usage" => Some(Method::GET),
         "/reload" => Some(Method::POST),
         "/log" => Some(Method::PUT),
         _ => None,

@@ -5,6 +5,7 @@
 //! | `GET /healthz` | `{"healthy": true}` |
 //! | `GET /status` | what [`Control::status`] says |
 //! | `GET /exchanges` | `{"exchanges": [...], "live": count}`, oldest first, at most [`crate::seeing::VIEW_LIMIT`] |
+//! | `GET /usage` | [`crate::seeing::UsageView`]: counts by user, route and upstream |
 //! | `GET /metrics` | OpenMetrics text; the only path over TCP |
 //! | `POST /reload` | 200, or 422 with what is wrong with the configuration |
 //! | `PUT /log` | body: a log filter; 204, or 422 with what is wrong with it |

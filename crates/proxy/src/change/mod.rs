@@ -63,6 +63,7 @@ impl Node {
         let listeners = table.apply(prepared, doors, &self.drain.watch());
         served.apply(metrics);
         let tunnels = self.shared.tunnels.redecide(&snapshot);
+        self.shared.seeing.users(snapshot.document.metrics.users);
         self.follow_log(&previous.document, &snapshot.document);
         Ok(ReloadReport {
             revision: snapshot.revision,

@@ -19,6 +19,7 @@ use super::post;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
+use crate::trace;
 
 /// `Proxy-Authentication-Info` (RFC 9110, 11.7.3).
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
@@ -76,6 +77,7 @@ pub(crate) fn depart(routed: &Routed, arrived: &RequestHead, next: &Next) -> Res
             head.fields.remove(FORWARDED);
         }
     }
+    trace::leave(routed, next, &route.expose, &mut head);
     change_fields(routed, route, &mut head, &target)?;
     via::append(&mut head.fields, head.version, &snapshot.node);
     if let Next::Upstream { upstream, receiver: Receiver::Proxy } = next {

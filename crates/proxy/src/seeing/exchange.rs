@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::live::Live;
+use super::span::Span;
 use super::{DropReason, Seeing};
 
 /// Bytes of a text that a client chose, in records and views: the queue of records stays below some megabytes.
@@ -114,6 +115,17 @@ impl Exchange {
     /// The status of the final response to the client.
     pub fn status(&self, status: u16) {
         self.live.status.store(status, Ordering::Relaxed);
+    }
+
+    /// Its place in its trace; only the first counts.
+    pub fn trace(&self, span: Span) {
+        let _ = self.live.span.set(span);
+    }
+
+    /// Its place in its trace, once that is known.
+    #[must_use]
+    pub fn span(&self) -> Option<&Span> {
+        self.live.span.get()
     }
 
     /// Where to count what it moves.

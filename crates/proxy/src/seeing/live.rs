@@ -1,8 +1,8 @@
 //! The table of live exchanges.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -11,6 +11,8 @@ use serde::Serialize;
 use super::LONG_AFTER;
 use super::exchange::{Begin, Counters};
 use super::metrics::ListenerSeeing;
+use super::span::Span;
+use super::usage::Counts;
 
 /// Parts of the table, so that workers rarely meet at one lock.
 const SHARDS: u64 = 16;
@@ -25,6 +27,7 @@ pub(super) struct Live {
     pub since: Instant,
     pub facts: Mutex<Facts>,
     pub status: AtomicU16,
+    pub span: OnceLock<Span>,
     pub counters: Arc<Counters>,
     pub listener: Arc<ListenerSeeing>,
     ended: AtomicBool,
@@ -65,6 +68,7 @@ impl Live {
             since: Instant::now(),
             facts: Mutex::default(),
             status: AtomicU16::new(0),
+            span: OnceLock::new(),
             counters: Arc::default(),
             listener,
             ended: AtomicBool::new(false),
@@ -87,14 +91,24 @@ impl Live {
         self.long.fetch_max(periods, Ordering::Relaxed) < periods
     }
 
-    /// Adds to the listener's metrics what the counters gained since the last time.
-    pub fn settle(&self) {
+    /// Adds to the listener's metrics what the counters gained since the last time, and returns it.
+    pub fn settle(&self) -> Counts {
         let mut settled = self.settled.lock();
         let sent = self.counters.client_to_target.load(Ordering::Relaxed);
         let received = self.counters.target_to_client.load(Ordering::Relaxed);
-        self.listener
-            .moved(sent.wrapping_sub(settled.client_to_target), received.wrapping_sub(settled.target_to_client));
+        let gained = Counts {
+            client_to_target: sent.wrapping_sub(settled.client_to_target),
+            target_to_client: received.wrapping_sub(settled.target_to_client),
+            ..Counts::default()
+        };
+        self.listener.moved(gained.client_to_target, gained.target_to_client);
         *settled = Settled { client_to_target: sent, target_to_client: received };
+        gained
+    }
+
+    /// The identifier of its trace.
+    pub fn trace(&self) -> Option<String> {
+        self.span.get().map(|span| span.context.trace.to_string())
     }
 
     /// The status of the final response; `None` before there is one.
@@ -121,6 +135,7 @@ impl Live {
             upstream: facts.upstream,
             endpoint: facts.endpoint,
             status: self.status(),
+            trace: self.trace(),
             client_to_target: count(&self.counters.client_to_target),
             target_to_client: count(&self.counters.target_to_client),
             datagrams_in: count(&self.counters.datagrams_in),
@@ -161,6 +176,8 @@ pub struct ExchangeView {
     pub endpoint: Option<String>,
     /// The status of the final response.
     pub status: Option<u16>,
+    /// The identifier of its trace.
+    pub trace: Option<String>,
     /// Bytes from the client.
     pub client_to_target: u64,
     /// Bytes to the client.

@@ -20,8 +20,10 @@ use super::broadcasts::BroadcastFamilies;
 use super::class_of;
 use super::filters::FilterFamilies;
 use super::live::Live;
+use super::otlp::SpanCounters;
 use super::process::ProcessCollector;
 use super::upstreams::Upstreams;
+use super::usage::{Usage, UsageCollector};
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
 const DURATIONS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
@@ -43,6 +45,7 @@ labels!(ConnectLabels { upstream: String, kind: &'static str });
 labels!(RetryLabels { upstream: String, reason: &'static str });
 labels!(UpstreamLabel { upstream: String });
 labels!(KindLabel { kind: &'static str });
+labels!(UpstreamLabels { upstream: String, kind: &'static str });
 labels!(ReasonLabel { reason: &'static str });
 labels!(OutcomeLabel { outcome: &'static str });
 
@@ -88,7 +91,9 @@ pub(super) struct Metrics {
     listeners: RwLock<HashMap<String, Arc<ListenerSeeing>>>,
     per_listener: ListenerFamilies,
     exchanges: Family<ExchangeLabels, Counter>,
-    durations: Family<KindLabel, Histogram, fn() -> Histogram>,
+    durations: Durations<KindLabel>,
+    upstream_durations: Durations<UpstreamLabels>,
+    spans: SpanCounters,
     connect_failures: Family<ConnectLabels, Counter>,
     retries: RetryFamilies,
     dropped: [Counter; DropReason::ALL.len()],
@@ -153,8 +158,9 @@ impl ListenerFamilies {
 }
 
 impl Metrics {
-    pub fn new() -> Self {
+    pub fn new(usage: &Arc<Usage>) -> Self {
         let mut registry = Registry::default();
+        registry.register_collector(Box::new(UsageCollector(Arc::clone(usage))));
         registry.register_collector(Box::new(ProcessCollector::new()));
         let upstreams = Upstreams::default();
         registry.register_collector(Box::new(upstreams.clone()));
@@ -165,8 +171,8 @@ impl Metrics {
         per_listener.register(hermes);
         let exchanges = Family::default();
         hermes.register("exchanges", "Exchanges that ended", exchanges.clone());
-        let durations = Family::new_with_constructor((|| Histogram::new(DURATIONS)) as fn() -> Histogram);
-        hermes.register("exchange_duration_seconds", "From begin to end of an exchange", durations.clone());
+        let (durations, upstream_durations) = durations(hermes);
+        let spans = SpanCounters::register(hermes);
         let connect_failures = Family::default();
         hermes.register("connect_failures", "Attempts to connect that failed", connect_failures.clone());
         let retries = RetryFamilies::default();
@@ -188,6 +194,8 @@ impl Metrics {
             per_listener,
             exchanges,
             durations,
+            upstream_durations,
+            spans,
             connect_failures,
             retries,
             dropped,
@@ -197,6 +205,11 @@ impl Metrics {
             broadcasts,
             upstreams,
         }
+    }
+
+    /// The counters of spans.
+    pub fn spans(&self) -> SpanCounters {
+        self.spans.clone()
     }
 
     /// The counter of access records that were not written.
@@ -227,16 +240,24 @@ impl Metrics {
     /// Accounts for the end of an exchange.
     pub fn ended(&self, live: &Live, reason: &str, now: Instant) {
         live.listener.exchanges.dec();
+        let (route, upstream) = {
+            let facts = live.facts.lock();
+            (facts.route.clone().unwrap_or_default(), facts.upstream.clone())
+        };
         let labels = ExchangeLabels {
             listener: live.begin.listener.to_string(),
             kind: live.begin.kind,
-            route: live.facts.lock().route.clone().unwrap_or_default(),
+            route,
             status: status_class(live.status()),
             reason: class_of(reason),
         };
         self.exchanges.get_or_create(&labels).inc();
         let seconds = now.saturating_duration_since(live.since).as_secs_f64();
         self.durations.get_or_create(&KindLabel { kind: live.begin.kind }).observe(seconds);
+        if let Some(upstream) = upstream {
+            let labels = UpstreamLabels { upstream, kind: live.begin.kind };
+            self.upstream_durations.get_or_create(&labels).observe(seconds);
+        }
     }
 
     pub fn connect_failure(&self, upstream: &str, kind: &'static str) {
@@ -265,6 +286,22 @@ impl Metrics {
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
     }
+}
+
+type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Histograms of how long exchanges take, by kind, and by upstream and kind.
+fn durations(registry: &mut Registry) -> (Durations<KindLabel>, Durations<UpstreamLabels>) {
+    let histogram: fn() -> Histogram = || Histogram::new(DURATIONS);
+    let by_kind = Family::new_with_constructor(histogram);
+    registry.register("exchange_duration_seconds", "From begin to end of an exchange", by_kind.clone());
+    let by_upstream = Family::new_with_constructor(histogram);
+    registry.register(
+        "upstream_duration_seconds",
+        "As above, of exchanges that went to an upstream",
+        by_upstream.clone(),
+    );
+    (by_kind, by_upstream)
 }
 
 /// The first digit of a status; `none` for an exchange that had no response.

@@ -12,10 +12,14 @@ mod exchange;
 mod filters;
 mod live;
 mod metrics;
+mod otlp;
 mod process;
 mod reason;
 mod record;
+mod span;
+mod top;
 mod upstreams;
+mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -32,17 +36,24 @@ pub use exchange::{Begin, Counters, Exchange};
 pub use live::ExchangeView;
 pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
 pub use reason::class_of;
+pub use span::Span;
+pub use usage::{Counts, UsageView};
 
 use access::Writer;
 use live::{Live, Table};
 use metrics::Metrics;
+use otlp::Spans;
 use record::{Event, Record};
+use usage::Usage;
 
 /// Views of live exchanges in one answer; the rest is only counted, so that an answer stays below some megabytes.
 pub const VIEW_LIMIT: usize = 5000;
 
 /// Age at which a tunnel writes its first `long` record, and the time between two of them.
 pub const LONG_AFTER: Duration = Duration::from_secs(600);
+
+/// Users that are counted each, where the configuration says nothing.
+const USERS: usize = 20;
 
 /// How often tunnels are looked through for those that are long.
 const LONG_SCAN: Duration = Duration::from_secs(30);
@@ -54,6 +65,8 @@ pub struct Seeing {
     writer: RwLock<Writer>,
     table: Table,
     metrics: Metrics,
+    usage: Arc<Usage>,
+    spans: Spans,
     /// Makes identifiers of this process differ from those of the one before it.
     prefix: u32,
     next: AtomicU64,
@@ -63,12 +76,15 @@ impl Seeing {
     /// Starts seeing for `node`; access records go to `access`.
     #[must_use]
     pub fn new(node: &str, access: AccessSink) -> Arc<Self> {
-        let metrics = Metrics::new();
+        let usage = Usage::new(USERS);
+        let metrics = Metrics::new(&usage);
         Arc::new(Self {
             node: node.into(),
             writer: RwLock::new(Writer::start(access, metrics.access_lost())),
             table: Table::default(),
+            spans: Spans::new(metrics.spans()),
             metrics,
+            usage,
             prefix: fastrand::u32(..),
             next: AtomicU64::new(1),
         })
@@ -156,10 +172,27 @@ impl Seeing {
         self.metrics.upstreams.replace(upstreams);
     }
 
+    /// Counts by user, route and upstream.
+    #[must_use]
+    pub fn usage(&self) -> UsageView {
+        self.settle();
+        self.usage.view()
+    }
+
+    /// Counts this many users each, 20 if it is not said; the others are counted together.
+    pub fn users(&self, limit: Option<usize>) {
+        self.usage.limit(limit.unwrap_or(USERS));
+    }
+
+    /// Accounts for what live exchanges moved so far.
+    fn settle(&self) {
+        self.table.each(|live| self.usage.add(live, live.settle()));
+    }
+
     /// All metrics in the OpenMetrics text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        self.table.each(Live::settle);
+        self.settle();
         self.metrics.text()
     }
 
@@ -190,9 +223,14 @@ impl Seeing {
     fn end(&self, live: &Live, reason: &str) {
         let now = Instant::now();
         self.table.remove(live.number);
-        live.settle();
+        let failed = failed(live.status(), class_of(reason));
+        let gained = Counts { exchanges: 1, failures: u64::from(failed), ..live.settle() };
+        self.usage.add(live, gained);
         self.metrics.ended(live, reason, now);
         self.write(live, Event::End, reason, now);
+        if self.spans.wants(live) {
+            self.spans.offer(live, Record::new(live, Event::End, &self.node, reason, SystemTime::now(), now), failed);
+        }
     }
 
     fn write(&self, live: &Live, event: Event, reason: &str, now: Instant) {
@@ -201,4 +239,9 @@ impl Seeing {
             writer.offer(Record::new(live, event, &self.node, reason, SystemTime::now(), now));
         }
     }
+}
+
+/// Whether an exchange that ended so has failed on our side or the target's.
+fn failed(status: Option<u16>, class: &str) -> bool {
+    status.is_none_or(|status| status >= 500) || matches!(class, "target_reset" | "target_error")
 }

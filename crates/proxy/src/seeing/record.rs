@@ -20,47 +20,49 @@ pub(super) enum Event {
 /// What an access record says. Holds no field value, no query and no credential.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
-    time: String,
-    id: String,
-    kind: &'static str,
-    event: Event,
-    node: String,
-    listener: String,
-    source: String,
-    protocol: &'static str,
-    user: Option<String>,
-    method: String,
-    target: String,
-    route: Option<String>,
-    upstream: Option<String>,
-    endpoint: Option<String>,
-    attempts: usize,
+    pub time: String,
+    pub id: String,
+    pub trace: Option<String>,
+    pub span: Option<String>,
+    pub kind: &'static str,
+    pub event: Event,
+    pub node: String,
+    pub listener: String,
+    pub source: String,
+    pub protocol: &'static str,
+    pub user: Option<String>,
+    pub method: String,
+    pub target: String,
+    pub route: Option<String>,
+    pub upstream: Option<String>,
+    pub endpoint: Option<String>,
+    pub attempts: usize,
     /// The endpoint of each attempt, where there was more than one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tried: Vec<String>,
+    pub tried: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    filters: Vec<String>,
-    status: Option<u16>,
-    bytes: Moved,
-    datagrams: Datagrams,
-    duration_ms: u64,
+    pub filters: Vec<String>,
+    pub status: Option<u16>,
+    pub bytes: Moved,
+    pub datagrams: Datagrams,
+    pub duration_ms: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
+    pub reason: String,
 }
 
 /// Bytes of either direction.
 #[derive(Debug, Serialize)]
-struct Moved {
-    client_to_target: u64,
-    target_to_client: u64,
+pub(super) struct Moved {
+    pub client_to_target: u64,
+    pub target_to_client: u64,
 }
 
 /// Datagrams of either direction, and those that were not delivered.
 #[derive(Debug, Serialize)]
-struct Datagrams {
-    client_to_target: u64,
-    target_to_client: u64,
-    dropped: u64,
+pub(super) struct Datagrams {
+    pub client_to_target: u64,
+    pub target_to_client: u64,
+    pub dropped: u64,
 }
 
 impl Record {
@@ -72,6 +74,8 @@ impl Record {
         Self {
             time: humantime::format_rfc3339_millis(time).to_string(),
             id: live.id.clone(),
+            trace: live.trace(),
+            span: live.span.get().map(|span| span.context.parent.to_string()),
             kind: live.begin.kind,
             event,
             node: node.to_owned(),

@@ -77,6 +77,7 @@ fn a_record_says_what_happened_and_no_query() {
     assert!(time.as_str().is_some_and(|time| time.len() == 24 && time.ends_with('Z')), "{time}");
     assert!(record.remove("duration_ms").is_some_and(|duration| duration.is_u64()));
     assert_eq!(record.remove("id").unwrap(), exchange.id());
+    assert_eq!((record.remove("trace"), record.remove("span")), (Some(Value::Null), Some(Value::Null)));
     let expected = serde_json::json!({
         "kind": "http", "event": "end", "node": "alice", "listener": "web", "source": "192.0.2.1:4711",
         "protocol": "h1", "user": "bob", "method": "GET", "target": "video:80/film", "route": "video",

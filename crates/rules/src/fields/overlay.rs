@@ -30,10 +30,11 @@ impl OverlayFields {
         name == USER.as_str() || (!is_reserved(name) && self.declared.iter().any(|pattern| pattern.matches(name)))
     }
 
-    /// Whether a pattern covers at least one overlay field.
+    /// Whether a pattern covers at least one overlay field, or one of the fields of traces, which are treated like them.
     pub(crate) fn meets(&self, pattern: &FieldPattern) -> bool {
-        let user = FieldPattern { prefix: USER.as_str().to_owned(), wildcard: false };
-        self.declared.iter().chain([&user]).any(|declared| overlaps(declared, pattern))
+        let own = ["user", "traceparent", "tracestate"];
+        let own = own.map(|name| FieldPattern { prefix: name.to_owned(), wildcard: false });
+        self.declared.iter().chain(&own).any(|declared| overlaps(declared, pattern))
     }
 
     /// Removes the overlay fields that `keep` does not name.

@@ -16,6 +16,7 @@ mod peers;
 mod ports;
 mod retries;
 mod routes;
+mod trace;
 mod upstreams;
 
 use hermes_config::model::{Document, Listener};
@@ -47,7 +48,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 14] = [
+    let lists: [&[Check]; 15] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -62,6 +63,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         authorize::CHECKS,
         broadcast::CHECKS,
         edges::CHECKS,
+        trace::CHECKS,
     ];
     let mut report = Report::default();
     for check in lists.into_iter().flatten() {

@@ -15,6 +15,7 @@ mod peers;
 mod ports;
 mod retries;
 mod routes;
+mod trace;
 mod upstreams;
 
 use hermes_config::model::Document;

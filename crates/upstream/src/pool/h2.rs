@@ -172,7 +172,7 @@ mod tests {
     async fn link() -> (Link, DuplexStream) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
-        (Link::connect(Stream::other(Box::new(near), info), &TaskTracker::new()).await.unwrap(), far)
+        (Link::connect(Stream::other(Box::new(near), info), None, &TaskTracker::new()).await.unwrap(), far)
     }
 
     #[tokio::test]
@@ -180,7 +180,7 @@ mod tests {
         let links = Links { most: 3, ..Links::default() };
         let ((first, _first), (second, _second)) = (link().await, link().await);
         let addresses = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let mut held = vec![links.add(first, Some(addresses[0]), true)];
+        let mut held = vec![links.add(first, Some(addresses[0]), None, true)];
         let fits: Fits<'_> = &|_| true;
         let mut share = || {
             let taken = links.share(fits)?;
@@ -190,12 +190,12 @@ mod tests {
         };
         assert_eq!([share(), share(), share()], [Some(addresses[0]), Some(addresses[0]), None]);
         assert_eq!(links.any(fits).unwrap().address, Some(addresses[0]), "it serves until its follower is there");
-        let follower = links.add(second, Some(addresses[1]), true);
+        let follower = links.add(second, Some(addresses[1]), None, true);
         assert_eq!(share(), Some(addresses[1]));
-        links.sweep(Instant::now());
+        links.sweep(0, Instant::now());
         assert_eq!(links.len(), 2, "its exchanges go on");
         drop(held);
-        links.sweep(Instant::now());
+        links.sweep(0, Instant::now());
         assert_eq!(links.len(), 1);
         drop(follower);
     }

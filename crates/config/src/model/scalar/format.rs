@@ -3,8 +3,9 @@
 use std::str::FromStr;
 
 use super::{
-    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress, PathMatch,
-    PortMatch, Prefix, Rate, ScalarError, Share, StatusMatch, TargetMatch, Template, TextMatch, UserPattern,
+    ByteSize, Collector, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress,
+    PathMatch, Percent, PortMatch, Prefix, Rate, ScalarError, Share, StatusMatch, TargetMatch, Template, TextMatch,
+    UserPattern,
 };
 
 /// The `format` of a path, which the loader makes absolute.
@@ -12,7 +13,7 @@ pub(crate) const PATH: &str = "hermes-path";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 18] = [
+const FORMATS: [(&str, Check); 20] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-share", parses::<Share>),
@@ -31,6 +32,8 @@ const FORMATS: [(&str, Check); 18] = [
     ("hermes-port-match", parses::<PortMatch>),
     ("hermes-template", parses::<Template>),
     ("hermes-status-match", parses::<StatusMatch>),
+    ("hermes-percent", parses::<Percent>),
+    ("hermes-collector", parses::<Collector>),
 ];
 
 /// Checks a text against a format; formats that are not ours accept everything.

@@ -4,11 +4,13 @@
 //! itself in the JSON Schema's `format` (`hermes-duration`, ...), by which the loader finds its parser.
 
 mod address;
+mod collector;
 mod format;
 mod host;
 mod many;
 mod path;
 mod pattern;
+mod percent;
 mod port;
 mod prefix;
 mod quantity;
@@ -17,10 +19,12 @@ mod status;
 mod template;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
+pub use collector::Collector;
 pub use host::{HostMatch, TargetMatch};
 pub use many::OneOrMany;
 pub use path::PathMatch;
 pub use pattern::{FieldPattern, TextMatch, UserPattern};
+pub use percent::Percent;
 pub use port::PortMatch;
 pub use quantity::{ByteSize, Duration};
 pub use share::{Rate, Share};
@@ -107,8 +111,8 @@ mod tests {
     use proptest::prelude::{Strategy, proptest};
 
     use super::{
-        ByteSize, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, ListenAddress, PathMatch, PortMatch,
-        StatusMatch, TargetMatch, Template, TextMatch, UserPattern,
+        ByteSize, Collector, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, ListenAddress, PathMatch,
+        Percent, PortMatch, StatusMatch, TargetMatch, Template, TextMatch, UserPattern,
     };
 
     /// What parses is printed in a form that parses to the same.
@@ -145,6 +149,8 @@ mod tests {
             round_trips::<TargetMatch>(&text);
             round_trips::<PathMatch>(&text);
             round_trips::<PortMatch>(&text);
+            round_trips::<Percent>(&text);
+            round_trips::<Collector>(&text);
             round_trips::<Template>(&text);
             round_trips::<StatusMatch>(&text);
         }

@@ -1,0 +1,148 @@
+//! The exporter: takes spans from the queue in batches and sends them; sends the metrics now and then.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use hermes_config::model::{Collector, Trace};
+use hermes_net::Watch;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::super::Seeing;
+use super::post::{Refused, post};
+use super::{Ended, encode, metrics};
+
+/// Spans of one message: some hundred kilobytes.
+const BATCH: usize = 512;
+
+/// How long a span waits for others, and how soon a reload is noticed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Tries of one batch; then it is dropped, so that what is sent is not old.
+const TRIES: u32 = 5;
+
+/// Pause after the first failure; it doubles with each further one.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Time for what is left when the process ends.
+const LAST: Duration = Duration::from_millis(500);
+
+/// What is under way.
+struct Exporter {
+    seeing: Arc<Seeing>,
+    queue: Receiver<Ended>,
+    batch: Vec<Ended>,
+    tries: u32,
+    not_before: Instant,
+    metrics_sent: Instant,
+    began: SystemTime,
+    /// Whether the last message was taken, so that the log says each change once.
+    well: bool,
+}
+
+impl Seeing {
+    /// Sends spans and metrics as `config` says at the time, until the process ends. Only the first call does anything.
+    pub async fn export(self: Arc<Self>, config: impl Fn() -> Trace, watch: Watch) {
+        let Some(queue) = self.spans.far.lock().take() else { return };
+        let (batch, now) = (Vec::with_capacity(BATCH), Instant::now());
+        let (tries, not_before, metrics_sent, well) = (0, now, now, true);
+        let began = SystemTime::now();
+        let mut exporter = Exporter { seeing: self, queue, batch, tries, not_before, metrics_sent, began, well };
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut end = pin!(watch.graceful());
+        loop {
+            let trace = config();
+            exporter.seeing.spans.on.store(trace.otlp.is_some(), Ordering::Relaxed);
+            tokio::select! {
+                () = &mut end => break,
+                () = exporter.turn(&trace, ticks.tick()) => {}
+            }
+        }
+        let _ = timeout(LAST, exporter.finish(&config())).await;
+    }
+}
+
+impl Exporter {
+    /// Takes spans until the batch is full or the tick comes, then sends what is due. May be dropped at any time: a batch
+    /// that was being sent is still there.
+    async fn turn(&mut self, trace: &Trace, tick: impl Future<Output = Instant>) {
+        let mut tick = pin!(tick);
+        while self.batch.len() < BATCH {
+            let room = BATCH - self.batch.len();
+            tokio::select! {
+                _ = self.queue.recv_many(&mut self.batch, room) => {}
+                _ = &mut tick => break,
+            }
+        }
+        if self.batch.len() == BATCH && Instant::now() < self.not_before {
+            tick.await;
+        }
+        match &trace.otlp {
+            None => self.batch.clear(),
+            Some(collector) => {
+                if !self.batch.is_empty() && Instant::now() >= self.not_before {
+                    self.send(collector, trace).await;
+                }
+                if trace.metrics.is_some_and(|every| self.metrics_sent.elapsed() >= every.0) {
+                    self.send_metrics(collector).await;
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, collector: &Collector, trace: &Trace) {
+        let message = encode::request(&self.seeing.node, &self.batch, trace.user);
+        let sent = post(collector, "traces", &message).await;
+        self.tell(collector, &sent);
+        let counters = &self.seeing.spans.counters;
+        match sent {
+            Ok(()) => counters.count("exported", self.batch.len()),
+            Err(refused) if refused.again && self.tries + 1 < TRIES => {
+                self.not_before = Instant::now() + PAUSE * 2_u32.pow(self.tries);
+                self.tries += 1;
+                return;
+            }
+            Err(_) => counters.count("failed", self.batch.len()),
+        }
+        self.batch.clear();
+        self.tries = 0;
+    }
+
+    async fn send_metrics(&mut self, collector: &Collector) {
+        self.metrics_sent = Instant::now();
+        let text = self.seeing.metrics_text();
+        let message = metrics::request(&self.seeing.node, &text, self.began, SystemTime::now());
+        // The next ones say more than these: they are not sent twice.
+        let sent = post(collector, "metrics", &message).await;
+        self.tell(collector, &sent);
+    }
+
+    /// Sends what is left.
+    async fn finish(&mut self, trace: &Trace) {
+        let Some(collector) = &trace.otlp else { return };
+        loop {
+            while self.batch.len() < BATCH
+                && let Ok(ended) = self.queue.try_recv()
+            {
+                self.batch.push(ended);
+            }
+            if self.batch.is_empty() {
+                return;
+            }
+            self.tries = TRIES;
+            self.send(collector, trace).await;
+        }
+    }
+
+    fn tell(&mut self, collector: &Collector, sent: &Result<(), Refused>) {
+        match sent {
+            Err(error) if self.well => tracing::warn!(%collector, %error, "traces and metrics do not arrive"),
+            Ok(()) if !self.well => tracing::info!(%collector, "traces and metrics arrive again"),
+            _ => {}
+        }
+        self.well = sent.is_ok();
+    }
+}

@@ -1,0 +1,99 @@
+//! Spans on their way to a collector: OTLP over HTTP, in its JSON encoding (OpenTelemetry protocol, 1.x).
+//!
+//! Written here rather than taken from the opentelemetry crates: what is needed is two messages, and those crates bring
+//! a second model of spans and metrics, a batching run time and an HTTP client with them. The queue never makes a worker
+//! wait: what does not fit is counted and forgotten.
+
+mod encode;
+mod export;
+mod metrics;
+mod post;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::live::Live;
+use super::record::Record;
+use super::span::Span;
+
+/// Spans that wait for the collector: some megabytes, and some seconds at a thousand sampled exchanges a second.
+const QUEUE: usize = 4096;
+
+/// A recorded exchange.
+#[derive(Debug)]
+struct Ended {
+    span: Span,
+    record: Record,
+    began: SystemTime,
+    ended: SystemTime,
+    failed: bool,
+}
+
+/// The near end of the queue.
+#[derive(Debug)]
+pub(super) struct Spans {
+    /// Whether a collector is configured.
+    on: AtomicBool,
+    queue: Sender<Ended>,
+    /// Taken by the exporter.
+    far: Mutex<Option<Receiver<Ended>>>,
+    counters: SpanCounters,
+}
+
+impl Spans {
+    /// An empty queue.
+    pub fn new(counters: SpanCounters) -> Self {
+        let (queue, far) = channel(QUEUE);
+        Self { on: AtomicBool::new(false), queue, far: Mutex::new(Some(far)), counters }
+    }
+
+    /// Whether this exchange is to be recorded.
+    pub fn wants(&self, live: &Live) -> bool {
+        self.on.load(Ordering::Relaxed) && live.span.get().is_some_and(|span| span.context.sampled)
+    }
+
+    /// Queues an exchange that has ended, if there is room.
+    pub fn offer(&self, live: &Live, record: Record, failed: bool) {
+        let Some(span) = live.span.get().cloned() else { return };
+        let ended = Ended { span, record, began: live.began, ended: SystemTime::now(), failed };
+        if self.queue.try_send(ended).is_err() {
+            self.counters.count("queue_full", 1);
+        }
+    }
+}
+
+/// Counts what became of spans.
+#[derive(Debug, Clone)]
+pub(super) struct SpanCounters(Family<Outcome, Counter>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+impl SpanCounters {
+    /// Counters at zero.
+    pub fn register(registry: &mut Registry) -> Self {
+        let spans = Family::default();
+        registry.register("spans", "Recorded exchanges, by what became of them", spans.clone());
+        let counters = Self(spans);
+        for outcome in ["exported", "queue_full", "failed"] {
+            counters.count(outcome, 0);
+        }
+        counters
+    }
+
+    fn count(&self, outcome: &'static str, count: usize) {
+        self.0.get_or_create(&Outcome { outcome }).inc_by(count as u64);
+    }
+}
