@@ -6,8 +6,6 @@
 mod budget;
 #[path = "retry/endpoints.rs"]
 mod endpoints;
-#[path = "retry/envoy.rs"]
-mod envoy;
 #[path = "retry/messages.rs"]
 mod messages;
 #[path = "retry/tunnels.rs"]

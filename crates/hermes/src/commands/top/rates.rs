@@ -162,7 +162,9 @@ fn pairs(list: &Value) -> impl Iterator<Item = (&str, &Value)> {
 fn endpoints(status: &Value, upstream: &str) -> Option<(usize, usize)> {
     let found = status["upstreams"].as_array()?.iter().find(|view| view["name"] == upstream)?;
     let all = found["endpoints"].as_array()?;
-    let works = |endpoint: &&Value| endpoint["healthy"] != false && endpoint["last_error"].is_null();
+    let works = |endpoint: &&Value| {
+        endpoint["health"].as_str().is_none_or(|health| health == "healthy") && endpoint["last_error"].is_null()
+    };
     Some((all.iter().filter(works).count(), all.len()))
 }
 
