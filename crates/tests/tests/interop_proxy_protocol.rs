@@ -67,6 +67,32 @@ fn the_client_is_whom_the_header_names() {
 }
 
 #[test]
+fn each_client_behind_a_balancer_has_a_bound_of_its_own() {
+    let node = Node::start(
+        "edge",
+        r#"
+        listeners:
+          web:
+            http: 127.0.0.1:0
+            gateway: true
+            proxy_protocol: accept
+            proxy_protocol_from: [127.0.0.0/8]
+            limits: { per_source: 1 }
+        routes: [ { respond: { status: 204 } } ]
+        "#,
+    );
+    let connect = |client: &str| {
+        let mut raw = Raw::connect(node.address("web"));
+        raw.send(format!("PROXY TCP4 {client} 192.0.2.1 4660 80\r\n"));
+        raw.send_if_open(GET);
+        raw
+    };
+    let (mut one, mut other) = (connect("203.0.113.9"), connect("203.0.113.10"));
+    assert_eq!((one.head().status(), other.head().status()), (204, 204));
+    assert_eq!(connect("203.0.113.9").rest(), (Vec::new(), End::Reset));
+}
+
+#[test]
 fn a_health_check_keeps_its_own_address() {
     for header in [&[BINARY, &[0x20, 0, 0, 0]].concat()[..], b"PROXY UNKNOWN\r\n"] {
         let source = ask(&node("127.0.0.0/8"), header).unwrap();

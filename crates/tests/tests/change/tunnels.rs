@@ -231,3 +231,25 @@ fn a_tunnel_ends_with_the_token_that_opened_it() {
     long.send("x");
     assert_eq!(long.exactly(1), b"x");
 }
+
+#[test]
+fn a_tunnel_that_came_as_post_is_decided_on_as_post() {
+    let origin = origins::tcp_echo();
+    let rules = |more: &str| {
+        format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true }} }}\nroutes:\n  \
+             - {{ match: {{ method: POST, path: /tunnel }}, tunnel: post, terminate: db{more} }}\n  \
+             - {{ respond: {{ status: 404 }} }}\nupstreams: {{ db: {{ endpoints: [\"{}\"] }} }}\n",
+            origin.address()
+        )
+    };
+    let node = Node::start("alice", &rules(""));
+    let mut raw = Raw::connect(node.address("web"));
+    raw.send("POST /tunnel HTTP/1.1\r\nHost: db:1\r\nTransfer-Encoding: chunked\r\n\r\n");
+    assert_eq!(raw.head().status(), 200);
+    raw.send("5\r\nhello\r\n");
+    assert!(raw.until(|seen| seen.ends_with(b"hello\r\n")).ends_with(b"hello\r\n"));
+    assert_eq!(reload(&node, &rules(", set: { a: b }")), counts(1, 0, 0, 0));
+    raw.send("5\r\nagain\r\n");
+    assert!(raw.until(|seen| seen.ends_with(b"again\r\n")).ends_with(b"again\r\n"));
+}
