@@ -89,7 +89,9 @@ fn each_client_behind_a_balancer_has_a_bound_of_its_own() {
     };
     let (mut one, mut other) = (connect("203.0.113.9"), connect("203.0.113.10"));
     assert_eq!((one.head().status(), other.head().status()), (204, 204));
-    assert_eq!(connect("203.0.113.9").rest(), (Vec::new(), End::Reset));
+    // The reset may have told the write already; then the read finds only an end.
+    let (answer, end) = connect("203.0.113.9").rest();
+    assert!(answer.is_empty() && matches!(end, End::Reset | End::Closed), "{answer:?} {end:?}");
 }
 
 #[test]
