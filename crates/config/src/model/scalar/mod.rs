@@ -14,6 +14,7 @@ mod percent;
 mod port;
 mod prefix;
 mod quantity;
+mod range;
 mod share;
 mod status;
 mod template;

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-use super::ScalarError;
 use super::address::port;
+use super::{ScalarError, range};
 
 /// A port, or a range of ports: `443`, `1-1023`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,23 +41,13 @@ impl FromStr for PortMatch {
 
 impl fmt::Display for PortMatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.low == self.high { write!(out, "{}", self.low) } else { write!(out, "{}-{}", self.low, self.high) }
+        range::format(self.low, self.high, out)
     }
 }
 
 impl<'de> Deserialize<'de> for PortMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form<'text> {
-            Number(u16),
-            Text(Cow<'text, str>),
-        }
-        let text = match Form::deserialize(deserializer)? {
-            Form::Number(number) => number.to_string(),
-            Form::Text(text) => text.into_owned(),
-        };
-        text.parse().map_err(serde::de::Error::custom)
+        range::deserialize(deserializer)
     }
 }
 
