@@ -77,6 +77,8 @@ pub enum Cause {
     Closing,
     /// The peer ended the connection with this TLS alert, often because it wants another certificate.
     Alert(String),
+    /// The client was slower than it may be while it was waited for (RFC 9110, 15.5.9).
+    Slow,
     /// We were about to break it ourselves, for instance with more content than was announced.
     Invalid(String),
     /// The peer does not offer what the exchange needs, such as extended CONNECT.
@@ -110,6 +112,7 @@ impl StreamError {
             Cause::Closing => Reset::Refused,
             Cause::Incomplete | Cause::Io(_) | Cause::Alert(_) => Reset::Connect,
             Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
+            Cause::Slow => Reset::Cancel,
             Cause::Invalid(_) => Reset::Internal,
         }
     }
@@ -124,6 +127,7 @@ impl fmt::Display for StreamError {
             Cause::Protocol(reason) => write!(f, "the peer broke the protocol: {reason}"),
             Cause::Closing => f.write_str("the peer is closing the connection"),
             Cause::Alert(alert) => write!(f, "the peer refused the connection: {alert}"),
+            Cause::Slow => f.write_str("the client was slower than limits.min_rate"),
             Cause::Invalid(reason) => write!(f, "the message cannot be sent: {reason}"),
             Cause::Unsupported(what) => write!(f, "the peer does not offer {what}"),
         }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::error::StreamError;
+use crate::pace::Pace;
 use crate::{h1, h2};
 
 /// One piece of what arrives.
@@ -55,6 +56,15 @@ impl Incoming {
     pub fn pack(&mut self, cx: &mut Context<'_>) {
         if let Self::H2(incoming) = self {
             incoming.pack(cx);
+        }
+    }
+
+    /// Holds the sender to a rate, or with the default to none.
+    pub(crate) fn pace(&mut self, pace: Pace) {
+        match self {
+            Self::H1(incoming) => incoming.pace(pace),
+            Self::H2(incoming) => incoming.pace(pace),
+            _ => {}
         }
     }
 

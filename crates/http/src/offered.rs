@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::error::{Reset, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
+use crate::pace::Pace;
 use crate::{Incoming, Outgoing, h1, h2};
 
 /// An exchange that was offered and is not yet answered.
@@ -66,10 +67,14 @@ impl Offered {
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn accept(self, fields: HeaderMap) -> Result<(Incoming, Outgoing), StreamError> {
+    pub async fn accept(mut self, fields: HeaderMap) -> Result<(Incoming, Outgoing), StreamError> {
         match self.responder {
             Responder::H1(responder) => responder.accept(fields, self.incoming).await,
-            Responder::H2(responder) => Ok((self.incoming, responder.accept(fields)?)),
+            Responder::H2(responder) => {
+                // A tunnel may be as quiet as it likes.
+                self.incoming.pace(Pace::default());
+                Ok((self.incoming, responder.accept(fields)?))
+            }
             Responder::Connection(outgoing) => Ok((self.incoming, outgoing)),
         }
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::error::{Reset, StreamError};
+use crate::pace::Pace;
 use crate::{h1, h2};
 
 /// The sending half of a stream. Dropped before its end, it resets the stream.
@@ -51,6 +52,16 @@ impl Outgoing {
             Self::Ended | Self::H2(_) => Ok(()),
             Self::H1(outgoing) => outgoing.flush().await,
         }
+    }
+
+    /// Holds the reader to a rate, or with the default to none.
+    pub(crate) fn paced(mut self, pace: Pace) -> Self {
+        match &mut self {
+            Self::H1(outgoing) => outgoing.pace(pace),
+            Self::H2(outgoing) => outgoing.pace(pace),
+            _ => {}
+        }
+        self
     }
 
     /// Breaks the stream off, so that the peer sees an error and not an end.

@@ -8,7 +8,7 @@ use hermes_net::{Stream, StreamInfo, Watch};
 use http::StatusCode;
 use tokio::io::AsyncReadExt;
 
-use crate::{Offered, ResponseHead, h1, h2};
+use crate::{MinRate, Offered, ResponseHead, h1, h2};
 
 /// What every HTTP/2 client sends first (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -22,6 +22,8 @@ pub struct Options {
     pub head_time: Duration,
     /// Time a connection may be idle between exchanges.
     pub idle_time: Duration,
+    /// How fast clients must send content, and read it; no bound if absent. Tunnels are not held to it.
+    pub min_rate: Option<MinRate>,
     /// HTTP/2 streams at once.
     pub streams: u32,
     /// Whether the clients are proxies that this one knows: one connection then carries many users.
@@ -34,6 +36,7 @@ impl Default for Options {
             head: hermes_proto::h1::Limits::default(),
             head_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(60),
+            min_rate: None,
             streams: 1000,
             link: false,
         }

@@ -100,6 +100,7 @@ impl Proxy {
             tunnels: Tunnels::default(),
             sources: Sources::default(),
             users: Users::default(),
+            sessions: Users::default(),
         });
         let drain = Drain::new();
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);

@@ -27,6 +27,7 @@ use crate::routed::{Belief, Routed, values};
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
+use crate::worker::Shared;
 use crate::{max_forwards, pac, trace};
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
@@ -67,12 +68,12 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
         identified = authorized.and(identified);
     }
     let decided = identified.and_then(|identified| {
-        let place = place(&worker.shared.users, &listener, identified.user.as_deref())?;
+        let places = places(&worker.shared, &listener, identified.user.as_deref(), arrival.kind())?;
         let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
         exchange.route(&snapshot.route_names[route]);
-        Ok((identified, route, place))
+        Ok((identified, route, places))
     });
-    let (Identified { user, belief, target }, route, _place) = match decided {
+    let (Identified { user, belief, target }, route, _places) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
             return answer(&exchange, (&snapshot.node, explained), Unanswered::Arrival(arrival), refusal).await;
@@ -97,12 +98,22 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     }
 }
 
-/// The user's place among the exchanges at this listener, if there is a bound.
-fn place(users: &Users, listener: &ListenerRules, user: Option<&str>) -> Result<Option<Place<String>>, Refusal> {
-    let (Some(user), Some(most)) = (user, listener.config.limits.per_user) else { return Ok(None) };
-    let place = users.join(&listener.name, user, most);
-    let refused = || Refusal::new(ProxyError::HttpRequestDenied, "the user has too many exchanges open here");
-    place.map(Some).ok_or_else(|| refused().status(StatusCode::TOO_MANY_REQUESTS))
+/// The user's places among the exchanges, and the sessions, at this listener, where there are bounds.
+fn places(
+    shared: &Shared,
+    listener: &ListenerRules,
+    user: Option<&str>,
+    kind: Kind,
+) -> Result<[Option<Place<String>>; 2], Refusal> {
+    let join = |users: &Users, most: usize, what: &str| {
+        let Some(user) = user.filter(|_| most < usize::MAX) else { return Ok(None) };
+        let refused = || Refusal::new(ProxyError::HttpRequestDenied, format!("the user has too many {what} open here"));
+        let place = users.join(&listener.name, user, most);
+        place.map(Some).ok_or_else(|| refused().status(StatusCode::TOO_MANY_REQUESTS))
+    };
+    let exchange = join(&shared.users, listener.config.limits.per_user.unwrap_or(usize::MAX), "exchanges")?;
+    let sessions = if kind == Kind::ConnectUdp { listener.sessions_per_user() } else { usize::MAX };
+    Ok([exchange, join(&shared.sessions, sessions, "sessions")?])
 }
 
 fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {

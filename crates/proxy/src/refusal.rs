@@ -74,6 +74,7 @@ impl Refusal {
             Cause::Alert(_) => ProxyError::TlsAlertReceived,
             Cause::Incomplete => ProxyError::HttpResponseIncomplete,
             Cause::Protocol(_) => ProxyError::HttpProtocolError,
+            Cause::Slow => ProxyError::HttpRequestError,
             Cause::Unsupported(_) => ProxyError::HttpUpgradeFailed,
             Cause::Invalid(_) => ProxyError::ProxyInternalError,
         };

@@ -28,6 +28,8 @@ pub struct Shared {
     pub sources: Sources,
     /// What each user has open at each listener.
     pub users: Users,
+    /// CONNECT-UDP sessions of each user.
+    pub sessions: Users,
 }
 
 impl Directory for Shared {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
-use h2::client::{self, SendRequest};
+use h2::client::{self, ResponseFuture, SendRequest};
 use h2::ext::Protocol;
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response};
@@ -112,6 +112,18 @@ impl Client {
         })
     }
 
+    /// Begins a request whose content is sent, or not, later.
+    ///
+    /// # Panics
+    /// When the connection has ended.
+    pub fn upload(&self, uri: &str) -> Upload {
+        let request = Request::post(uri).body(()).unwrap();
+        let (response, sender) = runtime::block_on(async {
+            self.requests.clone().ready().await.unwrap().send_request(request, false).unwrap()
+        });
+        Upload { sender, response }
+    }
+
     /// Opens a tunnel with CONNECT.
     ///
     /// # Errors
@@ -166,6 +178,39 @@ async fn whole(response: Response<RecvStream>) -> Result<Answer, h2::Error> {
     }
     let trailers = content.trailers().await?;
     Ok(Answer { status: head.status.as_u16(), fields: head.headers, body, trailers })
+}
+
+/// A request whose content is still to come.
+#[derive(Debug)]
+pub struct Upload {
+    sender: SendStream<Bytes>,
+    response: ResponseFuture,
+}
+
+impl Upload {
+    /// Sends some of the content.
+    ///
+    /// # Panics
+    /// When the stream is broken.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.sender.send_data(Bytes::copy_from_slice(bytes.as_ref()), false).unwrap();
+    }
+
+    /// Ends the content.
+    ///
+    /// # Panics
+    /// When the stream is broken.
+    pub fn finish(&mut self) {
+        self.sender.send_data(Bytes::new(), true).unwrap();
+    }
+
+    /// Reads the whole response; the content need not have ended.
+    ///
+    /// # Errors
+    /// A reset, or the end of the connection.
+    pub fn answer(&mut self) -> Result<Answer, h2::Error> {
+        runtime::block_on(async { whole((&mut self.response).await?).await })
+    }
 }
 
 /// An open tunnel.

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
+use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, HELLO, PING, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, farewell, field, frame, request,
 };
+use hermes_tests::h2c::Client;
 use hermes_tests::raw::{End, Raw};
 use hermes_tests::udp;
 use hermes_tests::{Node, curl, origins};
@@ -191,6 +193,35 @@ fn one_user_has_so_many_exchanges_at_once() {
         tunnel.send("still here");
         assert_eq!(tunnel.exactly(10), b"still here");
     }
+    drop(held);
+    eventually_true("there is room again", || open("alice").is_ok());
+}
+
+#[test]
+fn one_user_has_so_many_sessions_at_once() {
+    let (origin, echo) = (origins::udp_echo(origins::V4), origins::tcp_echo());
+    let node = Node::start(
+        "edge",
+        r#"
+        listeners: { web: { http: 127.0.0.1:0, accepts: [user], limits: { sessions_per_user: 2 } } }
+        routes: [ { terminate: true } ]
+        egress: { allow: [127.0.0.0/8] }
+        "#,
+    );
+    let client = Client::connect(node.address("web"));
+    let open = |user: &str| UdpTunnel::h2(&client, node.address("web"), "127.0.0.1", origin.port(), &[("user", user)]);
+    let mut held = vec![open("alice").unwrap(), open("alice").unwrap()];
+    let refused = open("alice").unwrap_err();
+    assert_eq!(refused.status, 429);
+    let status = refused.fields["proxy-status"].to_str().unwrap();
+    assert!(status.contains("error=http_request_denied") && status.contains("sessions"), "{status}");
+    held.push(open("bob").unwrap());
+    for tunnel in &mut held {
+        tunnel.send("still here");
+        assert_eq!(tunnel.receive(), b"still here");
+    }
+    Raw::tunnel(node.address("web"), &echo.address().to_string(), "user: alice\r\n")
+        .expect("other tunnels are no sessions");
     drop(held);
     eventually_true("there is room again", || open("alice").is_ok());
 }

@@ -19,7 +19,7 @@ fn attack(mode: &[&str], path: &str, came: fn(&Node) -> bool) {
                 http: 0.0.0.0:0
                 public: true
                 gateway: true
-                limits: {{ head_time: 2s, idle_time: 2s, per_source: 200 }}
+                limits: {{ head_time: 2s, idle_time: 2s, per_source: 200, min_rate: 1MiB, rate_window: 1s }}
             routes: [ {{ terminate: origin }} ]
             upstreams: {{ origin: {{ endpoints: ["{}"] }} }}
             "#,
@@ -52,6 +52,18 @@ fn held(node: &Node) -> bool {
     node.log().contains("limits.per_source is reached")
 }
 
+/// As [`held`], and their content was found to be too slow.
+fn held_and_timed_out(node: &Node) -> bool {
+    held(node) && node.access().iter().any(|record| record["status"] == 408)
+}
+
+/// As [`held`], and readers were found to be too slow.
+fn held_and_reset(node: &Node) -> bool {
+    let slow =
+        |record: &serde_json::Value| record["reason"].as_str().is_some_and(|reason| reason.starts_with("slow: "));
+    held(node) && node.access().iter().any(slow)
+}
+
 /// The attack's requests were answered, which ends its connections at once.
 fn answered(node: &Node) -> bool {
     node.access().iter().any(|record| record["method"] == "HEAD")
@@ -64,12 +76,12 @@ fn slow_heads_do_not_keep_others_out() {
 
 #[test]
 fn slow_content_does_not_keep_others_out() {
-    attack(&["-B", "-t", "POST", "-s", "8192", "-x", "10"], "/post", held);
+    attack(&["-B", "-t", "POST", "-s", "8192", "-x", "10"], "/post", held_and_timed_out);
 }
 
 #[test]
 fn slow_readers_do_not_keep_others_out() {
-    attack(&["-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32", "-k", "3"], "/bytes/1000000", held);
+    attack(&["-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32", "-k", "3"], "/bytes/10000000", held_and_reset);
 }
 
 #[test]

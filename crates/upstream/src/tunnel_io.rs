@@ -82,6 +82,7 @@ fn to_io(error: StreamError) -> io::Error {
         Cause::Reset(_) | Cause::Closing => io::ErrorKind::ConnectionReset,
         Cause::Incomplete => io::ErrorKind::UnexpectedEof,
         Cause::Io(inner) => inner.kind(),
+        Cause::Slow => io::ErrorKind::TimedOut,
         Cause::Protocol(_) | Cause::Invalid(_) | Cause::Unsupported(_) | Cause::Alert(_) => io::ErrorKind::InvalidData,
     };
     io::Error::new(kind, error)

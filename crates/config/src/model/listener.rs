@@ -187,6 +187,13 @@ pub struct Limits {
     /// Time a connection may be idle between exchanges. Default: 60s.
     #[serde(default)]
     pub idle_time: Option<Duration>,
+    /// Bytes a second that a client must send of a request's content, and read of a response, on average while it is waited
+    /// for; 0B is no bound. Default: 240B on a `public` listener that no peers use, else no bound.
+    #[serde(default)]
+    pub min_rate: Option<ByteSize>,
+    /// How far a client may fall behind `min_rate`. Default: 20s.
+    #[serde(default)]
+    pub rate_window: Option<Duration>,
     /// Connections (`udp`: sessions) at once, per worker. Default: 10000.
     #[serde(default)]
     pub connections: Option<usize>,
@@ -200,6 +207,11 @@ pub struct Limits {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub per_user: Option<usize>,
+    /// CONNECT-UDP sessions at once of one user, over all workers; more are answered with 429. Default: 4096 on an `http`
+    /// listener, else no bound.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub sessions_per_user: Option<usize>,
     /// Streams at once on one HTTP/2 connection. Default: 1000.
     #[serde(default)]
     pub streams: Option<u32>,

@@ -11,6 +11,7 @@ use super::connection::poll_step;
 use super::{ReadSide, Rejoin};
 use crate::Frame;
 use crate::error::{Cause, StreamError};
+use crate::pace::Pace;
 
 /// Fewer bytes than these are copied out of the read buffer.
 const COPY_BELOW: usize = 2048;
@@ -22,6 +23,7 @@ pub struct Incoming {
     mode: Mode,
     rejoin: Option<Arc<Rejoin>>,
     length: Option<u64>,
+    pace: Pace,
     done: bool,
 }
 
@@ -41,7 +43,12 @@ impl Incoming {
         };
         let done = length == Some(0);
         let mode = Mode::Content(BodyDecoder::new(framing, limits));
-        Self { read: Some(read), mode, rejoin: Some(rejoin), length, done }
+        Self { read: Some(read), mode, rejoin: Some(rejoin), length, pace: Pace::default(), done }
+    }
+
+    /// Holds the client to a rate.
+    pub(crate) fn pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     /// The plain bytes of a connection whose reading half this is.
@@ -50,7 +57,7 @@ impl Incoming {
     }
 
     pub(crate) fn tunnel(read: ReadSide) -> Self {
-        Self { read: Some(read), mode: Mode::Bytes, rejoin: None, length: None, done: false }
+        Self { read: Some(read), mode: Mode::Bytes, rejoin: None, length: None, pace: Pace::default(), done: false }
     }
 
     /// Turns the (empty) content of a request into the bytes of the tunnel that was accepted.
@@ -62,9 +69,16 @@ impl Incoming {
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
         let Some(read) = self.read.as_mut().filter(|_| !self.done) else { return Poll::Ready(None) };
         let polled = match &mut self.mode {
-            Mode::Content(decoder) => ready!(poll_content(read, decoder, cx)),
-            Mode::Bytes => ready!(poll_bytes(read, cx)),
+            Mode::Content(decoder) => poll_content(read, decoder, cx),
+            Mode::Bytes => poll_bytes(read, cx),
         };
+        let polled = match polled {
+            Poll::Ready(polled) => polled,
+            Poll::Pending => Some(Err(ready!(self.pace.poll_slow(cx)))),
+        };
+        if let Some(Ok(Frame::Data(data))) = &polled {
+            self.pace.moved(data.len());
+        }
         self.done = !matches!(polled, Some(Ok(Frame::Data(_))));
         if let (Some(Err(_)), Some(rejoin)) = (&polled, &self.rejoin) {
             rejoin.spoil();

@@ -1,6 +1,6 @@
 //! Content that leaves on an HTTP/1.1 connection, or the plain bytes of a tunnel.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::{Rejoin, WriteSide};
 use crate::error::{Cause, Reset, StreamError};
+use crate::pace::Pace;
 
 /// The sending half. A head is held back until content or a flush follows, so that both leave in one packet.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct Outgoing {
     encoder: Option<BodyEncoder>,
     held: BytesMut,
     rejoin: Option<Arc<Rejoin>>,
+    pace: Pace,
     finished: bool,
 }
 
@@ -26,7 +28,7 @@ impl Outgoing {
     /// Content framed as `framing` says, after the encoded `head`; the connection goes home afterwards.
     pub(crate) fn content(write: WriteSide, head: BytesMut, framing: Framing, rejoin: Arc<Rejoin>) -> Self {
         let encoder = Some(BodyEncoder::new(framing));
-        Self { write: Some(write), encoder, held: head, rejoin: Some(rejoin), finished: false }
+        Self { write: Some(write), encoder, held: head, rejoin: Some(rejoin), pace: Pace::default(), finished: false }
     }
 
     /// The plain bytes of a connection whose writing half this is.
@@ -35,7 +37,11 @@ impl Outgoing {
     }
 
     pub(crate) fn tunnel(write: WriteSide, head: BytesMut) -> Self {
-        Self { write: Some(write), encoder: None, held: head, rejoin: None, finished: false }
+        Self { write: Some(write), encoder: None, held: head, rejoin: None, pace: Pace::default(), finished: false }
+    }
+
+    pub(crate) fn pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     /// The tunnel was accepted: from now on, plain bytes leave.
@@ -106,8 +112,14 @@ impl Outgoing {
         let Some(write) = self.write.as_mut().filter(|_| !self.finished) else {
             return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
         };
-        write.half.write_all_buf(&mut pieces).await?;
-        write.half.flush().await?;
+        while pieces.has_remaining() {
+            let written = self.pace.bound(write.half.write_buf(&mut pieces)).await??;
+            if written == 0 {
+                return Err(io::Error::from(io::ErrorKind::WriteZero).into());
+            }
+            self.pace.moved(written);
+        }
+        self.pace.bound(write.half.flush()).await??;
         Ok(())
     }
 

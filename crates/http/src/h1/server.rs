@@ -7,17 +7,18 @@ use bytes::{Bytes, BytesMut};
 use hermes_net::{StreamInfo, Watch};
 use hermes_proto::h1::{self as codec, DecodeError, Framing, RequestTarget};
 use hermes_proto::websocket::{self, BadKey, Key};
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, SEC_WEBSOCKET_KEY, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 
 use super::{Connection, Incoming, Outgoing, Rejoin, WriteSide};
-use crate::ResponseHead;
 use crate::error::{Cause, StreamError};
+use crate::pace::{Answered, Pace};
 use crate::server::{Handler, Options};
-use crate::{Incoming as AnyIncoming, Offered, Outgoing as AnyOutgoing, RequestHead, Responder as AnyResponder};
+use crate::{Incoming as AnyIncoming, MinRate, Offered, Outgoing as AnyOutgoing};
+use crate::{RequestHead, Responder as AnyResponder, ResponseHead};
 
 /// How long, and how much of, an unwanted rest of a request is read so that the client can see the answer (RFC 9112, 9.6).
 const LINGER_TIME: Duration = Duration::from_secs(2);
@@ -100,7 +101,9 @@ fn offer(
     if !keep_alive {
         rejoin.spoil();
     }
-    let incoming = Incoming::content(connection.read, framing, &options.head, rejoin.clone());
+    let (pace, answered) = Pace::of_content(options.min_rate, request.fields.contains_key(EXPECT));
+    let mut incoming = Incoming::content(connection.read, framing, &options.head, rejoin.clone());
+    incoming.pace(pace);
     let responder = Responder {
         write: connection.write,
         rejoin,
@@ -109,6 +112,8 @@ fn offer(
         websocket: crate::websocket::key_of(&request),
         upgrade: request.protocol.clone(),
         version: request.version,
+        min_rate: options.min_rate,
+        answered,
         watch,
     };
     Offered::new(request, source, AnyIncoming::H1(incoming), AnyResponder::H1(responder))
@@ -220,6 +225,10 @@ pub struct Responder {
     /// The key that a WebSocket client waits to see answered.
     websocket: Option<Key>,
     version: Version,
+    /// How fast the client must read the response.
+    min_rate: Option<MinRate>,
+    /// Told when the response begins.
+    answered: Answered,
     watch: Arc<Watch>,
 }
 
@@ -252,7 +261,9 @@ impl Responder {
         }
         let mut out = BytesMut::new();
         codec::encode_response(status, &fields, framing, &self.wire_method(), &mut out)?;
-        Ok(AnyOutgoing::H1(Outgoing::content(self.write, out, framing, self.rejoin)))
+        self.answered.set();
+        let outgoing = AnyOutgoing::H1(Outgoing::content(self.write, out, framing, self.rejoin));
+        Ok(outgoing.paced(Pace::of_reader(self.min_rate)))
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -284,12 +295,14 @@ impl Responder {
     pub(crate) async fn accept(
         mut self,
         mut fields: HeaderMap,
-        incoming: AnyIncoming,
+        mut incoming: AnyIncoming,
     ) -> Result<(AnyIncoming, AnyOutgoing), StreamError> {
         if self.method != Method::CONNECT {
             // A message whose two contents are the tunnel: what each side sends stays framed.
-            let mut outgoing = self.respond(ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) }, None)?;
+            let outgoing = self.respond(ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) }, None)?;
+            let mut outgoing = outgoing.paced(Pace::default());
             outgoing.flush().await?;
+            incoming.pace(Pace::default());
             return Ok((incoming, outgoing));
         }
         let AnyIncoming::H1(incoming) = incoming else { return Err(not_a_tunnel()) };

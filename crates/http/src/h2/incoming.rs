@@ -10,6 +10,7 @@ use http::header::CONTENT_LENGTH;
 use super::packed::Packed;
 use crate::Frame;
 use crate::error::StreamError;
+use crate::pace::Pace;
 
 /// The receiving half.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub struct Incoming {
     packed: Packed,
     /// The stream has no more data, or this error.
     over: Option<Result<(), h2::Error>>,
+    pace: Pace,
 }
 
 impl Incoming {
@@ -35,10 +37,30 @@ impl Incoming {
             done,
             packed: Packed::default(),
             over: None,
+            pace: Pace::default(),
         }
     }
 
+    pub(crate) fn pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+        let polled = match self.poll_next(cx) {
+            Poll::Ready(polled) => polled,
+            Poll::Pending => {
+                let slow = ready!(self.pace.poll_slow(cx));
+                self.done = true;
+                Some(Err(slow))
+            }
+        };
+        if let Some(Ok(Frame::Data(data))) = &polled {
+            self.pace.moved(data.len());
+        }
+        Poll::Ready(polled)
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
         self.give_back();
         if let Some(data) = self.packed.pop() {
             return Poll::Ready(Some(self.take(data)));

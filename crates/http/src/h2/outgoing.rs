@@ -8,17 +8,23 @@ use h2::SendStream;
 use http::HeaderMap;
 
 use crate::error::{Cause, Reset, StreamError};
+use crate::pace::Pace;
 
 /// The sending half.
 #[derive(Debug)]
 pub struct Outgoing {
     stream: SendStream<Bytes>,
     ended: bool,
+    pace: Pace,
 }
 
 impl Outgoing {
     pub(crate) fn new(stream: SendStream<Bytes>) -> Self {
-        Self { stream, ended: false }
+        Self { stream, ended: false, pace: Pace::default() }
+    }
+
+    pub(crate) fn pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     pub(crate) async fn data(&mut self, mut data: Bytes, end: bool) -> Result<(), StreamError> {
@@ -29,6 +35,7 @@ impl Outgoing {
             let room = self.room(data.len()).await?;
             let piece = data.split_to(room.min(data.len()));
             self.ended = end && data.is_empty();
+            self.pace.moved(piece.len());
             self.stream.send_data(piece, self.ended).map_err(|error| self.failed(error))?;
         }
         if end { self.finish(None).await } else { Ok(()) }
@@ -42,7 +49,7 @@ impl Outgoing {
             if room > 0 {
                 return Ok(room);
             }
-            match poll_fn(|cx| self.stream.poll_capacity(cx)).await {
+            match self.pace.bound(poll_fn(|cx| self.stream.poll_capacity(cx))).await? {
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error.into()),
                 None => return Err(StreamError::new(Cause::Reset(self.broken().await))),

@@ -10,6 +10,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use hermes_net::{Stream, StreamInfo, Watch};
 use hermes_proto::websocket::Key;
+use http::header::EXPECT;
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Notify;
 
@@ -21,8 +22,9 @@ use super::{
 };
 use crate::error::StreamError;
 use crate::head::ResponseHead;
+use crate::pace::{Answered, Pace};
 use crate::server::{Handler, Options};
-use crate::{Incoming as AnyIncoming, Offered, Outgoing as AnyOutgoing, Responder as AnyResponder};
+use crate::{Incoming as AnyIncoming, MinRate, Offered, Outgoing as AnyOutgoing, Responder as AnyResponder};
 
 /// Offers the exchanges of a connection until it ends.
 pub(crate) async fn serve<H: Handler>(
@@ -107,7 +109,12 @@ fn spawn<H: Handler>(
     active: &Arc<Exchanges>,
 ) {
     let (parts, stream) = request.into_parts();
-    let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers));
+    let (pace, answered) = Pace::of_content(options.min_rate, parts.headers.contains_key(EXPECT));
+    let mut incoming = Incoming::new(stream, &parts.headers);
+    if parts.method != Method::CONNECT {
+        incoming.pace(pace);
+    }
+    let incoming = AnyIncoming::H2(incoming);
     let is_head = parts.method == Method::HEAD;
     let head = match convert::request(parts, options.head.fields) {
         Ok(head) => head,
@@ -117,7 +124,8 @@ fn spawn<H: Handler>(
             return;
         }
     };
-    let responder = Responder { respond, is_head, websocket: crate::websocket::key_of(&head) };
+    let (websocket, min_rate) = (crate::websocket::key_of(&head), options.min_rate);
+    let responder = Responder { respond, is_head, websocket, min_rate, answered };
     let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(responder));
     let (handler, active) = (handler.clone(), Active::enter(active));
     watch.spawn(async move {
@@ -171,6 +179,10 @@ pub struct Responder {
     is_head: bool,
     /// The key that a WebSocket client waits to see answered, behind a proxy that passes it on.
     websocket: Option<Key>,
+    /// How fast the client must read the response.
+    min_rate: Option<MinRate>,
+    /// Told when the response begins.
+    answered: Answered,
 }
 
 impl std::fmt::Debug for Responder {
@@ -195,7 +207,9 @@ impl Responder {
     pub(crate) fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
         let end = length == Some(0);
         let stream = self.respond.send_response(convert::to_response(head), end)?;
-        Ok(if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) })
+        self.answered.set();
+        let outgoing = if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) };
+        Ok(outgoing.paced(Pace::of_reader(self.min_rate)))
     }
 
     pub(crate) fn accept(mut self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {

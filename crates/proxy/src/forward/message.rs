@@ -312,7 +312,8 @@ impl NoResponse {
     }
 
     fn client_broke(broken: &Broken) -> Self {
-        Self::last(Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(StatusCode::BAD_REQUEST))
+        let status = if broken.is_slow() { StatusCode::REQUEST_TIMEOUT } else { StatusCode::BAD_REQUEST };
+        Self::last(Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(status))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
+use hermes_http::{Cause, Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::UdpError;
 use hermes_rules::OverlayFields;
 use hermes_rules::redecide::Reason;
@@ -33,6 +33,9 @@ impl Side {
     }
 }
 
+/// The word for a side that was too slow.
+const SLOW: &str = "slow";
+
 /// A direction that ended badly: which side broke, how, and what the other side is told.
 #[derive(Debug)]
 pub struct Broken {
@@ -48,7 +51,13 @@ pub struct Broken {
 impl Broken {
     /// Reading from `side` failed.
     pub fn read(side: Side, error: &StreamError) -> Self {
-        Self { side, reset: error.reset(), not_error: None, details: error.to_string() }
+        let not_error = matches!(error.cause, Cause::Slow).then_some(SLOW);
+        Self { side, reset: error.reset(), not_error, details: error.to_string() }
+    }
+
+    /// Whether the side was slower than it may be.
+    pub fn is_slow(&self) -> bool {
+        self.not_error == Some(SLOW)
     }
 
     /// Writing to `side` failed.

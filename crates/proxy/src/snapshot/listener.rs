@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hermes_config::child;
 use hermes_config::model::{Auth, AuthMode, Datagrams, Document, Listener, ServerTls};
+use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_net::PeerAddress;
 use hermes_net::tls::{self, ServerOptions, TlsFileError};
@@ -19,6 +20,16 @@ const CONNECTIONS: usize = 10_000;
 
 /// Connections at once of one source of a `public` listener: ten sources are needed to fill a worker.
 const PER_SOURCE: usize = 1_000;
+
+/// Bytes a second that strangers must send and read: a modem of 1990 manages ten times as much.
+const MIN_RATE: u64 = 240;
+
+/// How far strangers may fall behind that: a tunnel under a hill.
+const RATE_WINDOW: Duration = Duration::from_secs(20);
+
+/// CONNECT-UDP sessions at once of one user: each costs a socket, and a resolver that opens one for each question needs
+/// thousands.
+const SESSIONS_PER_USER: usize = 4096;
 
 /// Bytes of datagrams that wait for a tunnel, where the configuration says nothing: what Envoy deployments for video use.
 const HOLD_BYTES: usize = 160 * 1024;
@@ -65,6 +76,12 @@ impl ListenerRules {
         // A peer carries many users, and programs on this machine are no strangers.
         let default = if self.config.public && !self.options.link { PER_SOURCE } else { usize::MAX };
         stated.unwrap_or(default)
+    }
+
+    /// CONNECT-UDP sessions at once of one user, over all workers.
+    pub fn sessions_per_user(&self) -> usize {
+        let default = if self.config.http.is_some() { SESSIONS_PER_USER } else { usize::MAX };
+        self.config.limits.sessions_per_user.unwrap_or(default)
     }
 
     /// Notes that a source has reached its bound.
@@ -172,7 +189,15 @@ fn options(config: &Listener) -> Options {
     options.link =
         config.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some()) || !config.insecure_trust.is_empty();
     options.streams = limits.streams.unwrap_or(options.streams);
+    options.min_rate = min_rate(config, options.link);
     options
+}
+
+/// How fast clients must be: strangers by default, links and programs on this machine only if the configuration says so.
+fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
+    let default = (config.public && !link).then_some(MIN_RATE);
+    let rate = config.limits.min_rate.map_or(default, |rate| Some(rate.0)).filter(|rate| *rate > 0)?;
+    Some(MinRate { rate, window: config.limits.rate_window.map_or(RATE_WINDOW, |window| window.0) })
 }
 
 /// Whose traffic this is when nobody is asked.
@@ -180,4 +205,32 @@ fn user(document: &Document, config: &Listener) -> Option<String> {
     let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)));
     let own = config.user.clone().or_else(|| document.identity.as_ref().map(|identity| identity.user.clone()));
     own.filter(|_| !asks)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_config::model::{ByteSize, Limits};
+
+    use super::*;
+
+    fn listener(public: bool, limits: Limits) -> Listener {
+        Listener { public, limits, ..Listener::default() }
+    }
+
+    #[test]
+    fn strangers_are_held_to_a_rate_and_links_and_programs_here_are_not() {
+        let strangers = Some(MinRate { rate: MIN_RATE, window: RATE_WINDOW });
+        assert_eq!(options(&listener(true, Limits::default())).min_rate, strangers);
+        assert_eq!(options(&listener(false, Limits::default())).min_rate, None);
+        let trusted =
+            Listener { insecure_trust: vec!["10.0.0.0/8".parse().unwrap()], ..listener(true, Limits::default()) };
+        assert_eq!(options(&trusted).min_rate, None);
+    }
+
+    #[test]
+    fn a_stated_rate_counts_everywhere_and_zero_is_no_bound() {
+        let stated = |rate| Limits { min_rate: Some(ByteSize(rate)), ..Limits::default() };
+        assert_eq!(options(&listener(false, stated(9))).min_rate, Some(MinRate { rate: 9, window: RATE_WINDOW }));
+        assert_eq!(options(&listener(true, stated(0))).min_rate, None);
+    }
 }

@@ -158,6 +158,8 @@ fn limits(document: &Document, report: &mut Report) {
             ("connections", limits.connections == Some(0)),
             ("per_source", limits.per_source == Some(0)),
             ("per_user", limits.per_user == Some(0)),
+            ("sessions_per_user", limits.sessions_per_user == Some(0)),
+            ("rate_window", limits.rate_window.is_some_and(|time| time.0.is_zero())),
             ("streams", limits.streams == Some(0)),
         ];
         for (key, _) in zero.into_iter().filter(|(_, is_zero)| *is_zero) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_config::model::{Broadcast, Otherwise, Reply as Rule};
-use hermes_http::{Incoming, Kind, Responder, ResponseHead};
+use hermes_http::{Cause, Incoming, Kind, Responder, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, via};
 use hermes_rules::broadcast::{FIELD, asked, may};
@@ -235,6 +235,7 @@ fn unavailable(details: &str) -> Refusal {
 fn unkept(failure: Failure) -> Refusal {
     let status = match failure {
         Failure::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Failure::Stream(ref error) if matches!(error.cause, Cause::Slow) => StatusCode::REQUEST_TIMEOUT,
         Failure::Stream(_) | Failure::Tunnel => StatusCode::BAD_REQUEST,
     };
     let details = match failure {

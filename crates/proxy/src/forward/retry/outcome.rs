@@ -12,7 +12,7 @@ use http::header::RETRY_AFTER;
 /// served other exchanges.
 pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option<Outcome> {
     match &error.cause {
-        Cause::Invalid(_) => None,
+        Cause::Invalid(_) | Cause::Slow => None,
         _ if error.processed == Processed::No => Some(Outcome::Refused),
         Cause::Incomplete | Cause::Reset(_) if reused => Some(Outcome::Stale),
         Cause::Incomplete | Cause::Reset(_) | Cause::Io(_) | Cause::Closing | Cause::Alert(_) => Some(Outcome::Reset),
