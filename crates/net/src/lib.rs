@@ -2,13 +2,14 @@
 //!
 //! What it is: everything below HTTP that touches the machine. A [`stream::Stream`] is one connection
 //! whatever carries it; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races addresses;
-//! [`listen`] opens sockets that several workers can share; [`tls`] wraps streams; [`dns`] resolves names;
+//! [`listen`] opens sockets that several workers can share; [`tls`] wraps streams; [`quic`] opens and accepts connections
+//! over UDP; [`dns`] resolves names;
 //! [`worker`] starts threads; [`drain`] ends what they run.
 //!
 //! What it is not: it knows no HTTP, no routes and no configuration file. Calls that only one operating
 //! system has are in `os`.
 //!
-//! Specifications: RFC 8305 (racing of addresses), RFC 8446 and RFC 5280 (TLS and certificates),
+//! Specifications: RFC 8305 (racing of addresses), RFC 8446 and RFC 5280 (TLS and certificates), RFC 9000 and RFC 9221 (QUIC),
 //! RFC 6761 (`localhost`), RFC 9298 section 3.1 and 5 (what a UDP socket towards a target must do).
 
 pub mod connect;
@@ -17,6 +18,7 @@ pub mod drain;
 pub mod listen;
 pub mod os;
 pub mod peer;
+pub mod quic;
 pub mod split;
 pub mod stream;
 pub mod tls;

@@ -8,6 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
+use crate::quic::steering::Instruction;
 
 /// The user that runs the process at the other end (`SO_PEERCRED`).
 #[must_use]
@@ -23,6 +24,21 @@ pub fn path_mtu(socket: &UdpSocket, remote: SocketAddr) -> Option<usize> {
         SocketAddr::V6(_) => rustix::net::sockopt::ipv6_mtu(socket),
     };
     mtu.ok().and_then(|mtu| usize::try_from(mtu).ok())
+}
+
+/// Lets `program` choose which socket of the group of `socket` receives a packet (`SO_ATTACH_REUSEPORT_CBPF`). It returns the
+/// number of a socket in the order of binding; a number that no socket has leaves the choice to the kernel.
+///
+/// # Errors
+/// When the system refuses the program.
+pub fn attach_reuseport_filter(socket: &std::net::UdpSocket, program: &[Instruction]) -> io::Result<()> {
+    let form = |op: &Instruction| libc::sock_filter { code: op.code, jt: op.jt, jf: op.jf, k: op.k };
+    let mut filter: Vec<libc::sock_filter> = program.iter().map(form).collect();
+    let len = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
+    // The kernel copies the program before it returns.
+    nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::AttachReusePortCbpf, &program)?;
+    Ok(())
 }
 
 /// Every address of every interface, loopback included; empty where `/proc` is not mounted.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
+use crate::quic::steering::Instruction;
 
 /// The user that runs the process at the other end.
 #[must_use]
@@ -37,4 +38,12 @@ pub fn raise_open_files() -> io::Result<u64> {
 #[must_use]
 pub fn process_stats() -> ProcessStats {
     ProcessStats::default()
+}
+
+/// Not supported: the sockets of a port cannot be chosen between.
+///
+/// # Errors
+/// Always.
+pub fn attach_reuseport_filter(_socket: &std::net::UdpSocket, _program: &[Instruction]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }

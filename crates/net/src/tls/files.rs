@@ -24,7 +24,7 @@ pub struct TlsFileError {
 }
 
 impl TlsFileError {
-    pub(super) fn new(file: &Path, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(file: &Path, reason: impl Into<String>) -> Self {
         Self { file: file.to_owned(), reason: reason.into(), remedy: None }
     }
 

@@ -21,7 +21,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_READS: usize = 64;
 
 /// A handshake that failed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TlsError {
     /// The kind of failure.
     pub kind: TlsErrorKind,

@@ -4,6 +4,7 @@
 mod authority;
 mod connecting;
 mod listening;
+mod quic;
 mod resolving;
 mod streams;
 mod tls;

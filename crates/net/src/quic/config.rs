@@ -1,0 +1,107 @@
+//! How connections are accepted and opened: TLS as over TCP, with ALPN `h3`.
+
+use std::sync::Arc;
+
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+
+use super::ALPN;
+use super::keys::Keys;
+use super::record::Record;
+use super::transport::transport;
+use crate::tls::TlsFileError;
+
+/// The value that allows early data in QUIC (RFC 9001 section 4.6.1).
+const EARLY_DATA: u32 = u32::MAX;
+/// Connections that wait to be taken by [`super::Endpoint::accept`].
+const WAITING: usize = 1024;
+/// Bytes of early packets that are kept of one such connection, and of all.
+const WAITING_BYTES: u64 = 64 << 10;
+const WAITING_BYTES_OF_ALL: u64 = 16 << 20;
+
+/// How connections are accepted.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Certificate, key and whose client certificates are believed, as over TCP; its ALPN is not used.
+    pub tls: Arc<rustls::ServerConfig>,
+    /// Take streams of a returning client before its handshake has ended (0-RTT). Whoever sees them on the way can repeat
+    /// them. Not for a configuration that asks clients for certificates: those come later.
+    pub early_data: bool,
+    /// Clients must prove their address first (Retry) while so many handshakes of this socket are unfinished.
+    pub retry_above: usize,
+    /// The keys that all sockets of the port share.
+    pub keys: Keys,
+    /// What is written down.
+    pub record: Record,
+}
+
+impl ServerOptions {
+    /// The usual: no early data, [`super::RETRY_ABOVE`], nothing written down.
+    #[must_use]
+    pub fn new(tls: Arc<rustls::ServerConfig>, keys: Keys) -> Self {
+        Self { tls, early_data: false, retry_above: super::RETRY_ABOVE, keys, record: Record::default() }
+    }
+
+    /// The form that quinn takes.
+    pub(super) fn build(&self) -> Result<quinn::ServerConfig, TlsFileError> {
+        let mut tls = rustls::ServerConfig::clone(&self.tls);
+        tls.alpn_protocols = vec![ALPN.to_vec()];
+        tls.max_early_data_size = if self.early_data { EARLY_DATA } else { 0 };
+        if let Some(log) = self.record.key_log() {
+            tls.key_log = log;
+        }
+        let crypto = QuicServerConfig::try_from(tls).map_err(|error| no_suite(&error))?;
+        let mut config = quinn::ServerConfig::new(Arc::new(crypto), self.keys.token());
+        config
+            .transport_config(transport(None))
+            .migration(true)
+            .max_incoming(WAITING)
+            .incoming_buffer_size(WAITING_BYTES)
+            .incoming_buffer_size_total(WAITING_BYTES_OF_ALL);
+        Ok(config)
+    }
+}
+
+/// How connections are opened. Cheap to clone; what TLS remembers of servers is shared by the clones.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    config: quinn::ClientConfig,
+    early_data: bool,
+    record: Record,
+}
+
+impl ClientConfig {
+    /// Verification and our own certificate are those of `tls`; its ALPN is not used. With `early_data`, a connection to a
+    /// server that is known can be used before its handshake has ended: for requests that may be repeated only.
+    ///
+    /// # Errors
+    /// When `tls` does not allow TLS 1.3 with AES-128-GCM, which QUIC begins with.
+    pub fn new(tls: &rustls::ClientConfig, early_data: bool, record: Record) -> Result<Self, TlsFileError> {
+        let mut tls = tls.clone();
+        tls.alpn_protocols = vec![ALPN.to_vec()];
+        tls.enable_early_data = early_data;
+        if let Some(log) = record.key_log() {
+            tls.key_log = log;
+        }
+        let crypto = QuicClientConfig::try_from(tls).map_err(|error| no_suite(&error))?;
+        let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+        config.transport_config(transport(None));
+        Ok(Self { config, early_data, record })
+    }
+
+    pub(super) fn early_data(&self) -> bool {
+        self.early_data
+    }
+
+    /// For one connection.
+    pub(super) fn one(&self) -> quinn::ClientConfig {
+        let mut config = self.config.clone();
+        if self.record.writes_qlog() {
+            config.transport_config(transport(self.record.qlog("client")));
+        }
+        config
+    }
+}
+
+fn no_suite(error: &quinn::crypto::rustls::NoInitialCipherSuite) -> TlsFileError {
+    TlsFileError::new(std::path::Path::new("tls"), format!("not usable for QUIC: {error}"))
+}

@@ -1,0 +1,231 @@
+//! One connection.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quinn::crypto::rustls::HandshakeData;
+use quinn::{VarInt, ZeroRttAccepted};
+use rustls::pki_types::CertificateDer;
+use tokio::sync::Mutex;
+
+use super::datagrams::{self, Counters, DatagramCounts, SentDatagrams};
+use super::error::ConnectionError;
+use super::recv::RecvStream;
+use super::send::{SendStream, code_of};
+use crate::peer::{PeerAddress, StreamInfo, TlsPeer, canonical};
+use crate::tls::certificate_names;
+
+/// A connection. Clones are the same one; it is closed with code 0 when the last is dropped and its streams are.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    quinn: quinn::Connection,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    info: Arc<StreamInfo>,
+    counters: Counters,
+    confirmation: Confirmation,
+}
+
+/// Whether the handshake has ended.
+struct Confirmation {
+    done: AtomicBool,
+    /// Until then; locked by whoever waits.
+    pending: Mutex<Option<ZeroRttAccepted>>,
+}
+
+impl Connection {
+    /// A connection whose handshake has ended, or will end when `pending` resolves. `local` is the address of the socket.
+    pub(super) fn new(quinn: quinn::Connection, local: Option<SocketAddr>, pending: Option<ZeroRttAccepted>) -> Self {
+        let info = Arc::new(info_of(&quinn, local));
+        let done = AtomicBool::new(pending.is_none());
+        let confirmation = Confirmation { done, pending: Mutex::new(pending) };
+        Self { quinn, state: Arc::new(State { info, counters: Counters::default(), confirmation }) }
+    }
+
+    /// What is known about the peer from the beginning, as of a stream over TCP.
+    #[must_use]
+    pub fn info(&self) -> &Arc<StreamInfo> {
+        &self.state.info
+    }
+
+    /// Where the peer is now: a client may move (RFC 9000 section 9).
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        canonical(self.quinn.remote_address())
+    }
+
+    /// The measured time to the peer and back.
+    #[must_use]
+    pub fn rtt(&self) -> Duration {
+        self.quinn.rtt()
+    }
+
+    /// Opens a stream of both directions. Waits while the peer allows no more. Dropping the future opens none.
+    ///
+    /// # Errors
+    /// When the connection ended.
+    pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        let (send, recv) = self.quinn.open_bi().await?;
+        Ok((SendStream::new(send), RecvStream::new(recv)))
+    }
+
+    /// Opens a stream towards the peer. Waits while the peer allows no more. Dropping the future opens none.
+    ///
+    /// # Errors
+    /// When the connection ended.
+    pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
+        Ok(SendStream::new(self.quinn.open_uni().await?))
+    }
+
+    /// The next stream of both directions that the peer opens.
+    ///
+    /// # Errors
+    /// When the connection ended.
+    pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        let (send, recv) = self.quinn.accept_bi().await?;
+        Ok((SendStream::new(send), RecvStream::new(recv)))
+    }
+
+    /// The next stream towards us that the peer opens.
+    ///
+    /// # Errors
+    /// When the connection ended.
+    pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
+        Ok(RecvStream::new(self.quinn.accept_uni().await?))
+    }
+
+    /// The largest datagram that can be sent now, in bytes; it changes with the path. `None` when the peer takes none.
+    #[must_use]
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        self.quinn.max_datagram_size()
+    }
+
+    /// Hands over datagrams without waiting. What is too large, or does not fit the send buffer, is dropped and counted.
+    pub fn send_datagrams(&self, datagrams: impl IntoIterator<Item = Bytes>) -> SentDatagrams {
+        datagrams::send(&self.quinn, &self.state.counters, datagrams)
+    }
+
+    /// Bytes that the send buffer takes now, 32 of them for each datagram.
+    #[must_use]
+    pub fn datagram_room(&self) -> usize {
+        self.quinn.datagram_send_buffer_space()
+    }
+
+    /// Sends one datagram as soon as the send buffer has room; false when it is too large. Dropping the future sends none.
+    ///
+    /// # Errors
+    /// When the connection ended.
+    pub async fn send_datagram_wait(&self, datagram: Bytes) -> Result<bool, ConnectionError> {
+        match self.quinn.send_datagram_wait(datagram).await {
+            Ok(()) => {
+                self.state.counters.count_sent(SentDatagrams { sent: 1, ..SentDatagrams::default() });
+                Ok(true)
+            }
+            Err(quinn::SendDatagramError::ConnectionLost(error)) => Err(error.into()),
+            Err(_) => {
+                self.state.counters.count_sent(SentDatagrams { too_large: 1, ..SentDatagrams::default() });
+                Ok(false)
+            }
+        }
+    }
+
+    /// Waits for a datagram, then takes those that are there too, `most` at most, and appends them. One task at a time.
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// When the connection ended.
+    pub async fn recv_datagrams(&self, into: &mut Vec<Bytes>, most: usize) -> Result<(), ConnectionError> {
+        datagrams::receive(&self.quinn, &self.state.counters, into, most).await
+    }
+
+    /// What became of this connection's datagrams.
+    #[must_use]
+    pub fn datagram_counts(&self) -> DatagramCounts {
+        self.state.counters.read(&self.quinn)
+    }
+
+    /// Closes at once, with a code of HTTP/3 and words for the peer.
+    pub fn close(&self, code: u64, reason: &[u8]) {
+        self.quinn.close(code_of(code), reason);
+    }
+
+    /// Resolves when the connection has ended.
+    pub async fn closed(&self) -> ConnectionError {
+        self.quinn.closed().await.into()
+    }
+
+    /// Why the connection has ended, if it has.
+    #[must_use]
+    pub fn closed_reason(&self) -> Option<ConnectionError> {
+        self.quinn.close_reason().map(ConnectionError::from)
+    }
+
+    /// Resolves when the handshake has ended, or the connection. At once unless there is early data.
+    pub async fn confirmed(&self) {
+        let confirmation = &self.state.confirmation;
+        if confirmation.done.load(Ordering::Acquire) {
+            return;
+        }
+        let mut pending = confirmation.pending.lock().await;
+        if let Some(accepted) = pending.as_mut() {
+            accepted.await;
+            *pending = None;
+        }
+        confirmation.done.store(true, Ordering::Release);
+    }
+
+    /// True when the handshake has ended.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        let confirmation = &self.state.confirmation;
+        if confirmation.done.load(Ordering::Acquire) {
+            return true;
+        }
+        // Somebody who holds the lock waits for it, and will say so.
+        let Ok(mut pending) = confirmation.pending.try_lock() else { return false };
+        let mut cx = Context::from_waker(Waker::noop());
+        let ended = pending.as_mut().is_none_or(|accepted| Pin::new(accepted).poll(&mut cx) != Poll::Pending);
+        if ended {
+            *pending = None;
+            confirmation.done.store(true, Ordering::Release);
+        }
+        ended
+    }
+
+    /// Sets how many streams of both directions the peer may have open at once.
+    pub fn set_max_bi_streams(&self, count: u64) {
+        self.quinn.set_max_concurrent_bi_streams(VarInt::from_u64(count).unwrap_or(VarInt::MAX));
+    }
+}
+
+impl std::fmt::Debug for Confirmation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.done.fmt(f)
+    }
+}
+
+/// What the handshake has settled by now. A client's certificate comes with the end of the handshake.
+fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
+    let handshake = quinn.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
+    let (alpn, server_name) = handshake.map(|data| (data.protocol, data.server_name)).unwrap_or_default();
+    let chain = quinn.peer_identity().and_then(|peer| peer.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let certificate = chain.and_then(|chain| chain.first().map(|own| certificate_names(own)));
+    let local = local.map(|local| match quinn.local_ip() {
+        Some(ip) => canonical(SocketAddr::new(ip, local.port())),
+        None => canonical(local),
+    });
+    StreamInfo {
+        peer: PeerAddress::Ip(canonical(quinn.remote_address())),
+        local,
+        tls: Some(TlsPeer { alpn, server_name, certificate }),
+    }
+}

@@ -1,0 +1,216 @@
+//! One UDP socket with its connections.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use quinn::{EndpointConfig, TokioRuntime};
+
+use super::cid::WorkerIds;
+use super::config::{ClientConfig, ServerOptions};
+use super::connection::Connection;
+use super::error::ConnectionError;
+use super::incoming::{HANDSHAKES, Handshake, Incoming};
+use super::keys::Keys;
+use super::record::Record;
+use super::send::code_of;
+use super::transport::{LARGEST_MTU, transport};
+use crate::listen;
+use crate::peer::canonical;
+
+/// A UDP socket that accepts and opens connections. Clones are the same one. Its work is done on the runtime that it was made
+/// on. When the last clone and the last connection are dropped, the socket is closed.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    quinn: quinn::Endpoint,
+    serving: Arc<Serving>,
+}
+
+/// The accepting side of an endpoint.
+#[derive(Debug, Default)]
+struct Serving {
+    current: Mutex<Option<Current>>,
+    handshakes: Arc<AtomicUsize>,
+    retries: AtomicUsize,
+}
+
+/// How connections are accepted now.
+#[derive(Debug, Clone)]
+struct Current {
+    config: quinn::ServerConfig,
+    early_data: bool,
+    retry_above: usize,
+    record: Record,
+}
+
+impl Endpoint {
+    /// Accepts connections on `socket` (see [`crate::listen::udp`]), which is that of worker number `worker`. Where several
+    /// workers share a port, [`super::steering::steer`] makes the kernel deliver to each what is its own.
+    ///
+    /// # Errors
+    /// When the system refuses the socket, or TLS does not suit QUIC.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn server(socket: UdpSocket, worker: u8, options: &ServerOptions) -> io::Result<Self> {
+        let current = Current::build(options)?;
+        let endpoint = Self::on(socket, worker, &options.keys, Some(current.config.clone()))?;
+        *endpoint.serving.current.lock() = Some(current);
+        Ok(endpoint)
+    }
+
+    /// Opens connections towards addresses of the family of `towards`, from a port of its own.
+    ///
+    /// # Errors
+    /// When no socket can be had.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn client(towards: SocketAddr) -> io::Result<Self> {
+        let any = match towards {
+            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        };
+        Self::on(listen::udp(any)?, 0, &Keys::random(), None)
+    }
+
+    fn on(socket: UdpSocket, worker: u8, keys: &Keys, config: Option<quinn::ServerConfig>) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let mut ours = EndpointConfig::new(keys.reset());
+        ours.cid_generator(move || Box::new(WorkerIds { worker }));
+        // 1200 to 65,527 are allowed.
+        let _ = ours.max_udp_payload_size(LARGEST_MTU);
+        let quinn = quinn::Endpoint::new(ours, config, socket, Arc::new(TokioRuntime))?;
+        Ok(Self { quinn, serving: Arc::default() })
+    }
+
+    /// Accepts connections to come by other rules: a new certificate, for example. Open ones are not touched.
+    ///
+    /// # Errors
+    /// When TLS does not suit QUIC; the old rules stay.
+    pub fn set_server(&self, options: &ServerOptions) -> io::Result<()> {
+        let current = Current::build(options)?;
+        self.quinn.set_server_config(Some(current.config.clone()));
+        *self.serving.current.lock() = Some(current);
+        Ok(())
+    }
+
+    /// Lets [`Self::accept`], which somebody must go on calling, refuse connections to come. Open ones go on.
+    pub fn stop_accepting(&self) {
+        *self.serving.current.lock() = None;
+    }
+
+    /// The next connection that a client asks for; `None` when the endpoint is closed. While many handshakes are unfinished,
+    /// only clients that proved their address come through. Dropping the future loses none.
+    pub async fn accept(&self) -> Option<Incoming> {
+        loop {
+            let incoming = self.quinn.accept().await?;
+            let Some(current) = self.serving.current.lock().clone() else {
+                incoming.refuse();
+                continue;
+            };
+            let open = self.serving.handshakes.load(Ordering::Relaxed);
+            if open >= HANDSHAKES {
+                incoming.refuse();
+            } else if open >= current.retry_above && !incoming.remote_address_validated() {
+                self.serving.retries.fetch_add(1, Ordering::Relaxed);
+                // It can be asked: its address is not validated.
+                drop(incoming.retry());
+            } else {
+                return Some(self.incoming(incoming, &current));
+            }
+        }
+    }
+
+    fn incoming(&self, quinn: quinn::Incoming, current: &Current) -> Incoming {
+        let config = current.record.writes_qlog().then(|| {
+            let mut config = current.config.clone();
+            config.transport_config(transport(current.record.qlog("server")));
+            Arc::new(config)
+        });
+        let local = self.quinn.local_addr().ok();
+        let handshake = Handshake::begin(&self.serving.handshakes);
+        Incoming { quinn, config, early_data: current.early_data, local, handshake }
+    }
+
+    /// How many clients were asked to prove their address.
+    #[must_use]
+    pub fn retries(&self) -> usize {
+        self.serving.retries.load(Ordering::Relaxed)
+    }
+
+    /// Opens a connection; `server_name` (a host name or an IP address) is asked for and must be in the certificate. It has no
+    /// time limit but the idle one.
+    ///
+    /// # Errors
+    /// When the handshake fails.
+    pub async fn connect(
+        &self,
+        to: SocketAddr,
+        server_name: &str,
+        config: &ClientConfig,
+    ) -> Result<Connection, ConnectionError> {
+        let bare = server_name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        // RFC 6066 section 3: the name is sent without its trailing dot.
+        let name = bare.unwrap_or(server_name).trim_end_matches('.');
+        let connecting = self.quinn.connect_with(config.one(), to, name).map_err(|error| match error {
+            quinn::ConnectError::InvalidServerName(name) => ConnectionError::bad_name(&name),
+            other => ConnectionError::Other(other.to_string()),
+        })?;
+        let local = self.quinn.local_addr().ok();
+        if !config.early_data() {
+            return Ok(Connection::new(connecting.await?, local, None));
+        }
+        match connecting.into_0rtt() {
+            Ok((connection, accepted)) => Ok(Connection::new(connection, local, Some(accepted))),
+            Err(connecting) => Ok(Connection::new(connecting.await?, local, None)),
+        }
+    }
+
+    /// Goes on with another socket, whose address the peers learn (RFC 9000 section 9). For clients.
+    ///
+    /// # Errors
+    /// When the system refuses the socket.
+    pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        self.quinn.rebind(socket)
+    }
+
+    /// Our own address.
+    ///
+    /// # Errors
+    /// When the descriptor is gone.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.quinn.local_addr().map(canonical)
+    }
+
+    /// Connections that are open, with those that are being closed.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.quinn.open_connections()
+    }
+
+    /// Closes every connection at once, and accepts none.
+    pub fn close(&self, code: u64, reason: &[u8]) {
+        self.quinn.close(code_of(code), reason);
+    }
+
+    /// Resolves when no connection is open any more, and their peers know.
+    pub async fn idle(&self) {
+        self.quinn.wait_idle().await;
+    }
+}
+
+impl Current {
+    fn build(options: &ServerOptions) -> io::Result<Self> {
+        let config = options.build().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        Ok(Self {
+            config,
+            early_data: options.early_data,
+            retry_above: options.retry_above,
+            record: options.record.clone(),
+        })
+    }
+}

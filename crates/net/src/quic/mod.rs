@@ -1,0 +1,35 @@
+//! QUIC (RFC 9000, 9001, 9002, 9221), over the quinn crate.
+//!
+//! What it is: an [`Endpoint`] is one UDP socket that accepts and opens [`Connection`]s; a connection carries streams
+//! and unreliable datagrams. TLS is what TCP uses ([`crate::tls`]): the same files, verification and names of the peer,
+//! with ALPN `h3`. Sockets of several workers can share a port: see [`steering`].
+//!
+//! What it is not: it knows no HTTP. Outside this folder nothing knows quinn's types.
+
+mod cid;
+mod config;
+mod connection;
+mod datagrams;
+mod endpoint;
+mod error;
+mod incoming;
+mod keys;
+mod record;
+mod recv;
+mod send;
+pub mod steering;
+mod transport;
+
+pub use config::{ClientConfig, ServerOptions};
+pub use connection::Connection;
+pub use datagrams::{DatagramCounts, SentDatagrams};
+pub use endpoint::Endpoint;
+pub use error::{ConnectionError, ReadError, Stopped, WriteError};
+pub use incoming::{HANDSHAKES, Incoming, RETRY_ABOVE};
+pub use keys::Keys;
+pub use record::Record;
+pub use recv::RecvStream;
+pub use send::SendStream;
+
+/// The application protocol of HTTP/3 (RFC 9114 section 3.1).
+pub const ALPN: &[u8] = b"h3";

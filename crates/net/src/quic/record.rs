@@ -1,0 +1,105 @@
+//! What is written down of connections when an operator asks for it: qlog files and TLS secrets.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use quinn::{QlogConfig, QlogStream};
+use rustls::KeyLog;
+
+/// Mode of the files: who reads them learns who spoke to whom, or can decrypt it.
+const FILE_MODE: u32 = 0o600;
+/// Mode of the folder, where it is made here.
+const FOLDER_MODE: u32 = 0o700;
+/// qlog files of one process; connections after that are not written down. Each costs time for every packet.
+const QLOG_FILES: usize = 1000;
+
+/// Writes down connections. Nothing is written unless a path was given.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    qlog: Option<Arc<QlogFolder>>,
+    keys: Option<Arc<KeyFile>>,
+}
+
+#[derive(Debug)]
+struct QlogFolder {
+    path: PathBuf,
+    files: AtomicUsize,
+}
+
+/// TLS secrets in the form that Wireshark reads (draft-ietf-tls-keylogfile).
+#[derive(Debug)]
+struct KeyFile {
+    file: Mutex<File>,
+}
+
+impl Record {
+    /// Writes qlog (one `.sqlog` file for each connection) into the folder `qlog`, and TLS secrets to the end of the file
+    /// `keys`. Files are for their owner only (mode 0600); the folder is made if it is missing.
+    ///
+    /// # Errors
+    /// When the folder or the file cannot be made.
+    pub fn new(qlog: Option<&Path>, keys: Option<&Path>) -> io::Result<Self> {
+        let qlog = qlog.map(|path| {
+            DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
+            io::Result::Ok(Arc::new(QlogFolder { path: path.to_owned(), files: AtomicUsize::new(0) }))
+        });
+        let keys = keys.map(|path| {
+            let file = OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path)?;
+            io::Result::Ok(Arc::new(KeyFile { file: Mutex::new(file) }))
+        });
+        Ok(Self { qlog: qlog.transpose()?, keys: keys.transpose()? })
+    }
+
+    /// True when connections get a qlog file.
+    pub(super) fn writes_qlog(&self) -> bool {
+        self.qlog.is_some()
+    }
+
+    /// Where the secrets of TLS go.
+    pub(super) fn key_log(&self) -> Option<Arc<dyn KeyLog>> {
+        self.keys.clone().map(|keys| keys as Arc<dyn KeyLog>)
+    }
+
+    /// A file for one connection of ours as `role`; `None` where none is wanted or it cannot be made.
+    pub(super) fn qlog(&self, role: &str) -> Option<QlogStream> {
+        let folder = self.qlog.as_ref()?;
+        let number = folder.files.fetch_add(1, Ordering::Relaxed);
+        if number >= QLOG_FILES {
+            return None;
+        }
+        let path = folder.path.join(format!("{}-{number}-{role}.sqlog", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path) {
+            Ok(file) => {
+                let mut config = QlogConfig::default();
+                config.writer(Box::new(BufWriter::new(file))).title(Some(format!("hermes {role}")));
+                config.into_stream()
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "cannot write qlog");
+                None
+            }
+        }
+    }
+}
+
+impl KeyLog for KeyFile {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let line = format!("{label} {} {}\n", Hex(client_random), Hex(secret));
+        if let Err(error) = self.file.lock().write_all(line.as_bytes()) {
+            tracing::warn!(%error, "cannot write TLS secrets");
+        }
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

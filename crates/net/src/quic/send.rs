@@ -1,0 +1,92 @@
+//! The sending side of a stream.
+
+use std::future::Future;
+
+use bytes::Bytes;
+use quinn::{StoppedError, VarInt};
+
+use super::error::{ConnectionError, Stopped, WriteError};
+
+/// The code of a stream that was dropped unfinished: H3_REQUEST_CANCELLED (RFC 9114 section 8.1).
+const ABANDONED: u64 = 0x10c;
+
+/// The sending side of a stream. Dropped before [`Self::finish`], it is reset: what is incomplete never looks complete.
+#[derive(Debug)]
+pub struct SendStream {
+    stream: quinn::SendStream,
+    ended: bool,
+}
+
+impl SendStream {
+    pub(super) fn new(stream: quinn::SendStream) -> Self {
+        Self { stream, ended: false }
+    }
+
+    /// The stream's ID (RFC 9000 section 2.1).
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        VarInt::from(self.stream.id()).into_inner()
+    }
+
+    /// Writes some of `pieces`, one byte at least, and advances each past what was written. Waits for room. Dropping the
+    /// future loses nothing.
+    ///
+    /// # Errors
+    /// When the peer reads no more, or the connection ended.
+    pub async fn write(&mut self, pieces: &mut [Bytes]) -> Result<(), WriteError> {
+        if pieces.iter().all(Bytes::is_empty) {
+            return Ok(());
+        }
+        Ok(self.stream.write_chunks(pieces).await.map(drop)?)
+    }
+
+    /// Says that nothing more comes.
+    ///
+    /// # Errors
+    /// [`WriteError::Closed`] when the stream has ended before.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.ended = true;
+        self.stream.finish().map_err(|_| WriteError::Closed)
+    }
+
+    /// Abandons the stream with `code`; what was not acknowledged is not sent again. A stream that has ended stays so.
+    pub fn reset(&mut self, code: u64) {
+        self.ended = true;
+        // Only a stream that has ended refuses.
+        let _ = self.stream.reset(code_of(code));
+    }
+
+    /// Resolves when the peer stops reading, or has everything of a finished stream.
+    pub fn stopped(&self) -> impl Future<Output = Stopped> + Send + 'static {
+        let stopped = self.stream.stopped();
+        async move {
+            match stopped.await {
+                Ok(Some(code)) => Stopped::Code(code.into_inner()),
+                Ok(None) => Stopped::Acked,
+                Err(StoppedError::ConnectionLost(error)) => Stopped::Lost(error.into()),
+                Err(StoppedError::ZeroRttRejected) => {
+                    Stopped::Lost(ConnectionError::Other("the server did not take early data".to_owned()))
+                }
+            }
+        }
+    }
+
+    /// Streams of higher priority are sent first; 0 at first.
+    pub fn set_priority(&self, priority: i32) {
+        // Only a stream that has ended refuses.
+        let _ = self.stream.set_priority(priority);
+    }
+}
+
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.reset(ABANDONED);
+        }
+    }
+}
+
+/// A code as QUIC writes it; those that do not exist become the largest.
+pub(super) fn code_of(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}

@@ -1,0 +1,60 @@
+//! The transport's settings, each a bound with its reason.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::congestion::CubicConfig;
+use quinn::{IdleTimeout, MtuDiscoveryConfig, QlogStream, TransportConfig, VarInt};
+
+/// Bytes that a peer may send on one stream before we read. At most 2.5 MiB: quinn gives a connection up when a stream has
+/// more than 1024 gaps, and with packets of [`INITIAL_MTU`] so many do not fit in less.
+pub(super) const STREAM_WINDOW: u32 = 2 << 20;
+/// Bytes that a peer may send on all streams of one connection before we read: 8 full streams, and 1 Gbit/s at 128 ms.
+pub(super) const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Bytes that we keep of one connection until the peer acknowledges them: 1 Gbit/s at 64 ms.
+pub(super) const SEND_WINDOW: u64 = 8 << 20;
+/// Streams of one direction that a peer may open: HTTP/3 needs three, and more are refused one layer up.
+pub(super) const UNI_STREAMS: u32 = 16;
+/// Requests at once on a connection, until [`super::Connection::set_max_bi_streams`] says otherwise.
+pub(super) const BI_STREAMS: u32 = 100;
+/// Bytes of received datagrams that wait to be taken, with 32 for each; the oldest are dropped, counted. 20 ms at 800 Mbit/s.
+pub(super) const DATAGRAMS_IN: usize = 2 << 20;
+/// Bytes of datagrams that wait to be sent, with 32 for each; newer ones are dropped, counted. 10 ms at 800 Mbit/s.
+pub(super) const DATAGRAMS_OUT: usize = 1 << 20;
+/// A peer that is silent so long is gone: three keep-alives were lost.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
+/// A silent connection is kept alive so often, also for the address translators on the path: many forget UDP after 30 s.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Bytes of a UDP payload before the path is measured. So much that the first packet of a QUIC connection inside (1200 bytes,
+/// RFC 9000 section 14) fits into a datagram from the start, and less than common tunnels carry.
+pub(super) const INITIAL_MTU: u16 = 1280;
+/// Bytes of a UDP payload at most: what Ethernet carries over IPv6.
+pub(super) const LARGEST_MTU: u16 = 1452;
+/// What is looked for last is given up below this difference, in bytes.
+const MTU_STEP: u16 = 12;
+/// A path that lost its large packets is measured again after this time.
+const MTU_COOLDOWN: Duration = Duration::from_secs(20);
+
+/// The settings of a connection, written down to `qlog` if there is one.
+pub(super) fn transport(qlog: Option<QlogStream>) -> Arc<TransportConfig> {
+    let mut mtu = MtuDiscoveryConfig::default();
+    mtu.upper_bound(LARGEST_MTU).minimum_change(MTU_STEP).black_hole_cooldown(MTU_COOLDOWN);
+    let idle = IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT.as_millis() as u32));
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(BI_STREAMS.into())
+        .max_concurrent_uni_streams(UNI_STREAMS.into())
+        .stream_receive_window(STREAM_WINDOW.into())
+        .receive_window(CONNECTION_WINDOW.into())
+        .send_window(SEND_WINDOW)
+        .max_idle_timeout(Some(idle))
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .initial_mtu(INITIAL_MTU)
+        .mtu_discovery_config(Some(mtu))
+        .datagram_receive_buffer_size(Some(DATAGRAMS_IN))
+        .datagram_send_buffer_size(DATAGRAMS_OUT)
+        // Not BBR: quinn's grows without bound where the application does not fill the path, as a tunnel does.
+        .congestion_controller_factory(Arc::new(CubicConfig::default()))
+        .qlog_stream(qlog);
+    Arc::new(config)
+}
