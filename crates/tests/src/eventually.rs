@@ -12,13 +12,18 @@ const AGAIN: Duration = Duration::from_millis(10);
 ///
 /// # Panics
 /// When it has not found anything after [`PATIENCE`].
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    found(look).unwrap_or_else(|| panic!("waited in vain: {what}"))
+}
+
+/// Calls `look` until it finds something; `None` after [`PATIENCE`].
+pub fn found<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let began = Instant::now();
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || began.elapsed() >= PATIENCE {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
         std::thread::sleep(AGAIN);
     }
 }

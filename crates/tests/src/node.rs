@@ -1,6 +1,6 @@
 //! A node: `hermes run` on a file of its own.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::eventually::{PATIENCE, eventually, eventually_true};
+use crate::eventually::{PATIENCE, eventually, found};
 use crate::program;
 
 /// Keys that every node needs; a test's own win.
@@ -64,25 +64,36 @@ impl Node {
     pub fn start_in(folder: TempDir, name: &str, yaml: &str, environment: &[(&str, &str)]) -> Self {
         let file = folder.path().join("node.yaml");
         fs::write(&file, complete(name, yaml)).unwrap();
-        let create = |name| File::create(folder.path().join(name)).unwrap();
-        let process = program::command()
-            .arg("run")
-            .arg(&file)
-            // The node ends with this process, however that ends.
-            .arg("--until-eof")
-            .envs(environment.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(create("stdout"))
-            .stderr(create("stderr"))
-            .spawn()
-            .unwrap();
+        let process = spawn(folder.path(), environment);
         let mut node = Self { name: name.to_owned(), folder, process };
-        eventually("the node is healthy", || {
-            let ended = node.process.try_wait().unwrap();
-            assert!(ended.is_none(), "node {name} ended with {}:\n{}", ended.unwrap(), node.log());
-            node.try_ask("GET", "/healthz", "").filter(|(status, _)| *status == 200)
-        });
+        node.await_health();
         node
+    }
+
+    /// Kills it (SIGKILL).
+    ///
+    /// # Panics
+    /// When it has ended already.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts it again, in its folder and on its file, after it has ended.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn restart(&mut self) {
+        self.process = spawn(self.folder.path(), &[]);
+        self.await_health();
+    }
+
+    fn await_health(&mut self) {
+        eventually("the node is healthy", || {
+            let ended = self.process.try_wait().unwrap();
+            assert!(ended.is_none(), "node {} ended with {}:\n{}", self.name, ended.unwrap(), self.log());
+            self.try_ask("GET", "/healthz", "").filter(|(status, _)| *status == 200)
+        });
     }
 
     /// Where its file, its log and its admin socket are.
@@ -204,7 +215,8 @@ impl Node {
     /// # Panics
     /// When it keeps one.
     pub fn idle(&self) {
-        eventually_true("no live exchange", || self.exchanges().is_empty());
+        let idle = found(|| self.exchanges().is_empty().then_some(()));
+        assert!(idle.is_some(), "waited in vain: {} keeps {:#?}", self.name, self.exchanges());
     }
 
     fn json(&self, path: &str) -> Value {
@@ -241,6 +253,22 @@ impl Drop for Node {
             eprintln!("--- {}: file\n{file}--- log\n{}--- access\n{records}---", self.name, self.log());
         }
     }
+}
+
+/// `hermes run` on the file in this folder.
+fn spawn(folder: &Path, environment: &[(&str, &str)]) -> Child {
+    let append = |name| OpenOptions::new().append(true).create(true).open(folder.join(name)).unwrap();
+    program::command()
+        .arg("run")
+        .arg(folder.join("node.yaml"))
+        // The node ends with this process, however that ends.
+        .arg("--until-eof")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(append("stdout"))
+        .stderr(append("stderr"))
+        .spawn()
+        .unwrap()
 }
 
 /// The file as it is written: not indented, and with the keys that every node needs.

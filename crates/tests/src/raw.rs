@@ -28,7 +28,15 @@ impl Raw {
     /// # Panics
     /// When nobody listens.
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    /// Connects, if somebody listens.
+    pub fn try_connect(address: SocketAddr) -> Option<Self> {
+        TcpStream::connect(address).ok().map(Self::over)
+    }
+
+    fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -104,6 +112,28 @@ impl Raw {
             assert!(read > 0, "closed after {} of {length} bytes", self.unread.len());
         }
         self.unread.drain(..length).collect()
+    }
+
+    /// Sends bytes and reads as many, or finds how the connection ended.
+    ///
+    /// # Errors
+    /// How it ended. A reset may show in a write or in a read.
+    ///
+    /// # Panics
+    /// When nothing comes.
+    pub fn exchange(&mut self, bytes: &[u8]) -> Result<Vec<u8>, End> {
+        if self.stream.write_all(bytes).is_err() {
+            return Err(End::Reset);
+        }
+        while self.unread.len() < bytes.len() {
+            match self.fill() {
+                Ok(0) => return Err(End::Closed),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(End::Reset),
+                Err(error) => panic!("{error} after {} bytes", self.unread.len()),
+            }
+        }
+        Ok(self.unread.drain(..bytes.len()).collect())
     }
 
     /// Reads to the end: what came, and how it ended.

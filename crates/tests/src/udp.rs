@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use crate::eventually::PATIENCE;
 
+/// What receiving says when nothing came.
+const NOTHING: [ErrorKind; 3] = [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::ConnectionRefused];
+
 /// A socket that is connected to one address.
 #[derive(Debug)]
 pub struct Client(UdpSocket);
@@ -34,6 +37,11 @@ impl Client {
         self.0.send(datagram.as_ref()).unwrap();
     }
 
+    /// Sends a datagram, if anybody is there to take it.
+    pub fn send_if_open(&self, datagram: impl AsRef<[u8]>) {
+        drop(self.0.send(datagram.as_ref()));
+    }
+
     /// Waits for a datagram.
     ///
     /// # Panics
@@ -45,7 +53,7 @@ impl Client {
         buffer
     }
 
-    /// A datagram that is there already, or comes within `time`.
+    /// A datagram that is there already, or comes within `time`; none where nobody listens.
     pub fn receive_within(&self, time: Duration) -> Option<Vec<u8>> {
         self.0.set_read_timeout(Some(time)).unwrap();
         let mut buffer = vec![0; 65_536];
@@ -53,7 +61,7 @@ impl Client {
         self.0.set_read_timeout(Some(PATIENCE)).unwrap();
         match received {
             Ok(length) => Some(buffer[..length].to_vec()),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+            Err(error) if NOTHING.contains(&error.kind()) => None,
             Err(error) => panic!("{error}"),
         }
     }

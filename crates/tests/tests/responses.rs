@@ -200,6 +200,32 @@ fn a_client_that_leaves_over_http_2_ends_the_exchange_at_the_origin() {
 }
 
 #[test]
+fn a_client_that_leaves_ends_the_exchange_at_every_hop_over_http_1() {
+    let (last, origin) = (Node::forward_proxy(), origins::http());
+    let first = Node::start(
+        "first",
+        &format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: last }} ]\n\
+             upstreams: {{ last: {{ endpoints: [\"{}\"], http: 1 }} }}\n",
+            last.address("web")
+        ),
+    );
+    // The origin is silent: before its head, and within its content.
+    for (path, came) in [("hang", 0), ("slow", 6)] {
+        let mut raw = Raw::connect(first.address("web"));
+        raw.send(format!("GET http://{0}/{path} HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.address()));
+        let begun = || last.exchanges().first()?["endpoint"].is_string().then_some(());
+        eventually("the last node asks the origin", begun);
+        eventually("all that came is passed on", || {
+            (first.exchanges().first()?["target_to_client"] == came).then_some(())
+        });
+        raw.reset();
+        first.idle();
+        last.idle();
+    }
+}
+
+#[test]
 fn an_endpoint_in_a_unix_socket_is_reached() {
     let folder = tempfile::tempdir().unwrap();
     let inner = Node::start(

@@ -41,7 +41,7 @@ pub fn open(
     let key = crate::websocket::key_for(head)?;
     encode(head, framing, receiver, key.as_ref(), &mut out)
         .map_err(|error| StreamError { processed: Processed::No, ..error })?;
-    let rejoin = Rejoin::new(home);
+    let rejoin = Rejoin::of_client(home);
     let outgoing = Outgoing::content(connection.write, out, framing, rejoin.clone());
     let pending = Pending {
         read: Some(connection.read),
@@ -176,6 +176,15 @@ impl Pending {
             _ if switching => Err(StreamError::new(Cause::Protocol("101 without an upgrade".to_owned()))),
             Kind::Connect => Ok(status.is_success()),
             Kind::Message => Ok(false),
+        }
+    }
+}
+
+impl Drop for Pending {
+    /// Nobody waits for the response any more.
+    fn drop(&mut self) {
+        if let Some(read) = &self.read {
+            self.rejoin.abandon(read);
         }
     }
 }

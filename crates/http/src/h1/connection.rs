@@ -86,6 +86,8 @@ pub(crate) type Home = Box<dyn FnOnce(Connection) + Send>;
 pub(crate) struct Rejoin {
     halves: Mutex<(Option<ReadSide>, Option<WriteSide>, Option<Home>)>,
     reusable: AtomicBool,
+    /// Whether a message that is not read to its end must end in a reset.
+    resets: bool,
 }
 
 impl fmt::Debug for Rejoin {
@@ -95,8 +97,27 @@ impl fmt::Debug for Rejoin {
 }
 
 impl Rejoin {
-    pub(crate) fn new(home: Home) -> Arc<Self> {
-        Arc::new(Self { halves: Mutex::new((None, None, Some(home))), reusable: AtomicBool::new(true) })
+    /// For a server, which tells its client why it does not read on, and closes in good order.
+    pub(crate) fn of_server(home: Home) -> Arc<Self> {
+        Self::new(home, false)
+    }
+
+    /// For a client. The server has the whole request, so that an orderly close would look like the end of the requests, with
+    /// a response still wanted: a server that is silent would keep the exchange.
+    pub(crate) fn of_client(home: Home) -> Arc<Self> {
+        Self::new(home, true)
+    }
+
+    fn new(home: Home, resets: bool) -> Arc<Self> {
+        Arc::new(Self { halves: Mutex::new((None, None, Some(home))), reusable: AtomicBool::new(true), resets })
+    }
+
+    /// Nobody reads what is still to come.
+    pub(crate) fn abandon(&self, read: &ReadSide) {
+        self.spoil();
+        if self.resets {
+            read.half.set_abort();
+        }
     }
 
     /// The connection will not serve another exchange.

@@ -136,7 +136,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         let (Some(read), Some(rejoin)) = (self.read.take(), self.rejoin.take()) else { return };
         if !self.is_end() {
-            rejoin.spoil();
+            rejoin.abandon(&read);
         }
         rejoin.give_read(read);
     }

@@ -47,7 +47,7 @@ pub(crate) async fn serve<H: Handler>(
             Err(error) => return refuse_malformed(connection, &error, &source, &handler).await,
         };
         let (home, returned) = oneshot::channel();
-        let rejoin = Rejoin::new(Box::new(move |connection| drop(home.send(connection))));
+        let rejoin = Rejoin::of_server(Box::new(move |connection| drop(home.send(connection))));
         let offered = offer(connection, head, source.clone(), options, rejoin, watch.clone());
         handler.handle(offered).await;
         let Ok(back) = returned.await else { return };

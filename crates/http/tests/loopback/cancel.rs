@@ -139,6 +139,58 @@ async fn a_handler_that_only_waits_learns_that_the_client_is_gone() {
 }
 
 #[tokio::test]
+async fn a_whole_request_whose_response_nobody_awaits_ends_at_the_server() {
+    each(HOPS, async |path| {
+        let (told, mut tell) = mpsc::unbounded_channel();
+        let answer = move |offered: Offered| {
+            let told = told.clone();
+            async move {
+                let (_, mut incoming, mut responder) = offered.message();
+                while incoming.frame().await.is_some() {}
+                told.send("asked").unwrap();
+                responder.gone().await;
+                told.send("gone").unwrap();
+            }
+        };
+        let client = reach(path, answer).await;
+        let (mut outgoing, pending) = client.open(&get(), Some(0)).await.unwrap();
+        outgoing.finish(None).await.unwrap();
+        drop(outgoing);
+        assert_eq!(tell.recv().await, Some("asked"));
+        drop(pending);
+        assert_eq!(tell.recv().await, Some("gone"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_response_that_is_not_read_on_ends_at_the_server() {
+    each(HOPS, async |path| {
+        let (told, mut tell) = mpsc::unbounded_channel();
+        let answer = move |offered: Offered| {
+            let told = told.clone();
+            async move {
+                let mut outgoing = offered.message().2.respond(response(200, None), None).await.unwrap();
+                outgoing.data(Bytes::from("begun"), false).await.unwrap();
+                outgoing.broken().await;
+                told.send(()).unwrap();
+            }
+        };
+        let client = reach(path, answer).await;
+        let (mut outgoing, mut pending) = client.open(&get(), Some(0)).await.unwrap();
+        outgoing.finish(None).await.unwrap();
+        drop(outgoing);
+        let Event::Final(_, mut incoming) = event(&mut pending).await else { panic!("no final response") };
+        assert!(matches!(frame(&mut incoming).await, Some(Frame::Data(data)) if data == "begun"));
+        drop((incoming, pending));
+        // Over HTTP/1.1 it comes home, and is of no use.
+        drop(client.kept());
+        tell.recv().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_client_that_half_closes_is_not_gone() {
     bounded(async {
         let answer = async |offered: Offered| {

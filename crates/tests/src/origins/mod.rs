@@ -89,6 +89,11 @@ impl<T: Clone> Origin<T> {
         self.seen().pop().expect("the origin has seen something")
     }
 
+    /// Forgets what it saw.
+    pub fn forget(&self) {
+        self.memory.seen.lock().clear();
+    }
+
     /// Connections that it accepted so far.
     pub fn connections(&self) -> usize {
         self.memory.connections.load(Ordering::SeqCst)
