@@ -1,6 +1,6 @@
 //! Protocol code without input or output: bytes and text go in, values and bytes come out.
 //!
-//! What it is: the grammars that Hermes speaks. The HTTP/1.1 codec, the Capsule Protocol, HTTP datagrams and the
+//! What it is: the grammars that Hermes speaks. The HTTP/1.1 codec, HTTP/3 and QPACK, the Capsule Protocol, HTTP datagrams and the
 //! CONNECT-UDP template, and the fields that a proxy reads and writes on every hop.
 //!
 //! What it is not: it opens no socket, reads no clock, draws no random number and knows no async runtime. It takes no
@@ -9,6 +9,8 @@
 //! | module | specification |
 //! |---|---|
 //! | [`h1`] | RFC 9112, with the security rules of RFC 9931 |
+//! | [`h3`] | RFC 9114, RFC 9218, RFC 9220 and RFC 9297, section 2.1 |
+//! | [`qpack`] | RFC 9204 with a dynamic table of capacity 0, RFC 7541, section 5 and appendix B |
 //! | [`varint`] | RFC 9000, section 16 |
 //! | [`capsule`] | RFC 9297, section 3 |
 //! | [`datagram`] | RFC 9297, section 2 and RFC 9298, section 5 |
@@ -33,10 +35,12 @@ pub mod credentials;
 pub mod datagram;
 pub mod forwarded;
 pub mod h1;
+pub mod h3;
 pub mod hop;
 pub mod host;
 pub mod proxy_protocol;
 pub mod proxy_status;
+pub mod qpack;
 pub mod trace_context;
 pub mod udp_template;
 pub mod varint;

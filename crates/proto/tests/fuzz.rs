@@ -35,8 +35,10 @@ decoders! {
     capsule_keeps_its_invariants: capsule;
     credentials_keep_their_invariants: credentials;
     datagram_keeps_its_invariants: datagram;
+    h3_keeps_its_invariants: h3;
     hop_keeps_its_invariants: hop;
     proxy_protocol_keeps_its_invariants: proxy_protocol;
+    qpack_keeps_its_invariants: qpack;
     trace_context_keeps_its_invariants: trace_context;
     udp_template_keeps_its_invariants: udp_template;
     varint_keeps_its_invariants: varint;

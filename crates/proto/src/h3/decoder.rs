@@ -1,0 +1,286 @@
+//! Finding frames in a stream that arrives in pieces.
+
+use bytes::{Bytes, BytesMut};
+
+use super::code::{Code, Fault};
+use super::frame::{Frame, FrameType, MAX_HEAD};
+use crate::varint;
+
+/// The longest frame of a control stream, in bytes: a hundred settings, or any sensible priority, fit.
+pub const CONTROL_FRAME: usize = 4096;
+
+/// How many more empty or unknown frames than others may come on a stream: they cost their sender next to nothing.
+pub const IDLE_FRAMES: u32 = 1024;
+
+/// What is set aside at once for a frame that arrives in pieces, in bytes; its length alone does not cost memory.
+const FIRST_ALLOCATION: usize = 1024;
+
+/// What kind of stream is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// A control stream (RFC 9114, section 6.2.1).
+    Control,
+    /// A request stream (RFC 9114, section 6.1).
+    Request,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// Some of the payload of a DATA frame; never empty.
+    Data(Bytes),
+    /// Any other frame.
+    Frame(Frame),
+}
+
+/// Finds frames. Push a chunk, take pieces until there is none, push the next.
+///
+/// DATA passes through in slices of what was pushed. Other known frames are put together up to a limit, unknown ones are
+/// dropped as they pass.
+#[derive(Debug)]
+pub struct FrameDecoder {
+    on: On,
+    /// Bytes of the longest frame that is held.
+    limit: usize,
+    input: Bytes,
+    state: State,
+    /// A control stream has had its first frame.
+    begun: bool,
+    idle: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    Head { bytes: [u8; MAX_HEAD], length: usize },
+    Data { left: u64 },
+    Held { kind: FrameType, length: usize, bytes: BytesMut },
+    Skip { left: u64 },
+    Failed(Fault),
+}
+
+const AT_START: State = State::Head { bytes: [0; MAX_HEAD], length: 0 };
+
+impl FrameDecoder {
+    /// For a control stream.
+    pub fn control() -> Self {
+        Self::new(On::Control, CONTROL_FRAME)
+    }
+
+    /// For a request stream, with field sections up to `section` bytes, as they are encoded.
+    pub fn request(section: usize) -> Self {
+        Self::new(On::Request, section)
+    }
+
+    fn new(on: On, limit: usize) -> Self {
+        Self { on, limit, input: Bytes::new(), state: AT_START, begun: false, idle: 0 }
+    }
+
+    /// Adds what arrived. Meant to be called when [`next`](Self::next) has nothing left; earlier, bytes are copied.
+    pub fn push(&mut self, chunk: Bytes) {
+        if self.input.is_empty() {
+            self.input = chunk;
+        } else {
+            self.input = [&self.input[..], &chunk].concat().into();
+        }
+    }
+
+    /// The next piece, or `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// A frame that cannot be, or not here. The decoder repeats the error and takes no more bytes.
+    #[expect(clippy::should_implement_trait, reason = "None is not the end: more may be pushed")]
+    pub fn next(&mut self) -> Result<Option<Piece>, Fault> {
+        let found = self.advance();
+        if let Err(fault) = found {
+            self.input = Bytes::new();
+            self.state = State::Failed(fault);
+        }
+        found
+    }
+
+    /// Says whether the stream may end here.
+    ///
+    /// # Errors
+    /// It ended within a frame (RFC 9114, section 7.1), or the error that came before.
+    pub fn finish(&self) -> Result<(), Fault> {
+        match &self.state {
+            State::Head { length: 0, .. } if self.input.is_empty() => Ok(()),
+            State::Failed(fault) => Err(*fault),
+            _ => Err(Fault::connection(Code::FrameError, "a stream ended within a frame")),
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<Piece>, Fault> {
+        loop {
+            match &mut self.state {
+                State::Failed(fault) => return Err(*fault),
+                State::Head { .. } => {
+                    if !self.head()? {
+                        return Ok(None);
+                    }
+                }
+                State::Data { left: 0 } | State::Skip { left: 0 } => self.state = AT_START,
+                State::Data { left } | State::Skip { left } => {
+                    if self.input.is_empty() {
+                        return Ok(None);
+                    }
+                    let count = self.input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= count as u64;
+                    let taken = self.input.split_to(count);
+                    if matches!(self.state, State::Data { .. }) {
+                        self.idle = self.idle.saturating_sub(1);
+                        return Ok(Some(Piece::Data(taken)));
+                    }
+                }
+                State::Held { .. } => return Ok(self.held()?.map(Piece::Frame)),
+            }
+        }
+    }
+
+    /// Reads the head of a frame; false when bytes are missing, which then all are kept.
+    fn head(&mut self) -> Result<bool, Fault> {
+        let State::Head { bytes, length: held } = &mut self.state else { return Ok(false) };
+        let added = self.input.len().min(MAX_HEAD - *held);
+        bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
+        let available = *held + added;
+        let mut rest = &bytes[..available];
+        let Some((kind, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
+            *held = available;
+            let _ = self.input.split_to(added);
+            return Ok(false);
+        };
+        let used = available - rest.len() - *held;
+        let _ = self.input.split_to(used);
+        self.state = self.begin(FrameType::from(kind), length)?;
+        Ok(true)
+    }
+
+    /// What to do with a frame whose head has just been read.
+    fn begin(&mut self, kind: FrameType, length: u64) -> Result<State, Fault> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        if self.on == On::Control && first && kind != FrameType::Settings {
+            return Err(Fault::connection(Code::MissingSettings, "the control stream does not begin with SETTINGS"));
+        }
+        admit(kind, self.on)?;
+        if matches!(kind, FrameType::Other(_)) || (kind == FrameType::Data && length == 0) {
+            self.idle += 1;
+            if self.idle > IDLE_FRAMES {
+                return Err(Fault::connection(Code::ExcessiveLoad, "too many frames that carry nothing"));
+            }
+        }
+        match kind {
+            FrameType::Data => Ok(State::Data { left: length }),
+            FrameType::Other(_) => Ok(State::Skip { left: length }),
+            _ => match usize::try_from(length) {
+                Ok(length) if length <= self.limit => Ok(State::Held { kind, length, bytes: BytesMut::new() }),
+                _ if kind == FrameType::Headers => {
+                    Err(Fault::stream(Code::ExcessiveLoad, "a field section is too large"))
+                }
+                _ => Err(Fault::connection(Code::ExcessiveLoad, "a frame of the control stream is too long")),
+            },
+        }
+    }
+
+    /// Completes a frame, or keeps what there is of it.
+    fn held(&mut self) -> Result<Option<Frame>, Fault> {
+        let State::Held { kind, length, bytes } = &mut self.state else { return Ok(None) };
+        let missing = *length - bytes.len();
+        if self.input.len() < missing {
+            if bytes.is_empty() && !self.input.is_empty() {
+                bytes.reserve((*length).min(FIRST_ALLOCATION));
+            }
+            bytes.extend_from_slice(&self.input);
+            self.input = Bytes::new();
+            return Ok(None);
+        }
+        let tail = self.input.split_to(missing);
+        let payload = if bytes.is_empty() {
+            tail
+        } else {
+            bytes.extend_from_slice(&tail);
+            bytes.split().freeze()
+        };
+        let kind = *kind;
+        self.state = AT_START;
+        self.idle = self.idle.saturating_sub(1);
+        decode_payload(kind, payload).map(Some)
+    }
+}
+
+/// Whether a type may stand on a stream (RFC 9114, section 7, table 1, and 7.2.8).
+fn admit(kind: FrameType, on: On) -> Result<(), Fault> {
+    let fits = match kind {
+        FrameType::Other(_) => true,
+        FrameType::Http2(_) => false,
+        FrameType::Data | FrameType::Headers | FrameType::PushPromise => on == On::Request,
+        FrameType::CancelPush
+        | FrameType::Settings
+        | FrameType::Goaway
+        | FrameType::MaxPushId
+        | FrameType::PriorityUpdate
+        | FrameType::PriorityUpdatePush => on == On::Control,
+    };
+    let reason = "a frame is not allowed on its stream";
+    fits.then_some(()).ok_or(Fault::connection(Code::FrameUnexpected, reason))
+}
+
+fn decode_payload(kind: FrameType, payload: Bytes) -> Result<Frame, Fault> {
+    let mut rest = &payload[..];
+    match kind {
+        FrameType::Headers => Ok(Frame::Headers(payload)),
+        FrameType::Settings => Ok(Frame::Settings(payload)),
+        FrameType::PushPromise => Ok(Frame::PushPromise),
+        FrameType::PriorityUpdatePush => Ok(Frame::PriorityUpdatePush),
+        FrameType::PriorityUpdate => {
+            let stream = varint::decode(&mut rest).ok_or(SHAPE)?;
+            Ok(Frame::PriorityUpdate { stream, value: payload.slice_ref(rest) })
+        }
+        _ => {
+            let id = varint::decode(&mut rest).filter(|_| rest.is_empty()).ok_or(SHAPE)?;
+            Ok(match kind {
+                FrameType::CancelPush => Frame::CancelPush(id),
+                FrameType::Goaway => Frame::Goaway(id),
+                _ => Frame::MaxPushId(id),
+            })
+        }
+    }
+}
+
+/// RFC 9114, section 7.1: nothing may be missing from a payload, and nothing follow it.
+const SHAPE: Fault = Fault::connection(Code::FrameError, "the payload of a frame is too short or too long");
+
+/// Decodes arbitrary bytes, whole and in pieces: both find the same content, frames and end, and no more than the limit is
+/// held. The first byte chooses the stream, the second the length of the pieces.
+pub(super) fn fuzz_one(data: &[u8]) {
+    let [stream, piece, bytes @ ..] = data else { return };
+    let decoder = || if stream & 1 == 0 { FrameDecoder::control() } else { FrameDecoder::request(100) };
+    let whole = decode_all(decoder(), bytes, bytes.len().max(1));
+    let pieces = decode_all(decoder(), bytes, usize::from(*piece).max(1));
+    assert_eq!(whole, pieces);
+}
+
+/// Content, or a frame.
+type Found = Result<Vec<u8>, Frame>;
+
+/// Content and frames in their order, with neighbouring content joined; and how it ended.
+fn decode_all(mut decoder: FrameDecoder, bytes: &[u8], piece: usize) -> (Vec<Found>, Result<(), Fault>) {
+    let mut found: Vec<Found> = Vec::new();
+    for chunk in bytes.chunks(piece) {
+        decoder.push(Bytes::copy_from_slice(chunk));
+        while let Ok(Some(piece)) = decoder.next() {
+            match (piece, found.last_mut()) {
+                (Piece::Data(data), Some(Ok(content))) => content.extend_from_slice(&data),
+                (Piece::Data(data), _) => found.push(Ok(data.to_vec())),
+                (Piece::Frame(frame), _) => found.push(Err(frame)),
+            }
+        }
+        if let State::Held { bytes, .. } = &decoder.state {
+            assert!(bytes.len() <= decoder.limit);
+        }
+        assert!(decoder.input.is_empty());
+    }
+    (found, decoder.finish())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Every decoder of HTTP/3 over one input.
+
+use bytes::{Bytes, BytesMut};
+use http::header::HOST;
+
+use super::{
+    Control, Frame, FrameDecoder, Piece, RequestParts, Role, Sequence, datagram, decode_request, decode_response,
+    decode_trailers, decoder, encode_request, encode_response, encode_trailers, priority, settings,
+};
+use crate::qpack::Limits;
+
+/// What the sections of an input may hold.
+const LIMITS: Limits = Limits { bytes: 2048, lines: 16 };
+
+/// Decodes arbitrary bytes as whatever the first of them says: frames, a head, settings, a datagram, a priority, or a whole
+/// stream with its machine.
+pub fn fuzz_one(data: &[u8]) {
+    let [what, data @ ..] = data else { return };
+    match what {
+        b'f' => decoder::fuzz_one(data),
+        b's' => settings::fuzz_one(data),
+        b'd' => datagram::fuzz_one(data),
+        b'p' => priority::fuzz_one(data),
+        b'h' => heads(data),
+        _ => streams(data),
+    }
+}
+
+/// A head that was taken can be written, and is then read as the same; none has what HTTP/1.1 could be fooled with.
+fn heads(data: &[u8]) {
+    let section = Bytes::copy_from_slice(data);
+    let mut output = BytesMut::new();
+    if let Ok(head) = decode_request(section.clone(), LIMITS) {
+        assert!(!head.fields.contains_key(HOST));
+        assert!(head.fields.values().all(|value| !value.as_bytes().iter().any(|byte| b"\r\n\0".contains(byte))));
+        // A scheme that is not of the web may go without an authority, which is not written.
+        if encode_request(&RequestParts::from(&head), &mut output).is_ok() {
+            assert_eq!(decode_request(output.split().freeze(), LIMITS), Ok(head));
+        }
+    }
+    if let Ok(head) = decode_response(section.clone(), LIMITS)
+        && !head.fields.contains_key(HOST)
+    {
+        assert_eq!(encode_response(head.status, &head.fields, &mut output), Ok(()));
+        assert_eq!(decode_response(output.split().freeze(), LIMITS), Ok(head));
+    }
+    if let Ok(fields) = decode_trailers(section, LIMITS)
+        && !fields.contains_key(HOST)
+    {
+        assert_eq!(encode_trailers(&fields, &mut output), Ok(()));
+        assert_eq!(decode_trailers(output.freeze(), LIMITS), Ok(fields));
+    }
+}
+
+/// Both kinds of stream at both ends: nothing panics.
+fn streams(data: &[u8]) {
+    for role in [Role::Server, Role::Client] {
+        let (mut frames, mut control) = (FrameDecoder::control(), Control::new(role));
+        frames.push(Bytes::copy_from_slice(data));
+        while let Ok(Some(Piece::Frame(frame))) = frames.next() {
+            if control.handle_frame(&frame).is_err() {
+                break;
+            }
+        }
+        let (mut frames, mut sequence) = (FrameDecoder::request(LIMITS.bytes), Sequence::new(role));
+        frames.push(Bytes::copy_from_slice(data));
+        while let Ok(Some(piece)) = frames.next() {
+            let taken = match piece {
+                Piece::Data(data) => sequence.handle_data(data.len()),
+                Piece::Frame(Frame::Headers(section)) => sequence.handle_headers().map(|_| {
+                    if decode_request(section, LIMITS).is_ok() {
+                        sequence.begin_content(None);
+                    }
+                }),
+                Piece::Frame(_) => Err(sequence.handle_push()),
+            };
+            if taken.is_err() {
+                break;
+            }
+        }
+        let _ = (frames.finish(), sequence.handle_end());
+    }
+}

@@ -1,0 +1,38 @@
+//! HTTP/3 (RFC 9114) without input or output: frames, settings, heads, and the order in which they come.
+//!
+//! Bytes of a stream go into a [`FrameDecoder`]; what it finds goes into the machine of that stream, [`Control`] or
+//! [`Sequence`], and field sections into [`decode_request`], [`decode_response`] or [`decode_trailers`]. Every mistake of the
+//! peer is a [`Fault`], which says what to close and with which code.
+//!
+//! What it is not: it opens no stream and closes none, and it does not push, nor let anybody push.
+//!
+//! Specifications: RFC 9114, RFC 9204 (in [`qpack`](crate::qpack)), RFC 9218 (priorities), RFC 9220 (extended CONNECT), RFC
+//! 9297 (HTTP datagrams).
+
+mod code;
+mod control;
+pub mod datagram;
+mod decoder;
+mod fields;
+pub mod frame;
+mod fuzz;
+mod priority;
+mod request;
+mod response;
+mod sequence;
+mod settings;
+mod streams;
+
+pub use crate::qpack::Limits;
+pub use code::{Code, Fault, Scope};
+pub use control::{Control, ControlEvent, Role, is_request};
+pub use decoder::{CONTROL_FRAME, FrameDecoder, IDLE_FRAMES, On, Piece};
+pub use fields::{EncodeError, content_length, decode_trailers, encode_trailers, section_size};
+pub use frame::{Frame, FrameType};
+pub use fuzz::fuzz_one;
+pub use priority::Priority;
+pub use request::{RequestHead, RequestParts, decode_request, encode_request};
+pub use response::{ResponseHead, decode_response, encode_response};
+pub use sequence::{Section, Sequence};
+pub use settings::Settings;
+pub use streams::{PeerStreams, StreamType, TypeDecoder};
