@@ -1,0 +1,17 @@
+//! The lab: where Hermes is measured against other proxies, on this machine.
+//!
+//! What it is: [`overhead`] starts pairs of proxies ([`peers`]) between a load generator ([`traffic`]) and an
+//! [`origin`], runs [`experiment`]s on them in shuffled order, and makes a [`report`] of medians and ranges.
+//!
+//! What it is not: a benchmark whose figures mean anything by themselves. Everything shares the processors of one
+//! machine, so only figures of the same run are compared, and differences below 20 % are no verdict.
+
+pub mod experiment;
+pub mod forwarder;
+pub mod origin;
+pub mod overhead;
+pub mod peers;
+pub mod pki;
+pub mod process;
+pub mod report;
+pub mod traffic;

@@ -1,0 +1,41 @@
+//! `hermes-lab`: the commands of the lab.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use hermes_lab::{forwarder, origin, overhead};
+
+/// Measures Hermes against other proxies on this machine.
+#[derive(Parser)]
+#[command(name = "hermes-lab", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What a pair of proxies costs: latency, bursts, saturation, bulk, datagrams, memory, start.
+    Overhead(overhead::Arguments),
+    /// The server at the far end; started by the others.
+    #[command(hide = true)]
+    Origin(origin::Arguments),
+    /// One half of the null pair; started by the others.
+    #[command(hide = true)]
+    Forwarder(forwarder::Arguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Overhead(arguments) => overhead::run(&arguments),
+        Command::Origin(arguments) => origin::serve(&arguments),
+        Command::Forwarder(arguments) => forwarder::serve(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hermes-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

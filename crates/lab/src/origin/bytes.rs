@@ -1,0 +1,42 @@
+//! Echoes bytes, or sends them without end, as the first byte asks.
+
+use anyhow::Result;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::SOURCE;
+
+/// Bytes of one write of [`SOURCE`].
+const CHUNK: usize = 256 * 1024;
+/// Bytes of one read.
+const READ: usize = 16 * 1024;
+
+/// Serves one connection to its end.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> Result<()> {
+    let mut first = Vec::with_capacity(1);
+    stream.read_buf(&mut first).await?;
+    match first.first() {
+        None => Ok(()),
+        Some(&SOURCE) => send_without_end(stream).await,
+        Some(_) => echo(stream, first).await,
+    }
+}
+
+async fn send_without_end<S: AsyncWrite + Unpin>(mut stream: S) -> Result<()> {
+    let zeros = vec![0; CHUNK];
+    loop {
+        stream.write_all(&zeros).await?;
+    }
+}
+
+/// The room for bytes exists only while there are some, so that idle connections cost little.
+async fn echo<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut bytes: Vec<u8>) -> Result<()> {
+    loop {
+        bytes.reserve(READ);
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(());
+        }
+        stream.write_all(&bytes).await?;
+        stream.flush().await?;
+        bytes.clear();
+    }
+}

@@ -1,0 +1,159 @@
+//! The server at the far end: HTTP, TLS, TCP and UDP, each on a port of its own, in one process.
+
+mod bytes;
+mod datagrams;
+mod web;
+
+pub use datagrams::received;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustls::pki_types::ServerName;
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::pki::{ORIGIN, Pki};
+use crate::process::Process;
+
+/// First byte of a connection, TLS session or datagram that is to come back as it is.
+pub const ECHO: u8 = b'e';
+/// First byte of a connection that asks for bytes without end.
+pub const SOURCE: u8 = b's';
+/// First byte of a datagram that is only counted, under the four bytes that follow.
+pub const COUNT: u8 = b'c';
+/// First byte of a datagram that asks how many came under the four bytes that follow.
+pub const QUERY: u8 = b'q';
+
+/// Connections that wait to be accepted: more than the largest burst.
+const BACKLOG: i32 = 4096;
+/// Bytes of the socket buffers for datagrams.
+const UDP_BUFFER: usize = 4 << 20;
+/// How long the origin may take to start.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// The file with the addresses.
+const FILE: &str = "origin.json";
+
+/// Options of the hidden command.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Folder with certificates; the addresses are written there.
+    #[arg(long)]
+    folder: PathBuf,
+}
+
+/// Where the origin listens.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Addresses {
+    /// Answers requests.
+    pub http: SocketAddr,
+    /// TLS; echoes.
+    pub tls: SocketAddr,
+    /// Echoes, or sends without end.
+    pub tcp: SocketAddr,
+    /// Echoes, or counts.
+    pub udp: SocketAddr,
+}
+
+/// The name that the origin's certificate has.
+///
+/// # Errors
+/// Never: the name is a constant.
+pub fn tls_name() -> Result<ServerName<'static>> {
+    Ok(ServerName::try_from(ORIGIN)?)
+}
+
+/// Starts the origin as a process of its own and waits until it listens.
+///
+/// # Errors
+/// When it does not start.
+pub fn start(folder: &Path) -> Result<(Process, Addresses)> {
+    let program = std::env::current_exe()?;
+    let file = folder.join(FILE);
+    let mut process =
+        Process::start("origin", folder, &program, &["origin".as_ref(), "--folder".as_ref(), folder.as_os_str()])?;
+    let step = Duration::from_millis(5);
+    for _ in 0..START_LIMIT.as_millis() / step.as_millis() {
+        process.check()?;
+        if let Ok(text) = fs::read_to_string(&file) {
+            return Ok((process, serde_json::from_str(&text)?));
+        }
+        std::thread::sleep(step);
+    }
+    anyhow::bail!("the origin does not start:\n{}", process.log())
+}
+
+/// Serves until the process is ended.
+///
+/// # Errors
+/// When a port cannot be had.
+pub fn serve(arguments: &Arguments) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve_all(&arguments.folder))
+}
+
+async fn serve_all(folder: &Path) -> Result<()> {
+    let tls = TlsAcceptor::from(Pki::open(folder).server()?);
+    let (web, secure, plain) = (listen()?, listen()?, listen()?);
+    let udp = udp_socket()?;
+    let addresses = Addresses {
+        http: web.local_addr()?,
+        tls: secure.local_addr()?,
+        tcp: plain.local_addr()?,
+        udp: udp.local_addr()?,
+    };
+    let written = folder.join("origin.json.new");
+    fs::write(&written, serde_json::to_string(&addresses)?)?;
+    fs::rename(&written, folder.join(FILE))?;
+    tokio::try_join!(
+        accept(web, web::answer),
+        accept(plain, bytes::serve),
+        accept(secure, move |stream| {
+            let tls = tls.clone();
+            async move { bytes::serve(tls.accept(stream).await?).await }
+        }),
+        datagrams::serve(udp),
+    )?;
+    Ok(())
+}
+
+/// Serves each connection in a task; they end with the process.
+async fn accept<F: Future<Output = Result<()>> + 'static>(
+    listener: TcpListener,
+    serve: impl Fn(TcpStream) -> F,
+) -> Result<()> {
+    let tasks = tokio::task::LocalSet::new();
+    tasks
+        .run_until(async {
+            loop {
+                let (stream, _) = listener.accept().await.context("accept")?;
+                stream.set_nodelay(true)?;
+                // A client that goes away in the middle is its own business.
+                let serving = serve(stream);
+                tokio::task::spawn_local(async move { drop(serving.await) });
+            }
+        })
+        .await
+}
+
+fn listen() -> Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into())?)
+}
+
+fn udp_socket() -> Result<hermes_net::UdpSocket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_recv_buffer_size(UDP_BUFFER)?;
+    socket.set_send_buffer_size(UDP_BUFFER)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    Ok(hermes_net::UdpSocket::bound(socket.into())?)
+}

@@ -1,0 +1,145 @@
+//! `hermes-lab overhead`: what a pair of proxies costs, measured on several systems in one run.
+
+mod plan;
+mod progress;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::experiment::{Bench, Case, Experiment};
+use crate::origin;
+use crate::peers::{Name, Programs, Surroundings, System};
+use crate::pki::Pki;
+use crate::process::Process;
+use crate::report::{self, Results, Run};
+use crate::traffic::{Client, Link};
+use progress::Progress;
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Only these kinds and experiments, e.g. `http,udp,latency`.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<plan::Part>,
+    /// Only these systems.
+    #[arg(long, value_delimiter = ',', default_values_t = Name::ALL)]
+    systems: Vec<Name>,
+    /// Only these links between the two proxies, also where they are not the usual ones.
+    #[arg(long, value_delimiter = ',')]
+    links: Vec<Link>,
+    /// Fewer and shorter measurements: more scatter.
+    #[arg(long)]
+    short: bool,
+    /// Rounds; every figure is the median of so many.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: u32,
+    /// Seed of the order in each round.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the results to this file. Cases that it has from earlier runs stay in it, and in the report.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Measure this build of Hermes instead of building one.
+    #[arg(long)]
+    hermes: Option<PathBuf>,
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a system cannot be installed or started, or the results cannot be written.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let begin = Instant::now();
+    let programs = Programs::provide(&arguments.systems, arguments.hermes.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut results = runtime.block_on(measure(arguments, programs))?;
+    results.runs.push(Run {
+        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        seed: arguments.seed,
+        machine: machine(),
+        seconds: begin.elapsed().as_secs_f64(),
+    });
+    if let Some(file) = &arguments.json {
+        if file.exists() {
+            results = results.after(report::load(file)?);
+        }
+        report::save(&results, file)?;
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}\n{}", report::print(&results), report::summary_line(&results)).context("standard output")
+}
+
+async fn measure(arguments: &Arguments, programs: Programs) -> Result<Results> {
+    let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
+    let pki = Pki::create(folder.path())?;
+    let client = Client::new(pki.client()?)?;
+    let (origin_process, origin) = origin::start(folder.path())?;
+    let around = Surroundings { origin, pki, folder: folder.path().to_owned(), programs, client };
+    let mut systems = Vec::new();
+    for name in &arguments.systems {
+        systems.push(System::start(*name, &around).await?);
+    }
+    let results = rounds(arguments, &around, &systems).await;
+    // The proxies first, so that none of them complains about the origin.
+    drop(systems);
+    drop::<Process>(origin_process);
+    Ok(results)
+}
+
+async fn rounds(arguments: &Arguments, around: &Surroundings, systems: &[System]) -> Results {
+    let cases = plan::cases(&arguments.only, &arguments.links);
+    let mut results = Results::default();
+    let mut random = fastrand::Rng::with_seed(arguments.seed);
+    let mut progress = Progress::new(arguments.repeats as usize * cases.len() * systems.len());
+    for round in 1..=arguments.repeats {
+        for case in &cases {
+            let mut order: Vec<_> = systems.iter().collect();
+            random.shuffle(&mut order);
+            for system in order {
+                progress.step(&format!("round {round}: {} on {}", plan::spoken(*case), system.name));
+                if let Err(error) = measure_one(*case, system, around, arguments.short, &mut results).await {
+                    results.failures.push(format!(
+                        "round {round}: {} on {}: {error:#}",
+                        plan::spoken(*case),
+                        system.name
+                    ));
+                }
+            }
+        }
+    }
+    progress.end();
+    results
+}
+
+async fn measure_one(
+    case: Case,
+    system: &System,
+    around: &Surroundings,
+    short: bool,
+    results: &mut Results,
+) -> Result<()> {
+    let Some(entry) = system.entry(case.kind, case.link).filter(|_| case.experiment.suits(system.name)) else {
+        return Ok(());
+    };
+    let bench = Bench { client: &around.client, system, entry, origin: &around.origin, short };
+    for (figure, value) in Experiment::run(case.experiment, &bench).await? {
+        results.add(case, system.name, figure, value);
+    }
+    Ok(())
+}
+
+/// Processors and kernel, for whoever reads the figures later.
+fn machine() -> String {
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{processors} processors, Linux {}", kernel.trim())
+}

@@ -1,0 +1,43 @@
+//! What is being measured, while it is.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::time::Instant;
+
+/// A line on standard error that is written anew; without a terminal, a line now and then.
+pub struct Progress {
+    steps: usize,
+    done: usize,
+    begin: Instant,
+    terminal: bool,
+}
+
+/// Without a terminal, one step in so many is told.
+const SELDOM: usize = 20;
+
+impl Progress {
+    /// Of so many steps.
+    pub fn new(steps: usize) -> Self {
+        Self { steps, done: 0, begin: Instant::now(), terminal: stderr().is_terminal() }
+    }
+
+    /// The next step begins.
+    pub fn step(&mut self, what: &str) {
+        let line =
+            format!("{:3} % {:4.0} s  {what}", self.done * 100 / self.steps.max(1), self.begin.elapsed().as_secs_f64());
+        if self.terminal {
+            // Nothing depends on progress being seen.
+            drop(write!(stderr(), "\r\x1b[K{line}"));
+            drop(stderr().flush());
+        } else if self.done.is_multiple_of(SELDOM) {
+            eprintln!("{line}");
+        }
+        self.done += 1;
+    }
+
+    /// All is done.
+    pub fn end(self) {
+        if self.terminal {
+            drop(write!(stderr(), "\r\x1b[K"));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The systems that are compared, each one process or two between the client and the origin.
+
+mod direct;
+mod envoy;
+mod haproxy;
+mod hermes;
+mod nginx;
+mod null;
+mod ports;
+mod programs;
+
+pub use programs::Programs;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::origin::Addresses;
+use crate::pki::Pki;
+use crate::process::Process;
+use crate::traffic::{Client, Entry, Kind, Link};
+
+/// How long a system may take until exchanges of every kind work.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// Pause between two looks.
+const STEP: Duration = Duration::from_millis(20);
+/// Threads of every proxy that lets one choose.
+const THREADS: usize = 2;
+
+/// Which system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Name {
+    /// No proxy.
+    Direct,
+    /// Two forwarders of ours with the same sockets and wake-ups as a pair of proxies, and no HTTP: the floor.
+    Null,
+    /// Two nodes of Hermes.
+    Hermes,
+    /// Two Envoys.
+    Envoy,
+    /// Two nginx, HTTP only.
+    Nginx,
+    /// Two HAProxys, HTTP only.
+    Haproxy,
+}
+
+impl Name {
+    /// All systems, in the order of the tables.
+    pub const ALL: [Self; 6] = [Self::Direct, Self::Null, Self::Hermes, Self::Envoy, Self::Nginx, Self::Haproxy];
+
+    /// As tables and options say it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Null => "null",
+            Self::Hermes => "hermes",
+            Self::Envoy => "envoy",
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+        }
+    }
+}
+
+/// What systems are started with.
+pub struct Surroundings {
+    /// Where the origin listens.
+    pub origin: Addresses,
+    /// Certificates.
+    pub pki: Pki,
+    /// For configurations and logs; every system makes a folder of its own.
+    pub folder: PathBuf,
+    /// The programs.
+    pub programs: Programs,
+    /// Used to find out whether a system works.
+    pub client: Client,
+}
+
+/// A running system.
+pub struct System {
+    /// Which.
+    pub name: Name,
+    /// The proxies: none, or the one beside the client and the one beside the origin.
+    pub processes: Vec<Process>,
+    entries: Vec<(Link, Entry)>,
+}
+
+impl System {
+    /// Starts it and waits until exchanges of every kind work.
+    ///
+    /// # Errors
+    /// With the log of a proxy that does not start.
+    pub async fn start(name: Name, around: &Surroundings) -> Result<Self> {
+        let mut system = Self::launch(name, around)?;
+        system.ready(&around.client).await.with_context(|| name.text().to_owned())?;
+        Ok(system)
+    }
+
+    /// Starts its processes and does not wait.
+    ///
+    /// # Errors
+    /// When a program cannot be started.
+    pub fn launch(name: Name, around: &Surroundings) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix(name.text()).tempdir_in(&around.folder)?.keep();
+        let (processes, entries) = match name {
+            Name::Direct => direct::start(around),
+            Name::Null => null::start(around, &folder),
+            Name::Hermes => hermes::start(around, &folder),
+            Name::Envoy => envoy::start(around, &folder),
+            Name::Nginx => nginx::start(around, &folder),
+            Name::Haproxy => haproxy::start(around, &folder),
+        }?;
+        Ok(Self { name, processes, entries })
+    }
+
+    /// Where exchanges of this kind enter, to go over this link; none if the system cannot carry them.
+    pub fn entry(&self, kind: Kind, link: Link) -> Option<&Entry> {
+        self.entries.iter().find(|(over, entry)| *over == link && entry.kind == kind).map(|(_, entry)| entry)
+    }
+
+    /// Processor time of its processes so far.
+    pub fn processor_time(&self) -> Duration {
+        self.processes.iter().map(Process::processor_time).sum()
+    }
+
+    /// Memory of its processes, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.processes.iter().map(Process::memory).sum()
+    }
+
+    async fn ready(&mut self, client: &Client) -> Result<()> {
+        let begin = tokio::time::Instant::now();
+        for (link, entry) in &self.entries {
+            while let Err(error) = client.once(entry).await {
+                for process in &mut self.processes {
+                    process.check()?;
+                }
+                if begin.elapsed() > START_LIMIT {
+                    let logs: String = self.processes.iter().map(Process::log).collect();
+                    return Err(error.context(format!(
+                        "{} over {} does not work:\n{logs}",
+                        entry.kind.name(),
+                        link.name()
+                    )));
+                }
+                tokio::time::sleep(STEP).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What starting a system gives.
+type Started = Result<(Vec<Process>, Vec<(Link, Entry)>)>;

@@ -1,0 +1,21 @@
+//! Ports for programs that cannot say which one the system gave them.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+
+use anyhow::{Result, bail};
+
+/// Below what systems give to clients, so that nobody takes a port between the choice and its use.
+const RANGE: std::ops::Range<u16> = 20_000..30_000;
+/// More than enough for a range of which little is used.
+const TRIES: usize = 1000;
+
+/// An address on loopback whose port is free for TCP and UDP.
+pub fn free() -> Result<SocketAddr> {
+    for _ in 0..TRIES {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(RANGE)));
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    bail!("no free port between {} and {}", RANGE.start, RANGE.end)
+}

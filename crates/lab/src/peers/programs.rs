@@ -1,0 +1,97 @@
+//! The programs that are compared: Hermes is built, the others are installed by package name.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::Name;
+
+/// Where the programs are.
+#[derive(Debug, Clone, Default)]
+pub struct Programs {
+    /// Hermes, a release build.
+    pub hermes: PathBuf,
+    /// Envoy.
+    pub envoy: PathBuf,
+    /// nginx.
+    pub nginx: PathBuf,
+    /// HAProxy.
+    pub haproxy: PathBuf,
+}
+
+impl Programs {
+    /// Builds Hermes unless a build is `given`, and installs the others, as far as `systems` need them.
+    ///
+    /// # Errors
+    /// When one cannot be built or installed.
+    pub fn provide(systems: &[Name], given: Option<&Path>) -> Result<Self> {
+        let mut programs = Self::default();
+        if systems.contains(&Name::Hermes) {
+            programs.hermes = given.map_or_else(build_hermes, |path| Ok(path.to_owned()))?;
+            ensure!(programs.hermes.is_file(), "there is no {}", programs.hermes.display());
+        }
+        if systems.iter().any(|name| matches!(name, Name::Envoy | Name::Nginx | Name::Haproxy)) {
+            programs.install()?;
+        }
+        Ok(programs)
+    }
+
+    /// The file of a system; none for those that are no program of their own.
+    pub fn file(&self, name: Name) -> Option<&Path> {
+        match name {
+            Name::Direct | Name::Null => None,
+            Name::Hermes => Some(&self.hermes),
+            Name::Envoy => Some(&self.envoy),
+            Name::Nginx => Some(&self.nginx),
+            Name::Haproxy => Some(&self.haproxy),
+        }
+    }
+
+    /// `./test peers` installs them as it does for the tests, and says where they are.
+    fn install(&mut self) -> Result<()> {
+        let script = workspace().join("test");
+        let output = Command::new(&script).arg("peers").stderr(Stdio::inherit()).output();
+        let output = output.with_context(|| script.display().to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "./test peers failed:\n{text}");
+        let path = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            line.map(PathBuf::from).with_context(|| format!("./test peers names no {name}:\n{text}"))
+        };
+        self.envoy = path("HERMES_ENVOY")?;
+        self.nginx = path("HERMES_NGINX")?;
+        self.haproxy = path("HERMES_HAPROXY")?;
+        Ok(())
+    }
+}
+
+/// Builds the binary and finds out from cargo where it is.
+fn build_hermes() -> Result<PathBuf> {
+    let arguments = ["build", "--release", "--package", "hermes", "--message-format", "json-render-diagnostics"];
+    let mut cargo = Command::new("cargo")
+        .args(arguments)
+        .current_dir(workspace())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cargo")?;
+    let output = cargo.stdout.take().context("cargo has no output")?;
+    let mut binary = None;
+    for line in BufReader::new(output).lines() {
+        let message: Value = serde_json::from_str(&line?).unwrap_or_default();
+        if let Some(path) = message["executable"].as_str() {
+            binary = Some(PathBuf::from(path));
+        }
+    }
+    if !cargo.wait()?.success() {
+        bail!("hermes cannot be built");
+    }
+    binary.context("cargo built no binary")
+}
+
+/// The folder of the checkout that the lab was built from.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -1,0 +1,141 @@
+//! Programs that the lab starts: ended with it, and their processor time and memory.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a program may take to end by itself before it is killed.
+const END_TIME: Duration = Duration::from_secs(3);
+/// Length of a tick in `/proc/PID/stat`: `USER_HZ` is 100 on every Linux.
+const TICK: Duration = Duration::from_millis(10);
+/// Fields of `/proc/PID/stat` after the program's name: parent, user ticks, system ticks.
+const STAT_FIELDS: [usize; 3] = [1, 11, 12];
+
+/// A running program. Dropping it ends the program; the kernel ends it when the lab is killed.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `program`; what it prints goes to `NAME.log` in `folder`.
+    ///
+    /// Must be called on the main thread: the kernel ends the program when the thread that started it ends.
+    ///
+    /// # Errors
+    /// When the program or `setpriv` cannot be started.
+    pub fn start<A: AsRef<OsStr>>(name: &str, folder: &Path, program: &Path, arguments: &[A]) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let output = File::create(&log).with_context(|| log.display().to_string())?;
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "--"])
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("{name}: cannot start {}", program.display()))?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Fails with its log if it has ended.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn check(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{} ended with {status}:\n{}", self.name, self.log());
+        }
+        Ok(())
+    }
+
+    /// What it printed so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Processor time that it and its children have used, in steps of 10 ms.
+    pub fn processor_time(&self) -> Duration {
+        let ticks: u64 = self.tree().iter().filter_map(|pid| stat(*pid)).map(|stat| stat[1] + stat[2]).sum();
+        TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of memory that it and its children have resident; pages that they share with others count in part.
+    pub fn memory(&self) -> u64 {
+        self.tree().iter().map(|pid| proportional_memory(*pid)).sum()
+    }
+
+    /// It and its children.
+    fn tree(&self) -> Vec<u32> {
+        let own = self.child.id();
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let children = pids.filter(|pid| stat(*pid).is_some_and(|stat| stat[0] == u64::from(own)));
+        std::iter::once(own).chain(children).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
+        let step = Duration::from_millis(10);
+        for _ in 0..END_TIME.as_millis() / step.as_millis() {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(step);
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Parent, user ticks and system ticks.
+fn stat(pid: u32) -> Option<[u64; 3]> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<_> = text.rsplit_once(") ")?.1.split(' ').collect();
+    let mut found = [0; 3];
+    for (into, index) in found.iter_mut().zip(STAT_FIELDS) {
+        *into = fields.get(index)?.parse().ok()?;
+    }
+    Some(found)
+}
+
+/// `Pss` of `/proc/PID/smaps_rollup`, in bytes.
+fn proportional_memory(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_figures_can_be_read() {
+        let own = std::process::id();
+        assert!(stat(own).is_some());
+        assert!(proportional_memory(own) > 100_000);
+    }
+
+    #[test]
+    fn a_dropped_process_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = Process::start("cat", folder.path(), Path::new("sleep"), &["1000"]).unwrap();
+        let pid = process.child.id();
+        assert!(stat(pid).is_some());
+        drop(process);
+        assert!(stat(pid).is_none());
+    }
+}

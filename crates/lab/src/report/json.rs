@@ -1,0 +1,26 @@
+//! Results as a file.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::Results;
+
+/// Reads a file.
+///
+/// # Errors
+/// When it is not there, or is no such file.
+pub fn load(file: &Path) -> Result<Results> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| file.display().to_string())
+}
+
+/// Writes a file, in place of what was there.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn save(results: &Results, file: &Path) -> Result<()> {
+    let text = serde_json::to_string_pretty(results)?;
+    fs::write(file, text + "\n").with_context(|| file.display().to_string())
+}

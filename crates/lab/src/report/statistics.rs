@@ -1,0 +1,45 @@
+//! Medians and ranges: rounds are few and some are disturbed, so no mean is taken.
+
+/// What the rounds gave.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// The value in the middle.
+    pub median: f64,
+    /// The smallest.
+    pub least: f64,
+    /// The largest.
+    pub most: f64,
+}
+
+impl Summary {
+    /// Of some values; none of none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let least = values.iter().copied().reduce(f64::min)?;
+        let most = values.iter().copied().reduce(f64::max)?;
+        Some(Self { median: median(values), least, most })
+    }
+}
+
+/// The value in the middle, or the mean of the two there; 0 of none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match (sorted.len() % 2, sorted.get(middle)) {
+        (_, None) => 0.0,
+        (0, Some(upper)) => f64::midpoint(sorted[middle - 1], *upper),
+        (_, Some(value)) => *value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_does_not_mind_one_disturbed_round() {
+        assert!((median(&[3.0, 1.0, 1000.0]) - 3.0).abs() < f64::EPSILON);
+        assert!((median(&[4.0, 2.0]) - 3.0).abs() < f64::EPSILON);
+        assert!(median(&[]).abs() < f64::EPSILON);
+    }
+}

@@ -1,0 +1,76 @@
+//! What the load generator sends: kinds of exchanges, and the sessions that carry them.
+
+pub mod http;
+pub mod session;
+
+pub use session::{Client, Session};
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// What is carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A request with a small response.
+    Http,
+    /// A tunnel that the client asks for, and TLS with the origin in it.
+    Connect,
+    /// A TCP connection of a client that knows no proxy.
+    Tcp,
+    /// Datagrams of a client that knows no proxy.
+    Udp,
+}
+
+/// What the two proxies of a pair speak to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Link {
+    /// HTTP/1.1, clear.
+    H1,
+    /// HTTP/2, clear.
+    H2,
+    /// HTTP/2 under TLS with certificates on both sides.
+    Tls,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Http, Self::Connect, Self::Tcp, Self::Udp];
+
+    /// As tables and options say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Connect => "connect",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+impl Link {
+    /// All links.
+    pub const ALL: [Self; 3] = [Self::H1, Self::H2, Self::Tls];
+
+    /// As tables and options say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::H1 => "h1",
+            Self::H2 => "h2",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// Where a client of one kind enters a system.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// What enters here.
+    pub kind: Kind,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// For [`Kind::Connect`]: ask this place for a tunnel first.
+    pub asks: bool,
+}
