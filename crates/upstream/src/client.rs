@@ -73,6 +73,12 @@ impl Client {
         Self { inner: Arc::new(Inner { resolver, tasks, directory, pool, origin_tls: OnceLock::new() }) }
     }
 
+    /// Lets each link serve so many exchanges before another follows, in place of the usual million. No key of the configuration
+    /// does: it is for whoever wants to see links follow each other.
+    pub fn rotate_links_after(&self, exchanges: u64) {
+        self.inner.pool.serve(exchanges);
+    }
+
     /// Lets go of all kept connections and keeps none from now on; exchanges that are open go on. To be called when the
     /// worker begins to drain, because kept connections count among its tasks.
     pub fn close(&self) {

@@ -14,6 +14,9 @@ use tokio_util::task::TaskTracker;
 use super::alert::{Alert, Watched};
 pub use super::keepalive::Keepalive;
 use super::keepalive::settle;
+use super::meter::Verdict;
+use super::metered::{Metered, Watchman};
+use super::profile::Profile;
 use super::{
     FRAME_SIZE, HEADER_LIST, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, SEND_BUFFER,
     STREAM_WINDOW, convert,
@@ -32,6 +35,8 @@ pub struct Link {
 #[derive(Debug)]
 struct State {
     alive: AtomicBool,
+    /// A budget of its whole life is nearly used up.
+    retired: AtomicBool,
     /// Becomes true when the peer's SETTINGS are known to have arrived.
     settled: watch::Receiver<bool>,
     alert: Alert,
@@ -86,14 +91,18 @@ impl Link {
     ) -> Result<Self, StreamError> {
         let (stream, alert) = Watched::new(stream);
         let heard = stream.heard();
-        let (send, mut connection) = builder().handshake(stream).await.map_err(|error| explain(&alert, error))?;
+        let profile = Profile::link(STREAMS);
+        let (stream, watchman) = Metered::dialled(stream, profile);
+        let (send, mut connection) =
+            builder(profile).handshake(stream).await.map_err(|error| explain(&alert, error))?;
         let (settled_in, settled) = watch::channel(false);
-        let state = Arc::new(State { alive: AtomicBool::new(true), settled, alert });
+        let state = Arc::new(State { alive: AtomicBool::new(true), retired: AtomicBool::new(false), settled, alert });
         let (ping_pong, driven) = (connection.ping_pong(), state.clone());
         tasks.spawn(async move {
             tokio::select! {
                 _ = connection => {}
                 () = settle(ping_pong, settled_in, keepalive, heard) => {}
+                () = retire(&watchman, &driven) => {}
             }
             driven.alive.store(false, Ordering::Relaxed);
         });
@@ -103,6 +112,11 @@ impl Link {
     /// Whether new exchanges can be opened.
     pub fn is_alive(&self) -> bool {
         self.state.alive.load(Ordering::Relaxed)
+    }
+
+    /// Whether another link should take over: what it may cost in its whole life is nearly used up.
+    pub fn is_retired(&self) -> bool {
+        self.state.retired.load(Ordering::Relaxed)
     }
 
     /// Exchanges that the peer allows at once on this link.
@@ -155,7 +169,17 @@ impl Link {
     }
 }
 
-fn builder() -> h2::client::Builder {
+/// Streams for which the budgets of a link that we open are meant: those of a usual listener.
+const STREAMS: u32 = 1000;
+
+/// Notes when the link is to be followed by another one; never ends.
+async fn retire(watchman: &Watchman, state: &State) {
+    watchman.worse_than(Verdict::Fine).await;
+    state.retired.store(true, Ordering::Relaxed);
+    std::future::pending().await
+}
+
+fn builder(profile: Profile) -> h2::client::Builder {
     let mut builder = h2::client::Builder::new();
     builder
         .enable_push(false)
@@ -164,7 +188,7 @@ fn builder() -> h2::client::Builder {
         .max_frame_size(FRAME_SIZE)
         .max_header_list_size(HEADER_LIST)
         .max_concurrent_reset_streams(LINK_RESET_STREAMS)
-        .max_local_error_reset_streams(None)
+        .max_local_error_reset_streams(Some(profile.caused as usize))
         .data_frame_budget(LINK_FRAME_BUDGET)
         .max_send_buffer_size(SEND_BUFFER);
     builder

@@ -1,35 +1,15 @@
-//! Counting frames that cost their sender nothing, as they are read: resets (rapid reset, CVE-2023-44487), SETTINGS and PING
-//! floods (CVE-2019-9512, CVE-2019-9515), empty DATA frames (CVE-2019-9518).
+//! Counting frames that cost their sender nothing: resets (rapid reset, CVE-2023-44487), errors that make us reset
+//! (MadeYouReset, CVE-2025-8671), SETTINGS and PING floods (CVE-2019-9512, CVE-2019-9515), empty DATA frames (CVE-2019-9518),
+//! and WINDOW_UPDATE frames that nothing we sent has called for.
 //!
-//! The `h2` crate bounds what such frames make it keep, not how many come. Here only the nine bytes of each frame's head are
-//! looked at (RFC 9113, 4.1); what they mean is left to the crate.
+//! The `h2` crate bounds what such frames make it keep, not how many come. Here only the heads of frames are looked at; what
+//! they mean is left to the crate.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll};
-
-use hermes_net::Stream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
+use h2::Reason;
 use tokio::time::Instant;
 
-use super::profile::{EMPTY_DATA, Profile};
-
-/// Bytes of a frame's head (RFC 9113, 4.1).
-const HEAD: usize = 9;
-
-/// Bytes of the preface that precedes a client's frames (RFC 9113, 3.4).
-const PREFACE: usize = 24;
-
-/// Frame types (RFC 9113, 6) that have no budget here: DATA, HEADERS, GOAWAY, WINDOW_UPDATE and CONTINUATION are part of the
-/// exchanges' own traffic, or bounded by the `h2` crate.
-const PAID: [u8; 5] = [0x0, 0x1, 0x7, 0x8, 0x9];
-const DATA: u8 = 0x0;
-const RST_STREAM: u8 = 0x3;
-const SETTINGS: u8 = 0x4;
-const PING: u8 = 0x6;
+use super::heads::{CONTINUATION, DATA, GOAWAY, HEADERS, Head, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE};
+use super::profile::{EMPTY_DATA, LAST_STREAM, Profile, UPDATES_PAID, UPDATES_PER_FRAME};
 
 /// The flag ACK of SETTINGS and PING, END_STREAM of DATA.
 const ACK_OR_END: u8 = 0x1;
@@ -56,12 +36,12 @@ impl Bucket {
         Self { budget, level: 0.0, seen: now }
     }
 
-    /// Takes one; false when there was none.
-    fn take(&mut self, now: Instant) -> bool {
+    /// Takes one.
+    fn take(&mut self, now: Instant) -> Verdict {
         let regained = now.duration_since(self.seen).as_secs_f64() * f64::from(self.budget.per_second);
         self.level = (self.level - regained).max(0.0) + 1.0;
         self.seen = now;
-        self.level <= f64::from(self.budget.burst)
+        if self.level <= f64::from(self.budget.burst) { Verdict::Fine } else { Verdict::Calm }
     }
 }
 
@@ -76,145 +56,91 @@ pub(crate) enum Verdict {
     Calm,
 }
 
-/// The machine: bytes in, verdict out.
+/// The machine: heads of frames in, verdict out.
 #[derive(Debug)]
-struct Meter {
-    /// Bytes to skip before the next head.
-    skip: usize,
-    head: [u8; HEAD],
-    have: usize,
+pub(super) struct Meter {
     resets: Bucket,
+    caused: Bucket,
     control: Bucket,
+    updates: Bucket,
+    /// WINDOW_UPDATE frames that what we sent has called for.
+    called_for: u32,
     empty: u32,
+    /// Resets that the peer has caused so far, and after which the connection is retired.
+    caused_in_all: (u32, u32),
 }
 
 impl Meter {
-    fn new(profile: Profile, now: Instant) -> Self {
+    pub(super) fn new(profile: Profile, now: Instant) -> Self {
         Self {
-            skip: PREFACE,
-            head: [0; HEAD],
-            have: 0,
             resets: Bucket::new(profile.resets, now),
+            caused: Bucket::new(profile.resets, now),
             control: Bucket::new(profile.control, now),
+            updates: Bucket::new(profile.updates, now),
+            called_for: 0,
             empty: 0,
+            caused_in_all: (0, profile.caused / 2),
         }
     }
 
-    /// Looks at what was read; the worst that it means.
-    fn feed(&mut self, mut bytes: &[u8], now: Instant) -> Verdict {
-        let mut verdict = Verdict::Fine;
-        while !bytes.is_empty() {
-            let skipped = self.skip.min(bytes.len());
-            self.skip -= skipped;
-            bytes = &bytes[skipped..];
-            let taken = (HEAD - self.have).min(bytes.len());
-            self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
-            self.have += taken;
-            bytes = &bytes[taken..];
-            if self.have == HEAD {
-                self.have = 0;
-                verdict = verdict.max(self.frame(now));
+    /// A frame came.
+    pub(super) fn received(&mut self, head: Head, now: Instant) -> Verdict {
+        let acknowledges = matches!(head.kind, SETTINGS | PING) && head.flags & ACK_OR_END != 0;
+        match head.kind {
+            DATA if head.length == 0 && head.flags & ACK_OR_END == 0 => {
+                self.empty = self.empty.saturating_add(1);
+                if self.empty >= EMPTY_DATA { Verdict::Retire } else { Verdict::Fine }
             }
-        }
-        verdict
-    }
-
-    fn frame(&mut self, now: Instant) -> Verdict {
-        let [l0, l1, l2, kind, flags, ..] = self.head;
-        self.skip = usize::from(l0) << 16 | usize::from(l1) << 8 | usize::from(l2);
-        let acknowledges = matches!(kind, SETTINGS | PING) && flags & ACK_OR_END != 0;
-        if kind == DATA && self.skip == 0 && flags & ACK_OR_END == 0 {
-            self.empty = self.empty.saturating_add(1);
-            return if self.empty >= EMPTY_DATA { Verdict::Retire } else { Verdict::Fine };
-        }
-        if PAID.contains(&kind) || acknowledges {
-            return Verdict::Fine;
-        }
-        let bucket = if kind == RST_STREAM { &mut self.resets } else { &mut self.control };
-        if bucket.take(now) { Verdict::Fine } else { Verdict::Calm }
-    }
-}
-
-/// The verdict, for whoever drives the connection.
-#[derive(Debug, Default)]
-pub(crate) struct Watchman {
-    worst: AtomicU32,
-    changed: Notify,
-}
-
-impl Watchman {
-    fn note(&self, verdict: Verdict) {
-        let number = verdict as u32;
-        if verdict != Verdict::Fine && self.worst.fetch_max(number, Ordering::Relaxed) < number {
-            self.changed.notify_one();
-        }
-    }
-
-    /// Resolves when a verdict is worse than `known`.
-    pub(crate) async fn worse_than(&self, known: Verdict) -> Verdict {
-        loop {
-            let verdict = match self.worst.load(Ordering::Relaxed) {
-                0 => Verdict::Fine,
-                1 => Verdict::Retire,
-                _ => Verdict::Calm,
-            };
-            if verdict > known {
-                return verdict;
+            HEADERS if head.stream >= LAST_STREAM => Verdict::Retire,
+            HEADERS => {
+                self.calls_for_updates();
+                Verdict::Fine
             }
-            self.changed.notified().await;
+            // Part of the exchanges' own traffic, or bounded by the crate.
+            DATA | GOAWAY | CONTINUATION => Verdict::Fine,
+            WINDOW_UPDATE if self.called_for > 0 => {
+                self.called_for -= 1;
+                Verdict::Fine
+            }
+            WINDOW_UPDATE => self.updates.take(now),
+            RST_STREAM => self.resets.take(now),
+            _ if acknowledges => Verdict::Fine,
+            _ => self.control.take(now),
         }
     }
-}
 
-/// A client's stream whose frames are counted.
-pub(super) struct Metered {
-    stream: Stream,
-    meter: Meter,
-    watchman: Arc<Watchman>,
-}
+    /// A frame was sent.
+    pub(super) fn sent(&mut self, head: Head, now: Instant) -> Verdict {
+        match head.kind {
+            DATA | HEADERS => {
+                self.calls_for_updates();
+                Verdict::Fine
+            }
+            RST_STREAM if is_fault_of_peer(head.code) => {
+                let (count, last) = &mut self.caused_in_all;
+                *count = count.saturating_add(1);
+                let retire = if *count >= *last { Verdict::Retire } else { Verdict::Fine };
+                self.caused.take(now).max(retire)
+            }
+            _ => Verdict::Fine,
+        }
+    }
 
-impl Metered {
-    pub(super) fn new(stream: Stream, profile: Profile) -> (Self, Arc<Watchman>) {
-        let watchman = Arc::<Watchman>::default();
-        let meter = Meter::new(profile, Instant::now());
-        (Self { stream, meter, watchman: watchman.clone() }, watchman)
+    fn calls_for_updates(&mut self) {
+        self.called_for = (self.called_for + UPDATES_PER_FRAME).min(UPDATES_PAID);
     }
 }
 
-impl AsyncRead for Metered {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, into);
-        let verdict = self.meter.feed(&into.filled()[before..], Instant::now());
-        self.watchman.note(verdict);
-        read
-    }
-}
-
-impl AsyncWrite for Metered {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, data)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, data)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+/// Errors that a peer makes us find, and streams above those that he may open, as opposed to reasons of our own to end a stream.
+fn is_fault_of_peer(code: u32) -> bool {
+    let faults = [
+        Reason::PROTOCOL_ERROR,
+        Reason::FLOW_CONTROL_ERROR,
+        Reason::STREAM_CLOSED,
+        Reason::FRAME_SIZE_ERROR,
+        Reason::REFUSED_STREAM,
+    ];
+    faults.contains(&Reason::from(code))
 }
 
 #[cfg(test)]
@@ -223,90 +149,94 @@ mod tests {
 
     use super::*;
 
-    fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
-        let size = u32::try_from(length).unwrap().to_be_bytes();
-        let mut bytes = vec![size[1], size[2], size[3], kind, flags, 0, 0, 0, 1];
-        bytes.resize(HEAD + length, 0x3);
-        bytes
+    fn head(kind: u8, flags: u8, length: usize) -> Head {
+        Head { kind, flags, stream: 1, length, code: 0 }
     }
 
-    /// A meter of a connection whose preface was read.
     fn meter(now: Instant) -> Meter {
-        let mut meter = Meter::new(Profile::public(100), now);
-        assert_eq!(meter.feed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", now), Verdict::Fine);
-        meter
+        Meter::new(Profile::public(100), now)
+    }
+
+    /// How many such frames are fine.
+    fn fine(meter: &mut Meter, one: Head, now: Instant) -> usize {
+        (0..100_000).take_while(|_| meter.received(one, now) == Verdict::Fine).count()
     }
 
     #[test]
     fn resets_above_the_budget_ask_for_calm_and_are_regained_with_time() {
         let now = Instant::now();
         let mut meter = meter(now);
-        for number in 0..200 {
-            assert_eq!(meter.feed(&frame(RST_STREAM, 0, 4), now), Verdict::Fine, "{number}");
-        }
-        let now = now + Duration::from_millis(100);
-        for _ in 0..10 {
-            assert_eq!(meter.feed(&frame(RST_STREAM, 0, 4), now), Verdict::Fine);
-        }
-        assert_eq!(meter.feed(&frame(RST_STREAM, 0, 4), now), Verdict::Calm);
-    }
-
-    #[test]
-    fn heads_are_found_however_the_bytes_are_cut() {
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        for _ in 0..201 {
-            bytes.extend(frame(0x1, 0x5, 300));
-            bytes.extend(frame(PING, 0, 8));
-        }
-        for size in [1, 7, 9, 10, 1000] {
-            let now = Instant::now();
-            let mut meter = Meter::new(Profile::public(100), now);
-            let verdicts: Vec<_> = bytes.chunks(size).map(|piece| meter.feed(piece, now)).collect();
-            assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Calm).count(), 1, "pieces of {size}");
-        }
+        assert_eq!(fine(&mut meter, head(RST_STREAM, 0, 4), now), 200);
+        let now = now + Duration::from_millis(110);
+        assert_eq!(fine(&mut meter, head(RST_STREAM, 0, 4), now), 10);
+        assert_eq!(meter.received(head(RST_STREAM, 0, 4), now), Verdict::Calm);
     }
 
     #[test]
     fn answers_to_our_own_frames_cost_nothing() {
         let now = Instant::now();
-        let mut meter = meter(now);
-        for _ in 0..1000 {
-            assert_eq!(meter.feed(&frame(PING, ACK_OR_END, 8), now), Verdict::Fine);
-            assert_eq!(meter.feed(&frame(SETTINGS, ACK_OR_END, 0), now), Verdict::Fine);
-            assert_eq!(meter.feed(&frame(DATA, ACK_OR_END, 0), now), Verdict::Fine);
+        for (kind, length) in [(PING, 8), (SETTINGS, 0), (DATA, 0)] {
+            assert_eq!(fine(&mut meter(now), head(kind, ACK_OR_END, length), now), 100_000);
         }
     }
 
     #[test]
-    fn empty_data_frames_retire_a_connection_before_the_crate_breaks_it_off() {
+    fn updates_are_free_where_something_was_sent() {
         let now = Instant::now();
+        let update = head(WINDOW_UPDATE, 0, 4);
+        let alone = fine(&mut meter(now), update, now);
+        assert_eq!(alone, 1_000);
+        let mut meter = meter(now);
+        for _ in 0..1_000 {
+            assert_eq!(meter.sent(head(DATA, 0, 1), now), Verdict::Fine);
+        }
+        assert_eq!(fine(&mut meter, update, now), alone + 1_000 * UPDATES_PER_FRAME as usize);
+    }
+
+    #[test]
+    fn resets_that_the_peer_has_caused_are_counted_as_if_he_had_sent_them() {
+        let now = Instant::now();
+        let reset = |reason: Reason| Head { code: reason.into(), ..head(RST_STREAM, 0, 4) };
+        let sent = |reason: Reason, most: usize| {
+            let mut meter = meter(now);
+            (0..most).take_while(|_| meter.sent(reset(reason), now) == Verdict::Fine).count()
+        };
+        for fault in [Reason::PROTOCOL_ERROR, Reason::FLOW_CONTROL_ERROR, Reason::REFUSED_STREAM] {
+            assert_eq!(sent(fault, 1_000), 200, "{fault}");
+        }
+        for ours in [Reason::CANCEL, Reason::NO_ERROR, Reason::INTERNAL_ERROR, Reason::CONNECT_ERROR] {
+            assert_eq!(sent(ours, 10_000), 10_000, "{ours}");
+        }
+    }
+
+    #[test]
+    fn budgets_of_a_whole_life_retire_a_connection_before_the_crate_breaks_it_off() {
+        let mut now = Instant::now();
         let mut meter = meter(now);
         for _ in 1..EMPTY_DATA {
-            assert_eq!(meter.feed(&frame(DATA, 0, 0), now), Verdict::Fine);
+            assert_eq!(meter.received(head(DATA, 0, 0), now), Verdict::Fine);
         }
-        assert_eq!(meter.feed(&frame(DATA, 0, 0), now), Verdict::Retire);
+        assert_eq!(meter.received(head(DATA, 0, 0), now), Verdict::Retire);
+        let fault = Head { code: Reason::PROTOCOL_ERROR.into(), ..head(RST_STREAM, 0, 4) };
+        for _ in 1..Profile::public(100).caused / 2 {
+            now += Duration::from_secs(1);
+            assert_eq!(meter.sent(fault, now), Verdict::Fine);
+        }
+        now += Duration::from_secs(1);
+        assert_eq!(meter.sent(fault, now), Verdict::Retire);
+        let last = Head { stream: LAST_STREAM, ..head(HEADERS, 0, 1) };
+        assert_eq!(meter.received(last, now), Verdict::Retire);
     }
 
     #[test]
     fn a_link_may_reset_as_fast_as_its_users_do() {
         let mut now = Instant::now();
         let mut meter = Meter::new(Profile::link(1000), now);
-        meter.feed(&[0; PREFACE], now);
         for _ in 0..10 {
             for _ in 0..10_000 {
-                assert_eq!(meter.feed(&frame(RST_STREAM, 0, 4), now), Verdict::Fine);
+                assert_eq!(meter.received(head(RST_STREAM, 0, 4), now), Verdict::Fine);
             }
             now += Duration::from_secs(1);
         }
-    }
-
-    #[tokio::test]
-    async fn a_verdict_is_heard_once_and_the_worst_wins() {
-        let watchman = Watchman::default();
-        watchman.note(Verdict::Retire);
-        assert_eq!(watchman.worse_than(Verdict::Fine).await, Verdict::Retire);
-        watchman.note(Verdict::Calm);
-        watchman.note(Verdict::Retire);
-        assert_eq!(watchman.worse_than(Verdict::Retire).await, Verdict::Calm);
     }
 }

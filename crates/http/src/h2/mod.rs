@@ -3,9 +3,11 @@
 mod alert;
 pub mod client;
 mod convert;
+mod heads;
 mod incoming;
 mod keepalive;
 mod meter;
+mod metered;
 mod outgoing;
 mod packed;
 mod profile;

@@ -5,8 +5,12 @@
 //! | room for all streams         | 16 MiB                            | that of its streams           |
 //! | resets (CVE-2023-44487)      | twice its streams, 100 a second   | 10 times its streams a second |
 //! | SETTINGS, PING, PRIORITY ... | 200, 20 a second                  | 2,000, 200 a second           |
-//! | our resets (CVE-2025-8671)   | 1,024 in its life (`h2`'s)        | none: a known peer            |
+//! | our resets (CVE-2025-8671)   | the same again; [`PUBLIC_CAUSED`] | the same again                |
+//! | idle WINDOW_UPDATE           | 1,000, 100 a second               | 10,000, 1,000 a second        |
 //! | CONTINUATION, empty DATA     | `h2`'s: few for a head; 100       | the same; see [`EMPTY_DATA`]  |
+//!
+//! A link that we opened has the profile `link`, too: a server can flood as well as a client. What the `h2` crate counts over
+//! a connection's life never ends one: before that it is retired, with GOAWAY by a server, and by a client with a new link.
 
 use super::meter::Budget;
 
@@ -28,13 +32,33 @@ pub(crate) const LINK_RESET_STREAMS: usize = 4096;
 /// then breaks it off with all its streams; we say GOAWAY before.
 pub(crate) const EMPTY_DATA: u32 = 64;
 
+/// Resets that the errors of a stranger may cause in a connection's life, before the `h2` crate breaks it off. It is retired at
+/// half of them; they are far more than the budget of resets allows at once.
+const PUBLIC_CAUSED: u32 = 16 * 1024;
+
+/// As [`PUBLIC_CAUSED`], of a peer or a server.
+const LINK_CAUSED: u32 = 1024 * 1024;
+
+/// A client's stream with which it is told to open another connection: half of the identifiers are used up (RFC 9113, 5.1.1).
+pub(crate) const LAST_STREAM: u32 = 1 << 30;
+
+/// WINDOW_UPDATE frames that one frame of ours, or a stream, calls for: for a stream and for the connection, and some to spare.
+pub(crate) const UPDATES_PER_FRAME: u32 = 4;
+
+/// WINDOW_UPDATE frames that can be called for and still to come: those for a full window of one-byte frames on some streams.
+pub(crate) const UPDATES_PAID: u32 = 64 * 1024 * 1024;
+
 /// Budgets of the frames that cost their sender nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Profile {
-    /// RST_STREAM. A client may always reset all its streams at once.
+    /// RST_STREAM, and once more those that the peer's errors made us send. A client may always reset all its streams at once.
     pub(crate) resets: Budget,
     /// SETTINGS, PING, PRIORITY and frames of unknown types: few clients send more than one of them for each round trip.
     pub(crate) control: Budget,
+    /// WINDOW_UPDATE that nothing we sent has called for: a peer may give room beforehand.
+    pub(crate) updates: Budget,
+    /// Resets that the peer's errors may cause in the connection's life.
+    pub(crate) caused: u32,
 }
 
 impl Profile {
@@ -43,12 +67,19 @@ impl Profile {
         Self {
             resets: Budget { burst: streams.saturating_mul(2).max(100), per_second: 100 },
             control: Budget { burst: 200, per_second: 20 },
+            updates: Budget { burst: 1_000, per_second: 100 },
+            caused: PUBLIC_CAUSED,
         }
     }
 
     /// What a proxy may cost that this one knows: each reset is one of a user's, and there are many users.
     pub(crate) fn link(streams: u32) -> Self {
         let all = streams.saturating_mul(10).max(10_000);
-        Self { resets: Budget { burst: all, per_second: all }, control: Budget { burst: 2_000, per_second: 200 } }
+        Self {
+            resets: Budget { burst: all, per_second: all },
+            control: Budget { burst: 2_000, per_second: 200 },
+            updates: Budget { burst: 10_000, per_second: 1_000 },
+            caused: LINK_CAUSED,
+        }
     }
 }

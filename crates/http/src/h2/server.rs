@@ -14,7 +14,8 @@ use http::header::EXPECT;
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Notify;
 
-use super::meter::{Metered, Verdict};
+use super::meter::Verdict;
+use super::metered::Metered;
 use super::profile::Profile;
 use super::{
     FRAME_SIZE, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, PUBLIC_WINDOW, SEND_BUFFER,
@@ -34,9 +35,9 @@ pub(crate) async fn serve<H: Handler>(
     handler: H,
     watch: &Watch,
 ) {
-    let profile = if options.link { Profile::link } else { Profile::public };
-    let (stream, watchman) = Metered::new(stream, profile(options.streams));
-    let handshake = builder(options).handshake::<_, Bytes>(stream);
+    let profile = if options.link { Profile::link } else { Profile::public }(options.streams);
+    let (stream, watchman) = Metered::served(stream, profile);
+    let handshake = builder(options, profile).handshake::<_, Bytes>(stream);
     let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else { return };
     let active = Arc::new(Exchanges::default());
     let (mut draining, mut verdict) = (false, Verdict::Fine);
@@ -56,7 +57,7 @@ pub(crate) async fn serve<H: Handler>(
             worse = watchman.worse_than(verdict) => {
                 verdict = worse;
                 if worse == Verdict::Calm {
-                    tracing::warn!(peer = %source.peer, "connection ended: too many resets, or SETTINGS, PING or PRIORITY frames");
+                    tracing::warn!(peer = %source.peer, "connection ended: too many resets, or SETTINGS, PING, WINDOW_UPDATE or PRIORITY frames");
                     connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                     let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await;
                     return;
@@ -77,7 +78,10 @@ pub(crate) async fn serve<H: Handler>(
 /// How long a client may take to answer a GOAWAY when nothing else is open.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-fn builder(options: &Options) -> h2::server::Builder {
+/// Streams of a stranger that were reset before they were looked at, at the least.
+const PENDING_RESETS: usize = 20;
+
+fn builder(options: &Options, profile: Profile) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
         .initial_window_size(STREAM_WINDOW)
@@ -88,13 +92,15 @@ fn builder(options: &Options) -> h2::server::Builder {
         .max_send_buffer_size(SEND_BUFFER)
         // Streams that we reset late, such as tunnels cut off, must not be mistaken for an attack of the peer's.
         .reset_stream_duration(Duration::from_secs(2))
+        .max_local_error_reset_streams(Some(profile.caused as usize))
+        // A client may take back all that it asked for before we have looked at it.
+        .max_pending_accept_reset_streams(PENDING_RESETS.max(options.streams as usize))
         .enable_connect_protocol();
     if options.link {
         // One link carries the resets of many users; the crate's own bounds are meant for one stranger.
         builder
             .max_concurrent_reset_streams(LINK_RESET_STREAMS)
             .max_pending_accept_reset_streams(LINK_RESET_STREAMS)
-            .max_local_error_reset_streams(None)
             .data_frame_budget(LINK_FRAME_BUDGET);
     }
     builder

@@ -17,7 +17,7 @@ const LINKS: usize = 8;
 
 /// Exchanges after which a link is followed by a new one: long before its stream identifiers (2^30) end, and what either side
 /// counts over a connection's life. One exchange in a million pays for a handshake.
-const EXCHANGES: u64 = 1 << 20;
+pub(super) const EXCHANGES: u64 = 1 << 20;
 
 /// How long a link without exchanges is kept.
 const IDLE_TIME: Duration = Duration::from_secs(300);
@@ -30,9 +30,10 @@ pub(super) struct Links {
     most: u64,
 }
 
-impl Default for Links {
-    fn default() -> Self {
-        Self { links: Mutex::default(), most: EXCHANGES }
+impl Links {
+    /// None yet; each will serve `most` exchanges.
+    pub(super) fn new(most: u64) -> Self {
+        Self { links: Mutex::default(), most }
     }
 }
 
@@ -74,7 +75,7 @@ impl Shared {
 
     /// Whether it has served its time. Its exchanges go on, and until its follower is there it serves new ones, too.
     fn is_retired(&self) -> bool {
-        self.begun.load(Ordering::Relaxed) >= self.most
+        self.begun.load(Ordering::Relaxed) >= self.most || self.link.is_retired()
     }
 
     fn taken(&self) -> Taken {
@@ -177,7 +178,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_link_that_has_served_its_time_is_followed_before_it_goes() {
-        let links = Links { most: 3, ..Links::default() };
+        let links = Links::new(3);
         let ((first, _first), (second, _second)) = (link().await, link().await);
         let addresses = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut held = vec![links.add(first, Some(addresses[0]), None, true)];

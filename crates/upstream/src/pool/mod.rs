@@ -7,7 +7,7 @@ mod h2;
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use self::flight::{Boarded, Flight};
 use self::h1::Idle;
 pub(crate) use self::h2::Counted;
-use self::h2::Links;
+use self::h2::{EXCHANGES, Links};
 use crate::Upstream;
 use crate::connect::Reached;
 use crate::failure::{ConnectFailure, FailureKind};
@@ -74,6 +74,8 @@ pub(crate) struct Pool {
     /// HTTP/1.1 connections kept; put right by every sweep.
     kept: AtomicUsize,
     sweeping: AtomicBool,
+    /// Exchanges that each link serves.
+    exchanges: AtomicU64,
     closed: CancellationToken,
 }
 
@@ -92,7 +94,13 @@ pub(crate) struct Slot {
 impl Pool {
     pub(crate) fn new(tasks: TaskTracker) -> Arc<Self> {
         let (slots, closed) = (Mutex::default(), CancellationToken::new());
-        Arc::new(Self { slots, tasks, kept: AtomicUsize::new(0), sweeping: AtomicBool::new(false), closed })
+        let (kept, sweeping, exchanges) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicU64::new(EXCHANGES));
+        Arc::new(Self { slots, tasks, kept, sweeping, exchanges, closed })
+    }
+
+    /// Exchanges that each link serves, of places that were not yet asked for.
+    pub(crate) fn serve(&self, exchanges: u64) {
+        self.exchanges.store(exchanges, Ordering::Relaxed);
     }
 
     /// The slot of a place; `shares` says what is expected of a new one.
@@ -101,7 +109,7 @@ impl Pool {
         if let Some(slot) = slots.get(&key) {
             return slot.clone();
         }
-        let slot = Arc::new(Slot::new(owner, shares));
+        let slot = Arc::new(Slot::new(owner, shares, self.exchanges.load(Ordering::Relaxed)));
         if !self.closed.is_cancelled() {
             slots.insert(key, slot.clone());
             drop(slots);
@@ -259,10 +267,10 @@ fn report(boarded: Boarded<'_>, failure: ConnectFailure) -> ConnectFailure {
 }
 
 impl Slot {
-    fn new(owner: Option<&Arc<Upstream>>, shares: bool) -> Self {
+    fn new(owner: Option<&Arc<Upstream>>, shares: bool, exchanges: u64) -> Self {
         Self {
             idle: Idle::default(),
-            links: Links::default(),
+            links: Links::new(exchanges),
             flight: Flight::default(),
             shares: AtomicBool::new(shares),
             owner: owner.map(Arc::downgrade),

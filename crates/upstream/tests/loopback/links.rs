@@ -75,3 +75,32 @@ async fn a_link_that_ended_is_replaced() {
     };
     tokio::time::timeout(crate::PATIENCE, next).await.unwrap();
 }
+
+#[tokio::test]
+async fn links_follow_each_other_while_pings_and_long_exchanges_go_on() {
+    let gate = Arc::new(Semaphore::new(0));
+    let far = Far::with(Seen { gate: Some(gate.clone()), ..Seen::default() }, Options::default(), None).await;
+    let near = Near::new();
+    near.client.rotate_links_after(10);
+    let keepalive = json!({ "every": "5ms", "timeout": "10s" });
+    let config = json!({ "endpoints": [far.address.to_string()], "http": 2, "keepalive": keepalive });
+    let upstream = near.upstream("x", config);
+    let long = open(near.checkout(&upstream).await).await;
+    for number in 2..=35 {
+        let next = open(near.checkout(&upstream).await).await;
+        // Two answers wait: that of the long exchange, which came first on its link, and this one.
+        gate.add_permits(1);
+        if number == 2 {
+            gate.add_permits(1);
+        }
+        assert_eq!(finish(next).await, far.address.to_string());
+    }
+    assert_eq!(far.connections(), 4, "ten exchanges on each");
+    assert_eq!(finish(long).await, far.address.to_string());
+    let idle = async {
+        while far.seen.open.load(std::sync::atomic::Ordering::Relaxed) > 1 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(crate::PATIENCE, idle).await.unwrap();
+}

@@ -1,0 +1,199 @@
+//! A connection whose frames are counted as they are read and written.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::heads::{GOAWAY, Heads};
+use super::meter::{Meter, Verdict};
+use super::profile::Profile;
+
+/// Bytes of the preface that precedes a client's frames (RFC 9113, 3.4).
+const PREFACE: usize = 24;
+
+/// GOAWAY with ENHANCE_YOUR_CALM; no stream of the peer's was begun.
+const CALM: [u8; 17] = [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
+
+/// The verdict, for whoever drives the connection.
+#[derive(Debug, Default)]
+pub(crate) struct Watchman {
+    worst: AtomicU32,
+    changed: Notify,
+}
+
+impl Watchman {
+    fn note(&self, verdict: Verdict) {
+        let number = verdict as u32;
+        if verdict != Verdict::Fine && self.worst.fetch_max(number, Ordering::Relaxed) < number {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Resolves when a verdict is worse than `known`.
+    pub(crate) async fn worse_than(&self, known: Verdict) -> Verdict {
+        loop {
+            let verdict = self.verdict();
+            if verdict > known {
+                return verdict;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.worst.load(Ordering::Relaxed) {
+            0 => Verdict::Fine,
+            1 => Verdict::Retire,
+            _ => Verdict::Calm,
+        }
+    }
+}
+
+/// A connection.
+pub(super) struct Metered<S> {
+    stream: S,
+    meter: Meter,
+    received: Heads,
+    sent: Heads,
+    watchman: Arc<Watchman>,
+    /// Whether it fails by itself when calm is asked for, since nobody could say so to a server.
+    fails: bool,
+}
+
+impl<S> Metered<S> {
+    /// Of a client, which is served.
+    pub(super) fn served(stream: S, profile: Profile) -> (Self, Arc<Watchman>) {
+        Self::new(stream, profile, (PREFACE, 0))
+    }
+
+    /// To a server.
+    pub(super) fn dialled(stream: S, profile: Profile) -> (Self, Arc<Watchman>) {
+        let (metered, watchman) = Self::new(stream, profile, (0, PREFACE));
+        (Self { fails: true, ..metered }, watchman)
+    }
+
+    fn new(stream: S, profile: Profile, (received, sent): (usize, usize)) -> (Self, Arc<Watchman>) {
+        let watchman = Arc::<Watchman>::default();
+        let meter = Meter::new(profile, Instant::now());
+        let (received, sent) = (Heads::after(received), Heads::after(sent));
+        (Self { stream, meter, received, sent, watchman: watchman.clone(), fails: false }, watchman)
+    }
+
+    fn note_received(&mut self, bytes: &[u8]) {
+        let (mut verdict, now) = (Verdict::Fine, Instant::now());
+        self.received.feed(bytes, |head| verdict = verdict.max(self.meter.received(head, now)));
+        self.watchman.note(verdict);
+    }
+
+    fn note_sent(&mut self, bytes: &[u8], now: Instant) {
+        let mut verdict = Verdict::Fine;
+        self.sent.feed(bytes, |head| verdict = verdict.max(self.meter.sent(head, now)));
+        self.watchman.note(verdict);
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Metered<S> {
+    /// Tells the server why, if it still listens, and fails.
+    fn calm(&mut self, cx: &mut Context<'_>) -> io::Error {
+        if self.sent.is_between() {
+            // RFC 9113, 5.4.1: a GOAWAY should be sent; the connection ends whether or not that is possible.
+            let _ = Pin::new(&mut self.stream).poll_write(cx, &CALM);
+            let _ = Pin::new(&mut self.stream).poll_flush(cx);
+        }
+        io::Error::other("the peer sent too many resets, or SETTINGS, PING, WINDOW_UPDATE or PRIORITY frames")
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, into);
+        if read.is_ready() {
+            self.note_received(&into.filled()[before..]);
+            if self.fails && self.watchman.verdict() == Verdict::Calm {
+                into.set_filled(before);
+                return Poll::Ready(Err(self.calm(cx)));
+            }
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, data);
+        if let Poll::Ready(Ok(length)) = &written {
+            self.note_sent(&data[..*length], Instant::now());
+        }
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, data);
+        if let Poll::Ready(Ok(length)) = &written {
+            let (mut left, now) = (*length, Instant::now());
+            for slice in data {
+                let part = slice.len().min(left);
+                self.note_sent(&slice[..part], now);
+                left -= part;
+            }
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_verdict_is_heard_once_and_the_worst_wins() {
+        let watchman = Watchman::default();
+        watchman.note(Verdict::Retire);
+        assert_eq!(watchman.worse_than(Verdict::Fine).await, Verdict::Retire);
+        watchman.note(Verdict::Calm);
+        watchman.note(Verdict::Retire);
+        assert_eq!(watchman.worse_than(Verdict::Retire).await, Verdict::Calm);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_floods_hears_goodbye_between_two_frames() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let (mut near, _watchman) = Metered::dialled(near, Profile::link(100));
+        // The preface, and a SETTINGS frame without content.
+        let hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        near.write_all(hello).await.unwrap();
+        let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        far.write_all(&ping.repeat(3_000)).await.unwrap();
+        let error = near.read_to_end(&mut Vec::new()).await.unwrap_err();
+        assert!(error.to_string().contains("too many"), "{error}");
+        drop(near);
+        let mut heard = Vec::new();
+        far.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, [&hello[..], &CALM].concat());
+    }
+}
