@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
 
 /// What is known about a stream from the moment it was accepted or connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +66,9 @@ pub struct TlsPeer {
     /// The names in the other end's certificate, if it showed one. The certificate was verified unless
     /// the configuration said to skip that.
     pub certificate: Option<CertificateNames>,
+    /// That certificate and those that it showed along with it; only on accepted streams, to be judged again when the
+    /// authorities change.
+    pub chain: Option<Arc<[CertificateDer<'static>]>>,
 }
 
 /// The names that a certificate speaks for (RFC 5280 section 4.2.1.6), in the order they stand there.
@@ -78,6 +84,8 @@ pub struct CertificateNames {
     pub common_name: Option<String>,
     /// SHA-256 of the certificate's DER bytes, 64 lower-case hexadecimal digits.
     pub sha256: String,
+    /// Unix time in seconds after which it is not valid any more (RFC 5280 section 4.1.2.5).
+    pub not_after: Option<u64>,
 }
 
 impl CertificateNames {
@@ -117,7 +125,7 @@ mod tests {
             emails: vec!["a@x".into()],
             dns: vec!["a.x".into()],
             common_name: Some("a".into()),
-            sha256: String::new(),
+            ..CertificateNames::default()
         };
         let mut seen = Vec::new();
         seen.extend(names.primary().map(str::to_owned));

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! - [`listeners`]: *accept*; sockets to exchanges. [`arrival`]: an exchange that has arrived, of whatever kind.
-//! - [`identify`]: *identify*; who a client is.
-//! - [`pipeline`]: *tag*, *route* and the order of all steps. `filter`: *authorize*.
+//! - [`identify`]: *identify*; who a client is. `believe`: what follows from that, and *tag*.
+//! - [`pipeline`]: *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
 //! - `max_forwards` and `pac`: what is for this proxy itself. `explain`: who is told why something failed.
 //! - [`datagrams`]: UDP on either side of a tunnel.
 //! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running
 //!   process, and [`change`]: from one configuration to the next.
-//! - `redecide`: what becomes of open tunnels when the snapshot changes or their credentials expire.
+//! - `redecide`: what becomes of open tunnels when the snapshot changes, or when what they rest on ends.
 //! - [`seeing`] and [`admin`]: what the operator sees and asks.
 //!
 //! What it is not: it reads no file but those a snapshot names, and it runs without any control plane.
@@ -23,6 +23,7 @@
 
 pub mod admin;
 pub mod arrival;
+mod believe;
 pub mod change;
 pub mod datagrams;
 mod explain;

@@ -130,7 +130,10 @@ impl Proxy {
         watch.spawn(admin::serve_unix(socket, node, seeing.clone(), watch.clone()));
         watch.spawn(seeing.clone().watch_long(watch.clone()));
         let shared = self.node.shared.clone();
-        let config = move || shared.snapshot.load().document.trace.clone();
+        let config = move || {
+            let snapshot = shared.snapshot.load();
+            (snapshot.document.trace.clone(), snapshot.collector.clone())
+        };
         watch.spawn(seeing.export(config, watch.clone()));
         Ok(())
     }

@@ -5,25 +5,24 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use hermes_http::{Kind, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, via};
-use hermes_rules::fields::USER;
-use hermes_rules::{Source, Values, apply, believe, path_is_ambiguous};
-use http::header::FORWARDED;
-use http::{HeaderValue, StatusCode, Version};
+use hermes_rules::path_is_ambiguous;
+use http::{StatusCode, Version};
+use tokio::time::Instant;
 
 use crate::arrival::Arrival;
+use crate::believe::{Belief, Entry};
 use crate::explain::explains;
 use crate::filter::{self, Stage};
-use crate::forward::{Failed, Unanswered, departure, forward, post};
+use crate::forward::{Failed, Unanswered, forward, post};
 use crate::listeners::{Entrance, Place, Users};
 use crate::refusal::Refusal;
-use crate::routed::{Belief, Routed, values};
+use crate::routed::Routed;
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
@@ -47,25 +46,21 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let listener = entrance.rules_in(&snapshot);
     let exchange = Arc::new(worker.shared.seeing.begin(begin(&listener, &arrival)));
     let source = arrival.source().clone();
+    let entry = Entry { snapshot: &snapshot, listener: &listener, source: &source };
     trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
     if let Some(file) = pac::answer(&snapshot.document, &listener, source.tls.is_some(), arrival.head()) {
         return here(&exchange, arrival, file, "responded: proxy.pac").await;
     }
     let explained = explains(&snapshot, &listener, &source);
-    let mut identified = identify(&snapshot, &listener, &exchange, &source, arrival.head_mut()).await;
-    if let Ok(Identified { user, target, .. }) = &mut identified
+    let mut identified = identify(&entry, &exchange, arrival.head_mut()).await;
+    if let Ok(Identified { user, belief, target }) = &mut identified
         && !snapshot.filters.is_empty()
     {
-        let stage = Stage {
-            worker,
-            filters: &snapshot.filters,
-            exchange: &exchange,
-            source: &source,
-            listener: &listener.name,
-            target,
-        };
-        let authorized = stage.authorize(arrival.head_mut(), user).await;
-        identified = authorized.and(identified);
+        let stage = Stage { worker, entry, exchange: &exchange, target, credentials: &belief.credentials };
+        match stage.authorize(arrival.head_mut(), user).await {
+            Ok(lasts) => belief.authorized = lasts.map(|lasts| Instant::now() + lasts),
+            Err(denied) => identified = Err(denied.refusal),
+        }
     }
     let decided = identified.and_then(|identified| {
         let places = places(&worker.shared, &listener, identified.user.as_deref(), arrival.kind())?;
@@ -83,7 +78,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     if let Arrival::Session { session, .. } = &arrival {
         session.set_bounds(listener.hold(snapshot.document.routes[route].datagrams.as_ref()));
     }
-    let (worker, entrance) = (worker.clone(), entrance.clone());
+    let (worker, entrance, belief) = (worker.clone(), entrance.clone(), Arc::new(belief));
     let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, route };
     let forwarded = match count_down(&routed.snapshot, &mut arrival) {
         Ok(None) => forward(&routed, arrival).await,
@@ -128,13 +123,8 @@ fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {
 }
 
 /// *Accept* and *identify*: what the exchange is for, whose it is, and which of its fields are believed; then *tag*.
-async fn identify(
-    snapshot: &Snapshot,
-    listener: &ListenerRules,
-    exchange: &Exchange,
-    source: &StreamInfo,
-    head: &mut RequestHead,
-) -> Result<Identified, Refusal> {
+async fn identify(entry: &Entry<'_>, exchange: &Exchange, head: &mut RequestHead) -> Result<Identified, Refusal> {
+    let Entry { snapshot, listener, source } = *entry;
     exchange.method(head.wire_method().as_str());
     let tls = source.tls.is_some();
     let target = Target::of(head, listener.config.gateway, tls)?;
@@ -143,11 +133,12 @@ async fn identify(
     hop::strip(&mut head.fields).map_err(|error| {
         Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(StatusCode::BAD_REQUEST)
     })?;
-    let (user, belief) = whose(snapshot, listener, source, head).await?;
+    let mut belief = entry.identify(head).await?;
+    let user = entry.believe(&belief, &target, head)?;
     if let Some(user) = &user {
         exchange.user(user);
     }
-    tag(snapshot, listener, source, head, &target, user.as_deref())?;
+    belief.user.clone_from(&user);
     Ok(Identified { user, belief, target })
 }
 
@@ -163,77 +154,6 @@ fn refuse_ambiguity(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refus
         return Err(Refusal::new(ProxyError::ProxyLoopDetected, details).status(StatusCode::LOOP_DETECTED));
     }
     Ok(())
-}
-
-/// The user whose exchange this is; afterwards the overlay fields are those that are believed.
-async fn whose(
-    snapshot: &Snapshot,
-    listener: &ListenerRules,
-    source: &StreamInfo,
-    head: &mut RequestHead,
-) -> Result<(Option<String>, Belief), Refusal> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let authenticated =
-        listener.authenticator.authenticate(&mut head.fields, source, listener.config.gateway, now).await;
-    let identity = authenticated.map_err(|challenge| {
-        listener.seeing.auth_failure(challenge.scheme);
-        Refusal::new(ProxyError::HttpRequestDenied, challenge.reason).status(challenge.status).fields(challenge.fields)
-    })?;
-    let from = snapshot.source_of(listener, source);
-    if matches!(from, Source::Client) {
-        head.fields.remove(FORWARDED);
-    }
-    // A peer's certificate says which proxy it is, not whose exchanges it carries.
-    let peer = !matches!(from, Source::Client);
-    let belief = Belief { scheme: identity.scheme, expires: identity.expires, peer };
-    let certificate_of_peer = identity.scheme == "mtls" && !matches!(from, Source::Client);
-    let authenticated = identity.user.filter(|_| !certificate_of_peer);
-    let config = &listener.config;
-    let believed =
-        believe(&from, authenticated.as_deref(), config.forged, &config.accepts, &snapshot.overlay, &mut head.fields);
-    let user = believed.map_err(|refusal| {
-        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::FORBIDDEN);
-        Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
-    })?;
-    let user = match (user, &listener.user) {
-        (None, Some(own)) if matches!(from, Source::Client) => Some(own.clone()),
-        (user, _) => user,
-    };
-    if let Some(user) = &user {
-        set_user(head, user)?;
-    }
-    Ok((user, belief))
-}
-
-fn set_user(head: &mut RequestHead, user: &str) -> Result<(), Refusal> {
-    let value = HeaderValue::from_str(user)
-        .map_err(|_| Refusal::new(ProxyError::ProxyConfigurationError, "the user's name is no field value"))?;
-    head.fields.insert(USER, value);
-    Ok(())
-}
-
-/// *Tag*: the fields that this listener adds.
-fn tag(
-    snapshot: &Snapshot,
-    listener: &ListenerRules,
-    source: &StreamInfo,
-    head: &mut RequestHead,
-    target: &Target,
-    user: Option<&str>,
-) -> Result<(), Refusal> {
-    let peer = source.peer.socket();
-    if head.kind() == Kind::Message {
-        departure::append_forwarded(head, peer, source.tls.is_some());
-    }
-    let config = &listener.config;
-    if config.set.is_empty() && config.append.is_empty() && config.remove.is_empty() {
-        return Ok(());
-    }
-    let (path, method) = (head.path().to_owned(), head.method.clone());
-    let values =
-        Values { path: &path, method: method.as_str(), ..values(source, listener, user, target, &snapshot.node) };
-    apply(&config.set, &config.append, &config.remove, &mut head.fields, &values)
-        .map_err(|bad| Refusal::new(ProxyError::HttpRequestError, format!("field {}: {}", bad.name, bad.reason)))
 }
 
 /// *Route*: the first route that matches.

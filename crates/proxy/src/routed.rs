@@ -5,22 +5,12 @@ use std::sync::Arc;
 use hermes_net::StreamInfo;
 use hermes_rules::Values;
 
+use crate::believe::Belief;
 use crate::listeners::Entrance;
 use crate::seeing::Exchange;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
 use crate::worker::Worker;
-
-/// Why it is believed whose an exchange is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Belief {
-    /// How the client or peer was authenticated: `none`, `basic`, `bearer` or `mtls`.
-    pub(crate) scheme: &'static str,
-    /// Unix time in seconds at which the credential ends.
-    pub(crate) expires: Option<u64>,
-    /// Whether a peer proxy handed it over.
-    pub(crate) peer: bool,
-}
 
 /// An exchange whose route is known.
 #[derive(Clone)]
@@ -33,7 +23,7 @@ pub(crate) struct Routed {
     pub(crate) source: Arc<StreamInfo>,
     pub(crate) target: Target,
     pub(crate) user: Option<String>,
-    pub(crate) belief: Belief,
+    pub(crate) belief: Arc<Belief>,
     /// Index into the snapshot's routes.
     pub(crate) route: usize,
 }

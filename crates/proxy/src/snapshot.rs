@@ -9,16 +9,17 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hermes_config::model::Document;
+use hermes_config::model::{self, Document, FilePath, Trace};
 use hermes_config::{Loaded, Problem, Problems, child};
 use hermes_net::StreamInfo;
+use hermes_net::tls::ClientOptions;
 use hermes_rules::{EgressRules, OverlayFields, Source, Table, lint};
-use hermes_upstream::Upstream;
+use hermes_upstream::{BuildError, Upstream};
 use http::HeaderValue;
 
 use crate::filter::{self, Filter};
 use crate::listeners::DoorId;
-use crate::seeing::Seeing;
+use crate::seeing::{Destination, Seeing};
 pub use listener::ListenerRules;
 
 /// One valid configuration.
@@ -47,6 +48,8 @@ pub struct Snapshot {
     pub doors: HashMap<DoorId, Arc<str>>,
     /// Which addresses a request may choose.
     pub egress: EgressRules,
+    /// Who gets spans and metrics.
+    pub collector: Option<Destination>,
     /// `Proxy-Authorization` for the next proxy.
     pub token: Option<HeaderValue>,
 }
@@ -76,6 +79,7 @@ impl Snapshot {
         };
         let upstreams = upstreams(document, previous, &mut report);
         let listeners = listener::all(document, seeing, &mut report);
+        let collector = collector(&document.trace, &mut report);
         let token = token(document, &mut report);
         if !problems.is_empty() {
             return Err(Problems(problems));
@@ -93,6 +97,7 @@ impl Snapshot {
             listeners,
             doors: HashMap::new(),
             egress: EgressRules::compile(&document.egress, &[], &[]),
+            collector,
             token,
             files: loaded.files,
             document: loaded.document,
@@ -150,15 +155,44 @@ fn upstreams(
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> HashMap<String, Arc<Upstream>> {
     let (mut built, zone) = (HashMap::new(), document.zone.as_deref());
-    for (name, config) in &document.upstreams {
+    let mut build = |name: &String, config: &model::Upstream| {
         let kept =
             previous.and_then(|previous| previous.upstreams.get(name)).filter(|known| known.same_in(zone, config));
-        match kept.cloned().map_or_else(|| Upstream::build_in(zone, name, config), Ok) {
-            Ok(upstream) => drop(built.insert(name.clone(), upstream)),
-            Err(error) => report(error.path, error.reason, error.remedy),
+        let upstream = kept.cloned().map_or_else(|| Upstream::build_in(zone, name, config), Ok)?;
+        built.insert(name.clone(), upstream);
+        Ok::<_, BuildError>(())
+    };
+    for (name, config) in &document.upstreams {
+        if let Err(error) = build(name, config) {
+            report(error.path, error.reason, error.remedy);
+        }
+    }
+    for (index, authorize) in document.authorize.iter().enumerate() {
+        if let Some(Err(error)) = authorize.own_upstream().map(|config| build(&authorize.asked(), &config)) {
+            report(format!("authorize[{index}].url"), error.reason, error.remedy);
         }
     }
     built
+}
+
+/// Reads the files of a collector's TLS.
+fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<String>)) -> Option<Destination> {
+    let collector = trace.otlp.clone()?;
+    let details = trace.tls.clone().unwrap_or_default();
+    let file = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
+    let (ca, cert, key) = (file(&details.ca_file), file(&details.cert_file), file(&details.key_file));
+    let options = ClientOptions {
+        ca_file: ca.as_deref(),
+        cert_file: cert.as_deref(),
+        key_file: key.as_deref(),
+        insecure_skip_verify: details.insecure_skip_verify,
+        alpn: &[b"http/1.1"],
+    };
+    let tls = collector.tls.then(|| hermes_net::tls::client(options)).transpose();
+    let tls = tls.map_err(|error| {
+        report("trace.tls".to_owned(), format!("{}: {}", error.file.display(), error.reason), error.remedy);
+    });
+    Some(Destination { collector, tls: tls.ok()?, server_name: details.server_name })
 }
 
 fn token(document: &Document, report: &mut impl FnMut(String, String, Option<String>)) -> Option<HeaderValue> {

@@ -6,9 +6,11 @@
 //! |---|---|---|
 //! | send it where it goes already | kept | kept |
 //! | send it elsewhere, to another proxy or another endpoint | outlives the change: bytes cannot move | moved |
+//! | send it there with other fields than it was opened with | outlives the change | moved |
 //! | end the overlay where they went on, or the other way round | ended | moved |
 //! | answer it, or have no route for it | ended | ended |
-//! | do not believe it any more | ended | ended |
+//! | do not believe it any more, or take it for another user's | ended | ended |
+//! | have a filter that denies it | ended | ended |
 
 use std::fmt;
 
@@ -46,6 +48,8 @@ pub struct Tunnel<'a> {
     pub way: &'a Way,
     /// Whether it can be moved without loss: it carries datagrams.
     pub movable: bool,
+    /// Whether it would have other fields now than those that the next proxy was told.
+    pub relabelled: bool,
 }
 
 /// The rules now in force, as far as they concern tunnels.
@@ -94,6 +98,8 @@ pub enum Reason {
     Identity(String),
     /// The address that it reaches may not be chosen any more; in words.
     Egress(String),
+    /// A filter denies it; in words.
+    Denied(String),
 }
 
 impl fmt::Display for Reason {
@@ -102,7 +108,7 @@ impl fmt::Display for Reason {
             Self::NoRoute => f.write_str("no route allows it any more"),
             Self::OtherAction(route) => write!(f, "route {route} does something else with it"),
             Self::Expired => f.write_str("the credential has expired"),
-            Self::Identity(reason) | Self::Egress(reason) => f.write_str(reason),
+            Self::Identity(reason) | Self::Egress(reason) | Self::Denied(reason) => f.write_str(reason),
         }
     }
 }
@@ -121,7 +127,9 @@ pub fn redecide(tunnel: &Tunnel<'_>, rules: &Rules<'_>) -> Verdict {
         Some(Action::Terminate(Terminate::Upstream(upstream))) => (End::Socket, same(upstream)),
         Some(Action::Respond(_) | Action::Redirect(_)) | None => return other(),
     };
-    match (end == way.end, same_hop && rewritten == way.rewritten.as_ref(), tunnel.movable) {
+    // An origin was told nothing.
+    let as_told = end == End::Socket || !tunnel.relabelled;
+    match (end == way.end, as_told && same_hop && rewritten == way.rewritten.as_ref(), tunnel.movable) {
         (true, true, _) => Verdict::Kept { route },
         (_, _, true) => Verdict::Moved { route },
         (true, false, false) => Verdict::Outlives { route },

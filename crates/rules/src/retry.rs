@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use hermes_config::model::{Retry, RetryOn};
+use hermes_config::model::{Percent, Retry, RetryOn};
 
 /// Attempts where no policy is configured, and at what certainly had no effect: a kept connection may die, or a link be closed,
 /// just as it is used.
@@ -24,7 +24,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 const KEEP_BYTES: u64 = 64 << 10;
 
 /// Retries for a hundred exchanges, and a second: a dead upstream gets a fifth more than its load.
-const BUDGET: (u8, u16) = (20, 3);
+const BUDGET: (Percent, u16) = (Percent(200_000), 3);
 
 /// What is tried again where a policy does not say.
 const ON: [RetryOn; 4] = [RetryOn::ConnectFailure, RetryOn::RefusedStream, RetryOn::Reset, RetryOn::GatewayError];
@@ -45,7 +45,7 @@ pub struct Policy {
     /// Bytes of content that are kept to be sent again.
     pub keep_bytes: u64,
     /// Retries for a hundred exchanges, and those a second that are always allowed.
-    pub budget: (u8, u16),
+    pub budget: (Percent, u16),
 }
 
 impl Policy {
@@ -70,7 +70,7 @@ impl Policy {
             retry_after: first(levels, |retry| retry.retry_after).map_or(RETRY_AFTER, |time| time.0),
             keep_bytes: first(levels, |retry| retry.keep_bytes).map_or(KEEP_BYTES, |size| size.0),
             budget: (
-                first(levels, |retry| retry.budget.ratio).map_or(BUDGET.0, |share| share.0),
+                first(levels, |retry| retry.budget.ratio).unwrap_or(BUDGET.0),
                 first(levels, |retry| retry.budget.min).map_or(BUDGET.1, |rate| rate.0),
             ),
         }

@@ -9,7 +9,7 @@ use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 /// What becomes of a tunnel for `DB:1` on this way under these routes. Upstream `new` was changed meanwhile.
-fn verdict(routes: &Value, way: &Way, movable: bool) -> Verdict {
+fn labelled(routes: &Value, way: &Way, movable: bool, relabelled: bool) -> Verdict {
     let document: Document = serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
     let table = Table::compile(&document);
     let (method, fields) = (Method::CONNECT, HeaderMap::new());
@@ -25,7 +25,12 @@ fn verdict(routes: &Value, way: &Way, movable: bool) -> Verdict {
         listener: "db",
     };
     let rules = Rules { document: &document, table: &table, same_upstream: &|name| name != "new" };
-    redecide(&Tunnel { facts, way, movable }, &rules)
+    redecide(&Tunnel { facts, way, movable, relabelled }, &rules)
+}
+
+/// As [`labelled`], with the fields that the tunnel was opened with.
+fn verdict(routes: &Value, way: &Way, movable: bool) -> Verdict {
+    labelled(routes, way, movable, false)
 }
 
 fn way(end: End, upstream: Option<&str>) -> Way {
@@ -109,5 +114,16 @@ fn a_peer_must_still_speak_for_the_user() {
     ];
     for (source, was_peer, user, believed) in cases {
         assert_eq!(still_believed(&source, was_peer, user).is_ok(), believed, "{source:?} {user:?}");
+    }
+}
+
+#[test]
+fn other_fields_move_datagrams_and_are_outlived_by_bytes_where_a_proxy_was_told_them() {
+    let (on, ends) = (way(End::Proxy, Some("a")), way(End::Socket, Some("a")));
+    let to = json!([{ "to": "a" }]);
+    assert_eq!(labelled(&to, &on, true, true), Verdict::Moved { route: 0 });
+    assert_eq!(labelled(&to, &on, false, true), Verdict::Outlives { route: 0 });
+    for movable in [false, true] {
+        assert_eq!(labelled(&json!([{ "terminate": "a" }]), &ends, movable, true), Verdict::Kept { route: 0 });
     }
 }

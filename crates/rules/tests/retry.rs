@@ -110,7 +110,7 @@ fn a_route_stands_over_its_upstream_key_by_key() {
     assert_eq!((policy.attempts, policy.on), (2, vec![RetryOn::Reset]));
     assert_eq!(policy.per_try, Some(Duration::from_secs(25)));
     assert_eq!(policy.backoff, (Duration::from_secs(1), Duration::from_secs(1)));
-    assert_eq!(policy.budget, (50, 3));
+    assert_eq!((policy.budget.0.to_string().as_str(), policy.budget.1), ("50%", 3));
 }
 
 proptest! {

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
+use hermes_config::model::Percent;
+
 /// Price of a retry: the purse counts in thousandths.
 const RETRY: i64 = 1000;
 
@@ -16,8 +18,8 @@ const SAVED: i64 = 100 * RETRY;
 /// How fast a purse fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// Retries for a hundred exchanges.
-    pub percent: u8,
+    /// Retries for each exchange.
+    pub ratio: Percent,
     /// Retries a second that are allowed whatever the load.
     pub per_second: u16,
 }
@@ -36,8 +38,8 @@ pub struct Budget {
 impl Budget {
     /// An exchange begins, and brings its share.
     pub fn deposit(&self, allowance: Allowance) {
-        let share = i64::from(allowance.percent) * RETRY / 100;
-        self.add(share, SAVED);
+        let share = allowance.ratio.of(RETRY.unsigned_abs());
+        self.add(share.cast_signed(), SAVED);
     }
 
     /// Takes one retry, if there is one.
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn exchanges_pay_for_their_share_of_retries() {
-        let (budget, allowance) = (Budget::default(), Allowance { percent: 20, per_second: 0 });
+        let (budget, allowance) = (Budget::default(), Allowance { ratio: Percent(200_000), per_second: 0 });
         (0..50).for_each(|_| budget.deposit(allowance));
         let taken = (0..50).filter(|_| budget.withdraw(allowance, Instant::now())).count();
         assert_eq!(taken, 10);
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_few_retries_a_second_are_always_allowed() {
-        let (budget, allowance) = (Budget::default(), Allowance { percent: 0, per_second: 3 });
+        let (budget, allowance) = (Budget::default(), Allowance { ratio: Percent(0), per_second: 3 });
         let now = Instant::now();
         let take = |now: Instant| (0..10).filter(|_| budget.withdraw(allowance, now)).count();
         assert_eq!([take(now), take(now), take(now + SECOND), take(now + SECOND * 100)], [3, 0, 3, 3]);
@@ -98,14 +100,14 @@ mod tests {
 
     #[test]
     fn savings_have_an_end() {
-        let (budget, allowance) = (Budget::default(), Allowance { percent: 100, per_second: 0 });
+        let (budget, allowance) = (Budget::default(), Allowance { ratio: Percent(1_000_000), per_second: 0 });
         (0..10_000).for_each(|_| budget.deposit(allowance));
         assert_eq!((0..10_000).filter(|_| budget.withdraw(allowance, Instant::now())).count(), 100);
     }
 
     #[test]
     fn time_that_runs_backwards_earns_nothing() {
-        let (budget, allowance) = (Budget::default(), Allowance { percent: 0, per_second: 1 });
+        let (budget, allowance) = (Budget::default(), Allowance { ratio: Percent(0), per_second: 1 });
         let now = Instant::now();
         assert!(budget.withdraw(allowance, now + SECOND));
         assert!(!budget.withdraw(allowance, now));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_config::model;
+use hermes_config::model::{self, Percent};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -20,11 +20,11 @@ impl Ejector {
     pub(crate) fn new(config: &model::Eject, endpoints: usize) -> Self {
         const CONSECUTIVE: u16 = 5;
         const TIME: Duration = Duration::from_secs(30);
-        const MOST: u8 = 50;
+        const MOST: Percent = Percent(500_000);
         let consecutive = config.consecutive.unwrap_or(CONSECUTIVE).max(1);
-        let share = usize::from(config.most.map_or(MOST, |share| share.0));
+        let most = config.most.unwrap_or(MOST).of(endpoints as u64);
         let rule = (consecutive, config.time.map_or(TIME, |time| time.0));
-        Self { rule, most: endpoints * share / 100, ends: Mutex::default() }
+        Self { rule, most: usize::try_from(most).unwrap_or(endpoints), ends: Mutex::default() }
     }
 
     /// Whether one more may be ejected now, until `end`; if so it is counted.

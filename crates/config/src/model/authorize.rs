@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Match;
-use super::scalar::{Duration, FieldPattern};
+use super::scalar::{Duration, FieldPattern, HttpUrl};
+use super::{Endpoint, EndpointAddress, Match, TlsChoice, Upstream};
 
 /// An authorisation server that is asked over HTTP. All whose `match` holds are asked, one after the other.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -17,8 +17,12 @@ pub struct Authorize {
     /// Which protocol the server speaks.
     #[serde(default)]
     pub kind: AuthorizeKind,
-    /// The upstream whose endpoints are asked.
-    pub upstream: String,
+    /// The upstream whose endpoints are asked. This or `url` is required.
+    #[serde(default)]
+    pub upstream: Option<String>,
+    /// The server that is asked, in a line: `http://127.0.0.1:9191/check`. Its path counts as `path`.
+    #[serde(default)]
+    pub url: Option<HttpUrl>,
     /// `http`: what stands before the path of the exchange, such as `/check`; default: nothing. `opa`: the decision,
     /// such as `/v1/data/overlay/allow`; required.
     #[serde(default)]
@@ -32,7 +36,8 @@ pub struct Authorize {
     /// What happens without an answer. Default: closed, the exchange is refused.
     #[serde(default)]
     pub fail: Fail,
-    /// Fields of the exchange that the server sees. A star never means credentials: write those in full. Default: none.
+    /// Fields of the exchange that the server sees. A star never means credentials: write those in full. With
+    /// `proxy-authorization` the server sees what was shown to this node. Default: none.
     #[serde(default)]
     pub send: Vec<FieldPattern>,
     /// `http` only: ask with POST and a JSON body that says all that is known of the exchange.
@@ -44,9 +49,36 @@ pub struct Authorize {
     /// Remember answers. Default: every exchange is asked about.
     #[serde(default)]
     pub cache: Option<AuthorizeCache>,
+    /// How long a decision on an open tunnel counts where the answer does not say; then the server is asked again. Default:
+    /// until the configuration changes.
+    #[serde(default)]
+    pub recheck: Option<Duration>,
+    /// How long an open tunnel about which the server is asked again goes on without an answer. Default: 30s.
+    #[serde(default)]
+    pub grace: Option<Duration>,
     /// Questions at once. Default: 256.
     #[serde(default)]
     pub concurrency: Option<NonZeroUsize>,
+}
+
+impl Authorize {
+    /// The name of the upstream that is asked; for a `url` one that no upstream of the file can have.
+    pub fn asked(&self) -> String {
+        self.upstream.clone().unwrap_or_else(|| format!("authorize {}", self.name))
+    }
+
+    /// The upstream that a `url` means.
+    pub fn own_upstream(&self) -> Option<Upstream> {
+        let url = self.url.as_ref()?;
+        let endpoints = vec![Endpoint::Address(EndpointAddress::Tcp(url.address.clone()))];
+        Some(Upstream { endpoints, tls: url.tls.then_some(TlsChoice::Switch(true)), ..Upstream::default() })
+    }
+
+    /// The path, from wherever it was written.
+    pub fn path(&self) -> Option<&str> {
+        let of_url = self.url.as_ref().map(|url| url.path.as_str()).filter(|path| !path.is_empty());
+        self.path.as_deref().or(of_url)
+    }
 }
 
 /// The protocol of an authorisation server.

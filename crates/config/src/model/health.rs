@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::scalar::{Duration, OneOrMany, Share, StatusMatch};
+use super::scalar::{Duration, OneOrMany, Percent, StatusMatch};
 
 /// Checks of each endpoint, made once for the process and not once for each worker.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -64,5 +64,5 @@ pub struct Eject {
     pub time: Option<Duration>,
     /// Most of the upstream's endpoints that may be ejected at once. Default: 50%.
     #[serde(default)]
-    pub most: Option<Share>,
+    pub most: Option<Percent>,
 }

@@ -35,8 +35,8 @@ pub use route::{
     Action, Datagrams, FieldMatch, Hops, Match, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate, Timeouts,
 };
 pub use scalar::{
-    ByteSize, Collector, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress,
-    OneOrMany, PathMatch, Percent, PortMatch, Rate, Share, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch,
+    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl, ListenAddress,
+    OneOrMany, PathMatch, Percent, PortMatch, Rate, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch,
     UserPattern, Variable,
 };
 pub use sticky::Hash;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::scalar::{ByteSize, Duration, OneOrMany, Rate, Share};
+use super::scalar::{ByteSize, Duration, OneOrMany, Percent, Rate};
 
 /// When a failed attempt is followed by another. Keys of a route stand over those of its upstream, one by one.
 ///
@@ -70,9 +70,9 @@ pub struct Backoff {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetryBudget {
-    /// Retries for each exchange that begins. Default: 20%.
+    /// Retries for each exchange that begins, in steps of 0.1%. Default: 20%.
     #[serde(default)]
-    pub ratio: Option<Share>,
+    pub ratio: Option<Percent>,
     /// Retries that are allowed whatever the load. Default: 3 per second.
     #[serde(default)]
     pub min: Option<Rate>,

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::scalar::{Collector, Duration, Percent};
+use super::ClientTls;
+use super::scalar::{Duration, HttpUrl, Percent};
 
 /// Traces and metrics that are sent to a collector. Without it, trace identifiers are made and carried all the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -13,10 +14,13 @@ pub struct Trace {
     /// Default: 1%.
     #[serde(default)]
     pub sample: Option<Percent>,
-    /// OTLP/HTTP collector, such as `http://127.0.0.1:4318`, that gets a span of each recorded exchange.
+    /// OTLP/HTTP collector, such as `http://127.0.0.1:4318` or `https://otlp.example:4318`, that gets a span of each recorded exchange.
     /// Default: none.
     #[serde(default)]
-    pub otlp: Option<Collector>,
+    pub otlp: Option<HttpUrl>,
+    /// TLS to an `https` collector: whose certificates are believed, what is shown. Default: the system's authorities.
+    #[serde(default)]
+    pub tls: Option<ClientTls>,
     /// What spans say of users.
     #[serde(default)]
     pub user: TraceUser,

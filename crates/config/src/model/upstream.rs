@@ -10,7 +10,7 @@ use super::scalar::{Duration, EndpointAddress, FilePath, OneOrMany};
 use super::{Eject, Hash, Health, Keepalive, UpstreamLimits};
 
 /// A group of endpoints that do the same work.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
     /// The endpoints: `host:port`, `[v6]:port`, `unix:/path`, or a map with a weight.
@@ -145,7 +145,7 @@ impl JsonSchema for HttpVersion {
 }
 
 /// TLS to an upstream.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TlsChoice {
     /// `true`: TLS with the system's authorities; `false`: none.
@@ -155,7 +155,7 @@ pub enum TlsChoice {
 }
 
 /// Details of TLS to an upstream.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTls {
     /// PEM authorities that the endpoints' certificates must come from. Default: the system's.

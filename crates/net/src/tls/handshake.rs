@@ -71,7 +71,8 @@ pub async fn accept(stream: Stream, config: Arc<ServerConfig>, timeout: Duration
     let tls = time::timeout(timeout, handshake).await.unwrap_or_else(|_| Err(timed_out(timeout)))?;
     let session = tls.get_ref().1;
     let server_name = session.server_name().map(str::to_owned);
-    let peer = TlsPeer { server_name, ..peer_of(session) };
+    let chain = session.peer_certificates().map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
+    let peer = TlsPeer { server_name, chain, ..peer_of(session) };
     Ok(wrap(&below, peer, Transport::TlsServer(Box::new(tls))))
 }
 
@@ -130,6 +131,7 @@ fn peer_of(session: &CommonState) -> TlsPeer {
         alpn: session.alpn_protocol().map(<[u8]>::to_vec),
         server_name: None,
         certificate: own.map(|der| certificate_names(der)),
+        chain: None,
     }
 }
 

@@ -17,7 +17,7 @@ pub use client::{ClientOptions, client};
 pub use files::TlsFileError;
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
 pub use names::certificate_names;
-pub use server::{ServerOptions, server};
+pub use server::{Clients, ServerOptions, server};
 
 /// The one provider of cryptography.
 fn provider() -> Arc<CryptoProvider> {

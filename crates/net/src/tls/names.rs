@@ -15,6 +15,7 @@ pub fn certificate_names(der: &[u8]) -> CertificateNames {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return names };
     names.common_name =
         certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok()).map(str::to_owned);
+    names.not_after = u64::try_from(certificate.validity().not_after.timestamp()).ok();
     let alternatives = certificate.subject_alternative_name().ok().flatten();
     for name in alternatives.iter().flat_map(|extension| &extension.value.general_names) {
         match name {

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
@@ -41,6 +43,32 @@ pub fn server(options: ServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileEr
         .map_err(|error| refused_pair(options.cert_file, options.key_file, &error))?;
     config.alpn_protocols = options.alpn.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
+}
+
+/// The authorities whose client certificates are believed, to judge certificates again that were shown before.
+#[derive(Debug, Clone)]
+pub struct Clients(Arc<dyn ClientCertVerifier>);
+
+impl Clients {
+    /// Reads `client_ca_file`.
+    ///
+    /// # Errors
+    /// The file at fault, and why.
+    pub fn read(client_ca_file: &Path) -> Result<Self, TlsFileError> {
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(client_ca_file)?), provider());
+        let built = builder.build().map_err(|error| TlsFileError::new(client_ca_file, error.to_string()));
+        built.map(|verifier| Self(verifier))
+    }
+
+    /// Whether a certificate, which stands first in `chain`, would be believed at `now`, Unix time in seconds.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn believe(&self, chain: &[CertificateDer<'_>], now: u64) -> Result<(), String> {
+        let (own, others) = chain.split_first().ok_or("no certificate was shown")?;
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        self.0.verify_client_cert(own, others, now).map(drop).map_err(|error| error.to_string())
+    }
 }
 
 fn client_verifier(options: &ServerOptions<'_>) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {

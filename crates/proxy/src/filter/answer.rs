@@ -1,10 +1,13 @@
 //! What an authorisation server answered: bytes to a decision, without input or output.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hermes_config::model::FieldPattern;
 use hermes_http::ResponseHead;
 use hermes_proto::hop;
 use hermes_rules::fields::{USER, is_reserved};
+use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
@@ -16,8 +19,21 @@ const REASON: usize = 200;
 /// Bytes of a user that a server named, as for users who authenticate.
 const USER_LIMIT: usize = 256;
 
-/// A decision and the reason for it; an error is an answer that decides nothing.
-pub(super) type Answered = Result<(Decision, String), String>;
+/// What a server decided.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) decision: Decision,
+    /// Why, in words.
+    pub(super) reason: String,
+    /// How long that counts; `None` where the server does not say.
+    pub(super) lasts: Option<Duration>,
+}
+
+/// An answer; an error is one that decides nothing.
+pub(super) type Answered = Result<Answer, String>;
+
+/// Longest time that a server can let its answer count: a year.
+const LONGEST: u64 = 365 * 24 * 3600;
 
 /// Reads the answer of an HTTP server: 200 allows, 5xx decides nothing, anything else is the client's answer.
 pub(super) fn http(head: ResponseHead, content: Bytes, owned: &[FieldPattern]) -> Answered {
@@ -25,18 +41,32 @@ pub(super) fn http(head: ResponseHead, content: Bytes, owned: &[FieldPattern]) -
     if status == StatusCode::OK {
         let taken = head.fields.iter().filter(|(name, _)| is_owned(name, owned));
         let set = taken.map(|(name, value)| (name.clone(), value.clone())).collect();
-        return Ok((Decision::Allow(changes(owned, set, HeaderMap::new())?), "200".to_owned()));
+        let decision = Decision::Allow(changes(owned, set, HeaderMap::new())?);
+        return Ok(Answer { decision, reason: "200".to_owned(), lasts: lasts(&head.fields) });
     }
     if status.is_server_error() {
         return Err(format!("the server answered {}", status.as_u16()));
     }
-    let mut fields = head.fields;
+    let (mut fields, lasts) = (head.fields, None);
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut fields);
     let kept = fields.iter().filter(|(name, _)| !is_reserved(name.as_str()) || *name == "proxy-authenticate");
     let fields = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     let denial = Denial { status: denying(status), fields, content: Some(content) };
-    Ok((Decision::Deny(denial), status.as_u16().to_string()))
+    Ok(Answer { decision: Decision::Deny(denial), reason: status.as_u16().to_string(), lasts })
+}
+
+/// How long an answer counts (RFC 9111, 5.2.2): `max-age`, and no time at all where it must not be stored or used unasked.
+fn lasts(fields: &HeaderMap) -> Option<Duration> {
+    let lines = fields.get_all(CACHE_CONTROL).iter().filter_map(|line| line.to_str().ok());
+    let directives = lines.flat_map(|line| line.split(',')).map(|directive| directive.trim().to_ascii_lowercase());
+    let mut lasts = None;
+    for directive in directives {
+        let seconds = directive.strip_prefix("max-age=").and_then(|age| age.trim_matches('"').parse::<u64>().ok());
+        let seconds = if directive == "no-store" || directive == "no-cache" { Some(0) } else { seconds };
+        lasts = seconds.map(|seconds| lasts.map_or(seconds, |known: u64| known.min(seconds))).or(lasts);
+    }
+    lasts.map(|seconds| Duration::from_secs(seconds.min(LONGEST)))
 }
 
 /// Reads the answer of OPA's data API: `result` is a truth value, or an object with `allow`. A decision that is undefined
@@ -47,12 +77,19 @@ pub(super) fn opa(head: &ResponseHead, content: &[u8], owned: &[FieldPattern]) -
     }
     let answer: Value = serde_json::from_slice(content).map_err(|_| "OPA's answer is no JSON".to_owned())?;
     match answer.get("result") {
-        Some(Value::Bool(true)) => Ok((Decision::Allow(changes(owned, HeaderMap::new(), HeaderMap::new())?), yes())),
-        Some(Value::Bool(false)) => Ok((deny(&Map::new())?, "false".to_owned())),
-        None if answer.is_object() => Ok((deny(&Map::new())?, "the decision is undefined".to_owned())),
+        Some(Value::Bool(true)) => {
+            let decision = Decision::Allow(changes(owned, HeaderMap::new(), HeaderMap::new())?);
+            Ok(Answer { decision, reason: yes(), lasts: None })
+        }
+        Some(Value::Bool(false)) => denied(&Map::new(), "false"),
+        None if answer.is_object() => denied(&Map::new(), "the decision is undefined"),
         Some(Value::Object(result)) => object(result, owned),
         _ => Err("OPA's result is neither a truth value nor an object".to_owned()),
     }
+}
+
+fn denied(result: &Map<String, Value>, reason: &str) -> Answered {
+    Ok(Answer { decision: deny(result)?, reason: reason.to_owned(), lasts: None })
 }
 
 fn yes() -> String {
@@ -61,16 +98,24 @@ fn yes() -> String {
 
 fn object(result: &Map<String, Value>, owned: &[FieldPattern]) -> Answered {
     let reason = result.get("reason").and_then(Value::as_str);
-    let reason = reason.map(|reason| reason.chars().filter(|letter| !letter.is_control()).take(REASON).collect());
+    let reason: Option<String> =
+        reason.map(|reason| reason.chars().filter(|letter| !letter.is_control()).take(REASON).collect());
     match result.get("allow") {
         Some(Value::Bool(true)) => {
             let taken = |key| Ok::<_, String>(only(fields(result, key)?, owned));
-            let changes = changes(owned, taken("fields")?, taken("append")?)?;
-            Ok((Decision::Allow(changes), reason.unwrap_or_else(yes)))
+            let decision = Decision::Allow(changes(owned, taken("fields")?, taken("append")?)?);
+            Ok(Answer { decision, reason: reason.unwrap_or_else(yes), lasts: max_age(result)? })
         }
-        Some(Value::Bool(false)) => Ok((deny(result)?, reason.unwrap_or_else(|| "false".to_owned()))),
+        Some(Value::Bool(false)) => denied(result, reason.as_deref().unwrap_or("false")),
         _ => Err("OPA's result has no truth value `allow`".to_owned()),
     }
+}
+
+/// `max_age`, in seconds.
+fn max_age(result: &Map<String, Value>) -> Result<Option<Duration>, String> {
+    let Some(given) = result.get("max_age") else { return Ok(None) };
+    let seconds = given.as_f64().filter(|seconds| *seconds >= 0.0).ok_or("OPA's max_age is no time in seconds")?;
+    Ok(Some(Duration::from_secs_f64(seconds.min(LONGEST as f64))))
 }
 
 fn deny(result: &Map<String, Value>) -> Result<Decision, String> {
@@ -161,7 +206,9 @@ mod tests {
     #[test]
     fn only_200_allows_and_only_listed_fields_are_taken() {
         let fields = [("x-role", "admin"), ("x-other", "1"), ("connection", "close"), ("user", "bob")];
-        let Ok((Decision::Allow(changes), _)) = http(head(200, &fields), Bytes::new(), &owned()) else { panic!() };
+        let Decision::Allow(changes) = http(head(200, &fields), Bytes::new(), &owned()).unwrap().decision else {
+            panic!()
+        };
         assert_eq!(changes.set.len(), 2);
         assert_eq!(
             (&changes.set["x-role"], &changes.set["user"]),
@@ -174,7 +221,7 @@ mod tests {
         for (given, seen) in [(401, 401), (302, 302), (204, 403), (206, 403), (429, 429)] {
             let fields = [("location", "/login"), ("content-length", "2"), ("connection", "x-a"), ("x-a", "1")];
             let answered = http(head(given, &fields), Bytes::from_static(b"no"), &owned());
-            let Ok((Decision::Deny(denial), _)) = answered else { panic!("{given}") };
+            let Decision::Deny(denial) = answered.unwrap().decision else { panic!("{given}") };
             assert_eq!(denial.status.as_u16(), seen);
             assert_eq!(denial.fields.keys().collect::<Vec<_>>(), ["location"]);
             assert_eq!(denial.content.as_deref(), Some(&b"no"[..]));
@@ -184,19 +231,44 @@ mod tests {
 
     #[test]
     fn opa_allows_and_denies_in_short_and_at_length() {
-        assert!(matches!(opa_says(&json!({ "result": true })), Ok((Decision::Allow(_), _))));
-        assert!(matches!(opa_says(&json!({ "result": false })), Ok((Decision::Deny(_), _))));
-        assert!(matches!(opa_says(&json!({})), Ok((Decision::Deny(_), _))));
-        let long =
-            json!({ "result": { "allow": true, "fields": { "x-role": ["a", "b"], "x-no": "1" }, "reason": "so\n" } });
-        let Ok((Decision::Allow(changes), reason)) = opa_says(&long) else { panic!() };
-        assert_eq!((changes.set.len(), reason.as_str()), (2, "so"));
+        let said = |answer: &Value| opa_says(answer).unwrap();
+        assert!(matches!(said(&json!({ "result": true })).decision, Decision::Allow(_)));
+        assert!(matches!(said(&json!({ "result": false })).decision, Decision::Deny(_)));
+        assert!(matches!(said(&json!({})).decision, Decision::Deny(_)));
+        let fields = json!({ "x-role": ["a", "b"], "x-no": "1" });
+        let long = said(&json!({ "result": { "allow": true, "fields": fields, "reason": "so\n", "max_age": 2.5 } }));
+        let Decision::Allow(changes) = long.decision else { panic!() };
+        let lasts = Some(Duration::from_millis(2500));
+        assert_eq!((changes.set.len(), long.reason.as_str(), long.lasts), (2, "so", lasts));
         let long = json!({ "result": { "allow": false, "status": 402, "fields": { "x-pay": "1" }, "body": "pay" } });
-        let Ok((Decision::Deny(denial), _)) = opa_says(&long) else { panic!() };
+        let Decision::Deny(denial) = said(&long).decision else { panic!() };
         assert_eq!(
             (denial.status.as_u16(), denial.fields.len(), denial.content.as_deref()),
             (402, 1, Some(&b"pay"[..]))
         );
+    }
+
+    #[test]
+    fn an_answer_counts_for_as_long_as_it_says() {
+        let lasts = |control: &'static str| {
+            http(head(200, &[("cache-control", control)]), Bytes::new(), &owned())
+                .unwrap()
+                .lasts
+                .map(|lasts| lasts.as_secs())
+        };
+        let cases = [
+            ("max-age=60", Some(60)),
+            ("private, Max-Age=\"5\"", Some(5)),
+            ("max-age=60, no-store", Some(0)),
+            ("no-cache", Some(0)),
+            ("max-age=99999999999", Some(LONGEST)),
+            ("max-age=-1", None),
+            ("private", None),
+        ];
+        for (control, seconds) in cases {
+            assert_eq!(lasts(control), seconds, "{control}");
+        }
+        assert!(http(head(200, &[]), Bytes::new(), &owned()).unwrap().lasts.is_none());
     }
 
     #[test]
@@ -213,6 +285,8 @@ mod tests {
             json!({ "result": { "allow": true, "fields": { "user": ["a", "b"] } } }),
             json!({ "result": { "allow": true, "append": { "user": "a" } } }),
             json!({ "result": { "allow": false, "status": 1 } }),
+            json!({ "result": { "allow": true, "max_age": -1 } }),
+            json!({ "result": { "allow": true, "max_age": "1" } }),
         ] {
             assert!(opa_says(&answer).is_err(), "{answer}");
         }

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::answer::{self, Answered};
+use super::answer::{self, Answer, Answered};
 use super::question::{Form, Question};
 use super::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 use crate::identify::cache::Cache;
@@ -33,6 +33,10 @@ const ANSWER_BYTES: usize = 64 * 1024;
 /// Bytes of fields and content of an answer that is remembered: all that are remembered take some tens of MiB.
 const REMEMBERED_BYTES: usize = 4 * 1024;
 
+/// How long an open tunnel goes on while nobody decides about it, where the configuration says nothing: a server that restarts
+/// ends none.
+const GRACE: Duration = Duration::from_secs(30);
+
 /// Further tries of a question whose connection died unseen: to ask twice changes nothing.
 const AGAIN: usize = 2;
 
@@ -48,13 +52,21 @@ pub(super) struct External {
     upstream: Arc<Upstream>,
     places: Semaphore,
     memory: Option<Memory>,
+    recheck: Option<Duration>,
+    grace: Duration,
 }
 
 /// Answers that count for a while. Times are milliseconds since `began`.
 struct Memory {
     time: Duration,
     began: Instant,
-    known: Mutex<Cache<Vec<u8>, (Decision, String)>>,
+    known: Mutex<Cache<Vec<u8>, Remembered>>,
+}
+
+#[derive(Clone)]
+struct Remembered {
+    answer: Answer,
+    at: u64,
 }
 
 impl Memory {
@@ -62,14 +74,20 @@ impl Memory {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn find(&self, key: &[u8]) -> Option<(Decision, String)> {
-        self.known.lock().find(key, self.now()).cloned()
+    /// An answer, with what is left of the time for which it counts.
+    fn find(&self, key: &[u8]) -> Option<Answer> {
+        let now = self.now();
+        let Remembered { mut answer, at } = self.known.lock().find(key, now).cloned()?;
+        let age = Duration::from_millis(now.saturating_sub(at));
+        answer.lasts = answer.lasts.map(|lasts| lasts.saturating_sub(age));
+        Some(answer)
     }
 
-    fn keep(&self, key: Vec<u8>, answered: &(Decision, String)) {
-        if size(&answered.0) <= REMEMBERED_BYTES {
-            let time = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
-            self.known.lock().insert(key, answered.clone(), self.now().saturating_add(time));
+    fn keep(&self, key: Vec<u8>, answer: &Answer) {
+        let time = answer.lasts.map_or(self.time, |lasts| lasts.min(self.time));
+        if size(&answer.decision) <= REMEMBERED_BYTES && !time.is_zero() {
+            let (time, at) = (u64::try_from(time.as_millis()).unwrap_or(u64::MAX), self.now());
+            self.known.lock().insert(key, Remembered { answer: answer.clone(), at }, at.saturating_add(time));
         }
     }
 }
@@ -84,7 +102,7 @@ fn size(decision: &Decision) -> usize {
 
 impl External {
     pub(super) fn new(config: &Authorize, upstream: Arc<Upstream>) -> Self {
-        let path = config.path.clone().unwrap_or_default();
+        let path = config.path().unwrap_or_default().to_owned();
         let form = if config.kind == AuthorizeKind::Opa {
             Form::Opa { path }
         } else {
@@ -106,6 +124,8 @@ impl External {
             upstream,
             places: Semaphore::new(config.concurrency.map_or(CONCURRENCY, usize::from).min(Semaphore::MAX_PERMITS)),
             memory,
+            recheck: config.recheck.map(|recheck| recheck.0),
+            grace: config.grace.map_or(GRACE, |grace| grace.0),
         }
     }
 
@@ -117,7 +137,7 @@ impl External {
         let key = self.memory.as_ref().map(|_| question.digest());
         let known = self.memory.as_ref().zip(key.as_deref()).and_then(|(memory, key)| memory.find(key));
         if let Some(answered) = known {
-            return decided(answered, None);
+            return self.decided(answered, None);
         }
         let began = Instant::now();
         let asked = tokio::time::timeout(self.timeout, self.ask(subject.worker, &question)).await;
@@ -127,7 +147,7 @@ impl External {
                 if let (Some(memory), Some(key)) = (&self.memory, key) {
                     memory.keep(key, &answered);
                 }
-                decided(answered, took)
+                self.decided(answered, took)
             }
             Ok(Err(reason)) => self.failed(reason, took),
             Err(_) => self.failed(format!("no answer within {} ms", self.timeout.as_millis()), took),
@@ -169,16 +189,17 @@ impl External {
                 (Decision::Deny(Denial { status, fields: HeaderMap::new(), content: None }), Outcome::FailedClosed)
             }
         };
-        Verdict { decision, reason, outcome, took }
+        Verdict { decision, reason, outcome, took, lasts: self.recheck, grace: self.grace }
     }
-}
 
-fn decided((decision, reason): (Decision, String), took: Option<Duration>) -> Verdict {
-    let outcome = match &decision {
-        Decision::Allow(_) => Outcome::Allowed,
-        Decision::Deny(_) => Outcome::Denied,
-    };
-    Verdict { decision, reason, outcome, took }
+    fn decided(&self, answer: Answer, took: Option<Duration>) -> Verdict {
+        let Answer { decision, reason, lasts } = answer;
+        let outcome = match &decision {
+            Decision::Allow(_) => Outcome::Allowed,
+            Decision::Deny(_) => Outcome::Denied,
+        };
+        Verdict { decision, reason, outcome, took, lasts: lasts.or(self.recheck), grace: Duration::ZERO }
+    }
 }
 
 impl Filter for External {

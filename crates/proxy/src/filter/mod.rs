@@ -21,6 +21,7 @@ use hermes_rules::fields::{USER, is_reserved};
 use hermes_upstream::Upstream;
 use http::{HeaderMap, StatusCode};
 
+use crate::believe::Entry;
 use crate::refusal::Refusal;
 use crate::seeing::Exchange;
 use crate::target::Target;
@@ -55,6 +56,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) source: &'a StreamInfo,
     /// Where it entered.
     pub(crate) listener: &'a str,
+    /// What was shown to prove whose it is, as far as a filter is to see it.
+    pub(crate) credentials: &'a HeaderMap,
 }
 
 /// A decision, and how it came about.
@@ -68,6 +71,10 @@ pub(crate) struct Verdict {
     pub(crate) outcome: Outcome,
     /// How long it took; `None` if it was remembered.
     pub(crate) took: Option<Duration>,
+    /// How long it counts for a tunnel; `None`: until the configuration changes.
+    pub(crate) lasts: Option<Duration>,
+    /// How long an open tunnel may go on where this is nobody's decision; zero where somebody decided.
+    pub(crate) grace: Duration,
 }
 
 /// What is to happen to an exchange.
@@ -148,7 +155,7 @@ pub(crate) struct Denial {
 /// The filters of a document, in their order; those whose upstream is missing were reported by the rules.
 pub(crate) fn assemble(document: &Document, upstream: impl Fn(&str) -> Option<Arc<Upstream>>) -> Vec<Arc<dyn Filter>> {
     let external = |config: &hermes_config::model::Authorize| {
-        let upstream = upstream(&config.upstream)?;
+        let upstream = upstream(&config.asked())?;
         Some(Arc::new(external::External::new(config, upstream)) as Arc<dyn Filter>)
     };
     document.authorize.iter().filter_map(external).collect()
@@ -157,32 +164,59 @@ pub(crate) fn assemble(document: &Document, upstream: impl Fn(&str) -> Option<Ar
 /// An exchange on its way through the filters.
 pub(crate) struct Stage<'a> {
     pub(crate) worker: &'a Worker,
-    pub(crate) filters: &'a [Arc<dyn Filter>],
+    pub(crate) entry: Entry<'a>,
     pub(crate) exchange: &'a Exchange,
-    pub(crate) source: &'a StreamInfo,
-    pub(crate) listener: &'a str,
     pub(crate) target: &'a Target,
+    pub(crate) credentials: &'a HeaderMap,
+}
+
+/// An exchange that may not go on.
+pub(crate) struct Denied {
+    /// The answer to it.
+    pub(crate) refusal: Refusal,
+    /// How long an open tunnel may go on all the same, because nobody decided.
+    pub(crate) grace: Duration,
 }
 
 impl Stage<'_> {
-    /// Asks every filter that applies; the first denial ends it.
+    /// Whether any filter is to be asked. Where none is, none is after another's changes.
+    pub(crate) fn is_asked(&self, head: &RequestHead, user: Option<&str>) -> bool {
+        self.entry.snapshot.filters.iter().any(|filter| filter.applies(&self.facts(head, user)))
+    }
+
+    /// Asks every filter that applies; the first denial ends it. Returns how long that counts for a tunnel.
     ///
     /// # Errors
     /// A filter denied the exchange.
-    pub(crate) async fn authorize(&self, head: &mut RequestHead, user: &mut Option<String>) -> Result<(), Refusal> {
-        for filter in self.filters {
-            let applies = filter.applies(&facts(head, self.target, user.as_deref(), self.source, self.listener));
-            if applies {
-                self.ask(filter.as_ref(), head, user).await?;
+    pub(crate) async fn authorize(
+        &self,
+        head: &mut RequestHead,
+        user: &mut Option<String>,
+    ) -> Result<Option<Duration>, Denied> {
+        let mut shortest = None;
+        for filter in &self.entry.snapshot.filters {
+            if filter.applies(&self.facts(head, user.as_deref())) {
+                let lasts = self.ask(filter.as_ref(), head, user).await?;
+                shortest = [shortest, lasts].into_iter().flatten().min();
             }
         }
-        Ok(())
+        Ok(shortest)
     }
 
-    async fn ask(&self, filter: &dyn Filter, head: &mut RequestHead, user: &mut Option<String>) -> Result<(), Refusal> {
-        let Self { worker, source, listener, target, .. } = *self;
-        let subject = Subject { worker, head, target, user: user.as_deref(), source, listener };
-        let Verdict { decision, reason, outcome, took } = filter.decide(&subject).await;
+    fn facts<'b>(&'b self, head: &'b RequestHead, user: Option<&'b str>) -> Facts<'b> {
+        facts(head, self.target, user, self.entry.source, &self.entry.listener.name)
+    }
+
+    async fn ask(
+        &self,
+        filter: &dyn Filter,
+        head: &mut RequestHead,
+        user: &mut Option<String>,
+    ) -> Result<Option<Duration>, Denied> {
+        let Self { worker, target, credentials, entry: Entry { source, listener, .. }, .. } = *self;
+        let subject =
+            Subject { worker, head, target, user: user.as_deref(), source, listener: &listener.name, credentials };
+        let Verdict { decision, reason, outcome, took, lasts, grace } = filter.decide(&subject).await;
         worker.shared.seeing.filtered(filter.name(), outcome.word(), took);
         let reason = format!("{} {}: {reason}", filter.name(), outcome.word());
         self.exchange.filtered(&reason);
@@ -194,14 +228,15 @@ impl Stage<'_> {
                     self.exchange.user(named);
                     *user = Some(named.to_owned());
                 }
-                Ok(())
+                Ok(lasts)
             }
             Decision::Deny(Denial { status, fields, content }) => {
                 let refusal = Refusal::new(ProxyError::HttpRequestDenied, reason).status(status).fields(fields);
-                Err(match content {
+                let refusal = match content {
                     Some(content) => refusal.content(content),
                     None => refusal,
-                })
+                };
+                Err(Denied { refusal, grace })
             }
         }
     }

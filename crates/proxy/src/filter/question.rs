@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use serde_json::{Map, Value, json};
 
 use super::{Subject, kind};
+use crate::believe::sees;
 use crate::target::is_https;
 
 /// Fields that a pattern with a star never means, because they hold credentials.
@@ -50,7 +51,13 @@ impl Question {
     /// The exchange cannot be put into a request.
     pub(super) fn new(form: &Form, send: &[FieldPattern], subject: &Subject<'_>) -> Result<Self, String> {
         let authority = Authority::try_from(subject.target.to_string()).map_err(|error| error.to_string())?;
-        let shown = shown(send, &subject.head.fields);
+        let mut shown = shown(send, &subject.head.fields);
+        for (name, value) in subject.credentials.iter().filter(|(name, _)| sees(send, name.as_str())) {
+            // What the listener did not read is among the fields still.
+            if !subject.head.fields.contains_key(name) {
+                shown.append(name.clone(), value.clone());
+            }
+        }
         let (method, path, fields, content) = match form {
             Form::Opa { path } => {
                 let content = json!({ "input": described(subject, &shown) }).to_string();

@@ -16,11 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Broken, Side, paths, silence};
 use crate::arrival::End;
 use crate::datagrams::{Lane, Left, Origin, Sink, UdpEnd};
-use crate::redecide::{Opened, Order, Place};
+use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::seeing::Exchange;
-use crate::snapshot::Snapshot;
 
 /// How long answers are still taken from a way that was left: longer than any sensible path takes to answer.
 const LINGER: Duration = Duration::from_secs(2);
@@ -131,7 +130,7 @@ impl Tunnel {
                 () = &mut silent, if udp => return Round::Over(Ok("idle")),
                 order = place.order() => match order {
                     Order::End(reason) => return Round::Over(Err(Broken::policy(&reason))),
-                    Order::Move(snapshot, route) => opening = Some(open(place, snapshot, route)),
+                    Order::Move(moved) => opening = Some(open(place, moved)),
                 },
                 opened = finished(&mut opening) => {
                     opening = None;
@@ -182,9 +181,9 @@ impl Tunnel {
     }
 }
 
-fn open(place: &Place, snapshot: Arc<Snapshot>, route: usize) -> Opening {
-    let standing = place.standing().clone();
-    Box::pin(async move { paths::open(&standing.routed(snapshot, route), standing.head()).await })
+fn open(place: &Place, moved: Arc<Move>) -> Opening {
+    let routed = place.standing().routed(moved.snapshot.clone(), moved.route);
+    Box::pin(async move { paths::open(&routed, &moved.head).await })
 }
 
 async fn finished(opening: &mut Option<Opening>) -> Result<(Path, Opened), Refusal> {

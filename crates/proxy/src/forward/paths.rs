@@ -29,7 +29,7 @@ pub(crate) async fn open(routed: &Routed, head: &RequestHead) -> Result<(Path, O
     match opened.answer {
         Event::Tunnel(_, incoming) => {
             let ends = Ends::streams(incoming, opened.outgoing);
-            Ok((Path { ends, active: opened.active, idle: opened.idle }, Opened::new(routed, &next, None)))
+            Ok((Path { ends, active: opened.active, idle: opened.idle }, Opened::new(routed, head, &next, None)))
         }
         Event::Final(head, _) | Event::Interim(head) => {
             let details = format!("the next hop answered {}", head.status);
@@ -47,5 +47,5 @@ pub(crate) async fn socket(routed: &Routed, head: &RequestHead, next: &Next) -> 
         Refusal::new(ProxyError::DestinationIpUnroutable, error.to_string()).next_hop(&address.to_string())
     })?;
     let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket)));
-    Ok((Path { ends, active, idle: tries.timeouts.udp }, Opened::new(routed, next, Some(address))))
+    Ok((Path { ends, active, idle: tries.timeouts.udp }, Opened::new(routed, head, next, Some(address))))
 }

@@ -14,17 +14,19 @@ use crate::refusal::Refusal;
 
 /// Makes a POST the CONNECT that it means, if its route says that it is a tunnel. The path is kept, for a next hop.
 pub(crate) fn arrive(head: &mut RequestHead, route: &Route) {
-    if route.tunnel.is_some() && head.kind() == Kind::Message && head.method == Method::POST {
+    if route.tunnel.is_some() {
+        arrived(head);
+    }
+}
+
+/// Makes a POST the CONNECT that it means.
+pub(crate) fn arrived(head: &mut RequestHead) {
+    if head.kind() == Kind::Message && head.method == Method::POST {
         head.method = Method::CONNECT;
         head.fields.remove(CONTENT_LENGTH);
         // The answer to a tunnel comes before its content anyway.
         head.fields.remove(EXPECT);
     }
-}
-
-/// The method that a tunnel came with, for deciding on it again: of the tunnels, only a POST has kept a path.
-pub(crate) fn arrived_with(head: &RequestHead) -> Method {
-    if head.kind() == Kind::Connect && head.path.is_some() { Method::POST } else { head.method.clone() }
 }
 
 /// Makes a CONNECT leave as the POST that its route asks for.

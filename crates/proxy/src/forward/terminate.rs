@@ -25,7 +25,8 @@ pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     routed.exchange.status(arrival.head().opening_status().as_u16());
     let (read, write) = dialled.stream.split();
     let target = (Incoming::H1(h1::Incoming::bytes(read)), Outgoing::H1(h1::Outgoing::bytes(write)));
-    let mut place = stand(routed, arrival.head().clone(), Opened::new(routed, next, dialled.address), false);
+    let opened = Opened::new(routed, arrival.head(), next, dialled.address);
+    let mut place = stand(routed, opened, false);
     let carried = match arrival.accept(HeaderMap::new()).await {
         Ok(End::Stream(incoming, outgoing)) => {
             pump::tunnel((incoming, outgoing), target, routed.exchange.counters(), &mut place).await
@@ -45,7 +46,7 @@ pub(crate) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     };
     routed.exchange.status(arrival.head().opening_status().as_u16());
     let fields = HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
-    let place = stand(routed, arrival.head().clone(), opened, true);
+    let place = stand(routed, opened, true);
     match arrival.accept(fields).await {
         Ok(client) => Ok(datagrams::carry(routed, client, path, place).await),
         Err(error) => Ok(format!("client_closed: {error}")),

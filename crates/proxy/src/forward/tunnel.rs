@@ -39,7 +39,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
     let Open { outgoing, answer, active, idle } = opened;
     match answer {
         Event::Tunnel(head, incoming) => {
-            let opened = Opened::new(routed, next, None);
+            let opened = Opened::new(routed, arrival.head(), next, None);
             Ok(carry(routed, arrival, head, (incoming, outgoing), (active, idle, opened)).await)
         }
         Event::Final(head, incoming) => pass_refusal(routed, arrival, head, incoming).await,
@@ -140,7 +140,7 @@ async fn carry(
         fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
     }
     routed.exchange.status(arrival.head().opening_status().as_u16());
-    let mut place = stand(routed, arrival.head().clone(), opened, kind == Kind::ConnectUdp);
+    let mut place = stand(routed, opened, kind == Kind::ConnectUdp);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,
         Err(error) => return format!("client_closed: {error}"),

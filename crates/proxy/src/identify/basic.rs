@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use super::BuildError;
 use super::cache::Cache;
 use super::challenge::{REALM, Refusal};
+use super::proof::PasswordProof;
 use super::users::Users;
 
 /// Hashes that are computed at once: each keeps a processor busy for a quarter of a second.
@@ -70,9 +71,10 @@ impl BasicAuth {
         &self.realm
     }
 
-    /// Whether there is a password for `user`.
-    pub fn knows(&self, user: &str) -> bool {
-        self.users.hash_of(user).1
+    /// What `user`'s right password proves; `None` if there is no such user.
+    pub fn proof(&self, user: &str) -> Option<PasswordProof> {
+        let (hash, known) = self.users.hash_of(user);
+        known.then(|| PasswordProof::of(hash))
     }
 
     /// Checks a password. A user that is not known takes as long as one who is.

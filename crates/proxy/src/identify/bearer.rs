@@ -1,6 +1,7 @@
 //! JSON Web Tokens as Bearer credentials (RFC 6750), signed by an issuer whose public keys are in a file.
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
@@ -9,12 +10,13 @@ use hermes_config::model::Bearer;
 use jsonwebtoken::{Algorithm, AlgorithmFamily, crypto};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::BuildError;
 use super::cache::Cache;
 use super::claims::{Expected, LEEWAY};
 use super::keys::KeySet;
+use super::proof::TokenProof;
 
 /// Verified tokens that are remembered, by their digest.
 const REMEMBERED: usize = 4096;
@@ -23,8 +25,17 @@ const REMEMBERED: usize = 4096;
 pub(super) struct BearerAuth {
     keys: KeySet,
     expected: Expected,
-    /// By SHA-256 of the token: its user and expiry time.
-    verified: Mutex<Cache<Vec<u8>, (String, u64)>>,
+    /// By SHA-256 of the token.
+    verified: Mutex<Cache<Vec<u8>, Verified>>,
+}
+
+/// What a token proves.
+#[derive(Clone)]
+pub(super) struct Verified {
+    pub user: String,
+    /// Unix time in seconds.
+    pub expires: u64,
+    pub proof: Arc<TokenProof>,
 }
 
 /// The part of a JOSE header (RFC 7515 section 4.1) that we act on. An `alg` of `none` is not an [`Algorithm`].
@@ -51,20 +62,30 @@ impl BearerAuth {
         Ok(Self { keys, expected, verified: Mutex::new(Cache::new(REMEMBERED)) })
     }
 
-    /// The user that a token names and its expiry time, or why it is not valid at `now`.
-    pub fn verify(&self, token: &str, now: u64) -> Result<(String, u64), &'static str> {
+    /// What a token proves, or why it is not valid at `now`.
+    pub fn verify(&self, token: &str, now: u64) -> Result<Verified, &'static str> {
         let name = digest(&SHA256, token.as_bytes()).as_ref().to_vec();
         if let Some(known) = self.verified.lock().find(name.as_slice(), now) {
             return Ok(known.clone());
         }
-        let claims = self.verified_claims(token)?;
-        let (user, expires) = self.expected.check(&claims, now)?;
-        self.verified.lock().insert(name, (user.clone(), expires), expires.saturating_add(LEEWAY));
-        Ok((user, expires))
+        let proof = Arc::new(self.proof(token)?);
+        let (user, expires) = self.expected.check(&proof.claims, now)?;
+        let verified = Verified { user, expires, proof };
+        self.verified.lock().insert(name, verified.clone(), expires.saturating_add(LEEWAY));
+        Ok(verified)
     }
 
-    /// The claims of a token whose signature is right (RFC 7515 section 5.2).
-    fn verified_claims(&self, token: &str) -> Result<Map<String, Value>, &'static str> {
+    /// The user that a token, which was verified once, would name at `now`; or why it would not be valid.
+    pub fn again(&self, proof: &TokenProof, now: u64) -> Result<String, &'static str> {
+        let mut known = self.keys.candidates(proof.kid.as_deref(), proof.algorithm);
+        if !known.any(|key| key.print == proof.key) {
+            return Err("the key of the token is not known any more");
+        }
+        self.expected.check(&proof.claims, now).map(|(user, _)| user)
+    }
+
+    /// What a token says, if its signature is right (RFC 7515 section 5.2).
+    fn proof(&self, token: &str) -> Result<TokenProof, &'static str> {
         const MALFORMED: &str = "the token is not a signed JSON Web Token";
         let (message, signature) = token.rsplit_once('.').ok_or(MALFORMED)?;
         let (header, claims) = message.split_once('.').filter(|(_, claims)| !claims.contains('.')).ok_or(MALFORMED)?;
@@ -78,10 +99,9 @@ impl BearerAuth {
         let mut tried = self.keys.candidates(header.kid.as_deref(), header.alg).peekable();
         tried.peek().ok_or("the key of the token is not known")?;
         let right = |key| matches!(crypto::verify(signature, message.as_bytes(), key, header.alg), Ok(true));
-        if !tried.any(|candidate| right(&candidate.key)) {
-            return Err("the signature of the token is wrong");
-        }
-        decode(claims).ok_or(MALFORMED)
+        let signer = tried.find(|candidate| right(&candidate.key)).ok_or("the signature of the token is wrong")?;
+        let (key, kid) = (signer.print.clone(), header.kid.clone());
+        Ok(TokenProof { kid, algorithm: header.alg, key, claims: decode(claims).ok_or(MALFORMED)? })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
@@ -26,6 +27,8 @@ pub(super) struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     pub key: DecodingKey,
+    /// Digest of what makes it this key, whatever it is called and used for.
+    pub print: Vec<u8>,
 }
 
 /// The keys that can verify a token. Never empty, and never symmetric.
@@ -109,7 +112,9 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
         algorithms.retain(|algorithm| only == (*algorithm).into());
     }
     let key = DecodingKey::from_jwk(&jwk).map_err(|why| why.to_string())?;
-    Ok(Some(Key { id: jwk.common.key_id, algorithms, key }).filter(|key| !key.algorithms.is_empty()))
+    let print = serde_json::to_vec(&jwk.algorithm).map_err(|why| why.to_string())?;
+    let print = digest(&SHA256, &print).as_ref().to_vec();
+    Ok(Some(Key { id: jwk.common.key_id, algorithms, key, print }).filter(|key| !key.algorithms.is_empty()))
 }
 
 /// Whether a key is meant to verify signatures (RFC 7517 sections 4.2 and 4.3).

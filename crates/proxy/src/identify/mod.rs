@@ -16,6 +16,7 @@ mod challenge;
 mod claims;
 mod credentials;
 mod keys;
+mod proof;
 mod users;
 
 #[cfg(test)]
@@ -26,11 +27,12 @@ use hermes_net::{CertificateNames, StreamInfo};
 use http::HeaderMap;
 
 pub use challenge::Challenge;
+pub use proof::Proof;
 
 pub(crate) use claims::LEEWAY;
 
 use basic::BasicAuth;
-use bearer::BearerAuth;
+use bearer::{BearerAuth, Verified};
 use challenge::{Refusal, Schemes};
 use credentials::Credentials;
 
@@ -42,8 +44,8 @@ pub const USER_LIMIT: usize = 256;
 pub struct Identity {
     /// The authenticated user; `None` where nobody was asked.
     pub user: Option<String>,
-    /// `none`, `basic`, `bearer` or `mtls`.
-    pub scheme: &'static str,
+    /// What that rests on.
+    pub proof: Proof,
     /// The verified client certificate's names, whatever the scheme.
     pub certificate: Option<CertificateNames>,
     /// Unix time in seconds at which the credential ends.
@@ -120,23 +122,32 @@ impl Authenticator {
         found.map_err(|refusal| Challenge::new(refusal, &self.schemes(), gateway))
     }
 
-    /// Whether `user`, who was once authenticated by `scheme`, could be again. Passwords and tokens are not kept: what is asked
-    /// is whether the scheme is still accepted and, for Basic, whether the user still has a password.
+    /// Whether what once proved that somebody is `user` would prove it at `now`, Unix time in seconds. Whether a certificate's
+    /// authority is still believed is not asked here.
     ///
     /// # Errors
     /// Why not, in words.
-    pub fn still_accepts(&self, scheme: &str, user: Option<&str>) -> Result<(), String> {
-        let accepted = match scheme {
-            "basic" => self.basic.as_ref().is_some_and(|basic| user.is_some_and(|user| basic.knows(user))),
-            "bearer" => self.bearer.is_some(),
-            "mtls" => self.mtls,
-            _ => !self.asks(),
+    pub fn still_accepts(&self, proof: &Proof, user: Option<&str>, now: u64) -> Result<(), String> {
+        let refused = match (proof, &self.basic, &self.bearer) {
+            (Proof::Password(password), Some(basic), _) => match user.and_then(|user| basic.proof(user)) {
+                Some(now) if now == *password => None,
+                Some(_) => Some("the user's password has changed"),
+                None => Some("the user is not known any more"),
+            },
+            (Proof::Token(token), _, Some(bearer)) => match bearer.again(token, now) {
+                Ok(named) if Some(named.as_str()) == user => None,
+                Ok(_) => Some("the token names another user now"),
+                Err(reason) => Some(reason),
+            },
+            (Proof::Certificate, ..) if self.mtls => None,
+            (Proof::Nothing, ..) if !self.asks() => None,
+            (Proof::Nothing, ..) => Some("the listener asks now who its clients are"),
+            _ => {
+                let scheme = proof.scheme();
+                return Err(format!("what it was authenticated with ({scheme}) is not accepted any more"));
+            }
         };
-        match accepted {
-            true => Ok(()),
-            false if scheme == "none" => Err("the listener asks now who its clients are".to_owned()),
-            false => Err(format!("what it was authenticated with ({scheme}) is not accepted any more")),
-        }
+        refused.map_or(Ok(()), |reason| Err(reason.to_owned()))
     }
 
     async fn check(
@@ -145,23 +156,25 @@ impl Authenticator {
         certificate: Option<CertificateNames>,
         now: u64,
     ) -> Result<Identity, Refusal> {
-        let identity = |user, scheme, expires| Identity { user, scheme, certificate: certificate.clone(), expires };
+        let identity = |user, proof, expires| Identity { user, proof, certificate: certificate.clone(), expires };
         match (shown, &self.basic, &self.bearer) {
             (Some(Credentials::Basic { user, password }), Some(basic), _) => {
                 basic.verify(&user, password, now).await?;
-                Ok(identity(Some(user), "basic", None))
+                let proof = basic.proof(&user).ok_or(Refusal::Basic)?;
+                Ok(identity(Some(user), Proof::Password(proof), None))
             }
             (Some(Credentials::Bearer(token)), _, Some(bearer)) => {
-                let (user, expires) = bearer.verify(&token, now).map_err(Refusal::Bearer)?;
-                Ok(identity(Some(user), "bearer", Some(expires)))
+                let Verified { user, expires, proof } = bearer.verify(&token, now).map_err(Refusal::Bearer)?;
+                Ok(identity(Some(user), Proof::Token(proof), Some(expires)))
             }
             (Some(other), _, _) if self.asks_field() => Err(Refusal::Unasked(other.scheme())),
             _ if self.mtls => {
                 let user = certificate_user(certificate.as_ref())?;
-                Ok(identity(Some(user), "mtls", None))
+                let expires = certificate.as_ref().and_then(|certificate| certificate.not_after);
+                Ok(identity(Some(user), Proof::Certificate, expires))
             }
             _ if self.asks_field() => Err(Refusal::Missing),
-            _ => Ok(identity(None, "none", None)),
+            _ => Ok(identity(None, Proof::Nothing, None)),
         }
     }
 

@@ -133,7 +133,7 @@ async fn ask_at(authenticator: &Authenticator, shown: Option<&str>, now: u64) ->
 /// Who it is, or why not.
 fn outcome(result: Result<Identity, Challenge>) -> String {
     match result {
-        Ok(identity) => format!("{} {}", identity.scheme, identity.user.unwrap_or_default()),
+        Ok(identity) => format!("{} {}", identity.proof.scheme(), identity.user.unwrap_or_default()),
         Err(challenge) => challenge.reason,
     }
 }
@@ -282,7 +282,7 @@ async fn tokens_of_every_algorithm_are_verified() {
         for kid in [None, Some(format!("{algorithm:?}"))] {
             let token = issuer.token(*algorithm, kid.as_deref(), &claims(json!({})));
             let identity = ask(&authenticator, Some(&format!("bearer {token}"))).await.unwrap();
-            assert_eq!((identity.user.as_deref(), identity.scheme), (Some("alice"), "bearer"), "{algorithm:?}");
+            assert_eq!((identity.user.as_deref(), identity.proof.scheme()), (Some("alice"), "bearer"), "{algorithm:?}");
             assert_eq!(identity.expires, Some(NOW + 600));
         }
     }

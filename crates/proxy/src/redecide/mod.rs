@@ -1,12 +1,14 @@
-//! Open tunnels and what becomes of them when the snapshot changes, or when their credential expires.
+//! Open tunnels and what becomes of them when the snapshot changes, or when what they rest on ends.
 //!
-//! A tunnel [stands](stand) in one table while it is carried. A change of configuration decides on all of them again, with
-//! [`hermes_rules::redecide`], and leaves an [`Order`] with those that cannot go on as they are; whoever carries the tunnel
-//! follows it.
+//! A tunnel [stands](stand) in one table while it is carried. A change of configuration decides on all of them again, from
+//! *identify* to *route* and with [`hermes_rules::redecide`], and leaves an [`Order`] with those that cannot go on as they are;
+//! whoever carries the tunnel follows it. Where filters are to be asked, the carrier asks them, on its own worker, while the
+//! tunnel goes on. Their answer may say how long it counts; then they are asked again.
 
 mod standing;
 
 use std::collections::HashMap;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,10 +18,12 @@ use hermes_rules::redecide::{Reason, Verdict};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::identify::LEEWAY;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
+use standing::Asked;
 pub(crate) use standing::{Opened, Standing};
 
 /// The open tunnels of this process. Bounded by the listeners' limits of connections and streams.
@@ -40,15 +44,35 @@ pub struct Redecided {
     pub moved: usize,
     /// End, with `policy_changed`.
     pub ended: usize,
+    /// Filters are asked about them; until they answer, the tunnels go on.
+    pub asked: usize,
 }
 
 /// What the carrier of a tunnel is to do.
 #[derive(Clone)]
 pub(crate) enum Order {
-    /// Open it anew on this route of this snapshot, then leave the old way.
-    Move(Arc<Snapshot>, usize),
+    /// Open it anew, then leave the old way.
+    Move(Arc<Move>),
     /// End it.
     End(Reason),
+}
+
+/// What a decision says to a [`Place`].
+#[derive(Clone)]
+enum Word {
+    /// Ask the filters of this snapshot about the tunnel.
+    Ask(Arc<Snapshot>),
+    /// Give its carrier this order.
+    Carry(Order),
+}
+
+/// How a tunnel is to be opened anew.
+pub(crate) struct Move {
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// Index into the snapshot's routes.
+    pub(crate) route: usize,
+    /// The request as it is by that snapshot's rules.
+    pub(crate) head: RequestHead,
 }
 
 impl Tunnels {
@@ -58,10 +82,11 @@ impl Tunnels {
         let all: Vec<Arc<Standing>> = self.standing.lock().values().cloned().collect();
         for standing in all {
             match standing.redecide(snapshot) {
-                Verdict::Kept { .. } => counts.kept += 1,
-                Verdict::Outlives { .. } => counts.outlive += 1,
-                Verdict::Moved { .. } => counts.moved += 1,
-                Verdict::Ended(_) => counts.ended += 1,
+                Some(Verdict::Kept { .. }) => counts.kept += 1,
+                Some(Verdict::Outlives { .. }) => counts.outlive += 1,
+                Some(Verdict::Moved { .. }) => counts.moved += 1,
+                Some(Verdict::Ended(_)) => counts.ended += 1,
+                None => counts.asked += 1,
             }
         }
         counts
@@ -73,13 +98,17 @@ pub(crate) struct Place {
     routed: Routed,
     standing: Arc<Standing>,
     number: u64,
-    orders: watch::Receiver<Option<Order>>,
+    words: watch::Receiver<Option<Word>>,
+    /// Filters that are being asked.
+    asking: Option<Pin<Box<dyn Future<Output = Asked> + Send>>>,
+    /// When filters are to be asked again.
+    again: Option<Instant>,
 }
 
 /// Enters a tunnel that leads along `opened`. `movable` says whether its carrier can follow [`Order::Move`].
-pub(crate) fn stand(routed: &Routed, head: RequestHead, opened: Opened, movable: bool) -> Place {
-    let standing = Arc::new(Standing::new(routed, head, opened, movable));
-    let orders = standing.orders();
+pub(crate) fn stand(routed: &Routed, opened: Opened, movable: bool) -> Place {
+    let standing = Arc::new(Standing::new(routed, opened, movable));
+    let words = standing.words();
     let tunnels = &routed.worker.shared.tunnels;
     let number = tunnels.next.fetch_add(1, Ordering::Relaxed);
     tunnels.standing.lock().insert(number, standing.clone());
@@ -88,7 +117,7 @@ pub(crate) fn stand(routed: &Routed, head: RequestHead, opened: Opened, movable:
     if now.revision != routed.snapshot.revision {
         standing.redecide(&now);
     }
-    Place { routed: routed.clone(), standing, number, orders }
+    Place { routed: routed.clone(), standing, number, words, asking: None, again: routed.belief.authorized }
 }
 
 impl Place {
@@ -99,16 +128,37 @@ impl Place {
 
     /// The tunnel leads elsewhere now. What has changed meanwhile is decided on at once.
     pub(crate) fn moved(&self, opened: Opened) {
-        self.standing.moved(opened);
-        self.standing.redecide(&self.routed.worker.snapshot());
+        let now = self.routed.worker.snapshot();
+        if self.standing.moved(opened) != now.revision {
+            self.standing.redecide(&now);
+        }
     }
 
-    /// Waits for the next order. The expiry of the credential is one.
+    /// Waits for the next order: to move or to end. The expiry of the credential is one. May be dropped and called again.
     pub(crate) async fn order(&mut self) -> Order {
-        let expiry = expiry(self.routed.belief.expires);
-        tokio::select! {
-            () = expiry => Order::End(Reason::Expired),
-            order = next(&mut self.orders) => order,
+        let mut expired = pin!(expiry(self.routed.belief.expires));
+        loop {
+            let Self { words, asking, again, .. } = self;
+            let word = tokio::select! {
+                biased;
+                () = &mut expired => return Order::End(Reason::Expired),
+                word = next(words) => {
+                    // What was asked by older rules is void.
+                    *asking = None;
+                    word
+                }
+                asked = answer(asking) => {
+                    *asking = None;
+                    *again = asked.again;
+                    asked.order.map(Word::Carry)
+                }
+                () = until(*again), if asking.is_none() => Some(Word::Ask(self.routed.worker.snapshot())),
+            };
+            match word {
+                Some(Word::Ask(snapshot)) => self.asking = Some(Box::pin(self.standing.clone().ask(snapshot))),
+                Some(Word::Carry(order)) => return order,
+                None => {}
+            }
         }
     }
 
@@ -122,15 +172,25 @@ impl Place {
     }
 }
 
-async fn next(orders: &mut watch::Receiver<Option<Order>>) -> Order {
-    loop {
-        if orders.changed().await.is_err() {
-            // The sender lives as long as the tunnel.
-            std::future::pending::<()>().await;
-        }
-        if let Some(order) = orders.borrow_and_update().clone() {
-            return order;
-        }
+async fn next(words: &mut watch::Receiver<Option<Word>>) -> Option<Word> {
+    if words.changed().await.is_err() {
+        // The sender lives as long as the tunnel.
+        std::future::pending::<()>().await;
+    }
+    words.borrow_and_update().clone()
+}
+
+async fn answer(asking: &mut Option<Pin<Box<dyn Future<Output = Asked> + Send>>>) -> Asked {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(again: Option<Instant>) {
+    match again {
+        Some(again) => tokio::time::sleep_until(again).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -2,32 +2,49 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_http::RequestHead;
 use hermes_http::h1::client::Receiver;
 use hermes_rules::redecide::{End, Reason, Rules, Tunnel, Verdict, Way};
-use hermes_rules::{Facts, redecide, still_believed};
+use hermes_rules::{redecide, still_believed};
 use hermes_upstream::Upstream;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
-use super::Order;
-use crate::filter;
+use super::{Move, Order, Word};
+use crate::believe::{Entry, now};
+use crate::filter::{self, Denied, Stage};
 use crate::forward::{Next, post};
+use crate::identify::Proof;
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 
-/// Where a tunnel leads.
+/// Shortest time after which filters are asked about a tunnel again, whatever they say.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Before filters that gave no answer are asked again about an open tunnel; doubles up to [`LONGEST_PAUSE`].
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Longest time between such questions.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// Where a tunnel leads, and what was said when it was opened.
 pub(crate) struct Opened {
     way: Way,
     upstream: Option<Arc<Upstream>>,
     /// The address that the request chose and that is reached; none where the operator wrote it.
     chosen: Option<SocketAddr>,
+    /// The request, after *authorize*.
+    head: Arc<RequestHead>,
+    /// The snapshot by whose rules it was opened.
+    revision: u64,
 }
 
 impl Opened {
-    /// Towards `next`; `address` is what was dialled, where that is known.
-    pub(crate) fn new(routed: &Routed, next: &Next, address: Option<SocketAddr>) -> Self {
+    /// For the request `head`, towards `next`; `address` is what was dialled, where that is known.
+    pub(crate) fn new(routed: &Routed, head: &RequestHead, next: &Next, address: Option<SocketAddr>) -> Self {
         let upstream = match next {
             Next::Upstream { upstream, .. } => Some(upstream.clone()),
             Next::Target => None,
@@ -40,34 +57,36 @@ impl Opened {
         let rewritten = rewrite.and_then(|rewrite| rewrite.target.clone());
         let name = upstream.as_ref().map(|upstream| upstream.name().to_owned());
         let chosen = address.filter(|_| upstream.is_none());
-        Self { way: Way { end, upstream: name, rewritten }, upstream, chosen }
+        let (head, revision) = (Arc::new(head.clone()), routed.snapshot.revision);
+        Self { way: Way { end, upstream: name, rewritten }, upstream, chosen, head, revision }
     }
+}
+
+/// What became of questions about an open tunnel.
+pub(super) struct Asked {
+    /// What its carrier is to do, if anything.
+    pub(super) order: Option<Order>,
+    /// When filters are to be asked again.
+    pub(super) again: Option<Instant>,
 }
 
 /// An open tunnel.
 pub(crate) struct Standing {
     /// As it was opened: with its own snapshot and rules.
     routed: Routed,
-    /// The request, after *tag*.
-    head: RequestHead,
     movable: bool,
     opened: Mutex<Opened>,
-    orders: watch::Sender<Option<Order>>,
+    words: watch::Sender<Option<Word>>,
 }
 
 impl Standing {
-    pub(super) fn new(routed: &Routed, head: RequestHead, opened: Opened, movable: bool) -> Self {
-        let (opened, orders) = (Mutex::new(opened), watch::Sender::new(None));
-        Self { routed: routed.clone(), head, movable, opened, orders }
+    pub(super) fn new(routed: &Routed, opened: Opened, movable: bool) -> Self {
+        let (opened, words) = (Mutex::new(opened), watch::Sender::new(None));
+        Self { routed: routed.clone(), movable, opened, words }
     }
 
-    pub(super) fn orders(&self) -> watch::Receiver<Option<Order>> {
-        self.orders.subscribe()
-    }
-
-    /// The request, after *tag*.
-    pub(crate) fn head(&self) -> &RequestHead {
-        &self.head
+    pub(super) fn words(&self) -> watch::Receiver<Option<Word>> {
+        self.words.subscribe()
     }
 
     /// The exchange as it is on a route of another snapshot.
@@ -76,52 +95,142 @@ impl Standing {
         Routed { snapshot, listener, route, ..self.routed.clone() }
     }
 
-    /// It leads elsewhere now.
-    pub(crate) fn moved(&self, opened: Opened) {
+    /// It leads elsewhere now; says by which snapshot's rules.
+    pub(super) fn moved(&self, opened: Opened) -> u64 {
+        let revision = opened.revision;
         *self.opened.lock() = opened;
+        revision
     }
 
-    /// Decides again and tells the carrier, if there is something to do.
-    pub(super) fn redecide(&self, snapshot: &Arc<Snapshot>) -> Verdict {
-        let verdict = self.verdict(snapshot);
+    /// Decides again and tells the carrier, if there is something to do. `None`: filters are to be asked, which the carrier does.
+    pub(super) fn redecide(&self, snapshot: &Arc<Snapshot>) -> Option<Verdict> {
+        let (verdict, word) = match self.unasked(snapshot) {
+            Ok((head, user, false)) => {
+                let (verdict, order) = self.verdict(snapshot, head, user);
+                (Some(verdict), order.map(Word::Carry))
+            }
+            Ok((_, _, true)) => (None, Some(Word::Ask(snapshot.clone()))),
+            Err(reason) => (Some(Verdict::Ended(reason.clone())), Some(Word::Carry(Order::End(reason)))),
+        };
+        // A word that was not followed yet is void: this is the later decision.
+        self.words.send_replace(word);
+        verdict
+    }
+
+    /// Asks the filters of `snapshot` about it, and decides with what they say. Where they say nothing, it goes on and they are
+    /// asked again for as long as they allow.
+    pub(super) async fn ask(self: Arc<Self>, snapshot: Arc<Snapshot>) -> Asked {
+        let (began, mut pause) = (Instant::now(), PAUSE);
+        loop {
+            let end = |reason| Asked { order: Some(Order::End(reason)), again: None };
+            match self.asked(&snapshot).await {
+                Err(reason) => return end(reason),
+                Ok(Ok((head, user, lasts))) => {
+                    let (_, order) = self.verdict(&snapshot, head, user);
+                    return Asked { order, again: lasts.map(|lasts| Instant::now() + lasts.max(SHORTEST)) };
+                }
+                Ok(Err(denied)) if began.elapsed() + pause <= denied.grace => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Ok(Err(denied)) => return end(Reason::Denied(denied.refusal.reason())),
+            }
+        }
+    }
+
+    async fn asked(&self, snapshot: &Arc<Snapshot>) -> Result<Result<Authorized, Denied>, Reason> {
+        let (mut head, mut user, _) = self.unasked(snapshot)?;
+        let listener = self.routed.entrance.rules_in(snapshot);
+        self.routed.exchange.refiltered();
+        let authorized = self.stage(self.entry(snapshot, &listener)).authorize(&mut head, &mut user).await;
+        Ok(authorized.map(|lasts| (head, user, lasts)))
+    }
+
+    fn entry<'a>(&'a self, snapshot: &'a Snapshot, listener: &'a ListenerRules) -> Entry<'a> {
+        Entry { snapshot, listener, source: &self.routed.source }
+    }
+
+    fn stage<'a>(&'a self, entry: Entry<'a>) -> Stage<'a> {
+        let Routed { worker, exchange, target, belief, .. } = &self.routed;
+        Stage { worker, entry, exchange, target, credentials: &belief.credentials }
+    }
+
+    /// What it would be now before filters are asked: the request, whose it is, and whether any filter is to be asked.
+    fn unasked(&self, snapshot: &Snapshot) -> Result<(RequestHead, Option<String>, bool), Reason> {
+        let listener = self.routed.entrance.rules_in(snapshot);
+        self.believed(snapshot, &listener)?;
+        let Routed { belief, target, .. } = &self.routed;
+        let entry = self.entry(snapshot, &listener);
+        let mut head = match &belief.arrived {
+            Some(arrived) => (**arrived).clone(),
+            None => return Ok(((*self.opened.lock().head).clone(), self.routed.user.clone(), false)),
+        };
+        let user = entry.believe(belief, target, &mut head).map_err(|refusal| Reason::Identity(refusal.reason()))?;
+        let asked = self.stage(entry).is_asked(&head, user.as_deref());
+        Ok((head, user, asked))
+    }
+
+    /// Whether it would still be believed whose it is.
+    fn believed(&self, snapshot: &Snapshot, listener: &ListenerRules) -> Result<(), Reason> {
+        let Routed { source, belief, .. } = &self.routed;
+        let user = belief.user.as_deref();
+        listener.authenticator.still_accepts(&belief.proof, user, now()).map_err(Reason::Identity)?;
+        still_believed(&snapshot.source_of(listener, source), belief.peer, user)?;
+        let names = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+        if let Some(names) = names.filter(|_| belief.peer || belief.proof == Proof::Certificate) {
+            // A link goes on when its certificate is renewed; only a user's ends with it.
+            let at = names.not_after.filter(|_| belief.peer).map_or(now(), |end| now().min(end));
+            listener.believes(source, at).map_err(Reason::Identity)?;
+        }
+        Ok(())
+    }
+
+    /// What becomes of it as this user's request, and what its carrier is to do.
+    fn verdict(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        mut head: RequestHead,
+        user: Option<String>,
+    ) -> (Verdict, Option<Order>) {
+        let verdict = self.decide(snapshot, &mut head, user.as_deref());
         let order = match &verdict {
             Verdict::Kept { route } | Verdict::Outlives { route } => {
                 self.routed.exchange.route(&snapshot.route_names[*route]);
                 None
             }
-            Verdict::Moved { route } => Some(Order::Move(snapshot.clone(), *route)),
+            Verdict::Moved { route } => {
+                let moved = Move { snapshot: snapshot.clone(), route: *route, head };
+                Some(Order::Move(Arc::new(moved)))
+            }
             Verdict::Ended(reason) => Some(Order::End(reason.clone())),
         };
-        // An order that was not followed yet is void: this is the later decision.
-        self.orders.send_replace(order);
-        verdict
+        (verdict, order)
     }
 
-    fn verdict(&self, snapshot: &Snapshot) -> Verdict {
-        let listener = self.routed.entrance.rules_in(snapshot);
-        if let Err(reason) = self.believed(snapshot, &listener) {
-            return Verdict::Ended(reason);
+    fn decide(&self, snapshot: &Snapshot, head: &mut RequestHead, user: Option<&str>) -> Verdict {
+        if user != self.routed.user.as_deref() {
+            let name = |user: Option<&str>| user.map_or_else(|| "nobody's".to_owned(), |user| format!("user {user}'s"));
+            let words = format!("it would be {} now, not {}", name(user), name(self.routed.user.as_deref()));
+            return Verdict::Ended(Reason::Identity(words));
         }
         let opened = self.opened.lock();
         if let Some(Err(denied)) = opened.chosen.map(|address| snapshot.egress.check(address)) {
             return Verdict::Ended(Reason::Egress(denied.to_string()));
         }
-        let Routed { source, user, target, .. } = &self.routed;
-        let method = post::arrived_with(&self.head);
-        let facts = filter::facts(&self.head, target, user.as_deref(), source, &listener.name);
-        let facts = Facts { method: &method, ..facts };
+        let Routed { source, target, entrance, .. } = &self.routed;
+        let listener = entrance.rules_in(snapshot);
+        let asked = head.clone();
+        post::arrived(head);
+        let facts = filter::facts(&asked, target, user, source, &listener.name);
         let same_upstream = |name: &str| {
             let pair = snapshot.upstreams.get(name).zip(opened.upstream.as_ref());
             pair.is_some_and(|(new, old)| Arc::ptr_eq(new, old))
         };
         let rules = Rules { document: &snapshot.document, table: &snapshot.table, same_upstream: &same_upstream };
-        redecide(&Tunnel { facts, way: &opened.way, movable: self.movable }, &rules)
-    }
-
-    /// Whether it would still be believed whose it is.
-    fn believed(&self, snapshot: &Snapshot, listener: &ListenerRules) -> Result<(), Reason> {
-        let Routed { source, user, belief, .. } = &self.routed;
-        listener.authenticator.still_accepts(belief.scheme, user.as_deref()).map_err(Reason::Identity)?;
-        still_believed(&snapshot.source_of(listener, source), belief.peer, user.as_deref())
+        let relabelled = head.fields != opened.head.fields;
+        redecide(&Tunnel { facts, way: &opened.way, movable: self.movable, relabelled }, &rules)
     }
 }
+
+/// The request after *authorize*, whose it is, and how long that counts.
+type Authorized = (RequestHead, Option<String>, Option<Duration>);

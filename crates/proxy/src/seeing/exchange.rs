@@ -112,6 +112,11 @@ impl Exchange {
         self.live.facts.lock().filters.push(clip(decision));
     }
 
+    /// Filters are asked about it again: what they said before counts no more.
+    pub fn refiltered(&self) {
+        self.live.facts.lock().filters.clear();
+    }
+
     /// The status of the final response to the client.
     pub fn status(&self, status: u16) {
         self.live.status.store(status, Ordering::Relaxed);

@@ -35,6 +35,7 @@ pub use access::AccessSink;
 pub use exchange::{Begin, Counters, Exchange};
 pub use live::ExchangeView;
 pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
+pub use otlp::Destination;
 pub use reason::class_of;
 pub use span::Span;
 pub use usage::{Counts, UsageView};

@@ -8,8 +8,8 @@ use hermes_config::child;
 use hermes_config::model::{Auth, AuthMode, Datagrams, Document, Listener, ServerTls};
 use hermes_http::MinRate;
 use hermes_http::server::Options;
-use hermes_net::PeerAddress;
-use hermes_net::tls::{self, ServerOptions, TlsFileError};
+use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
+use hermes_net::{PeerAddress, StreamInfo};
 
 use crate::datagrams::Bounds;
 use crate::identify::Authenticator;
@@ -47,6 +47,8 @@ pub struct ListenerRules {
     pub authenticator: Authenticator,
     /// TLS, if it speaks that.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Whose client certificates it believes.
+    clients: Option<Clients>,
     /// Bounds of its HTTP connections.
     pub options: Options,
     /// Whose traffic this is when nobody is asked.
@@ -56,6 +58,18 @@ pub struct ListenerRules {
 }
 
 impl ListenerRules {
+    /// Whether the certificate that a client or peer showed when it connected would be believed at `now`, Unix time in seconds.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn believes(&self, source: &StreamInfo, now: u64) -> Result<(), String> {
+        let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
+        let (Some(clients), Some(chain)) = (&self.clients, chain) else {
+            return Err("certificates are not asked for any more".to_owned());
+        };
+        clients.believe(chain, now).map_err(|reason| format!("its certificate is not believed any more: {reason}"))
+    }
+
     /// `http`, `tcp` or `udp`.
     pub fn kind(&self) -> &'static str {
         match (&self.config.http, &self.config.tcp) {
@@ -115,19 +129,24 @@ pub(super) fn all(
                 report(error.path, error.reason, error.remedy);
             }
         });
-        let tls = config.tls.as_ref().map(|tls| server_tls(tls, config)).transpose().map_err(|errors| {
+        let tls = config.tls.as_ref().map(|tls| server_tls(tls, config)).transpose();
+        let clients = config.tls.as_ref().and_then(|tls| tls.client_ca_file.as_ref());
+        let clients = clients.map(|file| Clients::read(&file.0)).transpose();
+        let tls = tls.and_then(|tls| Ok((tls, clients.map_err(|error| vec![("client_ca_file", error)])?)));
+        let tls = tls.map_err(|errors| {
             for (key, error) in errors {
                 let reason = format!("{}: {}", error.file.display(), error.reason);
                 report(child(&child(&path, "tls"), key), reason, error.remedy);
             }
         });
-        let (Ok(authenticator), Ok(tls)) = (authenticator, tls) else { continue };
+        let (Ok(authenticator), Ok((tls, clients))) = (authenticator, tls) else { continue };
         let name: Arc<str> = name.as_str().into();
         let rules = ListenerRules {
             seeing: seeing.listener(&name),
             name: name.clone(),
             authenticator,
             tls,
+            clients,
             options: options(config),
             user: user(document, config),
             config: config.clone(),

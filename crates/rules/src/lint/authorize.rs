@@ -12,6 +12,12 @@ pub(super) const CHECKS: &[Check] = &[names, upstreams, paths, bodies, times, fi
 /// Longest time that an exchange may wait for a decision.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// Longest time for which a decision on a tunnel counts.
+const LONGEST_CHECKED: Duration = Duration::from_secs(24 * 3600);
+
+/// Longest time for which a tunnel goes on without a decision that it needs.
+const LONGEST_GRACE: Duration = Duration::from_secs(3600);
+
 fn each(document: &Document, mut check: impl FnMut(&str, &Authorize)) {
     for (index, authorize) in document.authorize.iter().enumerate() {
         check(&format!("authorize[{index}]"), authorize);
@@ -32,20 +38,30 @@ fn names(document: &Document, report: &mut Report) {
 }
 
 fn upstreams(document: &Document, report: &mut Report) {
-    each(document, |path, authorize| {
-        let name = &authorize.upstream;
-        if !document.upstreams.contains_key(name) {
+    each(document, |path, authorize| match (&authorize.upstream, &authorize.url) {
+        (Some(_), Some(_)) => {
+            report.add(format!("{path}.url"), "the server is named twice", "write `url` or `upstream`, not both");
+        }
+        (None, None) => {
+            let reason = "nobody is named to be asked";
+            report.add(format!("{path}.url"), reason, "write one such as http://127.0.0.1:9191, or an `upstream`");
+        }
+        (Some(name), None) if !document.upstreams.contains_key(name) => {
             let known = document.upstreams.keys().map(String::as_str);
             let reason = format!("there is no upstream `{name}`");
             report.add(format!("{path}.upstream"), reason, instead(name, known, "upstreams"));
         }
+        _ => {}
     });
 }
 
 fn paths(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
         let path = format!("{path}.path");
-        match authorize.path.as_deref() {
+        match authorize.path() {
+            Some(_) if authorize.path.is_some() && authorize.url.as_ref().is_some_and(|url| !url.path.is_empty()) => {
+                report.add(path, "the url has a path already", "write the path in one of them");
+            }
             None if authorize.kind == AuthorizeKind::Opa => {
                 report.add(path, "OPA has no decision to give", "write one such as /v1/data/overlay/allow");
             }
@@ -76,8 +92,15 @@ fn times(document: &Document, report: &mut Report) {
         if let Some(timeout) = &authorize.timeout {
             check("timeout", timeout.0, LONGEST);
         }
+        if let Some(recheck) = &authorize.recheck {
+            check("recheck", recheck.0, LONGEST_CHECKED);
+        }
         if let Some(cache) = &authorize.cache {
             check("cache.for", cache.time.0, Duration::from_secs(3600));
+        }
+        if authorize.grace.is_some_and(|grace| grace.0 > LONGEST_GRACE) {
+            let remedy = format!("write a time up to {}s", LONGEST_GRACE.as_secs());
+            report.add(format!("{path}.grace"), "a tunnel goes on for too long without a decision", remedy);
         }
     });
 }
@@ -87,7 +110,9 @@ fn fields(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
         let mut check = |key: &str, patterns: &[FieldPattern]| {
             for (index, pattern) in patterns.iter().enumerate().filter(|(_, pattern)| !pattern.wildcard) {
-                if let Some(name) = reserved_in(pattern) {
+                // The server may see what was shown to the node.
+                let shown = |name: &&str| !(key == "send" && *name == "proxy-authorization");
+                if let Some(name) = reserved_in(pattern).filter(shown) {
                     let reason = format!("`{name}` belongs to the connection or to the proxy");
                     report.add(format!("{path}.{key}[{index}]"), reason, "remove it");
                 }

@@ -6,7 +6,7 @@ use hermes_config::model::{Continue, Document, TraceUser};
 
 use super::{Check, Report, each_listener};
 
-pub(super) const CHECKS: &[Check] = &[needs_a_collector, interval, continued];
+pub(super) const CHECKS: &[Check] = &[needs_a_collector, tls, interval, continued];
 
 /// Metrics sent more often would cost more than they say.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -17,6 +17,13 @@ fn needs_a_collector(document: &Document, report: &mut Report) {
     for (key, _) in keys.into_iter().filter(|(_, given)| *given && trace.otlp.is_none()) {
         let reason = format!("`{key}` does nothing without a collector");
         report.add(format!("trace.{key}"), reason, "add `otlp: http://HOST:4318`, or remove it");
+    }
+}
+
+fn tls(document: &Document, report: &mut Report) {
+    let trace = &document.trace;
+    if trace.tls.is_some() && trace.otlp.as_ref().is_none_or(|collector| !collector.tls) {
+        report.add("trace.tls", "the collector is not reached over TLS", "write `otlp: https://...`, or remove it");
     }
 }
 

@@ -40,12 +40,14 @@ fn times_and_fields_that_cannot_be() {
     finds(
         authorize(json!([{
             "name": "a", "upstream": "next", "timeout": "0s", "cache": { "for": "2h" },
-            "send": ["proxy-authorization", "x-*"], "allow_fields": ["Host", "x-role"],
+            "send": ["proxy-authorization", "te"], "recheck": "25h", "grace": "61m", "allow_fields": ["Host", "x-role"],
         }])),
         &[
             "authorize[0].timeout: the time cannot be kept; write a time up to 60s",
+            "authorize[0].recheck: the time cannot be kept; write a time up to 86400s",
             "authorize[0].cache.for: the time cannot be kept; write a time up to 3600s",
-            "authorize[0].send[0]: `proxy-authorization` belongs to the connection or to the proxy; remove it",
+            "authorize[0].grace: a tunnel goes on for too long without a decision; write a time up to 3600s",
+            "authorize[0].send[1]: `te` belongs to the connection or to the proxy; remove it",
             "authorize[0].allow_fields[0]: `host` belongs to the connection or to the proxy; remove it",
         ],
     );
@@ -56,5 +58,22 @@ fn conditions_are_checked_as_those_of_routes() {
     finds(
         authorize(json!([{ "name": "a", "upstream": "next", "match": { "listener": "wep" } }])),
         &["authorize[0].match.listener[0]: there is no listener `wep`; did you mean `web`?"],
+    );
+}
+
+#[test]
+fn one_server_is_named_once() {
+    finds(
+        authorize(json!([
+            { "name": "a" },
+            { "name": "b", "upstream": "next", "url": "http://127.0.0.1:1" },
+            { "name": "c", "url": "http://127.0.0.1:1/check", "path": "/check" },
+            { "name": "d", "url": "http://127.0.0.1:1/v1/data/a", "kind": "opa" },
+        ])),
+        &[
+            "authorize[0].url: nobody is named to be asked; write one such as http://127.0.0.1:9191, or an `upstream`",
+            "authorize[1].url: the server is named twice; write `url` or `upstream`, not both",
+            "authorize[2].path: the url has a path already; write the path in one of them",
+        ],
     );
 }

@@ -25,6 +25,16 @@ fn metrics_are_not_sent_at_any_pace() {
 }
 
 #[test]
+fn tls_is_for_a_collector_that_is_reached_over_it() {
+    let tls = json!({ "insecure_skip_verify": true });
+    finds(
+        json!({ "trace": { "otlp": "http://127.0.0.1:4318", "tls": tls } }),
+        &["trace.tls: the collector is not reached over TLS; write `otlp: https://...`, or remove it"],
+    );
+    finds(json!({ "trace": { "otlp": "https://127.0.0.1:4318", "tls": tls } }), &[]);
+}
+
+#[test]
 fn trace_fields_may_be_accepted_and_exposed() {
     finds(
         json!({

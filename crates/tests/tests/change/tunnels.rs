@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use crate::tokens::Issuer;
 
 /// What a reload said of tunnels; it must have been applied.
-fn reload(node: &Node, yaml: &str) -> Value {
+pub(super) fn reload(node: &Node, yaml: &str) -> Value {
     let (status, report) = node.reload(yaml);
     assert_eq!(status, 200, "{report:#}");
     report["tunnels"].clone()
 }
 
-fn counts(kept: usize, outlive: usize, moved: usize, ended: usize) -> Value {
-    json!({ "kept": kept, "outlive": outlive, "moved": moved, "ended": ended })
+pub(super) fn counts(kept: usize, outlive: usize, moved: usize, ended: usize) -> Value {
+    json!({ "kept": kept, "outlive": outlive, "moved": moved, "ended": ended, "asked": 0 })
 }
 
 /// A node with a `udp` listener, a `tcp` listener and an `http` listener, whose only route is `route`.

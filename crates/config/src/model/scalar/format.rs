@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use super::{
-    ByteSize, Collector, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, ListenAddress,
-    PathMatch, Percent, PortMatch, Prefix, Rate, ScalarError, Share, StatusMatch, TargetMatch, Template, TextMatch,
+    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl, ListenAddress,
+    PathMatch, Percent, PortMatch, Prefix, Rate, ScalarError, StatusMatch, TargetMatch, Template, TextMatch,
     UserPattern,
 };
 
@@ -13,10 +13,9 @@ pub(crate) const PATH: &str = "hermes-path";
 
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 20] = [
+const FORMATS: [(&str, Check); 19] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
-    ("hermes-share", parses::<Share>),
     ("hermes-rate", parses::<Rate>),
     (PATH, parses::<FilePath>),
     ("hermes-host-port", parses::<HostPort>),
@@ -33,7 +32,7 @@ const FORMATS: [(&str, Check); 20] = [
     ("hermes-template", parses::<Template>),
     ("hermes-status-match", parses::<StatusMatch>),
     ("hermes-percent", parses::<Percent>),
-    ("hermes-collector", parses::<Collector>),
+    ("hermes-http-url", parses::<HttpUrl>),
 ];
 
 /// Checks a text against a format; formats that are not ours accept everything.

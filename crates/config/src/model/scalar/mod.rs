@@ -4,9 +4,9 @@
 //! itself in the JSON Schema's `format` (`hermes-duration`, ...), by which the loader finds its parser.
 
 mod address;
-mod collector;
 mod format;
 mod host;
+mod http_url;
 mod many;
 mod path;
 mod pattern;
@@ -15,20 +15,20 @@ mod port;
 mod prefix;
 mod quantity;
 mod range;
-mod share;
+mod rate;
 mod status;
 mod template;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
-pub use collector::Collector;
 pub use host::{HostMatch, TargetMatch};
+pub use http_url::HttpUrl;
 pub use many::OneOrMany;
 pub use path::PathMatch;
 pub use pattern::{FieldPattern, TextMatch, UserPattern};
 pub use percent::Percent;
 pub use port::PortMatch;
 pub use quantity::{ByteSize, Duration};
-pub use share::{Rate, Share};
+pub use rate::Rate;
 pub use status::StatusMatch;
 pub use template::{Template, TemplatePart, Variable};
 
@@ -112,7 +112,7 @@ mod tests {
     use proptest::prelude::{Strategy, proptest};
 
     use super::{
-        ByteSize, Collector, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, ListenAddress, PathMatch,
+        ByteSize, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, HttpUrl, ListenAddress, PathMatch,
         Percent, PortMatch, StatusMatch, TargetMatch, Template, TextMatch, UserPattern,
     };
 
@@ -151,7 +151,7 @@ mod tests {
             round_trips::<PathMatch>(&text);
             round_trips::<PortMatch>(&text);
             round_trips::<Percent>(&text);
-            round_trips::<Collector>(&text);
+            round_trips::<HttpUrl>(&text);
             round_trips::<Template>(&text);
             round_trips::<StatusMatch>(&text);
         }

@@ -17,6 +17,15 @@ const ONE: u32 = 10_000;
 /// Decimals of a percentage.
 const DECIMALS: usize = 4;
 
+impl Percent {
+    /// This share of `whole`, rounded down.
+    #[must_use]
+    pub fn of(self, whole: u64) -> u64 {
+        let share = u128::from(whole) * u128::from(self.0) / u128::from(100 * ONE);
+        u64::try_from(share).unwrap_or(whole)
+    }
+}
+
 impl FromStr for Percent {
     type Err = ScalarError;
 
@@ -54,6 +63,12 @@ mod tests {
             let percent: Percent = text.parse().unwrap();
             assert_eq!((percent.0, percent.to_string().as_str()), (millionths, text));
         }
+    }
+
+    #[test]
+    fn a_share_of_a_whole_is_rounded_down() {
+        let of = |text: &str, whole| text.parse::<Percent>().unwrap().of(whole);
+        assert_eq!([of("50%", 5), of("0.1%", 1000), of("99.9999%", 10), of("100%", u64::MAX)], [2, 1, 9, u64::MAX]);
     }
 
     #[test]

@@ -135,8 +135,8 @@ impl<'a> Tries<'a> {
     }
 
     fn allowance(&self) -> Allowance {
-        let (percent, per_second) = self.policy.budget;
-        Allowance { percent, per_second }
+        let (ratio, per_second) = self.policy.budget;
+        Allowance { ratio, per_second }
     }
 
     /// What the client and the record learn: with the number of attempts, and why there was no further one.

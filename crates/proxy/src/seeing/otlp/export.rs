@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use hermes_config::model::{Collector, Trace};
+use hermes_config::model::Trace;
 use hermes_net::Watch;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::super::Seeing;
-use super::post::{Refused, post};
+use super::post::{Destination, Refused, post};
 use super::{Ended, encode, metrics};
 
 /// Spans of one message: some hundred kilobytes.
@@ -44,7 +44,7 @@ struct Exporter {
 
 impl Seeing {
     /// Sends spans and metrics as `config` says at the time, until the process ends. Only the first call does anything.
-    pub async fn export(self: Arc<Self>, config: impl Fn() -> Trace, watch: Watch) {
+    pub async fn export(self: Arc<Self>, config: impl Fn() -> (Trace, Option<Destination>), watch: Watch) {
         let Some(queue) = self.spans.far.lock().take() else { return };
         let (batch, now) = (Vec::with_capacity(BATCH), Instant::now());
         let (tries, not_before, metrics_sent, well) = (0, now, now, true);
@@ -54,21 +54,22 @@ impl Seeing {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = pin!(watch.graceful());
         loop {
-            let trace = config();
-            exporter.seeing.spans.on.store(trace.otlp.is_some(), Ordering::Relaxed);
+            let (trace, to) = config();
+            exporter.seeing.spans.on.store(to.is_some(), Ordering::Relaxed);
             tokio::select! {
                 () = &mut end => break,
-                () = exporter.turn(&trace, ticks.tick()) => {}
+                () = exporter.turn(&trace, to.as_ref(), ticks.tick()) => {}
             }
         }
-        let _ = timeout(LAST, exporter.finish(&config())).await;
+        let (trace, to) = config();
+        let _ = timeout(LAST, exporter.finish(&trace, to.as_ref())).await;
     }
 }
 
 impl Exporter {
     /// Takes spans until the batch is full or the tick comes, then sends what is due. May be dropped at any time: a batch
     /// that was being sent is still there.
-    async fn turn(&mut self, trace: &Trace, tick: impl Future<Output = Instant>) {
+    async fn turn(&mut self, trace: &Trace, to: Option<&Destination>, tick: impl Future<Output = Instant>) {
         let mut tick = pin!(tick);
         while self.batch.len() < BATCH {
             let room = BATCH - self.batch.len();
@@ -80,23 +81,23 @@ impl Exporter {
         if self.batch.len() == BATCH && Instant::now() < self.not_before {
             tick.await;
         }
-        match &trace.otlp {
+        match to {
             None => self.batch.clear(),
-            Some(collector) => {
+            Some(to) => {
                 if !self.batch.is_empty() && Instant::now() >= self.not_before {
-                    self.send(collector, trace).await;
+                    self.send(to, trace).await;
                 }
                 if trace.metrics.is_some_and(|every| self.metrics_sent.elapsed() >= every.0) {
-                    self.send_metrics(collector).await;
+                    self.send_metrics(to).await;
                 }
             }
         }
     }
 
-    async fn send(&mut self, collector: &Collector, trace: &Trace) {
+    async fn send(&mut self, to: &Destination, trace: &Trace) {
         let message = encode::request(&self.seeing.node, &self.batch, trace.user);
-        let sent = post(collector, "traces", &message).await;
-        self.tell(collector, &sent);
+        let sent = post(to, "traces", &message).await;
+        self.tell(to, &sent);
         let counters = &self.seeing.spans.counters;
         match sent {
             Ok(()) => counters.count("exported", self.batch.len()),
@@ -111,18 +112,18 @@ impl Exporter {
         self.tries = 0;
     }
 
-    async fn send_metrics(&mut self, collector: &Collector) {
+    async fn send_metrics(&mut self, to: &Destination) {
         self.metrics_sent = Instant::now();
         let text = self.seeing.metrics_text();
         let message = metrics::request(&self.seeing.node, &text, self.began, SystemTime::now());
         // The next ones say more than these: they are not sent twice.
-        let sent = post(collector, "metrics", &message).await;
-        self.tell(collector, &sent);
+        let sent = post(to, "metrics", &message).await;
+        self.tell(to, &sent);
     }
 
     /// Sends what is left.
-    async fn finish(&mut self, trace: &Trace) {
-        let Some(collector) = &trace.otlp else { return };
+    async fn finish(&mut self, trace: &Trace, to: Option<&Destination>) {
+        let Some(to) = to else { return };
         loop {
             while self.batch.len() < BATCH
                 && let Ok(ended) = self.queue.try_recv()
@@ -133,11 +134,12 @@ impl Exporter {
                 return;
             }
             self.tries = TRIES;
-            self.send(collector, trace).await;
+            self.send(to, trace).await;
         }
     }
 
-    fn tell(&mut self, collector: &Collector, sent: &Result<(), Refused>) {
+    fn tell(&mut self, to: &Destination, sent: &Result<(), Refused>) {
+        let collector = &to.collector;
         match sent {
             Err(error) if self.well => tracing::warn!(%collector, %error, "traces and metrics do not arrive"),
             Ok(()) if !self.well => tracing::info!(%collector, "traces and metrics arrive again"),

@@ -12,6 +12,8 @@ mod post;
 #[cfg(test)]
 mod tests;
 
+pub use post::Destination;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 

@@ -1,9 +1,11 @@
 //! One message to the collector, and what came of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hermes_config::model::Collector;
+use hermes_config::model::HttpUrl;
+use hermes_net::{Stream, tls};
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -18,6 +20,17 @@ const TIME: Duration = Duration::from_secs(5);
 
 /// Bytes of an answer that are read: it says little.
 const ANSWER_BYTES: usize = 64 * 1024;
+
+/// A collector, and how to speak to it.
+#[derive(Debug, Clone)]
+pub struct Destination {
+    /// Where it is.
+    pub collector: HttpUrl,
+    /// For `https`.
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// The name that its certificate must hold, where that is not its host.
+    pub server_name: Option<String>,
+}
 
 /// Why a message was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -39,11 +52,12 @@ impl Refused {
 ///
 /// # Errors
 /// The collector cannot be reached, or did not take it.
-pub(super) async fn post(collector: &Collector, signal: &str, message: &Value) -> Result<(), Refused> {
-    timeout(TIME, send(collector, signal, message)).await.unwrap_or_else(|_| Err(Refused::again("no answer in time")))
+pub(super) async fn post(to: &Destination, signal: &str, message: &Value) -> Result<(), Refused> {
+    timeout(TIME, send(to, signal, message)).await.unwrap_or_else(|_| Err(Refused::again("no answer in time")))
 }
 
-async fn send(collector: &Collector, signal: &str, message: &Value) -> Result<(), Refused> {
+async fn send(to: &Destination, signal: &str, message: &Value) -> Result<(), Refused> {
+    let collector = &to.collector;
     let request = Request::post(format!("{}/v1/{signal}", collector.path))
         .header(HOST, collector.address.to_string())
         .header(CONTENT_TYPE, "application/json")
@@ -52,6 +66,12 @@ async fn send(collector: &Collector, signal: &str, message: &Value) -> Result<()
         .map_err(|error| Refused { reason: error.to_string(), again: false })?;
     let address = (collector.address.host.as_str(), collector.address.port);
     let stream = TcpStream::connect(address).await.map_err(Refused::again)?;
+    let peer = stream.peer_addr().map_err(Refused::again)?;
+    let mut stream = Stream::tcp(stream, peer);
+    if let Some(config) = &to.tls {
+        let name = to.server_name.as_deref().unwrap_or(&collector.address.host);
+        stream = tls::connect(stream, config.clone(), name, TIME).await.map_err(Refused::again)?;
+    }
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Refused::again)?;
     let exchange = async {
         let answer = sender.send_request(request).await.map_err(Refused::again)?;

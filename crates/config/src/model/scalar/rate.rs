@@ -1,32 +1,9 @@
-//! Shares and rates: a number and what it is a part of, always both.
+//! Rates: a number and the time it is for, always both.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{ScalarError, scalar};
-
-/// A share in whole per cent, such as `20%`; at most 100.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Share(pub u8);
-
-scalar!(Share, "hermes-share", "A share in per cent: 0% to 100%.");
-
-impl FromStr for Share {
-    type Err = ScalarError;
-
-    fn from_str(text: &str) -> Result<Self, ScalarError> {
-        let number = text.strip_suffix('%').and_then(digits).and_then(|number| u8::try_from(number).ok());
-        number.filter(|number| *number <= 100).map(Self).ok_or_else(|| {
-            ScalarError::new(format!("`{text}` is not a share")).remedy("write it like 20%, from 0% to 100%")
-        })
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}%", self.0)
-    }
-}
 
 /// A number of events in a second, such as `3 per second`; at most 10,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,23 +39,17 @@ fn digits(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rate, Share};
+    use super::Rate;
 
     #[test]
-    fn shares_and_rates_round_trip() {
-        for text in ["0%", "20%", "100%"] {
-            assert_eq!(text.parse::<Share>().unwrap().to_string(), text);
-        }
+    fn rates_round_trip() {
         for text in ["0 per second", "3 per second", "10000 per second"] {
             assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn odd_shares_and_rates_are_refused() {
-        for text in ["", "%", "20", "101%", "-1%", "+1%", "1.5%", "20 %"] {
-            assert!(text.parse::<Share>().is_err(), "{text}");
-        }
+    fn odd_rates_are_refused() {
         for text in ["", "3", "3/s", "3 per minute", " per second", "+3 per second", "10001 per second"] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }

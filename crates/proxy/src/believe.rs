@@ -1,0 +1,170 @@
+//! *Identify* and *tag*: whose an exchange is, which of its fields are believed, and which the listener adds.
+//!
+//! What credentials prove is found out once. What follows from that is a function of the snapshot, and is asked again for an
+//! open tunnel when the snapshot changes.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hermes_config::model::FieldPattern;
+use hermes_http::{Kind, RequestHead};
+use hermes_net::StreamInfo;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_rules::fields::USER;
+use hermes_rules::{Source, Values, apply, believe};
+use http::header::{AUTHORIZATION, FORWARDED, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::time::Instant;
+
+use crate::forward::departure;
+use crate::identify::Proof;
+use crate::refusal::Refusal;
+use crate::routed::values;
+use crate::snapshot::{ListenerRules, Snapshot};
+use crate::target::Target;
+
+/// Why it is believed whose an exchange is.
+pub(crate) struct Belief {
+    /// Whom authentication found.
+    authenticated: Option<String>,
+    /// What that rests on.
+    pub(crate) proof: Proof,
+    /// Unix time in seconds at which the credential ends.
+    pub(crate) expires: Option<u64>,
+    /// Whether a peer proxy handed it over.
+    pub(crate) peer: bool,
+    /// Whose it was, before any filter said otherwise.
+    pub(crate) user: Option<String>,
+    /// Credentials that a filter is to see. They are nowhere else.
+    pub(crate) credentials: HeaderMap,
+    /// The request without credentials, before anything in it was believed; kept for what may become a tunnel.
+    pub(crate) arrived: Option<Box<RequestHead>>,
+    /// Until when the filters' decisions count.
+    pub(crate) authorized: Option<Instant>,
+}
+
+/// Where an exchange enters, and from whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) listener: &'a ListenerRules,
+    pub(crate) source: &'a StreamInfo,
+}
+
+/// Unix time in seconds.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Entry<'_> {
+    /// Checks credentials and takes them out of the fields.
+    ///
+    /// # Errors
+    /// They are missing or wrong.
+    pub(crate) async fn identify(&self, head: &mut RequestHead) -> Result<Belief, Refusal> {
+        let Self { snapshot, listener, source } = *self;
+        let credentials = self.credentials(&head.fields);
+        let gateway = listener.config.gateway;
+        let identity = listener.authenticator.authenticate(&mut head.fields, source, gateway, now()).await;
+        let identity = identity.map_err(|challenge| {
+            listener.seeing.auth_failure(challenge.scheme);
+            let refusal = Refusal::new(ProxyError::HttpRequestDenied, challenge.reason);
+            refusal.status(challenge.status).fields(challenge.fields)
+        })?;
+        Ok(Belief {
+            authenticated: identity.user,
+            proof: identity.proof,
+            expires: identity.expires,
+            peer: !matches!(snapshot.source_of(listener, source), Source::Client),
+            user: None,
+            credentials,
+            arrived: may_tunnel(head, snapshot).then(|| Box::new(head.clone())),
+            authorized: None,
+        })
+    }
+
+    /// The user whose exchange this is. Afterwards the overlay fields are those that are believed, and those that the listener
+    /// adds are there.
+    ///
+    /// # Errors
+    /// It is not believed, or a field cannot be written.
+    pub(crate) fn believe(
+        &self,
+        belief: &Belief,
+        target: &Target,
+        head: &mut RequestHead,
+    ) -> Result<Option<String>, Refusal> {
+        let user = self.whose(belief, head)?;
+        self.tag(head, target, user.as_deref())?;
+        Ok(user)
+    }
+
+    fn whose(&self, belief: &Belief, head: &mut RequestHead) -> Result<Option<String>, Refusal> {
+        let Self { snapshot, listener, source } = *self;
+        let from = snapshot.source_of(listener, source);
+        let client = matches!(from, Source::Client);
+        if client {
+            head.fields.remove(FORWARDED);
+        }
+        // A peer's certificate says which proxy it is, not whose exchanges it carries.
+        let certificate_of_peer = belief.proof == Proof::Certificate && !client;
+        let authenticated = belief.authenticated.as_deref().filter(|_| !certificate_of_peer);
+        let config = &listener.config;
+        let believed =
+            believe(&from, authenticated, config.forged, &config.accepts, &snapshot.overlay, &mut head.fields);
+        let user = believed.map_err(|refusal| {
+            let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::FORBIDDEN);
+            Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
+        })?;
+        let user = user.or_else(|| listener.user.clone().filter(|_| client));
+        if let Some(user) = &user {
+            let value = HeaderValue::from_str(user)
+                .map_err(|_| Refusal::new(ProxyError::ProxyConfigurationError, "the user's name is no field value"))?;
+            head.fields.insert(USER, value);
+        }
+        Ok(user)
+    }
+
+    /// *Tag*: the fields that this listener adds.
+    fn tag(&self, head: &mut RequestHead, target: &Target, user: Option<&str>) -> Result<(), Refusal> {
+        let Self { snapshot, listener, source } = *self;
+        if head.kind() == Kind::Message {
+            departure::append_forwarded(head, source.peer.socket(), source.tls.is_some());
+        }
+        let config = &listener.config;
+        if config.set.is_empty() && config.append.is_empty() && config.remove.is_empty() {
+            return Ok(());
+        }
+        let (path, method) = (head.path().to_owned(), head.method.clone());
+        let values =
+            Values { path: &path, method: method.as_str(), ..values(source, listener, user, target, &snapshot.node) };
+        apply(&config.set, &config.append, &config.remove, &mut head.fields, &values)
+            .map_err(|bad| Refusal::new(ProxyError::HttpRequestError, format!("field {}: {}", bad.name, bad.reason)))
+    }
+
+    /// The credentials in `fields` that a filter is to see.
+    fn credentials(&self, fields: &HeaderMap) -> HeaderMap {
+        let wanted = [PROXY_AUTHORIZATION, AUTHORIZATION]
+            .into_iter()
+            .filter(|name| self.snapshot.document.authorize.iter().any(|filter| sees(&filter.send, name.as_str())));
+        let lines = wanted.flat_map(|name| fields.get_all(&name).iter().map(move |line| (name.clone(), line.clone())));
+        lines
+            .map(|(name, mut line)| {
+                (name, {
+                    line.set_sensitive(true);
+                    line
+                })
+            })
+            .collect()
+    }
+}
+
+/// Whether a filter's `send` names this field in full; a star never means credentials.
+pub(crate) fn sees(send: &[FieldPattern], name: &str) -> bool {
+    send.iter().any(|pattern| !pattern.wildcard && pattern.matches(name))
+}
+
+/// Whether an exchange can become a tunnel: all but messages are, and a POST where a route says so.
+fn may_tunnel(head: &RequestHead, snapshot: &Snapshot) -> bool {
+    let post = || head.method == Method::POST && snapshot.document.routes.iter().any(|route| route.tunnel.is_some());
+    head.kind() != Kind::Message || post()
+}

@@ -1,0 +1,56 @@
+//! What an identity rests on: enough to ask later whether it would be accepted still, and no secret.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use jsonwebtoken::Algorithm;
+use serde_json::{Map, Value};
+
+/// What an identity rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// Nobody was asked.
+    Nothing,
+    /// A password that was right.
+    Password(PasswordProof),
+    /// A token.
+    Token(Arc<TokenProof>),
+    /// A certificate; the stream holds it.
+    Certificate,
+}
+
+impl Proof {
+    /// `none`, `basic`, `bearer` or `mtls`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Self::Nothing => "none",
+            Self::Password(_) => "basic",
+            Self::Token(_) => "bearer",
+            Self::Certificate => "mtls",
+        }
+    }
+}
+
+/// Digest of the hash that a password matched: it changes with the password, and nothing can be tried against it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PasswordProof(Vec<u8>);
+
+impl PasswordProof {
+    pub(super) fn of(hash: &str) -> Self {
+        Self(digest(&SHA256, hash.as_bytes()).as_ref().to_vec())
+    }
+}
+
+/// What a token said and who signed it, without the signature.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TokenProof {
+    /// The name of the key that the token asked for.
+    pub(super) kid: Option<String>,
+    /// How it is signed.
+    pub(super) algorithm: Algorithm,
+    /// Digest of the key that verified it.
+    pub(super) key: Vec<u8>,
+    /// What it claims.
+    pub(super) claims: Map<String, Value>,
+}
