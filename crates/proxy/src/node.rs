@@ -109,7 +109,7 @@ impl Proxy {
             start_workers(count, &shared, resolver, &drain).map_err(|error| one("workers", &error))?;
         metrics.apply(endpoint);
         let mut changing = Changing { table, doors, metrics };
-        changing.table.apply(prepared, &changing.doors, &drain.watch());
+        changing.table.apply(prepared, &shared.snapshot.load(), &changing.doors, &drain.watch());
         let (changing, started) = (Mutex::new(changing), Instant::now());
         let drains = drain.clone();
         let node = Node { shared, file, admin_socket, started, set_log, changing, drain: drains, upkeep };

@@ -218,7 +218,8 @@ fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
     let handshake = quinn.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
     let (alpn, server_name) = handshake.map(|data| (data.protocol, data.server_name)).unwrap_or_default();
     let chain = quinn.peer_identity().and_then(|peer| peer.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let certificate = chain.and_then(|chain| chain.first().map(|own| certificate_names(own)));
+    let certificate = chain.as_ref().and_then(|chain| chain.first().map(|own| certificate_names(own)));
+    let chain = chain.map(|chain| (*chain).into());
     let local = local.map(|local| match quinn.local_ip() {
         Some(ip) => canonical(SocketAddr::new(ip, local.port())),
         None => canonical(local),
@@ -226,6 +227,6 @@ fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
     StreamInfo {
         peer: PeerAddress::Ip(canonical(quinn.remote_address())),
         local,
-        tls: Some(TlsPeer { alpn, server_name, certificate }),
+        tls: Some(TlsPeer { alpn, server_name, certificate, chain }),
     }
 }

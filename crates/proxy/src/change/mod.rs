@@ -60,7 +60,7 @@ impl Node {
         self.shared.snapshot.store(snapshot.clone());
         self.upkeep.follow(&snapshot);
         let Changing { table, doors, metrics: served } = &mut *changing;
-        let listeners = table.apply(prepared, doors, &self.drain.watch());
+        let listeners = table.apply(prepared, &snapshot, doors, &self.drain.watch());
         served.apply(metrics);
         let tunnels = self.shared.tunnels.redecide(&snapshot);
         self.shared.seeing.users(snapshot.document.metrics.users);

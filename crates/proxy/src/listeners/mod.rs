@@ -33,6 +33,11 @@ pub struct Door {
     pub socket: Socket,
     /// Says when to stop accepting.
     pub watch: Watch,
+    /// The rules with which it is opened: by the time that the worker hears of it, the listener may be gone again, and what
+    /// waits at the socket is to be served all the same.
+    pub rules: Arc<ListenerRules>,
+    /// Held until the socket is closed.
+    pub served: Arc<()>,
 }
 
 /// A socket and what becomes of what arrives there.
@@ -73,11 +78,10 @@ pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch:
 impl Door {
     /// Serves what comes, in a task of its own.
     fn open(self, worker: &Arc<Worker>) {
-        let Self { id, socket, watch } = self;
-        let Some(rules) = worker.snapshot().behind(id).cloned() else { return };
+        let Self { id, socket, watch, rules, served } = self;
         let (entrance, tasks) = (Entrance { worker: worker.clone(), door: id, rules }, watch.clone());
         tasks.spawn(async move {
-            let name = entrance.rules.name.clone();
+            let (name, _held) = (entrance.rules.name.clone(), served);
             let served = match socket {
                 Socket::Stream(listener) => stream::serve(entrance, listener, &watch).await,
                 Socket::Udp(socket) => udp::serve(entrance, socket, &watch).await,
@@ -107,6 +111,19 @@ impl Entrance {
             self.rules = rules.clone();
         }
         &self.rules
+    }
+
+    /// The entrance of a door that was opened at this one's address after this one was closed. Sockets that share a port do not
+    /// choose whose datagrams they get.
+    fn successor(&self) -> Option<Self> {
+        let snapshot = self.worker.snapshot();
+        let address = self.rules.config.udp.as_ref()?;
+        let found = snapshot.doors.iter().find_map(|(door, name)| {
+            let rules = snapshot.listeners.get(name).filter(|_| *door != self.door)?;
+            rules.config.udp.as_ref().is_some_and(|other| other.overlaps(address)).then(|| (*door, rules.clone()))
+        });
+        let (door, rules) = found?;
+        Some(Self { worker: self.worker.clone(), door, rules })
     }
 
     /// The rules of `snapshot` for an exchange of something that was accepted here before. A listener that has become one of

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hermes_config::model::{Document, ListenAddress, Listener};
 use hermes_net::listen::{self, Carries};
@@ -11,6 +11,7 @@ use hermes_net::{Drain, Watch};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Door, DoorId, Socket};
+use crate::snapshot::Snapshot;
 
 /// Mode of a Unix socket that clients connect to: its owner's only.
 const UNIX_MODE: u32 = 0o600;
@@ -19,6 +20,8 @@ const UNIX_MODE: u32 = 0o600;
 #[derive(Default)]
 pub struct ListenerTable {
     open: BTreeMap<Arc<str>, Open>,
+    /// What is no longer wanted, while its sockets are there still.
+    closing: Vec<(Wanted, Weak<()>)>,
     /// The next door's number.
     next: u64,
 }
@@ -29,6 +32,8 @@ struct Open {
     wanted: Wanted,
     bound: Bound,
     drain: Drain,
+    /// Held by whoever serves the sockets.
+    served: Arc<()>,
 }
 
 /// What is to be bound. Whether a stream socket serves `http` or `tcp` is not the socket's business: that may change under it.
@@ -46,13 +51,7 @@ impl Wanted {
 
     /// Whether both want the same port, on the same address or on one that holds the other.
     fn overlaps(&self, other: &Self) -> bool {
-        match (&self.address, &other.address) {
-            (ListenAddress::Ip(one), ListenAddress::Ip(two)) => {
-                let holds = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
-                self.carries == other.carries && self.is_definite() && one.port() == two.port() && holds
-            }
-            (one, two) => one == two,
-        }
+        self.carries == other.carries && self.address.overlaps(&other.address)
     }
 }
 
@@ -148,6 +147,7 @@ impl ListenerTable {
             .iter()
             .filter_map(|(name, listener)| Some((name.as_str().into(), wanted(listener)?)))
             .collect();
+        self.closing.retain(|(_, served)| served.strong_count() > 0);
         let mut prepared = Prepared { new: Vec::new(), kept: self.kept(&wanted) };
         let mut errors = Vec::new();
         for (name, wanted) in wanted {
@@ -155,7 +155,8 @@ impl ListenerTable {
                 continue;
             }
             // A port that moves from one of our sockets to another is shared until the old one lets go.
-            let ours = self.open.values().any(|open| open.wanted.overlaps(&wanted));
+            let mut bound = self.open.values().map(|open| &open.wanted).chain(self.closing.iter().map(|(old, _)| old));
+            let ours = bound.any(|old| old.overlaps(&wanted));
             match bind(&wanted, workers, ours) {
                 Ok((bound, sockets)) => {
                     self.next += 1;
@@ -195,7 +196,13 @@ impl ListenerTable {
     }
 
     /// Hands new sockets to the workers and lets those go that are no longer wanted.
-    pub fn apply(&mut self, prepared: Prepared, doors: &[UnboundedSender<Door>], watch: &Watch) -> Changes {
+    pub fn apply(
+        &mut self,
+        prepared: Prepared,
+        snapshot: &Snapshot,
+        doors: &[UnboundedSender<Door>],
+        watch: &Watch,
+    ) -> Changes {
         let mut changes = Changes::default();
         let mut before = std::mem::take(&mut self.open);
         for Kept { name, before: old, .. } in prepared.kept {
@@ -209,16 +216,24 @@ impl ListenerTable {
         for (name, open) in before {
             open.drain.start();
             open.bound.unlink();
+            self.closing.push((open.wanted, Arc::downgrade(&open.served)));
             changes.closed.push(name.to_string());
         }
         for New { name, open: (door, wanted, bound), sockets } in prepared.new {
-            let drain = watch.child();
+            let Some(rules) = snapshot.listeners.get(&name) else { continue };
+            let (drain, served) = (watch.child(), Arc::new(()));
             for (socket, worker) in sockets.into_iter().zip(doors) {
                 // A worker that is gone means that the process is stopping.
-                let _ = worker.send(Door { id: door, socket, watch: drain.watch() });
+                let _ = worker.send(Door {
+                    id: door,
+                    socket,
+                    watch: drain.watch(),
+                    rules: rules.clone(),
+                    served: served.clone(),
+                });
             }
             changes.opened.push(name.to_string());
-            self.open.insert(name, Open { door, wanted, bound, drain });
+            self.open.insert(name, Open { door, wanted, bound, drain, served });
         }
         changes
     }

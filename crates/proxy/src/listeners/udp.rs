@@ -54,7 +54,7 @@ pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, w
                 tokio::task::yield_now().await;
                 continue;
             }
-            // Only when nothing is left to receive: the order of these lines counts.
+            // Those who come later are for whoever listens here then. Only when nothing is left to receive: the order of these lines counts.
             () = std::future::ready(()), if closing && welcome => {
                 welcome = false;
                 continue;
@@ -104,8 +104,10 @@ fn session(
     if let Some(session) = live.get(&client) {
         return Some(session.clone());
     }
+    let successor = if welcome { None } else { Some(entrance.successor()?) };
+    let entrance = successor.as_ref().unwrap_or(entrance);
     let rules = &entrance.rules;
-    let head = rules.config.target.as_ref().and_then(connect_udp).filter(|_| welcome)?;
+    let head = rules.config.target.as_ref().and_then(connect_udp)?;
     if live.len() >= rules.connections() {
         return None;
     }

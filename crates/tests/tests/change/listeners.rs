@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::raw::{End, Raw};
+use hermes_tests::udp::Client;
 use hermes_tests::{Node, origins};
 use rustix::process::Signal;
 
@@ -139,6 +140,34 @@ fn a_move_to_an_address_that_holds_the_old_one_is_no_conflict() {
     let (status, report) = node_.reload(&node(&wide));
     assert_eq!(status, 200, "{report:#}");
     assert!(answer(connected(address)).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_udp_port_that_goes_and_comes_back_at_once_loses_no_client() {
+    let (address, origin) = (free(), origins::udp_echo(origins::V4));
+    let yaml = |listener: &str| {
+        format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0 }}{listener} }}\nroutes: [ {{ terminate: echo }} ]\n\
+             upstreams: {{ echo: {{ endpoints: [\"{}\"] }} }}\nworkers: 4\n",
+            origin.address()
+        )
+    };
+    let with = |name: &str| yaml(&format!(", {name}: {{ udp: \"{address}\", target: \"VOICE:1\" }}"));
+    let node = Node::start("alice", &with("voice"));
+    // Sessions of every worker, so that each old socket is there still.
+    let before: Vec<Client> = (0..16).map(|_| Client::connect(address)).collect();
+    before.iter().for_each(|client| assert_eq!(client.ask("x"), b"x"));
+    assert_eq!(node.reload(&yaml("")).1["listeners"]["closed"], serde_json::json!(["voice"]));
+    let (status, report) = node.reload(&with("again"));
+    assert_eq!((status, &report["listeners"]["opened"]), (200, &serde_json::json!(["again"])), "{report:#}");
+    let after: Vec<Client> = (0..64).map(|_| Client::connect(address)).collect();
+    // Each sends once: a datagram that is lost is waited for in vain.
+    after.iter().for_each(|client| client.send("new"));
+    after.iter().for_each(|client| assert_eq!(client.receive(), b"new"));
+    before.iter().for_each(|client| client.send("old"));
+    before.iter().for_each(|client| assert_eq!(client.receive(), b"old"));
+    let listeners: Vec<_> = node.exchanges().iter().map(|exchange| exchange["listener"].clone()).collect();
+    assert!(listeners.iter().filter(|name| *name == "again").count() >= 64, "{listeners:?}");
 }
 
 #[test]

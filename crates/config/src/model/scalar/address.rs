@@ -165,6 +165,19 @@ pub enum ListenAddress {
 
 scalar!(ListenAddress, "hermes-listen-address", "An address to listen on: 127.0.0.1:8080, [::]:80 or unix:/path.");
 
+impl ListenAddress {
+    /// Whether both are the same port, on the same address or on one that holds the other. Port 0 is another one each time.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Ip(one), Self::Ip(two)) => {
+                let holds = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
+                one.port() != 0 && one.port() == two.port() && holds
+            }
+            (one, two) => one == two,
+        }
+    }
+}
+
 impl FromStr for ListenAddress {
     type Err = ScalarError;
 
