@@ -4,8 +4,9 @@ use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Frame, Incoming, Processed, RequestHead, ResponseHead, StreamError};
+use hermes_http::{Event, Frame, Incoming, Outgoing, Processed, RequestHead, ResponseHead, StreamError};
 use hermes_upstream::{Checkout, Opened};
+use http::HeaderMap;
 
 /// Why there is no whole response.
 #[derive(Debug)]
@@ -42,22 +43,54 @@ impl From<StreamError> for Failure {
     }
 }
 
-/// Sends a message and reads its response, whose content has at most `limit` bytes. Trailers and interim responses are not kept.
+/// The content of a message.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Content {
+    pub(crate) data: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl Content {
+    /// Without trailers.
+    pub(crate) fn of(data: Bytes) -> Self {
+        Self { data, trailers: None }
+    }
+
+    /// Its length, to be announced; `None` with trailers, which HTTP/1.1 has behind chunks only.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.trailers.is_none().then_some(self.data.len() as u64)
+    }
+
+    /// Sends all of it.
+    ///
+    /// # Errors
+    /// As for [`Outgoing::data`].
+    pub(crate) async fn send(self, outgoing: &mut Outgoing) -> Result<(), StreamError> {
+        if self.trailers.is_none() && !self.data.is_empty() {
+            return outgoing.data(self.data, true).await;
+        }
+        if !self.data.is_empty() {
+            outgoing.data(self.data, false).await?;
+        }
+        outgoing.finish(self.trailers).await
+    }
+}
+
+/// Sends a message and reads its response, whose content has at most `limit` bytes. Interim responses are not kept.
 ///
 /// # Errors
 /// The exchange failed, or its response is too large. Dropping the future cancels the exchange.
 pub(crate) async fn message(
     checkout: Checkout,
     head: &RequestHead,
-    content: Bytes,
+    content: Content,
     receiver: Receiver,
     limit: usize,
-) -> Result<(ResponseHead, Bytes), Failure> {
-    let opened = checkout.open(head, Some(content.len() as u64), receiver).await?;
+) -> Result<(ResponseHead, Content), Failure> {
+    let opened = checkout.open(head, content.length(), receiver).await?;
     let Opened { mut outgoing, mut pending, active: _active, .. } = opened;
     let send = async {
-        let sent = if content.is_empty() { outgoing.finish(None).await } else { outgoing.data(content, true).await };
-        if sent.is_err() {
+        if content.send(&mut outgoing).await.is_err() {
             // Whoever answers early need not read on; if no answer comes, the other direction says why.
             std::future::pending::<()>().await;
         }
@@ -90,17 +123,23 @@ pub(crate) async fn message(
 ///
 /// # Errors
 /// The stream failed, or there is more.
-pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Bytes, Failure> {
+pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Content, Failure> {
     if incoming.length().is_some_and(|length| length > limit as u64) {
         return Err(Failure::TooLarge(limit));
     }
-    let mut content = BytesMut::new();
+    let (mut content, mut trailers) = (BytesMut::new(), None);
     while let Some(frame) = incoming.frame().await {
-        let Frame::Data(data) = frame? else { continue };
+        let data = match frame? {
+            Frame::Data(data) => data,
+            Frame::Trailers(fields) => {
+                trailers = Some(fields);
+                continue;
+            }
+        };
         if content.len() + data.len() > limit {
             return Err(Failure::TooLarge(limit));
         }
         content.extend_from_slice(&data);
     }
-    Ok(content.freeze())
+    Ok(Content { data: content.freeze(), trailers })
 }

@@ -15,6 +15,11 @@ impl Upstream {
     pub fn endpoint_count(&self) -> usize {
         self.endpoints.len()
     }
+
+    /// Why the endpoint of this number is not to be used now; `None` if it may.
+    pub fn unfit(&self, index: usize) -> Option<String> {
+        self.endpoints.get(index)?.unfit_because(Instant::now())
+    }
 }
 
 impl Client {

@@ -56,8 +56,8 @@ impl Clients {
     /// The file at fault, and why.
     pub fn read(client_ca_file: &Path) -> Result<Self, TlsFileError> {
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(client_ca_file)?), provider());
-        let built = builder.build().map_err(|error| TlsFileError::new(client_ca_file, error.to_string()));
-        built.map(|verifier| Self(verifier))
+        let verifier = builder.build().map_err(|error| TlsFileError::new(client_ca_file, error.to_string()))?;
+        Ok(Self(verifier))
     }
 
     /// Whether a certificate, which stands first in `chain`, would be believed at `now`, Unix time in seconds.

@@ -15,7 +15,7 @@ use super::answer::{self, Answer, Answered};
 use super::question::{Form, Question};
 use super::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 use crate::identify::cache::Cache;
-use crate::whole;
+use crate::whole::{self, Content};
 use crate::worker::Worker;
 
 /// Time for a decision, where the configuration says nothing: an exchange waits for it.
@@ -163,12 +163,12 @@ impl External {
             let checkout = worker.client.checkout(&self.upstream, &timeouts).await;
             let checkout = checkout.map_err(|failure| format!("{}: {}", failure.endpoint, failure.reason))?;
             let reused = checkout.reused;
-            let content = question.content.clone();
+            let content = Content::of(question.content.clone());
             match whole::message(checkout, &question.head, content, Receiver::Origin, ANSWER_BYTES).await {
                 Ok((head, content)) => {
                     return match self.form {
-                        Form::Opa { .. } => answer::opa(&head, &content, &self.owned),
-                        Form::Http { .. } => answer::http(head, content, &self.owned),
+                        Form::Opa { .. } => answer::opa(&head, &content.data, &self.owned),
+                        Form::Http { .. } => answer::http(head, content.data, &self.owned),
                     };
                 }
                 Err(failure) if again > 0 && failure.may_repeat(reused) => again -= 1,

@@ -12,7 +12,7 @@ struct CopyLabels {
 }
 
 /// What became of copies, in the order in which they are counted.
-const OUTCOMES: [&str; 3] = ["succeeded", "failed", "cancelled"];
+const OUTCOMES: [&str; 4] = ["succeeded", "failed", "cancelled", "unasked"];
 
 /// Families with a series per route; a route's name comes from the configuration.
 #[derive(Debug)]
@@ -27,8 +27,9 @@ impl BroadcastFamilies {
         Self { copies }
     }
 
-    /// Counts the copies of one broadcast: those that succeeded, failed and were cancelled.
-    pub fn ended(&self, route: &str, copies: [usize; 3]) {
+    /// Counts the copies of one broadcast: those that succeeded, failed and were cancelled, and those for which the endpoint was
+    /// not well.
+    pub fn ended(&self, route: &str, copies: [usize; 4]) {
         for (outcome, count) in OUTCOMES.into_iter().zip(copies) {
             let labels = CopyLabels { route: route.to_owned(), outcome };
             self.copies.get_or_create(&labels).inc_by(count as u64);

@@ -154,7 +154,7 @@ impl Seeing {
     }
 
     /// Counts the copies of a broadcast on a route (its configured name): those that succeeded, failed and were cancelled.
-    pub(crate) fn broadcast(&self, route: &str, copies: [usize; 3]) {
+    pub(crate) fn broadcast(&self, route: &str, copies: [usize; 4]) {
         self.metrics.broadcasts().ended(route, copies);
     }
 

@@ -18,12 +18,11 @@ fn settable(fields: &'static [(&'static str, &'static str)]) -> (Origin<Question
     (deciding(move |_| Answer::new(says.load(Ordering::Relaxed), fields)), status)
 }
 
+/// A datagram, and whose it was.
+type Heard = (SocketAddr, Vec<u8>);
+
 /// A node with ports for an echo of each kind; `keys` are further keys of the filter.
-fn ports(
-    server: &Origin<Question>,
-    (tcp, udp): (&Origin<Vec<u8>>, &Origin<(SocketAddr, Vec<u8>)>),
-    keys: &str,
-) -> String {
+fn ports(server: &Origin<Question>, (tcp, udp): (&Origin<Vec<u8>>, &Origin<Heard>), keys: &str) -> String {
     format!(
         r#"
         listeners:

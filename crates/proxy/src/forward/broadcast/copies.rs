@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hermes_config::model::{Action, Broadcast, Hops, Terminate};
+use hermes_config::model::{Action, Broadcast, Hops, Reply as Rule, Terminate};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{RequestHead, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{Client, Timeouts, Upstream};
+use http::StatusCode;
 use http::header::EXPECT;
 use tokio::task::JoinSet;
 
@@ -16,13 +16,17 @@ use super::super::reach;
 use super::COPIES;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::whole;
+use crate::whole::{self, Content};
 
 /// Further tries of a copy that was certainly not processed: a kept connection may die just as it is used.
 const AGAIN: usize = 2;
 
 /// The copies of one request, not yet sent.
-pub(super) struct Copies(Vec<Copy>);
+pub(super) struct Copies {
+    copies: Vec<Copy>,
+    /// Endpoints that get none, because they are not well.
+    unfit: Vec<Reply>,
+}
 
 /// One copy: the request as it leaves, and the endpoint that gets it.
 struct Copy {
@@ -43,7 +47,21 @@ pub(super) struct Reply {
     pub(super) upstream: String,
     pub(super) endpoint: String,
     /// The response; or why there is none.
-    pub(super) outcome: Result<(ResponseHead, Bytes), String>,
+    pub(super) outcome: Result<(ResponseHead, Content), NoReply>,
+}
+
+/// Why there is no response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NoReply {
+    /// The status that says so.
+    pub(super) status: StatusCode,
+    pub(super) reason: String,
+}
+
+impl NoReply {
+    fn failed(reason: String) -> Self {
+        Self { status: StatusCode::BAD_GATEWAY, reason }
+    }
 }
 
 impl Reply {
@@ -53,16 +71,18 @@ impl Reply {
 
     /// No reply came in time.
     pub(super) fn too_late(number: usize, label: String) -> Self {
-        let outcome = Err("no reply came in time".to_owned());
+        let reason = "no reply came in time".to_owned();
+        let outcome = Err(NoReply { status: StatusCode::GATEWAY_TIMEOUT, reason });
         Self { number, label, upstream: String::new(), endpoint: String::new(), outcome }
     }
 }
 
 impl Copies {
-    /// A copy for each endpoint, in the order of the configuration.
+    /// A copy for each endpoint that is well, in the order of the configuration.
     ///
     /// # Errors
-    /// There are more endpoints than copies allowed, or the request cannot be written.
+    /// There are more endpoints than copies allowed, whether they are well or not; none is well, or too few for a quorum; or
+    /// the request cannot be written.
     pub(super) fn plan(routed: &Routed, head: &RequestHead, rule: &Broadcast) -> Result<Self, Refusal> {
         let (names, receiver) = upstreams(routed, rule);
         let mut copies = Vec::new();
@@ -84,22 +104,46 @@ impl Copies {
             return Err(Refusal::new(ProxyError::ConnectionLimitReached, details));
         }
         copies.iter_mut().enumerate().for_each(|(number, copy)| copy.number = number);
-        Ok(Self(copies))
+        let (unfit, copies): (Vec<_>, Vec<_>) =
+            copies.into_iter().partition(|copy| copy.upstream.unfit(copy.index).is_some());
+        let unfit = unfit.iter().map(Copy::unasked).collect();
+        let planned = Self { copies, unfit };
+        planned.suffice(rule.reply)?;
+        Ok(planned)
+    }
+
+    /// Whether the rule can be fulfilled at all. What cannot succeed has no effect anywhere.
+    fn suffice(&self, rule: Rule) -> Result<(), Refusal> {
+        let wanted = match rule {
+            Rule::First | Rule::All => 1,
+            Rule::Quorum(wanted) => wanted.get(),
+        };
+        let (fit, all) = (self.copies.len(), self.copies.len() + self.unfit.len());
+        if fit >= wanted.min(all) && fit > 0 {
+            return Ok(());
+        }
+        let details = format!("{fit} of {all} endpoints are healthy, {wanted} wanted");
+        Err(Refusal::new(ProxyError::DestinationUnavailable, details))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.copies.len()
     }
 
-    /// What each copy is called.
-    pub(super) fn labels(&self) -> Vec<String> {
-        self.0.iter().map(Copy::label).collect()
+    /// The endpoints that get no copy.
+    pub(super) fn take_unfit(&mut self) -> Vec<Reply> {
+        std::mem::take(&mut self.unfit)
+    }
+
+    /// The number of each copy, and what it is called.
+    pub(super) fn labels(&self) -> Vec<(usize, String)> {
+        self.copies.iter().map(|copy| (copy.number, copy.label())).collect()
     }
 
     /// Sends all of them at once. Dropping the set cancels those that are out.
-    pub(super) fn send(self, client: &Client, content: Bytes, limit: usize) -> JoinSet<Reply> {
+    pub(super) fn send(self, client: &Client, content: Content, limit: usize) -> JoinSet<Reply> {
         let mut out = JoinSet::new();
-        for copy in self.0 {
+        for copy in self.copies {
             let (client, content) = (client.clone(), content.clone());
             out.spawn(async move { copy.send(&client, content, limit).await });
         }
@@ -125,19 +169,28 @@ impl Copy {
         format!("{}/{}", self.upstream.name(), self.index)
     }
 
-    async fn send(self, client: &Client, content: Bytes, limit: usize) -> Reply {
+    /// What stands for the reply of an endpoint that is not asked.
+    fn unasked(&self) -> Reply {
+        let why = self.upstream.unfit(self.index).unwrap_or_default();
+        let reason = format!("not asked, the endpoint is not healthy: {why}");
+        let outcome = Err(NoReply { status: StatusCode::SERVICE_UNAVAILABLE, reason });
+        let upstream = self.upstream.name().to_owned();
+        Reply { number: self.number, label: self.label(), upstream, endpoint: String::new(), outcome }
+    }
+
+    async fn send(self, client: &Client, content: Content, limit: usize) -> Reply {
         let (mut endpoint, mut again) = (String::new(), AGAIN);
         let outcome = loop {
             let checkout = match client.checkout_endpoint(&self.upstream, self.index, &self.timeouts).await {
                 Ok(checkout) => checkout,
-                Err(failure) => break Err(failure.reason),
+                Err(failure) => break Err(NoReply::failed(failure.reason)),
             };
             endpoint.clone_from(&checkout.endpoint);
             let stale = checkout.reused && self.head.method.is_idempotent();
             match whole::message(checkout, &self.head, content.clone(), self.receiver, limit).await {
                 Ok(response) => break Ok(response),
                 Err(failure) if again > 0 && failure.may_repeat(stale) => again -= 1,
-                Err(failure) => break Err(failure.to_string()),
+                Err(failure) => break Err(NoReply::failed(failure.to_string())),
             }
         };
         let upstream = self.upstream.name().to_owned();

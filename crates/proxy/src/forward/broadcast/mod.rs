@@ -9,7 +9,6 @@ mod tally;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use hermes_config::model::{Broadcast, Otherwise, Reply as Rule};
 use hermes_http::{Cause, Incoming, Kind, Responder, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
@@ -23,7 +22,7 @@ use super::{Failed, Unanswered, departure};
 use crate::arrival::Arrival;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::whole::{self, Failure};
+use crate::whole::{self, Content, Failure};
 use copies::{Copies, Reply};
 use tally::{End, Tally};
 
@@ -99,7 +98,7 @@ pub(super) async fn run(routed: &Routed, arrival: Arrival, rule: &Broadcast) -> 
     match gathered {
         Ok(mut gathered) => {
             if head.method == Method::HEAD {
-                gathered.content = Bytes::new();
+                gathered.content = Content::default();
             }
             Ok(answer(routed, gathered, responder).await)
         }
@@ -110,7 +109,7 @@ pub(super) async fn run(routed: &Routed, arrival: Arrival, rule: &Broadcast) -> 
 /// The replies, and how many of the copies succeeded.
 struct Gathered {
     head: ResponseHead,
-    content: Bytes,
+    content: Content,
     said: String,
 }
 
@@ -119,14 +118,19 @@ struct Gathered {
 async fn gather(
     routed: &Routed,
     rule: &Broadcast,
-    copies: Copies,
+    mut copies: Copies,
     content: &mut Incoming,
     until: Instant,
 ) -> Result<Gathered, Refusal> {
     let limit = rule.request_bytes.map_or(REQUEST_BYTES, |size| usize::try_from(size.0).unwrap_or(REQUEST_BYTES));
     let kept = tokio::time::timeout_at(until, whole::read(content, limit)).await;
-    let kept = kept.map_err(|_| too_slow("the request's content did not come in time"))?.map_err(unkept)?;
-    routed.exchange.counters().from_client(kept.len() as u64);
+    let mut kept = kept.map_err(|_| too_slow("the request's content did not come in time"))?.map_err(unkept)?;
+    routed.exchange.counters().from_client(kept.data.len() as u64);
+    if let Some(trailers) = &mut kept.trailers {
+        // Those come after everything was decided.
+        routed.snapshot.overlay.strip(trailers, &[]);
+    }
+    let unfit = copies.take_unfit();
     let mut tally = Tally::new(rule.reply, copies.len());
     let labels = copies.labels();
     let limit = rule.reply_bytes.map_or(REPLY_BYTES, |size| usize::try_from(size.0).unwrap_or(REPLY_BYTES));
@@ -149,8 +153,15 @@ async fn gather(
     let successes = replies.iter().filter(|reply| reply.is_success()).count();
     let route = &routed.snapshot.route_names[routed.route];
     let cancelled = labels.len() - replies.len();
-    routed.worker.shared.seeing.broadcast(route, [successes, replies.len() - successes, cancelled]);
-    let said = tally.to_string();
+    let counts = [successes, replies.len() - successes, cancelled, unfit.len()];
+    routed.worker.shared.seeing.broadcast(route, counts);
+    let said = match unfit.len() {
+        0 => tally.to_string(),
+        count => format!("{tally}, {count} not asked"),
+    };
+    if rule.reply == Rule::All {
+        replies.extend(unfit);
+    }
     conclude(routed, rule.reply, end, (replies, labels), said)
 }
 
@@ -159,27 +170,28 @@ fn conclude(
     routed: &Routed,
     rule: Rule,
     end: End,
-    (mut replies, labels): (Vec<Reply>, Vec<String>),
+    (mut replies, labels): (Vec<Reply>, Vec<(usize, String)>),
     said: String,
 ) -> Result<Gathered, Refusal> {
     if rule == Rule::All && replies.iter().any(|reply| reply.outcome.is_ok()) {
         let came: Vec<usize> = replies.iter().map(|reply| reply.number).collect();
-        let late = labels.into_iter().enumerate().filter(|(number, _)| !came.contains(number));
+        let late = labels.into_iter().filter(|(number, _)| !came.contains(number));
         replies.extend(late.map(|(number, label)| Reply::too_late(number, label)));
         replies.sort_by_key(|reply| reply.number);
         return Ok(merged(routed, &replies, said));
     }
-    let wanted = |reply: &&mut Reply| match (rule, end) {
+    let wanted = |reply: &Reply| match (rule, end) {
         // Nobody succeeded: what was said first is still an answer.
         (Rule::First, End::Exhausted) => reply.outcome.is_ok(),
         (_, End::Enough) => reply.is_success(),
         _ => false,
     };
-    let Some(reply) = replies.iter_mut().find(wanted) else {
+    let Some(found) = replies.iter().position(wanted) else {
         return Err(if end == End::Time { too_slow(&said) } else { unavailable(&said) });
     };
+    let reply = replies.swap_remove(found);
     routed.exchange.upstream(&reply.upstream, &reply.endpoint);
-    match std::mem::replace(&mut reply.outcome, Err(String::new())) {
+    match reply.outcome {
         Ok((head, content)) => Ok(Gathered { head: returning(routed, head), content, said }),
         Err(_) => Err(unavailable(&said)),
     }
@@ -195,7 +207,7 @@ fn merged(routed: &Routed, replies: &[Reply], said: String) -> Gathered {
         head.fields.insert(CONTENT_TYPE, kind);
     }
     head.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Gathered { head, content: parts::merge(replies, &boundary), said }
+    Gathered { head, content: Content::of(parts::merge(replies, &boundary)), said }
 }
 
 /// A response head on its way back: without what concerned the connection it came on.
@@ -210,10 +222,10 @@ async fn answer(routed: &Routed, gathered: Gathered, responder: Responder) -> St
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut head.fields);
     routed.exchange.status(head.status.as_u16());
-    let length = content.len() as u64;
+    let length = content.data.len() as u64;
     let answered = async {
-        let mut outgoing = responder.respond(head, Some(length)).await?;
-        if content.is_empty() { outgoing.finish(None).await } else { outgoing.data(content, true).await }
+        let mut outgoing = responder.respond(head, content.length()).await?;
+        content.send(&mut outgoing).await
     };
     match answered.await {
         Ok(()) => {

@@ -1,14 +1,17 @@
 //! Many replies in one `multipart/mixed` (RFC 2046, 5.1.3).
 //!
 //! Each part has the reply's fields, and two of our own: `X-Hermes-Copy`, which endpoint it was, and `X-Hermes-Status`. A copy
-//! without a reply has a part, too: its status is 502, or 504 if the time was over.
+//! without a reply has a part, too: its status is 502, 504 if the time was over, or 503 if the endpoint was not asked.
+//!
+//! Trailers are left out: a part has no place for them (RFC 2045, 3), and they must not become header fields of it unless
+//! their definition allows that (RFC 9110, 6.5.1).
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hermes_proto::hop;
 use hermes_rules::fields::is_reserved;
 use http::{HeaderMap, HeaderName, StatusCode};
 
-use super::copies::Reply;
+use super::copies::{NoReply, Reply};
 
 /// Fields of a part that are ours to write.
 const OWN: [&str; 3] = ["x-hermes-copy", "x-hermes-status", "content-transfer-encoding"];
@@ -18,7 +21,7 @@ pub(super) fn boundary(replies: &[Reply], mut random: impl FnMut() -> u64) -> St
     loop {
         let boundary = format!("hermes-{:016x}{:016x}", random(), random());
         let stands_in = |content: &[u8]| content.windows(boundary.len()).any(|window| window == boundary.as_bytes());
-        let taken = replies.iter().any(|reply| matches!(&reply.outcome, Ok((_, content)) if stands_in(content)));
+        let taken = replies.iter().any(|reply| matches!(&reply.outcome, Ok((_, content)) if stands_in(&content.data)));
         if !taken {
             return boundary;
         }
@@ -31,13 +34,11 @@ pub(super) fn merge(replies: &[Reply], boundary: &str) -> Bytes {
     for reply in replies {
         out.put_slice(format!("--{boundary}\r\nX-Hermes-Copy: {}\r\n", reply.label).as_bytes());
         match &reply.outcome {
-            Ok((head, content)) => part(&mut out, head.status, &head.fields, content),
-            Err(reason) => {
-                let late = reply.endpoint.is_empty() && reply.upstream.is_empty();
-                let status = if late { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+            Ok((head, content)) => part(&mut out, head.status, &head.fields, &content.data),
+            Err(NoReply { status, reason }) => {
                 let mut fields = HeaderMap::new();
                 fields.insert("content-type", http::HeaderValue::from_static("text/plain; charset=utf-8"));
-                part(&mut out, status, &fields, format!("{reason}\n").as_bytes());
+                part(&mut out, *status, &fields, format!("{reason}\n").as_bytes());
             }
         }
     }
@@ -74,17 +75,19 @@ mod tests {
     use hermes_http::ResponseHead;
 
     use super::*;
+    use crate::whole::Content;
 
     /// Fields and content of a response.
     type Said<'a> = (&'a [(&'static str, &'a str)], &'static str);
 
     fn reply(number: usize, outcome: Result<Said<'_>, &str>) -> Reply {
-        let outcome = outcome.map_err(str::to_owned).map(|(fields, content)| {
+        let failed = |reason: &str| NoReply { status: StatusCode::BAD_GATEWAY, reason: reason.to_owned() };
+        let outcome = outcome.map_err(failed).map(|(fields, content)| {
             let mut head = ResponseHead::new(StatusCode::OK);
             for (name, value) in fields {
                 head.fields.append(*name, value.parse().unwrap());
             }
-            (head, Bytes::from_static(content.as_bytes()))
+            (head, Content::of(Bytes::from_static(content.as_bytes())))
         });
         let endpoint = format!("127.0.0.1:{number}");
         Reply { number, label: format!("shards/{number}"), upstream: "shards".to_owned(), endpoint, outcome }
