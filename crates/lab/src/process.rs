@@ -70,7 +70,19 @@ impl Process {
 
     /// Bytes of memory that it and its children have resident; pages that they share with others count in part.
     pub fn memory(&self) -> u64 {
-        self.tree().iter().map(|pid| proportional_memory(*pid)).sum()
+        self.tree().iter().map(|pid| memory_of(&format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum()
+    }
+
+    /// Bytes of memory that it and its children have resident, shared or not.
+    pub fn resident(&self) -> u64 {
+        let own = |pid: &u32| memory_of(&format!("/proc/{pid}/status"), "VmRSS:");
+        self.tree().iter().map(own).sum()
+    }
+
+    /// Bytes of the program that runs: of the largest, if a script has started another.
+    pub fn program_size(&self) -> u64 {
+        let size = |pid: &u32| fs::metadata(format!("/proc/{pid}/exe")).map_or(0, |metadata| metadata.len());
+        self.tree().iter().map(size).max().unwrap_or(0)
     }
 
     /// It and its children.
@@ -110,10 +122,10 @@ fn stat(pid: u32) -> Option<[u64; 3]> {
     Some(found)
 }
 
-/// `Pss` of `/proc/PID/smaps_rollup`, in bytes.
-fn proportional_memory(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+/// A line of a file that tells kibibytes, in bytes.
+fn memory_of(file: &str, label: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(label));
     let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
@@ -126,7 +138,8 @@ mod tests {
     fn our_own_figures_can_be_read() {
         let own = std::process::id();
         assert!(stat(own).is_some());
-        assert!(proportional_memory(own) > 100_000);
+        assert!(memory_of(&format!("/proc/{own}/smaps_rollup"), "Pss:") > 100_000);
+        assert!(memory_of(&format!("/proc/{own}/status"), "VmRSS:") > 100_000);
     }
 
     #[test]

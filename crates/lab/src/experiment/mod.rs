@@ -1,13 +1,18 @@
 //! What is measured. Each experiment runs one case on one system and gives figures; rounds and order are the caller's.
 
+mod bulk;
+mod burst;
+mod datagrams;
 mod latency;
-
-use serde::{Deserialize, Serialize};
+mod saturation;
+mod start;
+mod tunnels;
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
 use crate::origin::Addresses;
-use crate::peers::{Name, System};
+use crate::peers::{Name, Surroundings, System};
 use crate::traffic::{Client, Entry, Kind, Link};
 
 /// Which experiment.
@@ -16,6 +21,18 @@ use crate::traffic::{Client, Entry, Kind, Link};
 pub enum Experiment {
     /// Time of exchanges that follow each other: each by a new client, or all by one.
     Latency,
+    /// Time until many clients that come at once have their answers.
+    Burst,
+    /// Exchanges a second.
+    Saturation,
+    /// Rate of a download, and processor time for it.
+    Bulk,
+    /// Rate of datagrams of which few are lost.
+    Datagrams,
+    /// Memory of idle tunnels.
+    Tunnels,
+    /// Time, memory and size of a proxy that has done nothing yet.
+    Start,
 }
 
 /// One experiment on one kind of exchange over one kind of link.
@@ -67,6 +84,8 @@ pub type Measured = Vec<(Figure, f64)>;
 
 /// Where a case runs.
 pub struct Bench<'a> {
+    /// Which case.
+    pub case: Case,
     /// The load.
     pub client: &'a Client,
     /// The system.
@@ -75,39 +94,59 @@ pub struct Bench<'a> {
     pub entry: &'a Entry,
     /// The far end.
     pub origin: &'a Addresses,
-    /// A few seconds less for figures that scatter more.
+    /// For experiments that start a system of their own.
+    pub around: &'a Surroundings,
+    /// Less time, for figures that scatter more.
     pub short: bool,
 }
 
 impl Experiment {
     /// All experiments, in the order of the report.
-    pub const ALL: [Self; 1] = [Self::Latency];
+    pub const ALL: [Self; 7] =
+        [Self::Latency, Self::Burst, Self::Saturation, Self::Bulk, Self::Datagrams, Self::Tunnels, Self::Start];
 
     /// As tables and options say it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",
+            Self::Burst => "burst",
+            Self::Saturation => "saturation",
+            Self::Bulk => "bulk",
+            Self::Datagrams => "datagrams",
+            Self::Tunnels => "tunnels",
+            Self::Start => "start",
         }
     }
 
     /// The kinds that it is about.
     pub fn kinds(self) -> &'static [Kind] {
         match self {
-            Self::Latency => &Kind::ALL,
+            Self::Latency | Self::Burst => &Kind::ALL,
+            Self::Saturation => &[Kind::Http, Kind::Connect, Kind::Tcp],
+            Self::Bulk => &[Kind::Http, Kind::Tcp],
+            Self::Datagrams => &[Kind::Udp],
+            Self::Tunnels => &[Kind::Tcp],
+            Self::Start => &[Kind::Http],
         }
     }
 
     /// The links that a kind goes over, unless others are asked for.
     pub fn links(self, kind: Kind) -> &'static [Link] {
         match (self, kind) {
-            (Self::Latency, Kind::Http) => &[Link::H1, Link::H2],
-            (Self::Latency, _) => &[Link::H2],
+            (Self::Start, _) | (Self::Bulk, Kind::Http) => &[Link::H1],
+            (Self::Bulk, _) => &Link::ALL,
+            (_, Kind::Http) => &[Link::H1, Link::H2],
+            _ => &[Link::H2],
         }
     }
 
-    /// Whether it makes sense for a system.
-    pub fn suits(self, _system: Name) -> bool {
-        true
+    /// Whether it says something about a system.
+    pub fn suits(self, system: Name) -> bool {
+        match self {
+            Self::Tunnels => !matches!(system, Name::Direct | Name::Null),
+            Self::Start => system != Name::Direct,
+            _ => true,
+        }
     }
 
     /// Runs it.
@@ -117,6 +156,12 @@ impl Experiment {
     pub async fn run(self, bench: &Bench<'_>) -> Result<Measured> {
         match self {
             Self::Latency => latency::run(bench).await,
+            Self::Burst => burst::run(bench).await,
+            Self::Saturation => saturation::run(bench).await,
+            Self::Bulk => bulk::run(bench).await,
+            Self::Datagrams => datagrams::run(bench).await,
+            Self::Tunnels => tunnels::run(bench).await,
+            Self::Start => start::run(bench).await,
         }
     }
 }

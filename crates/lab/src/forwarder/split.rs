@@ -9,13 +9,16 @@ use hermes_net::{RecvBatch, UdpSocket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::task::spawn_local;
+use tokio::task::{AbortHandle, spawn_local};
 
 use super::frame::{HEADER, PIECE, Receiver, Sender};
 use super::plain::Idle;
 
 /// Pieces of an exchange that wait for the origin.
 const WAITING: usize = 64;
+
+/// Sockets at once; the oldest go first.
+const SOCKETS: u32 = 8192;
 
 /// Each exchange gets a connection.
 pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
@@ -66,16 +69,19 @@ async fn exchange(mut queue: mpsc::Receiver<Vec<u8>>, idle: &Idle, link: &Sender
 pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
     let (from, back) = link.into_split();
     let (mut receiver, sender) = (Receiver::new(from), Sender::new(back));
-    let mut sockets: HashMap<u32, Rc<UdpSocket>> = HashMap::new();
+    let mut sockets: HashMap<u32, (Rc<UdpSocket>, AbortHandle)> = HashMap::new();
     loop {
         let (number, datagram) = receiver.receive().await?;
         let socket = match sockets.get(&number) {
-            Some(socket) => socket,
+            Some((socket, _)) => socket,
             None => {
+                if let Some((_, oldest)) = number.checked_sub(SOCKETS).and_then(|number| sockets.remove(&number)) {
+                    oldest.abort();
+                }
                 let socket = Rc::new(UdpSocket::connected(to).await?);
                 let (answers, sender) = (Rc::clone(&socket), sender.clone());
-                spawn_local(async move { drop(answer(&answers, &sender, number).await) });
-                sockets.entry(number).or_insert(socket)
+                let task = spawn_local(async move { drop(answer(&answers, &sender, number).await) });
+                &sockets.entry(number).or_insert((socket, task.abort_handle())).0
             }
         };
         drop(socket.send_segments(None, datagram, None).await);

@@ -21,7 +21,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> Result<(
     }
 }
 
-async fn send_without_end<S: AsyncWrite + Unpin>(mut stream: S) -> Result<()> {
+/// Sends until the other side has enough.
+pub async fn send_without_end<S: AsyncWrite + Unpin>(mut stream: S) -> Result<()> {
     let zeros = vec![0; CHUNK];
     loop {
         stream.write_all(&zeros).await?;

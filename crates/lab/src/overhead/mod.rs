@@ -42,6 +42,15 @@ pub struct Arguments {
     /// Write the results to this file. Cases that it has from earlier runs stay in it, and in the report.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Write a picture for each experiment to this folder.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// Write tables for a page of documentation to this file.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// Measure nothing: show what the file of `--json` has.
+    #[arg(long, requires = "json")]
+    show: bool,
     /// Measure this build of Hermes instead of building one.
     #[arg(long)]
     hermes: Option<PathBuf>,
@@ -58,9 +67,28 @@ impl std::fmt::Display for Name {
 /// # Errors
 /// When a system cannot be installed or started, or the results cannot be written.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let begin = Instant::now();
+    let mut results = if arguments.show { Results::default() } else { measure_all(arguments)? };
+    if let Some(file) = arguments.json.as_ref().filter(|file| arguments.show || file.exists()) {
+        results = results.after(report::load(file)?);
+    }
+    if let Some(file) = arguments.json.as_ref().filter(|_| !arguments.show) {
+        report::save(&results, file)?;
+    }
+    if let Some(folder) = &arguments.svg {
+        report::svg::save(&results, folder)?;
+    }
+    if let Some(file) = &arguments.markdown {
+        std::fs::write(file, report::tables(&results)).with_context(|| file.display().to_string())?;
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}\n{}", report::print(&results), report::summary_line(&results)).context("standard output")
+}
+
+/// Provides the programs, measures, and says how it was done.
+fn measure_all(arguments: &Arguments) -> Result<Results> {
     let programs = Programs::provide(&arguments.systems, arguments.hermes.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let begin = Instant::now();
     let mut results = runtime.block_on(measure(arguments, programs))?;
     results.runs.push(Run {
         command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
@@ -68,14 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         machine: machine(),
         seconds: begin.elapsed().as_secs_f64(),
     });
-    if let Some(file) = &arguments.json {
-        if file.exists() {
-            results = results.after(report::load(file)?);
-        }
-        report::save(&results, file)?;
-    }
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}\n{}", report::print(&results), report::summary_line(&results)).context("standard output")
+    Ok(results)
 }
 
 async fn measure(arguments: &Arguments, programs: Programs) -> Result<Results> {
@@ -130,7 +151,7 @@ async fn measure_one(
     let Some(entry) = system.entry(case.kind, case.link).filter(|_| case.experiment.suits(system.name)) else {
         return Ok(());
     };
-    let bench = Bench { client: &around.client, system, entry, origin: &around.origin, short };
+    let bench = Bench { case, client: &around.client, system, entry, origin: &around.origin, around, short };
     for (figure, value) in Experiment::run(case.experiment, &bench).await? {
         results.add(case, system.name, figure, value);
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Started, Surroundings, THREADS, ports};
+use super::{Started, Surroundings, THREADS, UDP_IDLE, ports};
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};
@@ -131,6 +131,7 @@ fn udp_tunnel(name: &str, address: SocketAddr, link: Link) -> Value {
     let proxy = json!({
         "@type": url("extensions.filters.udp.udp_proxy.v3.UdpProxyConfig"),
         "stat_prefix": "udp",
+        "idle_timeout": UDP_IDLE,
         "matcher": { "on_no_match": { "action": { "name": "route", "typed_config": route } } },
         "session_filters": [{ "name": "capsules", "typed_config": capsules }],
         "tunneling_config": {

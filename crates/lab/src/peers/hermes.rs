@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Started, Surroundings, THREADS, ports};
+use super::{Started, Surroundings, THREADS, UDP_IDLE, ports};
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};
@@ -51,9 +51,10 @@ fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(String
         cert.display(),
         key.display()
     );
+    let timeouts = format!("timeouts: {{ udp: {UDP_IDLE} }}");
     let upstreams = format!(
-        "  h1: {{ endpoints: [\"{clear}\"], http: 1 }}\n  h2: {{ endpoints: [\"{clear}\"], http: 2 }}\n  \
-         tls: {{ endpoints: [\"{secure}\"], tls: {{ {tls} }} }}\n"
+        "  h1: {{ endpoints: [\"{clear}\"], http: 1, {timeouts} }}\n  h2: {{ endpoints: [\"{clear}\"], http: 2, {timeouts} }}\n  \
+         tls: {{ endpoints: [\"{secure}\"], tls: {{ {tls} }}, {timeouts} }}\n"
     );
     let yaml = format!("identity: {{ user: bench }}\nlisteners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}");
     Ok((yaml, entries))
@@ -71,7 +72,7 @@ fn standalone(around: &Surroundings, clear: SocketAddr, secure: SocketAddr) -> S
          - {{ match: {{ target: tls.lab }}, terminate: tls }}\n  - {{ match: {{ target: tcp.lab }}, terminate: tcp }}\n  \
          - {{ match: {{ target: udp.lab }}, terminate: udp }}\n\
          upstreams:\n  web: {{ endpoints: [\"{}\"] }}\n  tls: {{ endpoints: [\"{}\"] }}\n  tcp: {{ endpoints: [\"{}\"] }}\n  \
-         udp: {{ endpoints: [\"{}\"] }}\n",
+         udp: {{ endpoints: [\"{}\"], timeouts: {{ udp: {UDP_IDLE} }} }}\n",
         origin.http, origin.tls, origin.tcp, origin.udp
     )
 }

@@ -29,6 +29,9 @@ const STEP: Duration = Duration::from_millis(20);
 /// Threads of every proxy that lets one choose.
 const THREADS: usize = 2;
 
+/// When a silent UDP session ends, so that those of one burst are gone before the descriptors are.
+const UDP_IDLE: &str = "10s";
+
 /// Which system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -128,6 +131,11 @@ impl System {
     /// Memory of its processes, in bytes.
     pub fn memory(&self) -> u64 {
         self.processes.iter().map(Process::memory).sum()
+    }
+
+    /// What its processes have resident, in bytes, whether shared with others or not.
+    pub fn resident(&self) -> u64 {
+        self.processes.iter().map(Process::resident).sum()
     }
 
     async fn ready(&mut self, client: &Client) -> Result<()> {

@@ -37,6 +37,6 @@ fn configuration(home: &Path, listen: SocketAddr, to: SocketAddr) -> String {
          uwsgi_temp_path {home}/uwsgi;\n  scgi_temp_path {home}/scgi;\n  \
          upstream next {{ server {to}; keepalive 1024; keepalive_requests 1000000000; }}\n  \
          server {{\n    listen {listen} backlog=4096 reuseport;\n    location / {{\n      proxy_pass http://next;\n      \
-         proxy_http_version 1.1;\n      proxy_set_header Connection \"\";\n      proxy_set_header Host $host;\n    }}\n  }}\n}}\n"
+         proxy_http_version 1.1;\n      proxy_set_header Connection \"\";\n      proxy_set_header Host $host;\n      proxy_max_temp_file_size 0;\n    }}\n  }}\n}}\n"
     )
 }

@@ -39,17 +39,6 @@ impl Programs {
         Ok(programs)
     }
 
-    /// The file of a system; none for those that are no program of their own.
-    pub fn file(&self, name: Name) -> Option<&Path> {
-        match name {
-            Name::Direct | Name::Null => None,
-            Name::Hermes => Some(&self.hermes),
-            Name::Envoy => Some(&self.envoy),
-            Name::Nginx => Some(&self.nginx),
-            Name::Haproxy => Some(&self.haproxy),
-        }
-    }
-
     /// `./test peers` installs them as it does for the tests, and says where they are.
     fn install(&mut self) -> Result<()> {
         let script = workspace().join("test");

@@ -1,13 +1,16 @@
 //! What was measured, and how it is shown.
 
 mod json;
+mod markdown;
 mod statistics;
+pub mod svg;
 mod table;
 mod verdict;
 
 pub use json::{load, save};
+pub use markdown::tables;
 pub use statistics::{Summary, median};
-pub use table::{print, summary_line};
+pub use table::{number, print, summary_line};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +27,9 @@ pub struct Results {
     /// What went wrong, and where.
     pub failures: Vec<String>,
 }
+
+/// A figure of a case.
+pub type Row = (Case, Figure);
 
 /// One run of the command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -75,8 +81,8 @@ impl Results {
     }
 
     /// The cases and figures that there are, each once, in the order of the report.
-    pub fn rows(&self) -> Vec<(Case, Figure)> {
-        let mut rows: Vec<(Case, Figure)> = Vec::new();
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = Vec::new();
         for series in &self.series {
             if !rows.iter().any(|(case, figure)| *case == series.case && *figure == series.figure) {
                 rows.push((series.case, series.figure.clone()));

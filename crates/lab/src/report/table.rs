@@ -3,11 +3,11 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
-use crate::experiment::{Case, Experiment, Figure};
+use crate::experiment::Experiment;
 use crate::peers::Name;
 
 use super::verdict::{Verdict, verdict};
-use super::{Results, Summary};
+use super::{Results, Row, Summary};
 
 /// The tables.
 pub fn print(results: &Results) -> String {
@@ -42,7 +42,7 @@ pub fn summary_line(results: &Results) -> String {
     format!("overhead: {} in {seconds:.0} s, {} failed", against.join("; "), results.failures.len())
 }
 
-fn table(results: &Results, rows: &[(Case, Figure)]) -> Table {
+fn table(results: &Results, rows: &[Row]) -> Table {
     let measured = |system: &Name| rows.iter().any(|(case, figure)| results.of(*case, figure, *system).is_some());
     let systems: Vec<_> = Name::ALL.into_iter().filter(measured).collect();
     let mut table = Table::new();
@@ -69,7 +69,8 @@ fn cell(summary: Option<Summary>) -> String {
     format!("{} ({} to {})", number(median), number(least), number(most))
 }
 
-fn spoken(verdict: Verdict) -> String {
+/// A verdict in words.
+pub fn spoken(verdict: Verdict) -> String {
     match verdict {
         Verdict::Better(times) => format!("{times:.2} x better"),
         Verdict::Worse(times) => format!("{times:.2} x worse"),

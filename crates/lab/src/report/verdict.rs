@@ -24,6 +24,7 @@ pub fn verdict(results: &Results, case: Case, figure: &Figure, other: Name) -> O
     let value = |system| results.of(case, figure, system).map(|summary| summary.median);
     let base = match case.experiment {
         Experiment::Latency => value(Name::Direct)?,
+        _ => 0.0,
     };
     let (ours, theirs) = (value(Name::Hermes)? - base, value(other)? - base);
     judge(ours, theirs, figure.better)

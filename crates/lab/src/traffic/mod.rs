@@ -1,5 +1,7 @@
 //! What the load generator sends: kinds of exchanges, and the sessions that carry them.
 
+pub mod bulk;
+pub mod datagrams;
 pub mod http;
 pub mod session;
 

@@ -1,6 +1,6 @@
 //! One client's connection, tunnel or socket, and the exchanges on it.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -23,6 +23,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 const UDP_LIMIT: Duration = Duration::from_secs(2);
 /// Bytes that are sent and come back, except over HTTP. The first says what the origin shall do.
 const MESSAGE: usize = 64;
+
+/// The last part of the addresses that clients come from.
+const SOURCES: std::ops::RangeInclusive<u8> = 1..=16;
 
 /// What all sessions share.
 #[derive(Clone)]
@@ -74,8 +77,7 @@ impl Client {
             socket.connect(entry.address).await?;
             return Ok(Session::Udp(socket));
         }
-        let mut stream = TcpStream::connect(entry.address).await?;
-        stream.set_nodelay(true)?;
+        let mut stream = connect(entry.address).await?;
         Ok(match entry.kind {
             Kind::Http => Session::Http(stream, Buffer::default()),
             Kind::Tcp | Kind::Udp => Session::Tcp(stream),
@@ -113,6 +115,16 @@ impl Session {
             }
         }
     }
+}
+
+/// From one of several addresses, each of which has its own ports: those of ended connections stay taken for a minute.
+async fn connect(to: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv4Addr::new(127, 1, 0, fastrand::u8(SOURCES)), 0).into())?;
+    let stream = socket.connect(to).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 async fn echo<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> Result<()> {

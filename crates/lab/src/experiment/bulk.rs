@@ -1,0 +1,31 @@
+//! One download as fast as it goes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::{Bench, Figure, Measured};
+use crate::traffic::bulk::Download;
+
+/// Bytes before those that count: windows and buffers have grown by then.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// How long bytes are counted.
+const LONG: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_millis(600);
+
+/// The rate, and what it costs the proxies.
+pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
+    let mut download = Download::start(bench.entry).await?;
+    download.read_for(WARM_UP).await?;
+    let (begin, used) = (Instant::now(), bench.system.processor_time());
+    let bytes = download.read_for(if bench.short { SHORT } else { LONG }).await?;
+    let used = (bench.system.processor_time() - used).as_secs_f64();
+    let seconds = begin.elapsed().as_secs_f64();
+    ensure!(bytes > 0, "no byte came");
+    let gigabytes = bytes as f64 / 1e9;
+    let mut measured = vec![(Figure::more("rate", "Gbit/s"), gigabytes * 8.0 / seconds)];
+    if !bench.system.processes.is_empty() {
+        measured.push((Figure::less("proxies' time", "CPU s/GB"), used / gigabytes));
+    }
+    Ok(measured)
+}

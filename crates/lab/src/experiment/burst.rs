@@ -1,0 +1,35 @@
+//! Many clients at once, each with one exchange.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+
+use super::{Bench, Figure, Measured};
+
+/// Clients of each burst.
+const LONG: &[usize] = &[200, 400, 600, 800, 1000];
+const SHORT: &[usize] = &[200, 1000];
+/// Between two bursts, so that connections that end do not disturb the next one.
+const REST: Duration = Duration::from_millis(100);
+
+/// The time until the last client has its answer, for each number of clients; and how many exchanges failed in all.
+pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
+    bench.client.once(bench.entry).await?;
+    let (mut measured, mut failed) = (Vec::new(), 0);
+    for clients in if bench.short { SHORT } else { LONG } {
+        tokio::time::sleep(REST).await;
+        let begin = Instant::now();
+        let mut tasks = JoinSet::new();
+        for _ in 0..*clients {
+            let (client, entry) = (bench.client.clone(), bench.entry.clone());
+            tasks.spawn(async move { client.once(&entry).await });
+        }
+        let done = tasks.join_all().await;
+        let time = begin.elapsed().as_secs_f64() * 1e3;
+        failed += done.iter().filter(|done| done.is_err()).count();
+        measured.push((Figure::less(format!("{clients} clients"), "ms"), time));
+    }
+    measured.push((Figure::less("failures", "exchanges"), failed as f64));
+    Ok(measured)
+}

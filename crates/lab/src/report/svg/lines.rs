@@ -1,0 +1,73 @@
+//! For each case a panel with the time over the number of clients, one line for each system.
+
+use super::{Results, colour, picture, systems, text};
+use crate::experiment::Case;
+use crate::peers::Name;
+use crate::report::{Row, number};
+
+/// Two panels side by side.
+const WIDTH: f64 = 380.0;
+const HEIGHT: f64 = 240.0;
+const COLUMNS: usize = 2;
+/// Room around the lines of a panel.
+const LEFT: f64 = 50.0;
+const RIGHT: f64 = 60.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 26.0;
+
+/// The picture of an experiment whose figures are named after a number of clients.
+pub fn draw(results: &Results, rows: &[Row]) -> String {
+    let systems = systems(results, rows);
+    let mut cases: Vec<Case> = rows.iter().map(|(case, _)| *case).collect();
+    cases.dedup();
+    let mut content = String::new();
+    for (index, case) in cases.iter().enumerate() {
+        let (x, y) = ((index % COLUMNS) as f64 * WIDTH, (index / COLUMNS) as f64 * HEIGHT);
+        let panel = panel(results, *case, rows, &systems);
+        content += &format!("<g transform=\"translate({x:.0} {y:.0})\">\n{panel}</g>\n");
+    }
+    picture(WIDTH * COLUMNS as f64, HEIGHT * cases.len().div_ceil(COLUMNS) as f64, &content)
+}
+
+fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> String {
+    let points = |system: Name| -> Vec<(f64, f64)> {
+        let own = rows.iter().filter(|(other, _)| *other == case);
+        own.filter_map(|(_, figure)| {
+            let clients = figure.name.strip_suffix(" clients")?.parse().ok()?;
+            Some((clients, results.of(case, figure, system)?.median))
+        })
+        .collect()
+    };
+    let lines: Vec<_> = systems.iter().map(|system| (*system, points(*system))).collect();
+    let largest = |part: fn(&(f64, f64)) -> f64| lines.iter().flat_map(|(_, line)| line).map(part).fold(1.0, f64::max);
+    let (most_clients, most_time) = (largest(|point| point.0), largest(|point| point.1));
+    let x = |clients: f64| LEFT + (WIDTH - LEFT - RIGHT) * clients / most_clients;
+    let y = |time: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * time / most_time;
+    let mut content = text(
+        LEFT,
+        16.0,
+        "start",
+        &format!("{} over {}: ms until all have answers", case.kind.name(), case.link.name()),
+    );
+    content += &format!(
+        "<path d=\"M{:.1} {:.1}V{:.1}H{:.1}\" fill=\"none\" stroke=\"#999999\"/>\n",
+        LEFT,
+        y(most_time),
+        y(0.0),
+        x(most_clients)
+    );
+    content += &text(LEFT - 4.0, y(most_time) + 4.0, "end", &number(most_time));
+    content += &text(LEFT - 4.0, y(0.0), "end", "0");
+    content += &text(x(most_clients), HEIGHT - 10.0, "end", &format!("{most_clients:.0} clients"));
+    for (system, line) in lines {
+        let Some(last) = line.last() else { continue };
+        let path: Vec<_> = line.iter().map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1))).collect();
+        content += &format!(
+            "<path d=\"M{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n",
+            path.join("L"),
+            colour(system)
+        );
+        content += &text(x(last.0) + 4.0, y(last.1) + 4.0, "start", system.text());
+    }
+    content
+}

@@ -1,0 +1,105 @@
+//! Datagrams at a rate, one way.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use hermes_net::{RecvBatch, UdpError, UdpSocket};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Entry;
+use crate::origin::{self, COUNT, ECHO};
+
+/// Payload of a datagram: what fits the path of a tunnel on the Internet.
+pub const PAYLOAD: usize = 1200;
+/// Between two batches of sends; timers are not finer.
+const TICK: Duration = Duration::from_millis(1);
+/// The last datagrams arrive while two answers of the origin, so far apart, differ.
+const SETTLE: Duration = Duration::from_millis(40);
+
+/// What could not be sent in time is not sent later: it would come as a burst that nobody asked for.
+const BEHIND: Duration = Duration::from_millis(3);
+/// How long a session may take to open.
+const OPEN_LIMIT: Duration = Duration::from_secs(5);
+
+/// What was sent and what came.
+#[derive(Debug, Clone, Copy)]
+pub struct Trial {
+    /// Datagrams sent in a second.
+    pub rate: f64,
+    /// Datagrams that came.
+    pub received: u64,
+    /// The share that was lost.
+    pub loss: f64,
+}
+
+/// One client's datagrams.
+pub struct Sender {
+    socket: UdpSocket,
+    origin: SocketAddr,
+    trials: u32,
+    name: u32,
+}
+
+impl Sender {
+    /// A new client whose session is open: one datagram has come back. `origin` is asked what came.
+    ///
+    /// # Errors
+    /// When no socket can be had.
+    pub async fn new(entry: &Entry, origin: SocketAddr) -> Result<Self> {
+        let socket = UdpSocket::connected(entry.address).await?;
+        socket.send_segments(None, &[ECHO], None).await.map_err(|error| anyhow!("send: {error:?}"))?;
+        let answer = timeout(OPEN_LIMIT, socket.recv(&mut RecvBatch::with_slots(1))).await;
+        answer.context("no datagram comes back")?.map_err(|error| anyhow!("receive: {error:?}"))?;
+        Ok(Self { socket, origin, trials: 0, name: fastrand::u32(..) })
+    }
+
+    /// Sends `rate` datagrams a second for some time.
+    ///
+    /// # Errors
+    /// When the socket fails or the origin does not answer.
+    pub async fn send(&mut self, rate: f64, time: Duration) -> Result<Trial> {
+        self.trials += 1;
+        let name = self.name.wrapping_add(self.trials).to_be_bytes();
+        let mut datagram = [0; PAYLOAD];
+        datagram[0] = COUNT;
+        datagram[1..5].copy_from_slice(&name);
+        let begin = Instant::now();
+        let sent = self.send_until(begin + time, rate, &datagram).await?;
+        let rate = sent as f64 / begin.elapsed().as_secs_f64();
+        let received = self.settled(name).await?;
+        Ok(Trial { rate, received, loss: 1.0 - received as f64 / sent.max(1) as f64 })
+    }
+
+    /// Sends until `end`: how many datagrams. Each is a send of its own, as most programs do it; what the kernel is asked
+    /// to segment (GSO) arrives in one piece on loopback, which Envoy drops.
+    async fn send_until(&self, end: Instant, rate: f64, datagram: &[u8]) -> Result<u64> {
+        let (mut owed, mut sent, mut last) = (0.0, 0, Instant::now());
+        while Instant::now() < end {
+            sleep(TICK).await;
+            let now = Instant::now();
+            owed += (now - last).min(BEHIND).as_secs_f64() * rate;
+            last = now;
+            while owed >= 1.0 && Instant::now() < end {
+                match self.socket.send_segments(None, datagram, None).await {
+                    Ok(()) | Err(UdpError::Refused) => sent += 1,
+                    Err(error) => return Err(anyhow!("send: {error:?}")),
+                }
+                owed -= 1.0;
+            }
+        }
+        Ok(sent)
+    }
+
+    async fn settled(&self, name: [u8; 4]) -> Result<u64> {
+        let mut before = origin::received(self.origin, name).await?;
+        loop {
+            sleep(SETTLE).await;
+            let now = origin::received(self.origin, name).await?;
+            if now == before {
+                return Ok(now);
+            }
+            before = now;
+        }
+    }
+}
