@@ -4,6 +4,7 @@
 //! who may depend on whom, how long things are, which words and names stay out, what every file says of itself.
 
 mod docs;
+mod errors;
 mod layers;
 mod links;
 mod report;
@@ -56,6 +57,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(words::check(tree));
     violations.extend(docs::check(tree));
     violations.extend(links::check(tree));
+    violations.extend(errors::check(tree));
     violations.sort();
     violations
 }

@@ -244,5 +244,5 @@ impl Seeing {
 
 /// Whether an exchange that ended so has failed on our side or the target's.
 fn failed(status: Option<u16>, class: &str) -> bool {
-    status.is_none_or(|status| status >= 500) || matches!(class, "target_reset" | "target_error")
+    status.is_none_or(|status| status >= 500) || class == "target_reset"
 }

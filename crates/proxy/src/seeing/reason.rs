@@ -3,21 +3,16 @@
 use hermes_proto::proxy_status::ProxyError;
 
 /// Ends that are no proxy error, or that say more than one would.
-const ENDS: [&str; 14] = [
+const ENDS: [&str; 9] = [
     "done",
     "abandoned",
     "responded",
     "redirected",
     "client_closed",
-    "target_closed",
     "client_reset",
     "target_reset",
-    "client_error",
-    "target_error",
     "idle",
-    "drained",
     "policy_changed",
-    "busy",
 ];
 
 /// The class of `reason`: what stands before its first colon, if that is one of our own words or a proxy error type
