@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
 use crate::eventually::eventually;
@@ -19,6 +20,15 @@ pub struct Nginx {
     folder: TempDir,
     process: Child,
     address: SocketAddr,
+}
+
+/// How nginx runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// One process.
+    Alone,
+    /// A master and a worker, which a reload replaces.
+    Master,
 }
 
 /// A request in nginx's access log.
@@ -43,13 +53,42 @@ impl Nginx {
     /// # Panics
     /// With nginx's error log when it does not start.
     pub fn start(server: &str, prepare: impl Fn(&Path)) -> Self {
+        Self::start_as(Mode::Alone, server, prepare)
+    }
+
+    /// As [`Self::start`], with a worker that [`Self::reload`] replaces.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_reloadable(server: &str) -> Self {
+        Self::start_as(Mode::Master, server, |_| {})
+    }
+
+    /// Has a new worker take over: the old one ends what it is doing and closes its connections.
+    ///
+    /// # Panics
+    /// When no new worker comes.
+    pub fn reload(&self) {
+        let before = self.workers();
+        kill_process(Pid::from_child(&self.process), Signal::HUP).unwrap();
+        eventually("a new worker serves", || self.workers().into_iter().find(|worker| !before.contains(worker)));
+    }
+
+    /// Identifiers of the master's children.
+    fn workers(&self) -> Vec<String> {
+        let master = self.process.id();
+        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap_or_default();
+        children.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn start_as(mode: Mode, server: &str, prepare: impl Fn(&Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("www")).unwrap();
         prepare(&folder.path().join("www"));
         for _ in 0..TRIES {
             // nginx cannot tell which port it got, so it is given one that was free just now.
             let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
-            let mut process = run(folder.path(), address, server);
+            let mut process = run(folder.path(), address, server, mode);
             let up = eventually("nginx listens", || match process.try_wait().unwrap() {
                 Some(_) => Some(false),
                 None => listens(folder.path(), &process).then_some(true),
@@ -86,8 +125,8 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // It may have ended already.
-        drop(self.process.kill());
+        // It may have ended already. A master that is killed would leave its workers.
+        kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap_or_default();
         drop(self.process.wait());
         if std::thread::panicking() {
             eprintln!("--- nginx: error log\n{}---", error_log(self.folder.path()));
@@ -95,14 +134,19 @@ impl Drop for Nginx {
     }
 }
 
-/// One process, so that ending it ends nginx.
-fn run(folder: &Path, address: SocketAddr, server: &str) -> Child {
+fn run(folder: &Path, address: SocketAddr, server: &str, mode: Mode) -> Child {
     let at = folder.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {at}/{name};\n"))
         .concat();
+    // Workers would give up the rights to the folder.
+    let master = match mode {
+        Mode::Alone => "master_process off;",
+        Mode::Master if getuid().is_root() => "user root; worker_processes 1;",
+        Mode::Master => "worker_processes 1;",
+    };
     let configuration = format!(
-        "daemon off; master_process off; pid {at}/pid; error_log {at}/error.log;\n\
+        "daemon off; {master} pid {at}/pid; error_log {at}/error.log;\n\
          events {{ worker_connections 512; }}\n\
          http {{\n\
          log_format requests '$connection $request_method $request_uri $status';\n\

@@ -2,8 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "interop_envoy/authority.rs"]
+mod authority;
+#[path = "interop_envoy/bounded.rs"]
+mod bounded;
 #[path = "interop_envoy/dependent.rs"]
 mod dependent;
+#[path = "interop_envoy/introduced.rs"]
+mod introduced;
 #[path = "interop_envoy/middle.rs"]
 mod middle;
 #[path = "interop_envoy/overlay.rs"]
@@ -16,5 +22,9 @@ mod post;
 mod standalone;
 #[path = "interop_envoy/tls.rs"]
 mod tls;
+#[path = "interop_envoy/traced.rs"]
+mod traced;
 #[path = "interop_envoy/truncated.rs"]
 mod truncated;
+#[path = "interop_envoy/websocket.rs"]
+mod websocket;

@@ -139,6 +139,50 @@ pub fn udp_origin(name: &str, endpoint: SocketAddr) -> Value {
     cluster
 }
 
+/// A plain TCP port whose connections go to `cluster`.
+pub fn plain_tcp(name: &str, cluster: &str) -> Value {
+    let mut listener = tcp(name, cluster, "");
+    let proxy = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
+    proxy.as_object_mut().unwrap().remove("tunneling_config");
+    listener
+}
+
+/// A listener whose connections begin with a PROXY header.
+pub fn introduced(mut listener: Value) -> Value {
+    let filter = json!({ "@type": url("extensions.filters.listener.proxy_protocol.v3.ProxyProtocol") });
+    listener["listener_filters"] = json!([{ "name": "proxy_protocol", "typed_config": filter }]);
+    listener
+}
+
+/// A cluster to which connections begin with a PROXY header of this version.
+pub fn introducing(mut cluster: Value, version: u8) -> Value {
+    let raw = json!({ "@type": url("extensions.transport_sockets.raw_buffer.v3.RawBuffer") });
+    cluster["transport_socket"] = transport(&json!({
+        "@type": url("extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport"),
+        "config": { "version": format!("V{version}") },
+        "transport_socket": transport(&raw),
+    }));
+    cluster
+}
+
+/// A listener that asks an HTTP server in `cluster` about each request, at `/check` and the path: it is shown the field `asks`,
+/// gives the field `gives` to the request if it allows it, and `tells` to the client if not.
+pub fn authorized(mut listener: Value, cluster: &str, [asks, gives, tells]: [&str; 3]) -> Value {
+    let only = |field: &str| json!({ "patterns": [{ "exact": field }] });
+    let filter = json!({
+        "@type": url("extensions.filters.http.ext_authz.v3.ExtAuthz"),
+        "allowed_headers": only(asks),
+        "http_service": {
+            "server_uri": { "uri": "http://authority", "cluster": cluster, "timeout": "5s" },
+            "path_prefix": "/check",
+            "authorization_response": { "allowed_upstream_headers": only(gives), "allowed_client_headers": only(tells) },
+        },
+    });
+    let filters = &mut listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"];
+    filters.as_array_mut().unwrap().insert(0, json!({ "name": "ext_authz", "typed_config": filter }));
+    listener
+}
+
 /// Puts TLS in front of a cluster, whose endpoint must be `name`; shows `issued` if asked.
 pub fn over_tls(mut cluster: Value, name: &str, issued: Option<&Issued>, ca: &Path) -> Value {
     let mut common = tls(issued, ca);

@@ -89,9 +89,10 @@ impl<T: Clone> Origin<T> {
         self.seen().pop().expect("the origin has seen something")
     }
 
-    /// Forgets what it saw.
+    /// Forgets what it saw, and lets every answer that waits go on: its client may have left without the server's noticing.
     pub fn forget(&self) {
         self.memory.seen.lock().clear();
+        self.memory.release.notify_waiters();
     }
 
     /// Connections that it accepted so far.
