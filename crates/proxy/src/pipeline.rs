@@ -74,7 +74,9 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
             return answer(&exchange, (&snapshot.node, explained), Unanswered::Arrival(arrival), refusal).await;
         }
     };
-    post::arrive(arrival.head_mut(), &snapshot.document.routes[route]);
+    if post::arrive(arrival.head_mut(), &snapshot.document.routes[route]) {
+        exchange.is_post();
+    }
     if let Arrival::Session { session, .. } = &arrival {
         session.set_bounds(listener.hold(snapshot.document.routes[route].datagrams.as_ref()));
     }

@@ -4,15 +4,18 @@
 
 mod listener;
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use hermes_config::model::{self, Document, FilePath, Trace};
+use hermes_config::model::{self, Action, Document, Duration as Interval, FilePath, Keepalive, Trace};
 use hermes_config::{Loaded, Problem, Problems, child};
 use hermes_net::StreamInfo;
 use hermes_net::tls::ClientOptions;
+use hermes_rules::route::hops_of;
 use hermes_rules::{EgressRules, OverlayFields, Source, Table, lint};
 use hermes_upstream::{BuildError, Upstream};
 use http::HeaderValue;
@@ -139,6 +142,21 @@ impl Snapshot {
     }
 }
 
+/// How links to other proxies are watched where the configuration says nothing: a peer that is gone without a word is noticed
+/// within 9 s, before the default time of a response head (10 s) is over, so that what waits for it can go elsewhere.
+const LINK_KEEPALIVE: Keepalive =
+    Keepalive { every: Some(Interval(Duration::from_secs(4))), timeout: Some(Interval(Duration::from_secs(5))) };
+
+/// The upstreams that are other proxies: routes go on to them, or others are reached through them.
+fn proxies(document: &Document) -> HashSet<&str> {
+    let hops = document.routes.iter().filter_map(|route| match route.action() {
+        Some(Action::To(hops)) => Some(hops_of(hops)),
+        _ => None,
+    });
+    let via = document.upstreams.values().filter_map(|upstream| upstream.via.as_deref());
+    hops.flatten().chain(via).collect()
+}
+
 /// The node's name: as configured, or that of its file.
 pub fn node_name(loaded: &Loaded) -> String {
     let of_file = || {
@@ -162,8 +180,13 @@ fn upstreams(
         built.insert(name.clone(), upstream);
         Ok::<_, BuildError>(())
     };
+    let proxies = proxies(document);
     for (name, config) in &document.upstreams {
-        if let Err(error) = build(name, config) {
+        let mut config = Cow::Borrowed(config);
+        if proxies.contains(name.as_str()) && config.keepalive.is_none() {
+            config.to_mut().keepalive = Some(LINK_KEEPALIVE);
+        }
+        if let Err(error) = build(name, &config) {
             report(error.path, error.reason, error.remedy);
         }
     }

@@ -135,6 +135,31 @@ fn an_exchange_above_the_limit_is_refused_with_its_reason() {
 }
 
 #[test]
+fn exchanges_leave_a_proxy_that_says_nothing_any_more_although_nobody_asked_for_it() {
+    let proxy = |name: &str| {
+        let rules = "routes: [ { respond: { status: 200 } } ]\n";
+        Node::start(name, &format!("listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\n{rules}"))
+    };
+    let (silent, well) = (proxy("silent"), proxy("well"));
+    let yaml = format!(
+        "workers: 1\nlisteners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: next }} ]\n\
+         upstreams: {{ next: {{ endpoints: [\"{}\", \"{}\"], http: 2 }} }}\n",
+        silent.address("web"),
+        well.address("web")
+    );
+    let node = Node::start("dp", &yaml);
+    assert_eq!(send(&node, "web", 4), 200);
+    silent.signal(Signal::STOP);
+    // One of them waits on the dead link, and moves when the PING has had no answer; later ones do not try it again.
+    for _ in 0..4 {
+        assert_eq!(get(&node), 200, "the proxy that is left answers");
+    }
+    let moved = node.access().into_iter().filter(|record| record["attempts"] == 2).count();
+    assert_eq!(moved, 1);
+    silent.signal(Signal::CONT);
+}
+
+#[test]
 fn exchanges_leave_a_peer_that_says_nothing_any_more() {
     let peer = |name: &str| {
         let routes = "routes: [ { respond: { status: 200 } } ]\n";

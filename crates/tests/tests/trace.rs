@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use hermes_tests::eventually::{eventually, eventually_true};
 use hermes_tests::origins::{self, Origin, Request};
 use hermes_tests::raw::Raw;
-use hermes_tests::{Node, curl, program, udp};
+use hermes_tests::{Node, Pki, curl, program, udp};
 use serde_json::Value;
 
 /// What clients send: the specification's example.
@@ -197,6 +197,28 @@ upstreams: {{ own: {{ endpoints: ["{own}"] }} }}
     assert!(collector.seen().iter().all(|request| (&*request.method, &*request.path) == ("POST", "/v1/traces")));
     assert!(node.metrics().contains("hermes_spans_total{outcome=\"failed\"} 0\n"));
     assert!(node.log().contains("arrive again"), "{}", node.log());
+}
+
+#[test]
+fn a_collector_is_reached_over_tls_if_its_certificate_is_believed() {
+    let (pki, other) = (Pki::new(), Pki::new());
+    let collector = origins::https(&pki, &["127.0.0.1"]);
+    let node = |ca: &Pki| {
+        let yaml = format!(
+            "trace: {{ sample: 100%, otlp: \"https://{}\", tls: {{ ca_file: {} }} }}\n\
+             listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ respond: {{ status: 200 }} }} ]\n",
+            collector.address(),
+            ca.ca().display()
+        );
+        let node = Node::start("front", &yaml);
+        assert_eq!(curl(&["-x", &node.url("web"), "http://VIDEO/"]).status, 200);
+        node
+    };
+    let stranger = node(&other);
+    eventually_true("the log says why nothing arrives", || stranger.log().contains("certificate refused"));
+    assert!(collector.seen().is_empty());
+    let _node = node(&pki);
+    eventually_true("a message", || collector.seen().iter().any(|request| request.path == "/v1/traces"));
 }
 
 #[test]

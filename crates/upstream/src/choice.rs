@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::balance::{Candidate, RoundRobin, Standing, best_standing, least_request};
 use crate::condition::Fitness;
 use crate::endpoint::Endpoint;
-use crate::ring::{Affinity, Ring};
+use crate::ring::{self, Affinity, Ring};
 use crate::upstream::Upstream;
 use crate::zones::{self, WHOLE};
 
@@ -68,14 +68,18 @@ impl Upstream {
             return tried.is_empty().then_some(0);
         }
         let key = affinity.unwrap_or_else(|| Affinity(fastrand::u64(..)));
-        let mut candidates = self.candidates(tried, Instant::now());
+        let now = Instant::now();
+        let mut candidates = self.candidates(tried, now);
         self.prefer_zone(&mut candidates, key.0 % WHOLE);
         match self.choice.balance {
             Balance::RoundRobin => self.choice.turns.lock().pick(&candidates),
             Balance::LeastRequest => least_request(&candidates, |total| fastrand::u64(0..total)),
             Balance::RingHash => {
                 let best = best_standing(&candidates)?;
-                self.choice.ring.pick(key, |index| candidates[index].standing == best)
+                let may = |index: usize| candidates[index].standing == best;
+                let grown = |index: usize| ring::admits(key, &self.endpoints[index].text, self.part(index, now));
+                let picked = self.choice.ring.pick(key, |index| may(index) && grown(index));
+                picked.or_else(|| self.choice.ring.pick(key, may))
             }
         }
     }
@@ -99,6 +103,11 @@ impl Upstream {
             },
         };
         self.endpoints.iter().enumerate().map(candidate).collect()
+    }
+
+    /// The part of its weight that an endpoint has now.
+    fn part(&self, index: usize, now: Instant) -> f64 {
+        self.choice.slow_start.map_or(1.0, |time| self.endpoints[index].share(time, now))
     }
 
     fn weight(&self, endpoint: &Endpoint, now: Instant) -> u32 {

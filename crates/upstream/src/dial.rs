@@ -21,8 +21,15 @@ use crate::upstream::Upstream;
 /// Where a tunnel ends.
 #[derive(Clone, Copy)]
 pub enum Dial<'a> {
-    /// At an endpoint of an upstream, which the operator chose; with what the tunnel belongs to, for `balance: ring_hash`.
-    Upstream(&'a Arc<Upstream>, Option<Affinity>),
+    /// At an endpoint of an upstream, which the operator chose.
+    Upstream {
+        /// The upstream.
+        upstream: &'a Arc<Upstream>,
+        /// What the tunnel belongs to, for `balance: ring_hash`.
+        affinity: Option<Affinity>,
+        /// Endpoints, as configured, that earlier attempts had: taken only when there is no other.
+        avoid: &'a [String],
+    },
     /// At the target that the request names.
     Target {
         /// A name or an IP address, in brackets or not.
@@ -34,10 +41,18 @@ pub enum Dial<'a> {
     },
 }
 
+impl<'a> Dial<'a> {
+    /// At any endpoint of `upstream`.
+    #[must_use]
+    pub fn to(upstream: &'a Arc<Upstream>) -> Self {
+        Self::Upstream { upstream, affinity: None, avoid: &[] }
+    }
+}
+
 impl std::fmt::Debug for Dial<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Upstream(upstream, _) => write!(f, "Upstream({})", upstream.name()),
+            Self::Upstream { upstream, .. } => write!(f, "Upstream({})", upstream.name()),
             Self::Target { host, port, .. } => write!(f, "Target({})", place(host, *port)),
         }
     }
@@ -69,7 +84,10 @@ impl Client {
     ) -> Result<Dialled, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
-            Dial::Upstream(upstream, affinity) => self.inner.dial_upstream(upstream, affinity, whose, until).await,
+            Dial::Upstream { upstream, affinity, avoid } => {
+                let tour = Tour::begin(upstream, affinity, until).await?.avoiding(avoid);
+                self.inner.dial_upstream(upstream, tour, whose).await
+            }
             Dial::Target { host, port, allow } => {
                 let endpoint = place(host, port);
                 let dialled = timeout_at(until, self.inner.dial_target(host, port, allow, until)).await;
@@ -90,7 +108,10 @@ impl Client {
     ) -> Result<(SocketAddr, String, Active), ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
-            Dial::Upstream(upstream, affinity) => self.inner.udp_endpoint(upstream, affinity, until).await,
+            Dial::Upstream { upstream, affinity, avoid } => {
+                let tour = Tour::begin(upstream, affinity, until).await?.avoiding(avoid);
+                self.inner.udp_endpoint(upstream, tour).await
+            }
             Dial::Target { host, port, allow } => {
                 let endpoint = place(host, port);
                 let Ok(allowed) = timeout_at(until, self.inner.allowed(host, port, allow)).await else {
@@ -121,11 +142,9 @@ impl Inner {
     async fn dial_upstream(
         &self,
         upstream: &Upstream,
-        affinity: Option<Affinity>,
+        mut tour: Tour<'_>,
         whose: Header,
-        deadline: Instant,
     ) -> Result<Dialled, ConnectFailure> {
-        let mut tour = Tour::begin(upstream, affinity, deadline).await?;
         while let Some(leg) = tour.next() {
             let bounds = Bounds { until: leg.until, depth: 0 };
             let attempt = async {
@@ -149,10 +168,8 @@ impl Inner {
     async fn udp_endpoint(
         &self,
         upstream: &Upstream,
-        affinity: Option<Affinity>,
-        deadline: Instant,
+        mut tour: Tour<'_>,
     ) -> Result<(SocketAddr, String, Active), ConnectFailure> {
-        let mut tour = Tour::begin(upstream, affinity, deadline).await?;
         while let Some(leg) = tour.next() {
             match timeout_at(leg.until, self.udp_of(upstream, &leg.endpoint)).await {
                 Ok(Ok(address)) => return Ok((address, leg.endpoint.text.clone(), leg.active)),

@@ -44,6 +44,14 @@ impl Ring {
     }
 }
 
+/// Whether an endpoint that has only a part of its weight for now takes this key. A key that it takes with a smaller part it
+/// takes with every larger one, too, so that each moves once; and on every node alike.
+pub(crate) fn admits(key: Affinity, text: &str, part: f64) -> bool {
+    let place = hash(text.as_bytes(), key.0);
+    // The upper half is precise enough.
+    f64::from(u32::try_from(place >> 32).unwrap_or(u32::MAX)) < part * 2_f64.powi(32)
+}
+
 /// FNV-1a over the number and the bytes, and the finishing steps of SplitMix64, which spread near values over the circle.
 fn hash(bytes: &[u8], number: u64) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
@@ -115,6 +123,26 @@ mod tests {
         back.reverse();
         let (one, two) = (owners(&even(&forth), |_| true), owners(&even(&back), |_| true));
         assert!(one.into_iter().zip(two).all(|(one, two)| forth[one] == back[two]));
+    }
+
+    #[test]
+    fn one_that_comes_back_takes_its_keys_one_after_the_other() {
+        let (ring, texts) = (even(&texts(4)), texts(4));
+        let at = |part: f64| -> Vec<usize> {
+            let pick = |key: Affinity| ring.pick(key, |index| index != 2 || admits(key, &texts[index], part)).unwrap();
+            (0..KEYS).map(|key| pick(Affinity::of(&key.to_le_bytes()))).collect()
+        };
+        let (gone, whole) = (at(0.0), at(1.0));
+        assert_eq!(whole, owners(&ring, |_| true));
+        let (mut before, all) = (gone, whole.iter().filter(|owner| **owner == 2).count() as f64);
+        for part in [0.1, 0.25, 0.5, 0.75, 1.0] {
+            let now = at(part);
+            let share = now.iter().filter(|owner| **owner == 2).count() as f64 / all;
+            assert!((share - part).abs() < 0.03, "{part}: {share}");
+            let moved = before.iter().zip(&now).filter(|(before, now)| before != now);
+            assert!(moved.into_iter().all(|(_, now)| *now == 2), "nothing else moves, and nothing moves back");
+            before = now;
+        }
     }
 
     #[test]

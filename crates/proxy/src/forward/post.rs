@@ -13,20 +13,21 @@ use http::uri::{PathAndQuery, Scheme};
 use crate::refusal::Refusal;
 
 /// Makes a POST the CONNECT that it means, if its route says that it is a tunnel. The path is kept, for a next hop.
-pub(crate) fn arrive(head: &mut RequestHead, route: &Route) {
-    if route.tunnel.is_some() {
-        arrived(head);
-    }
+/// Says whether it was one.
+pub(crate) fn arrive(head: &mut RequestHead, route: &Route) -> bool {
+    route.tunnel.is_some() && arrived(head)
 }
 
-/// Makes a POST the CONNECT that it means.
-pub(crate) fn arrived(head: &mut RequestHead) {
-    if head.kind() == Kind::Message && head.method == Method::POST {
+/// Makes a POST the CONNECT that it means, and says whether it was one.
+pub(crate) fn arrived(head: &mut RequestHead) -> bool {
+    let is_post = head.kind() == Kind::Message && head.method == Method::POST;
+    if is_post {
         head.method = Method::CONNECT;
         head.fields.remove(CONTENT_LENGTH);
         // The answer to a tunnel comes before its content anyway.
         head.fields.remove(EXPECT);
     }
+    is_post
 }
 
 /// Makes a CONNECT leave as the POST that its route asks for.

@@ -113,7 +113,8 @@ pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_up
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
-        let place = place(tries, target, &allow);
+        let avoid = tries.tried();
+        let place = place(tries, target, &allow, &avoid);
         let dialling = tries.routed.worker.client.dial_tcp(place, whose(tries.routed), &tries.timeouts);
         match retry::within(deadline, dialling).await {
             Some(Ok(dialled)) => {
@@ -134,7 +135,9 @@ pub(crate) async fn udp_address(
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
-        let finding = tries.routed.worker.client.udp_address(place(tries, target, &allow), &tries.timeouts);
+        let avoid = tries.tried();
+        let place = place(tries, target, &allow, &avoid);
+        let finding = tries.routed.worker.client.udp_address(place, &tries.timeouts);
         match retry::within(deadline, finding).await {
             Some(Ok((address, endpoint, active))) => {
                 tries.goes_to(&endpoint);
@@ -163,9 +166,16 @@ fn whose(routed: &Routed) -> Header {
     }
 }
 
-fn place<'a>(tries: &'a Tries<'_>, target: &'a Target, allow: hermes_upstream::Allow<'a>) -> Dial<'a> {
+fn place<'a>(
+    tries: &'a Tries<'_>,
+    target: &'a Target,
+    allow: hermes_upstream::Allow<'a>,
+    avoid: &'a [String],
+) -> Dial<'a> {
     match tries.next {
-        Next::Upstream { upstream, .. } => Dial::Upstream(upstream, affinity(tries.routed, tries.next, None)),
+        Next::Upstream { upstream, .. } => {
+            Dial::Upstream { upstream, affinity: affinity(tries.routed, tries.next, None), avoid }
+        }
         Next::Target => Dial::Target { host: &target.host, port: target.port, allow },
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
-use super::live::Live;
+use super::live::{Attempt, Live};
 use super::span::Span;
 use super::{DropReason, Seeing};
 
@@ -13,7 +14,7 @@ const TEXT_LIMIT: usize = 1024;
 /// What is known when an exchange begins.
 #[derive(Debug, Clone)]
 pub struct Begin {
-    /// `http`, `connect`, `connect-udp` or `upgrade`.
+    /// `http`, `connect`, `connect-udp` or `upgrade`; a tunnel over POST is known [later](Exchange::is_post).
     pub kind: &'static str,
     /// The listener's name.
     pub listener: Arc<str>,
@@ -99,7 +100,19 @@ impl Exchange {
         let mut facts = self.live.facts.lock();
         facts.upstream = Some(name.to_owned());
         facts.endpoint = Some(endpoint.to_owned());
-        facts.tried.push(endpoint.to_owned());
+        facts.tried.push(Attempt { at: SystemTime::now(), endpoint: endpoint.to_owned(), outcome: None });
+    }
+
+    /// The latest attempt was not the end of it; `outcome` is from a fixed set.
+    pub fn attempt_ended(&self, outcome: &'static str) {
+        if let Some(attempt) = self.live.facts.lock().tried.last_mut() {
+            attempt.outcome = Some(outcome);
+        }
+    }
+
+    /// It is a tunnel over POST.
+    pub fn is_post(&self) {
+        self.live.is_post();
     }
 
     /// The endpoint that answered, where several were asked.

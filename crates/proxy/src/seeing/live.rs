@@ -30,6 +30,8 @@ pub(super) struct Live {
     pub span: OnceLock<Span>,
     pub counters: Arc<Counters>,
     pub listener: Arc<ListenerSeeing>,
+    /// Whether it is a POST that is a tunnel, which only its route says.
+    post: AtomicBool,
     ended: AtomicBool,
     /// How many `long` records are due or written: the next is due when one more [`LONG_AFTER`] has passed.
     long: AtomicU64,
@@ -45,10 +47,20 @@ pub(super) struct Facts {
     pub route: Option<String>,
     pub upstream: Option<String>,
     pub endpoint: Option<String>,
-    /// The endpoint of each attempt.
-    pub tried: Vec<String>,
+    /// The attempts, in their order.
+    pub tried: Vec<Attempt>,
     /// What filters decided, and why.
     pub filters: Vec<String>,
+}
+
+/// One attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Attempt {
+    /// When its endpoint was known.
+    pub at: SystemTime,
+    pub endpoint: String,
+    /// What it came to, if that was not the end of the exchange.
+    pub outcome: Option<&'static str>,
 }
 
 /// What the listener's metrics have already been told.
@@ -71,10 +83,21 @@ impl Live {
             span: OnceLock::new(),
             counters: Arc::default(),
             listener,
+            post: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             long: AtomicU64::new(0),
             settled: Mutex::default(),
         }
+    }
+
+    /// What it carries.
+    pub fn kind(&self) -> &'static str {
+        if self.post.load(Ordering::Relaxed) { "post" } else { self.begin.kind }
+    }
+
+    /// It is a tunnel over POST.
+    pub fn is_post(&self) {
+        self.post.store(true, Ordering::Relaxed);
     }
 
     /// True for the first caller only.
@@ -84,7 +107,7 @@ impl Live {
 
     /// True once every [`LONG_AFTER`] for a tunnel.
     pub fn is_long(&self, now: Instant) -> bool {
-        if self.begin.kind == "http" {
+        if self.kind() == "http" {
             return false;
         }
         let periods = now.saturating_duration_since(self.since).as_secs() / LONG_AFTER.as_secs();
@@ -122,7 +145,7 @@ impl Live {
         let age = now.saturating_duration_since(self.since).as_millis();
         ExchangeView {
             id: self.id.clone(),
-            kind: self.begin.kind,
+            kind: self.kind(),
             protocol: self.begin.protocol,
             began: humantime::format_rfc3339_millis(self.began).to_string(),
             age_ms: u64::try_from(age).unwrap_or(u64::MAX),

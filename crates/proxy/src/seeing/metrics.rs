@@ -246,16 +246,16 @@ impl Metrics {
         };
         let labels = ExchangeLabels {
             listener: live.begin.listener.to_string(),
-            kind: live.begin.kind,
+            kind: live.kind(),
             route,
             status: status_class(live.status()),
             reason: class_of(reason),
         };
         self.exchanges.get_or_create(&labels).inc();
         let seconds = now.saturating_duration_since(live.since).as_secs_f64();
-        self.durations.get_or_create(&KindLabel { kind: live.begin.kind }).observe(seconds);
+        self.durations.get_or_create(&KindLabel { kind: live.kind() }).observe(seconds);
         if let Some(upstream) = upstream {
-            let labels = UpstreamLabels { upstream, kind: live.begin.kind };
+            let labels = UpstreamLabels { upstream, kind: live.kind() };
             self.upstream_durations.get_or_create(&labels).observe(seconds);
         }
     }

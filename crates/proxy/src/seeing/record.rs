@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 
-use super::live::Live;
+use super::live::{Attempt, Live};
 
 /// Why a record is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,6 +40,9 @@ pub(super) struct Record {
     /// The endpoint of each attempt, where there was more than one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<String>,
+    /// The attempts, for spans.
+    #[serde(skip)]
+    pub made: Vec<Attempt>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
     pub status: Option<u16>,
@@ -76,7 +79,7 @@ impl Record {
             id: live.id.clone(),
             trace: live.trace(),
             span: live.span.get().map(|span| span.context.parent.to_string()),
-            kind: live.begin.kind,
+            kind: live.kind(),
             event,
             node: node.to_owned(),
             listener: live.begin.listener.to_string(),
@@ -89,7 +92,11 @@ impl Record {
             upstream: facts.upstream,
             endpoint: facts.endpoint,
             attempts: facts.tried.len(),
-            tried: if facts.tried.len() > 1 { facts.tried } else { Vec::new() },
+            tried: match facts.tried.as_slice() {
+                several @ [_, _, ..] => several.iter().map(|attempt| attempt.endpoint.clone()).collect(),
+                _ => Vec::new(),
+            },
+            made: facts.tried,
             filters: facts.filters,
             status: live.status(),
             bytes: Moved {

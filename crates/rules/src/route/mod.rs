@@ -18,6 +18,6 @@ pub use facts::{Facts, Target};
 pub use matcher::Matcher;
 pub(crate) use path::normalise;
 pub use path::path_is_ambiguous;
-pub(crate) use split::hops_of;
+pub use split::hops_of;
 pub use split::pick_hop;
 pub use table::Table;

@@ -25,7 +25,7 @@ pub fn pick_hop(hops: &Hops, random: u64) -> &str {
 }
 
 /// The upstreams that an exchange may go to.
-pub(crate) fn hops_of(hops: &Hops) -> impl Iterator<Item = &str> {
+pub fn hops_of(hops: &Hops) -> impl Iterator<Item = &str> {
     let (one, split) = match hops {
         Hops::One(name) => (Some(name.as_str()), None),
         Hops::Split(split) => (None, Some(split)),

@@ -250,6 +250,7 @@ fn a_tunnel_that_came_as_post_is_decided_on_as_post() {
     raw.send("5\r\nhello\r\n");
     assert!(raw.until(|seen| seen.ends_with(b"hello\r\n")).ends_with(b"hello\r\n"));
     assert_eq!(reload(&node, &rules(", set: { a: b }")), counts(1, 0, 0, 0));
+    assert_eq!(node.exchanges()[0]["kind"], "post");
     raw.send("5\r\nagain\r\n");
     assert!(raw.until(|seen| seen.ends_with(b"again\r\n")).ends_with(b"again\r\n"));
 }

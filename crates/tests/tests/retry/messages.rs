@@ -22,6 +22,46 @@ fn an_origin_that_fails_twice_is_asked_a_third_time() {
     assert!(metrics.contains(counted), "{metrics}");
 }
 
+/// Whether a request that fails like this first is answered by a second attempt under this condition.
+fn is_repeated(on: &str, act: Act) -> bool {
+    let origin = acting(&[act, Act::status(200, "")]);
+    let node = gateway(&[origin.address()], &format!(", retry: {{ on: {on}, backoff: {{ base: 1ms }} }}"));
+    let status = get(&node).0;
+    assert_eq!(origin.seen().len(), if status == 200 { 2 } else { 1 }, "{on}");
+    status == 200
+}
+
+#[test]
+fn each_condition_repeats_what_it_names_and_nothing_else() {
+    let cases = [
+        ("5xx", Act::status(500, ""), true),
+        ("5xx", Act::status(503, ""), true),
+        ("5xx", Act::status(429, ""), false),
+        ("gateway-error", Act::status(502, ""), true),
+        ("gateway-error", Act::status(503, ""), true),
+        ("gateway-error", Act::status(504, ""), true),
+        ("gateway-error", Act::status(500, ""), false),
+        ("reset", Act::Reset, true),
+        ("reset", Act::status(503, ""), false),
+        ("connect-failure", Act::Reset, false),
+        ("connect-failure", Act::status(503, ""), false),
+        ("refused-stream", Act::status(503, ""), false),
+    ];
+    for (on, act, repeated) in cases {
+        assert_eq!(is_repeated(on, act.clone()), repeated, "{on}: {act:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_fails_is_tried_again_where_the_policy_says_so() {
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (on, attempts) in [("connect-failure", 3), ("gateway-error", 3), ("reset", 1)] {
+        let node = gateway(&[free()], &format!(", retry: {{ on: {on}, attempts: 3 }}"));
+        assert_eq!(get(&node).0, 502);
+        assert_eq!(node.record(|_| true)["attempts"], attempts, "{on}");
+    }
+}
+
 #[test]
 fn when_all_attempts_fail_the_last_response_goes_to_the_client() {
     let origin = acting(&[Act::status(500, "X-Try: 1\r\n"), Act::status(503, "X-Try: 2\r\n")]);
@@ -120,6 +160,21 @@ fn after_a_short_retry_after_the_origin_is_asked_again() {
     let origin = acting(&[Act::status(503, fields), Act::status(429, fields), Act::status(200, "")]);
     let node = gateway(&[origin.address()], ", retry: { on: [gateway-error, rate-limited] }");
     assert_eq!((get(&node).0, origin.seen().len()), (200, 3));
+}
+
+#[test]
+fn an_origin_that_says_retry_after_is_left_alone_until_then() {
+    let origin = acting(&[Act::status(503, "Retry-After: 2\r\n"), Act::status(200, "")]);
+    let node = gateway(&[origin.address()], ", retry: { on: gateway-error, backoff: { base: 1ms, max: 1ms } }");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| get(&node));
+        eventually_true("it was asked", || origin.seen().len() == 1);
+        // The back-off of a millisecond is long over when the other request has its answer.
+        assert_eq!(hermes_tests::curl(&[&format!("{}/other", node.url("web"))]).status, 200);
+        assert_eq!(first.join().unwrap().0, 200);
+    });
+    let asked: Vec<_> = origin.seen().iter().map(|request| request.split(' ').nth(1).unwrap().to_owned()).collect();
+    assert_eq!(asked, ["/a", "/other", "/a"]);
 }
 
 #[test]

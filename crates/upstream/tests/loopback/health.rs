@@ -170,7 +170,7 @@ async fn exchanges_of_one_affinity_stay_together() {
         for _ in 0..5 {
             let checkout = near.client.checkout_for(&upstream, upstream.timeouts(), affinity, &[]).await.unwrap();
             places.insert(finish(open(checkout).await).await);
-            let dial = Dial::Upstream(&upstream, affinity);
+            let dial = Dial::Upstream { upstream: &upstream, affinity, avoid: &[] };
             places.insert(near.client.udp_address(dial, &Timeouts::default()).await.unwrap().1);
         }
         assert_eq!(places.len(), 1, "{user}");

@@ -69,10 +69,33 @@ async fn an_endpoint_that_does_not_answer_leaves_time_for_the_next() {
 async fn udp_has_an_address_and_is_counted() {
     let near = Near::new();
     let upstream = near.upstream("x", json!({ "endpoints": ["127.0.0.1:5004"] }));
-    let dial = Dial::Upstream(&upstream, None);
+    let dial = Dial::to(&upstream);
     let (address, endpoint, active) = near.client.udp_address(dial, &Timeouts::default()).await.unwrap();
     assert_eq!((address, endpoint.as_str()), (SocketAddr::from(([127, 0, 0, 1], 5004)), "127.0.0.1:5004"));
     assert_eq!(upstream.status().endpoints[0].active, 1);
     drop(active);
     assert_eq!(upstream.status().endpoints[0].active, 0);
+}
+
+#[tokio::test]
+async fn a_further_attempt_at_a_tunnel_goes_elsewhere() {
+    let near = Near::new();
+    let endpoints = ["127.0.0.1:5001", "127.0.0.1:5002", "127.0.0.1:5003"].map(str::to_owned);
+    let config = json!({ "endpoints": endpoints, "balance": "ring_hash", "hash": { "source": true } });
+    let upstream = near.upstream("x", config);
+    for user in 0..16_u8 {
+        let affinity = Some(hermes_upstream::Affinity::of(&[user]));
+        let mut tried = Vec::new();
+        for _ in 0..3 {
+            let dial = Dial::Upstream { upstream: &upstream, affinity, avoid: &tried };
+            let (_, endpoint, _) = near.client.udp_address(dial, &Timeouts::default()).await.unwrap();
+            assert!(!tried.contains(&endpoint), "{endpoint} again, after {tried:?}");
+            tried.push(endpoint);
+        }
+        let dial = Dial::Upstream { upstream: &upstream, affinity, avoid: &tried };
+        assert!(
+            near.client.udp_address(dial, &Timeouts::default()).await.is_ok(),
+            "where all were tried, one is tried again"
+        );
+    }
 }

@@ -72,8 +72,7 @@ async fn a_tunnel_to_an_upstream_speaks_its_tls() {
     let (near, authority) = (Near::new(), Authority::new());
     let far = far(&authority, &[]).await;
     let upstream = near.upstream("x", config(&far, &authority.ca(), json!([2, 1])));
-    let dialled =
-        near.client.dial_tcp(Dial::Upstream(&upstream, None), Header::Unknown, upstream.timeouts()).await.unwrap();
+    let dialled = near.client.dial_tcp(Dial::to(&upstream), Header::Unknown, upstream.timeouts()).await.unwrap();
     let mut stream = dialled.stream;
     assert_eq!(stream.info().tls.as_ref().unwrap().alpn, None);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();

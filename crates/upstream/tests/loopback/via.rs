@@ -60,11 +60,8 @@ async fn much_data_and_half_close_pass_in_both_directions() {
             tcp.write_all(&all).await.unwrap();
         };
         let client = async {
-            let dialled = near
-                .client
-                .dial_tcp(Dial::Upstream(&upstream, None), Header::Unknown, upstream.timeouts())
-                .await
-                .unwrap();
+            let dialled =
+                near.client.dial_tcp(Dial::to(&upstream), Header::Unknown, upstream.timeouts()).await.unwrap();
             let mut stream = dialled.stream;
             stream.write_all(&sent).await.unwrap();
             stream.shutdown().await.unwrap();
@@ -101,6 +98,6 @@ async fn going_through_oneself_ends() {
 async fn udp_does_not_go_through_a_proxy() {
     let near = Near::new();
     let upstream = near.upstream("x", json!({ "endpoints": ["127.0.0.1:1"], "via": "y" }));
-    let dialled = near.client.udp_address(Dial::Upstream(&upstream, None), upstream.timeouts()).await;
+    let dialled = near.client.udp_address(Dial::to(&upstream), upstream.timeouts()).await;
     assert_eq!(dialled.unwrap_err().kind, FailureKind::NoEndpoint);
 }

@@ -101,6 +101,7 @@ impl<'a> Tries<'a> {
     /// Why there is none.
     pub(super) fn again(&self, outcome: Option<Outcome>, replayable: bool) -> Result<Duration, Stop> {
         let outcome = outcome.ok_or(Stop::NotNamed)?;
+        self.routed.exchange.attempt_ended(outcome.word());
         let made = Made { attempts: self.made.load(Ordering::Relaxed), idempotent: self.idempotent, replayable };
         let pause = decide(&self.policy, outcome, made, fastrand::u64(..))?;
         if self.configured && !outcome.is_free() && !self.pay() {

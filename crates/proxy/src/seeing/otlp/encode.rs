@@ -6,6 +6,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use hermes_config::model::TraceUser;
 use serde_json::{Value, json};
 
+use super::super::live::Attempt;
+use super::super::record::Record;
 use super::Ended;
 
 /// `SPAN_KIND_SERVER`: the request was somebody else's.
@@ -48,6 +50,7 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
         "startTimeUnixNano": nanoseconds(ended.began),
         "endTimeUnixNano": nanoseconds(ended.ended.max(ended.began)),
         "attributes": attributes(ended, user),
+        "events": events(record),
     });
     if let Some(parent) = ended.span.parent {
         span["parentSpanId"] = json!(parent.to_string());
@@ -59,6 +62,20 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
         span["status"] = json!({ "code": ERROR, "message": record.reason });
     }
     span
+}
+
+/// An event for each attempt: where it went, and what it came to if another followed.
+fn events(record: &Record) -> Vec<Value> {
+    let event = |(count, attempt): (u64, &Attempt)| {
+        let attributes = [number("hermes.attempt", count), text("hermes.endpoint", &attempt.endpoint)];
+        let outcome = attempt.outcome.map(|outcome| text("hermes.outcome", outcome));
+        json!({
+            "name": "attempt",
+            "timeUnixNano": nanoseconds(attempt.at),
+            "attributes": attributes.into_iter().chain(outcome).collect::<Vec<_>>(),
+        })
+    };
+    (1..).zip(&record.made).map(event).collect()
 }
 
 fn attributes(ended: &Ended, user: TraceUser) -> Vec<Value> {

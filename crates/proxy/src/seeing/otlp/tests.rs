@@ -49,6 +49,9 @@ fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
     exchange.user("alice");
     exchange.route("video");
     exchange.status(502);
+    exchange.upstream("video", "192.0.2.1:80");
+    exchange.attempt_ended("reset");
+    exchange.upstream("video", "192.0.2.2:80");
     exchange.finish("connection_refused: 192.0.2.1:80");
     let ended = seeing.spans.far.lock().as_mut().unwrap().try_recv().unwrap();
     let batch = [ended];
@@ -60,6 +63,16 @@ fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
     assert_eq!(omitted["status"], json!({ "code": 2, "message": "connection_refused: 192.0.2.1:80" }));
     assert_eq!(attribute(&omitted, "http.response.status_code"), &json!({ "intValue": "502" }));
     assert_eq!(attribute(&omitted, "user.id"), &Value::Null);
+    let (first, second) = (&omitted["events"][0], &omitted["events"][1]);
+    assert_eq!(
+        (&first["name"], attribute(first, "hermes.outcome")),
+        (&json!("attempt"), &json!({ "stringValue": "reset" }))
+    );
+    assert_eq!(attribute(second, "hermes.endpoint"), &json!({ "stringValue": "192.0.2.2:80" }));
+    assert_eq!(
+        (attribute(second, "hermes.attempt"), attribute(second, "hermes.outcome")),
+        (&json!({ "intValue": "2" }), &Value::Null)
+    );
     assert_eq!(attribute(&span(TraceUser::Name), "user.id")["stringValue"], "alice");
     // printf alice | sha256sum
     assert_eq!(attribute(&span(TraceUser::Hash), "user.id")["stringValue"], "2bd806c97f0e00af1a1fc3328fa763a9");
