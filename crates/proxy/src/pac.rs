@@ -3,27 +3,33 @@
 //! The file is a function in JavaScript that browsers ask for every URL. It knows what the routes know of names, and
 //! nothing of fields, users or paths: a browser decides before there is a request.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use hermes_config::model::{Document, HostMatch, Pac, PacWord, Route, TargetMatch};
 use hermes_http::{RequestHead, ResponseHead};
+use hermes_net::StreamInfo;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode, Version};
 
 use crate::snapshot::ListenerRules;
 
 /// Where the file is.
 const PATH: &str = "/proxy.pac";
 
-/// The file, if that is what the request is for: a GET or HEAD in origin form, as browsers ask for it.
+/// The file, if that is what the request is for: a GET or HEAD in origin form, as browsers ask for it, or over HTTP/2 one whose
+/// authority is this listener.
 pub(crate) fn answer(
     document: &Document,
     listener: &ListenerRules,
-    tls: bool,
+    source: &StreamInfo,
     head: &RequestHead,
 ) -> Option<(ResponseHead, Bytes)> {
     let pac = listener.config.pac.filter(|pac| pac.is_served())?;
-    let is_asked = head.origin_form && head.path() == PATH && [Method::GET, Method::HEAD].contains(&head.method);
-    if !is_asked || head.protocol.is_some() {
+    let tls = source.tls.is_some();
+    let is_asked = head.path() == PATH && [Method::GET, Method::HEAD].contains(&head.method);
+    let is_here = head.origin_form || head.version == Version::HTTP_2 && is_own(head, source);
+    if !is_asked || !is_here || head.protocol.is_some() {
         return None;
     }
     let proxy = proxy(head, tls)?;
@@ -35,6 +41,18 @@ pub(crate) fn answer(
     answer.fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ns-proxy-autoconfig"));
     answer.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Some((answer, Bytes::from(script)))
+}
+
+/// Whether a request that has no form is for this listener: its authority is the address that was dialled, or under TLS the name
+/// that was asked for, at our port.
+fn is_own(head: &RequestHead, source: &StreamInfo) -> bool {
+    let (Some(authority), Some(local)) = (head.authority.as_ref(), source.local) else { return false };
+    let default = if source.tls.is_some() { 443 } else { 80 };
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let name = source.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+    let is_address = host.parse().is_ok_and(|address: IpAddr| address == local.ip().to_canonical());
+    let is_name = name.is_some_and(|name| name.eq_ignore_ascii_case(host));
+    authority.port_u16().unwrap_or(default) == local.port() && (is_address || is_name)
 }
 
 /// This proxy as the browser reached it. The authority comes from the browser, so only what cannot leave the quotes is taken.

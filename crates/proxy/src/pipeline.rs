@@ -48,7 +48,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let source = arrival.source().clone();
     let entry = Entry { snapshot: &snapshot, listener: &listener, source: &source };
     trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
-    if let Some(file) = pac::answer(&snapshot.document, &listener, source.tls.is_some(), arrival.head()) {
+    if let Some(file) = pac::answer(&snapshot.document, &listener, &source, arrival.head()) {
         return here(&exchange, arrival, file, "responded: proxy.pac").await;
     }
     let explained = explains(&snapshot, &listener, &source);

@@ -4,16 +4,21 @@
 
 use std::process::Command;
 
-use hermes_tests::{Node, curl};
+use hermes_tests::pki::Pki;
+use hermes_tests::{Node, curl, origins};
 
 /// What the file says of these URLs.
 fn decide(node: &Node, urls: &[&str]) -> Vec<String> {
     let got = curl(&[&format!("{}/proxy.pac", node.url("web"))]);
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     assert_eq!(got.field("content-type").as_deref(), Some("application/x-ns-proxy-autoconfig"));
+    run(&String::from_utf8(got.body).unwrap(), urls)
+}
+
+/// What this file says of these URLs.
+fn run(file: &str, urls: &[&str]) -> Vec<String> {
     let script = format!(
-        "{}\nfor (const url of process.argv.slice(1)) console.log(FindProxyForURL(url, new URL(url).hostname));",
-        String::from_utf8(got.body).unwrap()
+        "{file}\nfor (const url of process.argv.slice(1)) console.log(FindProxyForURL(url, new URL(url).hostname));"
     );
     let output = Command::new(std::env::var_os("HERMES_NODE").unwrap_or_else(|| "node".into()))
         .args(["--eval", &script, "--"])
@@ -75,6 +80,38 @@ fn everything_can_go_through_the_proxy() {
     let node = node("all");
     let here = format!("PROXY {}", node.address("web"));
     assert_eq!(decide(&node, &["https://www.example/", "http://video/"]), [here.clone(), here]);
+}
+
+#[test]
+fn under_tls_the_file_names_a_proxy_under_tls_which_takes_requests_and_tunnels() {
+    let (pki, origin) = (Pki::new(), origins::http());
+    let issued = pki.issue(&["localhost", "127.0.0.1"]);
+    let node = Node::start(
+        "alice",
+        &format!(
+            r#"
+            listeners: {{ web: {{ http: 127.0.0.1:0, pac: all, tls: {{ {} }} }} }}
+            routes: [ {{ terminate: origin }} ]
+            upstreams: {{ origin: {{ endpoints: ["{}"] }} }}
+            "#,
+            issued.yaml(),
+            origin.address()
+        ),
+    );
+    let (here, ca) = (node.address("web"), pki.ca());
+    let ca = ca.to_str().unwrap();
+    for version in ["--http1.1", "--http2"] {
+        let got = curl(&[version, "--cacert", ca, &format!("https://{here}/proxy.pac")]);
+        assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
+        let said = run(&String::from_utf8(got.body).unwrap(), &["http://video/", "https://www.example/"]);
+        assert_eq!(said, [format!("HTTPS {here}"), format!("HTTPS {here}")]);
+    }
+    // What a browser then does with that answer.
+    let proxy = format!("https://{here}");
+    let request = curl(&["-x", &proxy, "--proxy-cacert", ca, "http://video/a"]);
+    assert_eq!(request.status, 200, "{request:?}");
+    let tunnel = curl(&["-p", "-x", &proxy, "--proxy-cacert", ca, "http://video/a"]);
+    assert_eq!((tunnel.connect_status, tunnel.status), (200, 200), "{tunnel:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::connection::Home;
-use super::{Connection, Incoming, Outgoing, ReadSide, Rejoin};
+use super::{Connection, Ends, Incoming, Outgoing, ReadSide, Rejoin};
 use crate::error::{Cause, Processed, StreamError};
 use crate::pending::Event;
 use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead, ResponseHead};
@@ -141,7 +141,8 @@ impl Pending {
             if let Some(AnyOutgoing::H1(outgoing)) = tunnel {
                 outgoing.become_tunnel();
             }
-            return Ok(Event::Tunnel(response, AnyIncoming::H1(Incoming::tunnel(read))));
+            let ends = if self.kind == Kind::Upgrade { Ends::Closed } else { Ends::Notified };
+            return Ok(Event::Tunnel(response, AnyIncoming::H1(Incoming::tunnel(read, ends))));
         }
         if !head.keep_alive || head.framing == Framing::UntilClose || self.kind != Kind::Message {
             self.rejoin.spoil();

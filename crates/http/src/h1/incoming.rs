@@ -1,5 +1,6 @@
 //! Content that arrives on an HTTP/1.1 connection, or the plain bytes of a tunnel.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -27,10 +28,20 @@ pub struct Incoming {
     done: bool,
 }
 
+/// How the bytes of a tunnel may end under TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// With `close_notify` only: without it they were cut off (RFC 8446, 6.1).
+    Notified,
+    /// As the connection does. Whoever speaks the protocol of an upgrade, such as WebSocket, knows its end from its own frames,
+    /// and many close without a word; a reset would overtake what they said last.
+    Closed,
+}
+
 #[derive(Debug)]
 enum Mode {
     Content(BodyDecoder),
-    Bytes,
+    Bytes(Ends),
 }
 
 impl Incoming {
@@ -53,24 +64,31 @@ impl Incoming {
 
     /// The plain bytes of a connection whose reading half this is.
     pub fn bytes(half: ReadHalf) -> Self {
-        Self::tunnel(ReadSide { half, buffer: BytesMut::new() })
+        Self::tunnel(ReadSide { half, buffer: BytesMut::new() }, Ends::Notified)
     }
 
-    pub(crate) fn tunnel(read: ReadSide) -> Self {
-        Self { read: Some(read), mode: Mode::Bytes, rejoin: None, length: None, pace: Pace::default(), done: false }
+    pub(crate) fn tunnel(read: ReadSide, ends: Ends) -> Self {
+        Self {
+            read: Some(read),
+            mode: Mode::Bytes(ends),
+            rejoin: None,
+            length: None,
+            pace: Pace::default(),
+            done: false,
+        }
     }
 
     /// Turns the (empty) content of a request into the bytes of the tunnel that was accepted.
-    pub(crate) fn into_tunnel(mut self) -> Option<Self> {
+    pub(crate) fn into_tunnel(mut self, ends: Ends) -> Option<Self> {
         self.rejoin = None;
-        self.read.take().map(Self::tunnel)
+        self.read.take().map(|read| Self::tunnel(read, ends))
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
         let Some(read) = self.read.as_mut().filter(|_| !self.done) else { return Poll::Ready(None) };
         let polled = match &mut self.mode {
             Mode::Content(decoder) => poll_content(read, decoder, cx),
-            Mode::Bytes => poll_bytes(read, cx),
+            Mode::Bytes(ends) => poll_bytes(read, *ends, cx),
         };
         let polled = match polled {
             Poll::Ready(polled) => polled,
@@ -95,10 +113,11 @@ impl Incoming {
     }
 }
 
-fn poll_bytes(read: &mut ReadSide, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+fn poll_bytes(read: &mut ReadSide, ends: Ends, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
     let step = |buffer: &mut BytesMut| (!buffer.is_empty()).then(|| take(buffer));
     Poll::Ready(match ready!(poll_step(read, cx, step)) {
         Ok(bytes) => bytes.map(|bytes: Bytes| Ok(Frame::Data(bytes))),
+        Err(error) if ends == Ends::Closed && error.kind() == ErrorKind::UnexpectedEof => None,
         Err(error) => Some(Err(error.into())),
     })
 }

@@ -8,5 +8,6 @@ pub(crate) mod server;
 
 pub use connection::Connection;
 pub(crate) use connection::{ReadSide, Rejoin, WriteSide};
+pub(crate) use incoming::Ends;
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 
-use super::{Connection, Incoming, Outgoing, Rejoin, WriteSide};
+use super::{Connection, Ends, Incoming, Outgoing, Rejoin, WriteSide};
 use crate::error::{Cause, StreamError};
 use crate::pace::{Answered, Pace};
 use crate::server::{Handler, Options};
@@ -307,6 +307,10 @@ impl Responder {
         }
         let AnyIncoming::H1(incoming) = incoming else { return Err(not_a_tunnel()) };
         let method = self.wire_method();
+        let ends = match self.upgrade.as_deref() {
+            Some(token) if !token.eq_ignore_ascii_case("connect-udp") => Ends::Closed,
+            _ => Ends::Notified,
+        };
         let status = match self.upgrade.take() {
             None => StatusCode::OK,
             Some(token) => {
@@ -321,7 +325,7 @@ impl Responder {
         fields.remove(CONTENT_LENGTH);
         let mut out = BytesMut::new();
         codec::encode_response(status, &fields, Framing::Empty, &method, &mut out)?;
-        let incoming = incoming.into_tunnel().ok_or_else(not_a_tunnel)?;
+        let incoming = incoming.into_tunnel(ends).ok_or_else(not_a_tunnel)?;
         let mut outgoing = AnyOutgoing::H1(Outgoing::tunnel(self.write, out));
         outgoing.data(Bytes::new(), false).await?;
         Ok((AnyIncoming::H1(incoming), outgoing))

@@ -1,12 +1,14 @@
 //! A UDP end of a tunnel: the client of a `udp` listener, or the target.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use hermes_net::{RecvBatch, UdpError, UdpSocket};
+use hermes_net::{UdpError, UdpSocket};
 use hermes_proto::datagram;
 
-use super::{Queue, Session};
+use super::received::Received;
+use super::{Bounds, Queue, Session};
 use crate::seeing::{DropReason, Exchange};
 
 /// Datagrams that one wake-up takes from a socket at most, in slots of the kernel's merging.
@@ -17,8 +19,8 @@ const SLOTS: usize = 4;
 pub enum UdpEnd {
     /// A client of a `udp` listener.
     Session(Arc<Session>),
-    /// A socket connected to the target.
-    Socket(Arc<UdpSocket>),
+    /// A socket connected to the target, and what is kept while its tunnel does not take it.
+    Socket(Arc<UdpSocket>, Bounds),
 }
 
 /// The receiving state of an end.
@@ -26,7 +28,7 @@ pub enum UdpReader {
     /// Of a session.
     Session(Arc<Session>, Queue),
     /// Of a socket.
-    Socket(Arc<UdpSocket>, RecvBatch),
+    Socket(Arc<UdpSocket>, Received),
 }
 
 impl UdpEnd {
@@ -34,7 +36,7 @@ impl UdpEnd {
     pub fn reader(&self) -> UdpReader {
         match self {
             Self::Session(session) => UdpReader::Session(session.clone(), session.empty_queue()),
-            Self::Socket(socket) => UdpReader::Socket(socket.clone(), RecvBatch::with_slots(SLOTS)),
+            Self::Socket(socket, bounds) => UdpReader::Socket(socket.clone(), Received::new(SLOTS, *bounds)),
         }
     }
 
@@ -46,7 +48,7 @@ impl UdpEnd {
     pub async fn send(&self, data: &[u8], segment: Option<usize>) -> Result<Option<DropReason>, UdpError> {
         let sent = match self {
             Self::Session(session) => session.send(data, segment).await,
-            Self::Socket(socket) => socket.send_segments(None, data, segment).await,
+            Self::Socket(socket, _) => socket.send_segments(None, data, segment).await,
         };
         match sent {
             Ok(()) => Ok(None),
@@ -74,13 +76,7 @@ impl UdpReader {
     pub async fn fill(&mut self) -> Result<(), UdpError> {
         match self {
             Self::Session(session, queue) => session.take(queue).await,
-            Self::Socket(socket, batch) => loop {
-                match socket.recv(batch).await {
-                    Ok(_) => break,
-                    Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => {}
-                    Err(error) => return Err(error),
-                }
-            },
+            Self::Socket(socket, received) => received.fill(socket).await?,
         }
         Ok(())
     }
@@ -89,8 +85,19 @@ impl UdpReader {
     pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
         match self {
             Self::Session(_, queue) => queue.iter().for_each(&mut each),
-            Self::Socket(_, batch) => batch.datagrams().for_each(|(_, datagram)| each(datagram)),
+            Self::Socket(_, received) => received.datagrams().for_each(|(_, datagram)| each(datagram)),
         }
+    }
+
+    /// Waits for `write`, which sends what was found. A tunnel that takes nothing does not make what comes meanwhile older than its
+    /// bounds; what had to go for that is counted.
+    pub async fn during<W: Future>(&mut self, write: W, exchange: &Exchange) -> W::Output {
+        let Self::Socket(socket, received) = self else { return write.await };
+        let lost = |full, expired| {
+            exchange.dropped(DropReason::QueueFull, full);
+            exchange.dropped(DropReason::Expired, expired);
+        };
+        received.during(socket, write, lost).await
     }
 
     /// Appends what was found as capsules; returns how many datagrams and bytes of payload that were.

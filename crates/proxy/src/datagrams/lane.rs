@@ -205,9 +205,13 @@ impl Lane<'_> {
             room.reserve(CAPSULE_ROOM);
             let (datagrams, bytes) = reader.encode(&mut room);
             self.moved(datagrams, bytes);
-            let mut outgoing = sink.lock().await;
-            outgoing.data(room.split().freeze(), false).await.map_err(|error| self.write(&error))?;
-            outgoing.flush().await.map_err(|error| self.write(&error))?;
+            let data = room.split().freeze();
+            let write = async {
+                let mut outgoing = sink.lock().await;
+                outgoing.data(data, false).await?;
+                outgoing.flush().await
+            };
+            reader.during(write, self.exchange).await.map_err(|error| self.write(&error))?;
         }
     }
 

@@ -6,6 +6,7 @@
 mod end;
 mod lane;
 mod queue;
+mod received;
 mod session;
 
 pub use end::UdpEnd;

@@ -46,6 +46,7 @@ pub(crate) async fn socket(routed: &Routed, head: &RequestHead, next: &Next) -> 
     let socket = UdpSocket::connected(address).await.map_err(|error| {
         Refusal::new(ProxyError::DestinationIpUnroutable, error.to_string()).next_hop(&address.to_string())
     })?;
-    let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket)));
+    let hold = routed.listener.hold(routed.snapshot.document.routes[routed.route].datagrams.as_ref());
+    let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket), hold));
     Ok((Path { ends, active, idle: tries.timeouts.udp }, Opened::new(routed, head, next, Some(address))))
 }

@@ -3,6 +3,8 @@
     peer.py server h1|h2              echoes; prints its port; ends with its standard input
     peer.py client h1|h2 HOST:PORT    runs every case through the gateway there; prints one line a case
 
+With WS_CERT and WS_KEY in the environment a server speaks TLS, and with WS_CA a client does, to whom that authority certifies.
+
 The cases are those of the Autobahn test suite's chapters, in short: framing and lengths, pings, reserved bits and opcodes,
 fragmentation, UTF-8, close codes, limits, and compression (RFC 7692). The suite itself needs Python 2.
 """
@@ -10,6 +12,7 @@ fragmentation, UTF-8, close codes, limits, and compression (RFC 7692). The suite
 import inspect
 import os
 import socket
+import ssl
 import sys
 import threading
 
@@ -36,6 +39,34 @@ PROTOCOL = "echo.example"
 LEGACY = {"legacy": True} if "legacy" in inspect.signature(websocket_connect).parameters else {}
 
 
+
+
+def server_tls(alpn):
+    if "WS_CERT" not in os.environ:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(os.environ["WS_CERT"], os.environ["WS_KEY"])
+    context.set_alpn_protocols([alpn])
+    return context
+
+
+def client_tls(alpn):
+    if "WS_CA" not in os.environ:
+        return None
+    context = ssl.create_default_context(cafile=os.environ["WS_CA"])
+    context.set_alpn_protocols([alpn])
+    return context
+
+
+def dial(address, context):
+    sock = socket.create_connection(address, PATIENCE)
+    if context is None:
+        return sock
+    sock = context.wrap_socket(sock, server_hostname=TARGET)
+    assert sock.selected_alpn_protocol() == "h2", sock.selected_alpn_protocol()
+    return sock
+
+
 def close_wish(message):
     """`close:CODE` asks the server to close."""
     return int(message[6:]) if isinstance(message, str) and message.startswith("close:") else None
@@ -53,13 +84,16 @@ def serve_h1():
                 return
             ws.send(message)
 
-    return websocket_serve(echo, "127.0.0.1", 0, max_size=None, subprotocols=[PROTOCOL], compression="deflate")
+    tls = server_tls("http/1.1")
+    return websocket_serve(echo, "127.0.0.1", 0, max_size=None, subprotocols=[PROTOCOL], compression="deflate", ssl=tls)
 
 
 class H1Client:
     def __init__(self, address):
+        tls = client_tls("http/1.1")
         self.ws = websocket_connect(
-            f"ws://{TARGET}/chat?room=1",
+            f"{'wss' if tls else 'ws'}://{TARGET}/chat?room=1",
+            ssl=tls,
             sock=socket.create_connection(address, PATIENCE),
             max_size=None,
             subprotocols=[PROTOCOL],
@@ -246,7 +280,11 @@ def serve_h2():
             sock, _ = listener.accept()
             threading.Thread(target=converse, args=[sock], daemon=True).start()
 
+    tls = server_tls("h2")
+
     def converse(sock):
+        if tls is not None:
+            sock = tls.wrap_socket(sock, server_side=True)
         with sock:
             side = H2Server(sock, client=False)
             while side.step():
@@ -258,8 +296,7 @@ def serve_h2():
 
 class H2Client:
     def __init__(self, address):
-        sock = socket.create_connection(address, PATIENCE)
-        self.side = H2Side(sock, client=True)
+        self.side = H2Side(dial(address, client_tls("h2")), client=True)
         self.wait(lambda: self.side.settled)
         assert self.side.h2.remote_settings.enable_connect_protocol, "extended CONNECT is offered"
         self.number = self.side.h2.get_next_available_stream_id()
@@ -270,7 +307,7 @@ class H2Client:
             [
                 (":method", "CONNECT"),
                 (":protocol", "websocket"),
-                (":scheme", "http"),
+                (":scheme", "https" if "WS_CA" in os.environ else "http"),
                 (":authority", TARGET),
                 (":path", "/chat?room=1"),
                 ("sec-websocket-version", "13"),
