@@ -18,8 +18,8 @@ use super::meter::Verdict;
 use super::metered::{Metered, Watchman};
 use super::profile::Profile;
 use super::{
-    FRAME_SIZE, HEADER_LIST, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, SEND_BUFFER,
-    STREAM_WINDOW, convert,
+    FRAME_SIZE, HEADER_LIST, Incoming, LINK_WINDOW, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert, link_frame_budget,
+    link_reset_streams,
 };
 use crate::error::{Cause, StreamError};
 use crate::pending::Event;
@@ -187,9 +187,9 @@ fn builder(profile: Profile) -> h2::client::Builder {
         .initial_connection_window_size(LINK_WINDOW)
         .max_frame_size(FRAME_SIZE)
         .max_header_list_size(HEADER_LIST)
-        .max_concurrent_reset_streams(LINK_RESET_STREAMS)
+        .max_concurrent_reset_streams(link_reset_streams(STREAMS))
         .max_local_error_reset_streams(Some(profile.caused as usize))
-        .data_frame_budget(LINK_FRAME_BUDGET)
+        .data_frame_budget(link_frame_budget(STREAMS))
         .max_send_buffer_size(SEND_BUFFER);
     builder
 }

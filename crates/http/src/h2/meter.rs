@@ -229,6 +229,19 @@ mod tests {
     }
 
     #[test]
+    fn budgets_of_a_link_scale_with_its_streams() {
+        use crate::h2::profile::{link_frame_budget, link_reset_streams};
+        let budgets = |streams| {
+            let profile = Profile::link(streams);
+            [profile.resets.burst as usize, link_frame_budget(streams), link_reset_streams(streams)]
+        };
+        assert_eq!(budgets(100), budgets(1_000), "a small link has as much as a usual one");
+        for (usual, large) in budgets(1_024).into_iter().zip(budgets(10_240)) {
+            assert_eq!(large, 10 * usual);
+        }
+    }
+
+    #[test]
     fn a_link_may_reset_as_fast_as_its_users_do() {
         let mut now = Instant::now();
         let mut meter = Meter::new(Profile::link(1000), now);

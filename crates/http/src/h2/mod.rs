@@ -16,7 +16,7 @@ pub(crate) mod server;
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
-pub(crate) use profile::{LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, PUBLIC_WINDOW};
+pub(crate) use profile::{LINK_WINDOW, PUBLIC_WINDOW, link_frame_budget, link_reset_streams};
 
 /// Room for a stream that the peer may fill before we read, in bytes.
 pub(crate) const STREAM_WINDOW: u32 = 1024 * 1024;

@@ -21,12 +21,16 @@ pub(crate) const LINK_WINDOW: u32 = i32::MAX as u32;
 /// Room for all streams of a stranger's connection together, in bytes: his streams share it, and stall only each other.
 pub(crate) const PUBLIC_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// What small DATA frames that nobody has read yet may cost on a link before it is given up, in bytes (the `h2` crate's
-/// accounting, 256 for each frame less its content): a tunnel of keystrokes must not end the others.
-pub(crate) const LINK_FRAME_BUDGET: usize = 256 * 1024 * 1024;
+/// What small DATA frames that nobody has read yet may cost on a link with so many streams before it is given up, in bytes (the `h2`
+/// crate's accounting, 256 for each frame less its content): a tunnel of keystrokes must not end the others. 256 KiB a stream.
+pub(crate) fn link_frame_budget(streams: u32) -> usize {
+    256 * 1024 * (streams as usize).max(1024)
+}
 
-/// Streams that were reset and whose late frames are still told from errors, on a link.
-pub(crate) const LINK_RESET_STREAMS: usize = 4096;
+/// Streams that were reset and whose late frames are still told from errors, on a link with so many at once.
+pub(crate) fn link_reset_streams(streams: u32) -> usize {
+    4 * (streams as usize).max(1024)
+}
 
 /// Empty DATA frames after which a connection is ended in an orderly way. The `h2` crate allows 100 in a connection's life and
 /// then breaks it off with all its streams; we say GOAWAY before.

@@ -18,8 +18,8 @@ use super::meter::Verdict;
 use super::metered::Metered;
 use super::profile::Profile;
 use super::{
-    FRAME_SIZE, Incoming, LINK_FRAME_BUDGET, LINK_RESET_STREAMS, LINK_WINDOW, Outgoing, PUBLIC_WINDOW, SEND_BUFFER,
-    STREAM_WINDOW, convert,
+    FRAME_SIZE, Incoming, LINK_WINDOW, Outgoing, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert, link_frame_budget,
+    link_reset_streams,
 };
 use crate::error::StreamError;
 use crate::head::ResponseHead;
@@ -99,9 +99,9 @@ fn builder(options: &Options, profile: Profile) -> h2::server::Builder {
     if options.link {
         // One link carries the resets of many users; the crate's own bounds are meant for one stranger.
         builder
-            .max_concurrent_reset_streams(LINK_RESET_STREAMS)
-            .max_pending_accept_reset_streams(LINK_RESET_STREAMS)
-            .data_frame_budget(LINK_FRAME_BUDGET);
+            .max_concurrent_reset_streams(link_reset_streams(options.streams))
+            .max_pending_accept_reset_streams(link_reset_streams(options.streams))
+            .data_frame_budget(link_frame_budget(options.streams));
     }
     builder
 }
