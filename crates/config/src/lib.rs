@@ -30,8 +30,9 @@ mod yaml;
 
 pub use fuzz::fuzz_one;
 pub use load::{Flawed, Loaded, load, read};
+pub use lost::Lost;
 pub use nearest::nearest;
-pub use path::{child, element};
+pub use path::{Step, child, element, steps};
 pub use place::Place;
 pub use places::Places;
 pub use problems::{Problem, Problems};

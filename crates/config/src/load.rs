@@ -44,12 +44,11 @@ impl Flawed {
 
     /// This, and what `judge` finds in the rest, all in the order of files and lines.
     ///
-    /// The rest is the document without what is wrong. It has stand-ins, so it is good for nothing but to be judged.
-    /// A finding that might follow from what is left out does not count.
-    pub fn judged(mut self, judge: impl FnOnce(Loaded) -> Result<(), Problems>) -> Problems {
-        let found = self.rest.take().and_then(|rest| judge(*rest).err());
-        let holds = |problem: &Problem| self.lost.leaves(&problem.path);
-        self.problems.extend(found.into_iter().flat_map(|found| found.0).filter(holds));
+    /// The rest is the document without what is wrong. It has stand-ins, so it is good for nothing but to be judged; a finding
+    /// that might follow from what was lost is not to be among those of `judge`.
+    pub fn judged(mut self, judge: impl FnOnce(Loaded, &Lost) -> Result<(), Problems>) -> Problems {
+        let found = self.rest.take().and_then(|rest| judge(*rest, &self.lost).err());
+        self.problems.extend(found.into_iter().flat_map(|found| found.0));
         self.problems()
     }
 }

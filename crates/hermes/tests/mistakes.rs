@@ -62,7 +62,7 @@ fn problems(document: &Value, folder: &Path) -> (String, String) {
     fs::write(&file, document.to_string()).unwrap();
     let read = || hermes_config::read(&file, &|_| None);
     match (read(), read()) {
-        (Err(form), Err(all)) => (form.problems().to_string(), all.judged(hermes_proxy::check).to_string()),
+        (Err(form), Err(all)) => (form.problems().to_string(), all.judged(hermes_proxy::check_rest).to_string()),
         (Ok(loaded), _) | (_, Ok(loaded)) => {
             let found = hermes_proxy::check(loaded).err();
             (String::new(), found.map(|problems| problems.to_string()).unwrap_or_default())
@@ -189,7 +189,7 @@ fn names_that_a_file_or_a_section_would_have_given_are_not_missed() {
         ("upstreams: { core: \"a:1\" }", "upstreams.core: expected a map"),
     ] {
         fs::write(&file, format!("version: 1\n{routes}{rest}\n")).unwrap();
-        let problems = hermes_config::read(&file, &|_| None).unwrap_err().judged(hermes_proxy::check).to_string();
+        let problems = hermes_config::read(&file, &|_| None).unwrap_err().judged(hermes_proxy::check_rest).to_string();
         assert!(problems.lines().count() == 1 && problems.contains(expected), "{problems}");
     }
 }

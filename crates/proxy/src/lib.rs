@@ -47,4 +47,4 @@ mod upkeep;
 mod whole;
 pub mod worker;
 
-pub use node::{Proxy, check};
+pub use node::{Proxy, check, check_rest};

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hermes_config::{Loaded, Problem, Problems, child};
+use hermes_config::{Loaded, Lost, Problem, Problems, child};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, Resolver};
+use hermes_rules::lint::holds;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::task::TaskTracker;
@@ -70,6 +71,17 @@ pub fn check(loaded: Loaded) -> Result<(), Problems> {
     let files = loaded.files.clone();
     let built = Snapshot::build(loaded, None, &Seeing::new("check", AccessSink::off()));
     built.map(drop).map_err(|problems| problems.in_order(&files))
+}
+
+/// As [`check`], for a document of which a part was lost: without what might follow from that.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_rest(loaded: Loaded, lost: &Lost) -> Result<(), Problems> {
+    check(loaded).map_err(|Problems(mut problems)| {
+        problems.retain(|problem| holds(lost, &problem.path));
+        Problems(problems)
+    })
 }
 
 impl Proxy {

@@ -38,5 +38,5 @@ pub fn welcome(output: Output) -> Result<(), Failure> {
 /// as it can be judged.
 fn load(file: &Path) -> Result<Loaded, Problems> {
     let read = hermes_config::read(file, &|name| std::env::var(name).ok());
-    read.map_err(|flawed| flawed.judged(hermes_proxy::check))
+    read.map_err(|flawed| flawed.judged(hermes_proxy::check_rest))
 }

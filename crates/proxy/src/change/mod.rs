@@ -12,7 +12,7 @@ use hermes_config::{Problems, read};
 use serde::Serialize;
 
 use crate::listeners::table::Changes;
-use crate::node::{Changing, Node, check, own_addresses, unbound};
+use crate::node::{Changing, Node, check_rest, own_addresses, unbound};
 use crate::redecide::Redecided;
 use crate::seeing::AccessSink;
 use crate::snapshot::Snapshot;
@@ -45,7 +45,7 @@ impl Node {
 
     fn change(&self) -> Result<ReloadReport, Problems> {
         let mut changing = self.changing.lock();
-        let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| flawed.judged(check))?;
+        let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| flawed.judged(check_rest))?;
         let (places, files) = (loaded.places.clone(), loaded.files.clone());
         let previous = self.shared.snapshot.load_full();
         let snapshot = Snapshot::build(loaded, Some(&previous), &self.shared.seeing);

@@ -48,7 +48,7 @@ pub struct Identity {
     pub proof: Proof,
     /// The verified client certificate's names, whatever the scheme.
     pub certificate: Option<CertificateNames>,
-    /// Unix time in seconds at which the credential ends.
+    /// Unix time in seconds at which the credential ends, but for the [`LEEWAY`] that the clocks have.
     pub expires: Option<u64>,
 }
 
@@ -170,7 +170,9 @@ impl Authenticator {
             (Some(other), _, _) if self.asks_field() => Err(Refusal::Unasked(other.scheme())),
             _ if self.mtls => {
                 let user = certificate_user(certificate.as_ref())?;
-                let expires = certificate.as_ref().and_then(|certificate| certificate.not_after);
+                // TLS allows certificates nothing for the clock; see [`Identity::expires`].
+                let not_after = certificate.as_ref().and_then(|certificate| certificate.not_after);
+                let expires = not_after.map(|end| end.saturating_sub(LEEWAY));
                 Ok(identity(Some(user), Proof::Certificate, expires))
             }
             _ if self.asks_field() => Err(Refusal::Missing),

@@ -258,6 +258,15 @@ async fn a_certificate_names_the_user() {
 }
 
 #[tokio::test]
+async fn a_user_of_a_certificate_ends_with_it_to_the_second() {
+    let mtls = Listener { auth: Some(Auth::Word(AuthMode::Mtls)), ..Listener::default() };
+    let authenticator = Authenticator::build(&mtls, "listeners.web").unwrap();
+    let certificate = CertificateNames { not_after: Some(NOW + 600), ..named("alice") };
+    let identity = authenticator.authenticate(&mut HeaderMap::new(), &stream(Some(certificate)), false, NOW).await;
+    assert_eq!(identity.unwrap().expires.map(|end| end + LEEWAY), Some(NOW + 600));
+}
+
+#[tokio::test]
 async fn a_wrong_credential_is_refused_even_with_a_certificate() {
     let issuer = Issuer::new();
     let authenticator = build(AuthWays { basic: Some(users(&issuer)), mtls: true, ..AuthWays::default() });

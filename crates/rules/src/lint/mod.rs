@@ -8,6 +8,7 @@ mod broadcast;
 mod changes;
 mod edges;
 mod fitness;
+mod holds;
 mod links;
 mod listeners;
 mod matches;
@@ -21,6 +22,8 @@ mod upstreams;
 
 use hermes_config::model::{Document, Listener};
 use hermes_config::{child, nearest};
+
+pub use holds::holds;
 
 /// One thing that is wrong with a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
