@@ -220,10 +220,10 @@ impl Seeing {
         }
     }
 
-    /// Takes an exchange out of the table and accounts for it; called once an exchange.
+    /// Accounts for an exchange and takes it out of the table; called once an exchange. In this order: who finds no live exchange
+    /// finds all that ended counted.
     fn end(&self, live: &Live, reason: &str) {
         let now = Instant::now();
-        self.table.remove(live.number);
         let failed = failed(live.status(), class_of(reason));
         let gained = Counts { exchanges: 1, failures: u64::from(failed), ..live.settle() };
         self.usage.add(live, gained);
@@ -232,6 +232,7 @@ impl Seeing {
         if self.spans.wants(live) {
             self.spans.offer(live, Record::new(live, Event::End, &self.node, reason, SystemTime::now(), now), failed);
         }
+        self.table.remove(live.number);
     }
 
     fn write(&self, live: &Live, event: Event, reason: &str, now: Instant) {
