@@ -62,7 +62,7 @@ impl RequestHead {
     }
 
     fn is_h1_upgrade(&self) -> bool {
-        self.protocol.is_some() && self.version != Version::HTTP_2
+        self.protocol.is_some() && !matches!(self.version, Version::HTTP_2 | Version::HTTP_3)
     }
 
     /// The path without its query; empty for CONNECT.

@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use crate::error::StreamError;
 use crate::pace::Pace;
-use crate::{h1, h2};
+use crate::{h1, h2, h3};
 
 /// One piece of what arrives.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub enum Incoming {
     H1(h1::Incoming),
     /// HTTP/2.
     H2(h2::Incoming),
+    /// HTTP/3.
+    H3(h3::Incoming),
 }
 
 impl Incoming {
@@ -48,6 +50,7 @@ impl Incoming {
             Self::Full(content) => Poll::Ready(content.take().map(|data| Ok(Frame::Data(data)))),
             Self::H1(incoming) => incoming.poll_frame(cx),
             Self::H2(incoming) => incoming.poll_frame(cx),
+            Self::H3(incoming) => incoming.poll_frame(cx),
         }
     }
 
@@ -64,6 +67,7 @@ impl Incoming {
         match self {
             Self::H1(incoming) => incoming.pace(pace),
             Self::H2(incoming) => incoming.pace(pace),
+            Self::H3(incoming) => incoming.pace(pace),
             _ => {}
         }
     }
@@ -75,6 +79,7 @@ impl Incoming {
             Self::Full(content) => content.is_none(),
             Self::H1(incoming) => incoming.is_end(),
             Self::H2(incoming) => incoming.is_end(),
+            Self::H3(incoming) => incoming.is_end(),
         }
     }
 
@@ -85,6 +90,15 @@ impl Incoming {
             Self::Full(content) => Some(content.as_ref().map_or(0, |data| data.len() as u64)),
             Self::H1(incoming) => incoming.length(),
             Self::H2(incoming) => incoming.length(),
+            Self::H3(incoming) => incoming.length(),
+        }
+    }
+
+    /// The datagrams of a tunnel, which come beside its capsules: over HTTP/3, where both sides said that they take them. Once.
+    pub fn datagrams(&mut self) -> Option<h3::DatagramReceiver> {
+        match self {
+            Self::H3(incoming) => incoming.datagrams(),
+            _ => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Exchanges over HTTP/1.1 and HTTP/2, both sides.
+//! Exchanges over HTTP/1.1, HTTP/2 and HTTP/3, both sides.
 //!
 //! The proxy sees two types, whatever the version: [`Offered`], an exchange that a client offers and that is answered or
 //! accepted; and [`Pending`], an exchange that was opened towards the next proxy or the origin. Both lead to an [`Incoming`]
@@ -8,11 +8,14 @@
 //! What this crate is not: it does not choose where an exchange goes, keeps no pool, and changes no field but those that
 //! frame a message on its connection.
 //!
-//! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 8441 (extended CONNECT), RFC 6455 (its handshake), RFC 9931 (optimistic tunnels).
+//! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 9114, RFC 8441 and RFC 9220 (extended CONNECT), RFC 9218
+//! (priorities), RFC 9297 (HTTP datagrams), RFC 8470 (early data), RFC 6455 (its handshake), RFC 9931 (optimistic tunnels).
 
 mod error;
+mod exchanges;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 mod head;
 mod incoming;
 mod offered;

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::error::{Reset, StreamError};
 use crate::head::{Kind, RequestHead, ResponseHead};
 use crate::pace::Pace;
-use crate::{Incoming, Outgoing, h1, h2};
+use crate::{Incoming, Outgoing, h1, h2, h3};
 
 /// An exchange that was offered and is not yet answered.
 #[derive(Debug)]
@@ -75,6 +75,10 @@ impl Offered {
                 self.incoming.pace(Pace::default());
                 Ok((self.incoming, responder.accept(fields)?))
             }
+            Responder::H3(responder) => {
+                self.incoming.pace(Pace::default());
+                Ok((self.incoming, responder.accept(fields).await?))
+            }
             Responder::Connection(outgoing) => Ok((self.incoming, outgoing)),
         }
     }
@@ -87,6 +91,8 @@ pub enum Responder {
     H1(h1::server::Responder),
     /// HTTP/2.
     H2(h2::server::Responder),
+    /// HTTP/3.
+    H3(h3::Responder),
     /// A plain connection, which can only be accepted or reset.
     Connection(Outgoing),
 }
@@ -102,6 +108,7 @@ impl Responder {
             _ if head.status == StatusCode::SWITCHING_PROTOCOLS => Ok(()),
             Self::H1(responder) => responder.interim(head).await,
             Self::H2(responder) => responder.interim(head),
+            Self::H3(responder) => responder.interim(head).await,
             Self::Connection(_) => Ok(()),
         }
     }
@@ -110,6 +117,7 @@ impl Responder {
     pub async fn gone(&mut self) {
         match self {
             Self::H2(responder) => responder.gone().await,
+            Self::H3(responder) => responder.gone().await,
             Self::H1(responder) => responder.gone().await,
             Self::Connection(_) => std::future::pending().await,
         }
@@ -133,6 +141,7 @@ impl Responder {
         match self {
             Self::H1(responder) => responder.is_head(),
             Self::H2(responder) => responder.is_head(),
+            Self::H3(responder) => responder.is_head(),
             Self::Connection(_) => false,
         }
     }
@@ -145,6 +154,7 @@ impl Responder {
         match self {
             Self::H1(responder) => responder.respond(head, length),
             Self::H2(responder) => responder.respond(head, length),
+            Self::H3(responder) => responder.respond(head, length).await,
             Self::Connection(mut outgoing) => {
                 outgoing.reset(Reset::Connect);
                 Ok(Outgoing::Ended)

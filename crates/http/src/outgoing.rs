@@ -5,7 +5,7 @@ use http::HeaderMap;
 
 use crate::error::{Reset, StreamError};
 use crate::pace::Pace;
-use crate::{h1, h2};
+use crate::{h1, h2, h3};
 
 /// The sending half of a stream. Dropped before its end, it resets the stream.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub enum Outgoing {
     H1(h1::Outgoing),
     /// HTTP/2.
     H2(h2::Outgoing),
+    /// HTTP/3.
+    H3(h3::Outgoing),
 }
 
 impl Outgoing {
@@ -28,6 +30,7 @@ impl Outgoing {
             Self::Ended => Ok(()),
             Self::H1(outgoing) => outgoing.data(data, end).await,
             Self::H2(outgoing) => outgoing.data(data, end).await,
+            Self::H3(outgoing) => outgoing.data(data, end).await,
         }
     }
 
@@ -40,6 +43,7 @@ impl Outgoing {
             Self::Ended => Ok(()),
             Self::H1(outgoing) => outgoing.finish(trailers).await,
             Self::H2(outgoing) => outgoing.finish(trailers).await,
+            Self::H3(outgoing) => outgoing.finish(trailers).await,
         }
     }
 
@@ -49,7 +53,7 @@ impl Outgoing {
     /// As for [`Outgoing::data`].
     pub async fn flush(&mut self) -> Result<(), StreamError> {
         match self {
-            Self::Ended | Self::H2(_) => Ok(()),
+            Self::Ended | Self::H2(_) | Self::H3(_) => Ok(()),
             Self::H1(outgoing) => outgoing.flush().await,
         }
     }
@@ -59,6 +63,7 @@ impl Outgoing {
         match &mut self {
             Self::H1(outgoing) => outgoing.pace(pace),
             Self::H2(outgoing) => outgoing.pace(pace),
+            Self::H3(outgoing) => outgoing.pace(pace),
             _ => {}
         }
         self
@@ -70,6 +75,7 @@ impl Outgoing {
             Self::Ended => {}
             Self::H1(outgoing) => outgoing.reset(),
             Self::H2(outgoing) => outgoing.reset(reset),
+            Self::H3(outgoing) => outgoing.reset(reset),
         }
     }
 
@@ -78,7 +84,16 @@ impl Outgoing {
         match self {
             Self::H1(outgoing) => outgoing.broken().await,
             Self::H2(outgoing) => outgoing.broken().await,
+            Self::H3(outgoing) => outgoing.broken().await,
             Self::Ended => std::future::pending().await,
+        }
+    }
+
+    /// The way to send datagrams of a tunnel beside its capsules: over HTTP/3, where both sides said that they take them.
+    pub fn datagrams(&self) -> Option<h3::DatagramSender> {
+        match self {
+            Self::H3(outgoing) => outgoing.datagrams(),
+            _ => None,
         }
     }
 }

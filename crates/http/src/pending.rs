@@ -2,7 +2,7 @@
 
 use crate::error::StreamError;
 use crate::head::ResponseHead;
-use crate::{Incoming, Outgoing, h1, h2};
+use crate::{Incoming, Outgoing, h1, h2, h3};
 
 /// A response head, interim or final.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub enum Pending {
     H1(h1::client::Pending),
     /// HTTP/2.
     H2(h2::client::Pending),
+    /// HTTP/3.
+    H3(h3::client::Pending),
 }
 
 impl Pending {
@@ -36,6 +38,7 @@ impl Pending {
         match self {
             Self::H1(pending) => pending.event(tunnel).await,
             Self::H2(pending) => pending.event().await,
+            Self::H3(pending) => pending.event().await,
         }
     }
 }

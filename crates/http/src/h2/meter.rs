@@ -25,19 +25,19 @@ pub(crate) struct Budget {
 
 /// A budget and what was taken of it.
 #[derive(Debug)]
-struct Bucket {
+pub(crate) struct Bucket {
     budget: Budget,
     level: f64,
     seen: Instant,
 }
 
 impl Bucket {
-    fn new(budget: Budget, now: Instant) -> Self {
+    pub(crate) fn new(budget: Budget, now: Instant) -> Self {
         Self { budget, level: 0.0, seen: now }
     }
 
     /// Takes one.
-    fn take(&mut self, now: Instant) -> Verdict {
+    pub(crate) fn take(&mut self, now: Instant) -> Verdict {
         let regained = now.duration_since(self.seen).as_secs_f64() * f64::from(self.budget.per_second);
         self.level = (self.level - regained).max(0.0) + 1.0;
         self.seen = now;

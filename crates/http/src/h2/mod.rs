@@ -16,7 +16,8 @@ pub(crate) mod server;
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
-pub(crate) use profile::{LINK_WINDOW, PUBLIC_WINDOW, link_frame_budget, link_reset_streams};
+pub(crate) use meter::{Bucket, Budget, Verdict};
+pub(crate) use profile::{LINK_WINDOW, PUBLIC_WINDOW, Profile, link_frame_budget, link_reset_streams};
 
 /// Room for a stream that the peer may fill before we read, in bytes.
 pub(crate) const STREAM_WINDOW: u32 = 1024 * 1024;

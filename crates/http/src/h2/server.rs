@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +11,6 @@ use hermes_net::{Stream, StreamInfo, Watch};
 use hermes_proto::websocket::Key;
 use http::header::EXPECT;
 use http::{HeaderMap, Method, Request, StatusCode};
-use tokio::sync::Notify;
 
 use super::meter::Verdict;
 use super::metered::Metered;
@@ -22,6 +20,7 @@ use super::{
     link_reset_streams,
 };
 use crate::error::StreamError;
+use crate::exchanges::{Active, Exchanges};
 use crate::head::ResponseHead;
 use crate::pace::{Answered, Pace};
 use crate::server::{Handler, Options};
@@ -138,45 +137,6 @@ fn spawn<H: Handler>(
         let _active = active;
         handler.handle(offered).await;
     });
-}
-
-/// The exchanges of a connection that are open.
-#[derive(Default)]
-struct Exchanges {
-    open: AtomicUsize,
-    changed: Notify,
-}
-
-impl Exchanges {
-    /// Resolves when none was open for `time`.
-    async fn none_for(&self, time: Duration) {
-        loop {
-            let changed = self.changed.notified();
-            if self.open.load(Ordering::Relaxed) > 0 {
-                changed.await;
-            } else if tokio::time::timeout(time, changed).await.is_err() && self.open.load(Ordering::Relaxed) == 0 {
-                return;
-            }
-        }
-    }
-}
-
-/// Counts an exchange while it lasts.
-struct Active(Arc<Exchanges>);
-
-impl Active {
-    fn enter(exchanges: &Arc<Exchanges>) -> Self {
-        exchanges.open.fetch_add(1, Ordering::Relaxed);
-        Self(exchanges.clone())
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        if self.0.open.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.changed.notify_one();
-        }
-    }
 }
 
 /// The way to answer one exchange.

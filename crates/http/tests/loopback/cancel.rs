@@ -10,10 +10,10 @@ use crate::client::open_h1;
 use crate::content::{Content, connect, get, hello, post, response};
 use crate::raw::Raw;
 use crate::server::Server;
-use crate::{H1, H2, PATHS, Path, bounded, each, reach};
+use crate::{H1, H2, H3, PATHS, Path, bounded, each, reach};
 
 /// The paths of one hop.
-const HOPS: &[Path] = &[&[H1], &[H2]];
+const HOPS: &[Path] = &[&[H1], &[H2], &[H3]];
 
 /// The next event, asked for many times by futures that are dropped.
 async fn event(pending: &mut Pending) -> Event {

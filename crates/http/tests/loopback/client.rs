@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::BytesMut;
 use hermes_http::h1::{self, client::Receiver};
 use hermes_http::h2::client::Link;
+use hermes_http::h3;
 use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, ResponseHead, StreamError};
 use hermes_net::Stream;
+use hermes_net::quic::Endpoint;
 use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
 use parking_lot::Mutex;
@@ -17,15 +19,40 @@ use tokio_util::task::TaskTracker;
 
 use crate::Version;
 use crate::content::Content;
+use crate::quic;
 
 /// Opens exchanges at one address: on kept connections over HTTP/1.1, on one link over HTTP/2.
 #[derive(Clone)]
 pub struct Client {
     address: SocketAddr,
-    /// HTTP/2, where that is the version.
-    pub link: Option<Link>,
+    /// HTTP/2 or HTTP/3, where that is the version.
+    pub link: Option<AnyLink>,
     kept: Arc<Mutex<Vec<h1::Connection>>>,
     dialled: Arc<AtomicUsize>,
+}
+
+/// A link of either version.
+#[derive(Clone)]
+pub enum AnyLink {
+    H2(Link),
+    /// With what must live as long.
+    H3(h3::Link, Endpoint),
+}
+
+impl AnyLink {
+    pub fn is_alive(&self) -> bool {
+        match self {
+            Self::H2(link) => link.is_alive(),
+            Self::H3(link, _) => link.is_alive(),
+        }
+    }
+
+    pub async fn open(&self, head: &RequestHead, length: Option<u64>) -> Result<(Outgoing, Pending), StreamError> {
+        match self {
+            Self::H2(link) => link.open(head, length).await,
+            Self::H3(link, _) => link.open(head, length).await,
+        }
+    }
 }
 
 /// A response that arrived whole.
@@ -39,7 +66,8 @@ impl Client {
     pub async fn dial(version: Version, address: SocketAddr) -> Self {
         let link = match version {
             Version::H1 => None,
-            Version::H2 => Some(link(TcpStream::connect(address).await.unwrap()).await),
+            Version::H2 => Some(AnyLink::H2(link(TcpStream::connect(address).await.unwrap()).await)),
+            Version::H3 => Some(link_h3(address).await),
         };
         Self { address, link, kept: Arc::default(), dialled: Arc::default() }
     }
@@ -109,6 +137,12 @@ pub async fn last(pending: &mut Pending) -> Result<(ResponseHead, Incoming), Str
 /// HTTP/2 over a connection.
 pub async fn link(tcp: TcpStream) -> Link {
     Link::connect(Stream::from(tcp), None, &TaskTracker::new()).await.unwrap()
+}
+
+/// HTTP/3 over a connection of its own.
+pub async fn link_h3(address: SocketAddr) -> AnyLink {
+    let (connection, endpoint) = quic::connect(address).await;
+    AnyLink::H3(h3::Link::connect(connection, &TaskTracker::new()).unwrap(), endpoint)
 }
 
 /// Opens an exchange over HTTP/1.1 on one connection; where the connection goes afterwards is told, if it does.

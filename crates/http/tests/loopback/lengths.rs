@@ -7,7 +7,7 @@ use hermes_http::{Cause, Offered, Outgoing, Reset};
 use crate::client::{last, open_h1};
 use crate::content::{Content, get, post, response};
 use crate::raw::Raw;
-use crate::{H1, H2, PATHS, VERSIONS, bounded, each, reach};
+use crate::{H1, H2, H3, PATHS, VERSIONS, bounded, each, reach};
 
 async fn begin(offered: Offered, length: Option<u64>) -> Outgoing {
     offered.message().2.respond(response(200, length), length).await.unwrap()
@@ -77,7 +77,11 @@ async fn a_request_shorter_than_announced_is_an_error_to_the_handler() {
 #[tokio::test]
 async fn nothing_leaves_after_the_end() {
     each(VERSIONS, async |version| {
-        let path: crate::Path = if version == H1 { &[H1] } else { &[H2] };
+        let path: crate::Path = match version {
+            H1 => &[H1],
+            H2 => &[H2],
+            H3 => &[H3],
+        };
         let client = reach(path, crate::content::echo).await;
         let (mut outgoing, mut pending) = client.open(&post(), None).await.unwrap();
         outgoing.data(Bytes::from_static(b"all"), true).await.unwrap();

@@ -14,6 +14,7 @@ mod malformed;
 mod messages;
 mod packed;
 mod processed;
+mod quic;
 mod raw;
 mod reuse;
 mod server;
@@ -38,18 +39,21 @@ pub enum Version {
     H1,
     /// HTTP/2.
     H2,
+    /// HTTP/3.
+    H3,
 }
 
-use Version::{H1, H2};
+use Version::{H1, H2, H3};
 
-/// Both versions, for what concerns one hop.
-const VERSIONS: &[Version] = &[H1, H2];
+/// All versions, for what concerns one hop.
+const VERSIONS: &[Version] = &[H1, H2, H3];
 
 /// The hops between a client and the origin; two hops have a forwarder between them.
 type Path = &'static [Version];
 
 /// Each version alone, and each turned into the other.
-const PATHS: &[Path] = &[&[H1], &[H2], &[H1, H2], &[H2, H1]];
+const PATHS: &[Path] =
+    &[&[H1], &[H2], &[H3], &[H1, H2], &[H2, H1], &[H1, H3], &[H3, H1], &[H2, H3], &[H3, H2], &[H3, H3]];
 
 /// Runs `test` for each case, names the case in what a failure prints, and ends a hang.
 async fn each<T: Debug + Copy>(cases: &[T], test: impl AsyncFn(T)) {

@@ -18,7 +18,7 @@ use crate::client::{last, open_h1};
 use crate::content::{Content, echo, get, hello, post, request, response};
 use crate::raw::Raw;
 use crate::server::{Answer, Server};
-use crate::{H2, PATHS, bounded, each, reach};
+use crate::{H2, H3, PATHS, bounded, each, reach};
 
 #[tokio::test]
 async fn content_and_trailers_cross_both_ways_as_they_were_framed() {
@@ -173,7 +173,7 @@ async fn an_exchange_crosses_a_unix_socket() {
 async fn many_exchanges_run_at_once() {
     each(PATHS, async |path| {
         // All wait for the last one, so none can finish before all are here.
-        let count = if path == [H2] { 500 } else { 50 };
+        let count = if path == [H2] || path == [H3] { 500 } else { 50 };
         let all = Arc::new(Barrier::new(count));
         let client = reach(path, move |offered| {
             let all = all.clone();

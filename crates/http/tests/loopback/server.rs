@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hermes_http::server::{Handler, Options, serve};
-use hermes_http::{Offered, ResponseHead};
+use hermes_http::{Offered, ResponseHead, h3};
+use hermes_net::quic::Endpoint;
 use hermes_net::{Drain, Stream, StreamInfo};
 use http::{HeaderValue, StatusCode};
 use tokio::net::TcpListener;
 
 use crate::Version;
 use crate::client::Client;
+use crate::quic;
 use crate::raw::Raw;
 
 /// Short enough to pass while a test waits for it.
@@ -36,9 +38,17 @@ impl Server {
         F: Fn(Offered) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, drain) = (listener.local_addr().unwrap(), Drain::new());
-        tokio::spawn(accept(listener, drain.clone(), options, Answer(answer)));
+        let drain = Drain::new();
+        // One port for TCP and UDP, which some other program may have one half of.
+        let (listener, endpoint) = loop {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            if let Ok(endpoint) = quic::listen(listener.local_addr().unwrap()) {
+                break (listener, endpoint);
+            }
+        };
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(accept(listener, drain.clone(), options.clone(), Answer(answer.clone())));
+        tokio::spawn(accept_quic(endpoint, drain.clone(), options, Answer(answer)));
         Self { address, drain }
     }
 
@@ -56,6 +66,17 @@ async fn accept<H: Handler>(listener: TcpListener, drain: Drain, options: Option
         let (tcp, _) = listener.accept().await.unwrap();
         let (options, handler, watch) = (options.clone(), handler.clone(), drain.watch());
         drain.watch().spawn(async move { serve(Stream::from(tcp), &options, handler, &watch).await });
+    }
+}
+
+async fn accept_quic<H: Handler>(endpoint: Endpoint, drain: Drain, options: Options, handler: H) {
+    while let Some(incoming) = endpoint.accept().await {
+        let (options, handler, watch) = (options.clone(), handler.clone(), drain.watch());
+        drain.watch().spawn(async move {
+            if let Ok(connection) = incoming.accept().await {
+                h3::server::serve(connection, &options, handler, &watch).await;
+            }
+        });
     }
 }
 

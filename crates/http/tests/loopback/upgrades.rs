@@ -9,7 +9,7 @@ use crate::client::{link, open_h1};
 use crate::content::{Content, connect, get, hello, response, upgrade};
 use crate::raw::Raw;
 use crate::server::Server;
-use crate::{H2, PATHS, bounded, each, reach};
+use crate::{H1, PATHS, bounded, each, reach};
 
 /// Sends back the first five bytes.
 async fn parrot(offered: Offered) {
@@ -23,7 +23,7 @@ async fn parrot(offered: Offered) {
 async fn an_upgrade_is_an_extended_connect_on_the_other_version() {
     each(PATHS, async |path| {
         let (head, mut incoming, mut outgoing) = reach(path, parrot).await.tunnel(&upgrade("chat")).await;
-        let opened = if path[0] == H2 { StatusCode::OK } else { StatusCode::SWITCHING_PROTOCOLS };
+        let opened = if path[0] == H1 { StatusCode::SWITCHING_PROTOCOLS } else { StatusCode::OK };
         assert_eq!(head.status, opened);
         outgoing.data(Bytes::from("hello"), false).await.unwrap();
         assert_eq!(Content::receive(&mut incoming).await.unwrap().bytes, "hello");

@@ -1,0 +1,219 @@
+//! The client side of an HTTP/3 connection: a link that many exchanges share.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_net::quic::Connection;
+use hermes_proto::h3::{Code, Fault, Role, Section, Settings, section_size};
+use hermes_proto::qpack::LINE_OVERHEAD;
+use http::Method;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::convert;
+use super::drive::drive;
+use super::reader::{Failure, Part, Reader};
+use super::sender::Sender;
+use super::shared::{Hold, Shared, StreamState};
+use super::{Incoming, Outgoing, RESPONSE_LIMITS};
+use crate::error::{Cause, StreamError};
+use crate::h2::Profile;
+use crate::pending::Event;
+use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
+
+/// How long a connection that nobody needs any more waits for its last bytes to be confirmed.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Exchanges that are opened at once without knowing better: QUIC makes those wait that are above the peer's limit.
+const STREAMS: usize = 1000;
+
+/// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
+#[derive(Debug, Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+    hold: Hold,
+}
+
+impl Link {
+    /// Begins HTTP/3 on a fresh connection. Its driver runs in `tasks`.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn connect(connection: Connection, tasks: &TaskTracker) -> Result<Self, StreamError> {
+        if let Some(error) = connection.closed_reason() {
+            return Err(StreamError::unprocessed(StreamError::from(error).cause));
+        }
+        let shared = Shared::new(connection, Role::Client, RESPONSE_LIMITS);
+        let (hold, gone) = Hold::new();
+        tasks.spawn(run(shared.clone(), gone));
+        Ok(Self { shared, hold })
+    }
+
+    /// Whether new exchanges can be opened.
+    pub fn is_alive(&self) -> bool {
+        self.shared.is_alive()
+    }
+
+    /// Exchanges that may be opened at once on this link; the peer may allow fewer, and the others wait.
+    pub fn max_streams(&self) -> usize {
+        STREAMS
+    }
+
+    /// The connection that carries the link.
+    pub fn connection(&self) -> &Connection {
+        &self.shared.connection
+    }
+
+    /// Waits until the peer's settings came; false if the link ended before.
+    pub async fn settled(&self) -> bool {
+        self.shared.settled().await.is_some()
+    }
+
+    /// Opens an exchange; waits while the peer's stream limit is reached.
+    ///
+    /// # Errors
+    /// The link is closing, or the peer does not offer extended CONNECT and the exchange needs it. Nothing was processed.
+    pub async fn open(
+        &self,
+        head: &RequestHead,
+        length: Option<u64>,
+    ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
+        let extended = matches!(head.kind(), Kind::ConnectUdp | Kind::Upgrade);
+        if extended {
+            self.require_extended_connect().await?;
+        }
+        let section = convert::from_request(head)?;
+        self.check_size(head)?;
+        if !head.method.is_safe() {
+            // RFC 8470, 4: what somebody could repeat must do no harm.
+            self.shared.connection.confirmed().await;
+        }
+        if !self.is_alive() {
+            return Err(self.unprocessed(Cause::Closing));
+        }
+        let opened = self.shared.connection.open_bi().await;
+        let (send, recv) = opened.map_err(|error| self.unprocessed(StreamError::from(error).cause))?;
+        let state = StreamState::new(&self.shared, send.id(), Some(self.hold.clone()));
+        if extended {
+            state.open_datagrams();
+        }
+        state.prioritize(convert::priority(&head.fields));
+        let mut sender = Sender::new(send, state.clone());
+        let pending = Pending { reader: Some(Reader::new(recv, state.clone())), method: head.method.clone() };
+        // A head that did not leave whole was not processed.
+        sender.section(&section).await.map_err(|error| StreamError::unprocessed(error.cause))?;
+        let end = head.kind() == Kind::Message && length == Some(0);
+        if end {
+            sender.finish().await?;
+        }
+        let outgoing = if end { AnyOutgoing::Ended } else { AnyOutgoing::H3(Outgoing::new(sender)) };
+        Ok((outgoing, crate::Pending::H3(pending)))
+    }
+
+    /// Why nothing was sent: what ended the connection, or `cause`.
+    fn unprocessed(&self, cause: Cause) -> StreamError {
+        StreamError::unprocessed(self.shared.explain(u64::MAX, StreamError::new(cause)).cause)
+    }
+
+    /// RFC 9114, 4.2.2: what the peer would not take is not sent.
+    fn check_size(&self, head: &RequestHead) -> Result<(), StreamError> {
+        let Some(most) = self.shared.peer().and_then(|settings| settings.max_field_section) else { return Ok(()) };
+        let texts =
+            [head.authority.as_ref().map_or("", |it| it.as_str()), head.path.as_ref().map_or("", |it| it.as_str())];
+        let pseudo: usize = texts.iter().map(|text| text.len() + LINE_OVERHEAD + 10).sum();
+        if (section_size(&head.fields) + pseudo) as u64 <= most {
+            return Ok(());
+        }
+        let cause = Cause::Invalid(format!("the head is larger than the {most} bytes that the peer takes"));
+        Err(StreamError::unprocessed(cause))
+    }
+
+    /// RFC 9220, 3: the peer's setting must be seen before extended CONNECT is used.
+    async fn require_extended_connect(&self) -> Result<(), StreamError> {
+        match self.shared.settled().await {
+            Some(settings) if settings.connect_protocol => Ok(()),
+            Some(_) => Err(StreamError::unprocessed(Cause::Unsupported("extended CONNECT"))),
+            None => {
+                let error = self.shared.connection.closed_reason().map(StreamError::from);
+                Err(self.unprocessed(error.map_or(Cause::Incomplete, |error| error.cause)))
+            }
+        }
+    }
+}
+
+/// Drives a link until it ends or nobody needs it.
+async fn run(shared: Arc<Shared>, gone: CancellationToken) {
+    let settings =
+        Settings { max_field_section: Some(shared.limits.bytes as u64), datagrams: true, ..Settings::default() };
+    let (_later, later) = mpsc::unbounded_channel();
+    let budget = Profile::link(STREAMS as u32).control;
+    tokio::select! {
+        () = drive(shared.clone(), settings, budget, later) => {}
+        () = gone.cancelled() => {
+            let _ = tokio::time::timeout(FAREWELL, shared.finishing.delivered()).await;
+        }
+    }
+    shared.connection.close(Code::NoError.number(), b"");
+    shared.end();
+}
+
+/// The response to come.
+#[derive(Debug)]
+pub struct Pending {
+    /// Given to the content of the final response.
+    reader: Option<Reader>,
+    method: Method,
+}
+
+impl Pending {
+    pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
+        let section = self.section().await?;
+        let Some(mut reader) = self.reader.take() else { return Err(answered()) };
+        let decoded = convert::response(section, reader.state.shared().limits);
+        let head = decoded.map_err(|fault| failed(&reader, fault))?;
+        if head.status.is_informational() {
+            self.reader = Some(reader);
+            return Ok(Event::Interim(head));
+        }
+        if self.method == Method::CONNECT && head.status.is_success() {
+            reader.sequence.begin_tunnel();
+            return Ok(Event::Tunnel(head, AnyIncoming::H3(Incoming::new(reader, None))));
+        }
+        let length = convert::response_length(&self.method, &head).map_err(|fault| failed(&reader, fault))?;
+        reader.sequence.begin_content(length);
+        // Whether there is content at all is often here already.
+        poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await;
+        Ok(Event::Final(head, AnyIncoming::H3(Incoming::new(reader, length))))
+    }
+
+    /// The next field section; nothing else comes before the final response.
+    async fn section(&mut self) -> Result<Bytes, StreamError> {
+        let Some(reader) = &mut self.reader else { return Err(answered()) };
+        let state = reader.state.clone();
+        let part = tokio::select! {
+            biased;
+            part = poll_fn(|cx| reader.poll_part(cx)) => part?,
+            () = state.shared().left_out(state.id()) => {
+                state.abandon(Code::RequestCancelled);
+                return Err(StreamError::unprocessed(Cause::Closing));
+            }
+        };
+        match part {
+            Part::Section(Section::Head, section) => Ok(section),
+            _ => Err(StreamError::new(Cause::Incomplete)),
+        }
+    }
+}
+
+fn failed(reader: &Reader, fault: Fault) -> StreamError {
+    reader.state.fail(fault);
+    Failure::Fault(fault).into()
+}
+
+fn answered() -> StreamError {
+    StreamError::new(Cause::Invalid("the response was taken".to_owned()))
+}

@@ -1,0 +1,230 @@
+//! HTTP datagrams of a connection (RFC 9297, 2.1): to which stream each belongs, and sending them.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use hermes_net::quic::SentDatagrams;
+use hermes_proto::h3::{Fault, datagram};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::queue::{Lost, Queue, Total};
+use super::shared::StreamState;
+
+/// Datagrams that came before their stream: so many of all, of so many bytes, for so long. Packets are reordered by less than
+/// a round trip (RFC 9297, 2.1).
+const EARLY: usize = 128;
+const EARLY_BYTES: usize = 128 * 1024;
+const EARLY_TIME: Duration = Duration::from_millis(300);
+
+/// The streams of a connection that take datagrams.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    known: Mutex<Known>,
+    total: Total,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    queues: HashMap<u64, Arc<Queue>>,
+    early: VecDeque<(u64, Bytes, Instant)>,
+    early_bytes: usize,
+}
+
+impl Known {
+    /// Keeps a datagram of a stream that nobody has heard of yet.
+    fn hold(&mut self, stream: u64, payload: Bytes, now: Instant) {
+        self.early_bytes += payload.len();
+        self.early.push_back((stream, payload, now));
+        while self.early.len() > EARLY
+            || self.early_bytes > EARLY_BYTES
+            || self.early.front().is_some_and(|(.., since)| now.duration_since(*since) > EARLY_TIME)
+        {
+            let Some((_, dropped, _)) = self.early.pop_front() else { return };
+            self.early_bytes -= dropped.len();
+        }
+    }
+
+    /// What came early for a stream.
+    fn held_for(&mut self, stream: u64, now: Instant) -> Vec<Bytes> {
+        let mut found = Vec::new();
+        self.early.retain(|(of, payload, since)| {
+            if *of == stream && now.duration_since(*since) <= EARLY_TIME {
+                found.push(payload.clone());
+            }
+            *of != stream
+        });
+        self.early_bytes = self.early.iter().map(|(_, payload, _)| payload.len()).sum();
+        found
+    }
+}
+
+impl Registry {
+    /// A queue for a stream, with what came before it.
+    pub(super) fn open(&self, stream: u64) -> Arc<Queue> {
+        let queue = Arc::new(Queue::new(self.total.clone()));
+        let mut known = self.known.lock();
+        let early = known.held_for(stream, Instant::now());
+        queue.extend(early.into_iter());
+        known.queues.insert(stream, queue.clone());
+        queue
+    }
+
+    /// A stream takes no more.
+    pub(super) fn close(&self, stream: u64) {
+        if let Some(queue) = self.known.lock().queues.remove(&stream) {
+            queue.end();
+        }
+    }
+
+    /// The connection has ended.
+    pub(super) fn close_all(&self) {
+        for (_, queue) in self.known.lock().queues.drain() {
+            queue.end();
+        }
+    }
+
+    /// Gives datagrams to their streams; neighbours of one stream together.
+    ///
+    /// # Errors
+    /// One of them belongs to no stream that there could be.
+    pub(super) fn deliver(&self, batch: &mut Vec<Bytes>) -> Result<(), Fault> {
+        let mut datagrams = batch.drain(..).map(datagram::decode).peekable();
+        let mut known = self.known.lock();
+        while let Some(first) = datagrams.next() {
+            let (stream, payload) = first?;
+            let Some(queue) = known.queues.get(&stream).cloned() else {
+                known.hold(stream, payload, Instant::now());
+                continue;
+            };
+            let more = std::iter::from_fn(|| {
+                let same = |next: &Result<(u64, Bytes), Fault>| next.as_ref().is_ok_and(|(of, _)| *of == stream);
+                datagrams.next_if(same).and_then(Result::ok).map(|(_, payload)| payload)
+            });
+            queue.extend(std::iter::once(payload).chain(more));
+        }
+        Ok(())
+    }
+}
+
+/// Receives the datagrams of one stream.
+#[derive(Debug)]
+pub struct DatagramReceiver(pub(super) Arc<Queue>);
+
+impl DatagramReceiver {
+    /// Waits for a datagram, then takes those that are there too, `most` at most, and appends their payloads; for CONNECT-UDP a
+    /// payload begins with a context ID. False when the stream or the connection has ended. Dropping the future loses nothing.
+    pub async fn recv(&mut self, into: &mut Vec<Bytes>, most: usize) -> bool {
+        poll_fn(|cx| self.poll_recv(cx, into, most)).await
+    }
+
+    /// As [`Self::recv`].
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>, into: &mut Vec<Bytes>, most: usize) -> Poll<bool> {
+        self.0.poll_take(cx, into, most)
+    }
+
+    /// What was dropped because it was not taken in time, since this was last asked.
+    pub fn take_lost(&mut self) -> Lost {
+        self.0.take_lost()
+    }
+}
+
+/// Sends datagrams of one stream. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct DatagramSender(pub(super) Arc<StreamState>);
+
+impl DatagramSender {
+    /// Sends payloads, each behind `prefix`, without waiting. What is too large for the path, or finds the connection's buffer
+    /// full, is dropped and counted (RFC 9297, 3.5: it does not become a capsule). After the end of our side of the stream,
+    /// nothing is sent (RFC 9297, 2.1).
+    pub fn send<'a>(&self, prefix: &[u8], payloads: impl IntoIterator<Item = &'a [u8]>) -> SentDatagrams {
+        let payloads = payloads.into_iter();
+        if !self.0.is_sending() {
+            return SentDatagrams { dropped: payloads.count(), ..SentDatagrams::default() };
+        }
+        let (mut room, before) = (BytesMut::new(), prefix.len() + datagram::prefix_size(self.0.id()));
+        self.0.shared().connection.send_datagrams(payloads.map(|payload| {
+            let size = before + payload.len();
+            if room.capacity() < size {
+                room.reserve(size.max(ROOM));
+            }
+            datagram::encode_prefix(self.0.id(), &mut room);
+            room.put_slice(prefix);
+            room.put_slice(payload);
+            room.split().freeze()
+        }))
+    }
+
+    /// Sends payloads that came as datagrams of another stream.
+    pub fn forward(&self, payloads: impl IntoIterator<Item = Bytes>) -> SentDatagrams {
+        let payloads: Vec<Bytes> = payloads.into_iter().collect();
+        self.send(&[], payloads.iter().map(|payload| &payload[..]))
+    }
+
+    /// The largest payload that can be sent now, its prefix included, in bytes; it changes with the path.
+    pub fn max_payload(&self) -> usize {
+        let largest = self.0.shared().connection.max_datagram_size().unwrap_or(0);
+        largest.saturating_sub(datagram::prefix_size(self.0.id()))
+    }
+}
+
+/// Bytes that are set aside at once for the datagrams of a batch.
+const ROOM: usize = 32 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram_of(stream: u64, payload: &str) -> Bytes {
+        let mut output = BytesMut::new();
+        datagram::encode_prefix(stream, &mut output);
+        output.put_slice(payload.as_bytes());
+        output.freeze()
+    }
+
+    fn taken(queue: &Arc<Queue>) -> Vec<Bytes> {
+        let mut into = Vec::new();
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        let _ = DatagramReceiver(queue.clone()).poll_recv(cx, &mut into, 1000);
+        into
+    }
+
+    #[tokio::test]
+    async fn each_datagram_goes_to_its_stream() {
+        let registry = Registry::default();
+        let (four, eight) = (registry.open(4), registry.open(8));
+        let mut batch: Vec<_> =
+            [(4, "a"), (4, "b"), (8, "c"), (4, "d")].map(|(stream, text)| datagram_of(stream, text)).into();
+        registry.deliver(&mut batch).unwrap();
+        assert_eq!(taken(&four), ["a", "b", "d"]);
+        assert_eq!(taken(&eight), ["c"]);
+        assert!(batch.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_before_its_stream_is_kept_for_a_moment() {
+        let registry = Registry::default();
+        registry.deliver(&mut vec![datagram_of(4, "soon"), datagram_of(8, "late"), datagram_of(12, "never")]).unwrap();
+        assert_eq!(taken(&registry.open(4)), ["soon"]);
+        tokio::time::advance(EARLY_TIME * 2).await;
+        assert!(taken(&registry.open(8)).is_empty());
+        for _ in 0..10 * EARLY {
+            registry.deliver(&mut vec![datagram_of(400, &"x".repeat(2000))]).unwrap();
+        }
+        let known = registry.known.lock();
+        assert!(known.early.len() <= EARLY && known.early_bytes <= EARLY_BYTES);
+    }
+
+    #[tokio::test]
+    async fn nothing_comes_to_a_stream_that_was_closed() {
+        let registry = Registry::default();
+        let queue = registry.open(4);
+        registry.close(4);
+        registry.deliver(&mut vec![datagram_of(4, "a")]).unwrap();
+        assert!(taken(&queue).is_empty());
+    }
+}

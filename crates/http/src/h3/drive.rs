@@ -1,0 +1,192 @@
+//! What a connection needs beside its requests: control streams, QPACK streams and datagrams.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use hermes_net::quic::{ReadError, RecvStream, SendStream};
+use hermes_proto::h3::{
+    Code, Control, ControlEvent, Fault, FrameDecoder, PeerStreams, Piece, Role, Settings, StreamType, TypeDecoder,
+};
+use hermes_proto::qpack::{Instructions, Side};
+use hermes_proto::varint;
+use parking_lot::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::shared::Shared;
+use crate::h2::{Bucket, Budget, Verdict};
+
+/// Streams of unknown types that a peer may open in the life of a connection: each costs a stream, and none has a use.
+const UNKNOWN_STREAMS: u32 = 256;
+
+/// Bytes that are taken from such a stream at once.
+const READ: usize = 4096;
+
+/// Datagrams that are taken from the connection at once.
+const DATAGRAMS: usize = 256;
+
+/// Runs until the connection ends. `later` brings what the control stream is to carry after SETTINGS.
+pub(super) async fn drive(shared: Arc<Shared>, settings: Settings, control: Budget, later: UnboundedReceiver<Bytes>) {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(write_control(shared.clone(), settings, later));
+    tasks.spawn(receive_datagrams(shared.clone()));
+    let peer = Arc::new(Mutex::new(Peer::new(shared.role, control)));
+    loop {
+        tokio::select! {
+            accepted = shared.connection.accept_uni() => match accepted {
+                Ok(stream) => drop(tasks.spawn(read(shared.clone(), peer.clone(), stream))),
+                Err(_) => break,
+            },
+            pushed = shared.connection.accept_bi(), if shared.role == Role::Client => match pushed {
+                // RFC 9114, 6.1: servers open no bidirectional streams.
+                Ok(_) => shared.fail(Fault::connection(Code::StreamCreationError, "a server opened a bidirectional stream")),
+                Err(_) => break,
+            },
+            Some(done) = tasks.join_next() => if let Ok(Err(fault)) = done {
+                shared.fail(fault);
+            },
+        }
+    }
+    shared.end();
+}
+
+/// What the peer's streams have in common.
+struct Peer {
+    streams: PeerStreams,
+    unknown: u32,
+    /// Frames of the control stream.
+    frames: Bucket,
+}
+
+impl Peer {
+    fn new(role: Role, control: Budget) -> Self {
+        Self { streams: PeerStreams::new(role), unknown: 0, frames: Bucket::new(control, Instant::now()) }
+    }
+
+    fn handle_open(&mut self, kind: StreamType) -> Result<bool, Fault> {
+        let taken = self.streams.handle_open(kind)?;
+        self.unknown += u32::from(!taken);
+        if self.unknown > UNKNOWN_STREAMS {
+            return Err(Fault::connection(Code::ExcessiveLoad, "too many streams of unknown types"));
+        }
+        Ok(taken)
+    }
+}
+
+/// Our control stream, which lasts as long as the connection.
+async fn write_control(
+    shared: Arc<Shared>,
+    settings: Settings,
+    mut later: UnboundedReceiver<Bytes>,
+) -> Result<(), Fault> {
+    let Ok(mut stream) = shared.connection.open_uni().await else { return Ok(()) };
+    // Before everything else: peers wait for it.
+    stream.set_priority(i32::MAX);
+    let mut first = BytesMut::new();
+    varint::encode(StreamType::Control.number(), &mut first);
+    settings.encode(&mut first);
+    let mut next = Some(first.freeze());
+    while let Some(bytes) = next {
+        if write(&mut stream, bytes).await.is_none() {
+            // RFC 9114, 6.2.1: it must not be stopped either.
+            return Err(Fault::connection(Code::ClosedCriticalStream, "the control stream was stopped"));
+        }
+        next = later.recv().await;
+    }
+    shared.connection.closed().await;
+    Ok(())
+}
+
+async fn write(stream: &mut SendStream, bytes: Bytes) -> Option<()> {
+    let mut pieces = [bytes];
+    while !pieces[0].is_empty() {
+        stream.write(&mut pieces).await.ok()?;
+    }
+    Some(())
+}
+
+async fn receive_datagrams(shared: Arc<Shared>) -> Result<(), Fault> {
+    let mut batch = Vec::with_capacity(DATAGRAMS);
+    while shared.connection.recv_datagrams(&mut batch, DATAGRAMS).await.is_ok() {
+        shared.datagrams.deliver(&mut batch)?;
+    }
+    Ok(())
+}
+
+/// A stream that the peer opened towards us.
+async fn read(shared: Arc<Shared>, peer: Arc<Mutex<Peer>>, mut stream: RecvStream) -> Result<(), Fault> {
+    let mut types = TypeDecoder::default();
+    let (kind, rest) = loop {
+        // RFC 9114, 6.2: a stream that ends before its type does is no error.
+        let Ok(Some(bytes)) = stream.read(READ).await else { return Ok(()) };
+        let mut rest = &bytes[..];
+        if let Some(kind) = types.handle(&mut rest) {
+            break (kind, bytes.slice_ref(rest));
+        }
+    };
+    if !peer.lock().handle_open(kind)? {
+        stream.stop(Code::StreamCreationError.number());
+        return Ok(());
+    }
+    let mut source = Source { stream, first: Some(rest) };
+    match kind {
+        StreamType::QpackEncoder => instructions(&mut source, Side::Encoder).await?,
+        StreamType::QpackDecoder => instructions(&mut source, Side::Decoder).await?,
+        _ => control(&shared, &peer, &mut source).await?,
+    }
+    Err(peer.lock().streams.handle_end())
+}
+
+/// A stream whose first bytes were read.
+struct Source {
+    stream: RecvStream,
+    first: Option<Bytes>,
+}
+
+impl Source {
+    /// The next bytes; `None` at the end. Waits for ever when the connection has ended, which others see.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        match self.stream.read(READ).await {
+            Ok(bytes) => bytes,
+            Err(ReadError::Connection(_)) => std::future::pending().await,
+            Err(_) => None,
+        }
+    }
+}
+
+async fn instructions(source: &mut Source, side: Side) -> Result<(), Fault> {
+    let mut instructions = Instructions::new(side);
+    while let Some(bytes) = source.next().await {
+        instructions.handle(&bytes).map_err(|_| match side {
+            Side::Encoder => {
+                Fault::connection(Code::QpackEncoderStreamError, "an instruction for a table without room")
+            }
+            Side::Decoder => Fault::connection(Code::QpackDecoderStreamError, "an instruction about what was not sent"),
+        })?;
+    }
+    Ok(())
+}
+
+async fn control(shared: &Shared, peer: &Mutex<Peer>, source: &mut Source) -> Result<(), Fault> {
+    let (mut frames, mut control) = (FrameDecoder::control(), Control::new(shared.role));
+    while let Some(bytes) = source.next().await {
+        frames.push(bytes);
+        while let Some(piece) = frames.next()? {
+            let Piece::Frame(frame) = piece else { continue };
+            if peer.lock().frames.take(Instant::now()) != Verdict::Fine {
+                return Err(Fault::connection(Code::ExcessiveLoad, "too many frames on the control stream"));
+            }
+            match control.handle_frame(&frame)? {
+                Some(ControlEvent::Settings(settings)) => shared.settle(settings),
+                Some(ControlEvent::Goaway(stream)) if shared.role == Role::Client => shared.goaway(stream),
+                Some(ControlEvent::Priority { stream, priority }) => shared.prioritize(stream, priority),
+                Some(ControlEvent::Goaway(_)) | None => {}
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Codes and failures of HTTP/3 in the terms that every version shares.
+
+use std::io;
+
+use hermes_net::quic::{ConnectionError, ReadError, WriteError};
+use hermes_net::tls::TlsErrorKind;
+use hermes_proto::h3::{Code, Fault, Role};
+
+use crate::error::{Cause, Processed, Reset, StreamError};
+
+/// ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED (RFC 9113, 7), which HTTP/3 has under other names.
+const CALM: u32 = 0xb;
+const HTTP_1_1: u32 = 0xd;
+
+/// The code that says this to a peer; `role` is ours.
+pub(super) fn code(reset: Reset, role: Role) -> Code {
+    match reset {
+        Reset::Cancel => Code::RequestCancelled,
+        Reset::Unneeded => Code::NoError,
+        Reset::Connect => Code::ConnectError,
+        // RFC 9114, 4.1.1: only a server can say that it did nothing.
+        Reset::Refused if role == Role::Server => Code::RequestRejected,
+        Reset::Refused => Code::RequestCancelled,
+        Reset::Protocol => Code::GeneralProtocolError,
+        Reset::Other(CALM) => Code::ExcessiveLoad,
+        Reset::Other(HTTP_1_1) => Code::VersionFallback,
+        Reset::Internal | Reset::Other(_) => Code::InternalError,
+    }
+}
+
+/// What a peer's code says; RFC 9114, 8.1: an unknown one says no more than that it ended.
+pub(super) fn reset(code: Code) -> Reset {
+    match code {
+        Code::NoError => Reset::Unneeded,
+        Code::ConnectError => Reset::Connect,
+        Code::RequestRejected => Reset::Refused,
+        Code::InternalError => Reset::Internal,
+        Code::ExcessiveLoad => Reset::Other(CALM),
+        Code::VersionFallback => Reset::Other(HTTP_1_1),
+        Code::RequestCancelled | Code::RequestIncomplete | Code::Other(_) => Reset::Cancel,
+        _ => Reset::Protocol,
+    }
+}
+
+/// A stream that the peer reset or stopped. RFC 9114, 4.1.1: what was rejected was not processed.
+pub(super) fn by_peer(number: u64) -> StreamError {
+    let code = Code::from(number);
+    let processed = if code == Code::RequestRejected { Processed::No } else { Processed::Maybe };
+    StreamError { cause: Cause::Reset(reset(code)), processed }
+}
+
+impl From<Fault> for StreamError {
+    fn from(fault: Fault) -> Self {
+        match fault.code {
+            Code::RequestIncomplete => Self::new(Cause::Incomplete),
+            _ => Self::new(Cause::Protocol(fault.to_string())),
+        }
+    }
+}
+
+impl From<ConnectionError> for StreamError {
+    fn from(error: ConnectionError) -> Self {
+        Self::new(match error {
+            ConnectionError::Tls(error) if matches!(error.kind, TlsErrorKind::Alert { .. }) => {
+                Cause::Alert(error.detail)
+            }
+            ConnectionError::Application { code, .. } if Code::from(code) == Code::NoError => Cause::Incomplete,
+            ConnectionError::TimedOut => Cause::Io(io::Error::new(io::ErrorKind::TimedOut, error)),
+            ConnectionError::Local => Cause::Incomplete,
+            error => Cause::Io(io::Error::other(error)),
+        })
+    }
+}
+
+impl From<ReadError> for StreamError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Reset(code) => by_peer(code),
+            ReadError::Connection(error) => error.into(),
+            ReadError::EarlyRejected => early(),
+            ReadError::Closed => Self::new(Cause::Reset(Reset::Cancel)),
+        }
+    }
+}
+
+impl From<WriteError> for StreamError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Stopped(code) => by_peer(code),
+            WriteError::Connection(error) => error.into(),
+            WriteError::EarlyRejected => early(),
+            WriteError::Closed => Self::new(Cause::Invalid("the stream has ended".to_owned())),
+        }
+    }
+}
+
+impl From<hermes_proto::h3::EncodeError> for StreamError {
+    fn from(error: hermes_proto::h3::EncodeError) -> Self {
+        Self::unprocessed(Cause::Invalid(error.to_string()))
+    }
+}
+
+/// RFC 9001, 4.6.2: what the server did not take as early data, it did not see.
+fn early() -> StreamError {
+    StreamError::unprocessed(Cause::Reset(Reset::Refused))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_side_says_the_other_understands() {
+        let both = [Reset::Cancel, Reset::Unneeded, Reset::Connect, Reset::Refused, Reset::Internal, Reset::Protocol];
+        for said in both.into_iter().chain([Reset::Other(CALM), Reset::Other(HTTP_1_1)]) {
+            assert_eq!(reset(code(said, Role::Server)), said);
+        }
+        assert_eq!(code(Reset::Refused, Role::Client), Code::RequestCancelled);
+        assert_eq!(reset(Code::Other(0x21)), Reset::Cancel);
+        assert_eq!(reset(Code::MessageError), Reset::Protocol);
+    }
+
+    #[test]
+    fn only_what_was_rejected_was_surely_not_processed() {
+        assert_eq!(by_peer(Code::RequestRejected.number()).processed, Processed::No);
+        for code in [Code::RequestCancelled, Code::InternalError, Code::NoError, Code::Other(0x21)] {
+            assert_eq!(by_peer(code.number()).processed, Processed::Maybe);
+        }
+    }
+}

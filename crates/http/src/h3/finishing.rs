@@ -1,0 +1,49 @@
+//! Streams that were finished and are perhaps not delivered: a connection that is closed drops what is on its way.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use hermes_net::quic::SendStream;
+use parking_lot::Mutex;
+
+/// Finished streams, those that were delivered among them until they are cleared away.
+#[derive(Debug, Default)]
+pub(super) struct Finishing(Mutex<Streams>);
+
+#[derive(Debug, Default)]
+struct Streams {
+    streams: Vec<SendStream>,
+    /// Length at which those that were delivered are looked for: twice what was left the last time.
+    clear_at: usize,
+}
+
+/// Streams below which nothing is cleared away.
+const FEW: usize = 16;
+
+impl Finishing {
+    /// Keeps a finished stream until it is delivered. There are never more than twice those that the peer has yet to confirm.
+    pub(super) fn push(&self, stream: SendStream) {
+        let mut kept = self.0.lock();
+        if kept.streams.len() >= kept.clear_at.max(FEW) {
+            kept.streams.retain(|stream| !is_delivered(stream));
+            kept.clear_at = kept.streams.len() * 2;
+        }
+        kept.streams.push(stream);
+    }
+
+    /// Waits until everything is delivered, or cannot be any more.
+    pub(super) async fn delivered(&self) {
+        loop {
+            let next = self.0.lock().streams.pop();
+            match next {
+                Some(stream) => drop(stream.stopped().await),
+                None => return,
+            }
+        }
+    }
+}
+
+fn is_delivered(stream: &SendStream) -> bool {
+    pin!(stream.stopped()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}

@@ -1,0 +1,105 @@
+//! What arrives on an HTTP/3 stream.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use hermes_proto::h3::decode_trailers;
+
+use super::PIECE;
+use super::datagrams::DatagramReceiver;
+use super::reader::{Failure, Part, Reader};
+use crate::Frame;
+use crate::error::StreamError;
+use crate::pace::Pace;
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Incoming {
+    reader: Reader,
+    length: Option<u64>,
+    done: bool,
+    datagrams_taken: bool,
+    pace: Pace,
+}
+
+impl Incoming {
+    /// Content of this length, where it is known.
+    pub(super) fn new(reader: Reader, length: Option<u64>) -> Self {
+        Self { reader, length, done: false, datagrams_taken: false, pace: Pace::default() }
+    }
+
+    pub(crate) fn pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        let polled = match self.poll_next(cx) {
+            Poll::Ready(polled) => polled,
+            Poll::Pending => Err(ready!(self.pace.poll_slow(cx))),
+        };
+        match &polled {
+            Ok(Some(Frame::Data(data))) => self.pace.moved(data.len()),
+            _ => self.done = true,
+        }
+        Poll::Ready(polled.transpose())
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, StreamError>> {
+        Poll::Ready(match ready!(self.reader.poll_part(cx)) {
+            Ok(Part::Data(first)) => Ok(Some(Frame::Data(self.join(first, cx)))),
+            Ok(Part::End) => Ok(None),
+            Ok(Part::Section(_, section)) => self.trailers(section).map(|trailers| Some(Frame::Trailers(trailers))),
+            Err(failure) => Err(failure.into()),
+        })
+    }
+
+    /// Joins what has come of one packet after the other: each alone would be a write of its own on the other side.
+    fn join(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
+        let mut joined: Option<BytesMut> = None;
+        let mut length = first.len();
+        while length < PIECE {
+            match self.reader.poll_part(cx) {
+                Poll::Ready(Ok(Part::Data(next))) if length + next.len() <= PIECE => {
+                    length += next.len();
+                    joined.get_or_insert_with(|| with_room(&first)).extend_from_slice(&next);
+                }
+                Poll::Ready(other) => {
+                    self.reader.unread(other);
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        joined.map_or(first, BytesMut::freeze)
+    }
+
+    fn trailers(&mut self, section: Bytes) -> Result<http::HeaderMap, StreamError> {
+        decode_trailers(section, self.reader.state.shared().limits).map_err(|fault| {
+            self.reader.state.fail(fault);
+            Failure::Fault(fault).into()
+        })
+    }
+
+    pub(crate) fn is_end(&self) -> bool {
+        self.done || self.reader.is_over()
+    }
+
+    pub(crate) fn length(&self) -> Option<u64> {
+        if self.is_end() { Some(0) } else { self.length }
+    }
+
+    pub(crate) fn datagrams(&mut self) -> Option<DatagramReceiver> {
+        let queue = self.reader.state.datagrams().filter(|_| !self.datagrams_taken)?.clone();
+        self.datagrams_taken = true;
+        Some(DatagramReceiver(queue))
+    }
+}
+
+fn with_room(first: &[u8]) -> BytesMut {
+    let mut room = BytesMut::with_capacity(PIECE);
+    room.extend_from_slice(first);
+    room
+}

@@ -1,0 +1,33 @@
+//! Exchanges over HTTP/3 connections (RFC 9114), with the machines of [`hermes_proto::h3`] over [`hermes_net::quic`].
+//!
+//! Both sides share one driver ([`drive`](drive::drive)), which sends and reads control streams and gives received datagrams
+//! to the streams that they belong to. A stream is two halves, a `Reader` and a `Sender`, and what they share.
+
+pub mod client;
+mod convert;
+mod datagrams;
+mod drive;
+mod errors;
+mod finishing;
+mod incoming;
+mod outgoing;
+mod queue;
+mod reader;
+mod responder;
+mod sender;
+pub mod server;
+mod shared;
+
+pub use client::Link;
+pub use datagrams::{DatagramReceiver, DatagramSender};
+pub use incoming::Incoming;
+pub use outgoing::Outgoing;
+pub use queue::Lost;
+pub use responder::Responder;
+
+/// Bytes that are taken from a stream at once, and the largest piece that small ones are joined to: as a frame of HTTP/2.
+pub(crate) const PIECE: usize = 16 * 1024;
+
+/// Bytes and lines of a response head, and of its trailers, as over HTTP/2 and HTTP/1.1.
+pub(crate) const RESPONSE_LIMITS: hermes_proto::h3::Limits =
+    hermes_proto::h3::Limits { bytes: crate::h2::HEADER_LIST as usize, lines: 128 };

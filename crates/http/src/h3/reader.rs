@@ -1,0 +1,153 @@
+//! The receiving half of a stream: frames in the order in which they may come.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hermes_net::quic::RecvStream;
+use hermes_proto::h3::{Code, Fault, Frame, FrameDecoder, Piece, Role, Section, Sequence};
+
+use super::PIECE;
+use super::shared::StreamState;
+use crate::error::StreamError;
+
+/// What comes on a stream.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// An encoded field section.
+    Section(Section, Bytes),
+    /// Content, or bytes of a tunnel.
+    Data(Bytes),
+    /// The end.
+    End,
+}
+
+/// Why nothing more comes.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The peer broke the protocol.
+    Fault(Fault),
+    /// The stream or the connection broke.
+    Broken(StreamError),
+}
+
+impl From<Failure> for StreamError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(fault) => fault.into(),
+            Failure::Broken(error) => error,
+        }
+    }
+}
+
+/// The half itself. Dropped before the end, it tells the peer to stop.
+#[derive(Debug)]
+pub(super) struct Reader {
+    stream: RecvStream,
+    frames: FrameDecoder,
+    pub(super) sequence: Sequence,
+    pub(super) state: Arc<StreamState>,
+    /// What was found while looking for something else.
+    ahead: Option<Result<Part, Failure>>,
+    over: bool,
+}
+
+impl Reader {
+    pub(super) fn new(stream: RecvStream, state: Arc<StreamState>) -> Self {
+        let shared = state.shared();
+        let (frames, sequence) = (FrameDecoder::request(shared.limits.bytes), Sequence::new(shared.role));
+        Self { stream, frames, sequence, state, ahead: None, over: false }
+    }
+
+    /// The next part. After the end, or a failure, there is none.
+    pub(super) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
+        if let Some(ahead) = self.ahead.take() {
+            return Poll::Ready(ahead);
+        }
+        if self.over {
+            return Poll::Ready(Ok(Part::End));
+        }
+        Poll::Ready(match ready!(self.poll_stream(cx)) {
+            Ok(part) => Ok(part),
+            Err(failure) => {
+                if let Failure::Fault(fault) = &failure {
+                    self.state.fail(*fault);
+                    self.stream.stop(self.state.code_or(fault.code));
+                }
+                self.end();
+                Err(failure)
+            }
+        })
+    }
+
+    /// As [`Self::poll_part`], and what is found is found again.
+    pub(super) fn poll_peek(&mut self, cx: &mut Context<'_>) -> Poll<&Result<Part, Failure>> {
+        let part = ready!(self.poll_part(cx));
+        Poll::Ready(self.ahead.insert(part))
+    }
+
+    /// Puts a part back.
+    pub(super) fn unread(&mut self, part: Result<Part, Failure>) {
+        self.ahead = Some(part);
+    }
+
+    /// Whether it is certain that nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        self.over && !matches!(self.ahead, Some(Ok(Part::Data(_) | Part::Section(..)) | Err(_)))
+    }
+
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
+        loop {
+            match self.frames.next().map_err(Failure::Fault)? {
+                Some(piece) => return Poll::Ready(self.part(piece).map_err(Failure::Fault)),
+                None => match ready!(self.stream.poll_read(cx, PIECE)) {
+                    Ok(Some(bytes)) => self.frames.push(bytes),
+                    Ok(None) => return Poll::Ready(self.finish().map_err(Failure::Fault)),
+                    Err(error) => return Poll::Ready(Err(Failure::Broken(self.state.explain(error)))),
+                },
+            }
+        }
+    }
+
+    fn part(&mut self, piece: Piece) -> Result<Part, Fault> {
+        match piece {
+            Piece::Data(data) => {
+                self.sequence.handle_data(data.len())?;
+                Ok(Part::Data(data))
+            }
+            Piece::Frame(Frame::Headers(section)) => Ok(Part::Section(self.sequence.handle_headers()?, section)),
+            Piece::Frame(_) => Err(self.sequence.handle_push()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Part, Fault> {
+        self.frames.finish()?;
+        self.sequence.handle_end()?;
+        self.end();
+        Ok(Part::End)
+    }
+
+    fn end(&mut self) {
+        self.over = true;
+        self.state.end_receiving();
+    }
+
+    /// Whether the request came before the handshake had ended, so that it may have been repeated by somebody (RFC 8470).
+    pub(super) fn is_early(&self) -> bool {
+        self.stream.is_early() && !self.state.shared().connection.is_confirmed()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if !self.over {
+            // RFC 9114, 4.1: a server needs no more of a request once it has answered; a client gives up.
+            let otherwise = match self.state.shared().role {
+                Role::Server => Code::NoError,
+                Role::Client => Code::RequestCancelled,
+            };
+            self.stream.stop(self.state.code_or(otherwise));
+            self.state.end_receiving();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The way to answer an exchange over HTTP/3.
+
+use hermes_proto::websocket::Key;
+use http::{HeaderMap, Method, StatusCode};
+
+use super::convert;
+use super::outgoing::Outgoing;
+use super::sender::Sender;
+use crate::error::{Reset, StreamError};
+use crate::head::{RequestHead, ResponseHead};
+use crate::pace::{Answered, Pace};
+use crate::{MinRate, Outgoing as AnyOutgoing};
+
+/// The way to answer one exchange.
+#[derive(Debug)]
+pub struct Responder {
+    sender: Sender,
+    is_head: bool,
+    /// The key that a WebSocket client waits to see answered, behind a proxy that passes it on.
+    websocket: Option<Key>,
+    /// How fast the client must read the response.
+    min_rate: Option<MinRate>,
+    /// Told when the response begins.
+    answered: Answered,
+}
+
+impl Responder {
+    pub(super) fn new(sender: Sender, head: &RequestHead, min_rate: Option<MinRate>, answered: Answered) -> Self {
+        let websocket = crate::websocket::key_of(head);
+        Self { sender, is_head: head.method == Method::HEAD, websocket, min_rate, answered }
+    }
+
+    pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
+        self.sender.section(&convert::from_response(head)?).await
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        self.is_head
+    }
+
+    pub(crate) async fn gone(&mut self) {
+        self.sender.broken().await;
+    }
+
+    pub(crate) async fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
+        self.sender.section(&convert::from_response(&head)?).await?;
+        self.answered.set();
+        if length == Some(0) {
+            self.sender.finish().await?;
+            return Ok(AnyOutgoing::Ended);
+        }
+        Ok(AnyOutgoing::H3(Outgoing::new(self.sender)).paced(Pace::of_reader(self.min_rate)))
+    }
+
+    pub(crate) async fn accept(mut self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
+        crate::websocket::answer(self.websocket.as_ref(), &mut fields);
+        let head = ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) };
+        self.sender.section(&convert::from_response(&head)?).await?;
+        Ok(AnyOutgoing::H3(Outgoing::new(self.sender)))
+    }
+
+    /// Resets the stream without an answer.
+    pub fn reset(mut self, reset: Reset) {
+        self.sender.reset(reset);
+    }
+}

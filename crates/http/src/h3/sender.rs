@@ -1,0 +1,143 @@
+//! The sending half of a stream.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use hermes_net::quic::{SendStream, Stopped};
+use hermes_proto::h3::{Code, FrameType, frame};
+use tokio_util::sync::ReusableBoxFuture;
+
+use super::errors;
+use super::shared::StreamState;
+use crate::error::{Cause, Reset, StreamError};
+
+/// Payloads below this size are copied behind the head of their frame, in bytes: that costs less than a piece of their own.
+const SMALL: usize = 512;
+
+/// The half itself. Dropped before its end, it resets the stream.
+pub(super) struct Sender {
+    stream: Option<SendStream>,
+    /// What a frame that is being written still lacks: a wait for room can be dropped within it.
+    unsent: Vec<Bytes>,
+    stopped: Option<ReusableBoxFuture<'static, Stopped>>,
+    pub(super) state: Arc<StreamState>,
+    priority: i32,
+    ended: bool,
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("stream", &self.state.id()).field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    pub(super) fn new(stream: SendStream, state: Arc<StreamState>) -> Self {
+        Self { stream: Some(stream), unsent: Vec::new(), stopped: None, state, priority: 0, ended: false }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Writes a HEADERS frame with an encoded section.
+    pub(super) async fn section(&mut self, section: &[u8]) -> Result<(), StreamError> {
+        let mut bytes = BytesMut::with_capacity(frame::MAX_HEAD + section.len());
+        frame::encode(FrameType::Headers, section, &mut bytes);
+        self.flush().await?;
+        self.unsent.push(bytes.freeze());
+        self.flush().await
+    }
+
+    /// Writes a DATA frame.
+    pub(super) async fn data(&mut self, data: Bytes) -> Result<(), StreamError> {
+        self.flush().await?;
+        let mut head = BytesMut::with_capacity(frame::MAX_HEAD + if data.len() < SMALL { data.len() } else { 0 });
+        frame::encode_head(FrameType::Data, data.len() as u64, &mut head);
+        if data.len() < SMALL {
+            head.extend_from_slice(&data);
+            self.unsent.push(head.freeze());
+        } else {
+            self.unsent.extend([head.freeze(), data]);
+        }
+        self.flush().await
+    }
+
+    /// Writes what is left of a frame.
+    pub(super) async fn flush(&mut self) -> Result<(), StreamError> {
+        while let Some(stream) = &mut self.stream {
+            self.unsent.retain(|piece| !piece.is_empty());
+            if self.unsent.is_empty() {
+                break;
+            }
+            if self.ended {
+                return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
+            }
+            let priority = self.state.priority();
+            if priority != self.priority {
+                self.priority = priority;
+                stream.set_priority(priority);
+            }
+            if let Err(error) = stream.write(&mut self.unsent).await {
+                self.unsent.clear();
+                return Err(self.state.explain(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the stream.
+    pub(super) async fn finish(&mut self) -> Result<(), StreamError> {
+        if self.ended {
+            return Ok(());
+        }
+        self.flush().await?;
+        self.ended = true;
+        self.state.end_sending();
+        let finished = self.stream.as_mut().map_or(Ok(()), SendStream::finish);
+        finished.map_err(|error| self.state.explain(error))
+    }
+
+    /// Breaks the stream off, in both directions.
+    pub(super) fn reset(&mut self, reset: Reset) {
+        self.state.reset(reset);
+        self.break_off();
+    }
+
+    /// Ends this half with the code that the stream has, or with that of an exchange that was given up.
+    fn break_off(&mut self) {
+        self.state.end_sending();
+        if let Some(stream) = self.stream.as_mut().filter(|_| !self.ended) {
+            stream.reset(self.state.code_or(Code::RequestCancelled));
+        }
+        self.ended = true;
+        // Only what was finished is waited for.
+        self.stream = None;
+    }
+
+    /// Waits until the peer breaks the stream off, which may be never.
+    pub(super) async fn broken(&mut self) -> Reset {
+        let Some(stream) = &self.stream else { return std::future::pending().await };
+        let stopped = self.stopped.get_or_insert_with(|| ReusableBoxFuture::new(stream.stopped()));
+        let how = std::future::poll_fn(|cx| stopped.poll(cx)).await;
+        self.stopped = None;
+        match how {
+            Stopped::Code(code) => {
+                self.state.note_cancelled();
+                errors::reset(Code::from(code))
+            }
+            Stopped::Lost(_) => Reset::Connect,
+            Stopped::Acked => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.break_off();
+        } else if let Some(stream) = self.stream.take() {
+            self.state.shared().finishing.push(stream);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The server side of an HTTP/3 connection: all exchanges at once.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hermes_net::Watch;
+use hermes_net::quic::{Connection, RecvStream, SendStream};
+use hermes_proto::h3::{Code, Fault, Limits, Role, Section, Settings, frame};
+use hermes_proto::varint;
+use http::header::{CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::drive::drive;
+use super::reader::{Failure, Part, Reader};
+use super::responder::Responder;
+use super::sender::Sender;
+use super::shared::{Shared, StreamState};
+use super::{Incoming, convert};
+use crate::exchanges::{Active, Exchanges};
+use crate::h2::{Bucket, Profile, Verdict};
+use crate::pace::Pace;
+use crate::server::{Handler, Options};
+use crate::{Incoming as AnyIncoming, Offered, RequestHead, Responder as AnyResponder};
+
+/// How long a client has to learn that the connection is to end before requests are left out: two round trips (RFC 9114, 5.2),
+/// within these bounds.
+const NOTICE: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(500);
+
+/// How long the end of a request without announced content is waited for: it is most often in the same packet as the head, or
+/// in the next one. Without it the request would have content of unknown length.
+const END_TIME: Duration = Duration::from_millis(5);
+
+/// How long the peer's settings are waited for before an extended CONNECT is offered: they say whether datagrams may be sent.
+const SETTINGS_TIME: Duration = Duration::from_secs(1);
+
+/// Offers the exchanges of a connection until it ends, is drained, or is forced to stop.
+pub async fn serve<H: Handler>(connection: Connection, options: &Options, handler: H, watch: &Watch) {
+    let limits = Limits { bytes: options.head.head_bytes, lines: options.head.fields };
+    connection.set_max_bi_streams(u64::from(options.streams));
+    let profile = if options.link { Profile::link } else { Profile::public };
+    let profile = profile(options.streams);
+    let shared = Shared::new(connection, Role::Server, limits);
+    let settings = Settings {
+        max_field_section: Some(limits.bytes as u64),
+        connect_protocol: true,
+        datagrams: true,
+        ..Settings::default()
+    };
+    let (later, next) = unbounded_channel();
+    let server = Server {
+        context: Arc::new(Context {
+            options: options.clone(),
+            handler,
+            resets: Mutex::new(Bucket::new(profile.resets, Instant::now())),
+        }),
+        shared: shared.clone(),
+        active: Arc::default(),
+        later,
+        watch,
+    };
+    tokio::select! {
+        () = drive(shared.clone(), settings, profile.control, next) => {}
+        () = server.run() => {}
+        () = watch.forced() => {}
+    }
+    shared.connection.close(Code::NoError.number(), b"");
+    shared.end();
+}
+
+/// What every exchange of a connection needs.
+struct Context<H> {
+    options: Options,
+    handler: H,
+    /// Requests that their client broke off (CVE-2023-44487).
+    resets: Mutex<Bucket>,
+}
+
+struct Server<'a, H> {
+    context: Arc<Context<H>>,
+    shared: Arc<Shared>,
+    active: Arc<Exchanges>,
+    /// What the control stream is to carry.
+    later: UnboundedSender<Bytes>,
+    watch: &'a Watch,
+}
+
+impl<H: Handler> Server<'_, H> {
+    /// Accepts requests until it is time to end, then says so (RFC 9114, 5.2).
+    async fn run(&self) {
+        let mut next = 0;
+        loop {
+            tokio::select! {
+                accepted = self.shared.connection.accept_bi() => match accepted {
+                    Ok(streams) => next = self.accept(streams),
+                    Err(_) => return,
+                },
+                () = self.watch.graceful() => break,
+                () = self.active.none_for(self.context.options.idle_time) => break,
+            }
+        }
+        // First that requests are to stop, then, when that is known, which are left out.
+        self.goaway(varint::MAX - 3);
+        let notice = (self.shared.connection.rtt() * 2).clamp(*NOTICE.start(), *NOTICE.end());
+        let left_out = sleep_until(Instant::now() + notice);
+        tokio::pin!(left_out);
+        loop {
+            tokio::select! {
+                accepted = self.shared.connection.accept_bi() => match accepted {
+                    Ok(streams) => next = self.accept(streams),
+                    Err(_) => return,
+                },
+                () = &mut left_out => break,
+            }
+        }
+        self.goaway(next);
+        self.leave().await;
+    }
+
+    /// Refuses what is new, and waits for what is open and for its last bytes.
+    async fn leave(&self) {
+        let done = async {
+            self.active.none_for(Duration::ZERO).await;
+            self.shared.finishing.delivered().await;
+        };
+        tokio::pin!(done);
+        loop {
+            tokio::select! {
+                accepted = self.shared.connection.accept_bi() => match accepted {
+                    Ok((mut send, mut recv)) => {
+                        send.reset(Code::RequestRejected.number());
+                        recv.stop(Code::RequestRejected.number());
+                    }
+                    Err(_) => return,
+                },
+                () = &mut done => return,
+            }
+        }
+    }
+
+    fn goaway(&self, stream: u64) {
+        let mut bytes = BytesMut::new();
+        frame::encode_goaway(stream, &mut bytes);
+        // Fails only when the connection has ended.
+        let _ = self.later.send(bytes.freeze());
+    }
+
+    /// Begins an exchange; the stream that comes after it.
+    fn accept(&self, (send, recv): (SendStream, RecvStream)) -> u64 {
+        let next = send.id() + 4;
+        let (context, shared, active) = (self.context.clone(), self.shared.clone(), Active::enter(&self.active));
+        self.watch.spawn(async move {
+            let _active = active;
+            context.exchange(shared, send, recv).await;
+        });
+        next
+    }
+}
+
+impl<H: Handler> Context<H> {
+    async fn exchange(&self, shared: Arc<Shared>, send: SendStream, recv: RecvStream) {
+        let state = StreamState::new(&shared, send.id(), None);
+        let mut reader = Reader::new(recv, state.clone());
+        let head = match timeout(self.options.head_time, head_of(&mut reader)).await {
+            Ok(Ok(head)) => head,
+            Ok(Err(failure)) => {
+                self.refuse(failure, reader, Sender::new(send, state.clone())).await;
+                return self.count(&state);
+            }
+            Err(_) => return state.abandon(Code::RequestIncomplete),
+        };
+        shared.enlist(&state, convert::priority(&head.fields));
+        if head.protocol.is_some() {
+            state.open_datagrams();
+            let _ = timeout(SETTINGS_TIME, shared.settled()).await;
+        }
+        self.offer(head, reader, Sender::new(send, state.clone())).await;
+        self.count(&state);
+    }
+
+    async fn offer(&self, mut head: RequestHead, reader: Reader, sender: Sender) {
+        let source = sender.state.shared().connection.info().clone();
+        if reader.is_early() {
+            // RFC 8470, 5.2: what could be repeated by somebody must do no harm.
+            if !head.method.is_safe() {
+                return self.answer(StatusCode::TOO_EARLY, "it could have been repeated by somebody", sender).await;
+            }
+            head.fields.insert(HeaderName::from_static("early-data"), HeaderValue::from_static("1"));
+        }
+        let (pace, answered) = Pace::of_content(self.options.min_rate, head.fields.contains_key(EXPECT));
+        let length = head.fields.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let mut incoming = Incoming::new(reader, length);
+        if head.method != Method::CONNECT {
+            incoming.pace(pace);
+        }
+        let responder = Responder::new(sender, &head, self.options.min_rate, answered);
+        let incoming = AnyIncoming::H3(incoming);
+        self.handler.handle(Offered::new(head, source, incoming, AnyResponder::H3(responder))).await;
+    }
+
+    /// A request whose head cannot be used: one that is too large is told so, a malformed one is a stream error.
+    async fn refuse(&self, failure: Failure, reader: Reader, sender: Sender) {
+        match failure {
+            Failure::Fault(Fault { code: Code::ExcessiveLoad, reason, .. }) => {
+                drop(reader);
+                self.answer(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, reason, sender).await;
+            }
+            Failure::Fault(fault) => sender.state.fail(fault),
+            Failure::Broken(_) => {}
+        }
+    }
+
+    async fn answer(&self, status: StatusCode, reason: &str, mut sender: Sender) {
+        let head = self.handler.malformed(status, reason, &sender.state.shared().connection.info().clone());
+        let Ok(section) = convert::from_response(&head) else { return };
+        // Fails only when the client is gone.
+        if sender.section(&section).await.is_ok() {
+            let _ = sender.finish().await;
+        }
+    }
+
+    /// Counts a request that its client broke off, or made us break off (CVE-2025-8671).
+    fn count(&self, state: &StreamState) {
+        if state.was_cancelled() && self.resets.lock().take(Instant::now()) != Verdict::Fine {
+            let peer = &state.shared().connection.info().peer;
+            tracing::warn!(%peer, "connection ended: too many requests were broken off");
+            state.shared().fail(Fault::connection(Code::ExcessiveLoad, "too many requests were broken off"));
+        }
+    }
+}
+
+/// Reads a request's head, and whether it is all of the request.
+async fn head_of(reader: &mut Reader) -> Result<RequestHead, Failure> {
+    let section = match poll_fn(|cx| reader.poll_part(cx)).await? {
+        Part::Section(Section::Head, section) => section,
+        _ => return Err(Failure::Fault(Fault::stream(Code::RequestIncomplete, "no head came"))),
+    };
+    let head = convert::request(section, reader.state.shared().limits).map_err(Failure::Fault)?;
+    let length = hermes_proto::h3::content_length(&head.fields).map_err(Failure::Fault)?;
+    if head.method == Method::CONNECT {
+        reader.sequence.begin_tunnel();
+        return Ok(head);
+    }
+    reader.sequence.begin_content(length);
+    // A failure is told to whoever reads on.
+    let ended = poll_fn(|cx| reader.poll_peek(cx).map(|_| ()));
+    match length {
+        Some(0) | None if head.method.is_safe() => drop(timeout(END_TIME, ended).await),
+        _ => drop(poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await),
+    }
+    Ok(head)
+}

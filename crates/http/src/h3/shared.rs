@@ -1,0 +1,315 @@
+//! What the parts of a connection share, and the two halves of a stream.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use hermes_net::quic::Connection;
+use hermes_proto::h3::{Code, Fault, Limits, Priority, Role, Scope, Settings};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::datagrams::Registry;
+use super::errors;
+use super::finishing::Finishing;
+use super::queue::Queue;
+use crate::error::{Cause, Processed, Reset, StreamError};
+
+/// PRIORITY_UPDATEs that came before their requests and are kept: few do, and they are advice.
+const EARLY_PRIORITIES: usize = 16;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) connection: Connection,
+    /// What we are.
+    pub(super) role: Role,
+    /// Of every field section that comes.
+    pub(super) limits: Limits,
+    /// What the peer said of itself, once it has.
+    settings: watch::Sender<Option<Settings>>,
+    /// Streams from this one on were not processed, says the peer.
+    goaway: watch::Sender<u64>,
+    ended: AtomicBool,
+    fault: OnceLock<Fault>,
+    pub(super) finishing: Finishing,
+    pub(super) datagrams: Registry,
+    priorities: Mutex<Priorities>,
+}
+
+/// Where a new priority of a request belongs.
+#[derive(Debug, Default)]
+struct Priorities {
+    open: HashMap<u64, Weak<StreamState>>,
+    early: VecDeque<(u64, Priority)>,
+}
+
+impl Shared {
+    pub(super) fn new(connection: Connection, role: Role, limits: Limits) -> Arc<Self> {
+        Arc::new(Self {
+            connection,
+            role,
+            limits,
+            settings: watch::Sender::new(None),
+            goaway: watch::Sender::new(u64::MAX),
+            ended: AtomicBool::new(false),
+            fault: OnceLock::new(),
+            finishing: Finishing::default(),
+            datagrams: Registry::default(),
+            priorities: Mutex::default(),
+        })
+    }
+
+    /// Closes the connection for what the peer did.
+    pub(super) fn fail(&self, fault: Fault) {
+        let _ = self.fault.set(fault);
+        tracing::debug!(peer = %self.connection.info().peer, %fault, "HTTP/3 connection ended");
+        self.connection.close(fault.code.number(), fault.reason.as_bytes());
+    }
+
+    /// Nothing more comes on this connection.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.datagrams.close_all();
+        // Whoever waits for settings learns that none come.
+        self.settings.send_modify(|_| {});
+    }
+
+    /// Whether new exchanges can be opened.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed)
+            && *self.goaway.borrow() == u64::MAX
+            && self.connection.closed_reason().is_none()
+    }
+
+    /// An error of a stream, or what ended the whole connection before it.
+    pub(super) fn explain(&self, stream: u64, error: impl Into<StreamError>) -> StreamError {
+        let error = error.into();
+        let first = *self.goaway.borrow();
+        if first != u64::MAX && stream >= first {
+            return StreamError::unprocessed(Cause::Closing);
+        }
+        match self.fault.get() {
+            Some(fault) if matches!(error.cause, Cause::Incomplete) => StreamError::from(*fault),
+            _ => error,
+        }
+    }
+
+    pub(super) fn settle(&self, settings: Settings) {
+        self.settings.send_replace(Some(settings));
+    }
+
+    /// The peer's settings, if they have come.
+    pub(super) fn peer(&self) -> Option<Settings> {
+        *self.settings.borrow()
+    }
+
+    /// Waits for the peer's settings; `None` if the connection ended before.
+    pub(super) async fn settled(&self) -> Option<Settings> {
+        let mut settings = self.settings.subscribe();
+        let over = |settings: &Option<Settings>| settings.is_some() || self.ended.load(Ordering::Relaxed);
+        tokio::select! {
+            settings = settings.wait_for(over) => settings.ok().and_then(|settings| *settings),
+            _ = self.connection.closed() => self.peer(),
+        }
+    }
+
+    /// RFC 9297, 2.1.1: both sides said that they take datagrams; we always do.
+    pub(super) fn takes_datagrams(&self) -> bool {
+        self.peer().is_some_and(|settings| settings.datagrams) && self.connection.max_datagram_size().is_some()
+    }
+
+    pub(super) fn goaway(&self, stream: u64) {
+        self.goaway.send_replace(stream);
+    }
+
+    /// Resolves when the peer says that it did not process this stream, and will not.
+    pub(super) async fn left_out(&self, stream: u64) {
+        let mut goaway = self.goaway.subscribe();
+        if goaway.wait_for(|first| *first <= stream).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Gives a request another priority, or keeps it for one that is on its way.
+    pub(super) fn prioritize(&self, stream: u64, priority: Priority) {
+        let mut priorities = self.priorities.lock();
+        match priorities.open.get(&stream).and_then(Weak::upgrade) {
+            Some(state) => state.prioritize(priority),
+            None => {
+                priorities.early.push_back((stream, priority));
+                if priorities.early.len() > EARLY_PRIORITIES {
+                    priorities.early.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Lets PRIORITY_UPDATE find a request of this priority.
+    pub(super) fn enlist(&self, state: &Arc<StreamState>, priority: Priority) {
+        let mut priorities = self.priorities.lock();
+        let early = priorities.early.iter().rposition(|(stream, _)| *stream == state.id);
+        let early = early.and_then(|place| priorities.early.remove(place)).map(|(_, priority)| priority);
+        state.prioritize(early.unwrap_or(priority));
+        priorities.open.insert(state.id, Arc::downgrade(state));
+    }
+}
+
+/// What the halves of a stream share.
+#[derive(Debug)]
+pub(super) struct StreamState {
+    shared: Arc<Shared>,
+    id: u64,
+    /// The code that ended the stream early, or [`OPEN`].
+    code: AtomicU64,
+    cancelled: AtomicBool,
+    sending: AtomicBool,
+    /// As [`SendStream::set_priority`](hermes_net::quic::SendStream::set_priority) takes it.
+    priority: AtomicI32,
+    /// Datagrams that come for it, where it takes any.
+    datagrams: OnceLock<Arc<Queue>>,
+    /// Keeps a client's connection open.
+    _hold: Option<Hold>,
+}
+
+/// The code of a stream that has none yet.
+const OPEN: u64 = u64::MAX;
+
+impl StreamState {
+    /// A new stream.
+    pub(super) fn new(shared: &Arc<Shared>, id: u64, hold: Option<Hold>) -> Arc<Self> {
+        Arc::new(Self {
+            shared: shared.clone(),
+            id,
+            code: AtomicU64::new(OPEN),
+            cancelled: AtomicBool::new(false),
+            sending: AtomicBool::new(true),
+            priority: AtomicI32::new(0),
+            datagrams: OnceLock::new(),
+            _hold: hold,
+        })
+    }
+
+    /// From now on datagrams of this stream are kept.
+    pub(super) fn open_datagrams(&self) {
+        self.datagrams.get_or_init(|| self.shared.datagrams.open(self.id));
+    }
+
+    /// The datagrams that come, where the stream takes any and both sides agreed on them.
+    pub(super) fn datagrams(&self) -> Option<&Arc<Queue>> {
+        self.datagrams.get().filter(|_| self.shared.takes_datagrams())
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What the peer did to this stream. One half finds it, and both end with it.
+    pub(super) fn fail(&self, fault: Fault) {
+        match fault.scope {
+            Scope::Connection => self.shared.fail(fault),
+            Scope::Stream => {
+                self.note_cancelled();
+                self.abandon(fault.code);
+            }
+        }
+    }
+
+    /// Both halves are to end with this code, unless there is one already.
+    pub(super) fn abandon(&self, code: Code) {
+        let _ = self.code.compare_exchange(OPEN, code.number(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(super) fn reset(&self, reset: Reset) {
+        self.abandon(errors::code(reset, self.shared.role));
+    }
+
+    /// The code to end a half with, or `otherwise`.
+    pub(super) fn code_or(&self, otherwise: Code) -> u64 {
+        match self.code.load(Ordering::Relaxed) {
+            OPEN => otherwise.number(),
+            code => code,
+        }
+    }
+
+    /// An error of this stream in the terms that all versions share; remembers who cancelled.
+    pub(super) fn explain(&self, error: impl Into<StreamError>) -> StreamError {
+        let error = self.shared.explain(self.id, error);
+        if matches!(&error.cause, Cause::Reset(reset) if *reset != Reset::Unneeded) {
+            self.cancelled.store(true, Ordering::Relaxed);
+            self.abandon(Code::RequestCancelled);
+        }
+        if self.shared.role == Role::Server { StreamError { processed: Processed::Maybe, ..error } } else { error }
+    }
+
+    /// Whether the peer was seen to break the stream off, or to break the protocol on it.
+    pub(super) fn was_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_cancelled(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Our side of the stream has ended.
+    pub(super) fn end_sending(&self) {
+        self.sending.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending.load(Ordering::Relaxed)
+    }
+
+    /// The peer's side of the stream has ended.
+    pub(super) fn end_receiving(&self) {
+        if self.datagrams.get().is_some() {
+            self.shared.datagrams.close(self.id);
+        }
+    }
+
+    pub(super) fn prioritize(&self, priority: Priority) {
+        // RFC 9218, 4.1: 0 is the most urgent, 3 the default.
+        self.priority.store(3 - i32::from(priority.urgency), Ordering::Relaxed);
+    }
+
+    pub(super) fn priority(&self) -> i32 {
+        self.priority.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for StreamState {
+    fn drop(&mut self) {
+        self.end_receiving();
+        if self.shared.role == Role::Server {
+            self.shared.priorities.lock().open.remove(&self.id);
+        }
+    }
+}
+
+/// Whoever has one keeps a client's connection open; the driver learns when the last is gone.
+#[derive(Debug, Clone)]
+pub(super) struct Hold {
+    _held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held(CancellationToken);
+
+impl Hold {
+    /// The first, and what resolves when the last is gone.
+    pub(super) fn new() -> (Self, CancellationToken) {
+        let gone = CancellationToken::new();
+        (Self { _held: Arc::new(Held(gone.clone())) }, gone)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

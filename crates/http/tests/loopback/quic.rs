@@ -1,0 +1,55 @@
+//! QUIC between a client and a server of a test.
+
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+
+use hermes_net::quic::{ClientConfig, Connection, Endpoint, Keys, Record, ServerOptions};
+use hermes_net::{listen, tls};
+use rcgen::{CertificateParams, KeyPair};
+
+/// What the certificate is for.
+const NAME: &str = "origin.example";
+
+/// A certificate that nobody vouches for, made once; and clients that believe any.
+static SERVER: LazyLock<ServerOptions> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let pair = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+    std::fs::write(&cert, params.self_signed(&pair).unwrap().pem()).unwrap();
+    std::fs::write(&key, pair.serialize_pem()).unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let options = tls::ServerOptions {
+        cert_file: &cert,
+        key_file: &key,
+        client_ca_file: None,
+        client_required: false,
+        alpn: &[],
+    };
+    let options = ServerOptions::new(tls::server(options).unwrap(), Keys::derive(b"secret"));
+    ServerOptions { early_data: true, ..options }
+});
+
+static CLIENT: LazyLock<ClientConfig> = LazyLock::new(|| client(false));
+
+/// A configuration that believes any server; with `early`, one that sends early data to those it knows.
+pub fn client(early: bool) -> ClientConfig {
+    let options = tls::ClientOptions { insecure_skip_verify: true, ..tls::ClientOptions::default() };
+    ClientConfig::new(&tls::client(options).unwrap(), early, Record::default()).unwrap()
+}
+
+/// Accepts on `address`.
+pub fn listen(address: SocketAddr) -> std::io::Result<Endpoint> {
+    Endpoint::server(listen::udp(address)?, 0, &SERVER)
+}
+
+/// A connection, and the endpoint that must live as long.
+pub async fn connect(address: SocketAddr) -> (Connection, Endpoint) {
+    connect_as(&CLIENT, address).await
+}
+
+/// As [`connect`], with a configuration of its own.
+pub async fn connect_as(client: &ClientConfig, address: SocketAddr) -> (Connection, Endpoint) {
+    let endpoint = Endpoint::client(address).unwrap();
+    (endpoint.connect(address, NAME, client).await.unwrap(), endpoint)
+}
