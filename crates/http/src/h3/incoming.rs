@@ -51,7 +51,7 @@ impl Incoming {
         Poll::Ready(match ready!(self.reader.poll_part(cx)) {
             Ok(Part::Data(first)) => Ok(Some(Frame::Data(self.join(first, cx)))),
             Ok(Part::End) => Ok(None),
-            Ok(Part::Section(_, section)) => self.trailers(section).map(|trailers| Some(Frame::Trailers(trailers))),
+            Ok(Part::Section(_, section)) => self.trailers(section, cx).map(|trailers| Some(Frame::Trailers(trailers))),
             Err(failure) => Err(failure.into()),
         })
     }
@@ -76,7 +76,11 @@ impl Incoming {
         joined.map_or(first, BytesMut::freeze)
     }
 
-    fn trailers(&mut self, section: Bytes) -> Result<http::HeaderMap, StreamError> {
+    fn trailers(&mut self, section: Bytes, cx: &mut Context<'_>) -> Result<http::HeaderMap, StreamError> {
+        // Nothing but the end may follow, and nobody asks for it any more.
+        if let Poll::Ready(Err(failure)) = self.reader.poll_part(cx) {
+            return Err(failure.into());
+        }
         decode_trailers(section, self.reader.state.shared().limits).map_err(|fault| {
             self.reader.state.fail(fault);
             Failure::Fault(fault).into()

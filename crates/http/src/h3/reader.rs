@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use hermes_net::quic::RecvStream;
+use hermes_net::quic::{ReadError, RecvStream};
 use hermes_proto::h3::{Code, Fault, Frame, FrameDecoder, Piece, Role, Section, Sequence};
 
 use super::PIECE;
@@ -43,7 +43,8 @@ impl From<Failure> for StreamError {
 /// The half itself. Dropped before the end, it tells the peer to stop.
 #[derive(Debug)]
 pub(super) struct Reader {
-    stream: RecvStream,
+    /// Taken only by the end of the reader itself.
+    stream: Option<RecvStream>,
     frames: FrameDecoder,
     pub(super) sequence: Sequence,
     pub(super) state: Arc<StreamState>,
@@ -56,7 +57,7 @@ impl Reader {
     pub(super) fn new(stream: RecvStream, state: Arc<StreamState>) -> Self {
         let shared = state.shared();
         let (frames, sequence) = (FrameDecoder::request(shared.limits.bytes), Sequence::new(shared.role));
-        Self { stream, frames, sequence, state, ahead: None, over: false }
+        Self { stream: Some(stream), frames, sequence, state, ahead: None, over: false }
     }
 
     /// The next part. After the end, or a failure, there is none.
@@ -72,7 +73,7 @@ impl Reader {
             Err(failure) => {
                 if let Failure::Fault(fault) = &failure {
                     self.state.fail(*fault);
-                    self.stream.stop(self.state.code_or(fault.code));
+                    self.stop(fault.code);
                 }
                 self.end();
                 Err(failure)
@@ -100,7 +101,7 @@ impl Reader {
         loop {
             match self.frames.next().map_err(Failure::Fault)? {
                 Some(piece) => return Poll::Ready(self.part(piece).map_err(Failure::Fault)),
-                None => match ready!(self.stream.poll_read(cx, PIECE)) {
+                None => match ready!(poll_read(&mut self.stream, cx)) {
                     Ok(Some(bytes)) => self.frames.push(bytes),
                     Ok(None) => return Poll::Ready(self.finish().map_err(Failure::Fault)),
                     Err(error) => return Poll::Ready(Err(Failure::Broken(self.state.explain(error)))),
@@ -127,6 +128,12 @@ impl Reader {
         Ok(Part::End)
     }
 
+    fn stop(&mut self, otherwise: Code) {
+        if let Some(stream) = &mut self.stream {
+            stream.stop(self.state.code_or(otherwise));
+        }
+    }
+
     fn end(&mut self) {
         self.over = true;
         self.state.end_receiving();
@@ -134,20 +141,25 @@ impl Reader {
 
     /// Whether the request came before the handshake had ended, so that it may have been repeated by somebody (RFC 8470).
     pub(super) fn is_early(&self) -> bool {
-        self.stream.is_early() && !self.state.shared().connection.is_confirmed()
+        self.stream.as_ref().is_some_and(RecvStream::is_early) && !self.state.shared().connection.is_confirmed()
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if !self.over {
-            // RFC 9114, 4.1: a server needs no more of a request once it has answered; a client gives up.
-            let otherwise = match self.state.shared().role {
-                Role::Server => Code::NoError,
-                Role::Client => Code::RequestCancelled,
-            };
-            self.stream.stop(self.state.code_or(otherwise));
-            self.state.end_receiving();
+        if self.over {
+            return;
+        }
+        self.state.end_receiving();
+        match self.state.shared().role {
+            // RFC 9114, 4.1: a server that has answered may need no more of the request. Told before the answer is there, a
+            // client could take it for a failure.
+            Role::Server => drop(self.stream.take().map(|stream| self.state.part_with(stream))),
+            Role::Client => self.stop(Code::RequestCancelled),
         }
     }
+}
+
+fn poll_read(stream: &mut Option<RecvStream>, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ReadError>> {
+    stream.as_mut().map_or(Poll::Ready(Ok(None)), |stream| stream.poll_read(cx, PIECE))
 }

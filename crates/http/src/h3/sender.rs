@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::quic::{SendStream, Stopped};
-use hermes_proto::h3::{Code, FrameType, frame};
+use hermes_proto::h3::{Code, FrameType, Role, frame};
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::errors;
@@ -137,6 +137,9 @@ impl Drop for Sender {
         if !self.ended {
             self.break_off();
         } else if let Some(stream) = self.stream.take() {
+            if self.state.shared().role == Role::Server {
+                self.state.sent(stream.stopped());
+            }
             self.state.shared().finishing.push(stream);
         }
     }

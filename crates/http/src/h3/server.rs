@@ -170,6 +170,7 @@ impl<H: Handler> Context<H> {
             Ok(Ok(head)) => head,
             Ok(Err(failure)) => {
                 self.refuse(failure, reader, Sender::new(send, state.clone())).await;
+                state.part().await;
                 return self.count(&state);
             }
             Err(_) => return state.abandon(Code::RequestIncomplete),
@@ -180,6 +181,7 @@ impl<H: Handler> Context<H> {
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;
         }
         self.offer(head, reader, Sender::new(send, state.clone())).await;
+        state.part().await;
         self.count(&state);
     }
 

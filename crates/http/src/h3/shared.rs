@@ -1,10 +1,13 @@
 //! What the parts of a connection share, and the two halves of a stream.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
-use hermes_net::quic::Connection;
+use hermes_net::quic::{Connection, RecvStream, Stopped};
 use hermes_proto::h3::{Code, Fault, Limits, Priority, Role, Scope, Settings};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -169,9 +172,29 @@ pub(super) struct StreamState {
     priority: AtomicI32,
     /// Datagrams that come for it, where it takes any.
     datagrams: OnceLock<Arc<Queue>>,
+    parting: Mutex<Parting>,
     /// Keeps a client's connection open.
     _hold: Option<Hold>,
 }
+
+/// What is left of a server's stream whose request was not read to its end.
+#[derive(Default)]
+struct Parting {
+    unread: Option<RecvStream>,
+    /// Nobody waits for the response any more.
+    over: bool,
+    /// Resolves when the response has arrived.
+    delivered: Option<Pin<Box<dyn Future<Output = Stopped> + Send>>>,
+}
+
+impl std::fmt::Debug for Parting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parting").field("unread", &self.unread).finish_non_exhaustive()
+    }
+}
+
+/// How long a client that goes on sending its request may take to confirm the response.
+const PARTING_TIME: Duration = Duration::from_secs(5);
 
 /// The code of a stream that has none yet.
 const OPEN: u64 = u64::MAX;
@@ -187,6 +210,7 @@ impl StreamState {
             sending: AtomicBool::new(true),
             priority: AtomicI32::new(0),
             datagrams: OnceLock::new(),
+            parting: Mutex::default(),
             _hold: hold,
         })
     }
@@ -242,7 +266,6 @@ impl StreamState {
         let error = self.shared.explain(self.id, error);
         if matches!(&error.cause, Cause::Reset(reset) if *reset != Reset::Unneeded) {
             self.cancelled.store(true, Ordering::Relaxed);
-            self.abandon(Code::RequestCancelled);
         }
         if self.shared.role == Role::Server { StreamError { processed: Processed::Maybe, ..error } } else { error }
     }
@@ -275,6 +298,31 @@ impl StreamState {
     pub(super) fn prioritize(&self, priority: Priority) {
         // RFC 9218, 4.1: 0 is the most urgent, 3 the default.
         self.priority.store(3 - i32::from(priority.urgency), Ordering::Relaxed);
+    }
+
+    /// Keeps what was not read of a request until [`Self::part`].
+    pub(super) fn part_with(&self, mut unread: RecvStream) {
+        let mut parting = self.parting.lock();
+        if parting.over || self.code.load(Ordering::Relaxed) != OPEN {
+            return unread.stop(self.code_or(Code::NoError));
+        }
+        parting.unread = Some(unread);
+    }
+
+    /// The response was sent to its end; `delivered` resolves when it has arrived.
+    pub(super) fn sent(&self, delivered: impl Future<Output = Stopped> + Send + 'static) {
+        self.parting.lock().delivered = Some(Box::pin(delivered));
+    }
+
+    /// Tells the client, once it has the response, that the rest of the request is not needed.
+    pub(super) async fn part(&self) {
+        let parting = Parting { over: true, ..Parting::default() };
+        let Parting { unread, delivered, .. } = std::mem::replace(&mut *self.parting.lock(), parting);
+        let Some(mut unread) = unread else { return };
+        if let Some(delivered) = delivered {
+            let _ = tokio::time::timeout(PARTING_TIME, delivered).await;
+        }
+        unread.stop(self.code_or(Code::NoError));
     }
 
     pub(super) fn priority(&self) -> i32 {

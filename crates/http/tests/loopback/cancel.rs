@@ -98,7 +98,7 @@ async fn an_exchange_that_the_client_drops_is_an_error_to_the_handler() {
         let answer = move |offered: Offered| {
             let told = told.clone();
             async move {
-                let mut incoming = offered.message().1;
+                let (_, mut incoming, _responder) = offered.message();
                 Content::expect(&mut incoming, "begun").await;
                 told.send(None).unwrap();
                 told.send(incoming.frame().await).unwrap();

@@ -36,21 +36,24 @@ pub struct Client {
 pub enum AnyLink {
     H2(Link),
     /// With what must live as long.
-    H3(h3::Link, Endpoint),
+    H3 {
+        link: h3::Link,
+        _endpoint: Endpoint,
+    },
 }
 
 impl AnyLink {
     pub fn is_alive(&self) -> bool {
         match self {
             Self::H2(link) => link.is_alive(),
-            Self::H3(link, _) => link.is_alive(),
+            Self::H3 { link, .. } => link.is_alive(),
         }
     }
 
     pub async fn open(&self, head: &RequestHead, length: Option<u64>) -> Result<(Outgoing, Pending), StreamError> {
         match self {
             Self::H2(link) => link.open(head, length).await,
-            Self::H3(link, _) => link.open(head, length).await,
+            Self::H3 { link, .. } => link.open(head, length).await,
         }
     }
 }
@@ -142,7 +145,8 @@ pub async fn link(tcp: TcpStream) -> Link {
 /// HTTP/3 over a connection of its own.
 pub async fn link_h3(address: SocketAddr) -> AnyLink {
     let (connection, endpoint) = quic::connect(address).await;
-    AnyLink::H3(h3::Link::connect(connection, &TaskTracker::new()).unwrap(), endpoint)
+    let link = h3::Link::connect(connection, &TaskTracker::new()).unwrap();
+    AnyLink::H3 { link, _endpoint: endpoint }
 }
 
 /// Opens an exchange over HTTP/1.1 on one connection; where the connection goes afterwards is told, if it does.

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::client::last;
 use crate::content::{Content, get, hello, response};
 use crate::server::Server;
-use crate::{H1, H2, PATIENCE, VERSIONS, bounded, each};
+use crate::{H1, H2, H3, PATIENCE, VERSIONS, bounded, each};
 
 /// A server whose handlers tell when they begin and wait until they may answer.
 async fn gated() -> (Server, Arc<Notify>, Arc<Semaphore>) {
@@ -80,9 +80,9 @@ async fn a_busy_connection_finishes_and_says_that_it_closes() {
 
 #[tokio::test]
 async fn a_busy_link_finishes_its_streams_and_takes_no_more() {
-    bounded(async {
+    each(&[H2, H3], async |version| {
         let (server, begun, gate) = gated().await;
-        let client = server.client(H2).await;
+        let client = server.client(version).await;
         let mut exchanges = Vec::new();
         for _ in 0..3 {
             exchanges.push(client.open(&get(), Some(0)).await.unwrap());
@@ -116,14 +116,14 @@ async fn a_busy_link_finishes_its_streams_and_takes_no_more() {
 
 #[tokio::test]
 async fn force_ends_the_streams_of_a_link() {
-    bounded(async {
+    each(&[H2, H3], async |version| {
         let answer = async |offered: Offered| {
             let mut outgoing = offered.message().2.respond(response(200, None), None).await.unwrap();
             outgoing.data(Bytes::from("begun"), false).await.unwrap();
             outgoing.broken().await;
         };
         let server = Server::start(answer).await;
-        let client = server.client(H2).await;
+        let client = server.client(version).await;
         let (_outgoing, mut pending) = client.open(&get(), Some(0)).await.unwrap();
         let Event::Final(_, mut incoming) = pending.event(None).await.unwrap() else { panic!("no final response") };
         Content::expect(&mut incoming, "begun").await;

@@ -1,8 +1,11 @@
 //! Content that is shorter, longer or otherwise not what was announced.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Cause, Offered, Outgoing, Reset};
+use tokio::sync::Notify;
 
 use crate::client::{last, open_h1};
 use crate::content::{Content, get, post, response};
@@ -29,11 +32,24 @@ async fn a_response_shorter_than_announced_is_an_error_to_the_client() {
 #[tokio::test]
 async fn a_response_that_its_handler_drops_is_an_error_to_the_client() {
     each(PATHS, async |path| {
-        let answer = async |offered: Offered| {
-            let mut outgoing = begin(offered, None).await;
-            outgoing.data(Bytes::from_static(b"not all"), false).await.unwrap();
+        let seen = Arc::new(Notify::new());
+        let wait = seen.clone();
+        let answer = move |offered: Offered| {
+            let wait = wait.clone();
+            async move {
+                let mut outgoing = begin(offered, None).await;
+                outgoing.data(Bytes::from_static(b"not all"), false).await.unwrap();
+                outgoing.flush().await.unwrap();
+                wait.notified().await;
+            }
         };
-        reach(path, answer).await.exchange(get(), &Content::none()).await.unwrap_err();
+        let client = reach(path, answer).await;
+        let (mut outgoing, mut pending) = client.open(&get(), Some(0)).await.unwrap();
+        outgoing.finish(None).await.unwrap();
+        let (_, mut incoming) = last(&mut pending).await.unwrap();
+        Content::expect(&mut incoming, "not all").await;
+        seen.notify_one();
+        assert!(incoming.frame().await.unwrap().is_err());
     })
     .await;
 }
@@ -58,7 +74,10 @@ async fn a_request_shorter_than_announced_is_an_error_to_the_handler() {
         let answer = move |offered: Offered| {
             let told = told.clone();
             async move {
-                let result = Content::receive(&mut offered.message().1).await;
+                let (_, mut incoming, _responder) = offered.message();
+                Content::expect(&mut incoming, "four").await;
+                told.send(false).unwrap();
+                let result = Content::receive(&mut incoming).await;
                 told.send(result.is_err()).unwrap();
             }
         };
@@ -67,6 +86,8 @@ async fn a_request_shorter_than_announced_is_an_error_to_the_handler() {
         head.fields.insert("content-length", 10.into());
         let (mut outgoing, pending) = client.open(&head, Some(10)).await.unwrap();
         outgoing.data(Bytes::from_static(b"four"), false).await.unwrap();
+        outgoing.flush().await.unwrap();
+        tell.recv().await.unwrap();
         let _ = outgoing.finish(None).await;
         drop((outgoing, pending));
         assert!(tell.recv().await.unwrap());

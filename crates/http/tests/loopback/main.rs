@@ -8,6 +8,7 @@ mod drain;
 mod early;
 mod flow;
 mod forward;
+mod h3;
 mod interim;
 mod lengths;
 mod malformed;

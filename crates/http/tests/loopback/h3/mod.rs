@@ -1,0 +1,9 @@
+//! What only HTTP/3 has: datagrams, early data, and peers that write frames by hand.
+
+mod client;
+mod datagrams;
+mod early;
+mod goaway;
+mod requests;
+mod streams;
+mod wire;
