@@ -5,11 +5,13 @@
 //! ```
 
 mod cursor;
+mod sift;
 
 use bytes::{Bytes, BytesMut};
 
 use crate::varint;
 pub use cursor::CapsuleCursor;
+pub use sift::{CapsuleSieve, Sifted};
 
 /// The longest header, in bytes: two variable-length integers.
 pub const MAX_HEADER: usize = 2 * varint::MAX_SIZE;
@@ -266,6 +268,7 @@ impl CapsuleDecoder {
 ///
 /// The first byte sets the limit, the second the length of the pieces.
 pub fn fuzz_one(data: &[u8]) {
+    sift::fuzz_one(data);
     let [limit, piece, stream @ ..] = data else { return };
     let limit = u64::from(*limit);
     let whole = decode_all(stream, limit, stream.len().max(1));

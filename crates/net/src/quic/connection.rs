@@ -13,6 +13,7 @@ use quinn::crypto::rustls::HandshakeData;
 use quinn::{VarInt, ZeroRttAccepted};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::datagrams::{self, Counters, DatagramCounts, SentDatagrams};
 use super::error::ConnectionError;
@@ -20,6 +21,12 @@ use super::recv::RecvStream;
 use super::send::{SendStream, code_of};
 use crate::peer::{PeerAddress, StreamInfo, TlsPeer, canonical};
 use crate::tls::certificate_names;
+
+/// How long datagrams may wait for room in the send buffer before they are dropped.
+const WAIT_FOR_ROOM: Duration = Duration::from_millis(10);
+/// How often the driver is let in first, and then how often it is looked again.
+const YIELDS: usize = 32;
+const ROUND: Duration = Duration::from_millis(1);
 
 /// A connection. Clones are the same one; it is closed with code 0 when the last is dropped and its streams are.
 #[derive(Debug, Clone)]
@@ -118,6 +125,26 @@ impl Connection {
     #[must_use]
     pub fn datagram_room(&self) -> usize {
         self.quinn.datagram_send_buffer_space()
+    }
+
+    /// Waits until the send buffer takes `bytes`, but no longer than [`WAIT_FOR_ROOM`]: what has waited that long is better
+    /// dropped. False when it does not.
+    pub async fn datagram_room_for(&self, bytes: usize) -> bool {
+        // The connection's driver is a task of the same thread: it only has to be let in. Only a full path takes longer.
+        for _ in 0..YIELDS {
+            if self.datagram_room() >= bytes {
+                return true;
+            }
+            tokio::task::yield_now().await;
+        }
+        let until = Instant::now() + WAIT_FOR_ROOM;
+        while self.datagram_room() < bytes {
+            if Instant::now() >= until || self.quinn.close_reason().is_some() {
+                return false;
+            }
+            tokio::time::sleep(ROUND).await;
+        }
+        true
     }
 
     /// Sends one datagram as soon as the send buffer has room; false when it is too large. Dropping the future sends none.

@@ -4,8 +4,8 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use quinn::{QlogConfig, QlogStream};
@@ -18,7 +18,8 @@ const FOLDER_MODE: u32 = 0o700;
 /// qlog files of one process; connections after that are not written down. Each costs time for every packet.
 const QLOG_FILES: usize = 1000;
 
-/// Writes down connections. Nothing is written unless a path was given.
+/// Writes down connections. Nothing is written unless a path was given, and nothing is made before there is something to write.
+/// Clones write to the same files.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
     qlog: Option<Arc<QlogFolder>>,
@@ -34,25 +35,18 @@ struct QlogFolder {
 /// TLS secrets in the form that Wireshark reads (draft-ietf-tls-keylogfile).
 #[derive(Debug)]
 struct KeyFile {
-    file: Mutex<File>,
+    path: PathBuf,
+    file: OnceLock<Option<Mutex<File>>>,
 }
 
 impl Record {
-    /// Writes qlog (one `.sqlog` file for each connection) into the folder `qlog`, and TLS secrets to the end of the file
-    /// `keys`. Files are for their owner only (mode 0600); the folder is made if it is missing.
-    ///
-    /// # Errors
-    /// When the folder or the file cannot be made.
-    pub fn new(qlog: Option<&Path>, keys: Option<&Path>) -> io::Result<Self> {
-        let qlog = qlog.map(|path| {
-            DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
-            io::Result::Ok(Arc::new(QlogFolder { path: path.to_owned(), files: AtomicUsize::new(0) }))
-        });
-        let keys = keys.map(|path| {
-            let file = OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path)?;
-            io::Result::Ok(Arc::new(KeyFile { file: Mutex::new(file) }))
-        });
-        Ok(Self { qlog: qlog.transpose()?, keys: keys.transpose()? })
+    /// Writes qlog (one `.sqlog` file for each connection) into the folder `qlog`, which is made if it is missing, and TLS secrets
+    /// to the end of the file `keys`. Files are for their owner only (mode 0600).
+    #[must_use]
+    pub fn new(qlog: Option<&Path>, keys: Option<&Path>) -> Self {
+        let qlog = qlog.map(|path| QlogFolder { path: path.to_owned(), files: AtomicUsize::new(0) });
+        let keys = keys.map(|path| KeyFile { path: path.to_owned(), file: OnceLock::new() });
+        Self { qlog: qlog.map(Arc::new), keys: keys.map(Arc::new) }
     }
 
     /// True when connections get a qlog file.
@@ -73,7 +67,7 @@ impl Record {
             return None;
         }
         let path = folder.path.join(format!("{}-{number}-{role}.sqlog", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path) {
+        match folder.file(&path) {
             Ok(file) => {
                 let mut config = QlogConfig::default();
                 config.writer(Box::new(BufWriter::new(file))).title(Some(format!("hermes {role}")));
@@ -87,10 +81,32 @@ impl Record {
     }
 }
 
+impl QlogFolder {
+    fn file(&self, path: &Path) -> io::Result<File> {
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.path)?;
+        OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
+    }
+}
+
+impl KeyFile {
+    fn file(&self) -> Option<&Mutex<File>> {
+        let open = || match OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(&self.path) {
+            Ok(file) => Some(Mutex::new(file)),
+            Err(error) => {
+                tracing::warn!(path = %self.path.display(), %error, "cannot write TLS secrets");
+                None
+            }
+        };
+        self.file.get_or_init(open).as_ref()
+    }
+}
+
 impl KeyLog for KeyFile {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let line = format!("{label} {} {}\n", Hex(client_random), Hex(secret));
-        if let Err(error) = self.file.lock().write_all(line.as_bytes()) {
+        if let Some(file) = self.file()
+            && let Err(error) = file.lock().write_all(line.as_bytes())
+        {
             tracing::warn!(%error, "cannot write TLS secrets");
         }
     }

@@ -132,7 +132,7 @@ async fn connections_are_written_down_only_when_asked_and_for_the_owner_alone() 
     let (trust, drain) = (Trust::new(), Drain::new());
     let folder = tempfile::tempdir().unwrap();
     let (qlog, keys) = (folder.path().join("qlog"), folder.path().join("keys"));
-    let record = Record::new(Some(&qlog), Some(&keys)).unwrap();
+    let record = Record::new(Some(&qlog), Some(&keys));
     let (server, address) = serve(&ServerOptions { record: record.clone(), ..trust.server.clone() });
     spawn_echo(server, &drain);
     let ca = trust.authority.ca();

@@ -1,0 +1,226 @@
+//! Datagrams taken out of a stream of capsules, everything else passed on as it is.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::{CapsuleError, CapsuleType, MAX_HEADER};
+use crate::varint;
+
+/// A piece of a stream of capsules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sifted {
+    /// The value of a DATAGRAM capsule.
+    Datagram(Bytes),
+    /// Bytes of another capsule, header included, as they came.
+    Other(Bytes),
+}
+
+/// Takes the values of DATAGRAM capsules out of a stream, whose other capsules an intermediary forwards unchanged (RFC 9297,
+/// section 3.2), however long they are: nothing of those is held.
+///
+/// Push a chunk, then take pieces until there is none, then push the next.
+#[derive(Debug)]
+pub struct CapsuleSieve {
+    limit: u64,
+    input: Bytes,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Header { bytes: [u8; MAX_HEADER], held: usize },
+    Datagram { length: usize, bytes: BytesMut },
+    Other { left: u64 },
+}
+
+const AT_START: State = State::Header { bytes: [0; MAX_HEADER], held: 0 };
+
+impl CapsuleSieve {
+    /// A sieve for datagrams of at most `limit` bytes.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        Self { limit, input: Bytes::new(), state: AT_START }
+    }
+
+    /// Adds what arrived, when [`next`](Self::next) has nothing left.
+    pub fn push(&mut self, chunk: Bytes) {
+        debug_assert!(self.input.is_empty(), "what came before was not taken");
+        self.input = chunk;
+    }
+
+    /// The next piece, or `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// [`CapsuleError::TooLong`], upon which the stream must be aborted.
+    #[expect(clippy::should_implement_trait, reason = "None is not the end: more may be pushed")]
+    pub fn next(&mut self) -> Result<Option<Sifted>, CapsuleError> {
+        loop {
+            if let State::Header { .. } = self.state {
+                match self.header()? {
+                    Header::Missing => return Ok(None),
+                    Header::Passed(bytes) => return Ok(Some(Sifted::Other(bytes))),
+                    Header::Datagram => {}
+                }
+            }
+            match &mut self.state {
+                State::Datagram { .. } => return Ok(self.datagram()),
+                State::Other { left } if self.input.is_empty() && *left > 0 => return Ok(None),
+                State::Other { left } => {
+                    let count = self.input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= count as u64;
+                    if *left == 0 {
+                        self.state = AT_START;
+                    }
+                    if count > 0 {
+                        return Ok(Some(Sifted::Other(self.input.split_to(count))));
+                    }
+                }
+                State::Header { .. } => {}
+            }
+        }
+    }
+
+    /// Whether a capsule may begin here.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        matches!(self.state, State::Header { held: 0, .. })
+    }
+
+    /// What was pushed and not looked at.
+    pub fn take_rest(&mut self) -> Bytes {
+        std::mem::take(&mut self.input)
+    }
+
+    fn header(&mut self) -> Result<Header, CapsuleError> {
+        let State::Header { bytes, held } = &mut self.state else { return Ok(Header::Missing) };
+        let added = self.input.len().min(MAX_HEADER - *held);
+        bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
+        let available = *held + added;
+        let mut rest = &bytes[..available];
+        let Some((code, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
+            *held = available;
+            self.input.advance(added);
+            return Ok(Header::Missing);
+        };
+        let whole = available - rest.len();
+        let header = Bytes::copy_from_slice(&bytes[..whole]);
+        self.input.advance(whole - *held);
+        if CapsuleType::from(code) != CapsuleType::Datagram {
+            self.state = if length == 0 { AT_START } else { State::Other { left: length } };
+            return Ok(Header::Passed(header));
+        }
+        match usize::try_from(length) {
+            Ok(fits) if length <= self.limit => {
+                self.state = State::Datagram { length: fits, bytes: BytesMut::new() };
+                Ok(Header::Datagram)
+            }
+            _ => Err(CapsuleError::TooLong { code, length, limit: self.limit }),
+        }
+    }
+
+    /// Completes the datagram, or keeps what there is of it.
+    fn datagram(&mut self) -> Option<Sifted> {
+        let State::Datagram { length, bytes } = &mut self.state else { return None };
+        let missing = *length - bytes.len();
+        if self.input.len() < missing {
+            bytes.extend_from_slice(&self.input);
+            self.input = Bytes::new();
+            return None;
+        }
+        let tail = self.input.split_to(missing);
+        let value = if bytes.is_empty() {
+            tail
+        } else {
+            bytes.extend_from_slice(&tail);
+            bytes.split().freeze()
+        };
+        self.state = AT_START;
+        Some(Sifted::Datagram(value))
+    }
+}
+
+/// What became of a header.
+enum Header {
+    Missing,
+    Datagram,
+    Passed(Bytes),
+}
+
+/// Sifts arbitrary bytes, whole and in pieces: both find the same datagrams and pass on the same bytes, and datagrams and the rest
+/// are what a decoder finds.
+pub fn fuzz_one(data: &[u8]) {
+    let [limit, piece, stream @ ..] = data else { return };
+    let whole = sift(stream, u64::from(*limit), stream.len().max(1));
+    assert_eq!(whole, sift(stream, u64::from(*limit), usize::from(*piece).max(1)));
+}
+
+/// The datagrams, the other bytes, and whether the stream was sound.
+fn sift(stream: &[u8], limit: u64, piece: usize) -> (Vec<Bytes>, Vec<u8>, bool) {
+    let (mut sieve, mut datagrams, mut others) = (CapsuleSieve::new(limit), Vec::new(), Vec::new());
+    for chunk in stream.chunks(piece) {
+        sieve.push(Bytes::copy_from_slice(chunk));
+        loop {
+            match sieve.next() {
+                Ok(Some(Sifted::Datagram(value))) => datagrams.push(value),
+                Ok(Some(Sifted::Other(bytes))) => others.extend_from_slice(&bytes),
+                Ok(None) => break,
+                Err(_) => return (datagrams, others, false),
+            }
+        }
+    }
+    (datagrams, others, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::capsule::encode_header;
+
+    /// A datagram, an unknown capsule, an empty one, an empty datagram, a long unknown one, a datagram.
+    fn stream() -> Vec<u8> {
+        let mut bytes = BytesMut::new();
+        for (code, length) in [(0, 5), (0x41, 3), (0x42, 0), (0, 0), (0x1234, 5000), (0, 300)] {
+            encode_header(CapsuleType::from(code), length, &mut bytes);
+            bytes.extend(std::iter::repeat_n(code as u8 + 1, length as usize));
+        }
+        bytes.to_vec()
+    }
+
+    #[test]
+    fn datagrams_are_taken_out_and_the_rest_is_passed_on_in_pieces_of_any_size() {
+        let stream = stream();
+        for piece in [1, 2, 7, 64, 1000, stream.len()] {
+            let (datagrams, others, sound) = sift(&stream, 300, piece);
+            assert!(sound);
+            assert_eq!(datagrams, [vec![1; 5], vec![], vec![1; 300]]);
+            assert_eq!(others.len(), (2 + 1 + 3) + (2 + 1) + (2 + 2 + 5000), "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_datagram_that_is_too_long_breaks_the_stream_and_a_long_unknown_capsule_does_not() {
+        assert!(!sift(&stream(), 299, 1 << 20).2);
+        let long = [0x41, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3];
+        assert_eq!(sift(&long[1..], 10, 4).2, true);
+    }
+
+    #[test]
+    fn what_follows_a_capsule_can_be_taken_back() {
+        let mut sieve = CapsuleSieve::new(10);
+        sieve.push(Bytes::from_static(&[0, 1, 7, 0, 1, 8]));
+        assert_eq!(sieve.next(), Ok(Some(Sifted::Datagram(Bytes::from_static(&[7])))));
+        assert!(sieve.is_between());
+        assert_eq!(sieve.take_rest(), [0, 1, 8].as_slice());
+        sieve.push(Bytes::from_static(&[0]));
+        assert_eq!(sieve.next(), Ok(None));
+        assert!(!sieve.is_between());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_change_nothing(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+            fuzz_one(&data);
+        }
+    }
+}
