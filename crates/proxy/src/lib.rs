@@ -22,7 +22,8 @@
 //! Specifications: RFC 9110 (proxy role), RFC 9209 (Proxy-Status), RFC 9298 (CONNECT-UDP), RFC 7239 (Forwarded).
 
 pub mod admin;
-pub mod arrival;
+mod alternative;
+mod arrival;
 mod believe;
 pub mod change;
 pub mod datagrams;

@@ -118,6 +118,7 @@ fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {
     let protocol = match arrival {
         Arrival::Session { .. } => "udp",
         Arrival::Offered(_) if listener.config.tcp.is_some() => "tcp",
+        Arrival::Offered(offered) if offered.head.version == Version::HTTP_3 => "h3",
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_2 => "h2",
         Arrival::Offered(_) => "h1",
     };

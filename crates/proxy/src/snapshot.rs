@@ -14,6 +14,7 @@ use std::time::Duration;
 use hermes_config::model::{self, Action, Document, Duration as Interval, FilePath, Keepalive, Trace};
 use hermes_config::{Loaded, Problem, Problems, child};
 use hermes_net::StreamInfo;
+use hermes_net::quic::Record;
 use hermes_net::tls::ClientOptions;
 use hermes_rules::route::hops_of;
 use hermes_rules::{EgressRules, OverlayFields, Source, Table, lint};
@@ -53,6 +54,8 @@ pub struct Snapshot {
     pub egress: EgressRules,
     /// Who gets spans and metrics.
     pub collector: Option<Destination>,
+    /// What is written down of QUIC connections.
+    pub(crate) record: Record,
     /// `Proxy-Authorization` for the next proxy.
     pub token: Option<HeaderValue>,
 }
@@ -80,8 +83,10 @@ impl Snapshot {
                 problems.push(Problem { place: places.locate(&path), path, reason, remedy });
             }
         };
-        let upstreams = upstreams(document, previous, &mut report);
-        let listeners = listener::all(document, seeing, &mut report);
+        let previous_record = previous.filter(|previous| previous.document.debug == document.debug);
+        let record = previous_record.map_or_else(|| record(document), |previous| previous.record.clone());
+        let upstreams = upstreams(document, previous, &record, &mut report);
+        let listeners = listener::all(document, seeing, &record, &mut report);
         let collector = collector(&document.trace, &mut report);
         let token = token(document, &mut report);
         if !problems.is_empty() {
@@ -101,6 +106,7 @@ impl Snapshot {
             doors: HashMap::new(),
             egress: EgressRules::compile(&document.egress, &[], &[]),
             collector,
+            record,
             token,
             files: loaded.files,
             document: loaded.document,
@@ -170,13 +176,15 @@ pub fn node_name(loaded: &Loaded) -> String {
 fn upstreams(
     document: &Document,
     previous: Option<&Snapshot>,
+    record: &Record,
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> HashMap<String, Arc<Upstream>> {
     let (mut built, zone) = (HashMap::new(), document.zone.as_deref());
+    let previous = previous.filter(|previous| previous.document.debug == document.debug);
     let mut build = |name: &String, config: &model::Upstream| {
         let kept =
             previous.and_then(|previous| previous.upstreams.get(name)).filter(|known| known.same_in(zone, config));
-        let upstream = kept.cloned().map_or_else(|| Upstream::build_in(zone, name, config), Ok)?;
+        let upstream = kept.cloned().map_or_else(|| Upstream::build_recorded(zone, name, config, record), Ok)?;
         built.insert(name.clone(), upstream);
         Ok::<_, BuildError>(())
     };
@@ -216,6 +224,12 @@ fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<Strin
         report("trace.tls".to_owned(), format!("{}: {}", error.file.display(), error.reason), error.remedy);
     });
     Some(Destination { collector, tls: tls.ok()?, server_name: details.server_name })
+}
+
+fn record(document: &Document) -> Record {
+    let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
+    let (qlog, secrets) = (path(&document.debug.qlog), path(&document.debug.tls_secrets));
+    Record::new(qlog.as_deref(), secrets.as_deref())
 }
 
 fn token(document: &Document, report: &mut impl FnMut(String, String, Option<String>)) -> Option<HeaderValue> {

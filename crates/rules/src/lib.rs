@@ -12,6 +12,7 @@
 //! - [`trust`]: whose an exchange is, and which overlay fields it keeps.
 //! - [`fields`] and [`template`]: changes to fields.
 //! - [`redecide`](mod@redecide): what becomes of an open tunnel when the rules change.
+//! - [`versions`](mod@versions): which HTTP versions a listener speaks.
 //! - [`egress`]: which addresses a request may choose (RFC 6890 and the registries it points to).
 
 pub mod broadcast;
@@ -24,6 +25,7 @@ pub mod route;
 pub mod shadow;
 pub mod template;
 pub mod trust;
+pub mod versions;
 
 pub use egress::{Denied, EgressRules};
 pub use fields::{BadField, OverlayFields, apply};
@@ -32,3 +34,4 @@ pub use redecide::{redecide, still_believed};
 pub use route::{Explanation, Facts, Matcher, Table, Target, path_is_ambiguous, pick_hop};
 pub use template::{Values, render};
 pub use trust::{Refusal, Source, believe};
+pub use versions::versions;

@@ -72,7 +72,7 @@ impl Checkout {
                 let home = Box::new(move |connection| pool.keep(&slot, connection, address, room));
                 (h1::client::open(*connection, head, length, receiver, home)?, None)
             }
-            Carrier::H2(link, counted) => (link.open(head, length).await?, Some(counted)),
+            Carrier::Shared(link, counted) => (link.open(head, length).await?, Some(counted)),
         };
         Ok(Opened { outgoing, pending, active: active.with_stream(stream), endpoint, address, reused })
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hermes_config::model::{EndpointAddress, HttpVersion};
 use hermes_http::h2::client::Keepalive;
+use hermes_net::quic::{self, Connection};
 use hermes_net::{ConnectError, Stream, connect, tls};
 use hermes_proto::proxy_protocol::{self, Header};
 use rustls::ClientConfig;
@@ -17,15 +18,23 @@ use crate::client::Inner;
 use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
+use crate::quic::{First, Memory, staggered};
 use crate::upstream::Upstream;
 use crate::via;
 
-/// A stream on which HTTP can begin.
+/// What HTTP can begin on, by its version.
+#[derive(Debug)]
+pub(crate) enum Line {
+    H1(Stream),
+    H2(Stream),
+    H3(Connection),
+}
+
+/// An endpoint that was reached.
 #[derive(Debug)]
 pub(crate) struct Reached {
-    pub(crate) stream: Stream,
+    pub(crate) line: Line,
     pub(crate) address: Option<SocketAddr>,
-    pub(crate) version: HttpVersion,
     /// What was reached, for errors.
     pub(crate) endpoint: String,
     /// The connection's place under the bound of its upstream.
@@ -65,8 +74,61 @@ pub(crate) async fn http(
     Ok(Reached { room, ..unbounded(client, upstream, endpoint, road, bounds).await? })
 }
 
-/// As [`http`], without regard to the bound of connections.
+/// As [`http`], without regard to the bound of connections. Where QUIC is one of several ways, the preferred one has a head start,
+/// and what became of QUIC is remembered.
 pub(crate) async fn unbounded(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    road: &Road,
+    bounds: Bounds,
+) -> Result<Reached, ConnectFailure> {
+    // Boxed: an exchange that finds a connection should not carry the room for making one.
+    let tcp = Box::pin(over_tcp(client, upstream, endpoint, road, bounds));
+    let (Some(config), Some(addresses)) = (upstream.security.as_ref().and_then(|tls| tls.quic.as_ref()), road) else {
+        return tcp.await;
+    };
+    let quic = Box::pin(over_quic(upstream, endpoint, config, addresses, bounds));
+    let memory = &endpoint.quic;
+    let first = match upstream.versions.as_slice() {
+        [HttpVersion::H3] => {
+            let done = quic.await;
+            let first = done.as_ref().err().map_or(First::Won, |failure| First::Failed(failure.reason.clone()));
+            remember(memory, &first);
+            return done;
+        }
+        [HttpVersion::H3, ..] if !memory.is_worth_trying(Instant::now()) => return tcp.await,
+        [HttpVersion::H3, ..] => staggered(quic, tcp).await,
+        // The other way round there is nothing to remember: TCP is tried first anyway.
+        _ => return staggered(tcp, quic).await.0,
+    };
+    remember(memory, &first.1);
+    first.0
+}
+
+fn remember(memory: &Memory, first: &First) {
+    match first {
+        First::Won => memory.worked(),
+        First::Failed(reason) => memory.failed(reason, Instant::now()),
+        First::Slow => memory.failed("slower than TCP, or silent", Instant::now()),
+    }
+}
+
+async fn over_quic(
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    config: &quic::ClientConfig,
+    addresses: &[SocketAddr],
+    bounds: Bounds,
+) -> Result<Reached, ConnectFailure> {
+    let name = upstream.security.as_ref().map_or("", |tls| tls.server_name(&endpoint.address));
+    let connection = crate::quic::connect(addresses, config, name, bounds.until, &endpoint.text).await?;
+    let address = Some(connection.peer());
+    let (room, keepalive) = (None, upstream.keeping.keepalive);
+    Ok(Reached { line: Line::H3(connection), address, endpoint: endpoint.text.clone(), room, keepalive })
+}
+
+async fn over_tcp(
     client: &Inner,
     upstream: &Upstream,
     endpoint: &Endpoint,
@@ -78,13 +140,14 @@ pub(crate) async fn unbounded(
     let stream = introduce(stream, upstream, Header::Local, bounds.until, &endpoint.text).await?;
     let (text, room, keepalive) = (endpoint.text.clone(), None, upstream.keeping.keepalive);
     let Some(security) = &upstream.security else {
-        let version = upstream.versions.first().copied().unwrap_or(HttpVersion::H1);
-        return Ok(Reached { stream, address, version, endpoint: text, room, keepalive });
+        let line =
+            if upstream.versions.first() == Some(&HttpVersion::H2) { Line::H2(stream) } else { Line::H1(stream) };
+        return Ok(Reached { line, address, endpoint: text, room, keepalive });
     };
     let name = security.server_name(&endpoint.address);
     let stream = secure(stream, &security.http, name, bounds.until, &text).await?;
-    let version = agreed(&stream, &upstream.versions, &text)?;
-    Ok(Reached { stream, address, version, endpoint: text, room, keepalive })
+    let line = agreed(stream, &upstream.versions, &text)?;
+    Ok(Reached { line, address, endpoint: text, room, keepalive })
 }
 
 /// Opens a stream to an endpoint for something that is not HTTP, for the client that `whose` names.
@@ -179,12 +242,14 @@ pub(crate) async fn secure(
     wrapped.map_err(|error| ConnectFailure::tls(endpoint, &error))
 }
 
-/// The version that ALPN settled. A peer that does not know ALPN speaks HTTP/1.1.
-pub(crate) fn agreed(stream: &Stream, wanted: &[HttpVersion], endpoint: &str) -> Result<HttpVersion, ConnectFailure> {
+/// The stream with the version that ALPN settled. A peer that does not know ALPN speaks HTTP/1.1.
+pub(crate) fn agreed(stream: Stream, wanted: &[HttpVersion], endpoint: &str) -> Result<Line, ConnectFailure> {
     let alpn = stream.info().tls.as_ref().and_then(|tls| tls.alpn.as_deref());
-    let version = if alpn == Some(b"h2") { HttpVersion::H2 } else { HttpVersion::H1 };
-    if wanted.contains(&version) {
-        return Ok(version);
+    if alpn == Some(b"h2") && wanted.contains(&HttpVersion::H2) {
+        return Ok(Line::H2(stream));
+    }
+    if alpn != Some(b"h2") && wanted.contains(&HttpVersion::H1) {
+        return Ok(Line::H1(stream));
     }
     // RFC 9113, 3.2: HTTP/2 over TLS needs ALPN.
     Err(ConnectFailure::new(FailureKind::Protocol, endpoint, "the peer did not agree to HTTP/2 (ALPN `h2`)"))

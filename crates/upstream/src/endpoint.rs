@@ -14,6 +14,7 @@ use crate::ejector::Ejector;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
 use crate::pool::Counted;
+use crate::quic::Memory;
 
 /// How long an endpoint that failed is tried only after the others.
 const REST: Duration = Duration::from_secs(1);
@@ -28,6 +29,8 @@ pub(crate) struct Endpoint {
     pub(crate) zone: Option<String>,
     /// `None` for a Unix socket.
     pub(crate) addresses: Option<Arc<Addresses>>,
+    /// Whether QUIC reaches it.
+    pub(crate) quic: Memory,
     active: AtomicUsize,
     failures: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
@@ -55,6 +58,7 @@ impl Endpoint {
             zone: config.zone().map(str::to_owned),
             address,
             addresses,
+            quic: Memory::default(),
             active: AtomicUsize::new(0),
             failures: AtomicU64::new(0),
             trouble: Mutex::new(None),

@@ -29,6 +29,7 @@ mod keeping;
 mod limits;
 mod origin;
 mod pool;
+mod quic;
 mod ring;
 mod security;
 mod status;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::checkout::Checkout;
 use crate::client::{Client, Inner};
-use crate::connect::{self, Reached};
+use crate::connect::{self, Line, Reached};
 use crate::endpoint::Active;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::pool::Key;
@@ -64,13 +64,13 @@ impl Inner {
         let stream = connect::race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
         if !origin.tls {
-            return Ok(Reached { stream, address, version: HttpVersion::H1, endpoint, room: None, keepalive: None });
+            return Ok(Reached { line: Line::H1(stream), address, endpoint, room: None, keepalive: None });
         }
         let roots = self.origin_tls();
         let roots = roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
         let stream = connect::secure(stream, &roots, &origin.host, until, &endpoint).await?;
-        let version = connect::agreed(&stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
-        Ok(Reached { stream, address, version, endpoint, room: None, keepalive: None })
+        let line = connect::agreed(stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
+        Ok(Reached { line, address, endpoint, room: None, keepalive: None })
     }
 
     /// The addresses of a target that may be dialled; at least one.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hermes_config::model::{self, ClientTls, EndpointAddress, FilePath, HttpVersion, TlsChoice};
+use hermes_net::quic;
 use hermes_net::tls::{self, ClientOptions};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -18,6 +19,8 @@ pub(crate) struct Security {
     pub(crate) http: Arc<ClientConfig>,
     /// Offers no application protocol: what runs inside is not ours.
     pub(crate) bare: Arc<ClientConfig>,
+    /// Offers HTTP/3, if the upstream speaks that.
+    pub(crate) quic: Option<quic::ClientConfig>,
     /// For SNI and the certificate, where it is not the endpoint's host.
     pub(crate) server_name: Option<String>,
 }
@@ -28,9 +31,11 @@ impl Security {
         name: &str,
         config: &model::Upstream,
         versions: &[HttpVersion],
+        record: &quic::Record,
     ) -> Result<Option<Self>, BuildError> {
         let Some(details) = details(config) else { return Ok(None) };
-        let alpn: Vec<&[u8]> = versions.iter().copied().map(protocol).collect();
+        let over_tcp = versions.iter().copied().filter(|version| *version != HttpVersion::H3);
+        let alpn: Vec<&[u8]> = over_tcp.map(protocol).collect();
         let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
         let (ca, cert, key) = (path(&details.ca_file), path(&details.cert_file), path(&details.key_file));
         let options = ClientOptions {
@@ -40,7 +45,7 @@ impl Security {
             insecure_skip_verify: details.insecure_skip_verify,
             alpn: &alpn,
         };
-        let http = tls::client(options).map_err(|error| {
+        let wrong = |error: tls::TlsFileError| {
             let is = |file: &Option<std::path::PathBuf>| file.as_deref() == Some(&*error.file);
             let key = match () {
                 () if is(&ca) => ".ca_file",
@@ -50,8 +55,12 @@ impl Security {
             };
             let reason = format!("{}: {}", error.file.display(), error.reason);
             BuildError { path: format!("upstreams.{name}.tls{key}"), reason, remedy: error.remedy }
-        })?;
-        let security = Self { bare: without_protocols(&http), http, server_name: details.server_name.clone() };
+        };
+        let http = tls::client(options).map_err(wrong)?;
+        let quic = versions.contains(&HttpVersion::H3);
+        let quic = quic.then(|| quic::ClientConfig::new(&http, false, record.clone()));
+        let quic = quic.transpose().map_err(wrong)?;
+        let security = Self { bare: without_protocols(&http), http, quic, server_name: details.server_name.clone() };
         security.check_names(name, config, &details)?;
         Ok(Some(security))
     }
@@ -123,5 +132,6 @@ pub(crate) fn protocol(version: HttpVersion) -> &'static [u8] {
     match version {
         HttpVersion::H1 => b"http/1.1",
         HttpVersion::H2 => b"h2",
+        HttpVersion::H3 => quic::ALPN,
     }
 }

@@ -47,4 +47,7 @@ pub struct EndpointStatus {
     pub failures: u64,
     /// Why it failed, unless it succeeded since.
     pub last_error: Option<String>,
+    /// Whether HTTP/3 reaches it, and why not; only where the upstream speaks that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http3: Option<String>,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::model::{self, EndpointAddress, HttpVersion, ProxyProtocolVersion};
+use hermes_net::quic::Record;
 use hermes_proto::proxy_protocol::Version;
 use tokio::time::Instant;
 
@@ -74,12 +75,25 @@ impl Upstream {
     /// # Errors
     /// As for [`Self::build`].
     pub fn build_in(zone: Option<&str>, name: &str, config: &model::Upstream) -> Result<Arc<Self>, BuildError> {
+        Self::build_recorded(zone, name, config, &Record::default())
+    }
+
+    /// As [`Self::build_in`], with a record of its QUIC connections.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub fn build_recorded(
+        zone: Option<&str>,
+        name: &str,
+        config: &model::Upstream,
+        record: &Record,
+    ) -> Result<Arc<Self>, BuildError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let versions = versions(config);
         check(name, config, &versions)?;
         // Before the files are used: one that changes meanwhile counts as changed.
         let source = source(config);
-        let security = Security::build(name, config, &versions)?;
+        let security = Security::build(name, config, &versions, record)?;
         let ejector = config.eject.as_ref().map(|eject| Arc::new(Ejector::new(eject, config.endpoints.len())));
         let endpoint = |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone()));
         let endpoints: Vec<_> = config.endpoints.iter().map(endpoint).collect();
@@ -147,10 +161,6 @@ impl Upstream {
 
     /// What there is to see of it.
     pub fn status(&self) -> UpstreamStatus {
-        let number = |version: &HttpVersion| match version {
-            HttpVersion::H1 => 1,
-            HttpVersion::H2 => 2,
-        };
         let now = Instant::now();
         let endpoint = |endpoint: &Arc<Endpoint>| EndpointStatus {
             address: endpoint.text.clone(),
@@ -162,10 +172,11 @@ impl Upstream {
             active: endpoint.active(),
             failures: endpoint.failures(),
             last_error: endpoint.last_error(),
+            http3: self.versions.contains(&HttpVersion::H3).then(|| endpoint.quic.words(now)),
         };
         UpstreamStatus {
             name: self.name.clone(),
-            http: self.versions.iter().map(number).collect(),
+            http: self.versions.iter().copied().map(HttpVersion::number).collect(),
             tls: self.security.is_some(),
             via: self.via.clone(),
             endpoints: self.endpoints.iter().map(endpoint).collect(),
@@ -178,7 +189,7 @@ impl Upstream {
     /// Whether a connection to it may turn out to be a link that exchanges share.
     pub(crate) fn may_share(&self) -> bool {
         match self.security {
-            Some(_) => self.versions.contains(&HttpVersion::H2),
+            Some(_) => self.versions.iter().any(|version| *version != HttpVersion::H1),
             None => self.versions.first() == Some(&HttpVersion::H2),
         }
     }

@@ -8,14 +8,16 @@ use serde::Deserialize;
 use super::pac::Pac;
 use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
-use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, Prefix, Template};
+use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, OneOrMany, Prefix, Template};
 use super::trace::Continue;
+use super::upstream::HttpVersion;
 
 /// One listener; exactly one of `http`, `tcp` and `udp` is given.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
-    /// HTTP/1.1 and HTTP/2 (by prior knowledge, or by ALPN under TLS) on this address.
+    /// HTTP/1.1 and HTTP/2 (by prior knowledge, or by ALPN under TLS) on this address; under TLS also HTTP/3, on the UDP port of
+    /// the same number.
     #[serde(default)]
     pub http: Option<ListenAddress>,
     /// A TCP port whose connections become CONNECT exchanges for `target`.
@@ -30,6 +32,10 @@ pub struct Listener {
     /// TLS on an `http` listener.
     #[serde(default)]
     pub tls: Option<ServerTls>,
+    /// HTTP versions of an `http` listener with TLS. Default: [1, 2, 3]; without 3 on a Unix socket, behind a PROXY header, and
+    /// where a `udp` listener has the port.
+    #[serde(default)]
+    pub versions: Option<OneOrMany<HttpVersion>>,
     /// Who may use an `http` listener. Default: nobody is asked, which only loopback and Unix sockets may do.
     #[serde(default)]
     pub auth: Option<Auth>,
@@ -97,6 +103,10 @@ pub struct ServerTls {
     /// PEM authorities whose client certificates are accepted (mTLS).
     #[serde(default)]
     pub client_ca_file: Option<FilePath>,
+    /// Take requests of returning HTTP/3 clients before their handshake has ended (0-RTT); those that are not safe are answered
+    /// with 425. Whoever sees them on the way can send them again. Default: false.
+    #[serde(default)]
+    pub early_data: bool,
 }
 
 /// Who may use a listener: a word, or one or more ways to show who one is (any of them suffices).
@@ -212,7 +222,7 @@ pub struct Limits {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub sessions_per_user: Option<usize>,
-    /// Streams at once on one HTTP/2 connection. Default: 1000.
+    /// Streams at once on one connection of HTTP/2 or HTTP/3. Default: 1000.
     #[serde(default)]
     pub streams: Option<u32>,
 }

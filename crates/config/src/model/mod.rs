@@ -27,7 +27,7 @@ pub use egress::Egress;
 pub use health::{CheckKind, Eject, Health};
 pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
-pub use node::{Access, Admin, Document, Log, NodeIdentity, Peer};
+pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer};
 pub use pac::{Pac, PacWord};
 pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};

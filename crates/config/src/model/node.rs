@@ -44,6 +44,9 @@ pub struct Document {
     /// What is logged, and where to.
     #[serde(default)]
     pub log: Log,
+    /// What is written down of QUIC connections for whoever looks for a fault. Default: nothing.
+    #[serde(default)]
+    pub debug: Debug,
     /// Which exchanges are traced, and where spans are sent.
     #[serde(default)]
     pub trace: Trace,
@@ -106,6 +109,18 @@ pub struct Log {
     /// Where access records go, one JSON object a line. Default: stdout.
     #[serde(default)]
     pub access: Access,
+}
+
+/// What is written down of QUIC connections. Both slow them down, and TLS secrets let their reader decrypt what was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Debug {
+    /// Folder that gets a qlog file of each of the first 1000 connections, readable for their owner only.
+    #[serde(default)]
+    pub qlog: Option<FilePath>,
+    /// File that the TLS secrets of QUIC connections are added to, readable for its owner only.
+    #[serde(default)]
+    pub tls_secrets: Option<FilePath>,
 }
 
 /// Where access records go.

@@ -15,7 +15,7 @@ use super::{Eject, Hash, Health, Keepalive, UpstreamLimits};
 pub struct Upstream {
     /// The endpoints: `host:port`, `[v6]:port`, `unix:/path`, or a map with a weight.
     pub endpoints: Vec<Endpoint>,
-    /// HTTP versions, the preferred one first. Default: [2, 1] under TLS, where ALPN chooses; 1 without.
+    /// HTTP versions, the preferred one first. Default: [2, 1] under TLS, where ALPN chooses; 1 without. 3 needs TLS.
     #[serde(default)]
     pub http: Option<OneOrMany<HttpVersion>>,
     /// TLS to the endpoints: `true`, or details. Default: none.
@@ -120,6 +120,20 @@ pub enum HttpVersion {
     H1,
     /// HTTP/2.
     H2,
+    /// HTTP/3.
+    H3,
+}
+
+impl HttpVersion {
+    /// As it is written.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::H1 => 1,
+            Self::H2 => 2,
+            Self::H3 => 3,
+        }
+    }
 }
 
 impl TryFrom<u8> for HttpVersion {
@@ -129,7 +143,8 @@ impl TryFrom<u8> for HttpVersion {
         match number {
             1 => Ok(Self::H1),
             2 => Ok(Self::H2),
-            other => Err(format!("HTTP version {other} is not 1 or 2")),
+            3 => Ok(Self::H3),
+            other => Err(format!("HTTP version {other} is not 1, 2 or 3")),
         }
     }
 }
@@ -140,7 +155,7 @@ impl JsonSchema for HttpVersion {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "integer", "enum": [1, 2], "description": "An HTTP version: 1 or 2." })
+        schemars::json_schema!({ "type": "integer", "enum": [1, 2, 3], "description": "An HTTP version: 1, 2 or 3." })
     }
 }
 

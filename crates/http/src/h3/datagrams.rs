@@ -165,6 +165,11 @@ impl DatagramSender {
         self.send(&[], payloads.iter().map(|payload| &payload[..]))
     }
 
+    /// Waits a moment until the connection's buffer takes `bytes`; false when it does not.
+    pub async fn room(&self, bytes: usize) -> bool {
+        self.0.shared().connection.datagram_room_for(bytes).await
+    }
+
     /// The largest payload that can be sent now, its prefix included, in bytes; it changes with the path.
     pub fn max_payload(&self) -> usize {
         let largest = self.0.shared().connection.max_datagram_size().unwrap_or(0);

@@ -30,7 +30,7 @@ pub struct Endpoint {
 
 /// The accepting side of an endpoint.
 #[derive(Debug, Default)]
-struct Serving {
+pub(super) struct Serving {
     current: Mutex<Option<Current>>,
     handshakes: Arc<AtomicUsize>,
     retries: AtomicUsize,
@@ -38,9 +38,9 @@ struct Serving {
 
 /// How connections are accepted now.
 #[derive(Debug, Clone)]
-struct Current {
-    config: quinn::ServerConfig,
-    early_data: bool,
+pub(super) struct Current {
+    config: Arc<quinn::ServerConfig>,
+    pub(super) early_data: bool,
     retry_above: usize,
     record: Record,
 }
@@ -56,7 +56,7 @@ impl Endpoint {
     /// Outside a tokio runtime.
     pub fn server(socket: UdpSocket, worker: u8, options: &ServerOptions) -> io::Result<Self> {
         let current = Current::build(options)?;
-        let endpoint = Self::on(socket, worker, &options.keys, Some(current.config.clone()))?;
+        let endpoint = Self::on(socket, worker, &options.keys, Some((*current.config).clone()))?;
         *endpoint.serving.current.lock() = Some(current);
         Ok(endpoint)
     }
@@ -92,7 +92,7 @@ impl Endpoint {
     /// When TLS does not suit QUIC; the old rules stay.
     pub fn set_server(&self, options: &ServerOptions) -> io::Result<()> {
         let current = Current::build(options)?;
-        self.quinn.set_server_config(Some(current.config.clone()));
+        self.quinn.set_server_config(Some((*current.config).clone()));
         *self.serving.current.lock() = Some(current);
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Endpoint {
     pub async fn accept(&self) -> Option<Incoming> {
         loop {
             let incoming = self.quinn.accept().await?;
-            let Some(current) = self.serving.current.lock().clone() else {
+            let Some(current) = self.serving.current() else {
                 incoming.refuse();
                 continue;
             };
@@ -119,20 +119,15 @@ impl Endpoint {
                 // It can be asked: its address is not validated.
                 drop(incoming.retry());
             } else {
-                return Some(self.incoming(incoming, &current));
+                return Some(self.incoming(incoming));
             }
         }
     }
 
-    fn incoming(&self, quinn: quinn::Incoming, current: &Current) -> Incoming {
-        let config = current.record.writes_qlog().then(|| {
-            let mut config = current.config.clone();
-            config.transport_config(transport(current.record.qlog("server")));
-            Arc::new(config)
-        });
+    fn incoming(&self, quinn: quinn::Incoming) -> Incoming {
         let local = self.quinn.local_addr().ok();
         let handshake = Handshake::begin(&self.serving.handshakes);
-        Incoming { quinn, config, early_data: current.early_data, local, handshake }
+        Incoming { quinn, serving: self.serving.clone(), local, handshake }
     }
 
     /// How many clients were asked to prove their address.
@@ -203,11 +198,28 @@ impl Endpoint {
     }
 }
 
+impl Serving {
+    /// How a connection is accepted that was asked for before; `None` if none is any more.
+    pub(super) fn current(&self) -> Option<Current> {
+        self.current.lock().clone()
+    }
+}
+
 impl Current {
+    /// For one connection.
+    pub(super) fn one(&self) -> Arc<quinn::ServerConfig> {
+        if !self.record.writes_qlog() {
+            return self.config.clone();
+        }
+        let mut config = (*self.config).clone();
+        config.transport_config(transport(self.record.qlog("server")));
+        Arc::new(config)
+    }
+
     fn build(options: &ServerOptions) -> io::Result<Self> {
         let config = options.build().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok(Self {
-            config,
+            config: Arc::new(config),
             early_data: options.early_data,
             retry_above: options.retry_above,
             record: options.record.clone(),

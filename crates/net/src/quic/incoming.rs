@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::connection::Connection;
+use super::endpoint::Serving;
 use super::error::ConnectionError;
 use crate::peer::canonical;
 
@@ -18,8 +19,7 @@ pub const HANDSHAKES: usize = 1024;
 #[derive(Debug)]
 pub struct Incoming {
     pub(super) quinn: quinn::Incoming,
-    pub(super) config: Option<Arc<quinn::ServerConfig>>,
-    pub(super) early_data: bool,
+    pub(super) serving: Arc<Serving>,
     pub(super) local: Option<SocketAddr>,
     pub(super) handshake: Handshake,
 }
@@ -61,12 +61,14 @@ impl Incoming {
     /// # Errors
     /// When the handshake fails. The client was told why.
     pub async fn accept(self) -> Result<Connection, ConnectionError> {
-        let Self { quinn, config, early_data, local, handshake } = self;
-        let mut connecting = match config {
-            Some(config) => quinn.accept_with(config)?,
-            None => quinn.accept()?,
+        let Self { quinn, serving, local, handshake } = self;
+        // Not what was in force when the client's first packet came: a new certificate counts from now on.
+        let Some(current) = serving.current() else {
+            quinn.refuse();
+            return Err(ConnectionError::Local);
         };
-        if !early_data {
+        let mut connecting = quinn.accept_with(current.one())?;
+        if !current.early_data {
             return Ok(Connection::new(connecting.await?, local, None));
         }
         connecting.handshake_data().await?;

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use hermes_http::h3::DatagramSender;
+use hermes_net::quic::SentDatagrams;
 use hermes_net::{UdpError, UdpSocket};
 use hermes_proto::datagram;
 
@@ -98,6 +100,20 @@ impl UdpReader {
             exchange.dropped(DropReason::Expired, expired);
         };
         received.during(socket, write, lost).await
+    }
+
+    /// Sends what was found as QUIC datagrams, each with `prefix`; returns what became of them, and their bytes.
+    pub fn send(&self, quic: &DatagramSender, prefix: &[u8]) -> (SentDatagrams, usize) {
+        let mut bytes = 0;
+        let mut measure = |datagram: &[u8]| bytes += datagram.len();
+        let sent = match self {
+            Self::Session(_, queue) => quic.send(prefix, queue.iter().inspect(|datagram| measure(datagram))),
+            Self::Socket(_, received) => {
+                let datagrams = received.datagrams().map(|(_, datagram)| datagram);
+                quic.send(prefix, datagrams.inspect(|datagram| measure(datagram)))
+            }
+        };
+        (sent, bytes)
     }
 
     /// Appends what was found as capsules; returns how many datagrams and bytes of payload that were.

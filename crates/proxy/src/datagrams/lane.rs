@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
+use hermes_http::h3::DatagramSender;
 use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_proto::batch::Batch;
 use hermes_proto::capsule::{CapsuleCursor, CapsuleDecoder, CapsuleType};
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::UdpEnd;
 use super::end::UdpReader;
+use super::quic::Beside;
 use crate::forward::{Broken, Side};
 use crate::seeing::{DropReason, Exchange};
 
@@ -30,11 +32,17 @@ pub(crate) enum Origin {
     Stream(Capsules),
 }
 
-/// A stream of capsules that is read.
+/// A stream of capsules that is read, and the QUIC datagrams beside it.
 pub(crate) struct Capsules {
+    pub(super) stream: CapsuleStream,
+    pub(super) beside: Beside,
+}
+
+/// The stream alone.
+pub(super) struct CapsuleStream {
     incoming: Incoming,
     /// What was read beyond the capsule at which the lane was stopped.
-    rest: Bytes,
+    pub(super) rest: Bytes,
 }
 
 /// Where datagrams go. A stream is shared by the lanes that lead there: whoever writes holds it to the end of a capsule.
@@ -42,8 +50,8 @@ pub(crate) struct Capsules {
 pub(crate) enum Sink {
     /// UDP.
     Udp(UdpEnd),
-    /// Capsules.
-    Stream(Arc<Mutex<Outgoing>>),
+    /// Capsules, and QUIC datagrams where there are any.
+    Stream(Arc<Mutex<Outgoing>>, Option<DatagramSender>),
 }
 
 /// How a lane was left.
@@ -67,14 +75,15 @@ pub(crate) struct Lane<'a> {
 
 impl Origin {
     /// Reads a stream.
-    pub(crate) fn stream(incoming: Incoming) -> Self {
-        Self::Stream(Capsules { incoming, rest: Bytes::new() })
+    pub(crate) fn stream(mut incoming: Incoming) -> Self {
+        let beside = Beside::new(incoming.datagrams());
+        Self::Stream(Capsules { stream: CapsuleStream { incoming, rest: Bytes::new() }, beside })
     }
 
     /// Waits for the end of a stream; what still comes is of no use.
     pub(crate) async fn drain(&mut self) {
         if let Self::Stream(capsules) = self {
-            while let Some(Ok(_)) = capsules.incoming.frame().await {}
+            while let Some(Ok(_)) = capsules.stream.incoming.frame().await {}
         }
     }
 
@@ -87,14 +96,15 @@ impl Origin {
 impl Sink {
     /// Writes a stream.
     pub(crate) fn stream(outgoing: Outgoing) -> Self {
-        Self::Stream(Arc::new(Mutex::new(outgoing)))
+        let quic = outgoing.datagrams();
+        Self::Stream(Arc::new(Mutex::new(outgoing)), quic)
     }
 
     /// Ends a stream; UDP has no end.
     pub(crate) async fn finish(&self) -> Result<(), StreamError> {
         match self {
             Self::Udp(_) => Ok(()),
-            Self::Stream(outgoing) => outgoing.lock().await.finish(None).await,
+            Self::Stream(outgoing, _) => outgoing.lock().await.finish(None).await,
         }
     }
 
@@ -107,7 +117,7 @@ impl Sink {
 
     /// Resets a stream.
     pub(crate) fn reset(&self, reset: Reset) {
-        if let Self::Stream(outgoing) = self
+        if let Self::Stream(outgoing, _) = self
             && let Ok(mut outgoing) = outgoing.try_lock()
         {
             outgoing.reset(reset);
@@ -115,7 +125,7 @@ impl Sink {
     }
 }
 
-impl Capsules {
+impl CapsuleStream {
     /// What is there without waiting.
     async fn ready(&mut self) -> Option<Option<Result<Bytes, StreamError>>> {
         poll_fn(|cx| match pin!(self.next()).poll(cx) {
@@ -125,7 +135,7 @@ impl Capsules {
         .await
     }
 
-    async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
+    pub(super) async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
         if !self.rest.is_empty() {
             return Some(Ok(std::mem::take(&mut self.rest)));
         }
@@ -147,13 +157,21 @@ impl Lane<'_> {
     pub(crate) async fn run(&self, origin: &mut Origin, sink: &Sink) -> Result<Left, Broken> {
         match (origin, sink) {
             (Origin::Udp(reader), Sink::Udp(udp)) => self.udp_to_udp(reader, udp).await,
-            (Origin::Udp(reader), Sink::Stream(outgoing)) => self.udp_to_stream(reader, outgoing).await,
+            (Origin::Udp(reader), Sink::Stream(stream, Some(quic))) => self.udp_to_quic(reader, stream, quic).await,
+            (Origin::Udp(reader), Sink::Stream(stream, None)) => self.udp_to_stream(reader, stream).await,
             (Origin::Stream(capsules), Sink::Udp(udp)) => self.stream_to_udp(capsules, udp).await,
-            (Origin::Stream(capsules), Sink::Stream(outgoing)) => self.stream_to_stream(capsules, outgoing).await,
+            (Origin::Stream(capsules), Sink::Stream(stream, quic)) => {
+                let is_quic = capsules.beside.is_there();
+                match quic {
+                    Some(quic) if !is_quic => self.capsules_to_quic(&mut capsules.stream, stream, quic).await,
+                    None if !is_quic => self.stream_to_stream(&mut capsules.stream, stream).await,
+                    quic => self.quic_to_stream(capsules, stream, quic.as_ref()).await,
+                }
+            }
         }
     }
 
-    fn moved(&self, datagrams: u64, bytes: u64) {
+    pub(super) fn moved(&self, datagrams: u64, bytes: u64) {
         let counters = self.exchange.counters();
         let (count, sum) = match self.from {
             Side::Client => (&counters.datagrams_in, &counters.client_to_target),
@@ -163,11 +181,11 @@ impl Lane<'_> {
         sum.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn read(&self, error: &StreamError) -> Broken {
+    pub(super) fn read(&self, error: &StreamError) -> Broken {
         Broken::read(self.from, error)
     }
 
-    fn write(&self, error: &StreamError) -> Broken {
+    pub(super) fn write(&self, error: &StreamError) -> Broken {
         Broken::write(self.from.other(), error)
     }
 
@@ -222,7 +240,11 @@ impl Lane<'_> {
             let data = tokio::select! {
                 biased;
                 () = self.stop.cancelled(), if decoder.finish().is_ok() => return Ok(Left::Stopped),
-                data = capsules.next() => data,
+                () = capsules.beside.fill() => {
+                    self.deliver_beside(&mut capsules.beside, &mut batch, udp).await?;
+                    continue;
+                }
+                data = capsules.stream.next() => data,
             };
             let Some(data) = data else {
                 let ended = decoder.finish().map(|()| Left::Ended);
@@ -234,7 +256,11 @@ impl Lane<'_> {
     }
 
     /// Passes capsules on as they are, those of unknown types too (RFC 9297, 3.2).
-    async fn stream_to_stream(&self, capsules: &mut Capsules, sink: &Arc<Mutex<Outgoing>>) -> Result<Left, Broken> {
+    async fn stream_to_stream(
+        &self,
+        capsules: &mut CapsuleStream,
+        sink: &Arc<Mutex<Outgoing>>,
+    ) -> Result<Left, Broken> {
         let mut cursor = CapsuleCursor::default();
         let mut held: Option<OwnedMutexGuard<Outgoing>> = None;
         loop {
@@ -278,7 +304,7 @@ impl Lane<'_> {
     }
 
     /// Follows `data` to its end, or to the end of a capsule if the lane is to stop; what lies behind that is returned.
-    fn follow(&self, cursor: &mut CapsuleCursor, data: &mut Bytes) -> Bytes {
+    pub(super) fn follow(&self, cursor: &mut CapsuleCursor, data: &mut Bytes) -> Bytes {
         let mut used = 0;
         while used < data.len() {
             used += cursor.advance(&data[used..]);
@@ -298,17 +324,23 @@ impl Lane<'_> {
                 continue;
             }
             let datagram = UdpDatagram::decode(capsule.value).map_err(|error| malformed(error.to_string()))?;
-            if datagram.context != UDP_CONTEXT {
-                self.exchange.dropped(DropReason::UnknownContext, 1);
-            } else if batch.push(&datagram.payload).is_err() {
-                self.send(batch, udp).await?;
-                let _ = batch.push(&datagram.payload);
-            }
+            self.collect(&datagram, batch, udp).await?;
         }
         self.send(batch, udp).await
     }
 
-    async fn send(&self, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
+    /// Puts a datagram into the batch, which is sent when it is full.
+    pub(super) async fn collect(&self, datagram: &UdpDatagram, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
+        if datagram.context != UDP_CONTEXT {
+            self.exchange.dropped(DropReason::UnknownContext, 1);
+        } else if batch.push(&datagram.payload).is_err() {
+            self.send(batch, udp).await?;
+            let _ = batch.push(&datagram.payload);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn send(&self, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
         for run in batch.runs() {
             let segment = (run.count > 1).then_some(run.segment_size);
             let sent = udp.send(run.bytes, segment).await;
@@ -324,7 +356,7 @@ impl Lane<'_> {
 }
 
 /// Resolves when the stream breaks, as far as that can be seen while nobody writes to it.
-async fn broken(sink: &Mutex<Outgoing>) -> Reset {
+pub(super) async fn broken(sink: &Mutex<Outgoing>) -> Reset {
     poll_fn(|cx| match sink.try_lock() {
         Ok(mut outgoing) => pin!(outgoing.broken()).poll(cx),
         Err(_) => Poll::Pending,

@@ -6,6 +6,7 @@
 mod end;
 mod lane;
 mod queue;
+mod quic;
 mod received;
 mod session;
 

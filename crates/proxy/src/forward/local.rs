@@ -9,6 +9,7 @@ use http::header::LOCATION;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::{Failed, Unanswered};
+use crate::alternative;
 use crate::arrival::Arrival;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -43,7 +44,8 @@ pub(crate) async fn redirect(routed: &Routed, arrival: Arrival, redirect: &Redir
     Ok(answer(routed, arrival, head, Bytes::new(), "redirected").await)
 }
 
-async fn answer(routed: &Routed, arrival: Arrival, head: ResponseHead, content: Bytes, reason: &str) -> String {
+async fn answer(routed: &Routed, arrival: Arrival, mut head: ResponseHead, content: Bytes, reason: &str) -> String {
+    alternative::advertise(routed, &mut head.fields);
     routed.exchange.status(head.status.as_u16());
     match arrival.refuse(head, content).await {
         Ok(()) => reason.to_owned(),

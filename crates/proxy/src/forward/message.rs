@@ -18,6 +18,7 @@ use super::reach::{self, Reached, Unreached};
 use super::retry::hedge::{self, Answered};
 use super::retry::{self, Replay, Tries};
 use super::{Broken, Failed, Side, Unanswered, verdict};
+use crate::alternative;
 use crate::arrival::Arrival;
 use crate::explain;
 use crate::refusal::Refusal;
@@ -252,6 +253,7 @@ impl Request<'_> {
         }
         departure::keep_own_challenge(&mut head);
         via::append(&mut head.fields, head.version, &self.routed.snapshot.node);
+        alternative::advertise(self.routed, &mut head.fields);
         head
     }
 }

@@ -174,7 +174,7 @@ async fn pass_refusal(
     };
     let mut head = ResponseHead { fields: passed_on(head.fields), ..head };
     // RFC 9110, 7.8: an origin may ignore an upgrade. Anywhere else a success would say that the tunnel is open.
-    let ignored = offered.kind() == Kind::Upgrade && offered.head.version != Version::HTTP_2;
+    let ignored = offered.kind() == Kind::Upgrade && offered.head.version <= Version::HTTP_11;
     departure::keep_own_challenge(&mut head);
     if explain::hide(routed, &mut head) {
         incoming = Incoming::Empty;

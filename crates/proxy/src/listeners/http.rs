@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use hermes_http::server::{Handler, serve as serve_http};
-use hermes_http::{Offered, ResponseHead};
-use hermes_net::{Stream, StreamInfo, Watch, tls};
+use hermes_http::{Offered, ResponseHead, h3};
+use hermes_net::{Stream, StreamInfo, Watch, quic, tls};
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
@@ -27,9 +27,22 @@ pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch
             }
         },
     };
+    if !rules.speaks(stream.info()) {
+        tracing::debug!(listener = %rules.name, "the client agreed to no HTTP version of this listener");
+        return;
+    }
     let options = rules.options.clone();
     tokio::select! {
         () = serve_http(stream, &options, Proxying(entrance), watch) => {}
+        () = watch.forced() => {}
+    }
+}
+
+/// Serves one connection of HTTP/3.
+pub(super) async fn quic_connection(entrance: Entrance, connection: quic::Connection, watch: &Watch) {
+    let options = entrance.rules.options.clone();
+    tokio::select! {
+        () = h3::server::serve(connection, &options, Proxying(entrance), watch) => {}
         () = watch.forced() => {}
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Sockets are owned by one [`table`], which is diffed and never rebuilt; every worker has its share of each socket.
 
+mod bind;
 mod http;
 mod introduction;
+mod quic;
 mod sources;
 mod stream;
 pub mod table;
@@ -31,6 +33,8 @@ pub struct Door {
     pub id: DoorId,
     /// The socket.
     pub socket: Socket,
+    /// Which of the listener's sockets it is; of QUIC, each has its own connections.
+    pub share: u8,
     /// Says when to stop accepting.
     pub watch: Watch,
     /// The rules with which it is opened: by the time that the worker hears of it, the listener may be gone again, and what
@@ -46,6 +50,8 @@ pub enum Socket {
     Stream(Listener),
     /// Datagrams; those of one client become a CONNECT-UDP.
     Udp(std::net::UdpSocket),
+    /// Connections of HTTP/3.
+    Quic(std::net::UdpSocket),
 }
 
 impl Socket {
@@ -53,7 +59,7 @@ impl Socket {
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Stream(listener) => listener.local_addr(),
-            Self::Udp(socket) => socket.local_addr().ok(),
+            Self::Udp(socket) | Self::Quic(socket) => socket.local_addr().ok(),
         }
     }
 }
@@ -78,13 +84,14 @@ pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch:
 impl Door {
     /// Serves what comes, in a task of its own.
     fn open(self, worker: &Arc<Worker>) {
-        let Self { id, socket, watch, rules, served } = self;
+        let Self { id, socket, share, watch, rules, served } = self;
         let (entrance, tasks) = (Entrance { worker: worker.clone(), door: id, rules }, watch.clone());
         tasks.spawn(async move {
             let (name, _held) = (entrance.rules.name.clone(), served);
             let served = match socket {
                 Socket::Stream(listener) => stream::serve(entrance, listener, &watch).await,
                 Socket::Udp(socket) => udp::serve(entrance, socket, &watch).await,
+                Socket::Quic(socket) => quic::serve(entrance, socket, share, &watch).await,
             };
             if let Err(error) = served {
                 tracing::error!(listener = %name, %error, "the listener's socket failed");

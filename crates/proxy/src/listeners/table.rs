@@ -1,32 +1,36 @@
 //! The sockets of all listeners. A new configuration is compared with what is bound: what it leaves as it was is not touched.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use hermes_config::model::{Document, ListenAddress, Listener};
-use hermes_net::listen::{self, Carries};
+use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
 use hermes_net::{Drain, Watch};
+use hermes_rules::versions;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::bind::{Bound, Serves, Wanted, bind};
 use super::{Door, DoorId, Socket};
 use crate::snapshot::Snapshot;
 
-/// Mode of a Unix socket that clients connect to: its owner's only.
-const UNIX_MODE: u32 = 0o600;
+/// Times that a free port is looked for which nobody uses for UDP either.
+const PORT_TRIES: usize = 16;
 
 /// The sockets that are bound.
 #[derive(Default)]
 pub struct ListenerTable {
-    open: BTreeMap<Arc<str>, Open>,
+    open: BTreeMap<Part, Open>,
     /// What is no longer wanted, while its sockets are there still.
     closing: Vec<(Wanted, Weak<()>)>,
     /// The next door's number.
     next: u64,
 }
 
-/// One listener's sockets.
+/// What a listener has sockets for: one thing, or with HTTP/3 two.
+type Part = (Arc<str>, Serves);
+
+/// The sockets of one part.
 struct Open {
     door: DoorId,
     wanted: Wanted,
@@ -34,41 +38,6 @@ struct Open {
     drain: Drain,
     /// Held by whoever serves the sockets.
     served: Arc<()>,
-}
-
-/// What is to be bound. Whether a stream socket serves `http` or `tcp` is not the socket's business: that may change under it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
-    carries: Carries,
-    address: ListenAddress,
-}
-
-impl Wanted {
-    /// Whether the address says which socket it is: port 0 is another one each time.
-    fn is_definite(&self) -> bool {
-        !matches!(&self.address, ListenAddress::Ip(address) if address.port() == 0)
-    }
-
-    /// Whether both want the same port, on the same address or on one that holds the other.
-    fn overlaps(&self, other: &Self) -> bool {
-        self.carries == other.carries && self.address.overlaps(&other.address)
-    }
-}
-
-/// Where a listener is bound.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Bound {
-    Ip(SocketAddr),
-    Unix(std::path::PathBuf),
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
 }
 
 /// A listener as it is seen from outside.
@@ -82,6 +51,8 @@ pub struct ListenerView {
     pub address: String,
     /// Whether it speaks TLS.
     pub tls: bool,
+    /// The HTTP versions that it speaks.
+    pub http: Vec<u8>,
 }
 
 /// A listener that cannot be bound.
@@ -112,17 +83,17 @@ pub struct Prepared {
     kept: Vec<Kept>,
 }
 
-/// A listener whose sockets were bound for this change.
+/// A part whose sockets were bound for this change.
 struct New {
     name: Arc<str>,
     open: (DoorId, Wanted, Bound),
     sockets: Vec<Socket>,
 }
 
-/// A listener whose sockets stay.
+/// A part whose sockets stay.
 struct Kept {
     name: Arc<str>,
-    before: Arc<str>,
+    before: Part,
     door: DoorId,
 }
 
@@ -142,44 +113,102 @@ impl ListenerTable {
     /// # Errors
     /// Everything that cannot be bound; what could be is closed again.
     pub fn prepare(&mut self, document: &Document, workers: usize) -> Result<Prepared, Vec<BindError>> {
-        let wanted: Vec<(Arc<str>, Wanted)> = document
-            .listeners
-            .iter()
-            .filter_map(|(name, listener)| Some((name.as_str().into(), wanted(listener)?)))
+        let listeners = document.listeners.iter();
+        let wanted: Vec<(Arc<str>, Wanted)> = listeners
+            .flat_map(|(name, listener)| wanted(document, listener).map(|wanted| (name.as_str().into(), wanted)))
             .collect();
         self.closing.retain(|(_, served)| served.strong_count() > 0);
         let mut prepared = Prepared { new: Vec::new(), kept: self.kept(&wanted) };
         let mut errors = Vec::new();
-        for (name, wanted) in wanted {
-            if prepared.kept.iter().any(|kept| kept.name == name) {
-                continue;
-            }
-            // A port that moves from one of our sockets to another is shared until the old one lets go.
-            let mut bound = self.open.values().map(|open| &open.wanted).chain(self.closing.iter().map(|(old, _)| old));
-            let ours = bound.any(|old| old.overlaps(&wanted));
-            match bind(&wanted, workers, ours) {
-                Ok((bound, sockets)) => {
-                    self.next += 1;
-                    prepared.new.push(New { name, open: (DoorId(self.next), wanted, bound), sockets });
+        for parts in wanted.chunk_by(|(one, _), (other, _)| one == other) {
+            let is_kept = |part: &Wanted| {
+                prepared.kept.iter().any(|kept| kept.name == parts[0].0 && kept.before.1 == part.serves)
+            };
+            let missing: Vec<&Wanted> = parts.iter().map(|(_, part)| part).filter(|part| !is_kept(part)).collect();
+            match self.bind_parts(&missing, self.stream_of(&prepared, &parts[0].0), workers) {
+                Ok(bound) => {
+                    for (wanted, bound, sockets) in bound {
+                        self.next += 1;
+                        let open = (DoorId(self.next), wanted, bound);
+                        prepared.new.push(New { name: parts[0].0.clone(), open, sockets });
+                    }
                 }
-                Err(error) => errors.push(BindError { name: name.to_string(), reason: error.to_string() }),
+                Err(error) => errors.push(BindError { name: parts[0].0.to_string(), reason: error.to_string() }),
             }
         }
         if errors.is_empty() { Ok(prepared) } else { Err(errors) }
     }
 
+    /// Where the stream part of a listener stays.
+    fn stream_of(&self, prepared: &Prepared, name: &Arc<str>) -> Option<SocketAddr> {
+        let kept = prepared.kept.iter().find(|kept| kept.name == *name && kept.before.1 == Serves::Streams)?;
+        self.open.get(&kept.before)?.bound.address()
+    }
+
+    /// Binds the parts of one listener that are missing. HTTP/3 has the port of the stream part, which is at `beside`, or among
+    /// those that are missing.
+    fn bind_parts(
+        &self,
+        missing: &[&Wanted],
+        beside: Option<SocketAddr>,
+        workers: usize,
+    ) -> io::Result<Vec<(Wanted, Bound, Vec<Socket>)>> {
+        let chosen = missing.len() > 1 && !missing[0].is_definite();
+        let mut tries = if chosen { PORT_TRIES } else { 1 };
+        loop {
+            tries -= 1;
+            match self.bind_once(missing, beside, workers) {
+                // The system chose a port that somebody uses for UDP.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn bind_once(
+        &self,
+        missing: &[&Wanted],
+        mut beside: Option<SocketAddr>,
+        workers: usize,
+    ) -> io::Result<Vec<(Wanted, Bound, Vec<Socket>)>> {
+        let mut done = Vec::new();
+        for wanted in missing {
+            let at = match beside {
+                Some(address) if wanted.serves == Serves::Quic => &ListenAddress::Ip(address),
+                _ => &wanted.address,
+            };
+            // A port that moves from one of our sockets to another is shared until the old one lets go.
+            let open = self.open.values().map(|open| &open.wanted);
+            let bound = open.chain(self.closing.iter().map(|(old, _)| old));
+            let ours: Vec<&Wanted> = bound.filter(|old| old.overlaps(wanted)).collect();
+            // Not so with QUIC: the kernel would go on choosing among all of them by connection IDs.
+            if ours.iter().any(|old| old.serves == Serves::Quic || wanted.serves == Serves::Quic) {
+                let reason = "the port still serves UDP or HTTP/3 from before: reload again when that has ended";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
+            }
+            let (bound, sockets) = bind(wanted.serves, at, workers, !ours.is_empty())?;
+            beside = beside.or(bound.address());
+            done.push(((*wanted).clone(), bound, sockets));
+        }
+        Ok(done)
+    }
+
     /// Whose sockets stay: first by name and address, then by address alone.
     fn kept(&self, wanted: &[(Arc<str>, Wanted)]) -> Vec<Kept> {
-        let same =
-            |(name, wanted): &&(Arc<str>, Wanted)| self.open.get(name).is_some_and(|open| open.wanted == *wanted);
-        let kept = |before: &Arc<str>, name: &Arc<str>, open: &Open| Kept {
+        let open_of = |(name, wanted): &(Arc<str>, Wanted)| {
+            let part = (name.clone(), wanted.serves);
+            self.open.get_key_value(&part).filter(|(_, open)| open.wanted == *wanted)
+        };
+        let kept = |before: &Part, name: &Arc<str>, open: &Open| Kept {
             name: name.clone(),
             before: before.clone(),
             door: open.door,
         };
-        let (as_they_were, others): (Vec<_>, Vec<_>) = wanted.iter().partition(same);
-        let mut all: Vec<Kept> =
-            as_they_were.iter().filter_map(|(name, _)| Some(kept(name, name, self.open.get(name)?))).collect();
+        let (as_they_were, others): (Vec<_>, Vec<_>) = wanted.iter().partition(|part| open_of(part).is_some());
+        let mut all: Vec<Kept> = as_they_were
+            .iter()
+            .filter_map(|part| open_of(part).map(|(before, open)| kept(before, &part.0, open)))
+            .collect();
         for (name, wanted) in others.iter().filter(|(_, wanted)| wanted.is_definite()) {
             let unclaimed = |door: DoorId, all: &[Kept]| all.iter().all(|kept| kept.door != door);
             let found = self.open.iter().find(|(_, open)| open.wanted == *wanted && unclaimed(open.door, &all));
@@ -192,7 +221,7 @@ impl ListenerTable {
     pub fn addresses(&self, prepared: &Prepared) -> Vec<SocketAddr> {
         let kept = prepared.kept.iter().filter_map(|kept| self.open.get(&kept.before)).map(|open| &open.bound);
         let all = kept.chain(prepared.new.iter().map(|new| &new.open.2));
-        all.filter_map(|bound| if let Bound::Ip(address) = bound { Some(*address) } else { None }).collect()
+        all.filter_map(Bound::address).collect()
     }
 
     /// Hands new sockets to the workers and lets those go that are no longer wanted.
@@ -207,33 +236,34 @@ impl ListenerTable {
         let mut before = std::mem::take(&mut self.open);
         for Kept { name, before: old, .. } in prepared.kept {
             let Some(open) = before.remove(&old) else { continue };
-            changes.kept.push(name.to_string());
-            if old != name {
-                changes.renamed.push(format!("{old} -> {name}"));
+            add(&mut changes.kept, &name, open.wanted.serves);
+            if old.0 != name {
+                add(&mut changes.renamed, &format!("{} -> {name}", old.0), open.wanted.serves);
             }
-            self.open.insert(name, open);
+            self.open.insert((name, old.1), open);
         }
-        for (name, open) in before {
+        for ((name, serves), open) in before {
             open.drain.start();
             open.bound.unlink();
             self.closing.push((open.wanted, Arc::downgrade(&open.served)));
-            changes.closed.push(name.to_string());
+            add(&mut changes.closed, &name, serves);
         }
         for New { name, open: (door, wanted, bound), sockets } in prepared.new {
             let Some(rules) = snapshot.listeners.get(&name) else { continue };
             let (drain, served) = (watch.child(), Arc::new(()));
-            for (socket, worker) in sockets.into_iter().zip(doors) {
+            for (share, (socket, worker)) in (0..).zip(sockets.into_iter().zip(doors)) {
                 // A worker that is gone means that the process is stopping.
                 let _ = worker.send(Door {
                     id: door,
                     socket,
+                    share,
                     watch: drain.watch(),
                     rules: rules.clone(),
                     served: served.clone(),
                 });
             }
-            changes.opened.push(name.to_string());
-            self.open.insert(name, Open { door, wanted, bound, drain, served });
+            add(&mut changes.opened, &name, wanted.serves);
+            self.open.insert((name, wanted.serves), Open { door, wanted, bound, drain, served });
         }
         changes
     }
@@ -241,66 +271,40 @@ impl ListenerTable {
     /// What is bound for `document`, in its order.
     pub fn views(&self, document: &Document) -> Vec<ListenerView> {
         let view = |(name, listener): (&String, &Listener)| {
-            let open = self.open.get(name.as_str())?;
-            let kind = match (&listener.http, open.wanted.carries) {
+            let all = [Serves::Streams, Serves::Datagrams, Serves::Quic];
+            let open = all.into_iter().find_map(|serves| self.open.get(&(name.as_str().into(), serves)))?;
+            let kind = match (&listener.http, open.wanted.serves) {
                 (Some(_), _) => "http",
-                (None, Carries::Tcp) => "tcp",
-                (None, Carries::Udp) => "udp",
+                (None, Serves::Streams) => "tcp",
+                (None, Serves::Datagrams | Serves::Quic) => "udp",
             };
             Some(ListenerView {
                 name: name.clone(),
                 kind,
                 address: open.bound.to_string(),
                 tls: listener.tls.is_some(),
+                http: versions(document, listener).into_iter().map(HttpVersion::number).collect(),
             })
         };
         document.listeners.iter().filter_map(view).collect()
     }
 }
 
-fn wanted(listener: &Listener) -> Option<Wanted> {
-    let kinds = [(Carries::Tcp, &listener.http), (Carries::Tcp, &listener.tcp), (Carries::Udp, &listener.udp)];
-    let mut given =
-        kinds.into_iter().filter_map(|(carries, address)| Some(Wanted { carries, address: address.clone()? }));
-    given.next()
-}
-
-/// One socket a worker: TCP and UDP share a port by `SO_REUSEPORT`, a Unix socket is one for all.
-fn bind(wanted: &Wanted, workers: usize, ours: bool) -> std::io::Result<(Bound, Vec<Socket>)> {
-    match &wanted.address {
-        ListenAddress::Unix(path) => {
-            let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);
-            let shares = (0..workers).map(|_| first.try_clone().map(Socket::Stream));
-            Ok((Bound::Unix(path.clone()), shares.collect::<Result<_, _>>()?))
-        }
-        ListenAddress::Ip(address) => {
-            if !ours {
-                listen::check_free(*address, wanted.carries)?;
-            }
-            let first = bind_ip(*address, wanted.carries)?;
-            // Port 0 is chosen once, for all workers.
-            let bound = first.address().unwrap_or(*address);
-            let rest = (1..workers).map(|_| bind_ip(bound, wanted.carries));
-            let all: Result<Vec<Socket>, _> = std::iter::once(Ok(first)).chain(rest).collect();
-            Ok((Bound::Ip(bound), all?))
-        }
+/// Notes a change of one part. What happens to HTTP/3 together with the rest of its listener need not be said twice.
+fn add(changes: &mut Vec<String>, what: &str, serves: Serves) {
+    if serves != Serves::Quic {
+        changes.push(what.to_owned());
+    } else if !changes.iter().any(|known| known == what) {
+        changes.push(format!("{what} (HTTP/3)"));
     }
 }
 
-fn bind_ip(address: SocketAddr, carries: Carries) -> std::io::Result<Socket> {
-    match carries {
-        Carries::Udp => listen::udp(address).map(Socket::Udp),
-        Carries::Tcp => listen::tcp(address).map(|listener| Socket::Stream(listener.into())),
-    }
-}
-
-impl Bound {
-    /// Takes a Unix socket's file away: nobody answers there any more.
-    fn unlink(&self) {
-        if let Self::Unix(path) = self
-            && let Err(error) = std::fs::remove_file(path)
-        {
-            tracing::debug!(path = %path.display(), %error, "the file of a closed socket stays");
-        }
-    }
+/// What a listener asks for: the stream part first.
+fn wanted(document: &Document, listener: &Listener) -> impl Iterator<Item = Wanted> + use<> {
+    let http = versions(document, listener);
+    let streams = listener.http.clone().filter(|_| http != [HttpVersion::H3]);
+    let quic = listener.http.clone().filter(|_| http.contains(&HttpVersion::H3));
+    let streams = streams.or_else(|| listener.tcp.clone());
+    let parts = [(Serves::Streams, streams), (Serves::Datagrams, listener.udp.clone()), (Serves::Quic, quic)];
+    parts.into_iter().filter_map(|(serves, address)| Some(Wanted { serves, address: address? }))
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::child;
-use hermes_config::model::{Auth, AuthMode, Datagrams, Document, Listener, ServerTls};
+use hermes_config::model::{Auth, AuthMode, Datagrams, Document, HttpVersion, Listener, ServerTls};
 use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
-use hermes_net::{PeerAddress, StreamInfo};
+use hermes_net::{PeerAddress, StreamInfo, quic};
 
 use crate::datagrams::Bounds;
 use crate::identify::Authenticator;
@@ -49,6 +49,10 @@ pub struct ListenerRules {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Whose client certificates it believes.
     clients: Option<Clients>,
+    /// How it accepts connections of HTTP/3, if it speaks that.
+    pub quic: Option<quic::ServerOptions>,
+    /// The HTTP versions that it speaks.
+    pub versions: Vec<HttpVersion>,
     /// Bounds of its HTTP connections.
     pub options: Options,
     /// Whose traffic this is when nobody is asked.
@@ -77,6 +81,14 @@ impl ListenerRules {
             (None, Some(_)) => "tcp",
             (None, None) => "udp",
         }
+    }
+
+    /// Whether a stream of this listener may go on with HTTP. Without TLS it may; else ALPN must have settled on a version that is
+    /// spoken here. Who does not know ALPN speaks HTTP/1.1.
+    pub fn speaks(&self, info: &StreamInfo) -> bool {
+        let Some(tls) = &info.tls else { return true };
+        let version = if tls.alpn.as_deref() == Some(b"h2") { HttpVersion::H2 } else { HttpVersion::H1 };
+        self.versions.contains(&version)
     }
 
     /// Connections (UDP: sessions) at once of one worker.
@@ -119,6 +131,7 @@ impl ListenerRules {
 pub(super) fn all(
     document: &Document,
     seeing: &Arc<Seeing>,
+    record: &quic::Record,
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> HashMap<Arc<str>, Arc<ListenerRules>> {
     let mut built = HashMap::new();
@@ -129,7 +142,8 @@ pub(super) fn all(
                 report(error.path, error.reason, error.remedy);
             }
         });
-        let tls = config.tls.as_ref().map(|tls| server_tls(tls, config)).transpose();
+        let versions = hermes_rules::versions(document, config);
+        let tls = config.tls.as_ref().map(|tls| server_tls(tls, config, &versions)).transpose();
         let clients = config.tls.as_ref().and_then(|tls| tls.client_ca_file.as_ref());
         let clients = clients.map(|file| Clients::read(&file.0)).transpose();
         let tls = tls.and_then(|tls| Ok((tls, clients.map_err(|error| vec![("client_ca_file", error)])?)));
@@ -145,6 +159,11 @@ pub(super) fn all(
             seeing: seeing.listener(&name),
             name: name.clone(),
             authenticator,
+            quic: tls
+                .as_ref()
+                .filter(|_| versions.contains(&HttpVersion::H3))
+                .and_then(|tls| quic_options(tls, config, record)),
+            versions,
             tls,
             clients,
             options: options(config),
@@ -159,7 +178,11 @@ pub(super) fn all(
 /// What is wrong with the file of a key.
 type FileError = (&'static str, TlsFileError);
 
-fn server_tls(tls: &ServerTls, config: &Listener) -> Result<Arc<rustls::ServerConfig>, Vec<FileError>> {
+fn server_tls(
+    tls: &ServerTls,
+    config: &Listener,
+    versions: &[HttpVersion],
+) -> Result<Arc<rustls::ServerConfig>, Vec<FileError>> {
     let files = [
         ("cert_file", Some(&tls.cert_file)),
         ("key_file", Some(&tls.key_file)),
@@ -175,17 +198,35 @@ fn server_tls(tls: &ServerTls, config: &Listener) -> Result<Arc<rustls::ServerCo
     if !unreadable.is_empty() {
         return Err(unreadable);
     }
+    let spoken = [(HttpVersion::H2, b"h2".as_slice()), (HttpVersion::H1, b"http/1.1")];
+    let alpn: Vec<&[u8]> =
+        spoken.into_iter().filter(|(version, _)| versions.contains(version)).map(|(_, id)| id).collect();
     let made = tls::server(ServerOptions {
         cert_file: &tls.cert_file.0,
         key_file: &tls.key_file.0,
         client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
         client_required: requires_certificate(config.auth.as_ref()),
-        alpn: &[b"h2", b"http/1.1"],
+        alpn: &alpn,
     });
     made.map_err(|error| {
         let key = given().find(|(_, file)| **file == error.file).map_or("cert_file", |(key, _)| key);
         vec![(key, error)]
     })
+}
+
+/// HTTP/3 with the same TLS. The keys of its port come from the private key, so that they outlive the process.
+fn quic_options(
+    tls: &Arc<rustls::ServerConfig>,
+    config: &Listener,
+    record: &quic::Record,
+) -> Option<quic::ServerOptions> {
+    let files = config.tls.as_ref()?;
+    let keys = match std::fs::read(&files.key_file.0) {
+        Ok(secret) => quic::Keys::derive(&secret),
+        Err(_) => quic::Keys::random(),
+    };
+    let usual = quic::ServerOptions::new(tls.clone(), keys);
+    Some(quic::ServerOptions { early_data: files.early_data, record: record.clone(), ..usual })
 }
 
 /// A certificate is the only way in.

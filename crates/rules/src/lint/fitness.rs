@@ -120,20 +120,20 @@ fn limits(document: &Document, report: &mut Report) {
     });
 }
 
-fn may_be_link(upstream: &Upstream) -> bool {
-    upstream.http.as_deref().map_or_else(|| has_tls(upstream), |versions| versions.contains(&HttpVersion::H2))
+/// Whether it may speak one of these versions.
+fn may_speak(upstream: &Upstream, wanted: &[HttpVersion]) -> bool {
+    upstream.http.as_deref().map_or_else(|| has_tls(upstream), |stated| stated.iter().any(|one| wanted.contains(one)))
 }
 
 fn links(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
-        if !may_be_link(upstream) {
-            for (key, _) in [("warm", upstream.warm > 0), ("keepalive", upstream.keepalive.is_some())]
-                .into_iter()
-                .filter(|(_, given)| *given)
-            {
-                let reason = "only HTTP/2 has links that are kept";
-                report.add(format!("{path}.{key}"), reason, format!("write `http: 2`, or remove `{key}`"));
-            }
+        if upstream.warm > 0 && !may_speak(upstream, &[HttpVersion::H2, HttpVersion::H3]) {
+            let reason = "only HTTP/2 and HTTP/3 have links that are kept";
+            report.add(format!("{path}.warm"), reason, "write `http: 2`, or remove `warm`");
+        }
+        if upstream.keepalive.is_some() && !may_speak(upstream, &[HttpVersion::H2]) {
+            let reason = "PINGs are sent on links of HTTP/2; QUIC keeps those of HTTP/3 alive by itself";
+            report.add(format!("{path}.keepalive"), reason, "add 2 to `http`, or remove `keepalive`");
         }
         let Some(keepalive) = &upstream.keepalive else { return };
         for (key, _) in [("every", keepalive.every), ("timeout", keepalive.timeout)]

@@ -9,6 +9,7 @@ mod changes;
 mod edges;
 mod fitness;
 mod holds;
+mod http3;
 mod links;
 mod listeners;
 mod matches;
@@ -24,6 +25,7 @@ use hermes_config::model::{Document, Listener};
 use hermes_config::{child, nearest};
 
 pub use holds::holds;
+pub(crate) use ports::overlap;
 
 /// One thing that is wrong with a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +53,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 15] = [
+    let lists: [&[Check]; 16] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -62,6 +64,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         upstreams::CHECKS,
         fitness::CHECKS,
         links::CHECKS,
+        http3::CHECKS,
         retries::CHECKS,
         authorize::CHECKS,
         broadcast::CHECKS,

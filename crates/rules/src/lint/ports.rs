@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use hermes_config::child;
-use hermes_config::model::{Document, ListenAddress};
+use hermes_config::model::{Document, HttpVersion, ListenAddress};
 
 use super::{Check, Report};
+use crate::versions::versions;
 
 pub(super) const CHECKS: &[Check] = &[conflicts];
 
@@ -46,7 +47,14 @@ fn claims(document: &Document) -> Vec<Claim<'_>> {
     for (name, listener) in &document.listeners {
         for (key, address) in [("http", &listener.http), ("tcp", &listener.tcp), ("udp", &listener.udp)] {
             let place = address.as_ref().map(|address| Place::of(address, key == "udp"));
+            // HTTP/3 alone takes no TCP port.
+            let place = place.filter(|_| key != "http" || versions(document, listener) != [HttpVersion::H3]);
             claims.extend(place.map(|place| Claim { path: child(&child("listeners", name), key), place }));
+        }
+        let quic = versions(document, listener).contains(&HttpVersion::H3);
+        if let Some(ListenAddress::Ip(address)) = listener.http.as_ref().filter(|_| quic) {
+            let path = child(&child("listeners", name), if listener.versions.is_some() { "versions" } else { "http" });
+            claims.push(Claim { path, place: Place::Udp(*address) });
         }
     }
     let metrics = document.admin.metrics.as_ref().map(|address| Place::of(address, false));
@@ -75,7 +83,7 @@ impl<'a> Place<'a> {
 }
 
 /// Whether two sockets cannot both listen. `[::]` takes IPv4 too; port 0 is a different port each time.
-fn overlap(one: SocketAddr, two: SocketAddr) -> bool {
+pub(crate) fn overlap(one: SocketAddr, two: SocketAddr) -> bool {
     let includes = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
     let (first, second) = (one.ip().to_canonical(), two.ip().to_canonical());
     one.port() == two.port()

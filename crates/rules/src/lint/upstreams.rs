@@ -1,7 +1,7 @@
 //! Checks of upstreams: their endpoints and how these are reached.
 
 use hermes_config::child;
-use hermes_config::model::{Document, HttpVersion, Timeouts, TlsChoice, Upstream};
+use hermes_config::model::{Document, Timeouts, TlsChoice, Upstream};
 
 use super::{Check, Report};
 
@@ -37,13 +37,6 @@ fn weights(document: &Document, report: &mut Report) {
     });
 }
 
-fn number(version: HttpVersion) -> u8 {
-    match version {
-        HttpVersion::H1 => 1,
-        HttpVersion::H2 => 2,
-    }
-}
-
 fn versions(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
         let versions = upstream.http.as_deref().unwrap_or_default();
@@ -52,7 +45,7 @@ fn versions(document: &Document, report: &mut Report) {
         }
         for (index, version) in versions.iter().enumerate() {
             if versions[..index].contains(version) {
-                let reason = format!("HTTP version {} is listed twice", number(*version));
+                let reason = format!("HTTP version {} is listed twice", version.number());
                 report.add(format!("{path}.http[{index}]"), reason, "remove one");
             }
         }
@@ -65,7 +58,7 @@ fn versions_without_tls(document: &Document, report: &mut Report) {
         let versions = upstream.http.as_deref().unwrap_or_default();
         let [first, rest @ ..] = versions else { return };
         if !has_tls(upstream) && rest.iter().any(|version| version != first) {
-            let first = number(*first);
+            let first = first.number();
             let reason = format!("without TLS no version can be agreed on: only HTTP version {first} would be used");
             report.add(format!("{path}.http"), reason, format!("write `http: {first}`, or add `tls`"));
         }

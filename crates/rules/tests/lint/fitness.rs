@@ -96,8 +96,8 @@ fn only_links_are_kept() {
     finds_in(
         json!({ "warm": 1, "keepalive": { "every": "0s" } }),
         &[
-            "upstreams.next.warm: only HTTP/2 has links that are kept; write `http: 2`, or remove `warm`",
-            "upstreams.next.keepalive: only HTTP/2 has links that are kept; write `http: 2`, or remove `keepalive`",
+            "upstreams.next.warm: only HTTP/2 and HTTP/3 have links that are kept; write `http: 2`, or remove `warm`",
+            "upstreams.next.keepalive: PINGs are sent on links of HTTP/2; QUIC keeps those of HTTP/3 alive by itself; add 2 to `http`, or remove `keepalive`",
             "upstreams.next.keepalive.every: zero leaves no time for an answer; give a longer one, or remove it for the default",
         ],
     );

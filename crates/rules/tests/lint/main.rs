@@ -7,6 +7,7 @@ mod broadcast;
 mod changes;
 mod edges;
 mod fitness;
+mod http3;
 mod links;
 mod listeners;
 mod matches;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use hermes_config::model::{CheckKind, HttpVersion};
+use hermes_config::model::CheckKind;
 use hermes_http::h1::client::Receiver;
 use hermes_http::h2::client::Link;
-use hermes_http::{Event, RequestHead, h1};
+use hermes_http::{Event, RequestHead, h1, h3};
 use hermes_net::{RecvBatch, UdpSocket};
 use hermes_proto::proxy_protocol::Header;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Plan;
 use crate::client::Inner;
-use crate::connect::{self, Bounds, Reached};
+use crate::connect::{self, Bounds, Line, Reached};
 use crate::endpoint::Endpoint;
 use crate::upstream::Upstream;
 
@@ -53,15 +53,18 @@ async fn http(
 ) -> Result<(), String> {
     let head = head(upstream, endpoint, plan)?;
     let road = connect::road(client, upstream, endpoint).await.map_err(words)?;
-    let Reached { stream, version, .. } =
-        connect::unbounded(client, upstream, endpoint, &road, bounds).await.map_err(words)?;
-    let (mut outgoing, mut pending) = match version {
-        HttpVersion::H1 => {
+    let Reached { line, .. } = connect::unbounded(client, upstream, endpoint, &road, bounds).await.map_err(words)?;
+    let (mut outgoing, mut pending) = match line {
+        Line::H1(stream) => {
             let connection = h1::Connection::new(stream, BytesMut::new());
             h1::client::open(connection, &head, Some(0), Receiver::Origin, Box::new(drop)).map_err(words)?
         }
-        HttpVersion::H2 => {
+        Line::H2(stream) => {
             let link = Link::connect(stream, None, &client.tasks).await.map_err(words)?;
+            link.open(&head, Some(0)).await.map_err(words)?
+        }
+        Line::H3(connection) => {
+            let link = h3::Link::connect(connection, &client.tasks).map_err(words)?;
             link.open(&head, Some(0)).await.map_err(words)?
         }
     };

@@ -2,7 +2,8 @@
 
 mod flight;
 mod h1;
-mod h2;
+mod link;
+mod links;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,9 +13,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use hermes_config::model::HttpVersion;
 use hermes_http::h1::Connection;
-use hermes_http::h2::client::Link;
+use hermes_http::{h2, h3};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,10 +22,11 @@ use tokio_util::task::TaskTracker;
 
 use self::flight::{Boarded, Flight};
 use self::h1::Idle;
-pub(crate) use self::h2::Counted;
-use self::h2::{EXCHANGES, Links};
+use self::link::Link;
+pub(crate) use self::links::Counted;
+use self::links::{EXCHANGES, Links};
 use crate::Upstream;
-use crate::connect::Reached;
+use crate::connect::{Line, Reached};
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
 
@@ -63,7 +64,7 @@ pub(crate) enum Carrier {
     /// A connection of its own.
     H1(Box<Connection>),
     /// A stream of a shared link.
-    H2(Link, Counted),
+    Shared(Link, Counted),
 }
 
 /// All connections of one worker.
@@ -174,21 +175,30 @@ impl Pool {
         slot: &Arc<Slot>,
         dial: impl Future<Output = Result<Reached, ConnectFailure>> + Send,
     ) -> Result<Taken, ConnectFailure> {
-        let Reached { stream, address, version, endpoint, room, keepalive } = dial.await?;
-        slot.shares.store(version == HttpVersion::H2, Ordering::Relaxed);
-        if version == HttpVersion::H1 {
-            let connection = Box::new(Connection::new(stream, BytesMut::new()));
-            return Ok(Taken { carrier: Carrier::H1(connection), address, reused: false, room });
-        }
-        let place = endpoint.clone();
-        let broken = |error| ConnectFailure::new(FailureKind::Protocol, endpoint, format!("HTTP/2: {error}"));
-        let link = Link::connect(stream, keepalive, &self.tasks).await.map_err(broken)?;
-        // Where peers are watched, one that takes connections and says nothing shall not take an exchange along.
-        if keepalive.is_some() && !link.settled().await {
-            return Err(ConnectFailure::new(FailureKind::Protocol, place, "the peer does not begin HTTP/2"));
-        }
+        let Reached { line, address, endpoint, room, keepalive } = dial.await?;
+        slot.shares.store(!matches!(line, Line::H1(_)), Ordering::Relaxed);
+        let broken = |reason: String| ConnectFailure::new(FailureKind::Protocol, endpoint.clone(), reason);
+        let link = match line {
+            Line::H1(stream) => {
+                let connection = Box::new(Connection::new(stream, BytesMut::new()));
+                return Ok(Taken { carrier: Carrier::H1(connection), address, reused: false, room });
+            }
+            Line::H2(stream) => {
+                let link = h2::client::Link::connect(stream, keepalive, &self.tasks).await;
+                let link = link.map_err(|error| broken(format!("HTTP/2: {error}")))?;
+                // Where peers are watched, one that takes connections and says nothing shall not take an exchange along.
+                if keepalive.is_some() && !link.settled().await {
+                    return Err(broken("the peer does not begin HTTP/2".to_owned()));
+                }
+                Link::H2(link)
+            }
+            Line::H3(connection) => {
+                let link = h3::Link::connect(connection, &self.tasks);
+                Link::H3(link.map_err(|error| broken(format!("HTTP/3: {error}")))?)
+            }
+        };
         let counted = slot.links.add(link.clone(), address, room.clone(), !self.closed.is_cancelled());
-        Ok(Taken { carrier: Carrier::H2(link, counted), address, reused: false, room })
+        Ok(Taken { carrier: Carrier::Shared(link, counted), address, reused: false, room })
     }
 
     fn take(&self, slot: &Slot, fits: Fits<'_>) -> Option<Taken> {

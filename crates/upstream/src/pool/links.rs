@@ -1,14 +1,14 @@
-//! HTTP/2 links that exchanges share.
+//! The links to one place, of HTTP/2 and HTTP/3, that exchanges share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hermes_http::h2::client::Link;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::link::Link;
 use super::{Carrier, Fits, Taken};
 use crate::limits::Room;
 
@@ -80,7 +80,7 @@ impl Shared {
 
     fn taken(&self) -> Taken {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        let carrier = Carrier::H2(self.link.clone(), Counted::on(&self.streams));
+        let carrier = Carrier::Shared(self.link.clone(), Counted::on(&self.streams));
         Taken { carrier, address: self.address, reused: true, room: self.room.clone() }
     }
 }
@@ -163,6 +163,7 @@ fn least_busy<'a>(links: &'a [Shared], fits: Fits<'_>) -> Option<&'a Shared> {
 
 #[cfg(test)]
 mod tests {
+    use hermes_http::h2;
     use hermes_net::{PeerAddress, Stream, StreamInfo};
     use tokio::io::DuplexStream;
     use tokio_util::task::TaskTracker;
@@ -173,7 +174,8 @@ mod tests {
     async fn link() -> (Link, DuplexStream) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
-        (Link::connect(Stream::other(Box::new(near), info), None, &TaskTracker::new()).await.unwrap(), far)
+        let link = h2::client::Link::connect(Stream::other(Box::new(near), info), None, &TaskTracker::new()).await;
+        (Link::H2(link.unwrap()), far)
     }
 
     #[tokio::test]
@@ -185,7 +187,7 @@ mod tests {
         let fits: Fits<'_> = &|_| true;
         let mut share = || {
             let taken = links.share(fits)?;
-            let Carrier::H2(_, counted) = taken.carrier else { panic!("a link was asked for") };
+            let Carrier::Shared(_, counted) = taken.carrier else { panic!("a link was asked for") };
             held.push(counted);
             taken.address
         };

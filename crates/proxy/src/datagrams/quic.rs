@@ -1,0 +1,215 @@
+//! Lanes with QUIC datagrams on a side. What came as one leaves as one where the other side has them, and one that is too large
+//! there is dropped and counted: the ends must find out what the path carries (RFC 9297, 3.5).
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use hermes_http::h3::{DatagramReceiver, DatagramSender};
+use hermes_http::{Outgoing, Reset};
+use hermes_net::quic::SentDatagrams;
+use hermes_proto::batch::Batch;
+use hermes_proto::capsule::{self, CapsuleCursor, CapsuleSieve, CapsuleType, Sifted};
+use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
+use tokio::sync::Mutex;
+
+use super::UdpEnd;
+use super::end::UdpReader;
+use super::lane::{CapsuleStream, Capsules, Lane, Left, broken};
+use crate::forward::Broken;
+use crate::seeing::DropReason;
+
+/// QUIC datagrams that one wake-up takes at most: what fills two runs of the kernel's segmentation.
+const MOST: usize = 128;
+
+/// Room that a sender's buffer should have before more is read, in bytes: what one wake-up of a UDP socket may bring.
+const ROOM: usize = 512 * 1024;
+
+/// The context of UDP payloads as it is written.
+const CONTEXT: [u8; 1] = [UDP_CONTEXT as u8];
+
+/// QUIC datagrams that belong to a stream, and those of them that were taken and not moved yet.
+pub(super) struct Beside {
+    receiver: Option<DatagramReceiver>,
+    taken: Vec<Bytes>,
+}
+
+impl Beside {
+    pub(super) fn new(receiver: Option<DatagramReceiver>) -> Self {
+        Self { receiver, taken: Vec::new() }
+    }
+
+    /// Whether there are any, ever.
+    pub(super) fn is_there(&self) -> bool {
+        self.receiver.is_some()
+    }
+
+    /// Waits for datagrams; for ever once none can come. Dropping the future loses nothing.
+    pub(super) async fn fill(&mut self) {
+        while let Some(receiver) = &mut self.receiver {
+            if !self.taken.is_empty() || receiver.recv(&mut self.taken, MOST).await {
+                return;
+            }
+            // The stream says how it ended.
+            self.receiver = None;
+        }
+        std::future::pending().await
+    }
+
+    /// How many were dropped since this was last asked, because they were not taken in time.
+    fn lost(&mut self) -> u64 {
+        self.receiver.as_mut().map_or(0, |receiver| receiver.take_lost().datagrams)
+    }
+}
+
+impl Lane<'_> {
+    /// Sends what was taken to UDP, in runs.
+    pub(super) async fn deliver_beside(
+        &self,
+        beside: &mut Beside,
+        batch: &mut Batch,
+        udp: &UdpEnd,
+    ) -> Result<(), Broken> {
+        self.exchange.dropped(DropReason::QueueFull, beside.lost());
+        for datagram in beside.taken.drain(..) {
+            match UdpDatagram::decode(datagram) {
+                Ok(datagram) => self.collect(&datagram, batch, udp).await?,
+                Err(error) => return Err(Broken::malformed(self.from, error.to_string())),
+            }
+        }
+        self.send(batch, udp).await
+    }
+
+    /// UDP in, QUIC datagrams out.
+    pub(super) async fn udp_to_quic(
+        &self,
+        reader: &mut UdpReader,
+        stream: &Arc<Mutex<Outgoing>>,
+        quic: &DatagramSender,
+    ) -> Result<Left, Broken> {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(Left::Stopped),
+                filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
+                reset = broken(stream), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
+            }
+            let (sent, bytes) = reader.send(quic, &CONTEXT);
+            self.sent(sent, bytes);
+            quic.room(ROOM).await;
+        }
+    }
+
+    /// Capsules in, QUIC datagrams out; other capsules go on as they are.
+    pub(super) async fn capsules_to_quic(
+        &self,
+        capsules: &mut CapsuleStream,
+        stream: &Arc<Mutex<Outgoing>>,
+        quic: &DatagramSender,
+    ) -> Result<Left, Broken> {
+        let mut sieve = CapsuleSieve::new(MAX_UDP_CAPSULE);
+        loop {
+            let data = tokio::select! {
+                biased;
+                () = self.stop.cancelled(), if sieve.is_between() => return Ok(Left::Stopped),
+                data = capsules.next() => data,
+                reset = broken(stream), if self.alone => match reset {
+                    Reset::Unneeded => return Ok(Left::Ended),
+                    reset => return Err(Broken::reset(self.from.other(), reset)),
+                },
+            };
+            let Some(data) = data else {
+                let ended = sieve.is_between().then_some(Left::Ended);
+                return ended
+                    .ok_or_else(|| Broken::malformed(self.from, "the stream ended inside a capsule".to_owned()));
+            };
+            sieve.push(data.map_err(|error| self.read(&error))?);
+            let mut datagrams = Vec::new();
+            while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
+                match piece {
+                    Sifted::Datagram(datagram) => datagrams.push(datagram),
+                    Sifted::Other(bytes) => self.write_on(stream, bytes).await?,
+                }
+                if self.stop.is_cancelled() && sieve.is_between() {
+                    capsules.rest = sieve.take_rest();
+                    break;
+                }
+            }
+            self.forward(&mut datagrams, quic).await;
+        }
+    }
+
+    /// QUIC datagrams and a stream of capsules in; out go QUIC datagrams, or capsules where the other side has none.
+    pub(super) async fn quic_to_stream(
+        &self,
+        capsules: &mut Capsules,
+        stream: &Arc<Mutex<Outgoing>>,
+        quic: Option<&DatagramSender>,
+    ) -> Result<Left, Broken> {
+        let Capsules { stream: from, beside } = capsules;
+        let mut cursor = CapsuleCursor::default();
+        let mut room = BytesMut::new();
+        loop {
+            let between = cursor.is_between();
+            let data = tokio::select! {
+                biased;
+                () = self.stop.cancelled(), if between => return Ok(Left::Stopped),
+                () = beside.fill(), if between || quic.is_some() => {
+                    self.exchange.dropped(DropReason::QueueFull, beside.lost());
+                    match quic {
+                        Some(quic) => self.forward(&mut beside.taken, quic).await,
+                        None => {
+                            self.encode(&mut beside.taken, &mut room);
+                            self.write_on(stream, room.split().freeze()).await?;
+                        }
+                    }
+                    continue;
+                }
+                data = from.next() => data,
+                reset = broken(stream), if self.alone => match reset {
+                    Reset::Unneeded => return Ok(Left::Ended),
+                    reset => return Err(Broken::reset(self.from.other(), reset)),
+                },
+            };
+            let Some(data) = data else { return Ok(Left::Ended) };
+            let mut data = data.map_err(|error| self.read(&error))?;
+            from.rest = self.follow(&mut cursor, &mut data);
+            self.moved(0, data.len() as u64);
+            self.write_on(stream, data).await?;
+        }
+    }
+
+    /// Passes datagrams on as they are, and waits for room for more.
+    async fn forward(&self, datagrams: &mut Vec<Bytes>, quic: &DatagramSender) {
+        if datagrams.is_empty() {
+            return;
+        }
+        let bytes = datagrams.iter().map(Bytes::len).sum();
+        self.sent(quic.forward(datagrams.drain(..)), bytes);
+        quic.room(ROOM).await;
+    }
+
+    /// Writes datagrams as capsules.
+    fn encode(&self, datagrams: &mut Vec<Bytes>, room: &mut BytesMut) {
+        let bytes: usize = datagrams.iter().map(Bytes::len).sum();
+        self.moved(datagrams.len() as u64, bytes as u64);
+        room.reserve(bytes + datagrams.len() * capsule::MAX_HEADER);
+        for datagram in datagrams.drain(..) {
+            capsule::encode_header(CapsuleType::Datagram, datagram.len() as u64, room);
+            room.extend_from_slice(&datagram);
+        }
+    }
+
+    async fn write_on(&self, stream: &Mutex<Outgoing>, bytes: Bytes) -> Result<(), Broken> {
+        let mut stream = stream.lock().await;
+        stream.data(bytes, false).await.map_err(|error| self.write(&error))?;
+        stream.flush().await.map_err(|error| self.write(&error))
+    }
+
+    /// Counts what became of datagrams of `bytes` in all; those that were dropped are taken to be as long as the others.
+    fn sent(&self, sent: SentDatagrams, bytes: usize) {
+        let all = sent.sent + sent.too_large + sent.dropped;
+        self.moved(sent.sent as u64, (bytes * sent.sent / all.max(1)) as u64);
+        self.exchange.dropped(DropReason::TooLarge, sent.too_large as u64);
+        self.exchange.dropped(DropReason::QueueFull, sent.dropped as u64);
+    }
+}

@@ -1,0 +1,138 @@
+//! Binding what a listener asks for.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use hermes_config::model::ListenAddress;
+use hermes_net::listen::{self, Carries};
+use hermes_net::quic::steering;
+
+use super::Socket;
+
+/// Mode of a Unix socket that clients connect to: its owner's only.
+const UNIX_MODE: u32 = 0o600;
+
+/// What sockets are for. Whether those of streams serve `http` or `tcp` is not their business: that may change under them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Serves {
+    /// Connections, of TCP or a Unix socket.
+    Streams,
+    /// Datagrams of UDP clients.
+    Datagrams,
+    /// HTTP/3.
+    Quic,
+}
+
+/// What is to be bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) serves: Serves,
+    pub(super) address: ListenAddress,
+}
+
+impl Serves {
+    fn carries(self) -> Carries {
+        match self {
+            Self::Streams => Carries::Tcp,
+            Self::Datagrams | Self::Quic => Carries::Udp,
+        }
+    }
+}
+
+impl Wanted {
+    /// Whether the address says which socket it is: port 0 is another one each time.
+    pub(super) fn is_definite(&self) -> bool {
+        !matches!(&self.address, ListenAddress::Ip(address) if address.port() == 0)
+    }
+
+    /// Whether both want the same port, on the same address or on one that holds the other.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.serves.carries() == other.serves.carries() && self.address.overlaps(&other.address)
+    }
+}
+
+/// Where a listener is bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Bound {
+    Ip(SocketAddr),
+    Unix(std::path::PathBuf),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Bound {
+    /// The IP address; `None` for a Unix socket.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        if let Self::Ip(address) = self { Some(*address) } else { None }
+    }
+
+    /// Takes a Unix socket's file away: nobody answers there any more.
+    pub(super) fn unlink(&self) {
+        if let Self::Unix(path) = self
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::debug!(path = %path.display(), %error, "the file of a closed socket stays");
+        }
+    }
+}
+
+/// One socket a worker: TCP and UDP share a port by `SO_REUSEPORT`, a Unix socket is one for all. `ours` says that the port is
+/// one of ours already.
+pub(super) fn bind(
+    serves: Serves,
+    address: &ListenAddress,
+    workers: usize,
+    ours: bool,
+) -> io::Result<(Bound, Vec<Socket>)> {
+    match address {
+        ListenAddress::Unix(path) => {
+            let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);
+            let shares = (0..workers).map(|_| first.try_clone().map(Socket::Stream));
+            Ok((Bound::Unix(path.clone()), shares.collect::<Result<_, _>>()?))
+        }
+        ListenAddress::Ip(address) => {
+            if !ours {
+                listen::check_free(*address, serves.carries())?;
+            }
+            if serves == Serves::Quic {
+                return quic(*address, workers);
+            }
+            let first = one(*address, serves)?;
+            // Port 0 is chosen once, for all workers.
+            let bound = first.address().unwrap_or(*address);
+            let rest = (1..workers).map(|_| one(bound, serves));
+            let all: Result<Vec<Socket>, _> = std::iter::once(Ok(first)).chain(rest).collect();
+            Ok((Bound::Ip(bound), all?))
+        }
+    }
+}
+
+fn one(address: SocketAddr, serves: Serves) -> io::Result<Socket> {
+    match serves.carries() {
+        Carries::Udp => listen::udp(address).map(Socket::Udp),
+        Carries::Tcp => listen::tcp(address).map(|listener| Socket::Stream(listener.into())),
+    }
+}
+
+/// A connection ID names its worker in one byte. Where the kernel cannot go by that, one worker serves all.
+fn quic(address: SocketAddr, workers: usize) -> io::Result<(Bound, Vec<Socket>)> {
+    let first = listen::udp(address)?;
+    let bound = first.local_addr()?;
+    let mut sockets = vec![first];
+    for _ in 1..workers.min(usize::from(u8::MAX)) {
+        sockets.push(listen::udp(bound)?);
+    }
+    match steering::steer(&sockets) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => sockets.truncate(1),
+        steered => steered?,
+    }
+    Ok((Bound::Ip(bound), sockets.into_iter().map(Socket::Quic).collect()))
+}

@@ -1,0 +1,98 @@
+//! HTTP/3: the loop that accepts connections of `http` listeners over QUIC.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_net::quic::{Connection, Endpoint, Incoming};
+use hermes_net::{PeerAddress, Watch};
+use tokio::time::timeout;
+
+use super::{Entrance, http};
+use crate::snapshot::ListenerRules;
+
+/// The codes of RFC 9114, section 8.1.
+const NO_ERROR: u64 = 0x100;
+const EXCESSIVE_LOAD: u64 = 0x107;
+
+/// How long the ends of connections may take to reach their clients when everything ends at once.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Accepts connections until told to stop; then refuses them, for as long as those go on that are open.
+pub(super) async fn serve(mut entrance: Entrance, socket: UdpSocket, share: u8, watch: &Watch) -> io::Result<()> {
+    let Some(options) = &entrance.rules.quic else { return Ok(()) };
+    let endpoint = Endpoint::server(socket, share, options)?;
+    let (mut in_force, mut accepting) = (entrance.rules.clone(), true);
+    let open = Arc::new(());
+    loop {
+        let incoming = tokio::select! {
+            incoming = endpoint.accept() => incoming,
+            () = watch.graceful(), if accepting => {
+                accepting = false;
+                endpoint.stop_accepting();
+                continue;
+            }
+            () = endpoint.idle(), if !accepting => return Ok(()),
+            () = watch.forced() => {
+                endpoint.close(NO_ERROR, b"");
+                // Whoever did not hear of it by then hears nothing more.
+                drop(timeout(FAREWELL, endpoint.idle()).await);
+                return Ok(());
+            }
+        };
+        let Some(incoming) = incoming else { return Ok(()) };
+        let rules = entrance.renew();
+        if !is_welcome(rules, &open) {
+            incoming.refuse();
+            continue;
+        }
+        if !Arc::ptr_eq(&in_force, rules) {
+            in_force = rules.clone();
+            renew(&endpoint, rules);
+        }
+        let (entrance, open, own) = (entrance.clone(), open.clone(), watch.clone());
+        watch.spawn(async move {
+            let _held = open;
+            connection(entrance, incoming, &own).await;
+        });
+    }
+}
+
+/// Whether the listener still speaks HTTP/3, and has room.
+fn is_welcome(rules: &ListenerRules, open: &Arc<()>) -> bool {
+    let has_room = Arc::strong_count(open) <= rules.connections();
+    if !has_room {
+        tracing::warn!(listener = %rules.name, "connection refused: the limit of connections is reached");
+    }
+    has_room && rules.quic.is_some()
+}
+
+/// Lets connections to come see what is in force now.
+fn renew(endpoint: &Endpoint, rules: &ListenerRules) {
+    let Some(options) = &rules.quic else { return };
+    if let Err(error) = endpoint.set_server(options) {
+        tracing::error!(listener = %rules.name, %error, "HTTP/3 goes on with the certificate that it had");
+    }
+}
+
+/// Serves one connection. Its source counts once it has proved its address: others could claim it.
+async fn connection(entrance: Entrance, incoming: Incoming, watch: &Watch) {
+    let rules = entrance.rules.clone();
+    let peer = PeerAddress::Ip(incoming.peer());
+    let accepted = tokio::select! {
+        accepted = timeout(rules.options.head_time, incoming.accept()) => accepted,
+        () = watch.forced() => return,
+    };
+    let connection: Connection = match accepted {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return tracing::debug!(listener = %rules.name, %error, "QUIC failed"),
+        Err(_) => return tracing::debug!(listener = %rules.name, "QUIC: no end of the handshake in time"),
+    };
+    let Some(place) = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source()) else {
+        rules.source_refused(&peer);
+        return connection.close(EXCESSIVE_LOAD, b"too many connections");
+    };
+    let _held = (place, rules.seeing.accepted());
+    http::quic_connection(entrance, connection, watch).await;
+}

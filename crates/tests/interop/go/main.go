@@ -1,0 +1,113 @@
+// CONNECT-UDP of masque-go, whose QUIC is quic-go's.
+//
+//	client CA HOST:PORT TARGET LENGTH...   sends datagrams of these lengths one after the other, prints those that came back
+//	proxy CERT KEY                         prints its port and serves until its input ends
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/quic-go/masque-go"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/yosida95/uritemplate/v3"
+)
+
+// patience is how long anything may take.
+const patience = 15 * time.Second
+
+func main() {
+	var err error
+	switch os.Args[1] {
+	case "client":
+		err = client(os.Args[2], os.Args[3], os.Args[4], os.Args[5:])
+	case "proxy":
+		err = proxy(os.Args[2], os.Args[3])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func template(proxy string) *uritemplate.Template {
+	return uritemplate.MustNew("https://" + proxy + "/.well-known/masque/udp/{target_host}/{target_port}/")
+}
+
+func client(ca, proxy, target string, lengths []string) error {
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	masquerade := masque.Client{TLSClientConfig: &tls.Config{RootCAs: roots, NextProtos: []string{http3.NextProtoH3}}}
+	defer masquerade.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, _, err := masquerade.DialAddr(ctx, template(proxy), target)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.SetReadDeadline(time.Now().Add(patience))
+	buffer := make([]byte, 65536)
+	for _, text := range lengths {
+		length, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.WriteTo(make([]byte, length), nil); err != nil {
+			return err
+		}
+		count, _, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return err
+		}
+		fmt.Println(count)
+	}
+	return nil
+}
+
+func proxy(cert, key string) error {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	port := socket.LocalAddr().(*net.UDPAddr).Port
+	at := template(fmt.Sprintf("127.0.0.1:%d", port))
+	var relay masque.Proxy
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		request, err := masque.ParseRequest(r, at)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		relay.Proxy(w, request)
+	}
+	server := http3.Server{
+		Handler:         http.HandlerFunc(handler),
+		EnableDatagrams: true,
+		QUICConfig:      &quic.Config{EnableDatagrams: true},
+		TLSConfig:       http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{pair}}),
+	}
+	fmt.Println(port)
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	return server.Serve(socket)
+}

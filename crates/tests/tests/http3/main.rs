@@ -1,0 +1,8 @@
+//! HTTP/3: every payload in every combination of versions, falling back, and reloads.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+
+mod changes;
+mod choice;
+mod matrix;
+mod overlay;

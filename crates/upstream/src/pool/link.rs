@@ -1,0 +1,51 @@
+//! A connection that exchanges share, whatever its version.
+
+use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h2, h3};
+
+/// A connection that exchanges share. Clones are the same one.
+#[derive(Debug, Clone)]
+pub(crate) enum Link {
+    /// HTTP/2.
+    H2(h2::client::Link),
+    /// HTTP/3.
+    H3(h3::Link),
+}
+
+impl Link {
+    /// Whether exchanges can be opened on it.
+    pub(super) fn is_alive(&self) -> bool {
+        match self {
+            Self::H2(link) => link.is_alive(),
+            Self::H3(link) => link.is_alive(),
+        }
+    }
+
+    /// Whether it should get no further exchanges once there is another.
+    pub(super) fn is_retired(&self) -> bool {
+        match self {
+            Self::H2(link) => link.is_retired(),
+            // Streams of QUIC do not run out, and nothing is counted over a life.
+            Self::H3(_) => false,
+        }
+    }
+
+    /// How many exchanges the peer allows at once.
+    pub(super) fn max_streams(&self) -> usize {
+        match self {
+            Self::H2(link) => link.max_streams(),
+            Self::H3(link) => link.max_streams(),
+        }
+    }
+
+    /// Opens an exchange; waits for room.
+    pub(crate) async fn open(
+        &self,
+        head: &RequestHead,
+        length: Option<u64>,
+    ) -> Result<(Outgoing, Pending), StreamError> {
+        match self {
+            Self::H2(link) => link.open(head, length).await,
+            Self::H3(link) => link.open(head, length).await,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Reaching an endpoint over QUIC, beside TCP or instead of it.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use hermes_net::quic::{ClientConfig, Connection, ConnectionError, Endpoint as Socket};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::failure::{ConnectFailure, FailureKind};
+
+/// How long the preferred way is tried alone before the other begins too (RFC 8305 section 5: 100 ms to 2 s, and more than a
+/// round trip).
+pub(crate) const HEAD_START: Duration = Duration::from_millis(250);
+/// How long QUIC is left out after it failed or was too slow, at first and at most; doubled each time.
+const FIRST_REST: Duration = Duration::from_secs(5);
+const LONGEST_REST: Duration = Duration::from_secs(300);
+
+/// What is known of QUIC to one endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<Known>);
+
+#[derive(Debug, Default, Clone)]
+struct Known {
+    works: bool,
+    failures: u32,
+    rest_until: Option<Instant>,
+    reason: Option<String>,
+}
+
+impl Memory {
+    /// Whether QUIC should be tried where there is another way.
+    pub(crate) fn is_worth_trying(&self, now: Instant) -> bool {
+        self.0.lock().rest_until.is_none_or(|until| now >= until)
+    }
+
+    /// A connection came about, in time.
+    pub(crate) fn worked(&self) {
+        *self.0.lock() = Known { works: true, ..Known::default() };
+    }
+
+    /// None came about, or too late.
+    pub(crate) fn failed(&self, reason: &str, now: Instant) {
+        let mut known = self.0.lock();
+        let rest = FIRST_REST.saturating_mul(1 << known.failures.min(16)).min(LONGEST_REST);
+        *known = Known {
+            works: false,
+            failures: known.failures.saturating_add(1),
+            rest_until: Some(now + rest),
+            reason: Some(reason.to_owned()),
+        };
+    }
+
+    /// For people.
+    pub(crate) fn words(&self, now: Instant) -> String {
+        let known = self.0.lock().clone();
+        match (known.works, known.reason) {
+            (true, _) => "works".to_owned(),
+            (false, None) => "not tried yet".to_owned(),
+            (false, Some(reason)) => match known.rest_until.filter(|until| *until > now) {
+                Some(until) => format!("left out for {} s: {reason}", (until - now).as_secs() + 1),
+                None => format!("to be tried again: {reason}"),
+            },
+        }
+    }
+}
+
+/// Connects to the first of `addresses` that answers (RFC 8305), each from a socket of its own: so that the server's workers, and
+/// the queues of network cards, share the connections.
+pub(crate) async fn connect(
+    addresses: &[SocketAddr],
+    config: &ClientConfig,
+    name: &str,
+    until: Instant,
+    endpoint: &str,
+) -> Result<Connection, ConnectFailure> {
+    match timeout_at(until, race(addresses, config, name, endpoint)).await {
+        Ok(done) => done,
+        Err(_) => Err(ConnectFailure::timeout(endpoint)),
+    }
+}
+
+type Racing<'a> = Pin<Box<dyn Future<Output = Result<Connection, ConnectFailure>> + Send + 'a>>;
+
+fn race<'a>(addresses: &'a [SocketAddr], config: &'a ClientConfig, name: &'a str, endpoint: &'a str) -> Racing<'a> {
+    Box::pin(async move {
+        let Some((first, rest)) = addresses.split_first() else {
+            return Err(ConnectFailure::new(FailureKind::NoEndpoint, endpoint, "the name has no address"));
+        };
+        let first = one(*first, config, name, endpoint);
+        if rest.is_empty() {
+            return first.await;
+        }
+        staggered(first, race(rest, config, name, endpoint)).await.0
+    })
+}
+
+async fn one(to: SocketAddr, config: &ClientConfig, name: &str, endpoint: &str) -> Result<Connection, ConnectFailure> {
+    let socket = Socket::client(to)
+        .map_err(|error| ConnectFailure::new(FailureKind::Local, endpoint, format!("no UDP socket: {error}")))?;
+    socket.connect(to, name, config).await.map_err(|error| failure(endpoint, &error))
+}
+
+/// Which of two ways led to the goal, and what became of the first.
+#[derive(Debug)]
+pub(crate) enum First {
+    /// It did.
+    Won,
+    /// It failed, for this reason.
+    Failed(String),
+    /// It was slower than the second, or still silent when the second had failed and both were given up.
+    Slow,
+}
+
+/// The first success of two ways, of which `first` has a head start. If both fail, the failure of the second, which began last.
+pub(crate) async fn staggered<T>(
+    first: impl Future<Output = Result<T, ConnectFailure>> + Send,
+    second: impl Future<Output = Result<T, ConnectFailure>> + Send,
+) -> (Result<T, ConnectFailure>, First) {
+    let mut first = pin!(first);
+    match timeout(HEAD_START, &mut first).await {
+        Ok(Ok(done)) => return (Ok(done), First::Won),
+        Ok(Err(failure)) => return (second.await, First::Failed(failure.reason)),
+        Err(_) => {}
+    }
+    let mut second = pin!(second);
+    tokio::select! {
+        done = &mut first => match done {
+            Ok(done) => (Ok(done), First::Won),
+            Err(failure) => (second.await, First::Failed(failure.reason)),
+        },
+        done = &mut second => match done {
+            Ok(done) => (Ok(done), First::Slow),
+            Err(failure) => match first.await {
+                Ok(done) => (Ok(done), First::Won),
+                Err(own) => (Err(failure), First::Failed(own.reason)),
+            },
+        },
+    }
+}
+
+fn failure(endpoint: &str, error: &ConnectionError) -> ConnectFailure {
+    /// CONNECTION_REFUSED (RFC 9000, section 20.1).
+    const REFUSED: u64 = 2;
+    let kind = match error {
+        ConnectionError::Tls(error) => return ConnectFailure::tls(endpoint, error),
+        ConnectionError::Transport { code: REFUSED, .. } | ConnectionError::Reset => FailureKind::Refused,
+        ConnectionError::TimedOut => FailureKind::Timeout,
+        ConnectionError::Application { .. } | ConnectionError::Transport { .. } | ConnectionError::Version => {
+            FailureKind::Protocol
+        }
+        ConnectionError::Local | ConnectionError::Other(_) => FailureKind::Unreachable,
+    };
+    ConnectFailure::new(kind, endpoint, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    fn refused() -> ConnectFailure {
+        ConnectFailure::new(FailureKind::Refused, "x:443", "refused")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_second_way_begins_when_the_first_fails_or_its_head_start_is_over() {
+        let began = Instant::now();
+        let (done, first) = staggered(ready(Err(refused())), ready(Ok(2))).await;
+        assert_eq!((done.unwrap(), began.elapsed()), (2, Duration::ZERO));
+        assert!(matches!(first, First::Failed(reason) if reason == "refused"));
+
+        let (done, first) = staggered(pending(), ready(Ok(2))).await;
+        assert_eq!((done.unwrap(), began.elapsed()), (2, HEAD_START));
+        assert!(matches!(first, First::Slow));
+
+        let late = async {
+            tokio::time::sleep(HEAD_START * 2).await;
+            Ok(1)
+        };
+        let (done, first) = staggered(late, pending()).await;
+        assert_eq!(done.unwrap(), 1);
+        assert!(matches!(first, First::Won));
+
+        let late = async {
+            tokio::time::sleep(HEAD_START * 2).await;
+            Ok(1)
+        };
+        assert_eq!(staggered(late, ready(Err(refused()))).await.0.unwrap(), 1, "a slow way is better than none");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_rests_longer_each_time_and_no_longer_once_it_works() {
+        let (memory, now) = (Memory::default(), Instant::now());
+        assert!(memory.is_worth_trying(now));
+        memory.failed("silence", now);
+        assert_eq!(memory.words(now), "left out for 6 s: silence");
+        assert!(!memory.is_worth_trying(now) && memory.is_worth_trying(now + FIRST_REST));
+        memory.failed("silence", now);
+        assert!(!memory.is_worth_trying(now + FIRST_REST) && memory.is_worth_trying(now + 2 * FIRST_REST));
+        for _ in 0..70 {
+            memory.failed("silence", now);
+        }
+        assert!(memory.is_worth_trying(now + LONGEST_REST));
+        memory.worked();
+        assert_eq!(memory.words(now), "works");
+        memory.failed("silence", now);
+        assert!(memory.is_worth_trying(now + FIRST_REST));
+    }
+}
