@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use quinn::{EndpointConfig, TokioRuntime};
+use socket2::SockRef;
 
 use super::cid::WorkerIds;
 use super::config::{ClientConfig, ServerOptions};
@@ -73,7 +74,10 @@ impl Endpoint {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
-        Self::on(listen::udp(any)?, 0, &Keys::random(), None)
+        // Not `listen::udp`: of ports that may be shared, the system gives out those that somebody has.
+        let socket = UdpSocket::bind(any)?;
+        listen::enlarge_buffers(&SockRef::from(&socket));
+        Self::on(socket, 0, &Keys::random(), None)
     }
 
     fn on(socket: UdpSocket, worker: u8, keys: &Keys, config: Option<quinn::ServerConfig>) -> io::Result<Self> {
