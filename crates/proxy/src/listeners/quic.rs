@@ -19,8 +19,20 @@ const EXCESSIVE_LOAD: u64 = 0x107;
 /// How long the ends of connections may take to reach their clients when everything ends at once.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// Turns of the runtime in which an endpoint that is not used any more closes its socket.
+const CLOSING: usize = 8;
+
 /// Accepts connections until told to stop; then refuses them, for as long as those go on that are open.
-pub(super) async fn serve(mut entrance: Entrance, socket: UdpSocket, share: u8, watch: &Watch) -> io::Result<()> {
+pub(super) async fn serve(entrance: Entrance, socket: UdpSocket, share: u8, watch: &Watch) -> io::Result<()> {
+    accept(entrance, socket, share, watch).await?;
+    // The socket is closed by a task of its own, once nobody needs it. The port should be free when this returns.
+    for _ in 0..CLOSING {
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+async fn accept(mut entrance: Entrance, socket: UdpSocket, share: u8, watch: &Watch) -> io::Result<()> {
     let Some(options) = &entrance.rules.quic else { return Ok(()) };
     let endpoint = Endpoint::server(socket, share, options)?;
     let (mut in_force, mut accepting) = (entrance.rules.clone(), true);
