@@ -22,6 +22,15 @@ pub enum End {
     Reset,
 }
 
+impl From<TcpStream> for Raw {
+    fn from(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, unread: Vec::new() }
+    }
+}
+
 impl Raw {
     /// Connects.
     ///

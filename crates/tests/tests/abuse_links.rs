@@ -44,9 +44,7 @@ fn flooding(frames: Vec<u8>) -> (SocketAddr, JoinHandle<Vec<u8>>) {
         let mut stream = listener.accept().unwrap().0;
         stream.write_all(&frame(SETTINGS, 0, 0, b"")).unwrap();
         let mut heard = Vec::new();
-        while !frames_in(&heard).iter().any(|(kind, ..)| *kind == HEADERS) {
-            read(&mut stream, &mut heard);
-        }
+        first_request(&mut stream, &mut heard);
         // The link may end before it took everything.
         drop(stream.write_all(&frames));
         while read(&mut stream, &mut heard) > 0 {}
@@ -60,6 +58,22 @@ fn read(stream: &mut TcpStream, into: &mut Vec<u8>) -> usize {
     let length = stream.read(&mut piece).unwrap_or(0);
     into.extend_from_slice(&piece[..length]);
     length
+}
+
+/// Reads until a request has come, and meanwhile answers PING: a link is used when its peer has spoken.
+fn first_request(stream: &mut TcpStream, heard: &mut Vec<u8>) {
+    let mut answered = 0;
+    while !frames_in(heard).iter().any(|(kind, ..)| *kind == HEADERS) {
+        assert!(read(stream, heard) > 0, "the link ended");
+        let frames = frames_in(heard);
+        frames[answered..].iter().filter_map(pong).for_each(|pong| stream.write_all(&pong).unwrap());
+        answered = frames.len();
+    }
+}
+
+/// The answer to a PING.
+fn pong((kind, flags, _, payload): &(u8, u8, u32, Vec<u8>)) -> Option<Vec<u8>> {
+    (*kind == PING && flags & 1 == 0).then(|| frame(PING, 1, 0, payload))
 }
 
 fn frames_in(heard: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
@@ -132,9 +146,7 @@ fn empty_data_retires_a_link_before_it_breaks() {
             let mut stream = listener.accept().unwrap().0;
             stream.write_all(&frame(SETTINGS, 0, 0, b"")).unwrap();
             let mut heard = Vec::new();
-            while !frames_in(&heard).iter().any(|(kind, ..)| *kind == HEADERS) {
-                assert!(read(&mut stream, &mut heard) > 0);
-            }
+            first_request(&mut stream, &mut heard);
             stream.write_all(&answer).unwrap();
             std::thread::spawn(move || while read(&mut stream, &mut heard) > 0 {});
         }
@@ -158,8 +170,10 @@ fn made_to_reset() -> SocketAddr {
         let (mut heard, mut seen) = (Vec::new(), 0);
         while read(&mut stream, &mut heard) > 0 {
             let frames = frames_in(&heard);
-            for (kind, _, number, payload) in &frames[seen..] {
+            for heard in &frames[seen..] {
+                let (kind, _, number, payload) = heard;
                 let reply = match (*kind, *number) {
+                    (PING, _) => pong(heard).unwrap_or_default(),
                     (HEADERS, 1) => frame(HEADERS, END_HEADERS, 1, OK),
                     (HEADERS, _) => frame(HEADERS, END_HEADERS, *number, &[OK, &field(b"connection", b"x")].concat()),
                     (DATA, 1) => frame(DATA, 0, 1, payload),

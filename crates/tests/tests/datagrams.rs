@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use hermes_tests::capsules::{DATAGRAM, UdpTunnel, varint};
 use hermes_tests::crowd::resident;
 use hermes_tests::eventually::{PATIENCE, eventually_true};
 use hermes_tests::h2c::Client;
-use hermes_tests::{Node, origins};
+use hermes_tests::raw::Raw;
+use hermes_tests::{Node, origins, udp};
 
 /// What a flood may make a node keep, in bytes: windows, sockets, and what the allocator keeps of it.
 const FLOOD: usize = 24 * 1024 * 1024;
@@ -82,6 +84,80 @@ fn a_tunnel_that_stopped_gets_nothing_old_when_it_goes_on() {
     drop((tunnel, client));
     let record = node.record(|record| record["kind"] == "connect-udp");
     assert!(record["datagrams"]["dropped"].as_u64().unwrap() > 0, "{record}");
+}
+
+/// A next proxy over HTTP/1.1 that answers tunnels when it is told to, and the capsule streams that it then has.
+fn hesitant(tunnels: usize) -> (SocketAddr, Sender<()>, Receiver<Raw>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let ((go, told), (give, streams)) = (channel(), channel());
+    std::thread::spawn(move || {
+        let mut asked: Vec<Raw> = (0..tunnels).map(|_| Raw::from(listener.accept().unwrap().0)).collect();
+        asked.iter_mut().for_each(|raw| drop(raw.head()));
+        told.recv().unwrap();
+        for mut raw in asked {
+            raw.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: connect-udp\r\n\r\n");
+            give.send(raw).unwrap();
+        }
+    });
+    (address, go, streams)
+}
+
+/// The payload of the next datagram, all of which are short here.
+fn payload(raw: &mut Raw) -> Vec<u8> {
+    let head = raw.exactly(2);
+    assert_eq!(head[0], 0, "a DATAGRAM capsule");
+    let length = match head[1] >> 6 {
+        0 => usize::from(head[1]),
+        _ => usize::from(head[1] & 0x3f) << 8 | usize::from(raw.exactly(1)[0]),
+    };
+    let value = raw.exactly(length);
+    assert_eq!(value[0], 0, "the context of UDP payloads");
+    value[1..].to_vec()
+}
+
+#[test]
+fn a_client_that_floods_while_its_tunnel_opens_pushes_out_only_its_own() {
+    let (next, go, streams) = hesitant(2);
+    let node = Node::start(
+        "entry",
+        &format!(
+            r#"
+            workers: 1
+            listeners: {{ voice: {{ udp: 127.0.0.1:0, target: "VOICE:1", datagrams: {{ hold_bytes: 20KiB, hold_time: 1h }} }} }}
+            routes: [ {{ to: next, timeouts: {{ header: 1h }} }} ]
+            upstreams: {{ next: {{ endpoints: ["{next}"] }} }}
+            "#
+        ),
+    );
+    let [flooding, good] = [(); 2].map(|()| udp::Client::connect(node.address("voice")));
+    let mut number = 0_u32;
+    // Five times what may be kept.
+    let mut flood = || {
+        for _ in 0..100 {
+            flooding.send([&number.to_be_bytes()[..], &[b'f'; 996]].concat());
+            number += 1;
+        }
+    };
+    flood();
+    (0..10_u32).for_each(|number| good.send([&number.to_be_bytes()[..], b"good"].concat()));
+    eventually_true("both have a session", || node.exchanges().len() == 2);
+    flood();
+    go.send(()).unwrap();
+    for mut raw in streams.iter().take(2) {
+        let first = payload(&mut raw);
+        if first.ends_with(b"good") {
+            assert_eq!(first[..4], [0; 4]);
+            for number in 1..10_u32 {
+                assert_eq!(payload(&mut raw)[..4], number.to_be_bytes(), "each came, in order");
+            }
+        } else {
+            // The newest: 20 of a thousand bytes each.
+            let mut kept = vec![u32::from_be_bytes(first[..4].try_into().unwrap())];
+            kept.extend((1..20).map(|_| u32::from_be_bytes(payload(&mut raw)[..4].try_into().unwrap())));
+            assert!(kept[0] > 0 && kept.is_sorted(), "{kept:?}");
+        }
+    }
 }
 
 #[test]
