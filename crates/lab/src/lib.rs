@@ -2,11 +2,14 @@
 //!
 //! What it is: [`overhead`] starts pairs of proxies ([`peers`]) between a load generator ([`traffic`]) and an
 //! [`origin`], runs [`experiment`]s on them in shuffled order, and makes a [`report`] of medians and ranges.
+//! [`topology`] makes networks of namespaces, [`emulator`] links with faults between them; [`faults`] is their command.
 //!
 //! What it is not: a benchmark whose figures mean anything by themselves. Everything shares the processors of one
 //! machine, so only figures of the same run are compared, and differences below 20 % are no verdict.
 
+pub mod emulator;
 pub mod experiment;
+pub mod faults;
 pub mod forwarder;
 pub mod origin;
 pub mod overhead;
@@ -14,4 +17,5 @@ pub mod peers;
 pub mod pki;
 pub mod process;
 pub mod report;
+pub mod topology;
 pub mod traffic;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use hermes_lab::{forwarder, origin, overhead};
+use hermes_lab::{faults, forwarder, origin, overhead};
 
 /// Measures Hermes against other proxies on this machine.
 #[derive(Parser)]
@@ -17,6 +17,8 @@ struct Cli {
 enum Command {
     /// What a pair of proxies costs: latency, bursts, saturation, bulk, datagrams, memory, start.
     Overhead(overhead::Arguments),
+    /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
+    Link(faults::Arguments),
     /// The server at the far end; started by the others.
     #[command(hide = true)]
     Origin(origin::Arguments),
@@ -28,6 +30,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Overhead(arguments) => overhead::run(&arguments),
+        Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),
         Command::Forwarder(arguments) => forwarder::serve(&arguments),
     };

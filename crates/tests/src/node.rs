@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -65,6 +65,19 @@ impl Node {
         let file = folder.path().join("node.yaml");
         fs::write(&file, complete(name, yaml)).unwrap();
         let process = spawn(folder.path(), environment);
+        let mut node = Self { name: name.to_owned(), folder, process };
+        node.await_health();
+        node
+    }
+
+    /// As [`Self::start`], by a command that runs the program somewhere else, e.g. in a network namespace.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_by(command: Command, name: &str, yaml: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("node.yaml"), complete(name, yaml)).unwrap();
+        let process = spawn_by(command, folder.path(), &[]);
         let mut node = Self { name: name.to_owned(), folder, process };
         node.await_health();
         node
@@ -277,8 +290,12 @@ impl Drop for Node {
 
 /// `hermes run` on the file in this folder.
 fn spawn(folder: &Path, environment: &[(&str, &str)]) -> Child {
+    spawn_by(program::command(), folder, environment)
+}
+
+fn spawn_by(mut command: Command, folder: &Path, environment: &[(&str, &str)]) -> Child {
     let append = |name| OpenOptions::new().append(true).create(true).open(folder.join(name)).unwrap();
-    program::command()
+    command
         .arg("run")
         .arg(folder.join("node.yaml"))
         // The node ends with this process, however that ends.

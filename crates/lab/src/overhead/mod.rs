@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Write a picture for each experiment to this folder.
     #[arg(long)]
     svg: Option<PathBuf>,
-    /// Write tables for a page of documentation to this file.
+    /// Write a page of documentation to this file; it shows the pictures if they are in the same folder.
     #[arg(long)]
     markdown: Option<PathBuf>,
     /// Measure nothing: show what the file of `--json` has.
@@ -78,7 +78,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         report::svg::save(&results, folder)?;
     }
     if let Some(file) = &arguments.markdown {
-        std::fs::write(file, report::tables(&results)).with_context(|| file.display().to_string())?;
+        std::fs::write(file, report::page(&results, arguments.svg.is_some()))
+            .with_context(|| file.display().to_string())?;
     }
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}\n{}", report::print(&results), report::summary_line(&results)).context("standard output")

@@ -8,7 +8,7 @@ mod table;
 mod verdict;
 
 pub use json::{load, save};
-pub use markdown::tables;
+pub use markdown::page;
 pub use statistics::{Summary, median};
 pub use table::{number, print, summary_line};
 

@@ -1,0 +1,122 @@
+//! Namespaces and links with real traffic. They need root, and fail without it.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::process::{Command, Stdio};
+
+use hermes_lab::emulator::wire::{End, Wire};
+use hermes_lab::emulator::{Loss, Profile, Rate, Schedule};
+use hermes_lab::topology::{Plug, Topology};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// Namespaces `near` and `far` with a link between them.
+fn linked(profile: &Profile) -> (Topology, Wire) {
+    let mut topology = Topology::new();
+    topology.add("near").unwrap();
+    topology.add("far").unwrap();
+    let end = |namespace, device, address| End {
+        namespace: topology.namespace(namespace).unwrap(),
+        device,
+        address,
+        profile,
+    };
+    let wire = Wire::lay(end("near", "far", "10.9.0.1/24"), end("far", "near", "10.9.0.2/24"), 7).unwrap();
+    (topology, wire)
+}
+
+/// Round trips of `ping`, in milliseconds.
+fn round_trips(topology: &Topology, count: &str) -> Vec<f64> {
+    let ping = ["ping", "-n", "-c", count, "-i", "0.01", "-W", "2", "10.9.0.2"];
+    // It fails when packets are lost.
+    let output = topology.namespace("near").unwrap().command(ping[0]).args(&ping[1..]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let times = text.lines().filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok());
+    times.collect()
+}
+
+#[test]
+fn what_is_behind_a_neighbour_is_reached_by_a_route() {
+    let mut topology = Topology::new();
+    for name in ["a", "b", "c"] {
+        topology.add(name).unwrap();
+    }
+    let plug = |namespace, address| Plug { namespace, address };
+    topology.cable(plug("a", "10.0.1.1/24"), plug("b", "10.0.1.2/24")).unwrap();
+    topology.cable(plug("b", "10.0.2.1/24"), plug("c", "10.0.2.2/24")).unwrap();
+    let ping = ["ping", "-c", "1", "-W", "2", "10.0.2.2"];
+    assert!(topology.namespace("a").unwrap().run(&ping).is_err(), "without a route");
+    topology.route("a", "10.0.2.0/24", "10.0.1.2").unwrap();
+    topology.route("c", "10.0.1.0/24", "10.0.2.1").unwrap();
+    topology.namespace("a").unwrap().run(&ping).unwrap();
+}
+
+#[test]
+fn a_namespace_sees_none_of_the_machines_devices() {
+    let mut topology = Topology::new();
+    let links = topology.add("alone").unwrap().run(&["ip", "-oneline", "link"]).unwrap();
+    assert_eq!(links.lines().count(), 1, "{links}");
+}
+
+#[test]
+fn nothing_is_left_after_a_kill() {
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_hermes-lab"))
+        .args(["link", "--", "sh", "-c", "echo up; exec sleep 1000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut up = [0; 3];
+    std::io::Read::read_exact(lab.stdout.as_mut().unwrap(), &mut up).unwrap();
+    let children = children(lab.id());
+    assert!(children.len() >= 3, "two holders and a program: {children:?}");
+    let open: Vec<_> = children.iter().filter_map(|pid| pidfd_open(*pid, PidfdFlags::empty()).ok()).collect();
+    kill_process(Pid::from_child(&lab), Signal::KILL).unwrap();
+    lab.wait().unwrap();
+    for process in &open {
+        // Readable once the process has ended; the test hangs if it does not.
+        poll(&mut [PollFd::new(process, PollFlags::IN)], None).unwrap();
+    }
+}
+
+fn children(of: u32) -> Vec<Pid> {
+    let text = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap();
+    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+#[test]
+fn every_packet_takes_the_delay_of_both_directions() {
+    let (topology, _wire) = linked(&Profile { delay: std::time::Duration::from_millis(15), ..Profile::default() });
+    let times = round_trips(&topology, "20");
+    assert_eq!(times.len(), 20);
+    assert!(times.iter().all(|time| *time >= 30.0), "{times:?}");
+}
+
+#[test]
+fn a_lossy_link_loses_some_and_a_dead_one_all() {
+    let (topology, wire) = linked(&Profile { loss: Loss::Random(0.5), ..Profile::default() });
+    let came = round_trips(&topology, "60").len();
+    // Both directions lose half: a quarter comes back, with a deviation of 3.4.
+    assert!((2..=32).contains(&came), "{came}");
+    drop((topology, wire));
+    let schedule = Schedule {
+        offset: std::time::Duration::from_secs(3600),
+        up: std::time::Duration::ZERO,
+        down: std::time::Duration::from_secs(1),
+    };
+    let (topology, _wire) = linked(&Profile { schedule, ..Profile::default() });
+    assert!(round_trips(&topology, "3").is_empty());
+}
+
+#[test]
+fn tcp_gets_through_a_slow_link_with_losses() {
+    let rate = Some(Rate { bits_per_second: 50_000_000, queue_bytes: 64_000 });
+    let loss = Loss::Bursts { begin: 0.002, end: 0.5 };
+    let (topology, _wire) = linked(&Profile { rate, loss, reorder: 0.01, ..Profile::default() });
+    let far = topology.namespace("far").unwrap();
+    let send = "head -c 2000000 /dev/zero | nc -q 1 -l -p 7000";
+    let mut server = far.command("sh").args(["-c", send]).stdin(Stdio::null()).spawn().unwrap();
+    let receive = "until nc -d 10.9.0.2 7000 | wc -c | grep -v '^0$'; do :; done";
+    let came = topology.namespace("near").unwrap().run(&["sh", "-c", receive]).unwrap();
+    assert_eq!(came.trim(), "2000000");
+    server.wait().unwrap();
+}
