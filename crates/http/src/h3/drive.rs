@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use hermes_net::quic::{ReadError, RecvStream, SendStream};
+use hermes_net::quic::{ReadError, RecvStream, SendStream, WriteError};
 use hermes_proto::h3::{
     Code, Control, ControlEvent, Fault, FrameDecoder, PeerStreams, Piece, Role, Settings, StreamType, TypeDecoder,
 };
@@ -80,6 +80,10 @@ async fn write_control(
     settings: Settings,
     mut later: UnboundedReceiver<Bytes>,
 ) -> Result<(), Fault> {
+    if shared.role == Role::Client {
+        // Sent early, it would be lost for good where the server does not take early data.
+        shared.connection.confirmed().await;
+    }
     let Ok(mut stream) = shared.connection.open_uni().await else { return Ok(()) };
     // Before everything else: peers wait for it.
     stream.set_priority(i32::MAX);
@@ -88,9 +92,13 @@ async fn write_control(
     settings.encode(&mut first);
     let mut next = Some(first.freeze());
     while let Some(bytes) = next {
-        if write(&mut stream, bytes).await.is_none() {
+        match write(&mut stream, bytes).await {
+            Ok(()) => {}
             // RFC 9114, 6.2.1: it must not be stopped either.
-            return Err(Fault::connection(Code::ClosedCriticalStream, "the control stream was stopped"));
+            Err(WriteError::Stopped(_)) => {
+                return Err(Fault::connection(Code::ClosedCriticalStream, "the control stream was stopped"));
+            }
+            Err(_) => return Ok(()),
         }
         next = later.recv().await;
     }
@@ -98,12 +106,12 @@ async fn write_control(
     Ok(())
 }
 
-async fn write(stream: &mut SendStream, bytes: Bytes) -> Option<()> {
+async fn write(stream: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
     let mut pieces = [bytes];
     while !pieces[0].is_empty() {
-        stream.write(&mut pieces).await.ok()?;
+        stream.write(&mut pieces).await?;
     }
-    Some(())
+    Ok(())
 }
 
 async fn receive_datagrams(shared: Arc<Shared>) -> Result<(), Fault> {

@@ -11,7 +11,10 @@ use rcgen::{CertificateParams, KeyPair};
 const NAME: &str = "origin.example";
 
 /// A certificate that nobody vouches for, made once; and clients that believe any.
-static SERVER: LazyLock<ServerOptions> = LazyLock::new(|| {
+static SERVER: LazyLock<ServerOptions> = LazyLock::new(server);
+
+/// Options of a server that knows no ticket of another.
+fn server() -> ServerOptions {
     let folder = tempfile::tempdir().unwrap();
     let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
     let pair = KeyPair::generate().unwrap();
@@ -28,7 +31,7 @@ static SERVER: LazyLock<ServerOptions> = LazyLock::new(|| {
     };
     let options = ServerOptions::new(tls::server(options).unwrap(), Keys::derive(b"secret"));
     ServerOptions { early_data: true, ..options }
-});
+}
 
 static CLIENT: LazyLock<ClientConfig> = LazyLock::new(|| client(false));
 
@@ -36,6 +39,11 @@ static CLIENT: LazyLock<ClientConfig> = LazyLock::new(|| client(false));
 pub fn client(early: bool) -> ClientConfig {
     let options = tls::ClientOptions { insecure_skip_verify: true, ..tls::ClientOptions::default() };
     ClientConfig::new(&tls::client(options).unwrap(), early, Record::default()).unwrap()
+}
+
+/// Accepts as a server that has forgotten all clients.
+pub fn listen_anew() -> Endpoint {
+    Endpoint::server(listen::udp("127.0.0.1:0".parse().unwrap()).unwrap(), 0, &server()).unwrap()
 }
 
 /// Accepts on `address`.
