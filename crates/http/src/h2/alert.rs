@@ -15,18 +15,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The alert that ended a connection, if one did.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Alert(Arc<OnceLock<String>>);
+pub(super) struct Alert(Arc<OnceLock<(u8, String)>>);
 
 impl Alert {
     /// What the peer said.
     pub(super) fn text(&self) -> Option<&str> {
-        self.0.get().map(String::as_str)
+        self.0.get().map(|(_, text)| text.as_str())
+    }
+
+    /// Its number (RFC 8446, section 6) and what the peer said.
+    pub(super) fn said(&self) -> Option<(u8, String)> {
+        self.0.get().cloned()
     }
 
     fn note(&self, error: &io::Error) {
         let error = TlsError::from_io(error);
-        if matches!(error.kind, TlsErrorKind::Alert { .. }) {
-            let _ = self.0.set(error.detail);
+        if let TlsErrorKind::Alert { id } = error.kind {
+            let _ = self.0.set((id, error.detail));
         }
     }
 }

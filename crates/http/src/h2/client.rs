@@ -145,6 +145,11 @@ impl Link {
         Ok((outgoing, crate::Pending::H2(pending)))
     }
 
+    /// The TLS alert that ended the link, if one did: its number and what the peer said.
+    pub fn alert(&self) -> Option<(u8, String)> {
+        self.state.alert.said()
+    }
+
     /// Waits until the peer has spoken HTTP/2; false if the link ended before.
     pub async fn settled(&self) -> bool {
         let mut settled = self.state.settled.clone();

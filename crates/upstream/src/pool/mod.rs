@@ -188,7 +188,13 @@ impl Pool {
                 let link = link.map_err(|error| broken(format!("HTTP/2: {error}")))?;
                 // Where peers are watched, one that takes connections and says nothing shall not take an exchange along.
                 if keepalive.is_some() && !link.settled().await {
-                    return Err(broken("the peer does not begin HTTP/2".to_owned()));
+                    // Under TLS 1.3 a server judges our certificate only now.
+                    return Err(match link.alert() {
+                        Some((id, text)) => {
+                            ConnectFailure::new(FailureKind::TlsAlert(id), endpoint, format!("HTTP/2: {text}"))
+                        }
+                        None => broken("the peer does not begin HTTP/2".to_owned()),
+                    });
                 }
                 Link::H2(link)
             }
