@@ -1,7 +1,7 @@
 //! The null pair: forwarders with the sockets and wake-ups of a pair of proxies, and no HTTP.
 //!
 //! Whatever a proxy adds to this is the price of understanding and deciding. A link that carries many exchanges, as
-//! HTTP/2 does, is a TCP connection with [`frame`]s: eight bytes before each piece.
+//! HTTP/2 does, is a TCP connection with frames: eight bytes before each piece.
 
 mod frame;
 mod join;
