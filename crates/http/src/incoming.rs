@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use tokio::net::TcpStream;
 
 use crate::error::StreamError;
 use crate::pace::Pace;
@@ -80,6 +81,15 @@ impl Incoming {
             Self::H1(incoming) => incoming.is_end(),
             Self::H2(incoming) => incoming.is_end(),
             Self::H3(incoming) => incoming.is_end(),
+        }
+    }
+
+    /// The connection that a tunnel's bytes come on in bulk, where nothing stands between them and the kernel: whoever forwards
+    /// them can have the kernel do it.
+    pub fn bulk(&self) -> Option<&TcpStream> {
+        match self {
+            Self::H1(incoming) => incoming.bulk(),
+            Self::Empty | Self::Full(_) | Self::H2(_) | Self::H3(_) => None,
         }
     }
 

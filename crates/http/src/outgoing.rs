@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::HeaderMap;
+use tokio::net::TcpStream;
 
 use crate::error::{Reset, StreamError};
 use crate::pace::Pace;
@@ -67,6 +68,15 @@ impl Outgoing {
             _ => {}
         }
         self
+    }
+
+    /// The connection that a tunnel's bytes leave on, where nothing stands between them and the kernel; see
+    /// [`crate::Incoming::bulk`].
+    pub fn plain(&self) -> Option<&TcpStream> {
+        match self {
+            Self::H1(outgoing) => outgoing.plain(),
+            Self::Ended | Self::H2(_) | Self::H3(_) => None,
+        }
     }
 
     /// Breaks the stream off, so that the peer sees an error and not an end.

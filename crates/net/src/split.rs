@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
-use tokio::net::{tcp, unix};
+use tokio::net::{TcpStream, tcp, unix};
 
 use crate::peer::StreamInfo;
 use crate::stream::{Stream, Transport, serve_unread};
@@ -88,6 +88,15 @@ impl ReadHalf {
         &self.info
     }
 
+    /// The socket, where it is plain TCP of which nothing was read ahead, for [`crate::splice()`].
+    #[must_use]
+    pub fn tcp(&self) -> Option<&TcpStream> {
+        match &self.io {
+            ReadIo::Tcp(half) if self.unread.is_empty() => Some(half.as_ref()),
+            _ => None,
+        }
+    }
+
     /// Makes the close that follows when both halves are gone a TCP reset; see [`Transport::set_abort`].
     pub fn set_abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
@@ -127,6 +136,15 @@ impl WriteHalf {
             let _ = half.ready(Interest::ERROR).await;
         } else {
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// The socket, where it is plain TCP, for [`crate::splice()`].
+    #[must_use]
+    pub fn tcp(&self) -> Option<&TcpStream> {
+        match &self.io {
+            WriteIo::Tcp(half) => Some(half.as_ref()),
+            _ => None,
         }
     }
 

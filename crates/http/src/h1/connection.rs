@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio_util::io::poll_read_buf;
 
 /// Room made for each read: one DATA frame of HTTP/2, so that forwarding between versions needs no joining.
-const READ_ROOM: usize = 16 * 1024;
+pub(crate) const READ_ROOM: usize = 16 * 1024;
 
 /// The reading half of a connection and what was read but not used.
 pub(crate) struct ReadSide {

@@ -7,8 +7,9 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use hermes_net::ReadHalf;
 use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, Limits};
+use tokio::net::TcpStream;
 
-use super::connection::poll_step;
+use super::connection::{READ_ROOM, poll_step};
 use super::{ReadSide, Rejoin};
 use crate::Frame;
 use crate::error::{Cause, StreamError};
@@ -26,6 +27,8 @@ pub struct Incoming {
     length: Option<u64>,
     pace: Pace,
     done: bool,
+    /// The last read of a tunnel's bytes filled all the room that there was.
+    full: bool,
 }
 
 /// How the bytes of a tunnel may end under TLS.
@@ -54,7 +57,7 @@ impl Incoming {
         };
         let done = length == Some(0);
         let mode = Mode::Content(BodyDecoder::new(framing, limits));
-        Self { read: Some(read), mode, rejoin: Some(rejoin), length, pace: Pace::default(), done }
+        Self { read: Some(read), mode, rejoin: Some(rejoin), length, pace: Pace::default(), done, full: false }
     }
 
     /// Holds the client to a rate.
@@ -75,6 +78,7 @@ impl Incoming {
             length: None,
             pace: Pace::default(),
             done: false,
+            full: false,
         }
     }
 
@@ -98,6 +102,8 @@ impl Incoming {
             self.pace.moved(data.len());
         }
         self.done = !matches!(polled, Some(Ok(Frame::Data(_))));
+        self.full =
+            matches!((&polled, &self.mode), (Some(Ok(Frame::Data(data))), Mode::Bytes(_)) if data.len() >= READ_ROOM);
         if let (Some(Err(_)), Some(rejoin)) = (&polled, &self.rejoin) {
             rejoin.spoil();
         }
@@ -110,6 +116,12 @@ impl Incoming {
 
     pub(crate) fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    /// The connection itself, where a tunnel's bytes come in bulk and none of them is here.
+    pub(crate) fn bulk(&self) -> Option<&TcpStream> {
+        let read = self.read.as_ref().filter(|read| self.full && !self.done && read.buffer.is_empty())?;
+        read.half.tcp()
     }
 }
 

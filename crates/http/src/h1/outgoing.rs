@@ -8,6 +8,7 @@ use hermes_net::WriteHalf;
 use hermes_proto::h1::{BodyEncoder, Framing, is_forbidden_trailer};
 use http::HeaderMap;
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::{Rejoin, WriteSide};
 use crate::error::{Cause, Reset, StreamError};
@@ -91,6 +92,12 @@ impl Outgoing {
         }
         let head = Pieces::new(self.held.split().freeze());
         self.write(head).await
+    }
+
+    /// The connection itself, where a tunnel's bytes leave and none of them is here.
+    pub(crate) fn plain(&self) -> Option<&TcpStream> {
+        let write = self.write.as_ref().filter(|_| self.encoder.is_none() && self.held.is_empty() && !self.finished)?;
+        write.half.tcp()
     }
 
     pub(crate) fn reset(&mut self) {

@@ -8,6 +8,9 @@ use tokio::net::{UdpSocket, UnixStream};
 use super::ProcessStats;
 use crate::quic::steering::Instruction;
 
+mod pipe;
+pub use pipe::Pipe;
+
 /// The user that runs the process at the other end.
 #[must_use]
 pub fn peer_uid(unix: &UnixStream) -> Option<u32> {

@@ -6,6 +6,7 @@ mod connecting;
 mod listening;
 mod quic;
 mod resolving;
+mod splicing;
 mod streams;
 mod tls;
 mod udp;

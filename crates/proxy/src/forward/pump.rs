@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hermes_http::{Cause, Frame, Incoming, Outgoing, Reset, StreamError};
-use hermes_net::UdpError;
+use hermes_net::{SpliceError, Spliced, UdpError, splice};
 use hermes_rules::OverlayFields;
 use hermes_rules::redecide::Reason;
+use tokio::net::TcpStream;
 
 use crate::redecide::Place;
 use crate::seeing::Counters;
@@ -113,6 +114,7 @@ impl fmt::Display for Broken {
 }
 
 /// One direction of an exchange.
+#[derive(Clone, Copy)]
 pub struct Direction<'a> {
     /// The side that it comes from.
     pub from: Side,
@@ -132,6 +134,11 @@ pub trait Source {
 
     /// Packs what has come and was not asked for yet.
     fn pack(&mut self, cx: &mut Context<'_>);
+
+    /// The connection itself, where bytes come in bulk that the kernel could forward.
+    fn bulk(&self) -> Option<&TcpStream> {
+        None
+    }
 }
 
 impl Source for Incoming {
@@ -145,6 +152,10 @@ impl Source for Incoming {
 
     fn pack(&mut self, cx: &mut Context<'_>) {
         Self::pack(self, cx);
+    }
+
+    fn bulk(&self) -> Option<&TcpStream> {
+        Self::bulk(self)
     }
 }
 
@@ -187,8 +198,28 @@ pub async fn pump<S: Source>(
                 if end {
                     return Ok(());
                 }
+                if let Some((read, write)) = incoming.bulk().zip(outgoing.plain())
+                    && bulk(read, write, direction).await?
+                {
+                    return outgoing.finish(None).await.map_err(|error| Broken::write(to, &error));
+                }
             }
         }
+    }
+}
+
+/// Has the kernel move the bytes as long as they come in bulk; true at their end.
+async fn bulk(read: &TcpStream, write: &TcpStream, direction: Direction<'_>) -> Result<bool, Broken> {
+    let moved = |bytes: usize| {
+        direction.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    };
+    let (from, to) = (direction.from, direction.from.other());
+    match splice(read, write, moved).await {
+        Ok(Spliced::End) => Ok(true),
+        Ok(Spliced::Little) => Ok(false),
+        Err(SpliceError::Read(error)) => Err(Broken::read(from, &error.into())),
+        Err(SpliceError::Write(error)) => Err(Broken::write(to, &error.into())),
+        Err(SpliceError::Broken) => Err(Broken::reset(to, Reset::Connect)),
     }
 }
 

@@ -1,0 +1,40 @@
+//! Systems that move no bytes between sockets by themselves: there is no pipe, and whoever asks for one copies.
+
+use std::io;
+use std::os::fd::AsFd;
+
+/// A pipe that cannot be made here.
+#[derive(Debug)]
+pub enum Pipe {}
+
+impl Pipe {
+    /// Not supported.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn new(_size: usize) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never called: there is no pipe.
+    ///
+    /// # Errors
+    /// None.
+    pub fn fill(&mut self, _socket: impl AsFd, _most: usize) -> io::Result<usize> {
+        match *self {}
+    }
+
+    /// Never called: there is no pipe.
+    ///
+    /// # Errors
+    /// None.
+    pub fn empty(&mut self, _socket: impl AsFd) -> io::Result<usize> {
+        match *self {}
+    }
+
+    /// Never called: there is no pipe.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        match *self {}
+    }
+}

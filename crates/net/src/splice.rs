@@ -1,0 +1,148 @@
+//! Bytes from one TCP connection to another inside the kernel, through a pipe that is held only while something is in it.
+
+use std::cell::RefCell;
+use std::io;
+
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::os::Pipe;
+
+/// Bytes that a pipe takes at once. Larger ones were measured to be no faster, and a receiver that has stopped pins them.
+const PIPE_BYTES: usize = 256 * 1024;
+
+/// Empty pipes that a thread keeps for the next one in need.
+const KEPT_PIPES: usize = 16;
+
+/// Pipes that a thread has at once: two descriptors each. Connections beyond that are copied.
+const PIPES: usize = 1024;
+
+/// Bytes after which the other tasks of the thread have their turn.
+const TURN: usize = 1024 * 1024;
+
+/// What must have come at once, in bytes, for another wait to be worth it; below, a copy costs less than a pipe.
+const WORTH: usize = 16 * 1024;
+
+/// How a direction was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spliced {
+    /// The sender has ended it.
+    End,
+    /// Little came the last time, or there is no pipe: it had better be copied. Nothing is lost.
+    Little,
+}
+
+/// Why a direction cannot go on.
+#[derive(Debug)]
+pub enum SpliceError {
+    /// Reading failed.
+    Read(io::Error),
+    /// Writing failed.
+    Write(io::Error),
+    /// The receiver broke while there was nothing to write.
+    Broken,
+}
+
+/// Moves what comes from one connection to the other, as long as much comes; `moved` is told how much has gone.
+///
+/// A future that is dropped may take bytes with it: the connections are of no use then.
+///
+/// # Errors
+/// Which side failed, and how.
+pub async fn splice(from: &TcpStream, to: &TcpStream, moved: impl Fn(usize)) -> Result<Spliced, SpliceError> {
+    loop {
+        let Some(mut pipe) = Lent::take() else { return Ok(Spliced::Little) };
+        let came = match pass(&mut pipe, from, to, &moved).await? {
+            Some(came) => came,
+            None => return Ok(Spliced::End),
+        };
+        drop(pipe);
+        if came < WORTH {
+            return Ok(Spliced::Little);
+        }
+        tokio::select! {
+            biased;
+            ready = from.readable() => ready.map_err(SpliceError::Read)?,
+            _ = to.ready(Interest::ERROR) => return Err(SpliceError::Broken),
+        }
+    }
+}
+
+/// Moves what is there; `None` at the end, otherwise how much it was.
+async fn pass(
+    pipe: &mut Lent,
+    from: &TcpStream,
+    to: &TcpStream,
+    moved: &impl Fn(usize),
+) -> Result<Option<usize>, SpliceError> {
+    let Some(pipe) = &mut pipe.pipe else { return Ok(Some(0)) };
+    let (mut came, mut turn) = (0, 0);
+    loop {
+        let taken = match from.try_io(Interest::READABLE, || pipe.fill(from, PIPE_BYTES)) {
+            Ok(0) => return Ok(None),
+            Ok(taken) => taken,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(came)),
+            Err(error) => return Err(SpliceError::Read(error)),
+        };
+        while pipe.held() > 0 {
+            match to.try_io(Interest::WRITABLE, || pipe.empty(to)) {
+                Ok(given) => moved(given),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    to.writable().await.map_err(SpliceError::Write)?;
+                }
+                Err(error) => return Err(SpliceError::Write(error)),
+            }
+        }
+        (came, turn) = (came + taken, turn + taken);
+        if turn >= TURN {
+            turn = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The pipes of a thread.
+#[derive(Default)]
+struct Pipes {
+    kept: Vec<Pipe>,
+    lent: usize,
+}
+
+thread_local! {
+    static PIPES_HERE: RefCell<Pipes> = RefCell::default();
+}
+
+/// A pipe that goes back to its thread's when it is dropped empty.
+struct Lent {
+    /// `None` only while it is dropped.
+    pipe: Option<Pipe>,
+}
+
+impl Lent {
+    /// A pipe; `None` when there are too many, no descriptor is left, or the system has none.
+    fn take() -> Option<Self> {
+        PIPES_HERE.with_borrow_mut(|pipes| {
+            if pipes.lent >= PIPES {
+                return None;
+            }
+            let pipe = pipes.kept.pop().or_else(|| Pipe::new(PIPE_BYTES).ok())?;
+            pipes.lent += 1;
+            Some(Self { pipe: Some(pipe) })
+        })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // What is still in it belongs to a connection that broke.
+        let pipe = self.pipe.take().filter(|pipe| pipe.held() == 0);
+        // A thread that ends keeps nothing.
+        let _ = PIPES_HERE.try_with(|pipes| {
+            let mut pipes = pipes.borrow_mut();
+            pipes.lent = pipes.lent.saturating_sub(1);
+            if pipes.kept.len() < KEPT_PIPES {
+                pipes.kept.extend(pipe);
+            }
+        });
+    }
+}
