@@ -37,7 +37,10 @@ impl UdpEnd {
     /// What reading needs.
     pub fn reader(&self) -> UdpReader {
         match self {
-            Self::Session(session) => UdpReader::Session(session.clone(), session.empty_queue()),
+            Self::Session(session) => {
+                session.opened();
+                UdpReader::Session(session.clone(), session.empty_queue())
+            }
             Self::Socket(socket, bounds) => UdpReader::Socket(socket.clone(), Received::new(SLOTS, *bounds)),
         }
     }

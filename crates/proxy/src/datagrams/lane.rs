@@ -9,7 +9,7 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use hermes_http::h3::DatagramSender;
 use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
-use hermes_proto::batch::Batch;
+use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS};
 use hermes_proto::capsule::{CapsuleCursor, CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -237,16 +237,25 @@ impl Lane<'_> {
         let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
         let mut batch = Batch::default();
         loop {
-            let data = tokio::select! {
-                biased;
-                () = self.stop.cancelled(), if decoder.finish().is_ok() => return Ok(Left::Stopped),
-                () = capsules.beside.fill() => {
-                    self.deliver_beside(&mut capsules.beside, &mut batch, udp).await?;
-                    continue;
+            // Everything that is there goes into one batch; only then is it sent and waited for more.
+            let stops = self.stop.is_cancelled() && decoder.finish().is_ok();
+            let data = match if stops { None } else { capsules.stream.ready().await } {
+                Some(data) => data,
+                None => {
+                    self.send(&mut batch, udp).await?;
+                    tokio::select! {
+                        biased;
+                        () = self.stop.cancelled(), if decoder.finish().is_ok() => return Ok(Left::Stopped),
+                        () = capsules.beside.fill() => {
+                            self.deliver_beside(&mut capsules.beside, &mut batch, udp).await?;
+                            continue;
+                        }
+                        data = capsules.stream.next() => data,
+                    }
                 }
-                data = capsules.stream.next() => data,
             };
             let Some(data) = data else {
+                self.send(&mut batch, udp).await?;
                 let ended = decoder.finish().map(|()| Left::Ended);
                 return ended.map_err(|error| Broken::malformed(self.from, error.to_string()));
             };
@@ -315,7 +324,7 @@ impl Lane<'_> {
         data.split_off(used)
     }
 
-    /// Sends every datagram that is complete. Capsules that are not known are passed over (RFC 9297, 3.2), and so are datagrams
+    /// Puts every datagram that is complete into the batch, and sends that when it is full. Capsules that are not known are passed over (RFC 9297, 3.2), and so are datagrams
     /// of contexts that nobody registered (RFC 9298, 4).
     async fn deliver(&self, capsules: &mut CapsuleDecoder, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
         let malformed = |reason: String| Broken::malformed(self.from, reason);
@@ -326,7 +335,7 @@ impl Lane<'_> {
             let datagram = UdpDatagram::decode(capsule.value).map_err(|error| malformed(error.to_string()))?;
             self.collect(&datagram, batch, udp).await?;
         }
-        self.send(batch, udp).await
+        if batch.len() >= MAX_RUN_DATAGRAMS { self.send(batch, udp).await } else { Ok(()) }
     }
 
     /// Puts a datagram into the batch, which is sent when it is full.

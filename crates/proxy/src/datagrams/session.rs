@@ -12,6 +12,10 @@ use tokio::time::Instant;
 
 use super::{Bounds, Queue};
 
+/// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
+/// burst is not lost between one task and the next.
+const OPEN_BYTES: usize = 1024 * 1024;
+
 /// A client address and what it sent that has not left yet. The listener fills it, the tunnel empties it.
 pub struct Session {
     client: SocketAddr,
@@ -41,19 +45,27 @@ impl Session {
         }
     }
 
-    /// Takes a datagram from the client.
-    pub fn push(&self, datagram: &[u8], now: Instant) {
+    /// Takes datagrams from the client: they cost one lock and one wake-up together.
+    pub fn push<'a>(&self, mut datagrams: impl Iterator<Item = &'a [u8]>, now: Instant) {
         self.activity.fetch_add(1, Ordering::Relaxed);
         if self.is_refused() {
-            self.lost.full(1);
+            self.lost.full(datagrams.count());
             return;
         }
         {
             let mut queue = self.queue.lock();
             self.lost.expired(queue.expire(now));
-            self.lost.full(queue.push(datagram, now));
+            let full: usize = datagrams.by_ref().map(|datagram| queue.push(datagram, now)).sum();
+            self.lost.full(full);
         }
         self.ready.notify_one();
+    }
+
+    /// The tunnel is open: from now on what waits is bounded by [`OPEN_BYTES`], if that is more.
+    pub fn opened(&self) {
+        let mut queue = self.queue.lock();
+        let Bounds { bytes, age } = queue.bounds();
+        queue.set_bounds(Bounds { bytes: bytes.max(OPEN_BYTES), age });
     }
 
     /// Waits for datagrams and swaps them into `taken`, whose old content is forgotten.

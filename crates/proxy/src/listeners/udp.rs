@@ -80,8 +80,10 @@ pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, w
                 entrance.worker.shared.seeing.datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
                 continue;
             };
-            run.datagrams().for_each(|datagram| session.push(datagram, now));
+            session.push(run.datagrams(), now);
         }
+        // The tunnels take what has come before more is received: the kernel's buffer is the larger one.
+        tokio::task::yield_now().await;
     }
 }
 
