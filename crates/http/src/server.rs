@@ -80,7 +80,7 @@ pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, wa
     };
     if is_h2 {
         stream.unread(first.freeze());
-        h2::server::serve(stream, info, options, handler, watch).await;
+        Box::pin(h2::server::serve(stream, info, options, handler, watch)).await;
     } else if alpn_h2 || !first.is_empty() {
         h1::server::serve(h1::Connection::new(stream, first), info, options, handler, watch).await;
     }

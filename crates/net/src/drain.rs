@@ -152,6 +152,8 @@ impl Watch {
         F::Output: Send + 'static,
     {
         let counted = self.count();
+        // In its place on the heap from the beginning: each hand that a large future passes through would copy it.
+        let future = Box::pin(future);
         self.tracker.spawn(async move {
             let _counted = counted;
             future.await

@@ -9,7 +9,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::fmt::Write as _;
 
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// Name of the field that holds trace, parent and flags.
@@ -68,7 +70,7 @@ impl<const N: usize> Id<N> {
 
 impl<const N: usize> fmt::Display for Id<N> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+        self.0.iter().try_for_each(|byte| digits(*byte).iter().try_for_each(|digit| out.write_char(char::from(*digit))))
     }
 }
 
@@ -115,14 +117,29 @@ impl TraceContext {
     /// The value of `traceparent`, in version 00.
     pub fn format(&self) -> HeaderValue {
         let flags = u8::from(self.sampled) | u8::from(self.random) << 1;
-        let text = format!("00-{}-{}-{flags:02x}", self.trace, self.parent);
-        HeaderValue::try_from(text).expect("digits and dashes are a field value")
+        let mut text = Vec::with_capacity(LENGTH);
+        text.extend_from_slice(b"00-");
+        text.extend(self.trace.0.iter().flat_map(|byte| digits(*byte)));
+        text.push(b'-');
+        text.extend(self.parent.0.iter().flat_map(|byte| digits(*byte)));
+        text.push(b'-');
+        text.extend(digits(flags));
+        HeaderValue::from_maybe_shared(Bytes::from(text)).expect("digits and dashes are a field value")
     }
+}
+
+/// A byte as two digits of lower-case hexadecimal.
+fn digits(byte: u8) -> [u8; 2] {
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }
 
 /// Two digits of lower-case hexadecimal.
 fn parse_byte(pair: &[u8]) -> Option<u8> {
-    let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte).and_then(|value| u8::try_from(value).ok());
+    let digit = |byte: &u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
     match pair {
         [high, low] => Some(digit(high)? << 4 | digit(low)?),
         _ => None,

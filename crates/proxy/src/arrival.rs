@@ -10,14 +10,13 @@ use http::HeaderMap;
 use crate::datagrams::{Session, UdpEnd};
 
 /// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or begun by a datagram.
-#[expect(clippy::large_enum_variant, reason = "nearly all are the large one, and each is moved a few times")]
 pub enum Arrival {
-    /// Over HTTP, or a TCP connection turned into CONNECT.
-    Offered(Offered),
+    /// Over HTTP, or a TCP connection turned into CONNECT. Boxed, because it goes through many hands.
+    Offered(Box<Offered>),
     /// A UDP client's first datagram, turned into CONNECT-UDP.
     Session {
         /// The CONNECT-UDP that it means.
-        head: RequestHead,
+        head: Box<RequestHead>,
         /// Where the datagrams come from.
         source: Arc<StreamInfo>,
         /// The session.

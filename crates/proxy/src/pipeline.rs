@@ -49,7 +49,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let entry = Entry { snapshot: &snapshot, listener: &listener, source: &source };
     trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
     if let Some(file) = pac::answer(&snapshot.document, &listener, &source, arrival.head()) {
-        return here(&exchange, arrival, file, "responded: proxy.pac").await;
+        return Box::pin(here(&exchange, arrival, file, "responded: proxy.pac")).await;
     }
     let explained = explains(&snapshot, &listener, &source);
     let mut identified = identify(&entry, &exchange, arrival.head_mut()).await;
@@ -57,7 +57,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
         && !snapshot.filters.is_empty()
     {
         let stage = Stage { worker, entry, exchange: &exchange, target, credentials: &belief.credentials };
-        match stage.authorize(arrival.head_mut(), user).await {
+        match Box::pin(stage.authorize(arrival.head_mut(), user)).await {
             Ok(lasts) => belief.authorized = lasts.map(|lasts| Instant::now() + lasts),
             Err(denied) => identified = Err(denied.refusal),
         }
@@ -71,7 +71,8 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let (Identified { user, belief, target }, route, _places) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
-            return answer(&exchange, (&snapshot.node, explained), Unanswered::Arrival(arrival), refusal).await;
+            let unanswered = Unanswered::Arrival(arrival);
+            return Box::pin(answer(&exchange, (&snapshot.node, explained), unanswered, refusal)).await;
         }
     };
     if post::arrive(arrival.head_mut(), &snapshot.document.routes[route]) {
@@ -84,13 +85,16 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, route };
     let forwarded = match count_down(&routed.snapshot, &mut arrival) {
         Ok(None) => forward(&routed, arrival).await,
-        Ok(Some(answer)) => return here(&routed.exchange, arrival, answer, "responded: no hop is left").await,
+        Ok(Some(answer)) => {
+            return Box::pin(here(&routed.exchange, arrival, answer, "responded: no hop is left")).await;
+        }
         Err(refusal) => Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
     match forwarded {
         Ok(reason) => routed.exchange.finish(&reason),
         Err(failed) => {
-            answer(&routed.exchange, (&routed.snapshot.node, explained), failed.unanswered, failed.refusal).await;
+            let node = &routed.snapshot.node;
+            Box::pin(answer(&routed.exchange, (node, explained), failed.unanswered, failed.refusal)).await;
         }
     }
 }

@@ -65,7 +65,7 @@ impl Addresses {
                 Ok(list)
             }
             Look::Failed(failure) => Err(failure),
-            Look::Missing => self.first(resolver).await,
+            Look::Missing => Box::pin(self.first(resolver)).await,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::connect::{self, Bounds};
 use crate::endpoint::Active;
 use crate::failure::ConnectFailure;
 use crate::limits::Room;
-use crate::pool::{Carrier, Key, Pool, Slot, Taken};
+use crate::pool::{Carrier, Dialling, Key, Pool, Slot, Taken};
 use crate::tour::Leg;
 use crate::upstream::Upstream;
 
@@ -93,7 +93,8 @@ pub(crate) async fn endpoint(
         (known, address) => known.is_none() == address.is_none(),
     };
     let slot = client.pool.slot(Key::Endpoint(upstream.id, index), Some(upstream), upstream.may_share());
-    let dial = connect::http(client, upstream, &endpoint, &road, Bounds { until, depth });
+    let dial =
+        || -> Dialling<'_> { Box::pin(connect::http(client, upstream, &endpoint, &road, Bounds { until, depth })) };
     let taken = client.pool.acquire(&slot, &fits, dial).await?;
     if !taken.reused {
         endpoint.succeeded();

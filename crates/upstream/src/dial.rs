@@ -149,7 +149,7 @@ impl Inner {
             let bounds = Bounds { until: leg.until, depth: 0 };
             let attempt = async {
                 let room = upstream.limits.connection(leg.until, &leg.endpoint.text).await?;
-                Ok((connect::bare(self, upstream, &leg.endpoint, whose, bounds).await?, room))
+                Ok((Box::pin(connect::bare(self, upstream, &leg.endpoint, whose, bounds)).await?, room))
             };
             match timeout_at(leg.until, attempt).await {
                 Ok(Ok(((stream, address), room))) => {

@@ -82,7 +82,7 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
     let attempt = async {
         let road = connect::road(&client, &upstream, endpoint).await?;
         let dial = connect::http(&client, &upstream, endpoint, &road, Bounds { until, depth: 0 });
-        client.pool.warm(&slot, upstream.keeping.warm, dial).await
+        client.pool.warm(&slot, upstream.keeping.warm, Box::pin(dial)).await
     };
     let done = timeout_at(until, attempt).await;
     if let Err(failure) = done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&endpoint.text))) {

@@ -53,7 +53,7 @@ impl Inner {
         let fits = |address: Option<SocketAddr>| address.is_some_and(|address| allow(address).is_ok());
         let host = unbracketed(&origin.host).to_ascii_lowercase();
         let slot = self.pool.slot(Key::Origin(origin.tls, host, origin.port), None, origin.tls);
-        let taken = self.pool.acquire(&slot, &fits, self.reach(origin, allow, until)).await?;
+        let taken = self.pool.acquire(&slot, &fits, || Box::pin(self.reach(origin, allow, until))).await?;
         let endpoint = place(&origin.host, origin.port);
         Ok(Checkout::new(&self.pool, slot, taken, endpoint, Active::default()))
     }

@@ -48,6 +48,8 @@ pub async fn run(run: Run) -> Result<(), Failure> {
 }
 
 fn start(file: PathBuf) -> Result<Proxy, Failure> {
+    // Where it cannot be asked for, the process is larger, no worse.
+    let _ = hermes_net::os::use_small_pages();
     let loaded = super::load(&file)?;
     let filter = loaded.document.log.level.as_deref().unwrap_or(logging::DEFAULT);
     let logging = Logging::start(filter).map_err(|error| Failure::invalid(format!("{}: {error}", file.display())))?;

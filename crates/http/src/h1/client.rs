@@ -1,13 +1,14 @@
 //! The client side of an HTTP/1.1 connection: one exchange at a time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use hermes_proto::h1::{self as codec, Framing, Limits, RequestTarget};
 use hermes_proto::websocket::{Key, check_accept};
-use http::header::{CONNECTION, HOST, TE, UPGRADE};
+use http::header::{CONNECTION, TE, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use super::connection::Home;
 use super::{Connection, Ends, Incoming, Outgoing, ReadSide, Rejoin};
@@ -70,16 +71,15 @@ fn encode(
     key: Option<&Key>,
     out: &mut BytesMut,
 ) -> Result<(), StreamError> {
-    let authority = head.authority.clone().ok_or_else(|| invalid("a request needs an authority"))?;
-    let mut fields = HeaderMap::with_capacity(head.fields.len() + 3);
-    fields.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|_| invalid("the authority is no host"))?);
-    fields.extend(head.fields.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let host = head.authority.as_ref().ok_or_else(|| invalid("a request needs an authority"))?;
+    let authority = host.clone();
+    let mut fields = Cow::Borrowed(&head.fields);
     if let Some(key) = key {
-        key.write(&mut fields);
+        key.write(fields.to_mut());
     }
     // RFC 9110, 10.1.4: TE is a connection's own field, also where it only says that trailers are welcome.
     if fields.contains_key(TE) {
-        fields.insert(CONNECTION, HeaderValue::from_static("te"));
+        fields.to_mut().insert(CONNECTION, HeaderValue::from_static("te"));
     }
     let path = || head.path.clone().unwrap_or_else(|| PathAndQuery::from_static("/"));
     let (method, target) = match (head.kind(), &head.protocol) {
@@ -87,6 +87,7 @@ fn encode(
         (Kind::Connect, _) | (_, None) => (Method::CONNECT, RequestTarget::Authority(authority)),
         // RFC 9298, 3.2: an extended CONNECT is GET with Upgrade.
         (_, Some(token)) => {
+            let fields = fields.to_mut();
             fields.append(CONNECTION, HeaderValue::from_static("upgrade"));
             fields.insert(UPGRADE, HeaderValue::from_str(token).map_err(|_| invalid("the protocol is no token"))?);
             // A UDP proxy is the origin of its template; any other protocol runs at the origin of the URI.
@@ -94,7 +95,7 @@ fn encode(
             (Method::GET, message_target(head, authority, path(), receiver))
         }
     };
-    Ok(codec::encode_request(&method, &target, &fields, framing, out)?)
+    Ok(codec::encode_request_for(&method, &target, host.as_str().as_bytes(), &fields, framing, out)?)
 }
 
 fn message_target(head: &RequestHead, authority: Authority, path: PathAndQuery, receiver: Receiver) -> RequestTarget {

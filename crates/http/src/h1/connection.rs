@@ -33,10 +33,15 @@ impl fmt::Debug for WriteSide {
 }
 
 impl ReadSide {
-    /// Reads more into the buffer; 0 at the end of input.
+    /// Reads more into the buffer; 0 at the end of input. While nothing comes, there is no buffer: most connections wait most of
+    /// their time.
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.buffer.reserve(READ_ROOM);
-        poll_read_buf(std::pin::Pin::new(&mut self.half), cx, &mut self.buffer)
+        let read = poll_read_buf(std::pin::Pin::new(&mut self.half), cx, &mut self.buffer);
+        if read.is_pending() && self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+        read
     }
 
     /// Reads more into the buffer; 0 at the end of input.

@@ -44,7 +44,7 @@ pub(crate) async fn serve<H: Handler>(
         let head = match decoded {
             Ok(Some(head)) => head,
             Ok(None) => return,
-            Err(error) => return refuse_malformed(connection, &error, &source, &handler).await,
+            Err(error) => return Box::pin(refuse_malformed(connection, &error, &source, &handler)).await,
         };
         let (home, returned) = oneshot::channel();
         let rejoin = Rejoin::of_server(Box::new(move |connection| drop(home.send(connection))));
@@ -52,7 +52,7 @@ pub(crate) async fn serve<H: Handler>(
         handler.handle(offered).await;
         let Ok(back) = returned.await else { return };
         if !back.reusable {
-            return linger(back).await;
+            return Box::pin(linger(back)).await;
         }
         connection = back;
     }

@@ -92,6 +92,14 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
+/// Asks for memory in small pages. Huge ones, where the system gives them unasked, made an idle process four times as large.
+///
+/// # Errors
+/// When the system refuses; all goes on as it was.
+pub fn use_small_pages() -> io::Result<()> {
+    Ok(rustix::thread::disable_transparent_huge_pages(true)?)
+}
+
 /// What this process uses now; a figure that cannot be read is 0.
 #[must_use]
 pub fn process_stats() -> ProcessStats {

@@ -3,12 +3,18 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub use linux::{Pipe, attach_reuseport_filter, local_addresses, path_mtu, peer_uid, process_stats, raise_open_files};
+pub use linux::{
+    Pipe, attach_reuseport_filter, local_addresses, path_mtu, peer_uid, process_stats, raise_open_files,
+    use_small_pages,
+};
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
-pub use other::{Pipe, attach_reuseport_filter, local_addresses, path_mtu, peer_uid, process_stats, raise_open_files};
+pub use other::{
+    Pipe, attach_reuseport_filter, local_addresses, path_mtu, peer_uid, process_stats, raise_open_files,
+    use_small_pages,
+};
 
 /// What this process uses now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

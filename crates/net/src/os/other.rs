@@ -37,6 +37,14 @@ pub fn raise_open_files() -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Leaves memory as it is.
+///
+/// # Errors
+/// Always: not supported.
+pub fn use_small_pages() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Unknown here: all zero.
 #[must_use]
 pub fn process_stats() -> ProcessStats {

@@ -28,8 +28,23 @@ pub fn encode_request(
     framing: Framing,
     out: &mut BytesMut,
 ) -> Result<(), EncodeError> {
+    encode_request_for(method, target, host(target, fields)?, fields, framing, out)
+}
+
+/// As [`encode_request`], for the host that is given: that in `fields` is passed over.
+///
+/// # Errors
+/// As for [`encode_request`].
+pub fn encode_request_for(
+    method: &Method,
+    target: &RequestTarget,
+    host: &[u8],
+    fields: &HeaderMap,
+    framing: Framing,
+    out: &mut BytesMut,
+) -> Result<(), EncodeError> {
     check_request(method, target, framing)?;
-    let host = host(target, fields)?;
+    check_authority(host).map_err(|_| EncodeError::BadHost)?;
     all_or_nothing(out, |out| {
         out.put_slice(method.as_str().as_bytes());
         out.put_u8(b' ');
@@ -129,21 +144,17 @@ fn check_request(method: &Method, target: &RequestTarget, framing: Framing) -> R
     Ok(())
 }
 
-/// The bytes of Host: exactly one, and a valid authority (RFC 9112 3.2).
+/// The bytes of Host: exactly one (RFC 9112 3.2).
 fn host<'a>(target: &'a RequestTarget, fields: &'a HeaderMap) -> Result<&'a [u8], EncodeError> {
-    let host = match target.authority() {
-        Some(authority) => authority.as_str().as_bytes(),
-        None => {
-            let mut hosts = fields.get_all(HOST).iter();
-            let host = hosts.next().ok_or(EncodeError::MissingHost)?;
-            if hosts.next().is_some() {
-                return Err(EncodeError::BadHost);
-            }
-            host.as_bytes()
-        }
-    };
-    check_authority(host).map_err(|_| EncodeError::BadHost)?;
-    Ok(host)
+    if let Some(authority) = target.authority() {
+        return Ok(authority.as_str().as_bytes());
+    }
+    let mut hosts = fields.get_all(HOST).iter();
+    let host = hosts.next().ok_or(EncodeError::MissingHost)?;
+    if hosts.next().is_some() {
+        return Err(EncodeError::BadHost);
+    }
+    Ok(host.as_bytes())
 }
 
 fn put_target(target: &RequestTarget, out: &mut BytesMut) -> Result<(), EncodeError> {

@@ -27,7 +27,7 @@ mod trailers;
 
 pub use body_decode::{BodyDecoder, BodyEvent};
 pub use body_encode::BodyEncoder;
-pub use encode::{encode_request, encode_response};
+pub use encode::{encode_request, encode_request_for, encode_response};
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};
 pub use framing::Framing;
 pub use fuzz::fuzz_one;

@@ -1,5 +1,6 @@
 //! The request as it leaves: what this hop removes, adds and rewrites.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -123,13 +124,14 @@ fn change_fields(routed: &Routed, route: &Route, head: &mut RequestHead, target:
 }
 
 /// A UDP proxy is addressed by its own authority (RFC 9298, 3): that of the endpoint which was chosen.
-pub(crate) fn address_proxy(head: &mut RequestHead, endpoint: &str, tls: bool) {
-    if head.kind() == Kind::ConnectUdp {
-        // A Unix socket has no authority; the name says only that it is the proxy itself.
-        let authority = Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
-        head.authority = Some(authority);
-        head.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
+pub(crate) fn address_proxy<'a>(head: &'a RequestHead, endpoint: &str, tls: bool) -> Cow<'a, RequestHead> {
+    if head.kind() != Kind::ConnectUdp {
+        return Cow::Borrowed(head);
     }
+    // A Unix socket has no authority; the name says only that it is the proxy itself.
+    let authority = Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
+    let scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
+    Cow::Owned(RequestHead { authority: Some(authority), scheme, ..head.clone() })
 }
 
 /// What a hop says of its own authentication is for this proxy, never for the client (RFC 9110, 11.7.1 and 11.7.3).

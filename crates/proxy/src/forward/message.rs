@@ -1,6 +1,6 @@
 //! A request and its response.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ struct Lost {
 impl Request<'_> {
     async fn attempt(&self, content: &mut Replay<'_>, responder: Responder) -> Result<String, Lost> {
         match self.tries.hedge(&self.head.method) {
-            Some(hedge) if content.is_end() => self.race(hedge, responder).await,
+            Some(hedge) if content.is_end() => Box::pin(self.race(hedge, responder)).await,
             _ => self.single(content, responder).await,
         }
     }
@@ -89,7 +89,7 @@ impl Request<'_> {
     async fn single(&self, content: &mut Replay<'_>, mut responder: Responder) -> Result<String, Lost> {
         let Self { routed, head, target, tries, .. } = *self;
         let deadline = tries.begin();
-        let reached = retry::within(deadline, reach::open(tries, head, target, content.length())).await;
+        let reached = retry::within(deadline, pin!(reach::open(tries, head, target, content.length()))).await;
         let reached = match reached.unwrap_or_else(|| Err(Unreached::too_late(tries))) {
             Ok(reached) => reached,
             Err(unreached) => return Err(self.lost(responder, unreached.into())),
@@ -99,7 +99,7 @@ impl Request<'_> {
         let sent = AtomicU64::new(0);
         let upload = pump(content, &mut outgoing, self.direction(Side::Client, &sent));
         let silent = silence(routed.exchange.counters(), tries.timeouts.idle);
-        let mut upload = Upload { pump: std::pin::pin!(upload), done: false, silent: std::pin::pin!(silent) };
+        let mut upload = Upload { pump: pin!(upload), done: false, silent: pin!(silent) };
         let answered = tokio::select! {
             biased;
             answered = self.response(&mut pending, &mut upload, &mut responder, (&active, reused)) => answered,
@@ -138,7 +138,7 @@ impl Request<'_> {
             }
         }
         let (upload, silent) = (std::future::ready(Ok(())), std::future::pending());
-        let upload = Upload { pump: std::pin::pin!(upload), done: true, silent: std::pin::pin!(silent) };
+        let upload = Upload { pump: pin!(upload), done: true, silent: pin!(silent) };
         Ok(self.deliver(head, incoming, upload, responder).await)
     }
 

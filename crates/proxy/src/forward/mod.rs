@@ -37,7 +37,6 @@ pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
 
 /// What is still to be answered.
-#[expect(clippy::large_enum_variant, reason = "the large one is the common one, and each is moved once")]
 pub(crate) enum Unanswered {
     /// Nothing of it was touched.
     Arrival(Arrival),
@@ -55,18 +54,19 @@ pub(crate) struct Failed {
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<String, Failed> {
     let arrival = match broadcast::offer(routed, arrival) {
         Offer::Ordinary(arrival) => arrival,
-        Offer::Broadcast(rule, arrival) => return broadcast::run(routed, arrival, rule).await,
+        Offer::Broadcast(rule, arrival) => return Box::pin(broadcast::run(routed, arrival, rule)).await,
         Offer::Refused(failed) => return Err(failed),
     };
     let action = routed.snapshot.document.routes.get(routed.route).and_then(|route| route.action());
     match action {
-        Some(Action::Respond(respond)) => local::respond(routed, arrival, respond).await,
-        Some(Action::Redirect(redirect)) => local::redirect(routed, arrival, redirect).await,
+        Some(Action::Respond(respond)) => Box::pin(local::respond(routed, arrival, respond)).await,
+        Some(Action::Redirect(redirect)) => Box::pin(local::redirect(routed, arrival, redirect)).await,
         Some(Action::To(_) | Action::Terminate(_)) | None => onwards(routed, arrival, action).await,
     }
 }
 
-/// To the next hop.
+/// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
+/// of them, and be copied at each step on the way there.
 async fn onwards(routed: &Routed, arrival: Arrival, action: Option<Action<'_>>) -> Result<String, Failed> {
     let next = action.map_or_else(|| Err("the route has no action".to_owned()), |action| next_hop(routed, action));
     let next = match next {
@@ -77,10 +77,10 @@ async fn onwards(routed: &Routed, arrival: Arrival, action: Option<Action<'_>>) 
         }
     };
     match (arrival.kind(), next.receiver()) {
-        (Kind::Message, _) => message::forward(routed, arrival, &next).await,
-        (Kind::Upgrade, _) | (_, Receiver::Proxy) => tunnel::forward(routed, arrival, &next).await,
-        (Kind::Connect, Receiver::Origin) => terminate::tcp(routed, arrival, &next).await,
-        (Kind::ConnectUdp, Receiver::Origin) => terminate::udp(routed, arrival, &next).await,
+        (Kind::Message, _) => Box::pin(message::forward(routed, arrival, &next)).await,
+        (Kind::Upgrade, _) | (_, Receiver::Proxy) => Box::pin(tunnel::forward(routed, arrival, &next)).await,
+        (Kind::Connect, Receiver::Origin) => Box::pin(terminate::tcp(routed, arrival, &next)).await,
+        (Kind::ConnectUdp, Receiver::Origin) => Box::pin(terminate::udp(routed, arrival, &next)).await,
     }
 }
 

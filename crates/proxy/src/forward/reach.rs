@@ -1,6 +1,7 @@
 //! Reaching the next hop: a connection for HTTP, a TCP connection, or an address for UDP.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 
 use hermes_http::{Outgoing, Pending, RequestHead};
@@ -75,8 +76,7 @@ pub(crate) async fn open(
     let checkout = checkout(tries, head, target).await?;
     tries.goes_to(&checkout.endpoint);
     let (endpoint, reused) = (checkout.endpoint.clone(), checkout.reused);
-    let mut head = head.clone();
-    address_proxy(&mut head, &endpoint, next.is_tls());
+    let head = address_proxy(head, &endpoint, next.is_tls());
     let opening = tokio::time::timeout(timeouts.header, checkout.open(&head, length, next.receiver())).await;
     let opening = opening.map_err(|_| {
         let details = "the next hop has no room for a further exchange, or does not answer";
@@ -116,7 +116,7 @@ pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_up
         let avoid = tries.tried();
         let place = place(tries, target, &allow, &avoid);
         let dialling = tries.routed.worker.client.dial_tcp(place, whose(tries.routed), &tries.timeouts);
-        match retry::within(deadline, dialling).await {
+        match retry::within(deadline, pin!(dialling)).await {
             Some(Ok(dialled)) => {
                 tries.goes_to(&dialled.endpoint);
                 return Ok(dialled);
@@ -138,7 +138,7 @@ pub(crate) async fn udp_address(
         let avoid = tries.tried();
         let place = place(tries, target, &allow, &avoid);
         let finding = tries.routed.worker.client.udp_address(place, &tries.timeouts);
-        match retry::within(deadline, finding).await {
+        match retry::within(deadline, pin!(finding)).await {
             Some(Ok((address, endpoint, active))) => {
                 tries.goes_to(&endpoint);
                 return Ok((address, active));

@@ -1,5 +1,6 @@
 //! A tunnel through the next proxy, or an upgraded connection to an origin.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
@@ -42,7 +43,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
             let opened = Opened::new(routed, arrival.head(), next, None);
             Ok(carry(routed, arrival, head, (incoming, outgoing), (active, idle, opened)).await)
         }
-        Event::Final(head, incoming) => pass_refusal(routed, arrival, head, incoming).await,
+        Event::Final(head, incoming) => Box::pin(pass_refusal(routed, arrival, head, incoming)).await,
         Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
     }
 }
@@ -60,7 +61,7 @@ pub(super) struct Open {
 pub(super) async fn open(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Refusal> {
     loop {
         let deadline = tries.begin();
-        let attempt = retry::within(deadline, attempt(tries, head, target)).await;
+        let attempt = retry::within(deadline, pin!(attempt(tries, head, target))).await;
         match attempt.unwrap_or_else(|| Err(too_late(tries))) {
             Ok(open) => match again(tries, &open.answer) {
                 Some(pause) => {
@@ -155,7 +156,7 @@ async fn carry(
         }
         client => {
             let path = Path { ends: Ends::streams(incoming, outgoing), active, idle };
-            datagrams::carry(routed, client, path, place).await
+            Box::pin(datagrams::carry(routed, client, path, place)).await
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch
     let rules = &entrance.rules;
     let stream = match &rules.tls {
         None => stream,
-        Some(config) => match tls::accept(stream, config.clone(), rules.options.head_time).await {
+        Some(config) => match Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)).await {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::debug!(listener = %rules.name, %error, "TLS failed");
@@ -53,7 +53,7 @@ struct Proxying(Entrance);
 
 impl Handler for Proxying {
     fn handle(&self, offered: Offered) -> impl Future<Output = ()> + Send {
-        pipeline::run(&self.0, Arrival::Offered(offered))
+        pipeline::run(&self.0, Arrival::Offered(Box::new(offered)))
     }
 
     fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead {

@@ -121,7 +121,7 @@ fn session(
     let session = Arc::new(Session::new(client, local, socket.clone(), rules.hold(None)));
     live.insert(client, session.clone());
     let source = Arc::new(StreamInfo { peer, local: socket.local_addr().ok(), tls: None });
-    let arrival = Arrival::Session { head, source, session: session.clone() };
+    let arrival = Arrival::Session { head: Box::new(head), source, session: session.clone() };
     let (entrance, sessions, begun) = (entrance.clone(), sessions.clone(), session.clone());
     let end = watch.clone();
     watch.spawn(async move {

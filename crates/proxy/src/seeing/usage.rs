@@ -92,10 +92,10 @@ impl Usage {
         tables.total.add(gained);
         tables.users.of(facts.user.as_deref().unwrap_or_default(), gained).add(gained);
         if let Some(route) = &facts.route {
-            entry(&mut tables.routes, route).add(gained);
+            add(&mut tables.routes, route, gained);
         }
         if let Some(upstream) = &facts.upstream {
-            entry(&mut tables.upstreams, upstream).add(gained);
+            add(&mut tables.upstreams, upstream, gained);
         }
     }
 
@@ -117,11 +117,11 @@ impl Usage {
     }
 }
 
-fn entry<'a>(table: &'a mut HashMap<String, Counts>, name: &str) -> &'a mut Counts {
-    if !table.contains_key(name) {
-        table.insert(name.to_owned(), Counts::default());
+fn add(table: &mut HashMap<String, Counts>, name: &str, gained: Counts) {
+    match table.get_mut(name) {
+        Some(counts) => counts.add(gained),
+        None => drop(table.insert(name.to_owned(), gained)),
     }
-    table.entry(name.to_owned()).or_default()
 }
 
 fn sorted(mut counts: Vec<(String, Counts)>) -> Vec<(String, Counts)> {

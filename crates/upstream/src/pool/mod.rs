@@ -8,6 +8,7 @@ mod links;
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -47,6 +48,9 @@ pub(crate) enum Key {
 
 /// Whether a kept connection to this address may be used.
 pub(crate) type Fits<'a> = &'a (dyn Fn(Option<SocketAddr>) -> bool + Sync);
+
+/// A connection that is being made, in a place of its own: most exchanges find one that is kept, and need not make room for this.
+pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Reached, ConnectFailure>> + Send + 'a>>;
 
 /// A connection for one exchange.
 #[derive(Debug)]
@@ -121,15 +125,24 @@ impl Pool {
 
     /// A connection to the slot's place: a kept one that `fits`, or the one that `dial` makes. While the first link is
     /// being made, everybody else waits for it.
-    pub(crate) async fn acquire(
+    pub(crate) async fn acquire<'d>(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
         fits: Fits<'_>,
-        dial: impl Future<Output = Result<Reached, ConnectFailure>> + Send,
+        dial: impl FnOnce() -> Dialling<'d>,
     ) -> Result<Taken, ConnectFailure> {
-        if let Some(taken) = self.take(slot, fits) {
-            return Ok(taken);
+        match self.take(slot, fits) {
+            Some(taken) => Ok(taken),
+            None => Box::pin(self.make(slot, fits, dial())).await,
         }
+    }
+
+    async fn make(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        fits: Fits<'_>,
+        dial: Dialling<'_>,
+    ) -> Result<Taken, ConnectFailure> {
         if !slot.shares() {
             return self.connect(slot, dial).await;
         }
@@ -153,7 +166,7 @@ impl Pool {
         self: &Arc<Self>,
         slot: &Arc<Slot>,
         enough: usize,
-        dial: impl Future<Output = Result<Reached, ConnectFailure>> + Send,
+        dial: Dialling<'_>,
     ) -> Result<(), ConnectFailure> {
         let boarded = slot.flight.board().await?;
         if !slot.shares() || slot.links.alive() >= enough || self.closed.is_cancelled() {
@@ -170,11 +183,7 @@ impl Pool {
         self.closed.clone()
     }
 
-    async fn connect(
-        self: &Arc<Self>,
-        slot: &Arc<Slot>,
-        dial: impl Future<Output = Result<Reached, ConnectFailure>> + Send,
-    ) -> Result<Taken, ConnectFailure> {
+    async fn connect(self: &Arc<Self>, slot: &Arc<Slot>, dial: Dialling<'_>) -> Result<Taken, ConnectFailure> {
         let Reached { line, address, endpoint, room, keepalive } = dial.await?;
         slot.shares.store(!matches!(line, Line::H1(_)), Ordering::Relaxed);
         let broken = |reason: String| ConnectFailure::new(FailureKind::Protocol, endpoint.clone(), reason);

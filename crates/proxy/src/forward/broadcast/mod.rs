@@ -39,6 +39,7 @@ const REPLY_BYTES: usize = 1024 * 1024;
 const TIME: Duration = Duration::from_secs(10);
 
 /// What an exchange turns out to be.
+#[expect(clippy::large_enum_variant, reason = "it is made and taken apart at once")]
 pub(super) enum Offer<'a> {
     /// No broadcast.
     Ordinary(Arrival),

@@ -1,7 +1,7 @@
 //! Attempts beside each other: when the first is slow, another begins, and the first good response wins.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use hermes_config::model::Hedge;
@@ -99,7 +99,7 @@ async fn first(running: &mut [Attempt<'_>]) -> (usize, Result<Answered, NoRespon
 /// One attempt, to its response head.
 async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Answered, NoResponse> {
     let deadline = tries.begin();
-    let reached = within(deadline, reach::open(tries, head, target, Some(0))).await;
+    let reached = within(deadline, pin!(reach::open(tries, head, target, Some(0)))).await;
     let Reached { mut outgoing, mut pending, active, endpoint, reused } =
         reached.unwrap_or_else(|| Err(reach::Unreached::too_late(tries)))?;
     let mut interim = Vec::new();

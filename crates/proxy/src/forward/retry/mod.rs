@@ -4,6 +4,7 @@ pub(super) mod hedge;
 mod outcome;
 mod replay;
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -159,8 +160,12 @@ pub(super) fn of_response(head: &ResponseHead) -> Outcome {
     Outcome::Response { status: head.status.as_u16(), retry_after }
 }
 
-/// Waits for an attempt until its time is over; `None` when it is.
-pub(super) async fn within<T>(deadline: Option<Instant>, attempt: impl Future<Output = T>) -> Option<T> {
+/// Waits for an attempt until its time is over; `None` when it is. The attempt is pinned by the caller: taken by value, it would
+/// have a second place in this future.
+pub(super) async fn within<T, F>(deadline: Option<Instant>, attempt: Pin<&mut F>) -> Option<T>
+where
+    F: Future<Output = T>,
+{
     match deadline {
         Some(deadline) => tokio::time::timeout_at(deadline, attempt).await.ok(),
         None => Some(attempt.await),
