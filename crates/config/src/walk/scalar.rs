@@ -29,6 +29,14 @@ pub(super) fn written(choice: &Json) -> String {
     choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)
 }
 
+/// `1`, `1 or 2`, `1, 2 or 3`.
+fn one_of(words: &[String]) -> String {
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}
+
 impl<'s> Walk<'s> {
     /// A value that must be one of those listed.
     pub(super) fn choice(&mut self, schemas: &[&'s Json], at: At<'_>) -> Json {
@@ -45,7 +53,7 @@ impl<'s> Walk<'s> {
             let near = nearest(&written(&json), words.iter().map(String::as_str));
             let remedy = match near {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("write {}", words.join(" or ")),
+                None => format!("write {}", one_of(&words)),
             };
             return self.wrong(at.problem(format!("`{}` is not allowed here", written(&json))).remedy(remedy));
         }
