@@ -154,6 +154,9 @@ impl Drop for Outgoing {
     }
 }
 
+/// Pieces of most writes: a head, a chunk's line, content, and the end of the chunk. More make the list grow.
+const USUAL_PIECES: usize = 4;
+
 /// The pieces of one vectored write: a head, chunk lines, and content that is not copied.
 struct Pieces {
     list: Vec<Bytes>,
@@ -163,7 +166,9 @@ struct Pieces {
 
 impl Pieces {
     fn new(first: Bytes) -> Self {
-        Self { list: vec![first], at: 0 }
+        let mut list = Vec::with_capacity(USUAL_PIECES);
+        list.push(first);
+        Self { list, at: 0 }
     }
 
     fn left(&self) -> &[Bytes] {

@@ -220,7 +220,10 @@ impl Lane<'_> {
                 filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
                 reset = broken(sink), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
             }
-            room.reserve(CAPSULE_ROOM);
+            // While what was sent last is still on its way, reserving is allocating: so not for each wake-up.
+            if room.capacity() < CAPSULE_ROOM / 2 {
+                room.reserve(CAPSULE_ROOM);
+            }
             let (datagrams, bytes) = reader.encode(&mut room);
             self.moved(datagrams, bytes);
             let data = room.split().freeze();
