@@ -6,7 +6,7 @@
 //! accept -> identify -> tag -> authorize -> route -> forward
 //! ```
 //!
-//! - [`listeners`]: *accept*; sockets to exchanges. [`arrival`]: an exchange that has arrived, of whatever kind.
+//! - [`listeners`]: *accept*; sockets to exchanges. `arrival`: an exchange that has arrived, of whatever kind.
 //! - [`identify`]: *identify*; who a client is. `believe`: what follows from that, and *tag*.
 //! - [`pipeline`]: *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.

@@ -61,7 +61,7 @@ impl Session {
         self.ready.notify_one();
     }
 
-    /// The tunnel is open: from now on what waits is bounded by [`OPEN_BYTES`], if that is more.
+    /// The tunnel is open: from now on what waits is bounded by `OPEN_BYTES`, if that is more.
     pub fn opened(&self) {
         let mut queue = self.queue.lock();
         let Bounds { bytes, age } = queue.bounds();

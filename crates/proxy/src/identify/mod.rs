@@ -48,7 +48,7 @@ pub struct Identity {
     pub proof: Proof,
     /// The verified client certificate's names, whatever the scheme.
     pub certificate: Option<CertificateNames>,
-    /// Unix time in seconds at which the credential ends, but for the [`LEEWAY`] that the clocks have.
+    /// Unix time in seconds at which the credential ends, but for the `LEEWAY` that the clocks have.
     pub expires: Option<u64>,
 }
 
