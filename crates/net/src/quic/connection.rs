@@ -127,7 +127,7 @@ impl Connection {
         self.quinn.datagram_send_buffer_space()
     }
 
-    /// Waits until the send buffer takes `bytes`, but no longer than [`WAIT_FOR_ROOM`]: what has waited that long is better
+    /// Waits until the send buffer takes `bytes`, but no longer than `WAIT_FOR_ROOM`: what has waited that long is better
     /// dropped. False when it does not.
     pub async fn datagram_room_for(&self, bytes: usize) -> bool {
         // The connection's driver is a task of the same thread: it only has to be let in. Only a full path takes longer.

@@ -51,7 +51,7 @@ impl Instructions {
     /// Takes what arrived. Those few that change nothing are passed over: a capacity of 0, and cancelled streams.
     ///
     /// # Errors
-    /// [`InstructionError`], upon which the connection must be closed.
+    /// `InstructionError`, upon which the connection must be closed.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<(), InstructionError> {
         for &byte in bytes {
             self.held[self.length] = byte;
