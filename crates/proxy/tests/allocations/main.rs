@@ -158,6 +158,7 @@ fn a_datagram_of_a_train_makes_no_allocation_and_a_train_few() {
 }
 
 /// Datagrams, their bytes, and the most allocations that such a train and its answer may take in both nodes together, over HTTP/1.1 and
-/// over HTTP/2. Counted were 12, 11 and 13 over HTTP/1.1, where a connection gives its buffer back while it waits; 0, 0 and 5 over
-/// HTTP/2, where a train of 24 kB outgrows its buffer. The half is for upkeep beside it.
+/// over HTTP/2. Counted were 12, 11 and 13 over HTTP/1.1, half of them for reading, since a connection gives its buffer back while
+/// it waits; 0, 0 and 5 over HTTP/2, where 24 kB need more than one DATA frame and a capsule lies across two. The rest is room
+/// for upkeep beside it.
 const TRAINS: [(usize, usize, f64, f64); 3] = [(1, 100, 14.0, 0.5), (54, 100, 14.0, 0.5), (20, 1200, 15.0, 7.0)];
