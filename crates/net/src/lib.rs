@@ -25,6 +25,7 @@ pub mod stream;
 pub mod tls;
 pub mod udp;
 pub mod udp_batch;
+mod udp_system;
 pub mod worker;
 
 pub use connect::{ConnectError, ConnectErrorKind};

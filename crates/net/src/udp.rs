@@ -2,17 +2,20 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use rustix::io::Errno;
-use socket2::SockRef;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 
 use crate::listen::enlarge_buffers;
 use crate::os;
 use crate::peer::canonical;
 use crate::udp_batch::RecvBatch;
+use crate::udp_system;
 
 /// The largest payload of one UDP datagram over IPv4: 65,535 less the headers of IPv4 and UDP.
 pub const MAX_PAYLOAD: usize = 65_507;
@@ -30,7 +33,9 @@ const INCOMING: Interest = Interest::READABLE.add(Interest::ERROR);
 #[derive(Debug)]
 pub struct UdpSocket {
     io: tokio::net::UdpSocket,
-    state: UdpSocketState,
+    state: Arc<UdpSocketState>,
+    /// Segments that one send may have; 1 once an interface refused to segment. `state` would know too, but is shared.
+    segments: AtomicUsize,
     remote: Option<SocketAddr>,
     /// An IPv6 socket: IPv4 destinations must be written in their mapped form.
     ipv6: bool,
@@ -58,15 +63,15 @@ impl UdpSocket {
     ///
     /// # Errors
     /// When there is no route, or no descriptor or port is left.
+    #[expect(clippy::unused_async, reason = "callers await it; it needs the runtime")]
     pub async fn connected(remote: SocketAddr) -> io::Result<Self> {
-        let any: IpAddr = match remote {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let io = tokio::net::UdpSocket::bind(SocketAddr::new(any, 0)).await?;
-        enlarge_buffers(&SockRef::from(&io));
-        io.connect(remote).await?;
-        Self::wrap(io, Some(remote))
+        let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        enlarge_buffers(&SockRef::from(&socket));
+        let (state, segments) = udp_system::prepare(&socket, remote.is_ipv6())?;
+        // The port is chosen with it.
+        socket.connect(&remote.into())?;
+        Self::wrap(tokio::net::UdpSocket::from_std(socket.into())?, (state, segments), Some(remote))
     }
 
     /// A socket that was bound before, e.g. by [`crate::listen::udp`].
@@ -78,15 +83,20 @@ impl UdpSocket {
     /// Outside a tokio runtime.
     pub fn bound(socket: std::net::UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Self::wrap(tokio::net::UdpSocket::from_std(socket)?, None)
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        let segments = state.max_gso_segments();
+        Self::wrap(tokio::net::UdpSocket::from_std(socket)?, (Arc::new(state), segments), None)
     }
 
-    fn wrap(io: tokio::net::UdpSocket, remote: Option<SocketAddr>) -> io::Result<Self> {
-        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
-        let ipv6 = io.local_addr()?.is_ipv6();
+    fn wrap(
+        io: tokio::net::UdpSocket,
+        (state, segments): (Arc<UdpSocketState>, usize),
+        remote: Option<SocketAddr>,
+    ) -> io::Result<Self> {
+        let ipv6 = remote.map_or_else(|| io.local_addr(), Ok)?.is_ipv6();
         let mtu = remote.and_then(|remote| os::path_mtu(&io, remote));
         let largest_segment = mtu.map_or(ETHERNET_PAYLOAD, |mtu| mtu.saturating_sub(IPV6_UDP_HEADERS).min(MAX_PAYLOAD));
-        Ok(Self { io, state, remote, ipv6, largest_segment })
+        Ok(Self { io, state, segments: AtomicUsize::new(segments), remote, ipv6, largest_segment })
     }
 
     /// Our own address.
@@ -197,7 +207,7 @@ impl UdpSocket {
     fn train(&self, destination: SocketAddr, segment: usize) -> usize {
         let unlimited = self.remote.is_none() && canonical(destination).ip().is_loopback();
         let most = if segment <= self.largest_segment || unlimited {
-            self.state.max_gso_segments().min(MAX_PAYLOAD / segment).max(1)
+            self.segments.load(Ordering::Relaxed).min(MAX_PAYLOAD / segment).max(1)
         } else {
             1
         };
@@ -212,7 +222,7 @@ impl UdpSocket {
             Ok(()) => return Ok(false),
             Err(UdpError::TooLarge) if single => return Ok(true),
             Err(UdpError::TooLarge) => {}
-            Err(UdpError::Io(error)) if !single && is_gso_refusal(&error) => {}
+            Err(UdpError::Io(error)) if !single && is_gso_refusal(&error) => self.segments.store(1, Ordering::Relaxed),
             Err(error) => return Err(error),
         }
         let mut too_large = false;

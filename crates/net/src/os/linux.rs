@@ -4,7 +4,10 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use nix::sys::socket::{setsockopt, sockopt};
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::Socket;
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
@@ -29,6 +32,23 @@ pub fn path_mtu(socket: &UdpSocket, remote: SocketAddr) -> Option<usize> {
     mtu.ok().and_then(|mtu| usize::try_from(mtu).ok())
 }
 
+/// Whether [`prepare_datagrams`] does anything.
+pub const PREPARES_DATAGRAMS: bool = true;
+
+/// Forbids fragmentation, of IPv4 in IPv6 sockets too, and lets the kernel merge what comes (GRO).
+///
+/// # Errors
+/// When the system does not know one of the options.
+pub fn prepare_datagrams(socket: &Socket, ipv6: bool) -> io::Result<()> {
+    setsockopt(socket, sockopt::UdpGroSegment, &true)?;
+    set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?;
+    if ipv6 {
+        set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?;
+        setsockopt(socket, sockopt::Ipv6DontFrag, &true)?;
+    }
+    Ok(())
+}
+
 /// Lets `program` choose which socket of the group of `socket` receives a packet (`SO_ATTACH_REUSEPORT_CBPF`). It returns the
 /// number of a socket in the order of binding; a number that no socket has leaves the choice to the kernel.
 ///
@@ -40,7 +60,7 @@ pub fn attach_reuseport_filter(socket: &std::net::UdpSocket, program: &[Instruct
     let len = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
     // The kernel copies the program before it returns.
-    nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::AttachReusePortCbpf, &program)?;
+    setsockopt(socket, sockopt::AttachReusePortCbpf, &program)?;
     Ok(())
 }
 

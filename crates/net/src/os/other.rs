@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use socket2::Socket;
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
@@ -21,6 +22,17 @@ pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
 #[must_use]
 pub fn path_mtu(_socket: &UdpSocket, _remote: SocketAddr) -> Option<usize> {
     None
+}
+
+/// Whether [`prepare_datagrams`] does anything.
+pub const PREPARES_DATAGRAMS: bool = false;
+
+/// Nothing: `quinn_udp` prepares each socket here.
+///
+/// # Errors
+/// Never.
+pub fn prepare_datagrams(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
+    Ok(())
 }
 
 /// The loopback addresses: the others cannot be listed here.

@@ -13,9 +13,6 @@ use super::received::Received;
 use super::{Bounds, Queue, Session};
 use crate::seeing::{DropReason, Exchange};
 
-/// Datagrams that one wake-up takes from a socket at most, in slots of the kernel's merging.
-const SLOTS: usize = 4;
-
 /// A UDP end.
 #[derive(Clone)]
 pub enum UdpEnd {
@@ -41,7 +38,7 @@ impl UdpEnd {
                 session.opened();
                 UdpReader::Session(session.clone(), session.empty_queue())
             }
-            Self::Socket(socket, bounds) => UdpReader::Socket(socket.clone(), Received::new(SLOTS, *bounds)),
+            Self::Socket(socket, bounds) => UdpReader::Socket(socket.clone(), Received::new(*bounds)),
         }
     }
 

@@ -3,12 +3,14 @@
 //! While a tunnel takes datagrams, they are handed on as they come. When it stops, the kernel keeps what comes up to the size of the
 //! socket's buffer, and knows no age: so it is emptied from time to time, and the newest are kept within the bounds of a session.
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::Poll;
 
 use hermes_net::{RecvBatch, UdpError, UdpSocket};
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep};
 
 use super::{Bounds, Queue};
@@ -19,9 +21,20 @@ const LOOKS: u32 = 4;
 /// Batches that are taken from a socket in one look: more than its buffer holds.
 const BATCHES: usize = 1024;
 
+/// Datagrams that one wake-up takes from a socket at most, in slots of the kernel's merging.
+const SLOTS: usize = 4;
+
+/// Batches that a worker keeps for the next sockets that have something: 256 KiB each.
+const KEPT_BATCHES: usize = 4;
+
+thread_local! {
+    static KEPT: RefCell<Vec<RecvBatch>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The receiving state of a socket.
 pub struct Received {
-    batch: RecvBatch,
+    /// What came last. A socket that waits has none.
+    batch: Option<RecvBatch>,
     /// What is taken now: if it is empty, the batch.
     taken: Queue,
     waiting: Queue,
@@ -31,21 +44,27 @@ pub struct Received {
 
 impl Received {
     /// Nothing yet.
-    pub(super) fn new(slots: usize, bounds: Bounds) -> Self {
+    pub(super) fn new(bounds: Bounds) -> Self {
         let (taken, waiting) = (Queue::new(bounds), Queue::new(bounds));
-        Self { batch: RecvBatch::with_slots(slots), taken, waiting, lost: (0, 0) }
+        Self { batch: None, taken, waiting, lost: (0, 0) }
     }
 
     /// Waits for datagrams; what was kept comes first.
     pub(super) async fn fill(&mut self, socket: &UdpSocket) -> Result<(), UdpError> {
+        self.give_back();
         self.taken.clear();
         if !self.waiting.is_empty() {
             self.lost.1 += self.waiting.expire(Instant::now()) as u64;
             std::mem::swap(&mut self.taken, &mut self.waiting);
         }
         while self.taken.is_empty() {
-            match socket.recv(&mut self.batch).await {
-                Ok(_) => break,
+            socket.readable().await.map_err(UdpError::Io)?;
+            // A socket that never runs dry leaves the worker to others too.
+            consume_budget().await;
+            let batch = self.batch.get_or_insert_with(kept);
+            match socket.try_recv(batch) {
+                Ok(Some(_)) => break,
+                Ok(None) => self.give_back(),
                 Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => {}
                 Err(error) => return Err(error),
             }
@@ -56,7 +75,7 @@ impl Received {
     /// What [`Self::fill`] found.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = (Option<SocketAddr>, &[u8])> {
         let kept = self.taken.iter().map(|datagram| (None, datagram));
-        let batch = self.taken.is_empty().then(|| self.batch.datagrams());
+        let batch = self.batch.as_ref().filter(|_| self.taken.is_empty()).map(RecvBatch::datagrams);
         kept.chain(batch.into_iter().flatten().map(|(source, datagram)| (Some(source), datagram)))
     }
 
@@ -86,13 +105,24 @@ impl Received {
         }
     }
 
+    /// Keeps the batch for the next socket of this worker.
+    fn give_back(&mut self) {
+        let Some(batch) = self.batch.take() else { return };
+        KEPT.with_borrow_mut(|kept| {
+            if kept.len() < KEPT_BATCHES {
+                kept.push(batch);
+            }
+        });
+    }
+
     fn empty(&mut self, socket: &UdpSocket) {
         let now = Instant::now();
+        let batch = self.batch.get_or_insert_with(kept);
         for _ in 0..BATCHES {
-            match socket.try_recv(&mut self.batch) {
+            match socket.try_recv(batch) {
                 Ok(None) | Err(UdpError::Io(_)) => break,
                 Ok(Some(_)) => {
-                    for (_, datagram) in self.batch.datagrams() {
+                    for (_, datagram) in batch.datagrams() {
                         self.lost.0 += self.waiting.push(datagram, now) as u64;
                     }
                 }
@@ -101,4 +131,9 @@ impl Received {
         }
         self.lost.1 += self.waiting.expire(now) as u64;
     }
+}
+
+/// A batch that was kept, or a new one.
+fn kept() -> RecvBatch {
+    KEPT.with_borrow_mut(Vec::pop).unwrap_or_else(|| RecvBatch::with_slots(SLOTS))
 }
