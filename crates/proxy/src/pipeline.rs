@@ -106,15 +106,19 @@ fn places(
     user: Option<&str>,
     kind: Kind,
 ) -> Result<[Option<Place<String>>; 2], Refusal> {
-    let join = |users: &Users, most: usize, what: &str| {
+    let join = |users: &Users, most: usize, (what, limit): (&str, &str)| {
         let Some(user) = user.filter(|_| most < usize::MAX) else { return Ok(None) };
-        let refused = || Refusal::new(ProxyError::HttpRequestDenied, format!("the user has too many {what} open here"));
-        let place = users.join(&listener.name, user, most);
-        place.map(Some).ok_or_else(|| refused().status(StatusCode::TOO_MANY_REQUESTS))
+        if let Some(place) = users.join(&listener.name, user, most) {
+            return Ok(Some(place));
+        }
+        listener.user_refused(user, limit, most);
+        let details = format!("the user has too many {what} open here: {limit} is {most}");
+        Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS))
     };
-    let exchange = join(&shared.users, listener.config.limits.per_user.unwrap_or(usize::MAX), "exchanges")?;
+    let per_user = listener.config.limits.per_user.unwrap_or(usize::MAX);
+    let exchange = join(&shared.users, per_user, ("exchanges", "limits.per_user"))?;
     let sessions = if kind == Kind::ConnectUdp { listener.sessions_per_user() } else { usize::MAX };
-    Ok([exchange, join(&shared.sessions, sessions, "sessions")?])
+    Ok([exchange, join(&shared.sessions, sessions, ("sessions", "limits.sessions_per_user"))?])
 }
 
 fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {

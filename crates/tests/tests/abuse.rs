@@ -214,7 +214,12 @@ fn one_user_has_so_many_sessions_at_once() {
     let refused = open("alice").unwrap_err();
     assert_eq!(refused.status, 429);
     let status = refused.fields["proxy-status"].to_str().unwrap();
-    assert!(status.contains("error=http_request_denied") && status.contains("sessions"), "{status}");
+    assert!(
+        status.contains("error=http_request_denied") && status.contains("limits.sessions_per_user is 2"),
+        "{status}"
+    );
+    assert!(open("alice").is_err());
+    assert_eq!(node.log().matches("WARN").count(), 1, "said once, however many are refused: {}", node.log());
     held.push(open("bob").unwrap());
     for tunnel in &mut held {
         tunnel.send("still here");

@@ -11,6 +11,10 @@ use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};
 
+/// CONNECT-UDP sessions of the one user whose clients all are: those of a series of bursts that have not fallen idle when the
+/// next begins. The usual bound is one user's.
+const SESSIONS: usize = 100_000;
+
 pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let (clear, secure) = (ports::free()?, ports::free()?);
     let (dependent, entries) = dependent(&around.pki, clear, secure)?;
@@ -64,9 +68,10 @@ fn standalone(around: &Surroundings, clear: SocketAddr, secure: SocketAddr) -> S
     let origin = &around.origin;
     let (ca, cert, key) = (around.pki.ca(), around.pki.cert(PROXY), around.pki.key(PROXY));
     let tls = format!("cert_file: {}, key_file: {}, client_ca_file: {}", cert.display(), key.display(), ca.display());
+    let limits = format!("limits: {{ sessions_per_user: {SESSIONS} }}");
     format!(
-        "listeners:\n  clear: {{ http: \"{clear}\", insecure_trust: [127.0.0.0/8] }}\n  \
-         secure: {{ http: \"{secure}\", auth: mtls, tls: {{ {tls} }} }}\n\
+        "listeners:\n  clear: {{ http: \"{clear}\", insecure_trust: [127.0.0.0/8], {limits} }}\n  \
+         secure: {{ http: \"{secure}\", auth: mtls, tls: {{ {tls} }}, {limits} }}\n\
          peers: {{ dependent: {{ certificate: {PROXY}, speaks_for: [\"*\"] }} }}\n\
          routes:\n  - {{ match: {{ target: web.lab }}, terminate: web }}\n  \
          - {{ match: {{ target: tls.lab }}, terminate: tls }}\n  - {{ match: {{ target: tcp.lab }}, terminate: tcp }}\n  \

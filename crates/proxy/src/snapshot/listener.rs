@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hermes_config::child;
@@ -59,6 +60,8 @@ pub struct ListenerRules {
     pub user: Option<String>,
     /// Its metrics.
     pub seeing: Arc<ListenerSeeing>,
+    /// Whether the log says already that a user has reached a bound.
+    warned: AtomicBool,
 }
 
 impl ListenerRules {
@@ -115,6 +118,15 @@ impl ListenerRules {
         tracing::debug!(listener = %self.name, %peer, "refused: limits.per_source is reached");
     }
 
+    /// Notes that a user has reached a bound. The first is warned about: what such a user loses looks like a fault of the network.
+    pub fn user_refused(&self, user: &str, limit: &str, most: usize) {
+        if self.warned.swap(true, Ordering::Relaxed) {
+            tracing::debug!(listener = %self.name, user, "refused: {limit} is {most}");
+        } else {
+            tracing::warn!(listener = %self.name, user, "refused: {limit} is {most}; further ones are told at level debug");
+        }
+    }
+
     /// Bounds on datagrams that wait for a tunnel: those of `route`, else of the listener.
     pub fn hold(&self, route: Option<&Datagrams>) -> Bounds {
         let own = self.config.datagrams.as_ref();
@@ -169,6 +181,7 @@ pub(super) fn all(
             options: options(config),
             user: user(document, config),
             config: config.clone(),
+            warned: AtomicBool::new(false),
         };
         built.insert(name, Arc::new(rules));
     }
