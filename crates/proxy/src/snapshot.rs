@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::{self, Action, Document, Duration as Interval, FilePath, Keepalive, Trace};
+use hermes_config::model::{self, Action, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace};
 use hermes_config::{Loaded, Problem, Problems, child};
 use hermes_net::StreamInfo;
 use hermes_net::quic::Record;
 use hermes_net::tls::ClientOptions;
 use hermes_rules::route::hops_of;
-use hermes_rules::{EgressRules, OverlayFields, Source, Table, lint};
+use hermes_rules::{EgressRules, OverlayFields, Source, Table, chains, lint};
 use hermes_upstream::{BuildError, Upstream};
 use http::HeaderValue;
 
@@ -66,9 +66,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// Everything that is wrong with the document or with the files it names, each with its place.
-    pub fn build(loaded: Loaded, previous: Option<&Self>, seeing: &Arc<Seeing>) -> Result<Self, Problems> {
+    pub fn build(mut loaded: Loaded, previous: Option<&Self>, seeing: &Arc<Seeing>) -> Result<Self, Problems> {
+        let findings = lint(&loaded.document);
+        chains::expand(&mut loaded.document);
         let Loaded { document, places, .. } = &loaded;
-        let mut problems: Vec<Problem> = lint(document)
+        let mut problems: Vec<Problem> = findings
             .into_iter()
             .map(|finding| Problem {
                 place: places.locate(&finding.path),
@@ -195,7 +197,8 @@ fn upstreams(
             config.to_mut().keepalive = Some(LINK_KEEPALIVE);
         }
         if let Err(error) = build(name, &config) {
-            report(error.path, error.reason, error.remedy);
+            let path = error.path.replacen(name, Chain::last_of(name), 1);
+            report(path, error.reason, error.remedy);
         }
     }
     for (index, authorize) in document.authorize.iter().enumerate() {

@@ -6,6 +6,7 @@
 //!
 //! - [`route`]: which route an exchange takes (RFC 3986, 6.2.2 for paths; RFC 9110, 4.2.3 for hosts).
 //! - [`broadcast`]: who may have a request copied.
+//! - [`chains`]: several next proxies, one behind the other.
 //! - [`shadow`]: routes that can never match.
 //! - [`retry`]: whether a failed attempt is followed by another (RFC 9110, 9.2.2).
 //! - [`lint`](mod@lint): everything about a document that its schema cannot say.
@@ -16,6 +17,7 @@
 //! - [`egress`]: which addresses a request may choose (RFC 6890 and the registries it points to).
 
 pub mod broadcast;
+pub mod chains;
 pub mod egress;
 pub mod fields;
 pub mod lint;

@@ -5,6 +5,7 @@
 
 mod authorize;
 mod broadcast;
+mod chain;
 mod egress;
 mod files;
 mod health;
@@ -23,6 +24,7 @@ mod upstream;
 
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
 pub use broadcast::{Broadcast, Otherwise, Reply};
+pub use chain::Chain;
 pub use egress::Egress;
 pub use health::{CheckKind, Eject, Health};
 pub use keeping::{Keepalive, UpstreamLimits};

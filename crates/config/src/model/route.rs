@@ -5,13 +5,13 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Broadcast;
 use super::retry::{Hedge, Retry};
 use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix, TargetMatch, Template,
     TextMatch,
 };
 use super::tunnel::Tunnel;
+use super::{Broadcast, Chain};
 
 /// One route. The first route that matches decides; exactly one of `to`, `terminate`, `respond`, `redirect` is given.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -56,7 +56,7 @@ pub struct Route {
     /// `post`: tunnels of bytes leave as POST, and a POST that takes this route is one. Default: CONNECT.
     #[serde(default)]
     pub tunnel: Option<Tunnel>,
-    /// Forward to the next proxy: an upstream, or several with weights.
+    /// Forward to the next proxy: an upstream, a list of 1 to 4 that are passed one inside the other, or a map with weights.
     #[serde(default)]
     pub to: Option<Hops>,
     /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints.
@@ -195,12 +195,14 @@ pub struct Datagrams {
     pub hold_time: Option<Duration>,
 }
 
-/// Next proxies: one upstream, or several with weights.
+/// Next proxies: one upstream, several that are passed one behind the other, or several with weights.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Hops {
     /// All exchanges to this upstream.
     One(String),
+    /// All exchanges through these, one inside the other.
+    Chain(Chain),
     /// Exchanges split by weight.
     Split(IndexMap<String, u32>),
 }

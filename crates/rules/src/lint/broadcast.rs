@@ -65,7 +65,7 @@ fn upstreams(document: &Document, report: &mut Report) {
         let sends = route.to.is_some() || route.terminate.is_some();
         let has_group = matches!(
             (&route.to, &route.terminate),
-            (Some(Hops::One(_) | Hops::Split(_)), _) | (_, Some(Terminate::Upstream(_)))
+            (Some(Hops::One(_) | Hops::Chain(_) | Hops::Split(_)), _) | (_, Some(Terminate::Upstream(_)))
         );
         if !sends {
             report.add(path, "the route sends nothing on", "remove it, or give the route `to` or `terminate`");

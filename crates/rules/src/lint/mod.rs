@@ -5,6 +5,7 @@
 
 mod authorize;
 mod broadcast;
+mod chains;
 mod changes;
 mod edges;
 mod fitness;
@@ -53,7 +54,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 16] = [
+    let lists: [&[Check]; 17] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -64,6 +65,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         upstreams::CHECKS,
         fitness::CHECKS,
         links::CHECKS,
+        chains::CHECKS,
         http3::CHECKS,
         retries::CHECKS,
         authorize::CHECKS,

@@ -12,7 +12,7 @@ use crate::shadow::shadows;
 pub(super) const CHECKS: &[Check] =
     &[action, terminate_false, upstream_names, weights, statuses, names, expose, shadowed, timeouts];
 
-fn each_route(document: &Document, mut check: impl FnMut(&str, &Route)) {
+pub(super) fn each_route(document: &Document, mut check: impl FnMut(&str, &Route)) {
     for (index, route) in document.routes.iter().enumerate() {
         check(&format!("routes[{index}]"), route);
     }
@@ -56,6 +56,9 @@ fn upstream_names(document: &Document, report: &mut Report) {
         match &route.to {
             Some(Hops::One(name)) => check(format!("{path}.to"), name),
             Some(Hops::Split(split)) => split.keys().for_each(|name| check(child(&format!("{path}.to"), name), name)),
+            Some(Hops::Chain(chain)) => {
+                chain.hops().iter().enumerate().for_each(|(index, name)| check(format!("{path}.to[{index}]"), name));
+            }
             None => {}
         }
         if let Some(Terminate::Upstream(name)) = &route.terminate {

@@ -8,6 +8,7 @@ use hermes_config::model::Hops;
 pub fn pick_hop(hops: &Hops, random: u64) -> &str {
     let split = match hops {
         Hops::One(name) => return name,
+        Hops::Chain(chain) => return chain.name(),
         Hops::Split(split) => split,
     };
     let total: u64 = split.values().map(|weight| u64::from(*weight)).sum();
@@ -28,6 +29,7 @@ pub fn pick_hop(hops: &Hops, random: u64) -> &str {
 pub fn hops_of(hops: &Hops) -> impl Iterator<Item = &str> {
     let (one, split) = match hops {
         Hops::One(name) => (Some(name.as_str()), None),
+        Hops::Chain(chain) => (Some(chain.name()), None),
         Hops::Split(split) => (None, Some(split)),
     };
     let weighted = split.into_iter().flatten().filter(|(_, weight)| **weight > 0);

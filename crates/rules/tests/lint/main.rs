@@ -4,6 +4,7 @@
 
 mod authorize;
 mod broadcast;
+mod chains;
 mod changes;
 mod edges;
 mod fitness;

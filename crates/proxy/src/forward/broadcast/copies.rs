@@ -156,6 +156,7 @@ fn upstreams<'a>(routed: &'a Routed, rule: &'a Broadcast) -> (Vec<&'a str>, Rece
     let action = routed.snapshot.document.routes.get(routed.route).and_then(|route| route.action());
     let (own, receiver): (Vec<&str>, _) = match action {
         Some(Action::To(Hops::One(name))) => (vec![name], Receiver::Proxy),
+        Some(Action::To(Hops::Chain(chain))) => (vec![chain.name()], Receiver::Proxy),
         Some(Action::To(Hops::Split(split))) => (split.keys().map(String::as_str).collect(), Receiver::Proxy),
         Some(Action::Terminate(Terminate::Upstream(name))) => (vec![name], Receiver::Origin),
         _ => (Vec::new(), Receiver::Origin),
