@@ -110,6 +110,17 @@ impl Drop for Envoy {
     }
 }
 
+/// Its version, e.g. `1.40.0`.
+///
+/// # Panics
+/// As [`Envoy::start`].
+pub fn version() -> String {
+    let output = Command::new(program()).arg("--version").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let version = said.rsplit("version: ").next().and_then(|build| build.split('/').nth(1));
+    version.expect("version: COMMIT/VERSION/..").to_owned()
+}
+
 /// The program: `HERMES_ENVOY`.
 fn program() -> PathBuf {
     let path = std::env::var_os("HERMES_ENVOY").map(PathBuf::from);

@@ -1,4 +1,5 @@
-//! House rules that a machine checks. `cargo run -p xtask -- tidy` prints every violation and fails if there is one.
+//! House rules that a machine checks. `cargo run -p xtask -- tidy` prints every violation and fails if there is one;
+//! `matrix` writes what tests have shown of peers into the documentation.
 //!
 //! What it is not: a formatter or a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
 //! who may depend on whom, how long things are, which words and names stay out, what every file says of itself.
@@ -7,6 +8,7 @@ mod docs;
 mod errors;
 mod layers;
 mod links;
+mod matrix;
 mod report;
 mod rust;
 mod sizes;
@@ -24,8 +26,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["matrix", folder] => done(matrix::run(folder, false)),
+        ["matrix", "--check", folder] => done(matrix::run(folder, true)),
         _ => {
-            say("usage: cargo run -p xtask -- tidy");
+            say("usage: cargo run -p xtask -- tidy\n       cargo run -p xtask -- matrix [--check] FOLDER");
             ExitCode::from(2)
         }
     }
@@ -48,6 +52,12 @@ fn tidy() -> ExitCode {
     let (files, found) = (tree.files.len(), violations.len());
     say(&format!("tidy: {files} files, {found} violations, {} ms", start.elapsed().as_millis()));
     if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn done(result: Result<(), String>) -> ExitCode {
+    let Err(reason) = result else { return ExitCode::SUCCESS };
+    say(&reason);
+    ExitCode::FAILURE
 }
 
 /// All violations, by file and line.

@@ -1,18 +1,18 @@
-// CONNECT-UDP of masque-go, whose QUIC is quic-go's.
-//
-//	client CA HOST:PORT TARGET LENGTH...   sends datagrams of these lengths one after the other, prints those that came back
-//	proxy CERT KEY                         prints its port and serves until its input ends
+// A CONNECT-UDP client and proxy over masque-go, whose QUIC is quic-go's. ../README.md says what the arguments and the
+// answers mean.
 package main
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -28,15 +28,27 @@ const patience = 15 * time.Second
 func main() {
 	var err error
 	switch os.Args[1] {
+	case "version":
+		err = version("github.com/quic-go/masque-go")
 	case "client":
-		err = client(os.Args[2], os.Args[3], os.Args[4], os.Args[5:])
-	case "proxy":
-		err = proxy(os.Args[2], os.Args[3])
+		err = client(os.Args[2], os.Args[3], os.Args[5], os.Args[6:])
+	case "server":
+		err = server(os.Args[2], os.Args[3])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func version(module string) error {
+	info, _ := debug.ReadBuildInfo()
+	for _, used := range info.Deps {
+		if used.Path == module {
+			fmt.Println(used.Version[1:])
+		}
+	}
+	return nil
 }
 
 func template(proxy string) *uritemplate.Template {
@@ -54,13 +66,13 @@ func client(ca, proxy, target string, lengths []string) error {
 	defer masquerade.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, _, err := masquerade.DialAddr(ctx, template(proxy), target)
+	conn, response, err := masquerade.DialAddr(ctx, template(proxy), target)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	conn.SetReadDeadline(time.Now().Add(patience))
-	buffer := make([]byte, 65536)
+	came, buffer := []int{}, make([]byte, 65536)
 	for _, text := range lengths {
 		length, err := strconv.Atoi(text)
 		if err != nil {
@@ -73,12 +85,12 @@ func client(ca, proxy, target string, lengths []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Println(count)
+		came = append(came, count)
 	}
-	return nil
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"status": response.StatusCode, "came": came})
 }
 
-func proxy(cert, key string) error {
+func server(cert, key string) error {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return err

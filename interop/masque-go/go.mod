@@ -1,4 +1,4 @@
-module hermes-interop
+module hermes-interop/masque-go
 
 go 1.24
 

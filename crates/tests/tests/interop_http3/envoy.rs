@@ -1,11 +1,10 @@
 //! HTTP/3 against Envoy: its requests to Hermes, and requests and datagrams of Hermes to it.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
-
 use std::net::SocketAddr;
 
 use hermes_tests::capsules::UdpTunnel;
-use hermes_tests::{Envoy, Node, Pki, curl, origins};
+use hermes_tests::shown::shown_of;
+use hermes_tests::{Envoy, Node, Pki, Role, curl, envoy, origins};
 use serde_json::{Value, json};
 
 fn url(name: &str) -> String {
@@ -53,6 +52,10 @@ fn address(protocol: &str, at: SocketAddr) -> Value {
     json!({ "socket_address": { "address": at.ip().to_string(), "port_value": at.port(), "protocol": protocol } })
 }
 
+fn showed(role: Role, payload: &str) {
+    shown_of("Envoy", envoy::version, role, payload);
+}
+
 #[test]
 fn envoy_sends_requests_to_hermes_over_http3() {
     let (pki, origin) = (Pki::new(), origins::http());
@@ -74,6 +77,7 @@ fn envoy_sends_requests_to_hermes_over_http3() {
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     assert_eq!((&got.json()["body"], origin.last().uri.as_str()), (&json!("content"), "/a?b"));
     assert_eq!(node.record(|record| record["event"] == "end")["protocol"], "h3");
+    showed(Role::Client, "request");
 }
 
 #[test]
@@ -117,6 +121,7 @@ fn hermes_sends_requests_and_datagrams_to_envoy_over_http3() {
     let got = curl(&["-x", &node.url("web"), "-d", "content", "http://VIDEO/a?b"]);
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     assert_eq!((&got.json()["body"], origin.last().uri.as_str()), (&json!("content"), "/a?b"));
+    showed(Role::Server, "request");
     let mut tunnel = UdpTunnel::h1(node.address("web"), "127.0.0.1", udp.port(), "").unwrap();
     // Answers of 1200 bytes did not come back from Envoy; probably its QUIC packets are too small for them.
     for length in [1, 1000, 1100] {
@@ -124,4 +129,5 @@ fn hermes_sends_requests_and_datagrams_to_envoy_over_http3() {
         tunnel.send(&payload);
         assert_eq!(tunnel.receive(), payload);
     }
+    showed(Role::Server, "UDP, datagrams");
 }

@@ -1,0 +1,101 @@
+//! Clients and servers over HTTP/3 whose QUIC, HTTP/3 and QPACK are not ours. `interop/README.md` says what they can do.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Pki;
+
+/// A program of the folder `interop`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http3Peer {
+    /// aioquic, in Python; `HERMES_PYTHON` has it.
+    Aioquic,
+    /// masque-go: CONNECT-UDP only.
+    MasqueGo,
+    /// quic-go.
+    QuicGo,
+}
+
+impl Http3Peer {
+    /// What it is called, e.g. `quic-go`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Aioquic => "aioquic",
+            Self::MasqueGo => "masque-go",
+            Self::QuicGo => "quic-go",
+        }
+    }
+
+    /// Its version, as it says itself.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn version(self) -> String {
+        let output = self.command().arg("version").output().unwrap();
+        assert!(output.status.success(), "{self:?} has a version");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Lets the client do one thing over a connection of its own; what came of it.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn client(self, ca: &Path, address: SocketAddr, action: &[&str]) -> Value {
+        let output = self.command().arg("client").arg(ca).arg(address.to_string()).args(action).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{self:?}: {action:?} failed:\n{said}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Starts the server, with a certificate for 127.0.0.1 and these further words.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn server(self, pki: &Pki, words: &[&str]) -> Http3Server {
+        let issued = pki.issue(&["127.0.0.1"]);
+        let mut command = self.command();
+        command.arg("server").args([&issued.cert, &issued.key]).args(words);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let port: u16 = said.trim().parse().expect("the server starts");
+        Http3Server { process, address: SocketAddr::from(([127, 0, 0, 1], port)) }
+    }
+
+    fn command(self) -> Command {
+        let named =
+            |name: &str| std::env::var_os(name).unwrap_or_else(|| panic!("{name} is set: ./test interop sets it"));
+        if self == Self::Aioquic {
+            let mut command = Command::new(named("HERMES_PYTHON"));
+            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/aioquic/peer.py"));
+            return command;
+        }
+        Command::new(PathBuf::from(named("HERMES_PEERS")).join(self.name()))
+    }
+}
+
+/// A running server that answers requests, and sends back the bytes and datagrams of tunnels. Dropping it ends the process.
+#[derive(Debug)]
+pub struct Http3Server {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Http3Server {
+    /// Where it listens, on UDP.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Http3Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

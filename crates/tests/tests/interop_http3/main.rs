@@ -1,0 +1,37 @@
+//! HTTP/3 against stacks whose QUIC, HTTP/3 and QPACK are not ours, as clients and as servers.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+
+mod clients;
+mod envoy;
+mod servers;
+
+use std::net::SocketAddr;
+
+use hermes_tests::{Node, Pki};
+
+/// A node that ends tunnels and requests of anybody on this machine.
+fn end(pki: &Pki) -> Node {
+    let yaml = format!(
+        r#"
+        listeners: {{ web: {{ http: 127.0.0.1:0, tls: {{ {}, early_data: true }} }} }}
+        routes: [ {{ terminate: true }} ]
+        egress: {{ allow: [127.0.0.0/8] }}
+        "#,
+        pki.issue(&["127.0.0.1"]).yaml()
+    );
+    Node::start("end", &yaml)
+}
+
+/// A node whose next proxy is this one.
+fn before(pki: &Pki, next: SocketAddr) -> Node {
+    let yaml = format!(
+        r#"
+        listeners: {{ web: {{ http: 127.0.0.1:0 }} }}
+        routes: [ {{ to: next }} ]
+        upstreams: {{ next: {{ endpoints: ["{next}"], http: 3, tls: {{ ca_file: {} }} }} }}
+        "#,
+        pki.ca().display()
+    );
+    Node::start("entry", &yaml)
+}
