@@ -240,7 +240,7 @@ impl Node {
     /// # Panics
     /// When it does not end.
     pub fn wait(&mut self) -> ExitStatus {
-        eventually("the node ends", || self.process.try_wait().unwrap())
+        eventually(&format!("{} ends", self.name), || self.process.try_wait().unwrap())
     }
 
     /// Waits until it has no live exchange.

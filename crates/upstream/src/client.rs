@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hermes_net::Resolver;
@@ -46,6 +47,9 @@ impl Directory for ArcSwap<HashMap<String, Arc<Upstream>>> {
     }
 }
 
+/// How long the end of a worker waits for those of its links.
+const FAREWELL: Duration = Duration::from_millis(500);
+
 /// The way to upstreams and targets, with the connections that one worker keeps. Clones share them.
 #[derive(Clone)]
 pub struct Client {
@@ -83,6 +87,13 @@ impl Client {
     /// worker begins to drain, because kept connections count among its tasks.
     pub fn close(&self) {
         self.inner.pool.close();
+    }
+
+    /// Waits, after [`Self::close`] and no longer than [`FAREWELL`], until the peers of links know that they end. TCP's would learn
+    /// it from the kernel, QUIC's by nothing but silence.
+    pub async fn farewell(&self) {
+        self.inner.tasks.close();
+        let _ = tokio::time::timeout(FAREWELL, self.inner.tasks.wait()).await;
     }
 
     /// A connection for one exchange with an endpoint of `upstream`.

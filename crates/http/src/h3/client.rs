@@ -157,7 +157,7 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken) {
             let _ = tokio::time::timeout(FAREWELL, shared.finishing.delivered()).await;
         }
     }
-    shared.connection.close(Code::NoError.number(), b"");
+    shared.connection.close_and_tell(Code::NoError.number(), b"").await;
     shared.end();
 }
 

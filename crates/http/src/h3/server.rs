@@ -1,6 +1,7 @@
 //! The server side of an HTTP/3 connection: all exchanges at once.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -38,6 +39,9 @@ const END_TIME: Duration = Duration::from_millis(5);
 
 /// How long the peer's settings are waited for before an extended CONNECT is offered: they say whether datagrams may be sent.
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
+
+/// How long a client may be silent while it has yet to confirm the last bytes: it is gone then.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Offers the exchanges of a connection until it ends, is drained, or is forced to stop.
 pub async fn serve<H: Handler>(connection: Connection, options: &Options, handler: H, watch: &Watch) {
@@ -126,7 +130,7 @@ impl<H: Handler> Server<'_, H> {
     async fn leave(&self) {
         let done = async {
             self.active.none_for(Duration::ZERO).await;
-            self.shared.finishing.delivered().await;
+            self.deliver().await;
         };
         tokio::pin!(done);
         loop {
@@ -139,6 +143,18 @@ impl<H: Handler> Server<'_, H> {
                     Err(_) => return,
                 },
                 () = &mut done => return,
+            }
+        }
+    }
+
+    /// Waits until everything is delivered, or the client is gone.
+    async fn deliver(&self) {
+        let connection = &self.shared.connection;
+        let mut delivered = pin!(self.shared.finishing.delivered());
+        loop {
+            let before = connection.received();
+            if timeout(SILENCE, &mut delivered).await.is_ok() || connection.received() == before {
+                return;
             }
         }
     }

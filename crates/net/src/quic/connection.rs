@@ -185,6 +185,21 @@ impl Connection {
         self.quinn.close(code_of(code), reason);
     }
 
+    /// As [`Self::close`], and lets the connection's driver, a task of this thread, send that: a process that ends just then would
+    /// leave the peer to find out by silence.
+    pub async fn close_and_tell(&self, code: u64, reason: &[u8]) {
+        self.close(code, reason);
+        for _ in 0..YIELDS {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// UDP packets that came from the peer so far. It is silent while this does not change.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.quinn.stats().udp_rx.datagrams
+    }
+
     /// Resolves when the connection has ended.
     pub async fn closed(&self) -> ConnectionError {
         self.quinn.closed().await.into()

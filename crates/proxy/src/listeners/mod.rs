@@ -71,7 +71,7 @@ pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch:
         tokio::select! {
             door = doors.recv() => match door {
                 Some(door) => door.open(&worker),
-                None => return,
+                None => return worker.client.farewell().await,
             },
             () = watch.graceful(), if !draining => {
                 draining = true;

@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, Pki, curl, eventually, origins};
+use rustix::process::Signal;
 
 use crate::overlay::{end, upstream};
 
@@ -79,7 +80,7 @@ fn a_node_that_stops_lets_tunnels_end_and_tells_the_next_connection_to_go_elsewh
     let mut node = Node::start("end", &end(&pki.issue(&["127.0.0.1"]).yaml()));
     let entry = entry(&pki, &node, "3");
     let mut tunnel = Raw::tunnel(entry.address("web"), &origin.address().to_string(), "").unwrap();
-    node.signal(rustix::process::Signal::TERM);
+    node.signal(Signal::TERM);
     eventually("the node drains", || node.log().contains("stopping").then_some(()));
     tunnel.send("still here");
     assert_eq!(tunnel.exactly(10), b"still here");
@@ -87,6 +88,35 @@ fn a_node_that_stops_lets_tunnels_end_and_tells_the_next_connection_to_go_elsewh
     tunnel.finish();
     drop(tunnel);
     assert!(node.stop().success());
+}
+
+#[test]
+fn a_node_that_stops_does_not_wait_for_clients_that_are_gone() {
+    let (pki, origin) = (Pki::new(), origins::http());
+    let mut node = Node::start("end", &end(&pki.issue(&["127.0.0.1"]).yaml()));
+    let mut entry = entry(&pki, &node, "3");
+    let mut client = Raw::connect(entry.address("web"));
+    client.send(format!("GET http://{0}/hang HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.address()));
+    eventually("the request arrives", || (!origin.seen().is_empty()).then_some(()));
+    // The answer is sent, and nobody confirms it.
+    entry.signal(Signal::STOP);
+    origin.release();
+    node.idle();
+    entry.kill();
+    assert!(node.stop().success());
+}
+
+#[test]
+fn a_node_that_ends_tells_those_that_it_has_connections_to() {
+    let (pki, origin) = (Pki::new(), origins::http());
+    let node = Node::start("end", &end(&pki.issue(&["127.0.0.1"]).yaml()));
+    let mut entry = entry(&pki, &node, "3");
+    assert_eq!(curl(&["-x", &entry.url("web"), &format!("http://{}/", origin.address())]).status, 200);
+    let open =
+        |number: &str| node.metrics().contains(&format!("hermes_connections_active{{listener=\"web\"}} {number}\n"));
+    assert!(open("1"), "{}", node.metrics());
+    assert!(entry.stop().success());
+    eventually("the connection ends", || open("0").then_some(()));
 }
 
 #[test]
