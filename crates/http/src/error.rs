@@ -25,6 +25,8 @@ pub enum Reset {
     Connect,
     /// The request was refused before anything was done with it.
     Refused,
+    /// The connection was given up because nothing came back on it any more.
+    Silent,
     /// This proxy failed.
     Internal,
     /// The peer broke the protocol.
@@ -39,7 +41,7 @@ impl Reset {
         match self {
             Self::Cancel => ::h2::Reason::CANCEL,
             Self::Unneeded => ::h2::Reason::NO_ERROR,
-            Self::Connect => ::h2::Reason::CONNECT_ERROR,
+            Self::Connect | Self::Silent => ::h2::Reason::CONNECT_ERROR,
             Self::Refused => ::h2::Reason::REFUSED_STREAM,
             Self::Internal => ::h2::Reason::INTERNAL_ERROR,
             Self::Protocol => ::h2::Reason::PROTOCOL_ERROR,
@@ -71,6 +73,8 @@ pub enum Cause {
     Incomplete,
     /// The connection failed.
     Io(io::Error),
+    /// Nothing came back on the connection any more, while the peer could be reached otherwise; the text says more.
+    Silent(&'static str),
     /// The peer broke the protocol; the text says how.
     Protocol(String),
     /// The peer is closing the connection, and did not begin with the exchange (GOAWAY).
@@ -113,6 +117,7 @@ impl StreamError {
             Cause::Incomplete | Cause::Io(_) | Cause::Alert(_) => Reset::Connect,
             Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
             Cause::Slow => Reset::Cancel,
+            Cause::Silent(_) => Reset::Silent,
             Cause::Invalid(_) => Reset::Internal,
         }
     }
@@ -124,6 +129,7 @@ impl fmt::Display for StreamError {
             Cause::Reset(reset) => write!(f, "the stream was reset ({reset:?})"),
             Cause::Incomplete => f.write_str("the connection ended in the middle of a message"),
             Cause::Io(error) => write!(f, "the connection failed: {error}"),
+            Cause::Silent(reason) => f.write_str(reason),
             Cause::Protocol(reason) => write!(f, "the peer broke the protocol: {reason}"),
             Cause::Closing => f.write_str("the peer is closing the connection"),
             Cause::Alert(alert) => write!(f, "the peer refused the connection: {alert}"),

@@ -11,6 +11,10 @@ use hermes_config::model::{Percent, Retry, RetryOn};
 /// just as it is used.
 pub const ATTEMPTS_UNPROCESSED: u32 = 4;
 
+/// Attempts where no policy is configured, and the connection fell silent: another that works is there already. RFC 9110, 9.2.2:
+/// what failed again is not repeated once more.
+pub const ATTEMPTS_SILENT: u32 = 2;
+
 /// Attempts of a policy that names no number.
 const ATTEMPTS: u32 = 3;
 
@@ -112,6 +116,8 @@ pub enum Outcome {
     Refused,
     /// A connection that had served other exchanges ended without a byte: it had probably died of age.
     Stale,
+    /// Nothing came back on the connection any more, while the next hop could be reached otherwise.
+    Silent,
     /// The connection ended or the stream was reset before a response.
     Reset,
     /// No response came in time.
@@ -132,6 +138,7 @@ impl Outcome {
             Self::ConnectFailure => "connect-failure",
             Self::Refused => "refused-stream",
             Self::Stale => "stale",
+            Self::Silent => "silent",
             Self::Reset => "reset",
             Self::Timeout => "timeout",
             Self::Response { status: 429, .. } => "rate-limited",
@@ -149,7 +156,7 @@ impl Outcome {
     fn is_retried(self, policy: &Policy) -> bool {
         use RetryOn::{ConnectFailure, GatewayError, RateLimited, Reset, ServerError};
         match self {
-            Self::Refused | Self::Stale => true,
+            Self::Refused | Self::Stale | Self::Silent => true,
             Self::ConnectFailure => policy.names(&[ConnectFailure, GatewayError, ServerError]),
             Self::Reset | Self::Timeout => policy.names(&[Reset, GatewayError, ServerError]),
             Self::Response { status: 502..=504, .. } => policy.names(&[GatewayError, ServerError]),
@@ -216,7 +223,11 @@ pub fn decide(policy: &Policy, outcome: Outcome, made: Made, random: u64) -> Res
         return Err(Stop::NotNamed);
     }
     let unprocessed = matches!(outcome, Outcome::Refused | Outcome::Stale);
-    let attempts = if unprocessed { policy.attempts.max(ATTEMPTS_UNPROCESSED) } else { policy.attempts };
+    let attempts = match outcome {
+        Outcome::Silent => policy.attempts.max(ATTEMPTS_SILENT),
+        _ if unprocessed => policy.attempts.max(ATTEMPTS_UNPROCESSED),
+        _ => policy.attempts,
+    };
     if made.attempts >= attempts {
         return Err(Stop::Attempts);
     }

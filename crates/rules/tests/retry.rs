@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use hermes_config::model::{Retry, RetryOn};
-use hermes_rules::retry::{ATTEMPTS_UNPROCESSED, Made, Outcome, Policy, Stop, decide};
+use hermes_rules::retry::{ATTEMPTS_SILENT, ATTEMPTS_UNPROCESSED, Made, Outcome, Policy, Stop, decide};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use serde_json::{Value, json};
 
@@ -85,6 +85,17 @@ fn without_a_policy_only_what_had_no_effect_is_repeated_at_once() {
 }
 
 #[test]
+fn what_was_on_a_link_that_fell_silent_is_repeated_once_by_any_policy() {
+    for policy in [Policy::unprocessed_only(), policy(json!({ "attempts": 1, "on": "connect-failure" }))] {
+        assert!(decide(&policy, Outcome::Silent, FIRST, 0).is_ok());
+        let again = Made { attempts: ATTEMPTS_SILENT, ..FIRST };
+        assert_eq!(decide(&policy, Outcome::Silent, again, 0), Err(Stop::Attempts));
+        let made = Made { idempotent: false, ..FIRST };
+        assert_eq!(decide(&policy, Outcome::Silent, made, 0), Err(Stop::MaybeProcessed));
+    }
+}
+
+#[test]
 fn what_was_not_kept_cannot_be_repeated() {
     let made = Made { replayable: false, ..FIRST };
     assert_eq!(decide(&policy(json!({})), Outcome::Refused, made, 0), Err(Stop::NotKept));
@@ -130,7 +141,7 @@ proptest! {
     #[test]
     fn nothing_that_may_have_been_processed_is_ever_repeated_unless_idempotent(
         outcome in prop_oneof![
-            Just(Outcome::Reset), Just(Outcome::Timeout), Just(Outcome::Stale),
+            Just(Outcome::Reset), Just(Outcome::Timeout), Just(Outcome::Stale), Just(Outcome::Silent),
             (100u16..600, proptest::option::of(0u64..5)).prop_map(|(status, after)| {
                 Outcome::Response { status, retry_after: after.map(Duration::from_secs) }
             }),

@@ -73,8 +73,11 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// A client without connections. What it starts runs in `tasks` on the current runtime; [`Self::close`] ends it.
     pub fn new(resolver: Arc<Resolver>, tasks: TaskTracker, directory: Arc<dyn Directory>) -> Self {
-        let pool = Pool::new(tasks.clone());
-        Self { inner: Arc::new(Inner { resolver, tasks, directory, pool, origin_tls: OnceLock::new() }) }
+        let inner = Arc::new_cyclic(|inner| {
+            let pool = Pool::new(tasks.clone(), inner.clone());
+            Inner { resolver, tasks, directory, pool, origin_tls: OnceLock::new() }
+        });
+        Self { inner }
     }
 
     /// Lets each link serve so many exchanges before another follows, in place of the usual million. No key of the configuration

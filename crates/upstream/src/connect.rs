@@ -18,7 +18,7 @@ use crate::client::Inner;
 use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
-use crate::quic::{First, Memory, staggered};
+use crate::quic::{First, HEAD_START, Memory, staggered};
 use crate::upstream::Upstream;
 use crate::via;
 
@@ -98,9 +98,9 @@ pub(crate) async fn unbounded(
             return done;
         }
         [HttpVersion::H3, ..] if !memory.is_worth_trying(Instant::now()) => return tcp.await,
-        [HttpVersion::H3, ..] => staggered(quic, tcp).await,
+        [HttpVersion::H3, ..] => staggered(memory.head_start(Instant::now()), quic, tcp).await,
         // The other way round there is nothing to remember: TCP is tried first anyway.
-        _ => return staggered(tcp, quic).await.0,
+        _ => return staggered(HEAD_START, tcp, quic).await.0,
     };
     remember(memory, &first.1);
     first.0

@@ -12,7 +12,7 @@ use crate::client::{Client, Inner};
 use crate::condition::Fitness;
 use crate::connect::{self, Bounds};
 use crate::failure::ConnectFailure;
-use crate::pool::Key;
+use crate::pool::{Key, Slot};
 use crate::upstream::Upstream;
 
 /// How often it is seen to that enough links are open.
@@ -69,6 +69,24 @@ async fn warm_all(client: &Arc<Inner>) {
         }
     }
     while attempts.join_next().await.is_some() {}
+}
+
+/// Makes a connection to an endpoint unless one came about since then; says whether over QUIC.
+pub(crate) async fn reach_anew(
+    client: &Inner,
+    upstream: &Arc<Upstream>,
+    index: usize,
+    slot: &Arc<Slot>,
+    since: Instant,
+) -> Result<bool, ConnectFailure> {
+    let (endpoint, until) = (&upstream.endpoints[index], Instant::now() + upstream.timeouts().connect);
+    let attempt = async {
+        let road = connect::road(client, upstream, endpoint).await?;
+        let dial = connect::http(client, upstream, endpoint, &road, Bounds { until, depth: 0 });
+        client.pool.reach_anew(slot, since, Box::pin(dial)).await
+    };
+    let done = timeout_at(until, attempt).await;
+    done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&endpoint.text)))
 }
 
 /// Opens a link to an endpoint that has too few, unless it is unfit or failed a moment ago.

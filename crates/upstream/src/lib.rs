@@ -32,6 +32,7 @@ mod pool;
 mod quic;
 mod ring;
 mod security;
+mod silence;
 mod status;
 mod timeouts;
 mod tour;

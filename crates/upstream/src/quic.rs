@@ -17,6 +17,10 @@ pub(crate) const HEAD_START: Duration = Duration::from_millis(250);
 /// How long QUIC is left out after it failed or was too slow, at first and at most; doubled each time.
 const FIRST_REST: Duration = Duration::from_secs(5);
 const LONGEST_REST: Duration = Duration::from_secs(300);
+/// How long QUIC is doubted at most after a connection fell silent: what ends that is known sooner, as a rule.
+const DOUBT: Duration = Duration::from_secs(10);
+/// Why QUIC is left out after that.
+const SILENT: &str = "UDP became silent";
 
 /// What is known of QUIC to one endpoint.
 #[derive(Debug, Default)]
@@ -28,6 +32,8 @@ struct Known {
     failures: u32,
     rest_until: Option<Instant>,
     reason: Option<String>,
+    /// Until then it is doubted, though nothing is known for certain.
+    doubted_until: Option<Instant>,
 }
 
 impl Memory {
@@ -41,6 +47,27 @@ impl Memory {
         *self.0.lock() = Known { works: true, ..Known::default() };
     }
 
+    /// A connection that came about has fallen silent: until that is explained, another way is tried at once beside QUIC.
+    pub(crate) fn doubted(&self, now: Instant) {
+        self.0.lock().doubted_until = Some(now + DOUBT);
+    }
+
+    /// How long QUIC is tried alone.
+    pub(crate) fn head_start(&self, now: Instant) -> Duration {
+        let doubted = self.0.lock().doubted_until.is_some_and(|until| now < until);
+        if doubted { Duration::ZERO } else { HEAD_START }
+    }
+
+    /// Nothing came on a connection any more, and another way led to the goal. All connections of a path fall silent together:
+    /// that is one failure.
+    pub(crate) fn fell_silent(&self, now: Instant) {
+        if self.is_worth_trying(now) {
+            self.failed(SILENT, now);
+        }
+        let mut known = self.0.lock();
+        (known.reason, known.doubted_until) = (Some(SILENT.to_owned()), None);
+    }
+
     /// None came about, or too late.
     pub(crate) fn failed(&self, reason: &str, now: Instant) {
         let mut known = self.0.lock();
@@ -50,6 +77,7 @@ impl Memory {
             failures: known.failures.saturating_add(1),
             rest_until: Some(now + rest),
             reason: Some(reason.to_owned()),
+            doubted_until: known.doubted_until,
         };
     }
 
@@ -93,7 +121,7 @@ fn race<'a>(addresses: &'a [SocketAddr], config: &'a ClientConfig, name: &'a str
         if rest.is_empty() {
             return first.await;
         }
-        staggered(first, race(rest, config, name, endpoint)).await.0
+        staggered(HEAD_START, first, race(rest, config, name, endpoint)).await.0
     })
 }
 
@@ -114,13 +142,14 @@ pub(crate) enum First {
     Slow,
 }
 
-/// The first success of two ways, of which `first` has a head start. If both fail, the failure of the second, which began last.
+/// The first success of two ways, of which `first` begins earlier by `head_start`. If both fail, the failure of the second, which began last.
 pub(crate) async fn staggered<T>(
+    head_start: Duration,
     first: impl Future<Output = Result<T, ConnectFailure>> + Send,
     second: impl Future<Output = Result<T, ConnectFailure>> + Send,
 ) -> (Result<T, ConnectFailure>, First) {
     let mut first = pin!(first);
-    match timeout(HEAD_START, &mut first).await {
+    match timeout(head_start, &mut first).await {
         Ok(Ok(done)) => return (Ok(done), First::Won),
         Ok(Err(failure)) => return (second.await, First::Failed(failure.reason)),
         Err(_) => {}
@@ -169,11 +198,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_second_way_begins_when_the_first_fails_or_its_head_start_is_over() {
         let began = Instant::now();
-        let (done, first) = staggered(ready(Err(refused())), ready(Ok(2))).await;
+        let (done, first) = staggered(HEAD_START, ready(Err(refused())), ready(Ok(2))).await;
         assert_eq!((done.unwrap(), began.elapsed()), (2, Duration::ZERO));
         assert!(matches!(first, First::Failed(reason) if reason == "refused"));
 
-        let (done, first) = staggered(pending(), ready(Ok(2))).await;
+        let (done, first) = staggered(HEAD_START, pending(), ready(Ok(2))).await;
         assert_eq!((done.unwrap(), began.elapsed()), (2, HEAD_START));
         assert!(matches!(first, First::Slow));
 
@@ -181,7 +210,7 @@ mod tests {
             tokio::time::sleep(HEAD_START * 2).await;
             Ok(1)
         };
-        let (done, first) = staggered(late, pending()).await;
+        let (done, first) = staggered(HEAD_START, late, pending()).await;
         assert_eq!(done.unwrap(), 1);
         assert!(matches!(first, First::Won));
 
@@ -189,7 +218,11 @@ mod tests {
             tokio::time::sleep(HEAD_START * 2).await;
             Ok(1)
         };
-        assert_eq!(staggered(late, ready(Err(refused()))).await.0.unwrap(), 1, "a slow way is better than none");
+        assert_eq!(
+            staggered(HEAD_START, late, ready(Err(refused()))).await.0.unwrap(),
+            1,
+            "a slow way is better than none"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -209,5 +242,19 @@ mod tests {
         assert_eq!(memory.words(now), "works");
         memory.failed("silence", now);
         assert!(memory.is_worth_trying(now + FIRST_REST));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_fall_silent_together_are_one_failure_and_until_it_is_known_nothing_waits_for_quic() {
+        let (memory, now) = (Memory::default(), Instant::now());
+        memory.worked();
+        memory.doubted(now);
+        assert_eq!((memory.head_start(now), memory.head_start(now + DOUBT)), (Duration::ZERO, HEAD_START));
+        for _ in 0..8 {
+            memory.fell_silent(now);
+        }
+        assert_eq!(memory.words(now), "left out for 6 s: UDP became silent");
+        assert!(memory.is_worth_trying(now + FIRST_REST));
+        assert_eq!(memory.head_start(now), HEAD_START);
     }
 }

@@ -10,6 +10,7 @@ use hermes_net::tls::{self, ClientOptions};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use crate::keeping::Keeping;
 use crate::upstream::BuildError;
 
 /// What is needed to speak TLS to any endpoint of an upstream.
@@ -59,7 +60,11 @@ impl Security {
         let http = tls::client(options).map_err(wrong)?;
         let quic = versions.contains(&HttpVersion::H3);
         let quic = quic.then(|| quic::ClientConfig::new(&http, false, record.clone()));
-        let quic = quic.transpose().map_err(wrong)?;
+        let every = Keeping::new(config).keepalive;
+        let quic = quic.transpose().map_err(wrong)?.map(|quic| match every {
+            Some(keepalive) => quic.kept_alive(keepalive.every),
+            None => quic,
+        });
         let security = Self { bare: without_protocols(&http), http, quic, server_name: details.server_name.clone() };
         security.check_names(name, config, &details)?;
         Ok(Some(security))

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use super::drive::drive;
 use super::reader::{Failure, Part, Reader};
 use super::sender::Sender;
 use super::shared::{Hold, Shared, StreamState};
-use super::{Incoming, Outgoing, RESPONSE_LIMITS};
+use super::{Incoming, Outgoing, RESPONSE_LIMITS, Watched};
 use crate::error::{Cause, StreamError};
 use crate::h2::Profile;
 use crate::pending::Event;
@@ -31,11 +32,15 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Exchanges that are opened at once without knowing better: QUIC makes those wait that are above the peer's limit.
 const STREAMS: usize = 1000;
 
+/// Probes that wait to be written; one is enough to be answered.
+const PROBES: usize = 1;
+
 /// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
 #[derive(Debug, Clone)]
 pub struct Link {
     shared: Arc<Shared>,
     hold: Hold,
+    probes: mpsc::Sender<Bytes>,
 }
 
 impl Link {
@@ -49,13 +54,24 @@ impl Link {
         }
         let shared = Shared::new(connection, Role::Client, RESPONSE_LIMITS);
         let (hold, gone) = Hold::new();
-        tasks.spawn(run(shared.clone(), gone));
-        Ok(Self { shared, hold })
+        let (probes, later) = mpsc::channel(PROBES);
+        tasks.spawn(run(shared.clone(), gone, later));
+        Ok(Self { shared, hold, probes })
     }
 
     /// Whether new exchanges can be opened.
     pub fn is_alive(&self) -> bool {
         self.shared.is_alive()
+    }
+
+    /// Whether nothing comes back on it at the moment, as whoever watches over it says.
+    pub fn is_silent(&self) -> bool {
+        self.shared.silent.load(Ordering::Relaxed)
+    }
+
+    /// The link, to be watched over.
+    pub fn watched(&self) -> Watched {
+        Watched { shared: self.shared.clone(), probes: self.probes.clone() }
     }
 
     /// Exchanges that may be opened at once on this link; the peer may allow fewer, and the others wait.
@@ -146,10 +162,9 @@ impl Link {
 }
 
 /// Drives a link until it ends or nobody needs it.
-async fn run(shared: Arc<Shared>, gone: CancellationToken) {
+async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver<Bytes>) {
     let settings =
         Settings { max_field_section: Some(shared.limits.bytes as u64), datagrams: true, ..Settings::default() };
-    let (_later, later) = mpsc::unbounded_channel();
     let budget = Profile::link(STREAMS as u32).control;
     tokio::select! {
         () = drive(shared.clone(), settings, budget, later) => {}

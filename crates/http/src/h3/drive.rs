@@ -10,7 +10,7 @@ use hermes_proto::h3::{
 use hermes_proto::qpack::{Instructions, Side};
 use hermes_proto::varint;
 use parking_lot::Mutex;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ const READ: usize = 4096;
 const DATAGRAMS: usize = 256;
 
 /// Runs until the connection ends. `later` brings what the control stream is to carry after SETTINGS.
-pub(super) async fn drive(shared: Arc<Shared>, settings: Settings, control: Budget, later: UnboundedReceiver<Bytes>) {
+pub(super) async fn drive(shared: Arc<Shared>, settings: Settings, control: Budget, later: Receiver<Bytes>) {
     let mut tasks = JoinSet::new();
     tasks.spawn(write_control(shared.clone(), settings, later));
     tasks.spawn(receive_datagrams(shared.clone()));
@@ -75,11 +75,7 @@ impl Peer {
 }
 
 /// Our control stream, which lasts as long as the connection.
-async fn write_control(
-    shared: Arc<Shared>,
-    settings: Settings,
-    mut later: UnboundedReceiver<Bytes>,
-) -> Result<(), Fault> {
+async fn write_control(shared: Arc<Shared>, settings: Settings, mut later: Receiver<Bytes>) -> Result<(), Fault> {
     if shared.role == Role::Client {
         // Sent early, it would be lost for good where the server does not take early data.
         shared.connection.confirmed().await;

@@ -17,6 +17,7 @@ mod responder;
 mod sender;
 pub mod server;
 mod shared;
+mod watched;
 
 pub use client::Link;
 pub use datagrams::{DatagramReceiver, DatagramSender};
@@ -24,6 +25,7 @@ pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 pub use queue::Lost;
 pub use responder::Responder;
+pub use watched::Watched;
 
 /// Bytes that are taken from a stream at once, and the largest piece that small ones are joined to: as a frame of HTTP/2.
 pub(crate) const PIECE: usize = 16 * 1024;

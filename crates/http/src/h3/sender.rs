@@ -126,6 +126,7 @@ impl Sender {
                 self.state.note_cancelled();
                 errors::reset(Code::from(code))
             }
+            Stopped::Lost(_) if self.state.shared().given_up.get().is_some() => Reset::Silent,
             Stopped::Lost(_) => Reset::Connect,
             Stopped::Acked => std::future::pending().await,
         }

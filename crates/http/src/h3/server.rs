@@ -14,7 +14,7 @@ use hermes_proto::varint;
 use http::header::{CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::drive::drive;
@@ -28,6 +28,9 @@ use crate::h2::{Bucket, Profile, Verdict};
 use crate::pace::Pace;
 use crate::server::{Handler, Options};
 use crate::{Incoming as AnyIncoming, Offered, RequestHead, Responder as AnyResponder};
+
+/// GOAWAYs of a connection: that requests are to stop, and which are left out.
+const GOAWAYS: usize = 2;
 
 /// How long a client has to learn that the connection is to end before requests are left out: two round trips (RFC 9114, 5.2),
 /// within these bounds.
@@ -56,7 +59,7 @@ pub async fn serve<H: Handler>(connection: Connection, options: &Options, handle
         datagrams: true,
         ..Settings::default()
     };
-    let (later, next) = unbounded_channel();
+    let (later, next) = mpsc::channel(GOAWAYS);
     let server = Server {
         context: Arc::new(Context {
             options: options.clone(),
@@ -90,7 +93,7 @@ struct Server<'a, H> {
     shared: Arc<Shared>,
     active: Arc<Exchanges>,
     /// What the control stream is to carry.
-    later: UnboundedSender<Bytes>,
+    later: mpsc::Sender<Bytes>,
     watch: &'a Watch,
 }
 
@@ -163,7 +166,7 @@ impl<H: Handler> Server<'_, H> {
         let mut bytes = BytesMut::new();
         frame::encode_goaway(stream, &mut bytes);
         // Fails only when the connection has ended.
-        let _ = self.later.send(bytes.freeze());
+        let _ = self.later.try_send(bytes.freeze());
     }
 
     /// Begins an exchange; the stream that comes after it.

@@ -36,6 +36,10 @@ pub(super) struct Shared {
     goaway: watch::Sender<u64>,
     ended: AtomicBool,
     fault: OnceLock<Fault>,
+    /// Nothing comes back at the moment.
+    pub(super) silent: AtomicBool,
+    /// Why it was given up, if it was.
+    pub(super) given_up: OnceLock<&'static str>,
     pub(super) finishing: Finishing,
     pub(super) datagrams: Registry,
     priorities: Mutex<Priorities>,
@@ -58,6 +62,8 @@ impl Shared {
             goaway: watch::Sender::new(u64::MAX),
             ended: AtomicBool::new(false),
             fault: OnceLock::new(),
+            silent: AtomicBool::new(false),
+            given_up: OnceLock::new(),
             finishing: Finishing::default(),
             datagrams: Registry::default(),
             priorities: Mutex::default(),
@@ -93,9 +99,11 @@ impl Shared {
         if first != u64::MAX && stream >= first {
             return StreamError::unprocessed(Cause::Closing);
         }
-        match self.fault.get() {
-            Some(fault) if matches!(error.cause, Cause::Incomplete) => StreamError::from(*fault),
-            _ => error,
+        match (self.fault.get(), self.given_up.get()) {
+            _ if !matches!(error.cause, Cause::Incomplete) => error,
+            (Some(fault), _) => StreamError::from(*fault),
+            (None, Some(reason)) => StreamError { cause: Cause::Silent(reason), ..error },
+            (None, None) => error,
         }
     }
 

@@ -1,13 +1,14 @@
 //! How connections are accepted and opened: TLS as over TCP, with ALPN `h3`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
 use super::ALPN;
 use super::keys::Keys;
 use super::record::Record;
-use super::transport::transport;
+use super::transport::{KEEP_ALIVE, transport};
 use crate::tls::TlsFileError;
 
 /// The value that allows early data in QUIC (RFC 9001 section 4.6.1).
@@ -52,7 +53,7 @@ impl ServerOptions {
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ServerConfig::new(Arc::new(crypto), self.keys.token());
         config
-            .transport_config(transport(None))
+            .transport_config(transport(None, KEEP_ALIVE))
             .migration(true)
             .max_incoming(WAITING)
             .incoming_buffer_size(WAITING_BYTES)
@@ -66,6 +67,7 @@ impl ServerOptions {
 pub struct ClientConfig {
     config: quinn::ClientConfig,
     early_data: bool,
+    keep_alive: Duration,
     record: Record,
 }
 
@@ -84,8 +86,16 @@ impl ClientConfig {
         }
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(transport(None));
-        Ok(Self { config, early_data, record })
+        config.transport_config(transport(None, KEEP_ALIVE));
+        Ok(Self { config, early_data, keep_alive: KEEP_ALIVE, record })
+    }
+
+    /// The same, with a PING each time that a connection was silent for `every`, but not less often than the 15 s of others.
+    #[must_use]
+    pub fn kept_alive(mut self, every: Duration) -> Self {
+        self.keep_alive = every.min(KEEP_ALIVE);
+        self.config.transport_config(transport(None, self.keep_alive));
+        self
     }
 
     pub(super) fn early_data(&self) -> bool {
@@ -96,7 +106,7 @@ impl ClientConfig {
     pub(super) fn one(&self) -> quinn::ClientConfig {
         let mut config = self.config.clone();
         if self.record.writes_qlog() {
-            config.transport_config(transport(self.record.qlog("client")));
+            config.transport_config(transport(self.record.qlog("client"), self.keep_alive));
         }
         config
     }

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::datagrams::{self, Counters, DatagramCounts, SentDatagrams};
 use super::error::ConnectionError;
+use super::pulse::Pulse;
 use super::recv::RecvStream;
 use super::send::{SendStream, code_of};
 use crate::peer::{PeerAddress, StreamInfo, TlsPeer, canonical};
@@ -74,6 +75,12 @@ impl Connection {
     #[must_use]
     pub fn rtt(&self) -> Duration {
         self.quinn.rtt()
+    }
+
+    /// What tells whether the path still works.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        Pulse::of(&self.quinn.stats())
     }
 
     /// Opens a stream of both directions. Waits while the peer allows no more. Dropping the future opens none.

@@ -17,7 +17,7 @@ use super::incoming::{HANDSHAKES, Handshake, Incoming};
 use super::keys::Keys;
 use super::record::Record;
 use super::send::code_of;
-use super::transport::{LARGEST_MTU, transport};
+use super::transport::{KEEP_ALIVE, LARGEST_MTU, transport};
 use crate::listen;
 use crate::peer::canonical;
 
@@ -216,7 +216,7 @@ impl Current {
             return self.config.clone();
         }
         let mut config = (*self.config).clone();
-        config.transport_config(transport(self.record.qlog("server")));
+        config.transport_config(transport(self.record.qlog("server"), KEEP_ALIVE));
         Arc::new(config)
     }
 

@@ -35,8 +35,8 @@ const MTU_STEP: u16 = 12;
 /// A path that lost its large packets is measured again after this time.
 const MTU_COOLDOWN: Duration = Duration::from_secs(20);
 
-/// The settings of a connection, written down to `qlog` if there is one.
-pub(super) fn transport(qlog: Option<QlogStream>) -> Arc<TransportConfig> {
+/// The settings of a connection that is kept alive every `keep_alive`, written down to `qlog` if there is one.
+pub(super) fn transport(qlog: Option<QlogStream>, keep_alive: Duration) -> Arc<TransportConfig> {
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(LARGEST_MTU).minimum_change(MTU_STEP).black_hole_cooldown(MTU_COOLDOWN);
     let idle = IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT.as_millis() as u32));
@@ -48,7 +48,7 @@ pub(super) fn transport(qlog: Option<QlogStream>) -> Arc<TransportConfig> {
         .receive_window(CONNECTION_WINDOW.into())
         .send_window(SEND_WINDOW)
         .max_idle_timeout(Some(idle))
-        .keep_alive_interval(Some(KEEP_ALIVE))
+        .keep_alive_interval(Some(keep_alive))
         .initial_mtu(INITIAL_MTU)
         .mtu_discovery_config(Some(mtu))
         .datagram_receive_buffer_size(Some(DATAGRAMS_IN))

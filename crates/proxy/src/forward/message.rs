@@ -233,7 +233,8 @@ impl Request<'_> {
             Ok(()) => "done".to_owned(),
             Err(broken) => {
                 // RFC 9113, 7: CONNECT_ERROR speaks of tunnels only.
-                let reset = if broken.reset == Reset::Connect { Reset::Internal } else { broken.reset };
+                let of_tunnels = matches!(broken.reset, Reset::Connect | Reset::Silent);
+                let reset = if of_tunnels { Reset::Internal } else { broken.reset };
                 outgoing.reset(reset);
                 broken.reason()
             }

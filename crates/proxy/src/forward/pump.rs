@@ -68,7 +68,11 @@ impl Broken {
 
     /// `side` reset a stream that was written to.
     pub fn reset(side: Side, reset: Reset) -> Self {
-        Self { side, reset, not_error: None, details: format!("the stream was reset ({reset:?})") }
+        let details = match reset {
+            Reset::Silent => "the connection was given up: nothing was acknowledged on it any more".to_owned(),
+            reset => format!("the stream was reset ({reset:?})"),
+        };
+        Self { side, reset, not_error: None, details }
     }
 
     /// `side` sent something that is no capsule or datagram (RFC 9297, 3.3).

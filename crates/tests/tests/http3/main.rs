@@ -6,3 +6,4 @@ mod changes;
 mod choice;
 mod matrix;
 mod overlay;
+mod silence;

@@ -20,6 +20,15 @@ impl Link {
         }
     }
 
+    /// Whether nothing comes back on it at the moment: it gets no exchanges, and may yet recover.
+    pub(super) fn is_silent(&self) -> bool {
+        match self {
+            // What TCP cannot deliver, PINGs find out.
+            Self::H2(_) => false,
+            Self::H3(link) => link.is_silent(),
+        }
+    }
+
     /// Whether it should get no further exchanges once there is another.
     pub(super) fn is_retired(&self) -> bool {
         match self {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::link::Link;
@@ -41,7 +42,7 @@ impl Links {
 struct Shared {
     link: Link,
     address: Option<SocketAddr>,
-    streams: Arc<AtomicUsize>,
+    uses: Arc<Use>,
     /// When it was last seen with an exchange.
     busy: Instant,
     room: Room,
@@ -51,26 +52,57 @@ struct Shared {
     most: u64,
 }
 
+/// The exchanges of a link.
+#[derive(Debug, Default)]
+pub(super) struct Use {
+    streams: AtomicUsize,
+    began: Notify,
+}
+
+impl Use {
+    /// How many there are.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when one begins where there was none.
+    pub(super) async fn began(&self) {
+        self.began.notified().await;
+    }
+}
+
 /// Counts one exchange on its link until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<AtomicUsize>);
+pub(crate) struct Counted(Arc<Use>);
 
 impl Counted {
-    fn on(streams: &Arc<AtomicUsize>) -> Self {
-        streams.fetch_add(1, Ordering::Relaxed);
-        Self(streams.clone())
+    fn on(uses: &Arc<Use>) -> Self {
+        if uses.streams.fetch_add(1, Ordering::Relaxed) == 0 {
+            uses.began.notify_one();
+        }
+        Self(uses.clone())
+    }
+
+    /// What it counts on.
+    pub(super) fn uses(&self) -> Arc<Use> {
+        self.0.clone()
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Shared {
     fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        self.uses.streams()
+    }
+
+    /// Whether new exchanges may begin on it.
+    fn is_usable(&self) -> bool {
+        self.link.is_alive() && !self.link.is_silent()
     }
 
     /// Whether it has served its time. Its exchanges go on, and until its follower is there it serves new ones, too.
@@ -80,7 +112,7 @@ impl Shared {
 
     fn taken(&self) -> Taken {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        let carrier = Carrier::Shared(self.link.clone(), Counted::on(&self.streams));
+        let carrier = Carrier::Shared(self.link.clone(), Counted::on(&self.uses));
         Taken { carrier, address: self.address, reused: true, room: self.room.clone() }
     }
 }
@@ -93,7 +125,7 @@ impl Links {
         if quietest.is_retired() {
             return None;
         }
-        let alive = links.iter().filter(|shared| shared.link.is_alive() && !shared.is_retired()).count();
+        let alive = links.iter().filter(|shared| shared.is_usable() && !shared.is_retired()).count();
         let has_room = quietest.streams() < quietest.link.max_streams();
         (has_room || alive >= LINKS).then(|| quietest.taken())
     }
@@ -105,13 +137,13 @@ impl Links {
 
     /// Counts the first exchange on a new link, and with `keep` lets others share it.
     pub(super) fn add(&self, link: Link, address: Option<SocketAddr>, room: Room, keep: bool) -> Counted {
-        let streams = Arc::new(AtomicUsize::new(0));
-        let counted = Counted::on(&streams);
+        let uses = Arc::new(Use::default());
+        let counted = Counted::on(&uses);
         if keep {
             self.links.lock().push(Shared {
                 link,
                 address,
-                streams,
+                uses,
                 busy: Instant::now(),
                 begun: AtomicU64::new(1),
                 most: self.most,
@@ -122,8 +154,8 @@ impl Links {
     }
 
     /// Links that can be used.
-    pub(super) fn alive(&self) -> usize {
-        self.links.lock().iter().filter(|shared| shared.link.is_alive()).count()
+    pub(super) fn usable(&self) -> usize {
+        self.links.lock().iter().filter(|shared| shared.is_usable()).count()
     }
 
     /// Drops links that ended and, but for `warm` of them, those that nobody has used for long.
@@ -157,7 +189,7 @@ impl Links {
 fn least_busy<'a>(links: &'a [Shared], fits: Fits<'_>) -> Option<&'a Shared> {
     links
         .iter()
-        .filter(|shared| shared.link.is_alive() && fits(shared.address))
+        .filter(|shared| shared.is_usable() && fits(shared.address))
         .min_by_key(|shared| (shared.is_retired(), shared.streams()))
 }
 

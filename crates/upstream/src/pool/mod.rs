@@ -4,6 +4,7 @@ mod flight;
 mod h1;
 mod link;
 mod links;
+mod watch;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -26,7 +27,9 @@ use self::h1::Idle;
 use self::link::Link;
 pub(crate) use self::links::Counted;
 use self::links::{EXCHANGES, Links};
+use self::watch::Ward;
 use crate::Upstream;
+use crate::client::Inner;
 use crate::connect::{Line, Reached};
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
@@ -82,6 +85,8 @@ pub(crate) struct Pool {
     /// Exchanges that each link serves.
     exchanges: AtomicU64,
     closed: CancellationToken,
+    /// What dials again where a link fell silent.
+    client: Weak<Inner>,
 }
 
 /// The connections to one place.
@@ -92,15 +97,19 @@ pub(crate) struct Slot {
     flight: Flight,
     /// Whether the next connection is expected to be a link; learnt from ALPN.
     shares: AtomicBool,
+    /// The last connection that came about: when, and whether over QUIC.
+    reached: Mutex<Option<(Instant, bool)>>,
     /// When this is gone, so is the reason to keep connections. `None` for an origin.
     owner: Option<Weak<Upstream>>,
+    /// The number of the endpoint, where there is an owner.
+    index: usize,
 }
 
 impl Pool {
-    pub(crate) fn new(tasks: TaskTracker) -> Arc<Self> {
+    pub(crate) fn new(tasks: TaskTracker, client: Weak<Inner>) -> Arc<Self> {
         let (slots, closed) = (Mutex::default(), CancellationToken::new());
         let (kept, sweeping, exchanges) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicU64::new(EXCHANGES));
-        Arc::new(Self { slots, tasks, kept, sweeping, exchanges, closed })
+        Arc::new(Self { slots, tasks, kept, sweeping, exchanges, closed, client })
     }
 
     /// Exchanges that each link serves, of places that were not yet asked for.
@@ -114,7 +123,9 @@ impl Pool {
         if let Some(slot) = slots.get(&key) {
             return slot.clone();
         }
-        let slot = Arc::new(Slot::new(owner, shares, self.exchanges.load(Ordering::Relaxed)));
+        let index = if let Key::Endpoint(_, index) = key { index } else { 0 };
+        let exchanges = self.exchanges.load(Ordering::Relaxed);
+        let slot = Arc::new(Slot { index, ..Slot::new(owner, shares, exchanges) });
         if !self.closed.is_cancelled() {
             slots.insert(key, slot.clone());
             drop(slots);
@@ -169,11 +180,33 @@ impl Pool {
         dial: Dialling<'_>,
     ) -> Result<(), ConnectFailure> {
         let boarded = slot.flight.board().await?;
-        if !slot.shares() || slot.links.alive() >= enough || self.closed.is_cancelled() {
+        if !slot.shares() || slot.links.usable() >= enough || self.closed.is_cancelled() {
             return Ok(());
         }
         match self.connect(slot, dial).await {
             Ok(_) => Ok(()),
+            Err(failure) => Err(report(boarded, failure)),
+        }
+    }
+
+    /// Makes a connection unless one came about since then; says whether over QUIC.
+    pub(crate) async fn reach_anew(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        since: Instant,
+        dial: Dialling<'_>,
+    ) -> Result<bool, ConnectFailure> {
+        let boarded = slot.flight.board().await?;
+        let reached = *slot.reached.lock();
+        if let Some((_, quic)) = reached.filter(|(when, _)| *when >= since) {
+            return Ok(quic);
+        }
+        match self.connect(slot, dial).await {
+            Ok(Taken { carrier: Carrier::H1(connection), address, room, .. }) => {
+                self.keep(slot, *connection, address, room);
+                Ok(false)
+            }
+            Ok(Taken { carrier: Carrier::Shared(link, _), .. }) => Ok(matches!(link, Link::H3(_))),
             Err(failure) => Err(report(boarded, failure)),
         }
     }
@@ -190,6 +223,7 @@ impl Pool {
         let link = match line {
             Line::H1(stream) => {
                 let connection = Box::new(Connection::new(stream, BytesMut::new()));
+                slot.note_reached(false);
                 return Ok(Taken { carrier: Carrier::H1(connection), address, reused: false, room });
             }
             Line::H2(stream) => {
@@ -212,7 +246,13 @@ impl Pool {
                 Link::H3(link.map_err(|error| broken(format!("HTTP/3: {error}")))?)
             }
         };
+        slot.note_reached(matches!(link, Link::H3(_)));
         let counted = slot.links.add(link.clone(), address, room.clone(), !self.closed.is_cancelled());
+        if let Link::H3(link) = &link {
+            let (pool, slot) = (Arc::downgrade(self), Arc::downgrade(slot));
+            let ward = Ward { link: link.watched(), uses: counted.uses(), pool, slot };
+            self.tasks.spawn(ward.watch());
+        }
         Ok(Taken { carrier: Carrier::Shared(link, counted), address, reused: false, room })
     }
 
@@ -298,8 +338,20 @@ impl Slot {
             links: Links::new(exchanges),
             flight: Flight::default(),
             shares: AtomicBool::new(shares),
+            reached: Mutex::default(),
             owner: owner.map(Arc::downgrade),
+            index: 0,
         }
+    }
+
+    /// Whose endpoint it leads to, and which that is.
+    fn endpoint(&self) -> Option<(Arc<Upstream>, usize)> {
+        Some((self.owner.as_ref()?.upgrade()?, self.index))
+    }
+
+    /// A connection came about.
+    fn note_reached(&self, quic: bool) {
+        *self.reached.lock() = Some((Instant::now(), quic));
     }
 
     fn shares(&self) -> bool {

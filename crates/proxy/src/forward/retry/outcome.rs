@@ -14,6 +14,7 @@ pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option
     match &error.cause {
         Cause::Invalid(_) | Cause::Slow => None,
         _ if error.processed == Processed::No => Some(Outcome::Refused),
+        Cause::Silent(_) => Some(Outcome::Silent),
         Cause::Incomplete | Cause::Reset(_) if reused => Some(Outcome::Stale),
         Cause::Incomplete | Cause::Reset(_) | Cause::Io(_) | Cause::Closing | Cause::Alert(_) => Some(Outcome::Reset),
         Cause::Protocol(_) | Cause::Unsupported(_) => None,

@@ -1,0 +1,56 @@
+//! A link as whoever watches over it sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use hermes_net::quic::Pulse;
+use hermes_proto::h3::Code;
+use tokio::sync::mpsc;
+
+use super::shared::Shared;
+
+/// A link that is watched. It is not kept open by that.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    pub(super) shared: Arc<Shared>,
+    pub(super) probes: mpsc::Sender<Bytes>,
+}
+
+/// A frame that means nothing: its type, 0x21, is one of those reserved for that, its length 0 (RFC 9114, 7.2.8).
+const NOTHING: &[u8] = &[0x21, 0];
+
+impl Watched {
+    /// What tells whether the path still works.
+    pub fn pulse(&self) -> Pulse {
+        self.shared.connection.pulse()
+    }
+
+    /// Resolves when the link has ended.
+    pub async fn closed(&self) {
+        self.shared.connection.closed().await;
+    }
+
+    /// Sends something that the peer acknowledges and otherwise ignores. A PING would do, but quinn sends those by its own timer
+    /// only, which serves idle connections as well.
+    pub fn probe(&self) {
+        // One that waits will do.
+        let _ = self.probes.try_send(Bytes::from_static(NOTHING));
+    }
+
+    /// Whether nothing comes back at the moment, as was said last.
+    pub fn is_silent(&self) -> bool {
+        self.shared.silent.load(Ordering::Relaxed)
+    }
+
+    /// Says whether nothing comes back.
+    pub fn set_silent(&self, silent: bool) {
+        self.shared.silent.store(silent, Ordering::Relaxed);
+    }
+
+    /// Ends the link, and all that is on it, for this reason. The peer may never hear of it.
+    pub fn give_up(&self, reason: &'static str) {
+        let _ = self.shared.given_up.set(reason);
+        self.shared.connection.close(Code::NoError.number(), b"silent");
+    }
+}

@@ -1,0 +1,177 @@
+//! Whether a QUIC connection has fallen silent: a machine that is shown the counts of the connection from time to time.
+//!
+//! Whatever must be acknowledged is acknowledged within a round trip and 25 ms (RFC 9000, 13.2.1), and while nothing comes the
+//! sender probes, ever more seldom (RFC 9002, 6.2). Only acknowledgements count: where one direction alone is blocked, the peer's
+//! own packets still arrive. A connection on which nothing is sent tells nothing, and is not silent.
+
+use std::time::Duration;
+
+use hermes_net::quic::Pulse;
+use tokio::time::Instant;
+
+/// Without an acknowledgement for so long, a connection is silent. On paths below 100 ms two or three probes were lost then, of two
+/// packets each; and another connection can be open within two seconds of what was heard last.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+
+/// So many round trips must fit into it, so that as many probes were sent on a long path.
+const ROUND_TRIPS: u32 = 8;
+
+/// And no more than that, however long the path seems to be: its measure grows when it is overloaded.
+const LONGEST: Duration = Duration::from_secs(6);
+
+/// A connection that carries something and on which nothing was acknowledged for so long is probed, because somebody may be
+/// waiting: for an answer, or for datagrams. Two or three times a second two small packets go to and fro, on each link that is in use.
+const QUIET: Duration = Duration::from_millis(400);
+
+/// Looks in a row at which something was acknowledged, before a connection that was silent is so no more.
+const RECOVERED: u32 = 2;
+
+/// What was seen of one connection.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    seen: Pulse,
+    /// When something was acknowledged last.
+    heard_at: Instant,
+    /// Since when something waits to be acknowledged, as far as was seen.
+    waiting: Option<Instant>,
+    silent: bool,
+    heard: u32,
+}
+
+impl Silence {
+    /// A connection that works.
+    pub(crate) fn new(pulse: Pulse, now: Instant) -> Self {
+        Self { seen: pulse, heard_at: now, waiting: None, silent: false, heard: 0 }
+    }
+
+    /// Whether it is silent, by its counts as they are now.
+    pub(crate) fn handle(&mut self, pulse: Pulse, now: Instant) -> bool {
+        let bound = (pulse.rtt * ROUND_TRIPS).clamp(SILENCE, LONGEST);
+        if pulse.acknowledged != self.seen.acknowledged {
+            // What was sent just before may still be on its way: if it is lost, probes will be sent for it.
+            (self.seen, self.heard_at, self.waiting) = (pulse, now, None);
+            self.heard += 1;
+            self.silent &= self.heard < RECOVERED;
+        } else if pulse.sent != self.seen.sent || self.waiting.is_some() {
+            let since = *self.waiting.get_or_insert(now);
+            if now.duration_since(since) >= bound {
+                (self.silent, self.heard) = (true, 0);
+            }
+        }
+        self.silent
+    }
+
+    /// Whether it should be probed, if somebody is waiting for something to come on it; the probe is taken to be sent now.
+    pub(crate) fn wants_probe(&mut self, now: Instant) -> bool {
+        let wants = self.waiting.is_none() && now.duration_since(self.heard_at) >= QUIET;
+        if wants {
+            self.waiting = Some(now);
+        }
+        wants
+    }
+
+    /// Whether something was acknowledged since it fell silent.
+    pub(crate) fn has_heard(&self) -> bool {
+        !self.silent || self.heard > 0
+    }
+
+    /// Whether something waits to be acknowledged.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.silent || self.waiting.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(200);
+
+    fn pulse(sent: u64, acknowledged: u64, rtt: u64) -> Pulse {
+        Pulse { sent, acknowledged, rtt: Duration::from_millis(rtt) }
+    }
+
+    /// Looks at `counts`, one after each tick; returns after how long it was silent first.
+    fn first(counts: impl IntoIterator<Item = Pulse>) -> Option<Duration> {
+        let (mut silence, began) = (Silence::new(Pulse::default(), Instant::now()), Instant::now());
+        let mut looks = counts.into_iter().enumerate();
+        looks.find_map(|(tick, pulse)| {
+            let passed = TICK * tick as u32;
+            silence.handle(pulse, began + passed).then_some(passed)
+        })
+    }
+
+    #[test]
+    fn what_is_sent_and_never_acknowledged_is_noticed_in_time() {
+        let noticed = first((1..100).map(|tick| pulse(tick, 0, 20))).unwrap();
+        assert!(noticed >= SILENCE && noticed < SILENCE + TICK, "{noticed:?}");
+        let noticed = first(std::iter::repeat_n(pulse(1, 0, 20), 100)).unwrap();
+        assert!(noticed < SILENCE + TICK, "one packet is enough: {noticed:?}");
+    }
+
+    #[test]
+    fn an_idle_connection_is_not_silent_nor_is_one_that_only_sends_what_is_acknowledged() {
+        assert_eq!(first(std::iter::repeat_n(Pulse::default(), 1000)), None);
+        assert_eq!(first((0..1000).map(|tick| pulse(tick * 100, tick, 20))), None);
+    }
+
+    #[test]
+    fn a_long_path_has_time_for_its_probes() {
+        let noticed = |rtt| first((1..100).map(|tick| pulse(tick, 0, rtt))).unwrap();
+        assert!(noticed(600) >= Duration::from_millis(4800));
+        assert!(noticed(60_000) < LONGEST + TICK);
+    }
+
+    #[test]
+    fn a_quiet_connection_is_probed_once_and_again_when_it_has_answered() {
+        let now = Instant::now();
+        let mut silence = Silence::new(pulse(5, 5, 20), now);
+        assert!(!silence.wants_probe(now) && silence.wants_probe(now + QUIET) && !silence.wants_probe(now + QUIET * 2));
+        assert!(!silence.handle(pulse(6, 6, 20), now + QUIET * 2));
+        assert!(!silence.wants_probe(now + QUIET * 2) && silence.wants_probe(now + QUIET * 3));
+        assert!(!silence.handle(pulse(7, 6, 20), now + QUIET * 4));
+        assert!(silence.handle(pulse(8, 6, 20), now + QUIET * 3 + SILENCE), "counted from the probe");
+    }
+
+    #[test]
+    fn a_single_acknowledgement_does_not_bring_it_back() {
+        let (mut silence, now) = (Silence::new(Pulse::default(), Instant::now()), Instant::now());
+        assert!(!silence.handle(pulse(1, 0, 20), now));
+        assert!(silence.handle(pulse(2, 0, 20), now + SILENCE));
+        assert!(silence.handle(pulse(3, 1, 20), now + SILENCE));
+        assert!(silence.is_waiting());
+        assert!(!silence.handle(pulse(4, 2, 20), now + SILENCE));
+    }
+
+    proptest! {
+        /// Whatever comes when: while no gap between acknowledgements reaches the bound, it is not silent; and it is silent once
+        /// something was sent and a gap is longer than the bound and two looks.
+        #[test]
+        fn silence_is_a_gap_in_the_acknowledgements(looks in prop::collection::vec((0u64..3, any::<bool>(), 1u64..400), 1..200)) {
+            let (mut silence, mut now) = (Silence::new(Pulse::default(), Instant::now()), Instant::now());
+            let (mut sent, mut acknowledged) = (0, 0);
+            let (mut heard, mut asked, mut recovering) = (now, None::<Instant>, false);
+            for (more, answered, pause) in looks {
+                now += Duration::from_millis(pause);
+                sent += more;
+                if answered {
+                    acknowledged += 1;
+                    (heard, asked) = (now, None);
+                } else if more > 0 {
+                    asked.get_or_insert(now);
+                }
+                let silent = silence.handle(pulse(sent, acknowledged, 20), now);
+                let gap = now.duration_since(heard);
+                if gap < SILENCE && !recovering {
+                    prop_assert!(!silent, "{gap:?}");
+                }
+                if asked.is_some_and(|asked| now.duration_since(asked) >= SILENCE) {
+                    prop_assert!(silent);
+                }
+                recovering = silent;
+            }
+        }
+    }
+}
