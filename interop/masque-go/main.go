@@ -52,7 +52,11 @@ func version(module string) error {
 }
 
 func template(proxy string) *uritemplate.Template {
-	return uritemplate.MustNew("https://" + proxy + "/.well-known/masque/udp/{target_host}/{target_port}/")
+	path := os.Getenv("PEER_TEMPLATE")
+	if path == "" {
+		path = "/.well-known/masque/udp/{target_host}/{target_port}/"
+	}
+	return uritemplate.MustNew("https://" + proxy + path)
 }
 
 func client(ca, proxy, target string, lengths []string) error {

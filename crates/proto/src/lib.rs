@@ -1,7 +1,7 @@
 //! Protocol code without input or output: bytes and text go in, values and bytes come out.
 //!
-//! What it is: the grammars that Hermes speaks. The HTTP/1.1 codec, HTTP/3 and QPACK, the Capsule Protocol, HTTP datagrams and the
-//! CONNECT-UDP template, and the fields that a proxy reads and writes on every hop.
+//! What it is: the grammars that Hermes speaks. The HTTP/1.1 codec, HTTP/3 and QPACK, the Capsule Protocol, HTTP datagrams,
+//! the templates of proxies, and the fields that a proxy reads and writes on every hop.
 //!
 //! What it is not: it opens no socket, reads no clock, draws no random number and knows no async runtime. It takes no
 //! decision either: whether a target is allowed or a credential is good is decided above.
@@ -16,6 +16,7 @@
 //! | [`datagram`] | RFC 9297, section 2 and RFC 9298, section 5 |
 //! | [`batch`] | ours: runs of datagrams, shaped for UDP segmentation offload |
 //! | [`udp_template`] | RFC 9298, sections 2 and 3 |
+//! | [`uri_template`] | RFC 6570 within RFC 9298, section 2 |
 //! | [`host`], [`authority`] | RFC 3986, section 3.2 and RFC 9110, section 4.2 |
 //! | [`hop`] | RFC 9110, section 7.6.1 |
 //! | [`via`] | RFC 9110, section 7.6.3 |
@@ -43,6 +44,7 @@ pub mod proxy_status;
 pub mod qpack;
 pub mod trace_context;
 pub mod udp_template;
+pub mod uri_template;
 pub mod varint;
 pub mod via;
 pub mod websocket;

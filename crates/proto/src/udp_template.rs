@@ -1,109 +1,23 @@
 //! The default template of CONNECT-UDP: `/.well-known/masque/udp/{target_host}/{target_port}/` (RFC 9298, sections 2 and 3).
 
-use std::fmt::Write as _;
-
-use http::StatusCode;
-
-use crate::authority::{self, AuthorityError};
-use crate::host::{self, HostError};
+pub use crate::uri_template::TemplateError;
+use crate::uri_template::UDP;
 
 /// What every path of the default template starts with.
 pub const PREFIX: &str = "/.well-known/masque/udp/";
 
-/// Why a path names no UDP target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TemplateError {
-    /// The path does not have the shape of the template: there is no such resource.
-    #[error("the path does not match {PREFIX}{{target_host}}/{{target_port}}/")]
-    NotTemplate,
-    /// A `%` without two hexadecimal digits, a byte that must be percent-encoded, or text that is not UTF-8.
-    #[error("a variable of the path is not percent-encoded as it must be")]
-    Encoding,
-    /// The host does not hold.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// The port does not hold.
-    #[error("the target port is not a number from 1 to 65535")]
-    Port,
-}
-
-impl TemplateError {
-    /// The status to answer with: 404 for another path, 400 for a bad variable (RFC 9298, section 3.1).
-    pub fn status(self) -> StatusCode {
-        match self {
-            Self::NotTemplate => StatusCode::NOT_FOUND,
-            Self::Encoding | Self::Host(_) | Self::Port => StatusCode::BAD_REQUEST,
-        }
-    }
-}
-
-impl From<AuthorityError> for TemplateError {
-    fn from(_: AuthorityError) -> Self {
-        Self::Port
-    }
-}
-
-/// The path that asks for UDP to `host` (no brackets) and `port`.
-///
-/// All but unreserved characters are percent-encoded, so the colons of an IPv6 address become `%3A`, which RFC 9298,
-/// section 2 requires.
+/// The path that asks for UDP to `host` (no brackets) and `port`; see [`UriTemplate::expand`](crate::uri_template::UriTemplate::expand).
 pub fn expand(host: &str, port: u16) -> String {
-    let mut path = String::with_capacity(PREFIX.len() + host.len() + 8);
-    path.push_str(PREFIX);
-    for byte in host.bytes() {
-        match is_unreserved(byte) {
-            true => path.push(char::from(byte)),
-            false => push_encoded(byte, &mut path),
-        }
-    }
-    // Writing to a string cannot fail.
-    let _ = write!(path, "/{port}/");
-    path
+    UDP.expand(host, port)
 }
 
-/// The host, without brackets, and the port that `path` (without a query) asks for.
+/// The host, without brackets, and the port that `path` asks for; see
+/// [`UriTemplate::matches`](crate::uri_template::UriTemplate::matches).
 ///
 /// # Errors
-/// [`TemplateError`], which knows the status to answer with. Zones, empty hosts, port 0, raw reserved characters and
-/// whatever [`host::parse`] refuses are errors.
+/// [`TemplateError`], which knows the status to answer with.
 pub fn parse(path: &str) -> Result<(String, u16), TemplateError> {
-    let variables = path.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix('/'));
-    let (host, port) = variables.and_then(|rest| rest.split_once('/')).ok_or(TemplateError::NotTemplate)?;
-    if port.contains('/') {
-        return Err(TemplateError::NotTemplate);
-    }
-    let host = host::parse(&decode(host)?)?;
-    Ok((host, authority::parse_port(&decode(port)?)?))
-}
-
-/// Unreserved characters (RFC 3986, section 2.3): all that simple expansion leaves as it is (RFC 6570, section 3.2.2).
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
-}
-
-fn push_encoded(byte: u8, path: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    path.push('%');
-    path.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    path.push(char::from(DIGITS[usize::from(byte & 0xf)]));
-}
-
-fn decode(variable: &str) -> Result<String, TemplateError> {
-    let mut decoded = Vec::with_capacity(variable.len());
-    let mut bytes = variable.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'%' => decoded.push(decode_hex(bytes.next())? << 4 | decode_hex(bytes.next())?),
-            _ if is_unreserved(byte) => decoded.push(byte),
-            _ => return Err(TemplateError::Encoding),
-        }
-    }
-    String::from_utf8(decoded).map_err(|_| TemplateError::Encoding)
-}
-
-fn decode_hex(digit: Option<u8>) -> Result<u8, TemplateError> {
-    let value = digit.and_then(|digit| char::from(digit).to_digit(16)).ok_or(TemplateError::Encoding)?;
-    Ok(value as u8)
+    UDP.matches(path)
 }
 
 /// Parses arbitrary text as a path: what is accepted expands to a path that means the same.
@@ -113,8 +27,9 @@ pub fn fuzz_one(data: &[u8]) {
         Ok((host, port)) => {
             assert!(path.starts_with(PREFIX));
             assert_ne!(port, 0);
+            let path = path.split_once('?').map_or(path, |(path, _)| path);
             assert!(!path.contains("%25"), "a percent sign is decoded once and then refused");
-            assert_eq!(host::parse(&host).as_ref(), Ok(&host));
+            assert_eq!(crate::host::parse(&host).as_ref(), Ok(&host));
             assert_eq!(parse(&expand(&host, port)), Ok((host, port)));
         }
         Err(error) => assert!(error.status().is_client_error()),
@@ -125,9 +40,11 @@ pub fn fuzz_one(data: &[u8]) {
 mod tests {
     use std::net::IpAddr;
 
+    use http::StatusCode;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::host::HostError;
 
     #[test]
     fn expands_the_examples_of_rfc_9298() {
@@ -206,8 +123,7 @@ mod tests {
         fn expands_any_text_to_one_segment(host in ".*", port in any::<u16>()) {
             let path = expand(&host, port);
             prop_assert_eq!(path.matches('/').count(), PREFIX.matches('/').count() + 2);
-            prop_assert!(path.bytes().all(|byte| is_unreserved(byte) || byte == b'%' || byte == b'/'));
-            prop_assert_eq!(decode(&path[PREFIX.len()..path.len() - format!("/{port}/").len()]), Ok(host));
+            prop_assert!(path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%/".contains(&byte)));
         }
     }
 }

@@ -41,6 +41,7 @@ decoders! {
     qpack_keeps_its_invariants: qpack;
     trace_context_keeps_its_invariants: trace_context;
     udp_template_keeps_its_invariants: udp_template;
+    uri_template_keeps_its_invariants: uri_template;
     varint_keeps_its_invariants: varint;
     via_keeps_its_invariants: via;
     websocket_keeps_its_invariants: websocket;

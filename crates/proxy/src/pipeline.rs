@@ -138,7 +138,7 @@ async fn identify(entry: &Entry<'_>, exchange: &Exchange, head: &mut RequestHead
     let Entry { snapshot, listener, source } = *entry;
     exchange.method(head.wire_method().as_str());
     let tls = source.tls.is_some();
-    let target = Target::of(head, listener.config.gateway, tls)?;
+    let target = Target::of(head, listener, tls)?;
     exchange.target(&format!("{target}{}", if head.kind() == Kind::Message { head.path() } else { "" }));
     refuse_ambiguity(snapshot, head)?;
     hop::strip(&mut head.fields).map_err(|error| {

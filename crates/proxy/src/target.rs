@@ -5,11 +5,12 @@ use std::fmt;
 use hermes_http::{Kind, RequestHead};
 use hermes_proto::authority::{self, HostPort};
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::udp_template;
+use hermes_proto::uri_template::{self, TemplateError, UriTemplate};
 use http::uri::{Authority, PathAndQuery};
 use http::{StatusCode, uri::Scheme};
 
 use crate::refusal::Refusal;
+use crate::snapshot::ListenerRules;
 
 /// Host and port that an exchange is for, whatever its form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,16 +32,16 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// The target of a request. `gateway` allows origin form; `tls` is whether the request came over TLS, which decides the
+    /// The target of a request that came to `listener`, whose templates count, and which allows origin form if it is a gateway; `tls` is whether the request came over TLS, which decides the
     /// default port of origin form.
     ///
     /// # Errors
     /// The request names no valid target; 400.
-    pub fn of(head: &RequestHead, gateway: bool, tls: bool) -> Result<Self, Refusal> {
+    pub fn of(head: &RequestHead, listener: &ListenerRules, tls: bool) -> Result<Self, Refusal> {
         match head.kind() {
-            Kind::ConnectUdp => Self::of_udp(head),
+            Kind::ConnectUdp => Self::of_template(head, &uri_template::UDP, &listener.udp_templates),
             Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
-            Kind::Message | Kind::Upgrade if head.origin_form && !gateway => Err(bad_request(
+            Kind::Message | Kind::Upgrade if head.origin_form && !listener.config.gateway => Err(bad_request(
                 "this is a proxy: send the request in absolute form, or set `gateway: true` on the listener",
             )),
             Kind::Message | Kind::Upgrade => {
@@ -50,11 +51,26 @@ impl Target {
         }
     }
 
-    /// RFC 9298, 3: the target of CONNECT-UDP stands in the path.
-    fn of_udp(head: &RequestHead) -> Result<Self, Refusal> {
-        let (host, port) = udp_template::parse(head.path())
+    /// RFC 9298, 3: the target of CONNECT-UDP stands in the path, or in the query.
+    fn of_template(head: &RequestHead, known: &UriTemplate, further: &[UriTemplate]) -> Result<Self, Refusal> {
+        let path = head.path.as_ref().map_or("", PathAndQuery::as_str);
+        let matched = further.iter().fold(known.matches(path), |matched, template| match matched {
+            Err(TemplateError::NotTemplate) => template.matches(path),
+            decided => decided,
+        });
+        let (host, port) = matched
             .map_err(|error| Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(error.status()))?;
         Ok(Self { host, port })
+    }
+
+    /// Writes the path that asks a proxy with this template for the target.
+    ///
+    /// # Errors
+    /// The target cannot be written as a path.
+    pub fn write_path(&self, template: &UriTemplate, head: &mut RequestHead) -> Result<(), Refusal> {
+        let path = template.expand(&self.host, self.port);
+        head.path = Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
+        Ok(())
     }
 
     fn parse(authority: &str, default: Option<u16>) -> Result<Self, Refusal> {
@@ -72,9 +88,7 @@ impl Target {
     /// The target cannot be written as an authority.
     pub fn write_into(&self, head: &mut RequestHead) -> Result<(), Refusal> {
         if head.kind() == Kind::ConnectUdp {
-            let path = udp_template::expand(&self.host, self.port);
-            head.path = Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
-            return Ok(());
+            return self.write_path(&uri_template::UDP, head);
         }
         let scheme = head.scheme.as_ref().map_or("http", Scheme::as_str);
         let default = authority::default_port(scheme);

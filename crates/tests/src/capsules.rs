@@ -32,8 +32,15 @@ impl UdpTunnel {
     /// # Errors
     /// The head of another answer than 101.
     pub fn h1(proxy: SocketAddr, host: &str, port: u16, fields: &str) -> Result<Self, Head> {
+        Self::h1_at(proxy, &path(host, port), fields)
+    }
+
+    /// As [`Self::h1`], at this path.
+    ///
+    /// # Errors
+    /// As [`Self::h1`].
+    pub fn h1_at(proxy: SocketAddr, path: &str, fields: &str) -> Result<Self, Head> {
         let mut raw = Raw::connect(proxy);
-        let path = path(host, port);
         raw.send(format!(
             "GET http://{proxy}{path} HTTP/1.1\r\nHost: {proxy}\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\n\
              Capsule-Protocol: ?1\r\n{fields}\r\n"

@@ -45,7 +45,23 @@ impl Http3Peer {
     /// # Panics
     /// When it fails.
     pub fn client(self, ca: &Path, address: SocketAddr, action: &[&str]) -> Value {
-        let output = self.command().arg("client").arg(ca).arg(address.to_string()).args(action).output().unwrap();
+        self.client_by("", ca, address, action)
+    }
+
+    /// As [`Self::client`], with this URI template.
+    ///
+    /// # Panics
+    /// As [`Self::client`].
+    pub fn client_by(self, template: &str, ca: &Path, address: SocketAddr, action: &[&str]) -> Value {
+        let mut command = self.command();
+        let output = command
+            .env("PEER_TEMPLATE", template)
+            .arg("client")
+            .arg(ca)
+            .arg(address.to_string())
+            .args(action)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{self:?}: {action:?} failed:\n{said}");
         serde_json::from_slice(&output.stdout).unwrap()
@@ -56,9 +72,17 @@ impl Http3Peer {
     /// # Panics
     /// When it does not start.
     pub fn server(self, pki: &Pki, words: &[&str]) -> Http3Server {
+        self.server_by("", pki, words)
+    }
+
+    /// As [`Self::server`], with this URI template.
+    ///
+    /// # Panics
+    /// As [`Self::server`].
+    pub fn server_by(self, template: &str, pki: &Pki, words: &[&str]) -> Http3Server {
         let issued = pki.issue(&["127.0.0.1"]);
         let mut command = self.command();
-        command.arg("server").args([&issued.cert, &issued.key]).args(words);
+        command.env("PEER_TEMPLATE", template).arg("server").args([&issued.cert, &issued.key]).args(words);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hermes_config::model::{self, EndpointAddress, HttpVersion, ProxyProtocolVersion};
 use hermes_net::quic::Record;
 use hermes_proto::proxy_protocol::Version;
+use hermes_proto::uri_template::UriTemplate;
 use tokio::time::Instant;
 
 use crate::budget::Budget;
@@ -35,6 +36,7 @@ pub struct Upstream {
     timeouts: Timeouts,
     sends_token: bool,
     budget: Budget,
+    udp_template: Option<UriTemplate>,
     /// The PROXY header that connections to it begin with.
     pub(crate) introduces: Option<Version>,
     /// What it was built from, for [`Self::same`].
@@ -93,6 +95,7 @@ impl Upstream {
         check(name, config, &versions)?;
         // Before the files are used: one that changes meanwhile counts as changed.
         let source = source(config);
+        let udp_template = udp_template(name, config)?;
         let security = Security::build(name, config, &versions, record)?;
         let ejector = config.eject.as_ref().map(|eject| Arc::new(Ejector::new(eject, config.endpoints.len())));
         let endpoint = |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone()));
@@ -111,6 +114,7 @@ impl Upstream {
             timeouts: Timeouts::default().overlaid(&config.timeouts),
             sends_token: sends_token(config),
             budget: Budget::default(),
+            udp_template,
             introduces: config.proxy_protocol.map(|version| match version {
                 ProxyProtocolVersion::V1 => Version::V1,
                 ProxyProtocolVersion::V2 => Version::V2,
@@ -132,6 +136,11 @@ impl Upstream {
     /// What its retries are paid from.
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// The template of CONNECT-UDP that its endpoints serve, where it is not the default one.
+    pub fn udp_template(&self) -> Option<&UriTemplate> {
+        self.udp_template.as_ref()
     }
 
     /// Whether its endpoints are spoken to under TLS.
@@ -223,6 +232,15 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
         }
         _ => Ok(()),
     }
+}
+
+fn udp_template(name: &str, config: &model::Upstream) -> Result<Option<UriTemplate>, BuildError> {
+    let text = config.templates.as_ref().and_then(|templates| templates.udp.as_deref());
+    text.map(UriTemplate::parse).transpose().map_err(|mistake| BuildError {
+        path: format!("upstreams.{name}.templates.udp"),
+        reason: mistake.to_string(),
+        remedy: Some(mistake.remedy().to_owned()),
+    })
 }
 
 fn sends_token(config: &model::Upstream) -> bool {

@@ -9,6 +9,7 @@ use super::pac::Pac;
 use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
 use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, OneOrMany, Prefix, Template};
+use super::templates::Templates;
 use super::trace::Continue;
 use super::upstream::HttpVersion;
 
@@ -83,6 +84,9 @@ pub struct Listener {
     /// Serve `/proxy.pac` on an `http` listener: `true` sends the names that routes know here, `all` everything.
     #[serde(default)]
     pub pac: Option<Pac>,
+    /// URI templates that an `http` listener serves beside the default ones.
+    #[serde(default)]
+    pub templates: Option<Templates>,
     /// Tell strangers too why a request failed, and where. Default: clients on this machine, peers, and clients of
     /// listeners that authenticate are told.
     #[serde(default)]

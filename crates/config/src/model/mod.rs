@@ -18,6 +18,7 @@ mod retry;
 mod route;
 pub mod scalar;
 mod sticky;
+mod templates;
 mod trace;
 mod tunnel;
 mod upstream;
@@ -42,6 +43,7 @@ pub use scalar::{
     UserPattern, Variable,
 };
 pub use sticky::Hash;
+pub use templates::{Templates, UpstreamTemplates};
 pub use trace::{Continue, Metrics, Trace, TraceUser};
 pub use tunnel::{Tunnel, TunnelPost, TunnelWord};
 pub use upstream::{Balance, ClientTls, Endpoint, HttpVersion, TlsChoice, Upstream};

@@ -7,6 +7,7 @@ use super::proxy_protocol::ProxyProtocolVersion;
 use super::retry::{Hedge, Retry};
 use super::route::Timeouts;
 use super::scalar::{Duration, EndpointAddress, FilePath, OneOrMany};
+use super::templates::UpstreamTemplates;
 use super::{Eject, Hash, Health, Keepalive, UpstreamLimits};
 
 /// A group of endpoints that do the same work.
@@ -53,6 +54,9 @@ pub struct Upstream {
     /// and nobody on connections that carry HTTP. Default: none.
     #[serde(default)]
     pub proxy_protocol: Option<ProxyProtocolVersion>,
+    /// URI templates of these next proxies, where they are not the default ones.
+    #[serde(default)]
+    pub templates: Option<UpstreamTemplates>,
     /// Show the node's token to this next proxy. Default: only under TLS, or where every endpoint is local.
     #[serde(default)]
     pub send_token: Option<bool>,

@@ -9,7 +9,8 @@ use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_proto::forwarded::{self, Element, Identifier};
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::via;
+use hermes_proto::uri_template::UriTemplate;
+use hermes_proto::{uri_template, via};
 use hermes_rules::{Values, apply};
 use hermes_upstream::Upstream;
 use http::header::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
@@ -53,6 +54,14 @@ impl Next {
         matches!(self, Self::Upstream { upstream, .. } if upstream.is_tls())
     }
 
+    /// The template of its CONNECT-UDP, where it is not the default one.
+    fn template(&self) -> Option<&UriTemplate> {
+        match self {
+            Self::Upstream { upstream, .. } => upstream.udp_template(),
+            Self::Target => None,
+        }
+    }
+
     /// The upstream's name, for records.
     pub fn name(&self) -> &str {
         match self {
@@ -83,6 +92,7 @@ pub(crate) fn depart(routed: &Routed, arrived: &RequestHead, next: &Next) -> Res
     via::append(&mut head.fields, head.version, &snapshot.node);
     if let Next::Upstream { upstream, receiver: Receiver::Proxy } = next {
         post::depart(&mut head, route)?;
+        address(&mut head, upstream, &target)?;
         if head.kind() != Kind::Connect && head.scheme.is_none() {
             head.scheme = Some(Scheme::HTTP);
         }
@@ -91,6 +101,16 @@ pub(crate) fn depart(routed: &Routed, arrived: &RequestHead, next: &Next) -> Res
         }
     }
     Ok((head, target))
+}
+
+/// The path of CONNECT-UDP is that of the next proxy's template, whatever this one's is.
+fn address(head: &mut RequestHead, upstream: &Upstream, target: &Target) -> Result<(), Refusal> {
+    match upstream.udp_template() {
+        _ if head.kind() != Kind::ConnectUdp => Ok(()),
+        Some(template) => target.write_path(template, head),
+        None if uri_template::UDP.matches(head.path()).is_ok() => Ok(()),
+        None => target.write_path(&uri_template::UDP, head),
+    }
 }
 
 fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result<(), Refusal> {
@@ -123,14 +143,18 @@ fn change_fields(routed: &Routed, route: &Route, head: &mut RequestHead, target:
         .map_err(|bad| Refusal::new(ProxyError::ProxyInternalError, format!("field {}: {}", bad.name, bad.reason)))
 }
 
-/// A UDP proxy is addressed by its own authority (RFC 9298, 3): that of the endpoint which was chosen.
-pub(crate) fn address_proxy<'a>(head: &'a RequestHead, endpoint: &str, tls: bool) -> Cow<'a, RequestHead> {
+/// A UDP proxy is addressed by its own authority (RFC 9298, 3): that of its template, or else of the endpoint which was chosen.
+pub(crate) fn address_proxy<'a>(head: &'a RequestHead, endpoint: &str, next: &Next) -> Cow<'a, RequestHead> {
     if head.kind() != Kind::ConnectUdp {
         return Cow::Borrowed(head);
     }
+    if let Some((scheme, authority)) = next.template().and_then(UriTemplate::origin) {
+        let (scheme, authority) = (Some(scheme.clone()), Some(authority.clone()));
+        return Cow::Owned(RequestHead { authority, scheme, ..head.clone() });
+    }
     // A Unix socket has no authority; the name says only that it is the proxy itself.
     let authority = Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
-    let scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
+    let scheme = Some(if next.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
     Cow::Owned(RequestHead { authority: Some(authority), scheme, ..head.clone() })
 }
 

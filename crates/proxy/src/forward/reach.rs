@@ -76,7 +76,7 @@ pub(crate) async fn open(
     let checkout = checkout(tries, head, target).await?;
     tries.goes_to(&checkout.endpoint);
     let (endpoint, reused) = (checkout.endpoint.clone(), checkout.reused);
-    let head = address_proxy(head, &endpoint, next.is_tls());
+    let head = address_proxy(head, &endpoint, next);
     let opening = tokio::time::timeout(timeouts.header, checkout.open(&head, length, next.receiver())).await;
     let opening = opening.map_err(|_| {
         let details = "the next hop has no room for a further exchange, or does not answer";

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hermes_config::child;
-use hermes_config::model::{Auth, AuthMode, Datagrams, Document, HttpVersion, Listener, ServerTls};
+use hermes_config::model::{Auth, AuthMode, Datagrams, Document, HttpVersion, Listener, OneOrMany, ServerTls};
 use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
 use hermes_net::{PeerAddress, StreamInfo, quic};
+use hermes_proto::uri_template::UriTemplate;
 
 use crate::datagrams::Bounds;
 use crate::identify::Authenticator;
@@ -56,6 +57,8 @@ pub struct ListenerRules {
     pub versions: Vec<HttpVersion>,
     /// Bounds of its HTTP connections.
     pub options: Options,
+    /// The templates of CONNECT-UDP that it serves beside the default one.
+    pub udp_templates: Vec<UriTemplate>,
     /// Whose traffic this is when nobody is asked.
     pub user: Option<String>,
     /// Its metrics.
@@ -179,6 +182,7 @@ pub(super) fn all(
             tls,
             clients,
             options: options(config),
+            udp_templates: templates(config.templates.as_ref().and_then(|templates| templates.udp.as_ref())),
             user: user(document, config),
             config: config.clone(),
             warned: AtomicBool::new(false),
@@ -186,6 +190,11 @@ pub(super) fn all(
         built.insert(name, Arc::new(rules));
     }
     built
+}
+
+/// The templates that hold; `lint` has said of the others what is wrong with them.
+fn templates(texts: Option<&OneOrMany<String>>) -> Vec<UriTemplate> {
+    texts.into_iter().flatten().filter_map(|text| UriTemplate::parse(text).ok()).collect()
 }
 
 /// What is wrong with the file of a key.

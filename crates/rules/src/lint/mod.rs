@@ -19,6 +19,7 @@ mod peers;
 mod ports;
 mod retries;
 mod routes;
+mod templates;
 mod trace;
 mod upstreams;
 
@@ -54,7 +55,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 17] = [
+    let lists: [&[Check]; 18] = [
         node::CHECKS,
         listeners::CHECKS,
         ports::CHECKS,
@@ -71,6 +72,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         authorize::CHECKS,
         broadcast::CHECKS,
         edges::CHECKS,
+        templates::CHECKS,
         trace::CHECKS,
     ];
     let mut report = Report::default();

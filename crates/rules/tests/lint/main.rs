@@ -17,6 +17,7 @@ mod peers;
 mod ports;
 mod retries;
 mod routes;
+mod templates;
 mod trace;
 mod upstreams;
 

@@ -5,6 +5,7 @@
 mod clients;
 mod envoy;
 mod servers;
+mod templates;
 
 use std::net::SocketAddr;
 

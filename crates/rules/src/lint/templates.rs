@@ -1,0 +1,54 @@
+//! Checks of the URI templates of listeners and upstreams.
+
+use hermes_config::model::{Document, OneOrMany};
+use hermes_proto::uri_template::{TemplateMistake, UriTemplate};
+
+use super::upstreams::each_upstream;
+use super::{Check, Report, each_listener};
+
+pub(super) const CHECKS: &[Check] = &[listeners, upstreams];
+
+fn listeners(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.http.is_none() && listener.templates.is_some() {
+            report.add(format!("{path}.templates"), "`templates` is for `http` listeners", "remove it");
+            return;
+        }
+        let Some(templates) = &listener.templates else { return };
+        served(&format!("{path}.templates.udp"), templates.udp.as_ref(), report);
+    });
+}
+
+/// The templates of a listener: what asks for a tunnel must be certain.
+fn served(path: &str, templates: Option<&OneOrMany<String>>, report: &mut Report) {
+    let mut known: Vec<UriTemplate> = Vec::new();
+    for (index, text) in templates.into_iter().flatten().enumerate() {
+        let path = format!("{path}[{index}]");
+        let Some(template) = parse(&path, text, report) else { continue };
+        if template.origin().is_some() {
+            let reason = "the template of a listener is a path: its host is whatever leads here";
+            report.add(path, reason, format!("write `{}`", template.path()));
+        } else if template.is_ambiguous() {
+            let reason = format!("in `{text}` it is not certain where a value ends");
+            report.add(path, reason, "put a character such as `/` after each variable that something follows");
+        } else if let Some(first) = known.iter().position(|known| *known == template) {
+            report.add(path, format!("it is the same as the one at [{first}]"), "remove one");
+        } else {
+            known.push(template);
+        }
+    }
+}
+
+fn upstreams(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        let Some(templates) = &upstream.templates else { return };
+        if let Some(text) = &templates.udp {
+            parse(&format!("{path}.templates.udp"), text, report);
+        }
+    });
+}
+
+fn parse(path: &str, text: &str, report: &mut Report) -> Option<UriTemplate> {
+    let refuse = |mistake: TemplateMistake| report.add(path, mistake.to_string(), mistake.remedy());
+    UriTemplate::parse(text).map_err(refuse).ok()
+}
