@@ -14,6 +14,8 @@ use crate::Pki;
 pub enum Http3Peer {
     /// aioquic, in Python; `HERMES_PYTHON` has it.
     Aioquic,
+    /// curl's library with ngtcp2 and nghttp3: a client of gateways. `HERMES_PYTHON` has it.
+    Curl,
     /// masque-go: CONNECT-UDP only.
     MasqueGo,
     /// quic-go.
@@ -25,6 +27,7 @@ impl Http3Peer {
     pub fn name(self) -> &'static str {
         match self {
             Self::Aioquic => "aioquic",
+            Self::Curl => "curl",
             Self::MasqueGo => "masque-go",
             Self::QuicGo => "quic-go",
         }
@@ -93,9 +96,9 @@ impl Http3Peer {
     fn command(self) -> Command {
         let named =
             |name: &str| std::env::var_os(name).unwrap_or_else(|| panic!("{name} is set: ./test interop sets it"));
-        if self == Self::Aioquic {
+        if matches!(self, Self::Aioquic | Self::Curl) {
             let mut command = Command::new(named("HERMES_PYTHON"));
-            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/aioquic/peer.py"));
+            command.arg(format!("{}/../../interop/{}/peer.py", env!("CARGO_MANIFEST_DIR"), self.name()));
             return command;
         }
         Command::new(PathBuf::from(named("HERMES_PEERS")).join(self.name()))

@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used, reason = "a harness stops at the first surprise, as a test does")]
 
 pub mod capsules;
+pub mod chromium;
 pub mod collector;
 pub mod corpus;
 pub mod crowd;

@@ -10,7 +10,7 @@ const BEGIN: &str = "<!-- matrix: made by `cargo run -p xtask -- matrix` -->\n";
 const END: &str = "<!-- end of matrix -->\n";
 
 /// The columns, in their order.
-const PAYLOADS: [&str; 10] = [
+const PAYLOADS: [&str; 11] = [
     "request",
     "trailers",
     "1xx",
@@ -19,6 +19,7 @@ const PAYLOADS: [&str; 10] = [
     "UDP, capsules",
     "WebSocket",
     "0-RTT",
+    "Alt-Svc",
     "migration",
     "bad frames",
 ];

@@ -4,6 +4,7 @@
 
 mod clients;
 mod envoy;
+mod gateways;
 mod servers;
 mod templates;
 
