@@ -160,11 +160,14 @@ fn refuse_ambiguity(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refus
         return Err(refusal.status(StatusCode::BAD_REQUEST));
     }
     // RFC 9110, 7.6.3: Via shows loops.
-    if via::seen(&head.fields, &snapshot.node) > 0 || via::hops(&head.fields) >= MAX_HOPS {
-        let details = "the request has been here before, or passed too many proxies";
-        return Err(Refusal::new(ProxyError::ProxyLoopDetected, details).status(StatusCode::LOOP_DETECTED));
-    }
-    Ok(())
+    let details = if via::seen(&head.fields, &snapshot.node) > 0 {
+        "a node of this name had the request before: routes lead in a circle, or two nodes share a name (`node:`)"
+    } else if via::hops(&head.fields) >= MAX_HOPS {
+        "the request passed too many proxies"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(ProxyError::ProxyLoopDetected, details).status(StatusCode::LOOP_DETECTED))
 }
 
 /// *Route*: the first route that matches.

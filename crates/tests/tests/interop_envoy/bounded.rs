@@ -4,8 +4,8 @@ use hermes_tests::envoy::bootstrap::{self, Http};
 use hermes_tests::raw::Raw;
 use hermes_tests::{Envoy, Node, curl, eventually, udp};
 
-use super::overlay::{DB, Hops, Origins, dependent};
-use super::payloads;
+use super::overlay::{DB, Origins, dependent};
+use super::{payloads, standalone};
 
 /// Tight, but enough for the payloads of these tests.
 const LIMITS: &str = "limits: { head_bytes: 4KiB, fields: 40, connections: 20, per_source: 20, per_user: 4, \
@@ -67,21 +67,7 @@ fn what_envoy_asks_above_the_limits_of_a_user_is_refused_with_429() {
 #[test]
 fn all_payloads_pass_from_a_hermes_with_tight_limits_into_envoy() {
     let origins = Origins::start();
-    let listeners = vec![
-        bootstrap::http("video", &bootstrap::forward("video")),
-        bootstrap::http("secure", &bootstrap::terminate("CONNECT", "secure")),
-        bootstrap::http("db", &bootstrap::terminate("CONNECT", "db")),
-        bootstrap::http("echo", &bootstrap::terminate("CONNECT-UDP", "echo")),
-    ];
-    let clusters = vec![
-        bootstrap::origin("video", origins.video.address()),
-        bootstrap::origin("secure", origins.secure.address()),
-        bootstrap::origin("db", origins.db.address()),
-        bootstrap::udp_origin("echo", origins.echo.address()),
-    ];
-    let sap = Envoy::start("sap", listeners, clusters);
-    let at = |listener| sap.address(listener);
-    let hops = Hops { video: at("video"), secure: at("secure"), db: at("db"), echo: at("echo") };
+    let (_sap, hops) = standalone::envoy(&origins);
     let limits = ", limits: { connections: 2, streams: 2, pending: 2 }, keepalive: { every: 1s, timeout: 5s }";
     let dp = dependent(&hops, Http::H2, limits);
     payloads::messages(&dp.url("web"), &origins);

@@ -7,7 +7,7 @@ use super::overlay::{Hops, Origins, dependent};
 use super::payloads;
 
 /// Envoy ends the overlay at the origins, each behind a listener of its own.
-fn envoy(origins: &Origins) -> (Envoy, Hops) {
+pub(crate) fn envoy(origins: &Origins) -> (Envoy, Hops) {
     let listeners = vec![
         bootstrap::http("video", &bootstrap::forward("video")),
         bootstrap::http("secure", &bootstrap::terminate("CONNECT", "secure")),
