@@ -65,6 +65,21 @@ impl RequestHead {
         self.protocol.is_some() && !matches!(self.version, Version::HTTP_2 | Version::HTTP_3)
     }
 
+    /// Takes what it says; the method and the version stay, and with them what a message is.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        Self {
+            method: self.method.clone(),
+            scheme: self.scheme.take(),
+            authority: self.authority.take(),
+            path: self.path.take(),
+            protocol: self.protocol.take(),
+            fields: std::mem::take(&mut self.fields),
+            version: self.version,
+            origin_form: self.origin_form,
+        }
+    }
+
     /// The path without its query; empty for CONNECT.
     pub fn path(&self) -> &str {
         self.path.as_ref().map_or("", PathAndQuery::path)

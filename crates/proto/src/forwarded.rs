@@ -1,5 +1,6 @@
 //! The `Forwarded` field (RFC 7239): what a proxy saw of the side that it forwards for.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderMap};
@@ -42,11 +43,14 @@ pub fn append(fields: &mut HeaderMap, element: &Element<'_>) {
     }
 }
 
+/// Bytes of most elements.
+const USUAL_SIZE: usize = 96;
+
 fn format(element: &Element<'_>) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(USUAL_SIZE);
     for (name, identifier) in [("for", element.client), ("by", element.by)] {
         if let Some(identifier) = identifier {
-            push_pair(name, &node(identifier), &mut text);
+            push_identifier(name, identifier, &mut text);
         }
     }
     for (name, value) in [("proto", element.proto), ("host", element.host)] {
@@ -58,12 +62,28 @@ fn format(element: &Element<'_>) -> String {
 }
 
 /// A token stands as it is, anything else in quotes (RFC 7239, section 4: an address with a colon must be quoted).
-fn push_pair(name: &str, value: &str, text: &mut String) {
+fn push_name(name: &str, text: &mut String) {
     if !text.is_empty() {
         text.push(';');
     }
     text.push_str(name);
     text.push('=');
+}
+
+fn push_identifier(name: &str, identifier: Identifier<'_>, text: &mut String) {
+    if let Identifier::Address(address) = identifier
+        && let IpAddr::V4(address) = address.to_canonical()
+    {
+        push_name(name, text);
+        // An IPv4 address is a token. Writing to a string cannot fail.
+        let _ = write!(text, "{address}");
+    } else {
+        push_pair(name, &node(identifier), text);
+    }
+}
+
+fn push_pair(name: &str, value: &str, text: &mut String) {
+    push_name(name, text);
     match quoted::is_token(value.as_bytes()) {
         true => text.push_str(value),
         false => quoted::push_string(value, text),

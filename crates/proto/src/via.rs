@@ -4,7 +4,7 @@
 //! Via = #( received-protocol RWS received-by [ RWS comment ] )
 //! ```
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 
 use http::Version;
 use http::header::{HeaderMap, HeaderValue, VIA};
@@ -15,11 +15,7 @@ use crate::quoted;
 ///
 /// A byte of `node` that no pseudonym may hold is written as `_`. A map that is full of fields is left as it is.
 pub fn append(fields: &mut HeaderMap, version: Version, node: &str) {
-    let mut entry = String::with_capacity(4 + node.len());
-    entry.push_str(received_protocol(version));
-    entry.push(' ');
-    // Writing to a string cannot fail.
-    let _ = write!(entry, "{}", pseudonym(node));
+    let entry = [received_protocol(version), &pseudonym(node)].join(" ");
     let _ = fields.try_append(VIA, quoted::field_value(entry));
 }
 
@@ -45,7 +41,10 @@ fn received_protocol(version: Version) -> &'static str {
     }
 }
 
-fn pseudonym(node: &str) -> String {
+fn pseudonym(node: &str) -> Cow<'_, str> {
+    if node.bytes().all(quoted::is_tchar) {
+        return Cow::Borrowed(node);
+    }
     let allowed = |character: char| u8::try_from(character).is_ok_and(quoted::is_tchar);
     node.chars().map(|character| if allowed(character) { character } else { '_' }).collect()
 }

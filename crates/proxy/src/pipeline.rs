@@ -44,7 +44,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     let worker = &entrance.worker;
     let snapshot = worker.snapshot();
     let listener = entrance.rules_in(&snapshot);
-    let exchange = Arc::new(worker.shared.seeing.begin(begin(&listener, &arrival)));
+    let exchange = Arc::new(worker.shared.seeing.begin_at(begin(&listener, &arrival), listener.seeing.clone()));
     let source = arrival.source().clone();
     let entry = Entry { snapshot: &snapshot, listener: &listener, source: &source };
     trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
@@ -130,16 +130,16 @@ fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_2 => "h2",
         Arrival::Offered(_) => "h1",
     };
-    Begin { kind, listener: listener.name.clone(), source: arrival.source().peer.to_string(), protocol }
+    Begin { kind, listener: listener.name.clone(), source: arrival.source().peer, protocol }
 }
 
 /// *Accept* and *identify*: what the exchange is for, whose it is, and which of its fields are believed; then *tag*.
 async fn identify(entry: &Entry<'_>, exchange: &Exchange, head: &mut RequestHead) -> Result<Identified, Refusal> {
     let Entry { snapshot, listener, source } = *entry;
-    exchange.method(head.wire_method().as_str());
+    exchange.method(head.wire_method());
     let tls = source.tls.is_some();
     let target = Target::of(head, listener, tls)?;
-    exchange.target(&format!("{target}{}", if head.kind() == Kind::Message { head.path() } else { "" }));
+    exchange.target(target.with_path(if head.kind() == Kind::Message { head.path() } else { "" }));
     refuse_ambiguity(snapshot, head)?;
     hop::strip(&mut head.fields).map_err(|error| {
         Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(StatusCode::BAD_REQUEST)
@@ -195,7 +195,7 @@ fn count_down(snapshot: &Snapshot, arrival: &mut Arrival) -> Result<Option<(Resp
 
 /// Answers what is for this proxy itself.
 async fn here(exchange: &Exchange, arrival: Arrival, (head, content): (ResponseHead, Bytes), reason: &str) {
-    exchange.method(arrival.head().wire_method().as_str());
+    exchange.method(arrival.head().wire_method());
     exchange.status(head.status.as_u16());
     match arrival.refuse(head, content).await {
         Ok(()) => exchange.finish(reason),

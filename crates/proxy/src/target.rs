@@ -1,6 +1,6 @@
 //! What an exchange is for.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use hermes_http::{Kind, RequestHead};
 use hermes_proto::authority::{self, HostPort};
@@ -32,6 +32,15 @@ impl fmt::Display for Target {
 }
 
 impl Target {
+    /// This and a path behind it.
+    pub fn with_path(&self, path: &str) -> String {
+        let mut text = String::with_capacity(self.host.len() + "[]:65535".len() + path.len());
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{self}");
+        text.push_str(path);
+        text
+    }
+
     /// The target of a request that came to `listener`, whose templates count, and which allows origin form if it is a gateway; `tls` is whether the request came over TLS, which decides the
     /// default port of origin form.
     ///

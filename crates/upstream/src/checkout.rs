@@ -19,7 +19,7 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 pub struct Checkout {
     /// The endpoint as it is configured, or host and port of the origin.
-    pub endpoint: String,
+    pub endpoint: Arc<str>,
     /// The address that was dialled; `None` for a Unix socket, or behind another proxy.
     pub address: Option<SocketAddr>,
     /// Whether other exchanges used the connection before, so that the peer may be closing it just now.
@@ -41,7 +41,7 @@ pub struct Opened {
     /// Counts the exchange; to be kept until it is over.
     pub active: Active,
     /// As in [`Checkout`].
-    pub endpoint: String,
+    pub endpoint: Arc<str>,
     /// As in [`Checkout`].
     pub address: Option<SocketAddr>,
     /// As in [`Checkout`].
@@ -49,7 +49,7 @@ pub struct Opened {
 }
 
 impl Checkout {
-    pub(crate) fn new(pool: &Arc<Pool>, slot: Arc<Slot>, taken: Taken, endpoint: String, active: Active) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, slot: Arc<Slot>, taken: Taken, endpoint: Arc<str>, active: Active) -> Self {
         let Taken { carrier, address, reused, room } = taken;
         Self { endpoint, address, reused, carrier, room, active, pool: pool.clone(), slot }
     }

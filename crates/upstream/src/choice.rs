@@ -38,7 +38,7 @@ pub(crate) struct Choice {
 impl Choice {
     pub(crate) fn new(zone: Option<&str>, config: &model::Upstream, endpoints: &[Arc<Endpoint>]) -> Self {
         let hashed = config.balance == Balance::RingHash;
-        let ring = || Ring::new(endpoints.iter().map(|one| (one.text.as_str(), one.weight)));
+        let ring = || Ring::new(endpoints.iter().map(|one| (&*one.text, one.weight)));
         Self {
             balance: config.balance,
             turns: Mutex::default(),

@@ -117,7 +117,7 @@ impl Client {
         &self,
         upstream: &Arc<Upstream>,
         timeouts: &Timeouts,
-        avoid: &[String],
+        avoid: &[Arc<str>],
     ) -> Result<Checkout, ConnectFailure> {
         self.checkout_for(upstream, timeouts, None, avoid).await
     }
@@ -132,7 +132,7 @@ impl Client {
         upstream: &Arc<Upstream>,
         timeouts: &Timeouts,
         affinity: Option<Affinity>,
-        avoid: &[String],
+        avoid: &[Arc<str>],
     ) -> Result<Checkout, ConnectFailure> {
         let bounds = Bounds { until: Instant::now() + timeouts.connect, depth: 0 };
         let tour = Tour::begin(upstream, affinity, bounds.until).await?;
@@ -157,7 +157,7 @@ impl Inner {
             match timeout_at(until, attempt).await {
                 Ok(Ok(checkout)) => return Ok(checkout),
                 Ok(Err(failure)) => tour.failed(&endpoint, failure),
-                Err(_) => tour.failed(&endpoint, ConnectFailure::timeout(&endpoint.text)),
+                Err(_) => tour.failed(&endpoint, ConnectFailure::timeout(&*endpoint.text)),
             }
         }
         Err(tour.failure())

@@ -125,7 +125,7 @@ async fn over_quic(
     let connection = crate::quic::connect(addresses, config, name, bounds.until, &endpoint.text).await?;
     let address = Some(connection.peer());
     let (room, keepalive) = (None, upstream.keeping.keepalive);
-    Ok(Reached { line: Line::H3(connection), address, endpoint: endpoint.text.clone(), room, keepalive })
+    Ok(Reached { line: Line::H3(connection), address, endpoint: endpoint.text.to_string(), room, keepalive })
 }
 
 async fn over_tcp(
@@ -138,7 +138,7 @@ async fn over_tcp(
     let (stream, address) = plain(client, upstream, endpoint, road, bounds).await?;
     // The connection will carry exchanges of many clients.
     let stream = introduce(stream, upstream, Header::Local, bounds.until, &endpoint.text).await?;
-    let (text, room, keepalive) = (endpoint.text.clone(), None, upstream.keeping.keepalive);
+    let (text, room, keepalive) = (endpoint.text.to_string(), None, upstream.keeping.keepalive);
     let Some(security) = &upstream.security else {
         let line =
             if upstream.versions.first() == Some(&HttpVersion::H2) { Line::H2(stream) } else { Line::H1(stream) };

@@ -28,7 +28,7 @@ pub enum Dial<'a> {
         /// What the tunnel belongs to, for `balance: ring_hash`.
         affinity: Option<Affinity>,
         /// Endpoints, as configured, that earlier attempts had: taken only when there is no other.
-        avoid: &'a [String],
+        avoid: &'a [Arc<str>],
     },
     /// At the target that the request names.
     Target {
@@ -64,7 +64,7 @@ pub struct Dialled {
     /// The stream; under TLS if the upstream says so.
     pub stream: Stream,
     /// The endpoint as it is configured, or host and port of the target.
-    pub endpoint: String,
+    pub endpoint: Arc<str>,
     /// The address that was dialled; `None` for a Unix socket, or behind another proxy.
     pub address: Option<SocketAddr>,
     /// Counts the tunnel; to be kept until it is over.
@@ -105,7 +105,7 @@ impl Client {
         &self,
         dial: Dial<'_>,
         timeouts: &Timeouts,
-    ) -> Result<(SocketAddr, String, Active), ConnectFailure> {
+    ) -> Result<(SocketAddr, Arc<str>, Active), ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
             Dial::Upstream { upstream, affinity, avoid } => {
@@ -118,7 +118,7 @@ impl Client {
                     return Err(ConnectFailure::timeout(endpoint));
                 };
                 let address = routable(&allowed?, &endpoint).await?;
-                Ok((address, endpoint, Active::default()))
+                Ok((address, endpoint.into(), Active::default()))
             }
         }
     }
@@ -136,7 +136,7 @@ impl Inner {
         let addresses = self.allowed(host, port, allow).await?;
         let stream = connect::race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
-        Ok(Dialled { stream, endpoint, address, active: Active::default() })
+        Ok(Dialled { stream, endpoint: endpoint.into(), address, active: Active::default() })
     }
 
     async fn dial_upstream(
@@ -159,7 +159,7 @@ impl Inner {
                     return Ok(Dialled { stream, endpoint: leg.endpoint.text.clone(), address, active });
                 }
                 Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
-                Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&leg.endpoint.text)),
+                Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&*leg.endpoint.text)),
             }
         }
         Err(tour.failure())
@@ -169,19 +169,19 @@ impl Inner {
         &self,
         upstream: &Upstream,
         mut tour: Tour<'_>,
-    ) -> Result<(SocketAddr, String, Active), ConnectFailure> {
+    ) -> Result<(SocketAddr, Arc<str>, Active), ConnectFailure> {
         while let Some(leg) = tour.next() {
             match timeout_at(leg.until, self.udp_of(upstream, &leg.endpoint)).await {
                 Ok(Ok(address)) => return Ok((address, leg.endpoint.text.clone(), leg.active)),
                 Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
-                Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&leg.endpoint.text)),
+                Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&*leg.endpoint.text)),
             }
         }
         Err(tour.failure())
     }
 
     pub(crate) async fn udp_of(&self, upstream: &Upstream, endpoint: &Endpoint) -> Result<SocketAddr, ConnectFailure> {
-        let unfit = |reason| Err(ConnectFailure::new(FailureKind::NoEndpoint, &endpoint.text, reason));
+        let unfit = |reason| Err(ConnectFailure::new(FailureKind::NoEndpoint, &*endpoint.text, reason));
         match (&endpoint.address, connect::road(self, upstream, endpoint).await?) {
             (_, Some(addresses)) => routable(&addresses, &endpoint.text).await,
             (EndpointAddress::Unix(_), None) => unfit("a Unix socket carries no UDP"),

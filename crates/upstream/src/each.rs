@@ -42,7 +42,7 @@ impl Client {
         let leg = Leg { index, active, endpoint: endpoint.clone(), until };
         let attempt = timeout_at(until, checkout::endpoint(&self.inner, upstream, leg, 0)).await;
         attempt
-            .unwrap_or_else(|_| Err(ConnectFailure::timeout(&endpoint.text)))
+            .unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text)))
             .inspect_err(|failure| endpoint.failed(failure))
     }
 }

@@ -24,7 +24,7 @@ const REST: Duration = Duration::from_secs(1);
 pub(crate) struct Endpoint {
     pub(crate) address: EndpointAddress,
     /// The address as it is configured.
-    pub(crate) text: String,
+    pub(crate) text: Arc<str>,
     pub(crate) weight: u16,
     pub(crate) zone: Option<String>,
     /// `None` for a Unix socket.
@@ -53,7 +53,7 @@ impl Endpoint {
             EndpointAddress::Unix(_) => None,
         };
         Self {
-            text: address.to_string(),
+            text: address.to_string().into(),
             weight: config.weight().max(1),
             zone: config.zone().map(str::to_owned),
             address,
@@ -103,7 +103,7 @@ impl Endpoint {
         let (Some(ejector), now) = (&self.ejector, Instant::now()) else { return };
         let admit = |end| ejector.admit(now, end);
         if self.condition.lock().failed(reason, ejector.rule, now, admit) {
-            tracing::warn!(endpoint = self.text, reason, "the endpoint is ejected for a while");
+            tracing::warn!(endpoint = &*self.text, reason, "the endpoint is ejected for a while");
         }
     }
 
@@ -121,8 +121,8 @@ impl Endpoint {
             return;
         }
         match reason {
-            Some(reason) => tracing::warn!(upstream, endpoint = self.text, reason, "the endpoint is unhealthy"),
-            None => tracing::info!(upstream, endpoint = self.text, "the endpoint is healthy"),
+            Some(reason) => tracing::warn!(upstream, endpoint = &*self.text, reason, "the endpoint is unhealthy"),
+            None => tracing::info!(upstream, endpoint = &*self.text, "the endpoint is healthy"),
         }
     }
 

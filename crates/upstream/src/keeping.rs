@@ -86,7 +86,7 @@ pub(crate) async fn reach_anew(
         client.pool.reach_anew(slot, since, Box::pin(dial)).await
     };
     let done = timeout_at(until, attempt).await;
-    done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&endpoint.text)))
+    done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text)))
 }
 
 /// Opens a link to an endpoint that has too few, unless it is unfit or failed a moment ago.
@@ -103,8 +103,13 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
         client.pool.warm(&slot, upstream.keeping.warm, Box::pin(dial)).await
     };
     let done = timeout_at(until, attempt).await;
-    if let Err(failure) = done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&endpoint.text))) {
-        tracing::debug!(upstream = upstream.name(), endpoint = endpoint.text, reason = failure.reason, "no warm link");
+    if let Err(failure) = done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text))) {
+        tracing::debug!(
+            upstream = upstream.name(),
+            endpoint = &*endpoint.text,
+            reason = failure.reason,
+            "no warm link"
+        );
         endpoint.failed(&failure);
     }
 }

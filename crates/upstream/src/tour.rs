@@ -24,7 +24,7 @@ pub(crate) struct Tour<'a> {
     room: Room,
     tried: Vec<usize>,
     /// Endpoints, as configured, that earlier attempts of the exchange had: taken only when there is no other.
-    avoid: &'a [String],
+    avoid: &'a [Arc<str>],
     last: Option<ConnectFailure>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Tour<'a> {
     }
 
     /// The same, with other endpoints preferred to those that earlier attempts of the exchange had.
-    pub(crate) fn avoiding(self, avoid: &'a [String]) -> Self {
+    pub(crate) fn avoiding(self, avoid: &'a [Arc<str>]) -> Self {
         Self { avoid, ..self }
     }
 
@@ -85,7 +85,7 @@ impl<'a> Tour<'a> {
     pub(crate) fn failed(&mut self, endpoint: &Endpoint, failure: ConnectFailure) {
         tracing::debug!(
             upstream = self.upstream.name(),
-            endpoint = endpoint.text,
+            endpoint = &*endpoint.text,
             reason = failure.reason,
             "no connection"
         );

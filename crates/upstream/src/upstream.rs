@@ -24,7 +24,7 @@ use crate::{EndpointStatus, Timeouts, UpstreamStatus};
 #[derive(Debug)]
 pub struct Upstream {
     pub(crate) id: u64,
-    name: String,
+    name: Arc<str>,
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
     pub(crate) versions: Vec<HttpVersion>,
     pub(crate) security: Option<Security>,
@@ -102,7 +102,7 @@ impl Upstream {
         let endpoints: Vec<_> = config.endpoints.iter().map(endpoint).collect();
         Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            name: name.to_owned(),
+            name: name.into(),
             choice: Choice::new(zone, config, &endpoints),
             endpoints,
             versions,
@@ -125,6 +125,11 @@ impl Upstream {
 
     /// Its name.
     pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its name, for whoever keeps it.
+    pub fn shared_name(&self) -> &Arc<str> {
         &self.name
     }
 
@@ -172,7 +177,7 @@ impl Upstream {
     pub fn status(&self) -> UpstreamStatus {
         let now = Instant::now();
         let endpoint = |endpoint: &Arc<Endpoint>| EndpointStatus {
-            address: endpoint.text.clone(),
+            address: endpoint.text.to_string(),
             weight: endpoint.weight,
             zone: endpoint.zone.clone(),
             health: endpoint.fitness(now).word(),
@@ -184,7 +189,7 @@ impl Upstream {
             http3: self.versions.contains(&HttpVersion::H3).then(|| endpoint.quic.words(now)),
         };
         UpstreamStatus {
-            name: self.name.clone(),
+            name: self.name.to_string(),
             http: self.versions.iter().copied().map(HttpVersion::number).collect(),
             tls: self.security.is_some(),
             via: self.via.clone(),

@@ -1,7 +1,9 @@
 //! A connection taken apart for one exchange and put together again for the next.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
@@ -13,6 +15,14 @@ use tokio_util::io::poll_read_buf;
 
 /// Room made for each read: one DATA frame of HTTP/2, so that forwarding between versions needs no joining.
 pub(crate) const READ_ROOM: usize = 16 * 1024;
+
+/// Fewer bytes than these are copied out of the room that they were read into.
+pub(crate) const COPY_BELOW: usize = 2048;
+
+thread_local! {
+    /// Room for the next read of a connection that has none: most reads find nothing, or little.
+    static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+}
 
 /// The reading half of a connection and what was read but not used.
 pub(crate) struct ReadSide {
@@ -36,10 +46,29 @@ impl ReadSide {
     /// Reads more into the buffer; 0 at the end of input. While nothing comes, there is no buffer: most connections wait most of
     /// their time.
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.buffer.is_empty() && !self.buffer.try_reclaim(READ_ROOM) {
+            return self.poll_fill_empty(cx);
+        }
         self.buffer.reserve(READ_ROOM);
-        let read = poll_read_buf(std::pin::Pin::new(&mut self.half), cx, &mut self.buffer);
+        let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut self.buffer);
         if read.is_pending() && self.buffer.is_empty() {
-            self.buffer = BytesMut::new();
+            let buffer = std::mem::take(&mut self.buffer);
+            ROOM.with_borrow_mut(|room| *room = buffer);
+        }
+        read
+    }
+
+    /// Reads into the room that the connections of this thread share. Much is kept where it lies, little is copied.
+    fn poll_fill_empty(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut room = ROOM.take();
+        room.reserve(READ_ROOM);
+        let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut room);
+        if room.len() >= COPY_BELOW {
+            self.buffer = room;
+        } else {
+            self.buffer = BytesMut::from(&room[..]);
+            room.clear();
+            ROOM.set(room);
         }
         read
     }

@@ -9,14 +9,11 @@ use hermes_net::ReadHalf;
 use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, Limits};
 use tokio::net::TcpStream;
 
-use super::connection::{READ_ROOM, poll_step};
+use super::connection::{COPY_BELOW, READ_ROOM, poll_step};
 use super::{ReadSide, Rejoin};
 use crate::Frame;
 use crate::error::{Cause, StreamError};
 use crate::pace::Pace;
-
-/// Fewer bytes than these are copied out of the read buffer.
-const COPY_BELOW: usize = 2048;
 
 /// The receiving half.
 #[derive(Debug)]

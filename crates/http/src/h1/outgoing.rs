@@ -53,7 +53,7 @@ impl Outgoing {
     }
 
     pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
-        let mut pieces = Pieces::new(self.held.split().freeze());
+        let mut pieces = Pieces::new(self.take_held());
         match &mut self.encoder {
             None => pieces.list.push(data),
             Some(encoder) => {
@@ -77,9 +77,15 @@ impl Outgoing {
             return Ok(());
         }
         if let Some(encoder) = &mut self.encoder {
-            let mut pieces = Pieces::new(self.held.split().freeze());
-            encoder.finish(trailers.as_ref(), &mut pieces.list)?;
-            self.write(pieces).await?;
+            let mut list = Vec::new();
+            encoder.finish(trailers.as_ref(), &mut list)?;
+            if list.is_empty() {
+                self.flush().await?;
+            } else {
+                let mut pieces = Pieces::new(self.take_held());
+                pieces.list.append(&mut list);
+                self.write(pieces).await?;
+            }
         } else {
             self.flush().await?;
         }
@@ -90,8 +96,13 @@ impl Outgoing {
         if self.held.is_empty() {
             return Ok(());
         }
-        let head = Pieces::new(self.held.split().freeze());
+        let head = Pieces { list: vec![self.take_held()], at: 0 };
         self.write(head).await
+    }
+
+    /// What was held back, all of it.
+    fn take_held(&mut self) -> Bytes {
+        std::mem::take(&mut self.held).freeze()
     }
 
     /// The connection itself, where a tunnel's bytes leave and none of them is here.
@@ -167,7 +178,9 @@ struct Pieces {
 impl Pieces {
     fn new(first: Bytes) -> Self {
         let mut list = Vec::with_capacity(USUAL_PIECES);
-        list.push(first);
+        if !first.is_empty() {
+            list.push(first);
+        }
         Self { list, at: 0 }
     }
 

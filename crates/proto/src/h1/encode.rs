@@ -13,6 +13,9 @@ use super::framing::{self, Framing};
 use super::head::{is_text_byte, is_token};
 use super::target::{RequestTarget, check_authority, check_bytes};
 
+/// Bytes for what is not a field of the message: the first line, and the fields that tell its framing.
+const FIRST_LINES: usize = 128;
+
 /// Appends the head of an HTTP/1.1 request to `out`, Host first.
 ///
 /// Host is the authority of `target`, or else that of `fields`. Content-Length and Transfer-Encoding come from
@@ -45,6 +48,7 @@ pub fn encode_request_for(
 ) -> Result<(), EncodeError> {
     check_request(method, target, framing)?;
     check_authority(host).map_err(|_| EncodeError::BadHost)?;
+    out.reserve(usual_size(fields) + 2 * host.len());
     all_or_nothing(out, |out| {
         out.put_slice(method.as_str().as_bytes());
         out.put_u8(b' ');
@@ -80,6 +84,7 @@ pub fn encode_response(
     }
     let announced = announced(status, fields, framing, method)?;
     let options = connection::options(fields).map_err(|_| EncodeError::BadField)?;
+    out.reserve(usual_size(fields));
     all_or_nothing(out, |out| {
         out.put_slice(b"HTTP/1.1 ");
         out.put_slice(status.as_str().as_bytes());
@@ -229,6 +234,12 @@ pub(super) fn put_field(name: &str, value: &[u8], out: &mut BytesMut) -> Result<
     out.put_slice(value);
     out.put_slice(b"\r\n");
     Ok(())
+}
+
+/// Bytes that most heads with these fields take, so that the buffer grows once.
+fn usual_size(fields: &HeaderMap) -> usize {
+    let lines = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    FIRST_LINES + lines.sum::<usize>()
 }
 
 /// Undoes a half-written message.

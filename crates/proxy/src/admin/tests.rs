@@ -68,7 +68,12 @@ async fn ask(socket: &Path, method: Method, path: &str, body: &str) -> (StatusCo
 #[tokio::test]
 async fn every_path_answers() {
     let running = run(Node::default());
-    let begin = Begin { kind: "http", listener: "web".into(), source: "unix:".to_owned(), protocol: "h1" };
+    let begin = Begin {
+        kind: "http",
+        listener: "web".into(),
+        source: hermes_net::PeerAddress::Unix { uid: None },
+        protocol: "h1",
+    };
     let _exchange = running.seeing.begin(begin);
     let cases = [
         (Method::GET, "/healthz", "", StatusCode::OK, json!({ "healthy": true })),

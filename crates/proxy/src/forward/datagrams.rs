@@ -140,7 +140,7 @@ impl Tunnel {
                             return stopped(tokio::time::timeout(SWITCH_TIME, &mut lanes).await, new);
                         }
                         Err(refusal) => {
-                            tracing::warn!(exchange = exchange.id(), reason = refusal.reason(), "not moved; it goes on as it was");
+                            tracing::warn!(exchange = %exchange.id(), reason = refusal.reason(), "not moved; it goes on as it was");
                         }
                     }
                 }

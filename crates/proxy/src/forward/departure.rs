@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hermes_config::model::{PathRewrite, Route};
 use hermes_http::h1::client::Receiver;
@@ -63,22 +63,22 @@ impl Next {
     }
 
     /// The upstream's name, for records.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &Arc<str> {
+        static TARGET: LazyLock<Arc<str>> = LazyLock::new(|| "(target)".into());
         match self {
-            Self::Upstream { upstream, .. } => upstream.name(),
-            Self::Target => "(target)",
+            Self::Upstream { upstream, .. } => upstream.shared_name(),
+            Self::Target => &TARGET,
         }
     }
 }
 
-/// The request as it leaves for `next`, and the target it is for after rewriting.
+/// The request that arrived as it leaves for `next`, and the target it is for after rewriting.
 ///
 /// # Errors
 /// A rewrite or a field that the route adds cannot be written.
-pub(crate) fn depart(routed: &Routed, arrived: &RequestHead, next: &Next) -> Result<(RequestHead, Target), Refusal> {
+pub(crate) fn depart(routed: &Routed, mut head: RequestHead, next: &Next) -> Result<(RequestHead, Target), Refusal> {
     let snapshot = &routed.snapshot;
     let route = &snapshot.document.routes[routed.route];
-    let mut head = arrived.clone();
     let mut target = routed.target.clone();
     rewrite(route, &mut head, &mut target)?;
     if next.receiver() == Receiver::Origin {

@@ -26,8 +26,9 @@ use crate::routed::Routed;
 use crate::target::Target;
 
 /// Forwards a message and its response, whose contents stream in both directions at once.
-pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
-    let (head, target) = match depart(routed, arrival.head(), next) {
+pub(crate) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<String, Failed> {
+    let tries = Tries::new(routed, next, arrival.head());
+    let (head, target) = match depart(routed, arrival.head_mut().take(), next) {
         Ok(departing) => departing,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
@@ -35,7 +36,6 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
         let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
         return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
     };
-    let tries = Tries::new(routed, next, &offered.head);
     let (_, content, mut responder) = offered.message();
     let lost = AtomicBool::new(false);
     let counters = routed.exchange.counters();

@@ -24,7 +24,7 @@ pub(crate) async fn open(routed: &Routed, head: &RequestHead) -> Result<(Path, O
     if next.receiver() == hermes_http::h1::client::Receiver::Origin {
         return socket(routed, head, &next).await;
     }
-    let (departing, target) = depart(routed, head, &next)?;
+    let (departing, target) = depart(routed, head.clone(), &next)?;
     let opened = tunnel::open(&Tries::new(routed, &next, head), &departing, &target).await?;
     match opened.answer {
         Event::Tunnel(_, incoming) => {
@@ -41,7 +41,7 @@ pub(crate) async fn open(routed: &Routed, head: &RequestHead) -> Result<(Path, O
 /// Opens a UDP socket towards the target.
 pub(crate) async fn socket(routed: &Routed, head: &RequestHead, next: &Next) -> Result<(Path, Opened), Refusal> {
     let tries = Tries::new(routed, next, head);
-    let (_, target) = depart(routed, head, next)?;
+    let (_, target) = depart(routed, head.clone(), next)?;
     let (address, active): (_, Active) = reach::udp_address(&tries, &target).await?;
     let socket = UdpSocket::connected(address).await.map_err(|error| {
         Refusal::new(ProxyError::DestinationIpUnroutable, error.to_string()).next_hop(&address.to_string())

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_http::{Outgoing, Pending, RequestHead};
@@ -26,7 +27,7 @@ pub(crate) struct Reached {
     pub(crate) outgoing: Outgoing,
     pub(crate) pending: Pending,
     pub(crate) active: hermes_upstream::Active,
-    pub(crate) endpoint: String,
+    pub(crate) endpoint: Arc<str>,
     /// Whether the connection had served other exchanges, so that it may have died of age unseen.
     pub(crate) reused: bool,
 }
@@ -170,7 +171,7 @@ fn place<'a>(
     tries: &'a Tries<'_>,
     target: &'a Target,
     allow: hermes_upstream::Allow<'a>,
-    avoid: &'a [String],
+    avoid: &'a [Arc<str>],
 ) -> Dial<'a> {
     match tries.next {
         Next::Upstream { upstream, .. } => {
@@ -188,7 +189,7 @@ fn allowed(routed: &Routed, address: SocketAddr) -> Result<(), String> {
 fn unreached(tries: &Tries<'_>, failure: &ConnectFailure) -> Unreached {
     let error = failure.proxy_error();
     tries.routed.worker.shared.seeing.connect_failure(tries.next.name(), error.token());
-    tries.goes_to(&failure.endpoint);
+    tries.goes_to(&failure.endpoint.as_str().into());
     let refusal = Refusal::new(error, failure.reason.clone()).next_hop(&failure.endpoint);
     // A name that nobody here knows is the client's mistake, as it is where no route knows it.
     let unknown = failure.kind == FailureKind::Dotless;

@@ -12,7 +12,7 @@ use crate::routed::Routed;
 
 /// Opens the TCP connection that a CONNECT asks for, and carries the tunnel (RFC 9110, 9.3.6).
 pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
-    let departing = depart(routed, arrival.head(), next);
+    let departing = depart(routed, arrival.head().clone(), next);
     let tries = Tries::new(routed, next, arrival.head());
     let dialled = async {
         let (_, target) = departing?;

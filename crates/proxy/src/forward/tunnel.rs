@@ -29,7 +29,7 @@ pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule
 
 /// Opens the tunnel through the next hop, and carries it.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
-    let opened = match depart(routed, arrival.head(), next) {
+    let opened = match depart(routed, arrival.head().clone(), next) {
         Ok((head, target)) => open(&Tries::new(routed, next, arrival.head()), &head, &target).await,
         Err(refusal) => Err(refusal),
     };

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::live::{Attempt, Live};
+use hermes_net::PeerAddress;
+use http::Method;
+
+use super::live::{Attempt, Id, Live};
 use super::span::Span;
 use super::{DropReason, Seeing};
 
@@ -18,8 +21,8 @@ pub struct Begin {
     pub kind: &'static str,
     /// The listener's name.
     pub listener: Arc<str>,
-    /// Where it comes from, e.g. `192.0.2.1:4711`.
-    pub source: String,
+    /// Where it comes from.
+    pub source: PeerAddress,
     /// How it came: `h1`, `h2`, `tcp` or `udp`.
     pub protocol: &'static str,
 }
@@ -65,24 +68,27 @@ impl Exchange {
         Self { seeing, live }
     }
 
-    /// Its identifier in access records and in the table, unique across restarts.
+    /// Its identifier in access records and in the table.
     #[must_use]
-    pub fn id(&self) -> &str {
-        &self.live.id
+    pub fn id(&self) -> Id {
+        self.live.id
     }
 
     /// What it is for: `host:port`, with a path if it has one. Neither user information nor a query is kept, and at
     /// most 1024 bytes.
-    pub fn target(&self, target: &str) {
-        let end = target.find(['?', '#']).unwrap_or(target.len());
-        let (authority, path) = target[..end].split_at(target[..end].find('/').unwrap_or(end));
-        let host = authority.rsplit('@').next().unwrap_or(authority);
-        self.live.facts.lock().target = clip(&format!("{host}{path}"));
+    pub fn target(&self, mut target: String) {
+        target.truncate(target.find(['?', '#']).unwrap_or(target.len()));
+        let authority = target.find('/').unwrap_or(target.len());
+        if let Some(at) = target[..authority].rfind('@') {
+            target.drain(..=at);
+        }
+        target.truncate(target.floor_char_boundary(TEXT_LIMIT));
+        self.live.facts.lock().target = target;
     }
 
-    /// The method, e.g. `GET`.
-    pub fn method(&self, method: &str) {
-        self.live.facts.lock().method = clip(method);
+    /// The method.
+    pub fn method(&self, method: &Method) {
+        self.live.facts.lock().method = Some(method.clone());
     }
 
     /// Whose it is.
@@ -91,16 +97,19 @@ impl Exchange {
     }
 
     /// The configured name of the route that decided. It becomes a label: never give a text that a client chose.
-    pub fn route(&self, route: &str) {
-        self.live.facts.lock().route = Some(route.to_owned());
+    pub fn route(&self, route: &Arc<str>) {
+        self.live.facts.lock().route = Some(Arc::clone(route));
     }
 
     /// The Upstream's configured name and the endpoint of the latest attempt; to be called once an attempt.
-    pub fn upstream(&self, name: &str, endpoint: &str) {
+    pub fn upstream(&self, name: &Arc<str>, endpoint: &Arc<str>) {
+        let at = SystemTime::now();
         let mut facts = self.live.facts.lock();
-        facts.upstream = Some(name.to_owned());
-        facts.endpoint = Some(endpoint.to_owned());
-        facts.tried.push(Attempt { at: SystemTime::now(), endpoint: endpoint.to_owned(), outcome: None });
+        facts.upstream = Some(Arc::clone(name));
+        facts.endpoint = Some(Arc::clone(endpoint));
+        // Most exchanges have one attempt, and the list waits as long as its tunnel does.
+        facts.tried.reserve_exact(1);
+        facts.tried.push(Attempt { at, endpoint: Arc::clone(endpoint), outcome: None });
     }
 
     /// The latest attempt was not the end of it; `outcome` is from a fixed set.
@@ -117,7 +126,7 @@ impl Exchange {
 
     /// The endpoint that answered, where several were asked.
     pub fn answered_by(&self, endpoint: &str) {
-        self.live.facts.lock().endpoint = Some(endpoint.to_owned());
+        self.live.facts.lock().endpoint = Some(endpoint.into());
     }
 
     /// What a filter decided, and why.
@@ -176,7 +185,7 @@ impl Drop for Exchange {
 }
 
 /// At most [`TEXT_LIMIT`] bytes of `text`.
-fn clip(text: &str) -> String {
+pub(super) fn clip(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT_LIMIT)].to_owned()
 }
 
@@ -188,7 +197,8 @@ mod tests {
     #[test]
     fn a_target_is_kept_without_secrets_and_not_at_any_length() {
         let seeing = Seeing::new("alice", AccessSink::off());
-        let begin = Begin { kind: "http", listener: "web".into(), source: String::new(), protocol: "h1" };
+        let source = PeerAddress::Unix { uid: None };
+        let begin = Begin { kind: "http", listener: "web".into(), source, protocol: "h1" };
         let exchange = seeing.begin(begin);
         let long = "\u{e9}".repeat(TEXT_LIMIT);
         let cases = [
@@ -199,7 +209,7 @@ mod tests {
             (&long, &long[..TEXT_LIMIT]),
         ];
         for (target, kept) in cases {
-            exchange.target(target);
+            exchange.target(target.to_owned());
             assert_eq!(seeing.exchanges()[0].target, kept);
         }
     }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
+use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::LONG_AFTER;
-use super::exchange::{Begin, Counters};
+use super::exchange::{Begin, Counters, clip};
 use super::metrics::ListenerSeeing;
 use super::span::Span;
 use super::usage::Counts;
@@ -17,11 +18,25 @@ use super::usage::Counts;
 /// Parts of the table, so that workers rarely meet at one lock.
 const SHARDS: u64 = 16;
 
+/// The identifier of an exchange, unique across restarts. It is written out only where somebody reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Id {
+    /// Makes identifiers of this process differ from those of the one before it.
+    pub(super) prefix: u32,
+    /// Counts the exchanges of this process.
+    pub(super) number: u64,
+}
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:08x}-{}", self.prefix, self.number)
+    }
+}
+
 /// One live exchange.
 #[derive(Debug)]
 pub(super) struct Live {
-    pub number: u64,
-    pub id: String,
+    pub id: Id,
     pub begin: Begin,
     pub began: SystemTime,
     pub since: Instant,
@@ -42,15 +57,22 @@ pub(super) struct Live {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     pub target: String,
-    pub method: String,
+    pub method: Option<Method>,
     pub user: Option<String>,
-    pub route: Option<String>,
-    pub upstream: Option<String>,
-    pub endpoint: Option<String>,
+    pub route: Option<Arc<str>>,
+    pub upstream: Option<Arc<str>>,
+    pub endpoint: Option<Arc<str>>,
     /// The attempts, in their order.
     pub tried: Vec<Attempt>,
     /// What filters decided, and why.
     pub filters: Vec<String>,
+}
+
+impl Facts {
+    /// The method as views and records say it; empty until it is known.
+    pub fn method(&self) -> String {
+        self.method.as_ref().map_or_else(String::new, |method| clip(method.as_str()))
+    }
 }
 
 /// One attempt.
@@ -58,7 +80,7 @@ pub(super) struct Facts {
 pub(super) struct Attempt {
     /// When its endpoint was known.
     pub at: SystemTime,
-    pub endpoint: String,
+    pub endpoint: Arc<str>,
     /// What it came to, if that was not the end of the exchange.
     pub outcome: Option<&'static str>,
 }
@@ -71,9 +93,8 @@ struct Settled {
 }
 
 impl Live {
-    pub fn new(number: u64, id: String, begin: Begin, listener: Arc<ListenerSeeing>) -> Self {
+    pub fn new(id: Id, begin: Begin, listener: Arc<ListenerSeeing>) -> Self {
         Self {
-            number,
             id,
             begin,
             began: SystemTime::now(),
@@ -144,19 +165,19 @@ impl Live {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let age = now.saturating_duration_since(self.since).as_millis();
         ExchangeView {
-            id: self.id.clone(),
+            id: self.id.to_string(),
             kind: self.kind(),
             protocol: self.begin.protocol,
             began: humantime::format_rfc3339_millis(self.began).to_string(),
             age_ms: u64::try_from(age).unwrap_or(u64::MAX),
             listener: self.begin.listener.to_string(),
-            source: self.begin.source.clone(),
+            source: self.begin.source.to_string(),
+            method: facts.method(),
             user: facts.user,
-            method: facts.method,
             target: facts.target,
-            route: facts.route,
-            upstream: facts.upstream,
-            endpoint: facts.endpoint,
+            route: facts.route.as_deref().map(str::to_owned),
+            upstream: facts.upstream.as_deref().map(str::to_owned),
+            endpoint: facts.endpoint.as_deref().map(str::to_owned),
             status: self.status(),
             trace: self.trace(),
             client_to_target: count(&self.counters.client_to_target),
@@ -226,7 +247,7 @@ impl Table {
     }
 
     pub fn insert(&self, live: Arc<Live>) {
-        self.shard(live.number).lock().insert(live.number, live);
+        self.shard(live.id.number).lock().insert(live.id.number, live);
     }
 
     pub fn remove(&self, number: u64) {
@@ -251,7 +272,7 @@ impl Table {
         for shard in &self.shards {
             lives.extend(shard.lock().values().cloned());
         }
-        lives.sort_unstable_by_key(|live| live.number);
+        lives.sort_unstable_by_key(|live| live.id.number);
         lives.truncate(limit);
         lives
     }

@@ -37,15 +37,15 @@ macro_rules! labels {
     };
 }
 
-labels!(ListenerLabel { listener: String });
-labels!(DirectionLabels { listener: String, direction: &'static str });
-labels!(SchemeLabels { listener: String, scheme: &'static str });
-labels!(ExchangeLabels { listener: String, kind: &'static str, route: String, status: &'static str, reason: &'static str });
+labels!(ListenerLabel { listener: Arc<str> });
+labels!(DirectionLabels { listener: Arc<str>, direction: &'static str });
+labels!(SchemeLabels { listener: Arc<str>, scheme: &'static str });
+labels!(ExchangeLabels { listener: Arc<str>, kind: &'static str, route: Arc<str>, status: &'static str, reason: &'static str });
 labels!(ConnectLabels { upstream: String, kind: &'static str });
 labels!(RetryLabels { upstream: String, reason: &'static str });
 labels!(UpstreamLabel { upstream: String });
 labels!(KindLabel { kind: &'static str });
-labels!(UpstreamLabels { upstream: String, kind: &'static str });
+labels!(UpstreamLabels { upstream: Arc<str>, kind: &'static str });
 labels!(ReasonLabel { reason: &'static str });
 labels!(OutcomeLabel { outcome: &'static str });
 
@@ -141,11 +141,11 @@ impl ListenerFamilies {
     }
 
     fn handles(&self, listener: &str) -> ListenerSeeing {
-        let label = || ListenerLabel { listener: listener.to_owned() };
-        let bytes =
-            |direction| self.bytes.get_or_create_owned(&DirectionLabels { listener: listener.to_owned(), direction });
+        let name: Arc<str> = listener.into();
+        let label = || ListenerLabel { listener: name.clone() };
+        let bytes = |direction| self.bytes.get_or_create_owned(&DirectionLabels { listener: name.clone(), direction });
         ListenerSeeing {
-            name: listener.to_owned(),
+            name: name.clone(),
             from_client: bytes("client_to_target"),
             to_client: bytes("target_to_client"),
             accepted: self.accepted.get_or_create_owned(&label()),
@@ -245,7 +245,7 @@ impl Metrics {
             (facts.route.clone().unwrap_or_default(), facts.upstream.clone())
         };
         let labels = ExchangeLabels {
-            listener: live.begin.listener.to_string(),
+            listener: live.begin.listener.clone(),
             kind: live.kind(),
             route,
             status: status_class(live.status()),
@@ -319,7 +319,7 @@ fn status_class(status: Option<u16>) -> &'static str {
 /// The handles of one listener: counting takes no lock and no look-up, except for failures to authenticate.
 #[derive(Debug)]
 pub struct ListenerSeeing {
-    name: String,
+    name: Arc<str>,
     from_client: Counter,
     to_client: Counter,
     accepted: Counter,

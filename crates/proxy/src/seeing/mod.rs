@@ -33,7 +33,7 @@ use parking_lot::RwLock;
 
 pub use access::AccessSink;
 pub use exchange::{Begin, Counters, Exchange};
-pub use live::ExchangeView;
+pub use live::{ExchangeView, Id};
 pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
 pub use otlp::Destination;
 pub use reason::class_of;
@@ -107,10 +107,16 @@ impl Seeing {
     /// Enters an exchange in the table of live ones. It leaves when the guard is finished or dropped.
     #[must_use]
     pub fn begin(self: &Arc<Self>, begin: Begin) -> Exchange {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let listener = self.metrics.listener(&begin.listener);
+        self.begin_at(begin, listener)
+    }
+
+    /// As [`Self::begin`], at the listener with these handles: nothing is looked up.
+    #[must_use]
+    pub fn begin_at(self: &Arc<Self>, begin: Begin, listener: Arc<ListenerSeeing>) -> Exchange {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
         listener.exchange_began();
-        let live = Arc::new(Live::new(number, format!("{:08x}-{number}", self.prefix), begin, listener));
+        let live = Arc::new(Live::new(Id { prefix: self.prefix, number }, begin, listener));
         self.table.insert(Arc::clone(&live));
         Exchange::new(Arc::clone(self), live)
     }
@@ -232,7 +238,7 @@ impl Seeing {
         if self.spans.wants(live) {
             self.spans.offer(live, Record::new(live, Event::End, &self.node, reason, SystemTime::now(), now), failed);
         }
-        self.table.remove(live.number);
+        self.table.remove(live.id.number);
     }
 
     fn write(&self, live: &Live, event: Event, reason: &str, now: Instant) {

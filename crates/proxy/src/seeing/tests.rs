@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use hermes_config::model::{Access, FilePath};
+use hermes_net::PeerAddress;
+use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -42,7 +44,7 @@ fn seeing() -> (Arc<Seeing>, Shared) {
 }
 
 fn begin(kind: &'static str) -> Begin {
-    Begin { kind, listener: "web".into(), source: "192.0.2.1:4711".into(), protocol: "h1" }
+    Begin { kind, listener: "web".into(), source: PeerAddress::Ip(([192, 0, 2, 1], 4711).into()), protocol: "h1" }
 }
 
 /// Whether the metrics hold this line.
@@ -59,11 +61,11 @@ fn has(seeing: &Seeing, line: &str) -> bool {
 fn a_record_says_what_happened_and_no_query() {
     let (seeing, shared) = seeing();
     let exchange = seeing.begin(begin("http"));
-    exchange.method("GET");
-    exchange.target("video:80/film?token=secret#x");
+    exchange.method(&Method::GET);
+    exchange.target("video:80/film?token=secret#x".to_owned());
     exchange.user("bob");
-    exchange.route("video");
-    exchange.upstream("ingress", "203.0.113.7:443");
+    exchange.route(&"video".into());
+    exchange.upstream(&"ingress".into(), &"203.0.113.7:443".into());
     exchange.status(200);
     exchange.counters().from_client(3);
     exchange.counters().to_client(500);
@@ -76,7 +78,7 @@ fn a_record_says_what_happened_and_no_query() {
     let time = record.remove("time").unwrap();
     assert!(time.as_str().is_some_and(|time| time.len() == 24 && time.ends_with('Z')), "{time}");
     assert!(record.remove("duration_ms").is_some_and(|duration| duration.is_u64()));
-    assert_eq!(record.remove("id").unwrap(), exchange.id());
+    assert_eq!(record.remove("id").unwrap(), exchange.id().to_string());
     assert_eq!((record.remove("trace"), record.remove("span")), (Some(Value::Null), Some(Value::Null)));
     let expected = serde_json::json!({
         "kind": "http", "event": "end", "node": "alice", "listener": "web", "source": "192.0.2.1:4711",
@@ -124,7 +126,7 @@ fn tunnels_write_a_long_record_each_ten_minutes() {
     let records = shared.records();
     assert_eq!(records.len(), 2);
     for record in records {
-        assert_eq!((&record["event"], &record["id"]), (&"long".into(), &tunnel.id().into()));
+        assert_eq!((&record["event"], &record["id"]), (&"long".into(), &tunnel.id().to_string().into()));
         assert!(record.get("reason").is_none());
     }
 }
@@ -137,9 +139,9 @@ fn live_exchanges_are_shown_oldest_first() {
     exchanges[3].finish("done");
     let views = seeing.exchanges();
     assert_eq!(views.len(), 39);
-    assert_eq!(views[0].id, exchanges[0].id());
+    assert_eq!(views[0].id, exchanges[0].id().to_string());
     assert_eq!(views[0].client_to_target, 7);
-    assert_eq!(views[3].id, exchanges[4].id());
+    assert_eq!(views[3].id, exchanges[4].id().to_string());
     assert_eq!((views[0].status, views[0].source.as_str()), (None, "192.0.2.1:4711"));
 }
 

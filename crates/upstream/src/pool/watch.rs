@@ -114,7 +114,7 @@ impl Ward {
             endpoint.quic.fell_silent(Instant::now());
             tracing::warn!(
                 upstream = upstream.name(),
-                endpoint = endpoint.text,
+                endpoint = &*endpoint.text,
                 "UDP became silent; HTTP/3 is left out"
             );
         }

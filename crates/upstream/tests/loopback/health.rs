@@ -126,11 +126,11 @@ async fn failures_in_a_row_eject_an_endpoint_and_time_brings_it_back() {
     let mut failed = 0;
     while failed < 3 {
         let opened = open(near.checkout(&upstream).await).await;
-        match opened.endpoint == far.address.to_string() {
+        match *opened.endpoint == *far.address.to_string() {
             true => opened.active.answered_badly(503),
             false => opened.active.served(),
         }
-        failed += usize::from(opened.endpoint == far.address.to_string());
+        failed += usize::from(*opened.endpoint == *far.address.to_string());
         finish(opened).await;
     }
     let status = upstream.status().endpoints.swap_remove(0);
@@ -169,9 +169,9 @@ async fn exchanges_of_one_affinity_stay_together() {
         let mut places = std::collections::HashSet::new();
         for _ in 0..5 {
             let checkout = near.client.checkout_for(&upstream, upstream.timeouts(), affinity, &[]).await.unwrap();
-            places.insert(finish(open(checkout).await).await);
+            places.insert(finish(open(checkout).await).await.to_string());
             let dial = Dial::Upstream { upstream: &upstream, affinity, avoid: &[] };
-            places.insert(near.client.udp_address(dial, &Timeouts::default()).await.unwrap().1);
+            places.insert(near.client.udp_address(dial, &Timeouts::default()).await.unwrap().1.to_string());
         }
         assert_eq!(places.len(), 1, "{user}");
         owners.extend(places);

@@ -72,7 +72,7 @@ async fn an_exchange_on_a_link_that_fell_silent_ends_and_the_next_goes_elsewhere
     assert_eq!(served, both);
     ways[0].open.send_replace(false);
     let mut caught = open(near.checkout(&upstream).await).await;
-    assert_eq!(caught.endpoint, ways[0].address.to_string());
+    assert_eq!(*caught.endpoint, *ways[0].address.to_string());
     let broken = tokio::time::timeout(PATIENCE, caught.pending.event(None)).await.unwrap();
     let broken = broken.err().unwrap();
     assert!(matches!(broken.cause, hermes_http::Cause::Reset(_)), "{broken:?}");

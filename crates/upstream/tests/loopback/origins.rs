@@ -89,5 +89,5 @@ async fn localhost_has_an_address_for_udp() {
     let dial = Dial::Target { host: "localhost", port: 5004, allow: &anything };
     let (address, endpoint, _active) = near.client.udp_address(dial, &Timeouts::default()).await.unwrap();
     assert!(address.ip().is_loopback());
-    assert_eq!(endpoint, "localhost:5004");
+    assert_eq!(&*endpoint, "localhost:5004");
 }

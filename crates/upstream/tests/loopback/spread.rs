@@ -71,7 +71,7 @@ async fn udp_has_an_address_and_is_counted() {
     let upstream = near.upstream("x", json!({ "endpoints": ["127.0.0.1:5004"] }));
     let dial = Dial::to(&upstream);
     let (address, endpoint, active) = near.client.udp_address(dial, &Timeouts::default()).await.unwrap();
-    assert_eq!((address, endpoint.as_str()), (SocketAddr::from(([127, 0, 0, 1], 5004)), "127.0.0.1:5004"));
+    assert_eq!((address, &*endpoint), (SocketAddr::from(([127, 0, 0, 1], 5004)), "127.0.0.1:5004"));
     assert_eq!(upstream.status().endpoints[0].active, 1);
     drop(active);
     assert_eq!(upstream.status().endpoints[0].active, 0);

@@ -44,8 +44,8 @@ pub(super) struct Reply {
     pub(super) number: usize,
     /// The upstream and the number of its endpoint, as `shards/2`.
     pub(super) label: String,
-    pub(super) upstream: String,
-    pub(super) endpoint: String,
+    pub(super) upstream: Arc<str>,
+    pub(super) endpoint: Arc<str>,
     /// The response; or why there is none.
     pub(super) outcome: Result<(ResponseHead, Content), NoReply>,
 }
@@ -73,7 +73,7 @@ impl Reply {
     pub(super) fn too_late(number: usize, label: String) -> Self {
         let reason = "no reply came in time".to_owned();
         let outcome = Err(NoReply { status: StatusCode::GATEWAY_TIMEOUT, reason });
-        Self { number, label, upstream: String::new(), endpoint: String::new(), outcome }
+        Self { number, label, upstream: "".into(), endpoint: "".into(), outcome }
     }
 }
 
@@ -90,7 +90,7 @@ impl Copies {
             let missing = || Refusal::new(ProxyError::ProxyConfigurationError, format!("there is no upstream {name}"));
             let upstream = routed.snapshot.upstreams.get(name).cloned().ok_or_else(missing)?;
             let next = Next::Upstream { upstream: upstream.clone(), receiver };
-            let (mut head, _) = depart(routed, head, &next)?;
+            let (mut head, _) = depart(routed, head.clone(), &next)?;
             head.fields.remove(EXPECT);
             let (head, timeouts) = (Arc::new(head), reach::timeouts(routed, &next));
             copies.extend((0..upstream.endpoint_count()).map(|index| {
@@ -175,12 +175,12 @@ impl Copy {
         let why = self.upstream.unfit(self.index).unwrap_or_default();
         let reason = format!("not asked, the endpoint is not healthy: {why}");
         let outcome = Err(NoReply { status: StatusCode::SERVICE_UNAVAILABLE, reason });
-        let upstream = self.upstream.name().to_owned();
-        Reply { number: self.number, label: self.label(), upstream, endpoint: String::new(), outcome }
+        let upstream = self.upstream.shared_name().clone();
+        Reply { number: self.number, label: self.label(), upstream, endpoint: "".into(), outcome }
     }
 
     async fn send(self, client: &Client, content: Content, limit: usize) -> Reply {
-        let (mut endpoint, mut again) = (String::new(), AGAIN);
+        let (mut endpoint, mut again) = (Arc::<str>::from(""), AGAIN);
         let outcome = loop {
             let checkout = match client.checkout_endpoint(&self.upstream, self.index, &self.timeouts).await {
                 Ok(checkout) => checkout,
@@ -194,7 +194,7 @@ impl Copy {
                 Err(failure) => break Err(NoReply::failed(failure.to_string())),
             }
         };
-        let upstream = self.upstream.name().to_owned();
+        let upstream = self.upstream.shared_name().clone();
         Reply { number: self.number, label: self.label(), upstream, endpoint, outcome }
     }
 }

@@ -200,7 +200,7 @@ fn conclude(
 
 fn merged(routed: &Routed, replies: &[Reply], said: String) -> Gathered {
     if let Some(reply) = replies.first() {
-        routed.exchange.upstream(&reply.upstream, "(all)");
+        routed.exchange.upstream(&reply.upstream, &"(all)".into());
     }
     let boundary = parts::boundary(replies, || fastrand::u64(..));
     let mut head = ResponseHead::new(StatusCode::OK);

@@ -90,7 +90,13 @@ mod tests {
             (head, Content::of(Bytes::from_static(content.as_bytes())))
         });
         let endpoint = format!("127.0.0.1:{number}");
-        Reply { number, label: format!("shards/{number}"), upstream: "shards".to_owned(), endpoint, outcome }
+        Reply {
+            number,
+            label: format!("shards/{number}"),
+            upstream: "shards".into(),
+            endpoint: endpoint.into(),
+            outcome,
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 
 use hermes_config::model::Hedge;
@@ -26,7 +27,7 @@ pub(in crate::forward) struct Answered {
     pub(in crate::forward) incoming: Incoming,
     /// Interim responses that came before.
     pub(in crate::forward) interim: Vec<ResponseHead>,
-    pub(in crate::forward) endpoint: String,
+    pub(in crate::forward) endpoint: Arc<str>,
     /// To be kept until the content has passed: the exchange's other half, and its place on the endpoint.
     pub(in crate::forward) held: (Outgoing, Pending, hermes_upstream::Active),
 }

@@ -5,6 +5,7 @@ mod outcome;
 mod replay;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -37,7 +38,7 @@ pub(crate) struct Tries<'a> {
     idempotent: bool,
     made: AtomicU32,
     /// Endpoints that were tried.
-    tried: Mutex<Vec<String>>,
+    tried: Mutex<Vec<Arc<str>>>,
 }
 
 impl<'a> Tries<'a> {
@@ -76,13 +77,13 @@ impl<'a> Tries<'a> {
     }
 
     /// The attempt goes to this endpoint, or failed to connect to it.
-    pub(super) fn goes_to(&self, endpoint: &str) {
+    pub(super) fn goes_to(&self, endpoint: &Arc<str>) {
         self.routed.exchange.upstream(self.next.name(), endpoint);
-        self.tried.lock().push(endpoint.to_owned());
+        self.tried.lock().push(Arc::clone(endpoint));
     }
 
     /// Endpoints that others are preferred to.
-    pub(super) fn tried(&self) -> Vec<String> {
+    pub(super) fn tried(&self) -> Vec<Arc<str>> {
         self.tried.lock().clone()
     }
 

@@ -3,7 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use hermes_config::model::TraceUser;
+use hermes_net::PeerAddress;
 use hermes_proto::trace_context::TraceContext;
+use http::Method;
 use serde_json::{Value, json};
 
 use super::super::span::Span;
@@ -17,7 +19,12 @@ fn seeing() -> std::sync::Arc<Seeing> {
 }
 
 fn exchange(seeing: &std::sync::Arc<Seeing>, flags: &str) -> super::super::Exchange {
-    let begin = Begin { kind: "http", listener: "web".into(), source: "192.0.2.1:4711".into(), protocol: "h1" };
+    let begin = Begin {
+        kind: "http",
+        listener: "web".into(),
+        source: PeerAddress::Ip(([192, 0, 2, 1], 4711).into()),
+        protocol: "h1",
+    };
     let exchange = seeing.begin(begin);
     let context = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
     let context = TraceContext::parse(context.as_bytes()).unwrap();
@@ -45,13 +52,13 @@ fn only_sampled_exchanges_are_queued_and_only_while_there_is_room() {
 fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
     let seeing = seeing();
     let exchange = exchange(&seeing, "03");
-    exchange.method("GET");
+    exchange.method(&Method::GET);
     exchange.user("alice");
-    exchange.route("video");
+    exchange.route(&"video".into());
     exchange.status(502);
-    exchange.upstream("video", "192.0.2.1:80");
+    exchange.upstream(&"video".into(), &"192.0.2.1:80".into());
     exchange.attempt_ended("reset");
-    exchange.upstream("video", "192.0.2.2:80");
+    exchange.upstream(&"video".into(), &"192.0.2.2:80".into());
     exchange.finish("connection_refused: 192.0.2.1:80");
     let ended = seeing.spans.far.lock().as_mut().unwrap().try_recv().unwrap();
     let batch = [ended];
