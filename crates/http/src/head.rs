@@ -1,5 +1,6 @@
 //! Heads of requests and responses, the same for every HTTP version.
 
+use hermes_proto::connect_tcp;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Version};
 
@@ -12,8 +13,33 @@ pub enum Kind {
     Connect,
     /// HTTP datagrams: CONNECT-UDP (RFC 9298).
     ConnectUdp,
+    /// Bytes in both directions, within capsules: connect-tcp (draft-ietf-httpbis-connect-tcp).
+    ConnectTcp,
     /// Bytes in both directions under any other protocol: Upgrade (RFC 9110, 7.8) or extended CONNECT (RFC 8441).
     Upgrade,
+}
+
+impl Kind {
+    /// What an exchange with this `:protocol` or upgrade token carries.
+    pub fn of_protocol(token: &str) -> Self {
+        if token.eq_ignore_ascii_case("connect-udp") {
+            Self::ConnectUdp
+        } else if token.eq_ignore_ascii_case(connect_tcp::PROTOCOL) {
+            Self::ConnectTcp
+        } else {
+            Self::Upgrade
+        }
+    }
+
+    /// Whether it is asked for by extended CONNECT, or over HTTP/1.1 by Upgrade.
+    pub fn is_extended(self) -> bool {
+        matches!(self, Self::ConnectUdp | Self::ConnectTcp | Self::Upgrade)
+    }
+
+    /// Whether it is asked for at a proxy that has a URI template, and carries capsules.
+    pub fn is_templated(self) -> bool {
+        matches!(self, Self::ConnectUdp | Self::ConnectTcp)
+    }
 }
 
 /// The head of a request.
@@ -45,8 +71,7 @@ impl RequestHead {
     pub fn kind(&self) -> Kind {
         match (&self.method, self.protocol.as_deref()) {
             (&Method::CONNECT, None) => Kind::Connect,
-            (&Method::CONNECT, Some(token)) if token.eq_ignore_ascii_case("connect-udp") => Kind::ConnectUdp,
-            (&Method::CONNECT, Some(_)) => Kind::Upgrade,
+            (&Method::CONNECT, Some(token)) => Kind::of_protocol(token),
             _ => Kind::Message,
         }
     }

@@ -1,11 +1,13 @@
 //! What arrives on a stream: content and trailers of a message, or the bytes of a tunnel.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::net::TcpStream;
 
+use crate::connect_tcp::Unwrapping;
 use crate::error::StreamError;
 use crate::pace::Pace;
 use crate::{h1, h2, h3};
@@ -32,6 +34,8 @@ pub enum Incoming {
     H2(h2::Incoming),
     /// HTTP/3.
     H3(h3::Incoming),
+    /// The bytes within the capsules of connect-tcp.
+    Unwrapped(Box<Unwrapping>),
 }
 
 impl Incoming {
@@ -41,7 +45,7 @@ impl Incoming {
     /// # Errors
     /// The peer reset the stream, broke the protocol, or the connection failed.
     pub async fn frame(&mut self) -> Option<Result<Frame, StreamError>> {
-        std::future::poll_fn(|cx| self.poll_frame(cx)).await
+        poll_fn(|cx| self.poll_frame(cx)).await
     }
 
     /// Polls for the next frame.
@@ -52,14 +56,17 @@ impl Incoming {
             Self::H1(incoming) => incoming.poll_frame(cx),
             Self::H2(incoming) => incoming.poll_frame(cx),
             Self::H3(incoming) => incoming.poll_frame(cx),
+            Self::Unwrapped(incoming) => incoming.poll_frame(cx),
         }
     }
 
     /// Packs small frames that have come and nobody has asked for yet: unread, each of them costs far more than its bytes. How
     /// many bytes may come is not changed by it.
     pub fn pack(&mut self, cx: &mut Context<'_>) {
-        if let Self::H2(incoming) = self {
-            incoming.pack(cx);
+        match self {
+            Self::H2(incoming) => incoming.pack(cx),
+            Self::Unwrapped(incoming) => incoming.pack(cx),
+            _ => {}
         }
     }
 
@@ -81,6 +88,7 @@ impl Incoming {
             Self::H1(incoming) => incoming.is_end(),
             Self::H2(incoming) => incoming.is_end(),
             Self::H3(incoming) => incoming.is_end(),
+            Self::Unwrapped(incoming) => incoming.is_end(),
         }
     }
 
@@ -89,7 +97,7 @@ impl Incoming {
     pub fn bulk(&self) -> Option<&TcpStream> {
         match self {
             Self::H1(incoming) => incoming.bulk(),
-            Self::Empty | Self::Full(_) | Self::H2(_) | Self::H3(_) => None,
+            Self::Empty | Self::Full(_) | Self::H2(_) | Self::H3(_) | Self::Unwrapped(_) => None,
         }
     }
 
@@ -101,6 +109,20 @@ impl Incoming {
             Self::H1(incoming) => incoming.length(),
             Self::H2(incoming) => incoming.length(),
             Self::H3(incoming) => incoming.length(),
+            Self::Unwrapped(_) => None,
+        }
+    }
+
+    /// The bytes that come within the capsules of connect-tcp on this stream.
+    #[must_use]
+    pub fn unwrapped(self) -> Self {
+        Self::Unwrapped(Box::new(Unwrapping::new(self)))
+    }
+
+    /// Waits for the end of a stream whose bytes have ended within capsules.
+    pub async fn parted(&mut self) {
+        if let Self::Unwrapped(incoming) = self {
+            poll_fn(|cx| incoming.poll_parted(cx)).await;
         }
     }
 

@@ -11,6 +11,7 @@
 //! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 9114, RFC 8441 and RFC 9220 (extended CONNECT), RFC 9218
 //! (priorities), RFC 9297 (HTTP datagrams), RFC 8470 (early data), RFC 6455 (its handshake), RFC 9931 (optimistic tunnels).
 
+mod connect_tcp;
 mod error;
 mod exchanges;
 pub mod h1;

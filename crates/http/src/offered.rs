@@ -62,6 +62,14 @@ impl Offered {
         self.responder.answer(head, content).await
     }
 
+    /// Sends an interim response.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
+        self.responder.interim(head).await
+    }
+
     /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. What leaves now are the tunnel's bytes; where the request was a
     /// message, they are its response's content.
     ///

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::net::TcpStream;
 
+use crate::connect_tcp::Wrapping;
 use crate::error::{Reset, StreamError};
 use crate::pace::Pace;
 use crate::{h1, h2, h3};
@@ -19,6 +20,8 @@ pub enum Outgoing {
     H2(h2::Outgoing),
     /// HTTP/3.
     H3(h3::Outgoing),
+    /// Bytes that leave within the capsules of connect-tcp.
+    Wrapped(Box<Wrapping>),
 }
 
 impl Outgoing {
@@ -32,6 +35,7 @@ impl Outgoing {
             Self::H1(outgoing) => outgoing.data(data, end).await,
             Self::H2(outgoing) => outgoing.data(data, end).await,
             Self::H3(outgoing) => outgoing.data(data, end).await,
+            Self::Wrapped(outgoing) => Box::pin(outgoing.data(data, end)).await,
         }
     }
 
@@ -45,6 +49,7 @@ impl Outgoing {
             Self::H1(outgoing) => outgoing.finish(trailers).await,
             Self::H2(outgoing) => outgoing.finish(trailers).await,
             Self::H3(outgoing) => outgoing.finish(trailers).await,
+            Self::Wrapped(outgoing) => Box::pin(outgoing.finish()).await,
         }
     }
 
@@ -56,6 +61,7 @@ impl Outgoing {
         match self {
             Self::Ended | Self::H2(_) | Self::H3(_) => Ok(()),
             Self::H1(outgoing) => outgoing.flush().await,
+            Self::Wrapped(outgoing) => Box::pin(outgoing.flush()).await,
         }
     }
 
@@ -75,7 +81,7 @@ impl Outgoing {
     pub fn plain(&self) -> Option<&TcpStream> {
         match self {
             Self::H1(outgoing) => outgoing.plain(),
-            Self::Ended | Self::H2(_) | Self::H3(_) => None,
+            Self::Ended | Self::H2(_) | Self::H3(_) | Self::Wrapped(_) => None,
         }
     }
 
@@ -86,6 +92,7 @@ impl Outgoing {
             Self::H1(outgoing) => outgoing.reset(),
             Self::H2(outgoing) => outgoing.reset(reset),
             Self::H3(outgoing) => outgoing.reset(reset),
+            Self::Wrapped(outgoing) => outgoing.reset(reset),
         }
     }
 
@@ -95,7 +102,31 @@ impl Outgoing {
             Self::H1(outgoing) => outgoing.broken().await,
             Self::H2(outgoing) => outgoing.broken().await,
             Self::H3(outgoing) => outgoing.broken().await,
+            Self::Wrapped(outgoing) => Box::pin(outgoing.broken()).await,
             Self::Ended => std::future::pending().await,
+        }
+    }
+
+    /// Sends bytes within the capsules of connect-tcp on this stream from now on. The end of the bytes is then not yet that of the
+    /// stream, which [`Self::part`] is.
+    #[must_use]
+    pub fn wrapped(self) -> Self {
+        Self::Wrapped(Box::new(Wrapping::new(self)))
+    }
+
+    /// Whether bytes leave within capsules.
+    pub fn is_wrapped(&self) -> bool {
+        matches!(self, Self::Wrapped(_))
+    }
+
+    /// Ends a stream whose bytes have ended within capsules.
+    ///
+    /// # Errors
+    /// As for [`Outgoing::data`].
+    pub async fn part(&mut self) -> Result<(), StreamError> {
+        match self {
+            Self::Wrapped(outgoing) => Box::pin(outgoing.part()).await,
+            _ => Ok(()),
         }
     }
 

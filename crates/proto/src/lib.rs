@@ -13,6 +13,7 @@
 //! | [`qpack`] | RFC 9204 with a dynamic table of capacity 0, RFC 7541, section 5 and appendix B |
 //! | [`varint`] | RFC 9000, section 16 |
 //! | [`capsule`] | RFC 9297, section 3 |
+//! | [`connect_tcp`] | draft-ietf-httpbis-connect-tcp |
 //! | [`datagram`] | RFC 9297, section 2 and RFC 9298, section 5 |
 //! | [`batch`] | ours: runs of datagrams, shaped for UDP segmentation offload |
 //! | [`udp_template`] | RFC 9298, sections 2 and 3 |
@@ -32,6 +33,7 @@
 pub mod authority;
 pub mod batch;
 pub mod capsule;
+pub mod connect_tcp;
 pub mod credentials;
 pub mod datagram;
 pub mod forwarded;

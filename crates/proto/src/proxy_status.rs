@@ -132,6 +132,13 @@ pub fn format(node: &str, error: ProxyError, details: Option<&str>, next_hop: Op
     quoted::field_value(text)
 }
 
+/// The member of a proxy that has done what it was asked for.
+pub fn success(node: &str) -> HeaderValue {
+    let mut text = String::with_capacity(node.len());
+    push_item(node, &mut text);
+    quoted::field_value(text)
+}
+
 /// Adds a member after those of the proxies that are nearer to the origin (RFC 9209, section 2).
 pub fn append(fields: &mut HeaderMap, member: HeaderValue) {
     // A map that is full of fields is left as it is.
@@ -214,6 +221,11 @@ mod tests {
         assert_eq!(value, "alice-laptop; error=connection_refused; next-hop=db.example:5432");
         let value = format("1 node", ProxyError::ConnectionTimeout, None, Some("[::1]:80"));
         assert_eq!(value, "\"1 node\"; error=connection_timeout; next-hop=\"[::1]:80\"");
+    }
+
+    #[test]
+    fn a_success_is_the_name_alone() {
+        assert_eq!((success("edge"), success("1 node")), ("edge".parse().unwrap(), "\"1 node\"".parse().unwrap()));
     }
 
     #[test]

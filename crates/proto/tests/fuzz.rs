@@ -33,6 +33,7 @@ macro_rules! decoders {
 decoders! {
     authority_keeps_its_invariants: authority;
     capsule_keeps_its_invariants: capsule;
+    connect_tcp_keeps_its_invariants: connect_tcp;
     credentials_keep_their_invariants: credentials;
     datagram_keeps_its_invariants: datagram;
     h3_keeps_its_invariants: h3;

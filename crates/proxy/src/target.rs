@@ -49,6 +49,7 @@ impl Target {
     pub fn of(head: &RequestHead, listener: &ListenerRules, tls: bool) -> Result<Self, Refusal> {
         match head.kind() {
             Kind::ConnectUdp => Self::of_template(head, &uri_template::UDP, &listener.udp_templates),
+            Kind::ConnectTcp => Self::of_template(head, &uri_template::TCP, &listener.tcp_templates),
             Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
             Kind::Message | Kind::Upgrade if head.origin_form && !listener.config.gateway => Err(bad_request(
                 "this is a proxy: send the request in absolute form, or set `gateway: true` on the listener",
@@ -60,7 +61,7 @@ impl Target {
         }
     }
 
-    /// RFC 9298, 3: the target of CONNECT-UDP stands in the path, or in the query.
+    /// RFC 9298, 3: the target of CONNECT-UDP, and of connect-tcp, stands in the path or in the query.
     fn of_template(head: &RequestHead, known: &UriTemplate, further: &[UriTemplate]) -> Result<Self, Refusal> {
         let path = head.path.as_ref().map_or("", PathAndQuery::as_str);
         let matched = further.iter().fold(known.matches(path), |matched, template| match matched {
@@ -96,8 +97,9 @@ impl Target {
     /// # Errors
     /// The target cannot be written as an authority.
     pub fn write_into(&self, head: &mut RequestHead) -> Result<(), Refusal> {
-        if head.kind() == Kind::ConnectUdp {
-            return self.write_path(&uri_template::UDP, head);
+        if head.kind().is_templated() {
+            let udp = head.kind() == Kind::ConnectUdp;
+            return self.write_path(if udp { &uri_template::UDP } else { &uri_template::TCP }, head);
         }
         let scheme = head.scheme.as_ref().map_or("http", Scheme::as_str);
         let default = authority::default_port(scheme);

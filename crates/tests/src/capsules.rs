@@ -40,9 +40,17 @@ impl UdpTunnel {
     /// # Errors
     /// As [`Self::h1`].
     pub fn h1_at(proxy: SocketAddr, path: &str, fields: &str) -> Result<Self, Head> {
+        Self::h1_for(proxy, "connect-udp", path, fields)
+    }
+
+    /// As [`Self::h1_at`], for this protocol of capsules.
+    ///
+    /// # Errors
+    /// As [`Self::h1`].
+    pub fn h1_for(proxy: SocketAddr, protocol: &str, path: &str, fields: &str) -> Result<Self, Head> {
         let mut raw = Raw::connect(proxy);
         raw.send(format!(
-            "GET http://{proxy}{path} HTTP/1.1\r\nHost: {proxy}\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\n\
+            "GET http://{proxy}{path} HTTP/1.1\r\nHost: {proxy}\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\
              Capsule-Protocol: ?1\r\n{fields}\r\n"
         ));
         let head = raw.head();
@@ -63,6 +71,24 @@ impl UdpTunnel {
         let uri = format!("http://{proxy}{}", path(host, port));
         let fields: Vec<_> = [("capsule-protocol", "?1")].into_iter().chain(fields.iter().copied()).collect();
         client.extended("connect-udp", &uri, &fields).map(|stream| Self { carrier: Carrier::H2(stream) })
+    }
+
+    /// Opens a tunnel of capsules under this protocol on an HTTP/2 connection.
+    ///
+    /// # Errors
+    /// As [`Self::h2`].
+    pub fn h2_for(client: &Client, protocol: &'static str, uri: &str) -> Result<Self, Answer> {
+        client
+            .extended(protocol, uri, &[("capsule-protocol", "?1")])
+            .map(|stream| Self { carrier: Carrier::H2(stream) })
+    }
+
+    /// Breaks the tunnel off.
+    pub fn reset(self) {
+        match self.carrier {
+            Carrier::H1(raw) => raw.reset(),
+            Carrier::H2(mut stream) => stream.reset(),
+        }
     }
 
     /// Sends a datagram with context 0.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::model::{self, EndpointAddress, HttpVersion, ProxyProtocolVersion};
+use hermes_http::Kind;
 use hermes_net::quic::Record;
 use hermes_proto::proxy_protocol::Version;
 use hermes_proto::uri_template::UriTemplate;
@@ -36,7 +37,8 @@ pub struct Upstream {
     timeouts: Timeouts,
     sends_token: bool,
     budget: Budget,
-    udp_template: Option<UriTemplate>,
+    /// Of CONNECT-UDP and of connect-tcp, where they are not the default ones.
+    templates: [Option<UriTemplate>; 2],
     /// The PROXY header that connections to it begin with.
     pub(crate) introduces: Option<Version>,
     /// What it was built from, for [`Self::same`].
@@ -95,7 +97,7 @@ impl Upstream {
         check(name, config, &versions)?;
         // Before the files are used: one that changes meanwhile counts as changed.
         let source = source(config);
-        let udp_template = udp_template(name, config)?;
+        let templates = templates(name, config)?;
         let security = Security::build(name, config, &versions, record)?;
         let ejector = config.eject.as_ref().map(|eject| Arc::new(Ejector::new(eject, config.endpoints.len())));
         let endpoint = |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone()));
@@ -114,7 +116,7 @@ impl Upstream {
             timeouts: Timeouts::default().overlaid(&config.timeouts),
             sends_token: sends_token(config),
             budget: Budget::default(),
-            udp_template,
+            templates,
             introduces: config.proxy_protocol.map(|version| match version {
                 ProxyProtocolVersion::V1 => Version::V1,
                 ProxyProtocolVersion::V2 => Version::V2,
@@ -143,9 +145,14 @@ impl Upstream {
         &self.budget
     }
 
-    /// The template of CONNECT-UDP that its endpoints serve, where it is not the default one.
-    pub fn udp_template(&self) -> Option<&UriTemplate> {
-        self.udp_template.as_ref()
+    /// The template by which its endpoints are asked for tunnels of this kind, where it is not the default one.
+    pub fn template(&self, kind: Kind) -> Option<&UriTemplate> {
+        let [udp, tcp] = &self.templates;
+        match kind {
+            Kind::ConnectUdp => udp.as_ref(),
+            Kind::ConnectTcp => tcp.as_ref(),
+            Kind::Message | Kind::Connect | Kind::Upgrade => None,
+        }
     }
 
     /// Whether its endpoints are spoken to under TLS.
@@ -239,13 +246,16 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
     }
 }
 
-fn udp_template(name: &str, config: &model::Upstream) -> Result<Option<UriTemplate>, BuildError> {
-    let text = config.templates.as_ref().and_then(|templates| templates.udp.as_deref());
-    text.map(UriTemplate::parse).transpose().map_err(|mistake| BuildError {
-        path: format!("upstreams.{name}.templates.udp"),
-        reason: mistake.to_string(),
-        remedy: Some(mistake.remedy().to_owned()),
-    })
+fn templates(name: &str, config: &model::Upstream) -> Result<[Option<UriTemplate>; 2], BuildError> {
+    let parse = |key: &str, text: Option<&String>| {
+        text.map(|text| UriTemplate::parse(text)).transpose().map_err(|mistake| BuildError {
+            path: format!("upstreams.{name}.templates.{key}"),
+            reason: mistake.to_string(),
+            remedy: Some(mistake.remedy().to_owned()),
+        })
+    };
+    let Some(templates) = &config.templates else { return Ok([None, None]) };
+    Ok([parse("udp", templates.udp.as_ref())?, parse("tcp", templates.tcp.as_ref())?])
 }
 
 fn sends_token(config: &model::Upstream) -> bool {

@@ -53,7 +53,8 @@ pub struct Route {
     /// Copy requests that ask for it to all endpoints.
     #[serde(default)]
     pub broadcast: Option<Broadcast>,
-    /// `post`: tunnels of bytes leave as POST, and a POST that takes this route is one. Default: CONNECT.
+    /// `connect` or `connect-tcp`: tunnels of bytes leave in this form. `post`: they leave as POST, and a POST that takes this
+    /// route is one. Default: as they came; those of `tcp` listeners as CONNECT.
     #[serde(default)]
     pub tunnel: Option<Tunnel>,
     /// Forward to the next proxy: an upstream, a list of 1 to 4 that are passed one inside the other, or a map with weights.
@@ -115,7 +116,7 @@ pub struct Match {
     /// Method, in capitals.
     #[serde(default)]
     pub method: Option<OneOrMany<String>>,
-    /// `:protocol` of an extended CONNECT, or the `Upgrade` token: `connect-udp`, `websocket`.
+    /// `:protocol` of an extended CONNECT, or the `Upgrade` token: `connect-tcp`, `connect-udp`, `websocket`.
     #[serde(default)]
     pub protocol: Option<OneOrMany<String>>,
     /// Fields, by name: a value, `~regex`, `true` for present, `false` for absent.

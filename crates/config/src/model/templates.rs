@@ -13,6 +13,9 @@ pub struct Templates {
     /// `/.well-known/masque/udp/{target_host}/{target_port}/`.
     #[serde(default)]
     pub udp: Option<OneOrMany<String>>,
+    /// Of connect-tcp. Default: only `/.well-known/masque/tcp/{target_host}/{target_port}/`.
+    #[serde(default)]
+    pub tcp: Option<OneOrMany<String>>,
 }
 
 /// Templates of the next proxies.
@@ -23,4 +26,7 @@ pub struct UpstreamTemplates {
     /// `/.well-known/masque/udp/{target_host}/{target_port}/`.
     #[serde(default)]
     pub udp: Option<String>,
+    /// Of connect-tcp. Default: `/.well-known/masque/tcp/{target_host}/{target_port}/`.
+    #[serde(default)]
+    pub tcp: Option<String>,
 }

@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// TCP over POST, for proxies on the way that do not know CONNECT; what Envoy calls `use_post` and `allow_post`.
+/// How tunnels of bytes leave. POST is for proxies on the way that do not know CONNECT; it is what Envoy calls `use_post` and
+/// `allow_post`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Tunnel {
-    /// `post`, with the path that the tunnel came with, or else `/`.
+    /// `connect`, `connect-tcp`, or `post` with the path that the tunnel came with, or else `/`.
     Word(TunnelWord),
     /// A POST with this path.
     Post(TunnelPost),
@@ -15,8 +16,12 @@ pub enum Tunnel {
 
 /// A form in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum TunnelWord {
+    /// CONNECT, to the target's authority.
+    Connect,
+    /// connect-tcp, by the URI template of the next proxy.
+    ConnectTcp,
     /// A POST whose request and response contents are the two directions.
     Post,
 }
@@ -30,10 +35,18 @@ pub struct TunnelPost {
 }
 
 impl Tunnel {
-    /// The path, where one is given.
+    /// The form.
+    pub fn word(&self) -> TunnelWord {
+        match self {
+            Self::Word(word) => *word,
+            Self::Post(_) => TunnelWord::Post,
+        }
+    }
+
+    /// The path of POST, where one is given.
     pub fn path(&self) -> Option<&str> {
         match self {
-            Self::Word(TunnelWord::Post) => None,
+            Self::Word(_) => None,
             Self::Post(tunnel) => Some(&tunnel.post),
         }
     }

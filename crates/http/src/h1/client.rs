@@ -90,8 +90,8 @@ fn encode(
             let fields = fields.to_mut();
             fields.append(CONNECTION, HeaderValue::from_static("upgrade"));
             fields.insert(UPGRADE, HeaderValue::from_str(token).map_err(|_| invalid("the protocol is no token"))?);
-            // A UDP proxy is the origin of its template; any other protocol runs at the origin of the URI.
-            let receiver = if head.kind() == Kind::ConnectUdp { Receiver::Origin } else { receiver };
+            // A proxy is the origin of its template; any other protocol runs at the origin of the URI.
+            let receiver = if head.kind().is_templated() { Receiver::Origin } else { receiver };
             (Method::GET, message_target(head, authority, path(), receiver))
         }
     };
@@ -167,14 +167,14 @@ impl Pending {
     }
 
     fn wire_method(&self) -> Method {
-        if matches!(self.kind, Kind::ConnectUdp | Kind::Upgrade) { Method::GET } else { self.method.clone() }
+        if self.kind.is_extended() { Method::GET } else { self.method.clone() }
     }
 
     /// Whether this status opens the tunnel that was asked for.
     fn accepted(&self, status: StatusCode) -> Result<bool, StreamError> {
         let switching = status == StatusCode::SWITCHING_PROTOCOLS;
         match self.kind {
-            Kind::ConnectUdp | Kind::Upgrade => Ok(switching),
+            Kind::ConnectUdp | Kind::ConnectTcp | Kind::Upgrade => Ok(switching),
             _ if switching => Err(StreamError::new(Cause::Protocol("101 without an upgrade".to_owned()))),
             Kind::Connect => Ok(status.is_success()),
             Kind::Message => Ok(false),

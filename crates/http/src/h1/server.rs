@@ -17,7 +17,7 @@ use super::{Connection, Ends, Incoming, Outgoing, Rejoin, WriteSide};
 use crate::error::{Cause, StreamError};
 use crate::pace::{Answered, Pace};
 use crate::server::{Handler, Options};
-use crate::{Incoming as AnyIncoming, MinRate, Offered, Outgoing as AnyOutgoing};
+use crate::{Incoming as AnyIncoming, Kind, MinRate, Offered, Outgoing as AnyOutgoing};
 use crate::{RequestHead, Responder as AnyResponder, ResponseHead};
 
 /// How long, and how much of, an unwanted rest of a request is read so that the client can see the answer (RFC 9112, 9.6).
@@ -308,7 +308,7 @@ impl Responder {
         let AnyIncoming::H1(incoming) = incoming else { return Err(not_a_tunnel()) };
         let method = self.wire_method();
         let ends = match self.upgrade.as_deref() {
-            Some(token) if !token.eq_ignore_ascii_case("connect-udp") => Ends::Closed,
+            Some(token) if Kind::of_protocol(token) == Kind::Upgrade => Ends::Closed,
             _ => Ends::Notified,
         };
         let status = match self.upgrade.take() {

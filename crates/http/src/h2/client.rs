@@ -133,7 +133,7 @@ impl Link {
         head: &RequestHead,
         length: Option<u64>,
     ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
-        if matches!(head.kind(), Kind::ConnectUdp | Kind::Upgrade) {
+        if head.kind().is_extended() {
             self.require_extended_connect().await?;
         }
         let request = convert::to_request(head)?;

@@ -98,7 +98,7 @@ impl Link {
         head: &RequestHead,
         length: Option<u64>,
     ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
-        let extended = matches!(head.kind(), Kind::ConnectUdp | Kind::Upgrade);
+        let extended = head.kind().is_extended();
         if extended {
             self.require_extended_connect().await?;
         }

@@ -269,6 +269,7 @@ pub(crate) fn kind(head: &RequestHead) -> &'static str {
         Kind::Message => "http",
         Kind::Connect => "connect",
         Kind::ConnectUdp => "connect-udp",
+        Kind::ConnectTcp => "connect-tcp",
         Kind::Upgrade => "upgrade",
     }
 }

@@ -13,6 +13,7 @@ use hermes_upstream::Active;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::pump::END_TIME;
 use super::{Broken, Side, paths, silence};
 use crate::arrival::End;
 use crate::datagrams::{Lane, Left, Origin, Sink, UdpEnd};
@@ -29,9 +30,6 @@ const LINGERING: usize = 8;
 
 /// How long a way that is being left may take to send what was read; its next hop may have stopped reading.
 const SWITCH_TIME: Duration = Duration::from_secs(1);
-
-/// How long the end of a stream may take to be sent.
-const END_TIME: Duration = Duration::from_secs(5);
 
 /// Two directions that lead to one side.
 pub(crate) struct Ends {

@@ -10,14 +10,14 @@ use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_proto::forwarded::{self, Element, Identifier};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
-use hermes_proto::{uri_template, via};
+use hermes_proto::via;
 use hermes_rules::{Values, apply};
 use hermes_upstream::Upstream;
 use http::header::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, StatusCode};
 
-use super::post;
+use super::form;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
@@ -54,10 +54,10 @@ impl Next {
         matches!(self, Self::Upstream { upstream, .. } if upstream.is_tls())
     }
 
-    /// The template of its CONNECT-UDP, where it is not the default one.
-    fn template(&self) -> Option<&UriTemplate> {
+    /// The template by which it is asked for tunnels of this kind, where it is not the default one.
+    fn template(&self, kind: Kind) -> Option<&UriTemplate> {
         match self {
-            Self::Upstream { upstream, .. } => upstream.udp_template(),
+            Self::Upstream { upstream, .. } => upstream.template(kind),
             Self::Target => None,
         }
     }
@@ -91,8 +91,7 @@ pub(crate) fn depart(routed: &Routed, mut head: RequestHead, next: &Next) -> Res
     change_fields(routed, route, &mut head, &target)?;
     via::append(&mut head.fields, head.version, &snapshot.node);
     if let Next::Upstream { upstream, receiver: Receiver::Proxy } = next {
-        post::depart(&mut head, route)?;
-        address(&mut head, upstream, &target)?;
+        form::depart(&mut head, route, upstream, &target)?;
         if head.kind() != Kind::Connect && head.scheme.is_none() {
             head.scheme = Some(Scheme::HTTP);
         }
@@ -101,16 +100,6 @@ pub(crate) fn depart(routed: &Routed, mut head: RequestHead, next: &Next) -> Res
         }
     }
     Ok((head, target))
-}
-
-/// The path of CONNECT-UDP is that of the next proxy's template, whatever this one's is.
-fn address(head: &mut RequestHead, upstream: &Upstream, target: &Target) -> Result<(), Refusal> {
-    match upstream.udp_template() {
-        _ if head.kind() != Kind::ConnectUdp => Ok(()),
-        Some(template) => target.write_path(template, head),
-        None if uri_template::UDP.matches(head.path()).is_ok() => Ok(()),
-        None => target.write_path(&uri_template::UDP, head),
-    }
 }
 
 fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result<(), Refusal> {
@@ -143,12 +132,12 @@ fn change_fields(routed: &Routed, route: &Route, head: &mut RequestHead, target:
         .map_err(|bad| Refusal::new(ProxyError::ProxyInternalError, format!("field {}: {}", bad.name, bad.reason)))
 }
 
-/// A UDP proxy is addressed by its own authority (RFC 9298, 3): that of its template, or else of the endpoint which was chosen.
+/// A proxy with a template is addressed by its own authority (RFC 9298, 3): that of its template, or else of the endpoint which was chosen.
 pub(crate) fn address_proxy<'a>(head: &'a RequestHead, endpoint: &str, next: &Next) -> Cow<'a, RequestHead> {
-    if head.kind() != Kind::ConnectUdp {
+    if !head.kind().is_templated() {
         return Cow::Borrowed(head);
     }
-    if let Some((scheme, authority)) = next.template().and_then(UriTemplate::origin) {
+    if let Some((scheme, authority)) = next.template(head.kind()).and_then(UriTemplate::origin) {
         let (scheme, authority) = (Some(scheme.clone()), Some(authority.clone()));
         return Cow::Owned(RequestHead { authority, scheme, ..head.clone() });
     }

@@ -1,6 +1,6 @@
 //! *Forward*: what happens to an exchange once its route is known.
 //!
-//! | action | message | CONNECT | CONNECT-UDP | Upgrade |
+//! | action | message | CONNECT, connect-tcp | CONNECT-UDP | Upgrade |
 //! |---|---|---|---|---|
 //! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` |
 //! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `tunnel`, to the origin |
@@ -11,6 +11,7 @@ mod affinity;
 mod broadcast;
 mod datagrams;
 pub(crate) mod departure;
+mod form;
 mod local;
 mod message;
 mod paths;
@@ -67,7 +68,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<String,
 
 /// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
 /// of them, and be copied at each step on the way there.
-async fn onwards(routed: &Routed, arrival: Arrival, action: Option<Action<'_>>) -> Result<String, Failed> {
+async fn onwards(routed: &Routed, mut arrival: Arrival, action: Option<Action<'_>>) -> Result<String, Failed> {
     let next = action.map_or_else(|| Err("the route has no action".to_owned()), |action| next_hop(routed, action));
     let next = match next {
         Ok(next) => next,
@@ -76,10 +77,11 @@ async fn onwards(routed: &Routed, arrival: Arrival, action: Option<Action<'_>>) 
             return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
         }
     };
+    form::confirm(&mut arrival).await;
     match (arrival.kind(), next.receiver()) {
         (Kind::Message, _) => Box::pin(message::forward(routed, arrival, &next)).await,
         (Kind::Upgrade, _) | (_, Receiver::Proxy) => Box::pin(tunnel::forward(routed, arrival, &next)).await,
-        (Kind::Connect, Receiver::Origin) => Box::pin(terminate::tcp(routed, arrival, &next)).await,
+        (Kind::Connect | Kind::ConnectTcp, Receiver::Origin) => Box::pin(terminate::tcp(routed, arrival, &next)).await,
         (Kind::ConnectUdp, Receiver::Origin) => Box::pin(terminate::udp(routed, arrival, &next)).await,
     }
 }

@@ -3,7 +3,7 @@
 //! It passes proxies that do not know CONNECT, and is what Envoy calls `use_post` and `allow_post`. Here it is a CONNECT in
 //! another form: it takes that form where it leaves, and is a CONNECT again as soon as a route says so.
 
-use hermes_config::model::Route;
+use hermes_config::model::{Route, TunnelWord};
 use hermes_http::{Event, Kind, RequestHead};
 use hermes_proto::proxy_status::ProxyError;
 use http::Method;
@@ -15,7 +15,12 @@ use crate::refusal::Refusal;
 /// Makes a POST the CONNECT that it means, if its route says that it is a tunnel. The path is kept, for a next hop.
 /// Says whether it was one.
 pub(crate) fn arrive(head: &mut RequestHead, route: &Route) -> bool {
-    route.tunnel.is_some() && arrived(head)
+    is_asked_for(route) && arrived(head)
+}
+
+/// Whether tunnels on this route are POSTs.
+fn is_asked_for(route: &Route) -> bool {
+    route.tunnel.as_ref().is_some_and(|tunnel| tunnel.word() == TunnelWord::Post)
 }
 
 /// Makes a POST the CONNECT that it means, and says whether it was one.
@@ -32,7 +37,8 @@ pub(crate) fn arrived(head: &mut RequestHead) -> bool {
 
 /// Makes a CONNECT leave as the POST that its route asks for.
 pub(super) fn depart(head: &mut RequestHead, route: &Route) -> Result<(), Refusal> {
-    let Some(tunnel) = route.tunnel.as_ref().filter(|_| head.kind() == Kind::Connect) else { return Ok(()) };
+    let leaves = head.kind() == Kind::Connect && is_asked_for(route);
+    let Some(tunnel) = route.tunnel.as_ref().filter(|_| leaves) else { return Ok(()) };
     head.method = Method::POST;
     head.scheme = Some(Scheme::HTTP);
     let given = tunnel.path().map(PathAndQuery::try_from).transpose().map_err(|error| {

@@ -34,6 +34,9 @@ impl Side {
     }
 }
 
+/// How long the end of a stream may take to be sent.
+pub(super) const END_TIME: Duration = Duration::from_secs(5);
+
 /// The word for a side that was too slow.
 const SLOW: &str = "slow";
 
@@ -307,8 +310,25 @@ pub async fn tunnel(
         carried = both => carried,
         reason = place.ended() => Err(Broken::policy(&reason)),
     };
-    carried.map(|_| ()).inspect_err(|broken| {
+    if let Err(broken) = &carried {
         client_out.reset(broken.reset);
         target_out.reset(broken.reset);
-    })
+        return carried.map(|_| ());
+    }
+    if client_out.is_wrapped() || target_out.is_wrapped() {
+        Box::pin(async { tokio::join!(part(client_in, client_out), part(target_in, target_out)) }).await;
+    }
+    Ok(())
+}
+
+/// Ends a stream whose bytes have ended before, within capsules, and waits for the end of its peer: a stream that is dropped half
+/// open looks broken. A peer that does not end it is not waited for.
+async fn part(mut incoming: Incoming, mut outgoing: Outgoing) {
+    let parting = async {
+        if outgoing.part().await.is_ok() {
+            incoming.parted().await;
+        }
+    };
+    // The bytes have arrived whatever becomes of it.
+    let _ = tokio::time::timeout(END_TIME, parting).await;
 }

@@ -1,16 +1,17 @@
 //! Where the overlay ends: a tunnel becomes a TCP connection or a UDP socket.
 
-use hermes_http::{Incoming, Outgoing, h1};
+use hermes_http::{Incoming, Kind, Outgoing, h1};
+use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use http::{HeaderMap, HeaderValue};
 
 use super::departure::{Next, depart};
 use super::retry::Tries;
-use super::{CAPSULE_PROTOCOL, Failed, Unanswered, datagrams, paths, pump, reach};
+use super::{CAPSULE_PROTOCOL, Failed, Unanswered, datagrams, form, paths, pump, reach};
 use crate::arrival::{Arrival, End};
 use crate::redecide::{Opened, stand};
 use crate::routed::Routed;
 
-/// Opens the TCP connection that a CONNECT asks for, and carries the tunnel (RFC 9110, 9.3.6).
+/// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for, and carries the tunnel.
 pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
     let departing = depart(routed, arrival.head().clone(), next);
     let tries = Tries::new(routed, next, arrival.head());
@@ -27,9 +28,15 @@ pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     let target = (Incoming::H1(h1::Incoming::bytes(read)), Outgoing::H1(h1::Outgoing::bytes(write)));
     let opened = Opened::new(routed, arrival.head(), next, dialled.address);
     let mut place = stand(routed, opened, false);
-    let carried = match arrival.accept(HeaderMap::new()).await {
+    let (kind, mut fields) = (arrival.kind(), HeaderMap::new());
+    form::announce(kind, &mut fields);
+    if kind == Kind::ConnectTcp {
+        fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));
+    }
+    let carried = match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
-            pump::tunnel((incoming, outgoing), target, routed.exchange.counters(), &mut place).await
+            let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
+            pump::tunnel(client, target, routed.exchange.counters(), &mut place).await
         }
         Ok(End::Udp(_)) => return Ok("proxy_internal_error: datagrams cannot enter a TCP connection".to_owned()),
         Err(error) => return Ok(format!("client_closed: {error}")),

@@ -9,14 +9,14 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
 use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
-use http::{HeaderName, HeaderValue, StatusCode, Version};
+use http::{HeaderName, StatusCode, Version};
 
 use super::datagrams::{self, Ends, Path};
 use super::departure::{self, Next, depart};
 use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
 use super::retry::{self, Tries};
-use super::{Failed, Side, Unanswered, post, pump, verdict};
+use super::{Failed, Side, Unanswered, form, post, pump, verdict};
 use crate::arrival::{Arrival, End};
 use crate::explain;
 use crate::redecide::{Opened, stand};
@@ -30,10 +30,13 @@ pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule
 /// Opens the tunnel through the next hop, and carries it.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
     let opened = match depart(routed, arrival.head().clone(), next) {
-        Ok((head, target)) => open(&Tries::new(routed, next, arrival.head()), &head, &target).await,
+        Ok((head, target)) => {
+            let opened = open(&Tries::new(routed, next, arrival.head()), &head, &target).await;
+            opened.map(|opened| (opened, head.kind()))
+        }
         Err(refusal) => Err(refusal),
     };
-    let opened = match opened {
+    let (opened, form) = match opened {
         Ok(opened) => opened,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
@@ -41,7 +44,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
     match answer {
         Event::Tunnel(head, incoming) => {
             let opened = Opened::new(routed, arrival.head(), next, None);
-            Ok(carry(routed, arrival, head, (incoming, outgoing), (active, idle, opened)).await)
+            Ok(carry(routed, arrival, head, (incoming, outgoing, form), (active, idle, opened)).await)
         }
         Event::Final(head, incoming) => Box::pin(pass_refusal(routed, arrival, head, incoming)).await,
         Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
@@ -132,25 +135,24 @@ async fn carry(
     routed: &Routed,
     arrival: Arrival,
     head: ResponseHead,
-    target: (Incoming, Outgoing),
+    target: (Incoming, Outgoing, Kind),
     (active, idle, opened): (Active, Duration, Opened),
 ) -> String {
     let kind = arrival.kind();
     let mut fields = passed_on(head.fields);
-    if kind == Kind::ConnectUdp {
-        fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
-    }
+    form::announce(kind, &mut fields);
     routed.exchange.status(arrival.head().opening_status().as_u16());
     let mut place = stand(routed, opened, kind == Kind::ConnectUdp);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,
         Err(error) => return format!("client_closed: {error}"),
     };
-    let (incoming, outgoing) = target;
+    let (incoming, outgoing, form) = target;
     match client {
         End::Stream(client_in, client_out) if kind != Kind::ConnectUdp => {
-            let (counters, client) = (routed.exchange.counters(), (client_in, client_out));
-            let carried = pump::tunnel(client, (incoming, outgoing), counters, &mut place).await;
+            let client = form::bytes(kind, form, (client_in, client_out));
+            let target = form::bytes(form, kind, (incoming, outgoing));
+            let carried = pump::tunnel(client, target, routed.exchange.counters(), &mut place).await;
             drop(active);
             carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
         }

@@ -17,7 +17,7 @@ const TEXT_LIMIT: usize = 1024;
 /// What is known when an exchange begins.
 #[derive(Debug, Clone)]
 pub struct Begin {
-    /// `http`, `connect`, `connect-udp` or `upgrade`; a tunnel over POST is known [later](Exchange::is_post).
+    /// `http`, `connect`, `connect-tcp`, `connect-udp` or `upgrade`; a tunnel over POST is known [later](Exchange::is_post).
     pub kind: &'static str,
     /// The listener's name.
     pub listener: Arc<str>,

@@ -194,7 +194,7 @@ impl Live {
 pub struct ExchangeView {
     /// Its identifier, the same as in its access records.
     pub id: String,
-    /// `http`, `connect`, `connect-udp` or `upgrade`.
+    /// `http`, `connect`, `connect-tcp`, `connect-udp` or `upgrade`.
     pub kind: &'static str,
     /// How it came: `h1`, `h2`, `tcp` or `udp`.
     pub protocol: &'static str,

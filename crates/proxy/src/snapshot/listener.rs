@@ -59,6 +59,8 @@ pub struct ListenerRules {
     pub options: Options,
     /// The templates of CONNECT-UDP that it serves beside the default one.
     pub udp_templates: Vec<UriTemplate>,
+    /// Those of connect-tcp.
+    pub tcp_templates: Vec<UriTemplate>,
     /// Whose traffic this is when nobody is asked.
     pub user: Option<String>,
     /// Its metrics.
@@ -183,6 +185,7 @@ pub(super) fn all(
             clients,
             options: options(config),
             udp_templates: templates(config.templates.as_ref().and_then(|templates| templates.udp.as_ref())),
+            tcp_templates: templates(config.templates.as_ref().and_then(|templates| templates.tcp.as_ref())),
             user: user(document, config),
             config: config.clone(),
             warned: AtomicBool::new(false),

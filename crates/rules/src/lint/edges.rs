@@ -1,6 +1,6 @@
-//! Checks of what meets other programs: PROXY headers, tunnels in the form of a POST, proxy.pac.
+//! Checks of what meets other programs: PROXY headers, the forms of tunnels, proxy.pac.
 
-use hermes_config::model::{Action, Document, ListenAddress, Listener, Tunnel};
+use hermes_config::model::{Action, Document, ListenAddress, Listener, Tunnel, TunnelWord};
 
 use super::{Check, Report, each_listener};
 
@@ -64,6 +64,11 @@ fn tunnel_action(document: &Document, report: &mut Report) {
         if route.tunnel.is_some() && !carries {
             let reason = "`tunnel` is for routes that carry one";
             report.add(format!("routes[{index}].tunnel"), reason, "remove it, or give `to` or `terminate`");
+        }
+        let form = route.tunnel.as_ref().map(Tunnel::word).filter(|form| *form != TunnelWord::Post);
+        if form.is_some() && route.terminate.is_some() {
+            let reason = "the form of a tunnel that leaves is of no use where it ends";
+            report.add(format!("routes[{index}].tunnel"), reason, "remove it: every form is taken here");
         }
     }
 }

@@ -16,6 +16,7 @@ fn listeners(document: &Document, report: &mut Report) {
         }
         let Some(templates) = &listener.templates else { return };
         served(&format!("{path}.templates.udp"), templates.udp.as_ref(), report);
+        served(&format!("{path}.templates.tcp"), templates.tcp.as_ref(), report);
     });
 }
 
@@ -42,8 +43,8 @@ fn served(path: &str, templates: Option<&OneOrMany<String>>, report: &mut Report
 fn upstreams(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
         let Some(templates) = &upstream.templates else { return };
-        if let Some(text) = &templates.udp {
-            parse(&format!("{path}.templates.udp"), text, report);
+        for (key, text) in [("udp", &templates.udp), ("tcp", &templates.tcp)] {
+            text.iter().for_each(|text| drop(parse(&format!("{path}.templates.{key}"), text, report)));
         }
     });
 }

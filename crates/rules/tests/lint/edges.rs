@@ -43,6 +43,12 @@ fn pac_and_explain_are_for_http() {
 fn a_tunnel_has_a_path_and_goes_somewhere() {
     finds(json!({ "routes": [{ "to": "next", "tunnel": "post" }] }), &[]);
     finds(json!({ "routes": [{ "terminate": true, "tunnel": { "post": "/tunnel?x" } }] }), &[]);
+    finds(json!({ "routes": [{ "to": "next", "tunnel": "connect-tcp" }] }), &[]);
+    finds(
+        json!({ "routes": [{ "terminate": true, "tunnel": "connect-tcp" }] }),
+        &["routes[0].tunnel: the form of a tunnel that leaves is of no use where it ends; \
+           remove it: every form is taken here"],
+    );
     finds(
         json!({ "routes": [{ "to": "next", "tunnel": { "post": "tunnel" } }] }),
         &["routes[0].tunnel.post: `tunnel` is no path; write one such as `/tunnel`"],

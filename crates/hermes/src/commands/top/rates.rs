@@ -78,7 +78,7 @@ pub struct Open {
     pub nodes: Vec<String>,
     /// Its trace.
     pub trace: Option<String>,
-    /// `http`, `connect`, `connect-udp` or `upgrade`.
+    /// `http`, `connect`, `connect-tcp`, `connect-udp` or `upgrade`.
     pub kind: String,
     /// What it is for.
     pub target: String,

@@ -1,0 +1,309 @@
+//! TCP in capsules: connect-tcp (draft-ietf-httpbis-connect-tcp), whose data are the values of DATA and FINAL_DATA.
+//!
+//! Capsules of other types are dropped as they pass, whatever their length; nothing of any capsule but its header is held.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::capsule::{CapsuleError, MAX_HEADER};
+use crate::varint;
+
+/// The upgrade token, and the value of `:protocol`.
+pub const PROTOCOL: &str = "connect-tcp";
+
+/// The type of DATA: bytes, and more may follow. The number is the draft's provisional one.
+pub const DATA: u64 = 0x2028_d7f2;
+
+/// The type of FINAL_DATA: the last bytes, after which comes what a FIN is in TCP. The number is provisional, too.
+pub const FINAL_DATA: u64 = 0x2028_d7f3;
+
+/// A piece of what arrives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TcpPiece {
+    /// Bytes, never none.
+    Data(Bytes),
+    /// The end of this direction, once.
+    End,
+}
+
+/// Why a stream must be aborted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectTcpError {
+    /// DATA or FINAL_DATA after FINAL_DATA.
+    #[error("data came after the capsule that ended them")]
+    AfterEnd,
+    /// The stream ended without FINAL_DATA: what is missing is unknown.
+    #[error("the stream ended without FINAL_DATA")]
+    NoEnd,
+    /// The stream ended within a capsule.
+    #[error(transparent)]
+    Capsule(#[from] CapsuleError),
+}
+
+/// A capsule with `data`; the `last` one ends the direction.
+pub fn encode(data: &[u8], last: bool) -> Bytes {
+    let mut output = BytesMut::with_capacity(MAX_HEADER + data.len());
+    varint::encode(if last { FINAL_DATA } else { DATA }, &mut output);
+    varint::encode(data.len() as u64, &mut output);
+    output.extend_from_slice(data);
+    output.freeze()
+}
+
+/// Takes the bytes of TCP out of a stream of capsules, without waiting for whole ones.
+///
+/// Push a chunk, then take pieces until there is none, then push the next.
+#[derive(Debug)]
+pub struct ConnectTcpDecoder {
+    input: Bytes,
+    state: State,
+    /// The header of FINAL_DATA has come.
+    last: bool,
+    /// [`TcpPiece::End`] was given.
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Header { bytes: [u8; MAX_HEADER], held: usize },
+    Data { left: u64 },
+    Other { left: u64 },
+}
+
+const AT_START: State = State::Header { bytes: [0; MAX_HEADER], held: 0 };
+
+impl Default for ConnectTcpDecoder {
+    fn default() -> Self {
+        Self { input: Bytes::new(), state: AT_START, last: false, ended: false }
+    }
+}
+
+impl ConnectTcpDecoder {
+    /// Adds what arrived, when [`next`](Self::next) has nothing left.
+    pub fn push(&mut self, chunk: Bytes) {
+        debug_assert!(self.input.is_empty(), "what came before was not taken");
+        self.input = chunk;
+    }
+
+    /// The next piece, or `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// [`ConnectTcpError::AfterEnd`], upon which the stream must be aborted.
+    #[expect(clippy::should_implement_trait, reason = "None is not the end: more may be pushed")]
+    pub fn next(&mut self) -> Result<Option<TcpPiece>, ConnectTcpError> {
+        loop {
+            match &mut self.state {
+                State::Header { .. } => {
+                    if self.is_end() && !self.ended {
+                        self.ended = true;
+                        return Ok(Some(TcpPiece::End));
+                    }
+                    if !self.header()? {
+                        return Ok(None);
+                    }
+                }
+                State::Data { left: 0 } | State::Other { left: 0 } => self.state = AT_START,
+                State::Data { .. } | State::Other { .. } if self.input.is_empty() => return Ok(None),
+                State::Data { left } => {
+                    let taken = take(&mut self.input, left);
+                    return Ok(Some(TcpPiece::Data(taken)));
+                }
+                State::Other { left } => drop(take(&mut self.input, left)),
+            }
+        }
+    }
+
+    /// Whether all data have come and been taken.
+    pub fn is_end(&self) -> bool {
+        self.last && !matches!(self.state, State::Data { left: 1.. })
+    }
+
+    /// Says whether the stream may end here.
+    ///
+    /// # Errors
+    /// Something is missing.
+    pub fn finish(&self) -> Result<(), ConnectTcpError> {
+        match self.state {
+            State::Header { held: 1.., .. } | State::Data { left: 1.. } | State::Other { left: 1.. } => {
+                Err(CapsuleError::Truncated.into())
+            }
+            _ if !self.last => Err(ConnectTcpError::NoEnd),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads a header; false when bytes are missing, which then all are kept.
+    fn header(&mut self) -> Result<bool, ConnectTcpError> {
+        let State::Header { bytes, held } = &mut self.state else { return Ok(true) };
+        let added = self.input.len().min(MAX_HEADER - *held);
+        bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
+        let available = *held + added;
+        let mut rest = &bytes[..available];
+        let Some((kind, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
+            *held = available;
+            self.input.advance(added);
+            return Ok(false);
+        };
+        self.input.advance(available - rest.len() - *held);
+        if kind != DATA && kind != FINAL_DATA {
+            self.state = State::Other { left: length };
+            return Ok(true);
+        }
+        self.state = State::Data { left: length };
+        if self.last {
+            return Err(ConnectTcpError::AfterEnd);
+        }
+        self.last = kind == FINAL_DATA;
+        Ok(true)
+    }
+}
+
+/// What has come of a value of which so much is left.
+fn take(input: &mut Bytes, left: &mut u64) -> Bytes {
+    let count = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+    *left -= count as u64;
+    input.split_to(count)
+}
+
+/// Decodes arbitrary bytes, whole and in pieces: both find the same bytes and the same end, and these survive encoding.
+///
+/// The first byte sets the length of the pieces.
+pub fn fuzz_one(data: &[u8]) {
+    let [piece, stream @ ..] = data else { return };
+    let whole = decode_all(stream, stream.len().max(1));
+    assert_eq!(whole, decode_all(stream, usize::from(*piece).max(1)));
+    let (bytes, ended, _) = whole;
+    assert!(bytes.len() <= stream.len());
+    let again = encode(&bytes, ended);
+    assert_eq!((bytes, ended, ended), decode_all(&again, 1));
+}
+
+/// The bytes, whether their end was given, and whether the stream may end there.
+fn decode_all(stream: &[u8], piece: usize) -> (Vec<u8>, bool, bool) {
+    let (mut decoder, mut bytes, mut ended) = (ConnectTcpDecoder::default(), Vec::new(), false);
+    for chunk in stream.chunks(piece) {
+        decoder.push(Bytes::copy_from_slice(chunk));
+        loop {
+            match decoder.next() {
+                Ok(Some(TcpPiece::Data(data))) => {
+                    assert!(!data.is_empty() && !ended);
+                    bytes.extend_from_slice(&data);
+                }
+                Ok(Some(TcpPiece::End)) => {
+                    assert!(!ended && decoder.is_end());
+                    ended = true;
+                }
+                Ok(None) => break,
+                Err(_) => return (bytes, ended, false),
+            }
+        }
+        assert!(decoder.input.is_empty());
+    }
+    (bytes, ended, decoder.finish().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn other(kind: u64, length: usize) -> Vec<u8> {
+        let mut output = BytesMut::new();
+        varint::encode(kind, &mut output);
+        varint::encode(length as u64, &mut output);
+        output.extend(std::iter::repeat_n(7, length));
+        output.to_vec()
+    }
+
+    fn stream(capsules: &[&[u8]]) -> Vec<u8> {
+        capsules.concat()
+    }
+
+    #[test]
+    fn writes_type_length_and_value() {
+        assert_eq!(encode(b"abc", false)[..], *b"\xa0\x28\xd7\xf2\x03abc");
+        assert_eq!(encode(b"", true)[..], *b"\xa0\x28\xd7\xf3\x00");
+        assert_eq!(encode(&[1; 64], false)[4..6], [0x40, 0x40]);
+    }
+
+    #[test]
+    fn data_are_joined_and_other_capsules_dropped() {
+        let stream = stream(&[
+            &encode(b"", false),
+            &encode(b"abc", false),
+            &other(0x1234, 5000),
+            &other(0, 0),
+            &encode(b"def", true),
+            &other(0x1234, 3),
+        ]);
+        for piece in [1, 2, 5, 64, stream.len()] {
+            assert_eq!(decode_all(&stream, piece), (b"abcdef".to_vec(), true, true), "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_capsule_is_passed_on_before_it_is_whole() {
+        let mut decoder = ConnectTcpDecoder::default();
+        decoder.push(encode(b"abcdef", true).slice(..8));
+        assert_eq!(decoder.next(), Ok(Some(TcpPiece::Data(Bytes::from_static(b"abc")))));
+        assert!(!decoder.is_end());
+        assert_eq!(decoder.next(), Ok(None));
+        decoder.push(Bytes::from_static(b"def"));
+        assert_eq!(decoder.next(), Ok(Some(TcpPiece::Data(Bytes::from_static(b"def")))));
+        assert!(decoder.is_end());
+        assert_eq!(decoder.next(), Ok(Some(TcpPiece::End)));
+        assert_eq!(decoder.next(), Ok(None));
+    }
+
+    #[test]
+    fn nothing_follows_the_end() {
+        for more in [encode(b"", false), encode(b"x", true)] {
+            let mut decoder = ConnectTcpDecoder::default();
+            decoder.push(stream(&[&encode(b"", true), &more]).into());
+            assert_eq!(decoder.next(), Ok(Some(TcpPiece::End)));
+            assert_eq!(decoder.next(), Err(ConnectTcpError::AfterEnd));
+        }
+    }
+
+    #[test]
+    fn a_stream_that_just_ends_is_cut_off() {
+        let finish = |bytes: &[u8]| {
+            let mut decoder = ConnectTcpDecoder::default();
+            decoder.push(Bytes::copy_from_slice(bytes));
+            while decoder.next().unwrap().is_some() {}
+            decoder.finish()
+        };
+        assert_eq!(finish(b""), Err(ConnectTcpError::NoEnd));
+        assert_eq!(finish(&encode(b"abc", false)), Err(ConnectTcpError::NoEnd));
+        assert_eq!(finish(&encode(b"abc", true)), Ok(()));
+        let last = encode(b"abc", true);
+        for cut in 1..last.len() {
+            assert_eq!(finish(&last[..cut]), Err(ConnectTcpError::Capsule(CapsuleError::Truncated)), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_length_costs_nothing() {
+        let mut decoder = ConnectTcpDecoder::default();
+        decoder.push(Bytes::from_static(b"\x21\xff\xff\xff\xff\xff\xff\xff\xffabc"));
+        assert_eq!(decoder.next(), Ok(None));
+        assert!(decoder.input.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_change_nothing(
+            capsules in proptest::collection::vec((0_u8..4, proptest::collection::vec(any::<u8>(), 0..80)), 0..8),
+            piece in any::<u8>(),
+        ) {
+            let mut data = vec![piece];
+            for (kind, value) in &capsules {
+                match kind {
+                    0 => data.extend_from_slice(&encode(value, true)),
+                    1 => data.extend_from_slice(&other(0x99, value.len())),
+                    _ => data.extend_from_slice(&encode(value, false)),
+                }
+            }
+            fuzz_one(&data);
+        }
+    }
+}

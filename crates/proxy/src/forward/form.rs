@@ -1,0 +1,83 @@
+//! The form that a tunnel of TCP has where it leaves: CONNECT, connect-tcp (draft-ietf-httpbis-connect-tcp) or POST.
+
+use hermes_config::model::{Route, Tunnel, TunnelWord};
+use hermes_http::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
+use hermes_proto::{connect_tcp, uri_template};
+use hermes_upstream::Upstream;
+use http::header::EXPECT;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::{CAPSULE_PROTOCOL, post};
+use crate::arrival::Arrival;
+use crate::refusal::Refusal;
+use crate::target::Target;
+
+/// Gives a tunnel the form that its route asks for, or leaves it as it came, and the path that the next proxy asks for.
+pub(super) fn depart(
+    head: &mut RequestHead,
+    route: &Route,
+    upstream: &Upstream,
+    target: &Target,
+) -> Result<(), Refusal> {
+    match (head.kind(), route.tunnel.as_ref().map(Tunnel::word)) {
+        (Kind::ConnectTcp, Some(TunnelWord::Connect | TunnelWord::Post)) => {
+            head.protocol = None;
+            (head.scheme, head.path) = (None, None);
+            head.fields.remove(CAPSULE_PROTOCOL);
+            target.write_into(head)?;
+        }
+        (Kind::Connect, Some(TunnelWord::ConnectTcp)) => {
+            head.protocol = Some(connect_tcp::PROTOCOL.to_owned());
+            head.fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+        }
+        _ => {}
+    }
+    post::depart(head, route)?;
+    address(head, upstream, target)
+}
+
+/// The path of CONNECT-UDP and connect-tcp is that of the next proxy's template, whatever this one's is.
+fn address(head: &mut RequestHead, upstream: &Upstream, target: &Target) -> Result<(), Refusal> {
+    let known = match head.kind() {
+        Kind::ConnectUdp => &uri_template::UDP,
+        Kind::ConnectTcp => &uri_template::TCP,
+        Kind::Message | Kind::Connect | Kind::Upgrade => return Ok(()),
+    };
+    match upstream.template(head.kind()) {
+        Some(template) => target.write_path(template, head),
+        None if known.matches(head.path()).is_ok() => Ok(()),
+        None => target.write_path(known, head),
+    }
+}
+
+/// The bytes of a stream of this form for an opposite one of the `other`. Between two streams of connect-tcp, capsules of every type
+/// pass as they are (RFC 9297, 3.2).
+pub(super) fn bytes(form: Kind, other: Kind, (incoming, outgoing): (Incoming, Outgoing)) -> (Incoming, Outgoing) {
+    if form == Kind::ConnectTcp && other != Kind::ConnectTcp {
+        (incoming.unwrapped(), outgoing.wrapped())
+    } else {
+        (incoming, outgoing)
+    }
+}
+
+/// Says in the answer to a client whether capsules follow (RFC 9297, 3.4).
+pub(super) fn announce(form: Kind, fields: &mut HeaderMap) {
+    if form.is_templated() {
+        fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+    } else if form == Kind::Connect {
+        fields.remove(CAPSULE_PROTOCOL);
+    }
+}
+
+/// Tells a client of connect-tcp who waits for it that its request has come (section 4.2 of the draft). A client that is gone
+/// is noticed later.
+pub(super) async fn confirm(arrival: &mut Arrival) {
+    let Arrival::Offered(offered) = arrival else { return };
+    if offered.kind() != Kind::ConnectTcp {
+        return;
+    }
+    let expected = offered.head.fields.remove(EXPECT);
+    if expected.is_some_and(|expected| expected.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        let _ = offered.interim(&ResponseHead::new(StatusCode::CONTINUE)).await;
+    }
+}
