@@ -1,5 +1,7 @@
 //! What administration sees of the node and asks it.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::admin::Control;
@@ -15,6 +17,12 @@ impl Control for Node {
             .keys()
             .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
             .collect();
+        let via: HashSet<_> =
+            snapshot.document.upstreams.values().filter_map(|upstream| upstream.via.as_ref()).collect();
+        let of_chain =
+            snapshot.document.upstreams.iter().filter(|(name, upstream)| upstream.via.is_some() || via.contains(name));
+        let hops: Vec<_> =
+            of_chain.filter_map(|(name, _)| Some(snapshot.upstreams.get(name)?.hops())).flatten().collect();
         json!({
             "node": &*snapshot.node,
             "version": env!("CARGO_PKG_VERSION"),
@@ -24,6 +32,7 @@ impl Control for Node {
             "workers": changing.doors.len(),
             "listeners": changing.table.views(&snapshot.document),
             "upstreams": upstreams,
+            "hops": hops,
             "exchanges": { "live": self.shared.seeing.live_count() },
             "draining": self.drain.watch().is_draining(),
         })

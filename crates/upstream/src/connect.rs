@@ -18,9 +18,11 @@ use crate::client::Inner;
 use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
+use crate::nested;
 use crate::quic::{First, HEAD_START, Memory, staggered};
+use crate::seam::Seam;
 use crate::upstream::Upstream;
-use crate::via;
+use crate::via::{self, Carries};
 
 /// What HTTP can begin on, by its version.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub(crate) struct Reached {
     pub(crate) room: Room,
     /// PINGs, should it be a link.
     pub(crate) keepalive: Option<Keepalive>,
+    /// Where it lies inside another connection of QUIC, if it does.
+    pub(crate) seam: Option<Arc<Seam>>,
 }
 
 /// The addresses of an endpoint where it has some that we dial ourselves.
@@ -71,7 +75,9 @@ pub(crate) async fn http(
     bounds: Bounds,
 ) -> Result<Reached, ConnectFailure> {
     let room = upstream.limits.connection(bounds.until, &endpoint.text).await?;
-    Ok(Reached { room, ..unbounded(client, upstream, endpoint, road, bounds).await? })
+    let reached = Reached { room, ..unbounded(client, upstream, endpoint, road, bounds).await? };
+    endpoint.hop.reached(&reached);
+    Ok(reached)
 }
 
 /// As [`http`], without regard to the bound of connections. Where QUIC is one of several ways, the preferred one has a head start,
@@ -85,10 +91,8 @@ pub(crate) async fn unbounded(
 ) -> Result<Reached, ConnectFailure> {
     // Boxed: an exchange that finds a connection should not carry the room for making one.
     let tcp = Box::pin(over_tcp(client, upstream, endpoint, road, bounds));
-    let (Some(config), Some(addresses)) = (upstream.security.as_ref().and_then(|tls| tls.quic.as_ref()), road) else {
-        return tcp.await;
-    };
-    let quic = Box::pin(over_quic(upstream, endpoint, config, addresses, bounds));
+    let Some(config) = upstream.security.as_ref().and_then(|tls| tls.quic.as_ref()) else { return tcp.await };
+    let quic = Box::pin(over_quic(client, upstream, endpoint, config, road, bounds));
     let memory = &endpoint.quic;
     let first = match upstream.versions.as_slice() {
         [HttpVersion::H3] => {
@@ -115,17 +119,44 @@ fn remember(memory: &Memory, first: &First) {
 }
 
 async fn over_quic(
+    client: &Inner,
     upstream: &Upstream,
     endpoint: &Endpoint,
     config: &quic::ClientConfig,
-    addresses: &[SocketAddr],
+    road: &Road,
     bounds: Bounds,
 ) -> Result<Reached, ConnectFailure> {
     let name = upstream.security.as_ref().map_or("", |tls| tls.server_name(&endpoint.address));
-    let connection = crate::quic::connect(addresses, config, name, bounds.until, &endpoint.text).await?;
-    let address = Some(connection.peer());
+    let (connection, address, seam) = match (&endpoint.address, &upstream.via, road) {
+        (EndpointAddress::Tcp(place), Some(via), _) => {
+            let tunnel = via::tunnel(client, via, place, Carries::Quic, bounds).await?;
+            let depth = quic_depth(client, via);
+            let to = (name, config);
+            let nested = nested::connect(tunnel, depth, to, bounds.until, &endpoint.text, &client.tasks);
+            let (connection, seam) = nested.await?;
+            (connection, None, Some(seam))
+        }
+        (_, _, addresses) => {
+            let addresses = addresses.as_deref().unwrap_or_default();
+            let connection = crate::quic::connect(addresses, config, name, bounds.until, &endpoint.text).await?;
+            let address = Some(connection.peer());
+            (connection, address, None)
+        }
+    };
     let (room, keepalive) = (None, upstream.keeping.keepalive);
-    Ok(Reached { line: Line::H3(connection), address, endpoint: endpoint.text.to_string(), room, keepalive })
+    Ok(Reached { line: Line::H3(connection), address, endpoint: endpoint.text.to_string(), room, keepalive, seam })
+}
+
+/// Connections of QUIC, one inside the other, that begin with this upstream and lead outwards.
+fn quic_depth(client: &Inner, via: &str) -> u8 {
+    let (mut depth, mut next) = (0, client.directory.upstream(via));
+    while let Some(upstream) =
+        next.filter(|upstream| depth < via::DEPTH && upstream.versions.contains(&HttpVersion::H3))
+    {
+        depth += 1;
+        next = upstream.via.as_deref().and_then(|via| client.directory.upstream(via));
+    }
+    depth
 }
 
 async fn over_tcp(
@@ -142,12 +173,12 @@ async fn over_tcp(
     let Some(security) = &upstream.security else {
         let line =
             if upstream.versions.first() == Some(&HttpVersion::H2) { Line::H2(stream) } else { Line::H1(stream) };
-        return Ok(Reached { line, address, endpoint: text, room, keepalive });
+        return Ok(Reached { line, address, endpoint: text, room, keepalive, seam: None });
     };
     let name = security.server_name(&endpoint.address);
     let stream = secure(stream, &security.http, name, bounds.until, &text).await?;
     let line = agreed(stream, &upstream.versions, &text)?;
-    Ok(Reached { line, address, endpoint: text, room, keepalive })
+    Ok(Reached { line, address, endpoint: text, room, keepalive, seam: None })
 }
 
 /// Opens a stream to an endpoint for something that is not HTTP, for the client that `whose` names.
@@ -197,8 +228,8 @@ async fn plain(
 ) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
     match (&endpoint.address, &upstream.via, road) {
         (EndpointAddress::Tcp(place), Some(via), _) => {
-            let stream = via::tunnel(client, via, place, bounds).await?;
-            Ok((stream, None))
+            let tunnel = via::tunnel(client, via, place, Carries::Bytes, bounds).await?;
+            Ok((tunnel.into_stream(), None))
         }
         (EndpointAddress::Unix(path), _, _) => {
             let connected = in_time(bounds.until, &endpoint.text, connect::unix(path)).await?;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_config::model::EndpointAddress;
+use hermes_http::{Incoming, Outgoing};
 use hermes_net::{Stream, UdpSocket};
 use hermes_proto::proxy_protocol::Header;
 use tokio::time::{Instant, timeout_at};
@@ -17,6 +18,7 @@ use crate::ring::Affinity;
 use crate::timeouts::Timeouts;
 use crate::tour::Tour;
 use crate::upstream::Upstream;
+use crate::via::{self, Carries};
 
 /// Where a tunnel ends.
 #[derive(Clone, Copy)]
@@ -71,6 +73,26 @@ pub struct Dialled {
     pub active: Active,
 }
 
+/// The way to a UDP endpoint.
+#[derive(Debug)]
+pub struct UdpDialled {
+    /// What datagrams pass.
+    pub way: UdpWay,
+    /// The endpoint as it is configured, or host and port of the target.
+    pub endpoint: Arc<str>,
+    /// Counts the tunnel; to be kept until it is over.
+    pub active: Active,
+}
+
+/// What datagrams pass on their way to an endpoint.
+#[derive(Debug)]
+pub enum UdpWay {
+    /// A socket towards this address.
+    Address(SocketAddr),
+    /// A CONNECT-UDP tunnel of another proxy.
+    Tunnel(Box<(Incoming, Outgoing)>),
+}
+
 impl Client {
     /// Opens a stream for a CONNECT that ends here. `whose` names its client, for upstreams that want a PROXY header.
     ///
@@ -96,16 +118,12 @@ impl Client {
         }
     }
 
-    /// Finds the address for a CONNECT-UDP that ends here, and the endpoint's text. DNS is asked now, so that a failure is
-    /// known before the tunnel is accepted (RFC 9298, 3.1).
+    /// Finds the way for a CONNECT-UDP that ends here. DNS is asked now, so that a failure is known before the tunnel is accepted
+    /// (RFC 9298, 3.1); an endpoint behind another proxy is asked for there.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn udp_address(
-        &self,
-        dial: Dial<'_>,
-        timeouts: &Timeouts,
-    ) -> Result<(SocketAddr, Arc<str>, Active), ConnectFailure> {
+    pub async fn dial_udp(&self, dial: Dial<'_>, timeouts: &Timeouts) -> Result<UdpDialled, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
             Dial::Upstream { upstream, affinity, avoid } => {
@@ -118,7 +136,7 @@ impl Client {
                     return Err(ConnectFailure::timeout(endpoint));
                 };
                 let address = routable(&allowed?, &endpoint).await?;
-                Ok((address, endpoint.into(), Active::default()))
+                Ok(UdpDialled { way: UdpWay::Address(address), endpoint: endpoint.into(), active: Active::default() })
             }
         }
     }
@@ -165,14 +183,14 @@ impl Inner {
         Err(tour.failure())
     }
 
-    async fn udp_endpoint(
-        &self,
-        upstream: &Upstream,
-        mut tour: Tour<'_>,
-    ) -> Result<(SocketAddr, Arc<str>, Active), ConnectFailure> {
+    async fn udp_endpoint(&self, upstream: &Upstream, mut tour: Tour<'_>) -> Result<UdpDialled, ConnectFailure> {
         while let Some(leg) = tour.next() {
-            match timeout_at(leg.until, self.udp_of(upstream, &leg.endpoint)).await {
-                Ok(Ok(address)) => return Ok((address, leg.endpoint.text.clone(), leg.active)),
+            match timeout_at(leg.until, self.udp_way(upstream, &leg.endpoint, leg.until)).await {
+                Ok(Ok((way, outer))) => {
+                    leg.endpoint.succeeded();
+                    let (endpoint, active) = (leg.endpoint.text.clone(), leg.active.inside(outer));
+                    return Ok(UdpDialled { way, endpoint, active });
+                }
                 Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
                 Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&*leg.endpoint.text)),
             }
@@ -180,12 +198,27 @@ impl Inner {
         Err(tour.failure())
     }
 
+    async fn udp_way(
+        &self,
+        upstream: &Upstream,
+        endpoint: &Endpoint,
+        until: Instant,
+    ) -> Result<(UdpWay, Active), ConnectFailure> {
+        match (&endpoint.address, &upstream.via) {
+            (EndpointAddress::Tcp(place), Some(via)) => {
+                let tunnel = via::tunnel(self, via, place, Carries::Datagrams, Bounds { until, depth: 0 }).await?;
+                Ok((UdpWay::Tunnel(Box::new((tunnel.incoming, tunnel.outgoing))), tunnel.active))
+            }
+            _ => Ok((UdpWay::Address(self.udp_of(upstream, endpoint).await?), Active::default())),
+        }
+    }
+
     pub(crate) async fn udp_of(&self, upstream: &Upstream, endpoint: &Endpoint) -> Result<SocketAddr, ConnectFailure> {
         let unfit = |reason| Err(ConnectFailure::new(FailureKind::NoEndpoint, &*endpoint.text, reason));
         match (&endpoint.address, connect::road(self, upstream, endpoint).await?) {
             (_, Some(addresses)) => routable(&addresses, &endpoint.text).await,
             (EndpointAddress::Unix(_), None) => unfit("a Unix socket carries no UDP"),
-            (EndpointAddress::Tcp(_), None) => unfit("UDP cannot be sent through another proxy's CONNECT"),
+            (EndpointAddress::Tcp(_), None) => unfit("it is behind another proxy, and has no address here"),
         }
     }
 }

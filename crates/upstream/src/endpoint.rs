@@ -12,6 +12,7 @@ use crate::addresses::Addresses;
 use crate::condition::{Condition, Fitness, Thresholds};
 use crate::ejector::Ejector;
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::hop::Last;
 use crate::limits::Room;
 use crate::pool::Counted;
 use crate::quic::Memory;
@@ -31,6 +32,8 @@ pub(crate) struct Endpoint {
     pub(crate) addresses: Option<Arc<Addresses>>,
     /// Whether QUIC reaches it.
     pub(crate) quic: Memory,
+    /// How it was reached last.
+    pub(crate) hop: Last,
     active: AtomicUsize,
     failures: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
@@ -59,6 +62,7 @@ impl Endpoint {
             address,
             addresses,
             quic: Memory::default(),
+            hop: Last::default(),
             active: AtomicUsize::new(0),
             failures: AtomicU64::new(0),
             trouble: Mutex::new(None),
@@ -157,16 +161,24 @@ pub struct Active {
     endpoint: Option<Arc<Endpoint>>,
     stream: Option<Counted>,
     rooms: [Room; 2],
+    /// The tunnel that it is in.
+    outer: Option<Box<Self>>,
 }
 
 impl Active {
     pub(crate) fn on(endpoint: &Arc<Endpoint>) -> Self {
         endpoint.active.fetch_add(1, Ordering::Relaxed);
-        Self { endpoint: Some(endpoint.clone()), stream: None, rooms: [None, None] }
+        Self { endpoint: Some(endpoint.clone()), stream: None, rooms: [None, None], outer: None }
     }
 
     pub(crate) fn with_stream(mut self, stream: Option<Counted>) -> Self {
         self.stream = stream;
+        self
+    }
+
+    /// Counts a tunnel that the exchange is in, too.
+    pub(crate) fn inside(mut self, tunnel: Self) -> Self {
+        self.outer = Some(Box::new(tunnel));
         self
     }
 

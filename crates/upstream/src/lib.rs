@@ -3,7 +3,7 @@
 //! An [`Upstream`] is a configured group of endpoints and what was learnt about them; it is shared by all workers. A
 //! [`Client`] belongs to one worker and keeps its connections: HTTP/1.1 connections that wait for the next exchange, and
 //! HTTP/2 links that many exchanges share. [`Client::checkout`] and [`Client::checkout_origin`] give a [`Checkout`], on which
-//! one exchange is opened; [`Client::dial_tcp`] and [`Client::udp_address`] serve tunnels that end here.
+//! one exchange is opened; [`Client::dial_tcp`] and [`Client::dial_udp`] serve tunnels that end here.
 //!
 //! What this crate is not: it decides neither where an exchange goes nor whether a target is allowed (the caller's `allow`
 //! does, on every address before it is dialled), and it sends nothing of an exchange, so nothing was processed when it fails.
@@ -25,12 +25,15 @@ mod each;
 mod ejector;
 mod endpoint;
 mod failure;
+mod hop;
 mod keeping;
 mod limits;
+mod nested;
 mod origin;
 mod pool;
 mod quic;
 mod ring;
+mod seam;
 mod security;
 mod silence;
 mod status;
@@ -45,9 +48,10 @@ pub use budget::{Allowance, Budget};
 pub use check::Checks;
 pub use checkout::{Checkout, Opened};
 pub use client::{Client, Directory};
-pub use dial::{Dial, Dialled};
+pub use dial::{Dial, Dialled, UdpDialled, UdpWay};
 pub use endpoint::Active;
 pub use failure::{ConnectFailure, FailureKind};
+pub use hop::HopStatus;
 pub use origin::{Allow, Origin};
 pub use ring::Affinity;
 pub use status::{EndpointStatus, UpstreamStatus};

@@ -64,13 +64,13 @@ impl Inner {
         let stream = connect::race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
         if !origin.tls {
-            return Ok(Reached { line: Line::H1(stream), address, endpoint, room: None, keepalive: None });
+            return Ok(Reached { line: Line::H1(stream), address, endpoint, room: None, keepalive: None, seam: None });
         }
         let roots = self.origin_tls();
         let roots = roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
         let stream = connect::secure(stream, &roots, &origin.host, until, &endpoint).await?;
         let line = connect::agreed(stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
-        Ok(Reached { line, address, endpoint, room: None, keepalive: None })
+        Ok(Reached { line, address, endpoint, room: None, keepalive: None, seam: None })
     }
 
     /// The addresses of a target that may be dialled; at least one.

@@ -170,7 +170,7 @@ pub(crate) async fn staggered<T>(
     }
 }
 
-fn failure(endpoint: &str, error: &ConnectionError) -> ConnectFailure {
+pub(crate) fn failure(endpoint: &str, error: &ConnectionError) -> ConnectFailure {
     /// CONNECTION_REFUSED (RFC 9000, section 20.1).
     const REFUSED: u64 = 2;
     let kind = match error {

@@ -18,7 +18,7 @@ use crate::endpoint::Endpoint;
 use crate::keeping::Keeping;
 use crate::limits::Limits;
 use crate::security::{self, Security};
-use crate::{EndpointStatus, Timeouts, UpstreamStatus};
+use crate::{EndpointStatus, HopStatus, Timeouts, UpstreamStatus};
 
 /// A group of endpoints that do the same work: its configuration, and what was learnt about the endpoints. Shared by all
 /// workers.
@@ -205,6 +205,16 @@ impl Upstream {
             waiting: self.limits.waiting(),
             refused: self.limits.refused(),
         }
+    }
+
+    /// How its endpoints were reached, as hops of a chain.
+    pub fn hops(&self) -> Vec<HopStatus> {
+        let (now, behind) = (Instant::now(), self.via.is_some());
+        let status = |endpoint: &Arc<Endpoint>| {
+            let quic = self.versions.contains(&HttpVersion::H3).then(|| endpoint.quic.words(now));
+            endpoint.hop.status(&self.name, &endpoint.text, behind, quic)
+        };
+        self.endpoints.iter().map(status).collect()
     }
 
     /// Whether a connection to it may turn out to be a link that exchanges share.

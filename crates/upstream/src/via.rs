@@ -1,29 +1,66 @@
-//! Streams through another HTTP proxy's CONNECT (RFC 9110, 9.3.6).
+//! Tunnels through another HTTP proxy: of bytes by its CONNECT (RFC 9110, 9.3.6), of datagrams by its CONNECT-UDP (RFC 9298).
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use hermes_config::model::HostPort;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Processed, RequestHead, StreamError};
+use hermes_http::{Event, Incoming, Kind, Outgoing, Processed, RequestHead, StreamError};
 use hermes_net::{PeerAddress, Stream, StreamInfo};
+use hermes_proto::{datagram_floor, uri_template};
 use http::header::PROXY_AUTHORIZATION;
-use http::uri::Authority;
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::uri::{Authority, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 
 use crate::checkout::Opened;
 use crate::client::Inner;
 use crate::connect::Bounds;
+use crate::endpoint::Active;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::tunnel_io::TunnelIo;
 use crate::upstream::Upstream;
 
 /// Proxies through which one connection may pass; configurations have no cycles, so this only bounds their length.
-const DEPTH: u8 = 4;
+pub(crate) const DEPTH: u8 = 4;
 
 /// Tries to open one tunnel: a kept connection may turn out to be closed.
 const ATTEMPTS: usize = 2;
+
+/// `Capsule-Protocol` (RFC 9297, section 3.4).
+const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
+
+/// What a tunnel is to carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// Bytes.
+    Bytes,
+    /// Datagrams of any sender.
+    Datagrams,
+    /// The packets of a QUIC connection.
+    Quic,
+}
+
+/// An open tunnel.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
+    /// Counts it; to be kept until it is over.
+    pub(crate) active: Active,
+    /// The proxy's address; `None` for a Unix socket, or behind a further proxy.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+impl Tunnel {
+    /// A tunnel of bytes as a stream.
+    pub(crate) fn into_stream(self) -> Stream {
+        let peer = self.address.map_or(PeerAddress::Unix { uid: None }, PeerAddress::Ip);
+        let info = StreamInfo { peer, local: None, tls: None };
+        Stream::other(Box::new(TunnelIo::new(self.incoming, self.outgoing).holding(self.active)), info)
+    }
+}
 
 /// Opens a tunnel to `place` through the upstream called `via`.
 ///
@@ -32,8 +69,9 @@ pub(crate) fn tunnel<'a>(
     client: &'a Inner,
     via: &'a str,
     place: &'a HostPort,
+    carries: Carries,
     bounds: Bounds,
-) -> Pin<Box<dyn Future<Output = Result<Stream, ConnectFailure>> + Send + 'a>> {
+) -> Pin<Box<dyn Future<Output = Result<Tunnel, ConnectFailure>> + Send + 'a>> {
     Box::pin(async move {
         let target = place.to_string();
         let unreachable = |reason: String| ConnectFailure::new(FailureKind::Via { status: None }, &target, reason);
@@ -43,7 +81,6 @@ pub(crate) fn tunnel<'a>(
         let Some(upstream) = client.directory.upstream(via) else {
             return Err(unreachable(format!("there is no upstream `{via}` to go through")));
         };
-        let head = head(client, &upstream, &target).map_err(unreachable)?;
         let further = Bounds { depth: bounds.depth + 1, ..bounds };
         for attempt in 1..=ATTEMPTS {
             let checkout = client.checkout(&upstream, further).await.map_err(|failure| ConnectFailure {
@@ -52,12 +89,13 @@ pub(crate) fn tunnel<'a>(
                 ..failure
             })?;
             let (reused, proxy) = (checkout.reused, checkout.endpoint.clone());
+            let head = head(client, &upstream, &proxy, place, carries).map_err(unreachable)?;
             let answer = match checkout.open(&head, None, Receiver::Proxy).await {
                 Ok(opened) => ask(opened).await,
                 Err(error) => Err(error),
             };
             match answer {
-                Ok(Answer::Tunnel(stream)) => return Ok(stream),
+                Ok(Answer::Tunnel(tunnel)) => return Ok(*tunnel),
                 Ok(Answer::Refused(status)) => return Err(refused(&target, &proxy, status)),
                 // Nothing of ours was in the tunnel yet, so asking again does no harm.
                 Err(error) if attempt < ATTEMPTS && (reused || error.processed == Processed::No) => {}
@@ -73,26 +111,56 @@ fn refused(target: &str, proxy: &str, status: StatusCode) -> ConnectFailure {
     ConnectFailure::new(FailureKind::Via { status: Some(status) }, target, reason)
 }
 
-fn head(client: &Inner, upstream: &Arc<Upstream>, target: &str) -> Result<RequestHead, String> {
-    let authority: Authority = target.parse().map_err(|error| format!("`{target}` is no authority: {error}"))?;
+fn head(
+    client: &Inner,
+    upstream: &Arc<Upstream>,
+    proxy: &str,
+    place: &HostPort,
+    carries: Carries,
+) -> Result<RequestHead, String> {
+    let authority =
+        |text: &str| text.parse::<Authority>().map_err(|error| format!("`{text}` is no authority: {error}"));
     let mut fields = HeaderMap::new();
     if let Some(token) = upstream.sends_token().then(|| client.directory.token(upstream)).flatten() {
         fields.insert(PROXY_AUTHORIZATION, token);
     }
-    Ok(RequestHead {
+    let connect = RequestHead {
         method: Method::CONNECT,
         scheme: None,
-        authority: Some(authority),
+        authority: Some(authority(&place.to_string())?),
         path: None,
         protocol: None,
         fields,
         version: Version::HTTP_11,
         origin_form: false,
+    };
+    if carries == Carries::Bytes {
+        return Ok(connect);
+    }
+    let mut fields = connect.fields;
+    fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+    if carries == Carries::Quic {
+        fields.insert(datagram_floor::FIELD, datagram_floor::most());
+    }
+    let template = upstream.template(Kind::ConnectUdp).unwrap_or(&uri_template::UDP);
+    let path = template.expand(&place.host, place.port);
+    let (scheme, authority) = template.origin().cloned().unwrap_or_else(|| {
+        let scheme = if upstream.is_tls() { Scheme::HTTPS } else { Scheme::HTTP };
+        // A Unix socket has no authority; the name says only that it is the proxy itself.
+        (scheme, authority(proxy).unwrap_or_else(|_| Authority::from_static("localhost")))
+    });
+    Ok(RequestHead {
+        scheme: Some(scheme),
+        authority: Some(authority),
+        path: Some(path.parse().map_err(|error| format!("`{path}` is no path: {error}"))?),
+        protocol: Some("connect-udp".to_owned()),
+        fields,
+        ..connect
     })
 }
 
 enum Answer {
-    Tunnel(Stream),
+    Tunnel(Box<Tunnel>),
     Refused(StatusCode),
 }
 
@@ -104,10 +172,7 @@ async fn ask(opened: Opened) -> Result<Answer, StreamError> {
             Event::Interim(_) => {}
             Event::Final(head, _) => return Ok(Answer::Refused(head.status)),
             Event::Tunnel(_, incoming) => {
-                let peer = address.map_or(PeerAddress::Unix { uid: None }, PeerAddress::Ip);
-                let info = StreamInfo { peer, local: None, tls: None };
-                let io = TunnelIo::new(incoming, outgoing).holding(active);
-                return Ok(Answer::Tunnel(Stream::other(Box::new(io), info)));
+                return Ok(Answer::Tunnel(Box::new(Tunnel { incoming, outgoing, active, address })));
             }
         }
     }

@@ -37,6 +37,7 @@ fn text(status: &Value) -> String {
     let mut tables = String::new();
     for (name, value) in status.as_object().into_iter().flatten() {
         match rows(value) {
+            None if value.as_array().is_some_and(Vec::is_empty) => {}
             Some(rows) => tables.push_str(&format!("\n{}\n{}\n", words(name), rows)),
             None => lines.push_str(&format!("{:<18}{}\n", words(name), shown(name, value))),
         }

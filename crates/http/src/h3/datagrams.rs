@@ -170,6 +170,11 @@ impl DatagramSender {
         self.0.shared().connection.datagram_room_for(bytes).await
     }
 
+    /// Whether the connection has not ended.
+    pub fn is_open(&self) -> bool {
+        self.0.shared().connection.closed_reason().is_none()
+    }
+
     /// The largest payload that can be sent now, its prefix included, in bytes; it changes with the path.
     pub fn max_payload(&self) -> usize {
         let largest = self.0.shared().connection.max_datagram_size().unwrap_or(0);

@@ -8,7 +8,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use super::ALPN;
 use super::keys::Keys;
 use super::record::Record;
-use super::transport::{KEEP_ALIVE, transport};
+use super::transport::{KEEP_ALIVE, Sizes, transport};
 use crate::tls::TlsFileError;
 
 /// The value that allows early data in QUIC (RFC 9001 section 4.6.1).
@@ -53,7 +53,7 @@ impl ServerOptions {
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ServerConfig::new(Arc::new(crypto), self.keys.token());
         config
-            .transport_config(transport(None, KEEP_ALIVE))
+            .transport_config(transport(None, KEEP_ALIVE, Sizes::OWN))
             .migration(true)
             .max_incoming(WAITING)
             .incoming_buffer_size(WAITING_BYTES)
@@ -86,7 +86,7 @@ impl ClientConfig {
         }
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(transport(None, KEEP_ALIVE));
+        config.transport_config(transport(None, KEEP_ALIVE, Sizes::OWN));
         Ok(Self { config, early_data, keep_alive: KEEP_ALIVE, record })
     }
 
@@ -94,7 +94,7 @@ impl ClientConfig {
     #[must_use]
     pub fn kept_alive(mut self, every: Duration) -> Self {
         self.keep_alive = every.min(KEEP_ALIVE);
-        self.config.transport_config(transport(None, self.keep_alive));
+        self.config.transport_config(transport(None, self.keep_alive, Sizes::OWN));
         self
     }
 
@@ -103,10 +103,10 @@ impl ClientConfig {
     }
 
     /// For one connection.
-    pub(super) fn one(&self) -> quinn::ClientConfig {
+    pub(super) fn one(&self, sizes: Sizes) -> quinn::ClientConfig {
         let mut config = self.config.clone();
-        if self.record.writes_qlog() {
-            config.transport_config(transport(self.record.qlog("client"), self.keep_alive));
+        if self.record.writes_qlog() || sizes != Sizes::OWN {
+            config.transport_config(transport(self.record.qlog("client"), self.keep_alive, sizes));
         }
         config
     }

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -32,12 +32,16 @@ const ROUND: Duration = Duration::from_millis(1);
 /// A connection. Clones are the same one; it is closed with code 0 when the last is dropped and its streams are.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    quinn: quinn::Connection,
     state: Arc<State>,
 }
 
+/// A connection that is not kept open by this.
+#[derive(Debug, Clone)]
+pub struct WeakConnection(Weak<State>);
+
 #[derive(Debug)]
 struct State {
+    quinn: quinn::Connection,
     info: Arc<StreamInfo>,
     counters: Counters,
     confirmation: Confirmation,
@@ -56,7 +60,13 @@ impl Connection {
         let info = Arc::new(info_of(&quinn, local));
         let done = AtomicBool::new(pending.is_none());
         let confirmation = Confirmation { done, pending: Mutex::new(pending) };
-        Self { quinn, state: Arc::new(State { info, counters: Counters::default(), confirmation }) }
+        Self { state: Arc::new(State { quinn, info, counters: Counters::default(), confirmation }) }
+    }
+
+    /// The same connection, not kept open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.state))
     }
 
     /// What is known about the peer from the beginning, as of a stream over TCP.
@@ -68,19 +78,19 @@ impl Connection {
     /// Where the peer is now: a client may move (RFC 9000 section 9).
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
-        canonical(self.quinn.remote_address())
+        canonical(self.state.quinn.remote_address())
     }
 
     /// The measured time to the peer and back.
     #[must_use]
     pub fn rtt(&self) -> Duration {
-        self.quinn.rtt()
+        self.state.quinn.rtt()
     }
 
     /// What tells whether the path still works.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
-        Pulse::of(&self.quinn.stats())
+        Pulse::of(&self.state.quinn.stats())
     }
 
     /// Opens a stream of both directions. Waits while the peer allows no more. Dropping the future opens none.
@@ -88,7 +98,7 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
-        let (send, recv) = self.quinn.open_bi().await?;
+        let (send, recv) = self.state.quinn.open_bi().await?;
         Ok((SendStream::new(send), RecvStream::new(recv)))
     }
 
@@ -97,7 +107,7 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
-        Ok(SendStream::new(self.quinn.open_uni().await?))
+        Ok(SendStream::new(self.state.quinn.open_uni().await?))
     }
 
     /// The next stream of both directions that the peer opens.
@@ -105,7 +115,7 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
-        let (send, recv) = self.quinn.accept_bi().await?;
+        let (send, recv) = self.state.quinn.accept_bi().await?;
         Ok((SendStream::new(send), RecvStream::new(recv)))
     }
 
@@ -114,24 +124,24 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
-        Ok(RecvStream::new(self.quinn.accept_uni().await?))
+        Ok(RecvStream::new(self.state.quinn.accept_uni().await?))
     }
 
     /// The largest datagram that can be sent now, in bytes; it changes with the path. `None` when the peer takes none.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.quinn.max_datagram_size()
+        self.state.quinn.max_datagram_size()
     }
 
     /// Hands over datagrams without waiting. What is too large, or does not fit the send buffer, is dropped and counted.
     pub fn send_datagrams(&self, datagrams: impl IntoIterator<Item = Bytes>) -> SentDatagrams {
-        datagrams::send(&self.quinn, &self.state.counters, datagrams)
+        datagrams::send(&self.state.quinn, &self.state.counters, datagrams)
     }
 
     /// Bytes that the send buffer takes now, 32 of them for each datagram.
     #[must_use]
     pub fn datagram_room(&self) -> usize {
-        self.quinn.datagram_send_buffer_space()
+        self.state.quinn.datagram_send_buffer_space()
     }
 
     /// Waits until the send buffer takes `bytes`, but no longer than `WAIT_FOR_ROOM`: what has waited that long is better
@@ -146,7 +156,7 @@ impl Connection {
         }
         let until = Instant::now() + WAIT_FOR_ROOM;
         while self.datagram_room() < bytes {
-            if Instant::now() >= until || self.quinn.close_reason().is_some() {
+            if Instant::now() >= until || self.state.quinn.close_reason().is_some() {
                 return false;
             }
             tokio::time::sleep(ROUND).await;
@@ -159,7 +169,7 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn send_datagram_wait(&self, datagram: Bytes) -> Result<bool, ConnectionError> {
-        match self.quinn.send_datagram_wait(datagram).await {
+        match self.state.quinn.send_datagram_wait(datagram).await {
             Ok(()) => {
                 self.state.counters.count_sent(SentDatagrams { sent: 1, ..SentDatagrams::default() });
                 Ok(true)
@@ -178,18 +188,18 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn recv_datagrams(&self, into: &mut Vec<Bytes>, most: usize) -> Result<(), ConnectionError> {
-        datagrams::receive(&self.quinn, &self.state.counters, into, most).await
+        datagrams::receive(&self.state.quinn, &self.state.counters, into, most).await
     }
 
     /// What became of this connection's datagrams.
     #[must_use]
     pub fn datagram_counts(&self) -> DatagramCounts {
-        self.state.counters.read(&self.quinn)
+        self.state.counters.read(&self.state.quinn)
     }
 
     /// Closes at once, with a code of HTTP/3 and words for the peer.
     pub fn close(&self, code: u64, reason: &[u8]) {
-        self.quinn.close(code_of(code), reason);
+        self.state.quinn.close(code_of(code), reason);
     }
 
     /// As [`Self::close`], and lets the connection's driver, a task of this thread, send that: a process that ends just then would
@@ -204,18 +214,18 @@ impl Connection {
     /// UDP packets that came from the peer so far. It is silent while this does not change.
     #[must_use]
     pub fn received(&self) -> u64 {
-        self.quinn.stats().udp_rx.datagrams
+        self.state.quinn.stats().udp_rx.datagrams
     }
 
     /// Resolves when the connection has ended.
     pub async fn closed(&self) -> ConnectionError {
-        self.quinn.closed().await.into()
+        self.state.quinn.closed().await.into()
     }
 
     /// Why the connection has ended, if it has.
     #[must_use]
     pub fn closed_reason(&self) -> Option<ConnectionError> {
-        self.quinn.close_reason().map(ConnectionError::from)
+        self.state.quinn.close_reason().map(ConnectionError::from)
     }
 
     /// Resolves when the handshake has ended, or the connection. At once unless there is early data.
@@ -252,7 +262,16 @@ impl Connection {
 
     /// Sets how many streams of both directions the peer may have open at once.
     pub fn set_max_bi_streams(&self, count: u64) {
-        self.quinn.set_max_concurrent_bi_streams(VarInt::from_u64(count).unwrap_or(VarInt::MAX));
+        self.state.quinn.set_max_concurrent_bi_streams(VarInt::from_u64(count).unwrap_or(VarInt::MAX));
+    }
+}
+
+impl WeakConnection {
+    /// The connection, if it is still open.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Connection> {
+        let connection = Connection { state: self.0.upgrade()? };
+        connection.closed_reason().is_none().then_some(connection)
     }
 }
 

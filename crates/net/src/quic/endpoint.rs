@@ -17,7 +17,8 @@ use super::incoming::{HANDSHAKES, Handshake, Incoming};
 use super::keys::Keys;
 use super::record::Record;
 use super::send::code_of;
-use super::transport::{KEEP_ALIVE, LARGEST_MTU, transport};
+use super::transport::{KEEP_ALIVE, Sizes, transport};
+use super::way::Socket;
 use crate::listen;
 use crate::peer::canonical;
 
@@ -80,12 +81,29 @@ impl Endpoint {
         Self::on(socket, 0, &Keys::random(), None)
     }
 
+    /// Opens a connection whose packets take another way than a UDP socket; as [`Self::connect`].
+    ///
+    /// # Errors
+    /// When the handshake fails, or the way ends.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn connect_through(
+        socket: Socket,
+        sizes: Sizes,
+        server_name: &str,
+        config: &ClientConfig,
+    ) -> Result<Connection, ConnectionError> {
+        let ours = endpoint_config(0, &Keys::random(), sizes);
+        let quinn = quinn::Endpoint::new_with_abstract_socket(ours, None, Arc::new(socket), Arc::new(TokioRuntime))
+            .map_err(|error| ConnectionError::Other(error.to_string()))?;
+        let endpoint = Self { quinn, serving: Arc::default() };
+        endpoint.connect_sized(Socket::FAR, server_name, config, sizes).await
+    }
+
     fn on(socket: UdpSocket, worker: u8, keys: &Keys, config: Option<quinn::ServerConfig>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let mut ours = EndpointConfig::new(keys.reset());
-        ours.cid_generator(move || Box::new(WorkerIds { worker }));
-        // 1200 to 65,527 are allowed.
-        let _ = ours.max_udp_payload_size(LARGEST_MTU);
+        let ours = endpoint_config(worker, keys, Sizes::OWN);
         let quinn = quinn::Endpoint::new(ours, config, socket, Arc::new(TokioRuntime))?;
         Ok(Self { quinn, serving: Arc::default() })
     }
@@ -151,10 +169,20 @@ impl Endpoint {
         server_name: &str,
         config: &ClientConfig,
     ) -> Result<Connection, ConnectionError> {
+        self.connect_sized(to, server_name, config, Sizes::OWN).await
+    }
+
+    async fn connect_sized(
+        &self,
+        to: SocketAddr,
+        server_name: &str,
+        config: &ClientConfig,
+        sizes: Sizes,
+    ) -> Result<Connection, ConnectionError> {
         let bare = server_name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         // RFC 6066 section 3: the name is sent without its trailing dot.
         let name = bare.unwrap_or(server_name).trim_end_matches('.');
-        let connecting = self.quinn.connect_with(config.one(), to, name).map_err(|error| match error {
+        let connecting = self.quinn.connect_with(config.one(sizes), to, name).map_err(|error| match error {
             quinn::ConnectError::InvalidServerName(name) => ConnectionError::bad_name(&name),
             other => ConnectionError::Other(other.to_string()),
         })?;
@@ -202,6 +230,14 @@ impl Endpoint {
     }
 }
 
+fn endpoint_config(worker: u8, keys: &Keys, sizes: Sizes) -> EndpointConfig {
+    let mut config = EndpointConfig::new(keys.reset());
+    config.cid_generator(move || Box::new(WorkerIds { worker }));
+    // 1200 to 65,527 are allowed.
+    let _ = config.max_udp_payload_size(sizes.from_peer);
+    config
+}
+
 impl Serving {
     /// How a connection is accepted that was asked for before; `None` if none is any more.
     pub(super) fn current(&self) -> Option<Current> {
@@ -216,7 +252,7 @@ impl Current {
             return self.config.clone();
         }
         let mut config = (*self.config).clone();
-        config.transport_config(transport(self.record.qlog("server"), KEEP_ALIVE));
+        config.transport_config(transport(self.record.qlog("server"), KEEP_ALIVE, Sizes::OWN));
         Arc::new(config)
     }
 

@@ -20,9 +20,10 @@ mod recv;
 mod send;
 pub mod steering;
 mod transport;
+mod way;
 
 pub use config::{ClientConfig, ServerOptions};
-pub use connection::Connection;
+pub use connection::{Connection, WeakConnection};
 pub use datagrams::{DatagramCounts, SentDatagrams};
 pub use endpoint::Endpoint;
 pub use error::{ConnectionError, ReadError, Stopped, WriteError};
@@ -32,6 +33,8 @@ pub use pulse::Pulse;
 pub use record::Record;
 pub use recv::RecvStream;
 pub use send::SendStream;
+pub use transport::{DATAGRAMS_OUT, INITIAL_MTU, SMALLEST_MTU, Sizes};
+pub use way::{Carrier, Socket};
 
 /// The application protocol of HTTP/3 (RFC 9114 section 3.1).
 pub const ALPN: &[u8] = b"h3";

@@ -20,25 +20,65 @@ pub(super) const BI_STREAMS: u32 = 100;
 /// Bytes of received datagrams that wait to be taken, with 32 for each; the oldest are dropped, counted. 20 ms at 800 Mbit/s.
 pub(super) const DATAGRAMS_IN: usize = 2 << 20;
 /// Bytes of datagrams that wait to be sent, with 32 for each; newer ones are dropped, counted. 10 ms at 800 Mbit/s.
-pub(super) const DATAGRAMS_OUT: usize = 1 << 20;
+pub const DATAGRAMS_OUT: usize = 1 << 20;
 /// A peer that is silent so long is gone: three keep-alives were lost.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// A silent connection is kept alive so often, also for the address translators on the path: many forget UDP after 30 s.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Bytes of a UDP payload before the path is measured. So much that the first packet of a QUIC connection inside (1200 bytes,
 /// RFC 9000 section 14) fits into a datagram from the start, and less than common tunnels carry.
-pub(super) const INITIAL_MTU: u16 = 1280;
+pub const INITIAL_MTU: u16 = 1280;
 /// Bytes of a UDP payload at most: what Ethernet carries over IPv6.
 pub(super) const LARGEST_MTU: u16 = 1452;
+/// Bytes of a UDP payload that every path of QUIC carries (RFC 9000 section 14).
+pub const SMALLEST_MTU: u16 = 1200;
+/// Bytes that a connection inside another one has less: what stands before and behind the payload of a datagram in a packet
+/// of the outer one, with an HTTP datagram's stream and context.
+const LAYER: u16 = 40;
+/// A connection inside another one looks so often whether the way carries more: what is outside has its own search, and its
+/// end cannot be seen from within.
+const NESTED_SEARCH: Duration = Duration::from_secs(5);
 /// What is looked for last is given up below this difference, in bytes.
 const MTU_STEP: u16 = 12;
 /// A path that lost its large packets is measured again after this time.
 const MTU_COOLDOWN: Duration = Duration::from_secs(20);
 
+/// How large the packets of a connection are, in bytes of UDP payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// At first.
+    initial: u16,
+    /// At most.
+    largest: u16,
+    /// What the peer may send at most.
+    pub(super) from_peer: u16,
+    /// Between two searches for a larger size.
+    search: Option<Duration>,
+}
+
+impl Sizes {
+    /// On a path of its own.
+    pub(super) const OWN: Self =
+        Self { initial: INITIAL_MTU, largest: LARGEST_MTU, from_peer: LARGEST_MTU, search: None };
+
+    /// Inside `depth` other connections, the innermost of which carries `payload` bytes now. If it carries what peers begin
+    /// with, it is expected to carry as much as its own path allows.
+    #[must_use]
+    pub fn inside(depth: u8, payload: usize) -> Self {
+        let largest = LARGEST_MTU - LAYER * u16::from(depth.min(5));
+        let now = u16::try_from(payload).unwrap_or(u16::MAX).clamp(SMALLEST_MTU, largest);
+        let from_peer = if now < INITIAL_MTU { now } else { largest };
+        Self { initial: now.min(INITIAL_MTU), largest, from_peer, search: Some(NESTED_SEARCH) }
+    }
+}
+
 /// The settings of a connection that is kept alive every `keep_alive`, written down to `qlog` if there is one.
-pub(super) fn transport(qlog: Option<QlogStream>, keep_alive: Duration) -> Arc<TransportConfig> {
+pub(super) fn transport(qlog: Option<QlogStream>, keep_alive: Duration, sizes: Sizes) -> Arc<TransportConfig> {
     let mut mtu = MtuDiscoveryConfig::default();
-    mtu.upper_bound(LARGEST_MTU).minimum_change(MTU_STEP).black_hole_cooldown(MTU_COOLDOWN);
+    mtu.upper_bound(sizes.largest).minimum_change(MTU_STEP).black_hole_cooldown(sizes.search.unwrap_or(MTU_COOLDOWN));
+    if let Some(search) = sizes.search {
+        mtu.interval(search);
+    }
     let idle = IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT.as_millis() as u32));
     let mut config = TransportConfig::default();
     config
@@ -49,7 +89,7 @@ pub(super) fn transport(qlog: Option<QlogStream>, keep_alive: Duration) -> Arc<T
         .send_window(SEND_WINDOW)
         .max_idle_timeout(Some(idle))
         .keep_alive_interval(Some(keep_alive))
-        .initial_mtu(INITIAL_MTU)
+        .initial_mtu(sizes.initial)
         .mtu_discovery_config(Some(mtu))
         .datagram_receive_buffer_size(Some(DATAGRAMS_IN))
         .datagram_send_buffer_size(DATAGRAMS_OUT)
@@ -57,4 +97,20 @@ pub(super) fn transport(qlog: Option<QlogStream>, keep_alive: Duration) -> Arc<T
         .congestion_controller_factory(Arc::new(CubicConfig::default()))
         .qlog_stream(qlog);
     Arc::new(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_inside_others_has_what_these_leave() {
+        let wide = Sizes::inside(1, 1412);
+        assert_eq!((wide.initial, wide.largest, wide.from_peer), (1280, 1412, 1412));
+        let fresh = Sizes::inside(1, 1240);
+        assert_eq!((fresh.initial, fresh.largest, fresh.from_peer), (1240, 1412, 1240));
+        let narrow = Sizes::inside(4, 900);
+        assert_eq!((narrow.initial, narrow.from_peer), (SMALLEST_MTU, SMALLEST_MTU));
+        assert!(narrow.largest > SMALLEST_MTU);
+    }
 }

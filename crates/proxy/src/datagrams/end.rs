@@ -102,26 +102,32 @@ impl UdpReader {
         received.during(socket, write, lost).await
     }
 
-    /// Sends what was found as QUIC datagrams, each with `prefix`; returns what became of them, and their bytes.
-    pub fn send(&self, quic: &DatagramSender, prefix: &[u8]) -> (SentDatagrams, usize) {
+    /// Sends what was found, and is of a size for which `wanted` holds, as QUIC datagrams, each with `prefix`; returns what became
+    /// of them, and their bytes.
+    pub fn send(&self, quic: &DatagramSender, prefix: &[u8], wanted: impl Fn(usize) -> bool) -> (SentDatagrams, usize) {
         let mut bytes = 0;
-        let mut measure = |datagram: &[u8]| bytes += datagram.len();
+        let mut chosen = |datagram: &&[u8]| {
+            let is_wanted = wanted(datagram.len());
+            bytes += if is_wanted { datagram.len() } else { 0 };
+            is_wanted
+        };
         let sent = match self {
-            Self::Session(_, queue) => quic.send(prefix, queue.iter().inspect(|datagram| measure(datagram))),
+            Self::Session(_, queue) => quic.send(prefix, queue.iter().filter(|datagram| chosen(datagram))),
             Self::Socket(_, received) => {
                 let datagrams = received.datagrams().map(|(_, datagram)| datagram);
-                quic.send(prefix, datagrams.inspect(|datagram| measure(datagram)))
+                quic.send(prefix, datagrams.filter(|datagram| chosen(datagram)))
             }
         };
         (sent, bytes)
     }
 
-    /// Appends what was found as capsules; returns how many datagrams and bytes of payload that were.
-    pub fn encode(&self, into: &mut BytesMut) -> (u64, u64) {
+    /// Appends what was found, and is of a size for which `wanted` holds, as capsules; returns how many datagrams and bytes of
+    /// payload that were.
+    pub fn encode(&self, into: &mut BytesMut, wanted: impl Fn(usize) -> bool) -> (u64, u64) {
         let (mut count, mut bytes) = (0, 0);
         self.for_each(|datagram| {
             // Longer payloads than a capsule may carry do not come out of a UDP socket.
-            if datagram::encode_udp_capsule(datagram, into).is_ok() {
+            if wanted(datagram.len()) && datagram::encode_udp_capsule(datagram, into).is_ok() {
                 count += 1;
                 bytes += datagram.len() as u64;
             }

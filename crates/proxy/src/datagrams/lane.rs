@@ -71,6 +71,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) stop: &'a CancellationToken,
     /// Whether it is the only one into its sink, and hears when that breaks.
     pub(crate) alone: bool,
+    /// Bytes of UDP payloads that go as capsules where QUIC datagrams are too small for them, because the client asked for that.
+    pub(crate) floor: usize,
 }
 
 impl Origin {
@@ -224,7 +226,7 @@ impl Lane<'_> {
             if room.capacity() < CAPSULE_ROOM / 2 {
                 room.reserve(CAPSULE_ROOM);
             }
-            let (datagrams, bytes) = reader.encode(&mut room);
+            let (datagrams, bytes) = reader.encode(&mut room, |_| true);
             self.moved(datagrams, bytes);
             let data = room.split().freeze();
             let write = async {

@@ -1,6 +1,7 @@
 //! Lanes with QUIC datagrams on a side. What came as one leaves as one where the other side has them, and one that is too large
 //! there is dropped and counted: the ends must find out what the path carries (RFC 9297, 3.5).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -93,8 +94,16 @@ impl Lane<'_> {
                 filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
                 reset = broken(stream), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
             }
-            let (sent, bytes) = reader.send(quic, &CONTEXT);
+            let by_stream = self.by_stream(quic);
+            let takes_stream = |size: usize| by_stream.contains(&(size + CONTEXT.len()));
+            let (sent, bytes) = reader.send(quic, &CONTEXT, |size| !takes_stream(size));
             self.sent(sent, bytes);
+            if !by_stream.is_empty() {
+                let mut capsules = BytesMut::new();
+                let (datagrams, bytes) = reader.encode(&mut capsules, takes_stream);
+                self.moved(datagrams, bytes);
+                self.write_on(stream, capsules.freeze()).await?;
+            }
             quic.room(ROOM).await;
         }
     }
@@ -134,7 +143,7 @@ impl Lane<'_> {
                     break;
                 }
             }
-            self.forward(&mut datagrams, quic).await;
+            self.forward(&mut datagrams, stream, quic).await?;
         }
     }
 
@@ -156,7 +165,7 @@ impl Lane<'_> {
                 () = beside.fill(), if between || quic.is_some() => {
                     self.exchange.dropped(DropReason::QueueFull, beside.lost());
                     match quic {
-                        Some(quic) => self.forward(&mut beside.taken, quic).await,
+                        Some(quic) => self.forward(&mut beside.taken, stream, quic).await?,
                         None => {
                             self.encode(&mut beside.taken, &mut room);
                             self.write_on(stream, room.split().freeze()).await?;
@@ -178,14 +187,34 @@ impl Lane<'_> {
         }
     }
 
+    /// Sizes of datagrams, with their context, that go as capsules: QUIC datagrams are too small for them, and the client asked
+    /// for it (`Hermes-Datagram-Floor`).
+    fn by_stream(&self, quic: &DatagramSender) -> Range<usize> {
+        let floor = if self.floor == 0 { 0 } else { self.floor + CONTEXT.len() };
+        quic.max_payload() + 1..floor + 1
+    }
+
     /// Passes datagrams on as they are, and waits for room for more.
-    async fn forward(&self, datagrams: &mut Vec<Bytes>, quic: &DatagramSender) {
+    async fn forward(
+        &self,
+        datagrams: &mut Vec<Bytes>,
+        stream: &Mutex<Outgoing>,
+        quic: &DatagramSender,
+    ) -> Result<(), Broken> {
         if datagrams.is_empty() {
-            return;
+            return Ok(());
+        }
+        let by_stream = self.by_stream(quic);
+        if !by_stream.is_empty() {
+            let mut capsules = BytesMut::new();
+            let mut large = datagrams.extract_if(.., |datagram| by_stream.contains(&datagram.len())).collect();
+            self.encode(&mut large, &mut capsules);
+            self.write_on(stream, capsules.freeze()).await?;
         }
         let bytes = datagrams.iter().map(Bytes::len).sum();
         self.sent(quic.forward(datagrams.drain(..)), bytes);
         quic.room(ROOM).await;
+        Ok(())
     }
 
     /// Writes datagrams as capsules.
@@ -200,6 +229,9 @@ impl Lane<'_> {
     }
 
     async fn write_on(&self, stream: &Mutex<Outgoing>, bytes: Bytes) -> Result<(), Broken> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let mut stream = stream.lock().await;
         stream.data(bytes, false).await.map_err(|error| self.write(&error))?;
         stream.flush().await.map_err(|error| self.write(&error))

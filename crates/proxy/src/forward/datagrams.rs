@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_http::{Incoming, Outgoing};
+use hermes_proto::datagram_floor;
 use hermes_upstream::Active;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +81,8 @@ impl From<End> for Ends {
 /// Carries a tunnel to its end; returns the reason of that.
 pub(crate) async fn carry(routed: &Routed, client: End, path: Path, mut place: Place) -> String {
     let (exchange, client, left) = (routed.exchange.clone(), client.into(), JoinSet::new());
-    let mut tunnel = Tunnel { exchange, client, path, left };
+    let floor = datagram_floor::of(&place.standing().head().fields);
+    let mut tunnel = Tunnel { exchange, client, path, left, floor };
     let ended = loop {
         match tunnel.round(&mut place).await {
             Round::Over(ended) => break ended,
@@ -101,6 +103,8 @@ struct Tunnel {
     path: Path,
     /// Ways that were left and may still answer.
     left: JoinSet<()>,
+    /// As for a [`Lane`].
+    floor: usize,
 }
 
 /// Why a round of carrying was over.
@@ -117,9 +121,9 @@ impl Tunnel {
         let stop = CancellationToken::new();
         let alone = self.left.is_empty();
         let udp = self.has_udp();
-        let Self { exchange, client, path, .. } = self;
+        let Self { exchange, client, path, floor, .. } = self;
         let silent = silence(exchange.counters(), path.idle);
-        let mut lanes = pin!(lanes(exchange, client, &mut path.ends, &stop, alone));
+        let mut lanes = pin!(lanes(exchange, (client, &mut path.ends), &stop, alone, *floor));
         let mut silent = pin!(silent);
         let mut opening: Option<Opening> = None;
         loop {
@@ -153,7 +157,7 @@ impl Tunnel {
             self.left.join_next().await;
         }
         let old = std::mem::replace(&mut self.path, new);
-        self.left.spawn(linger(old, self.client.sink.clone(), self.exchange.clone()));
+        self.left.spawn(linger(old, self.client.sink.clone(), self.exchange.clone(), self.floor));
     }
 
     /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
@@ -204,14 +208,14 @@ fn stopped(lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>, new
 /// Both directions. Where UDP is on a side, the end of one is the end of both.
 async fn lanes(
     exchange: &Exchange,
-    client: &mut Ends,
-    path: &mut Ends,
+    (client, path): (&mut Ends, &mut Ends),
     stop: &CancellationToken,
     alone: bool,
+    floor: usize,
 ) -> Result<Left, Broken> {
     let streams = !client.origin.is_udp() && !path.origin.is_udp();
-    let up = Lane { exchange, from: Side::Client, stop, alone: true };
-    let down = Lane { exchange, from: Side::Target, stop, alone };
+    let up = Lane { exchange, from: Side::Client, stop, alone: true, floor };
+    let down = Lane { exchange, from: Side::Target, stop, alone, floor };
     let up = direction(up, &mut client.origin, &path.sink, streams);
     let down = direction(down, &mut path.origin, &client.sink, streams);
     let (mut up, mut down) = (pin!(up), pin!(down));
@@ -238,9 +242,9 @@ async fn direction(lane: Lane<'_>, origin: &mut Origin, sink: &Sink, passes_end:
 }
 
 /// Takes what still comes on a way that was left, then ends it.
-async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>) {
+async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) {
     let stop = CancellationToken::new();
-    let lane = Lane { exchange: &exchange, from: Side::Target, stop: &stop, alone: false };
+    let lane = Lane { exchange: &exchange, from: Side::Target, stop: &stop, alone: false, floor };
     {
         let mut answers = pin!(lane.run(&mut old.ends.origin, &client));
         tokio::select! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermes_http::{Event, RequestHead};
 use hermes_net::UdpSocket;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_upstream::Active;
+use hermes_upstream::{UdpDialled, UdpWay};
 
 use super::datagrams::{Ends, Path};
 use super::departure::{Next, depart};
@@ -42,11 +42,19 @@ pub(crate) async fn open(routed: &Routed, head: &RequestHead) -> Result<(Path, O
 pub(crate) async fn socket(routed: &Routed, head: &RequestHead, next: &Next) -> Result<(Path, Opened), Refusal> {
     let tries = Tries::new(routed, next, head);
     let (_, target) = depart(routed, head.clone(), next)?;
-    let (address, active): (_, Active) = reach::udp_address(&tries, &target).await?;
+    let UdpDialled { way, active, .. } = reach::dial_udp(&tries, &target).await?;
+    let idle = tries.timeouts.udp;
+    let address = match way {
+        UdpWay::Address(address) => address,
+        UdpWay::Tunnel(streams) => {
+            let ends = Ends::streams(streams.0, streams.1);
+            return Ok((Path { ends, active, idle }, Opened::new(routed, head, next, None)));
+        }
+    };
     let socket = UdpSocket::connected(address).await.map_err(|error| {
         Refusal::new(ProxyError::DestinationIpUnroutable, error.to_string()).next_hop(&address.to_string())
     })?;
     let hold = routed.listener.hold(routed.snapshot.document.routes[routed.route].datagrams.as_ref());
     let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket), hold));
-    Ok((Path { ends, active, idle: tries.timeouts.udp }, Opened::new(routed, head, next, Some(address))))
+    Ok((Path { ends, active, idle }, Opened::new(routed, head, next, Some(address))))
 }

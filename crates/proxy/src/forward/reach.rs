@@ -128,21 +128,18 @@ pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_up
     }
 }
 
-/// The address that UDP goes to where the overlay ends.
-pub(crate) async fn udp_address(
-    tries: &Tries<'_>,
-    target: &Target,
-) -> Result<(SocketAddr, hermes_upstream::Active), Refusal> {
+/// The way of UDP where the overlay ends.
+pub(crate) async fn dial_udp(tries: &Tries<'_>, target: &Target) -> Result<hermes_upstream::UdpDialled, Refusal> {
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
         let avoid = tries.tried();
         let place = place(tries, target, &allow, &avoid);
-        let finding = tries.routed.worker.client.udp_address(place, &tries.timeouts);
+        let finding = tries.routed.worker.client.dial_udp(place, &tries.timeouts);
         match retry::within(deadline, pin!(finding)).await {
-            Some(Ok((address, endpoint, active))) => {
-                tries.goes_to(&endpoint);
-                return Ok((address, active));
+            Some(Ok(dialled)) => {
+                tries.goes_to(&dialled.endpoint);
+                return Ok(dialled);
             }
             Some(Err(failure)) => pause(tries, unreached(tries, &failure)).await?,
             None => pause(tries, Unreached::too_late(tries)).await?,

@@ -85,6 +85,11 @@ impl Standing {
         Self { routed: routed.clone(), movable, opened, words }
     }
 
+    /// The fields of the request, after *authorize*.
+    pub(crate) fn head(&self) -> Arc<RequestHead> {
+        self.opened.lock().head.clone()
+    }
+
     pub(super) fn words(&self) -> watch::Receiver<Option<Word>> {
         self.words.subscribe()
     }

@@ -71,9 +71,6 @@ fn upstream_quic(document: &Document, report: &mut Report) {
         let path = format!("{path}.http");
         if !has_tls(upstream) {
             report.add(path, "HTTP/3 is always encrypted, and this upstream has no TLS", "add `tls`, or remove 3");
-        } else if upstream.via.is_some() {
-            let reason = "HTTP/3 cannot pass through the CONNECT of another proxy";
-            report.add(path, reason, "remove 3, or remove `via`");
         } else if upstream.proxy_protocol.is_some() {
             report.add(path, "HTTP/3 has no PROXY headers", "remove 3, or remove `proxy_protocol`");
         } else if upstream.endpoints.iter().any(|endpoint| matches!(endpoint.address(), EndpointAddress::Unix(_))) {

@@ -5,3 +5,4 @@
 mod overlay;
 mod payloads;
 mod sealed;
+mod status;

@@ -11,7 +11,7 @@ const HOPS: usize = 4;
 pub struct Chains {
     pub entry: Node,
     pub hops: Vec<Node>,
-    _pki: Pki,
+    pub pki: Pki,
 }
 
 impl Chains {
@@ -22,7 +22,7 @@ impl Chains {
         let hops: Vec<Node> = (0..HOPS).map(|number| Node::start(&format!("hop{number}"), &hop(&tls))).collect();
         let addresses: Vec<SocketAddr> = hops.iter().map(|hop| hop.address("web")).collect();
         let entry = Node::start("entry", &entry(&pki, &addresses, chains));
-        Self { entry, hops, _pki: pki }
+        Self { entry, hops, pki }
     }
 
     /// Where a client finds a chain.

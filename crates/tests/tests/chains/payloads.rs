@@ -2,12 +2,26 @@
 
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::raw::Raw;
-use hermes_tests::{curl, origins};
+use hermes_tests::udp::Client;
+use hermes_tests::{Node, curl, origins};
 
 use crate::overlay::Chains;
 
-/// Chains whose inner hops are reached in tunnels of bytes.
-const CHAINS: [&[u8]; 5] = [&[2], &[1, 2], &[2, 1, 2], &[3, 2], &[2, 2, 2, 2]];
+/// Versions of the hops of each chain, the nearest first.
+const CHAINS: [&[u8]; 12] = [
+    &[2],
+    &[3],
+    &[1, 2],
+    &[2, 2],
+    &[3, 2],
+    &[2, 3],
+    &[1, 3],
+    &[3, 3],
+    &[3, 3, 3],
+    &[2, 3, 2],
+    &[3, 2, 3, 2],
+    &[3, 3, 3, 3],
+];
 
 #[test]
 fn messages_pass() {
@@ -54,6 +68,41 @@ fn udp_passes() {
             let payload = vec![7; length];
             tunnel.send(&payload);
             assert_eq!(tunnel.receive(), payload, "{chain:?}");
+        }
+        drop(tunnel);
+        let port = format!(":{}", origin.port());
+        let last = &chains.hops[chain.len() - 1];
+        let record = last.record(|record| record["target"].as_str().is_some_and(|target| target.contains(&port)));
+        assert_eq!(record["protocol"], format!("h{}", chain[chain.len() - 1]), "{chain:?}");
+    }
+}
+
+#[test]
+fn udp_ends_at_an_endpoint_behind_proxies() {
+    let chains = Chains::start(&[&[2]]);
+    let origin = origins::udp_echo(origins::V4);
+    let (near, far) = (chains.hops[0].address("web"), chains.hops[1].address("web"));
+    let tls = format!("tls: {{ ca_file: {} }}", chains.pki.ca().display());
+    for (outer, inner) in [(3, 3), (2, 3), (3, 2), (1, 1)] {
+        let node = Node::start(
+            "entry",
+            &format!(
+                r#"
+                listeners: {{ voice: {{ udp: 127.0.0.1:0, target: "VOICE:5000" }} }}
+                routes: [ {{ terminate: voice }} ]
+                upstreams:
+                  near: {{ endpoints: ["{near}"], http: {outer}, {tls} }}
+                  far: {{ endpoints: ["{far}"], http: {inner}, via: near, {tls} }}
+                  voice: {{ endpoints: ["{}"], via: far }}
+                "#,
+                origin.address()
+            ),
+        );
+        let client = Client::connect(node.address("voice"));
+        for length in [1, 1150, 17] {
+            let payload = vec![length as u8; length];
+            client.send(&payload);
+            assert_eq!(client.receive(), payload, "{inner} in {outer}");
         }
     }
 }

@@ -217,7 +217,7 @@ impl Pool {
     }
 
     async fn connect(self: &Arc<Self>, slot: &Arc<Slot>, dial: Dialling<'_>) -> Result<Taken, ConnectFailure> {
-        let Reached { line, address, endpoint, room, keepalive } = dial.await?;
+        let Reached { line, address, endpoint, room, keepalive, .. } = dial.await?;
         slot.shares.store(!matches!(line, Line::H1(_)), Ordering::Relaxed);
         let broken = |reason: String| ConnectFailure::new(FailureKind::Protocol, endpoint.clone(), reason);
         let link = match line {

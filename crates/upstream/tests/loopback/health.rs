@@ -171,7 +171,7 @@ async fn exchanges_of_one_affinity_stay_together() {
             let checkout = near.client.checkout_for(&upstream, upstream.timeouts(), affinity, &[]).await.unwrap();
             places.insert(finish(open(checkout).await).await.to_string());
             let dial = Dial::Upstream { upstream: &upstream, affinity, avoid: &[] };
-            places.insert(near.client.udp_address(dial, &Timeouts::default()).await.unwrap().1.to_string());
+            places.insert(near.client.dial_udp(dial, &Timeouts::default()).await.unwrap().endpoint.to_string());
         }
         assert_eq!(places.len(), 1, "{user}");
         owners.extend(places);

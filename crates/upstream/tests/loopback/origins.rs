@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use hermes_proto::proxy_protocol::Header;
-use hermes_upstream::{Dial, FailureKind, Origin, Timeouts};
+use hermes_upstream::{Dial, FailureKind, Origin, Timeouts, UdpDialled, UdpWay};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -69,7 +69,7 @@ async fn tunnels_end_at_allowed_targets_only() {
     assert_eq!(&got, b"hi");
     let dial = Dial::Target { host: "127.0.0.1", port, allow: &no_loopback };
     assert_eq!(near.client.dial_tcp(dial, Header::Unknown, &timeouts).await.unwrap_err().kind, FailureKind::Prohibited);
-    assert_eq!(near.client.udp_address(dial, &timeouts).await.unwrap_err().kind, FailureKind::Prohibited);
+    assert_eq!(near.client.dial_udp(dial, &timeouts).await.unwrap_err().kind, FailureKind::Prohibited);
 }
 
 #[tokio::test]
@@ -87,7 +87,8 @@ async fn nothing_is_left_of_origins_that_failed() {
 async fn localhost_has_an_address_for_udp() {
     let near = Near::new();
     let dial = Dial::Target { host: "localhost", port: 5004, allow: &anything };
-    let (address, endpoint, _active) = near.client.udp_address(dial, &Timeouts::default()).await.unwrap();
+    let UdpDialled { way, endpoint, .. } = near.client.dial_udp(dial, &Timeouts::default()).await.unwrap();
+    let UdpWay::Address(address) = way else { panic!("it is reached directly") };
     assert!(address.ip().is_loopback());
     assert_eq!(&*endpoint, "localhost:5004");
 }

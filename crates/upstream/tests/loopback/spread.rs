@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use hermes_upstream::{Dial, FailureKind, Timeouts};
+use hermes_upstream::{Dial, FailureKind, Timeouts, UdpDialled, UdpWay};
 use serde_json::json;
 
 use crate::far::Far;
@@ -70,7 +70,8 @@ async fn udp_has_an_address_and_is_counted() {
     let near = Near::new();
     let upstream = near.upstream("x", json!({ "endpoints": ["127.0.0.1:5004"] }));
     let dial = Dial::to(&upstream);
-    let (address, endpoint, active) = near.client.udp_address(dial, &Timeouts::default()).await.unwrap();
+    let UdpDialled { way, endpoint, active } = near.client.dial_udp(dial, &Timeouts::default()).await.unwrap();
+    let UdpWay::Address(address) = way else { panic!("it is reached directly") };
     assert_eq!((address, &*endpoint), (SocketAddr::from(([127, 0, 0, 1], 5004)), "127.0.0.1:5004"));
     assert_eq!(upstream.status().endpoints[0].active, 1);
     drop(active);
@@ -88,13 +89,13 @@ async fn a_further_attempt_at_a_tunnel_goes_elsewhere() {
         let mut tried = Vec::new();
         for _ in 0..3 {
             let dial = Dial::Upstream { upstream: &upstream, affinity, avoid: &tried };
-            let (_, endpoint, _) = near.client.udp_address(dial, &Timeouts::default()).await.unwrap();
+            let UdpDialled { endpoint, .. } = near.client.dial_udp(dial, &Timeouts::default()).await.unwrap();
             assert!(!tried.contains(&endpoint), "{endpoint} again, after {tried:?}");
             tried.push(endpoint);
         }
         let dial = Dial::Upstream { upstream: &upstream, affinity, avoid: &tried };
         assert!(
-            near.client.udp_address(dial, &Timeouts::default()).await.is_ok(),
+            near.client.dial_udp(dial, &Timeouts::default()).await.is_ok(),
             "where all were tried, one is tried again"
         );
     }

@@ -93,11 +93,3 @@ async fn going_through_oneself_ends() {
     assert_eq!(failure.kind, FailureKind::Via { status: None });
     assert!(failure.reason.contains("more than 4 proxies"), "{failure}");
 }
-
-#[tokio::test]
-async fn udp_does_not_go_through_a_proxy() {
-    let near = Near::new();
-    let upstream = near.upstream("x", json!({ "endpoints": ["127.0.0.1:1"], "via": "y" }));
-    let dialled = near.client.udp_address(Dial::to(&upstream), upstream.timeouts()).await;
-    assert_eq!(dialled.unwrap_err().kind, FailureKind::NoEndpoint);
-}

@@ -1,0 +1,38 @@
+//! `Hermes-Datagram-Floor`: how small datagrams must be that shall arrive although QUIC datagrams do not carry them.
+//!
+//! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to so many bytes as capsules where
+//! they do not fit into a QUIC datagram; larger ones are dropped there, as always (RFC 9298, section 6.1). Whoever opens a
+//! QUIC connection inside the tunnel needs that: QUIC cannot be without packets of 1200 bytes, and finds out about larger
+//! ones by their loss.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The field.
+pub const FIELD: HeaderName = HeaderName::from_static("hermes-datagram-floor");
+
+/// The largest floor that is heeded, in bytes: what every path of QUIC carries (RFC 9000, section 14).
+pub const MOST: usize = 1200;
+
+/// The field's value for [`MOST`].
+pub fn most() -> HeaderValue {
+    HeaderValue::from_static("1200")
+}
+
+/// The floor that a request asks for, in bytes of UDP payload; 0 where it asks for none, or for nothing that can be read.
+pub fn of(fields: &HeaderMap) -> usize {
+    let value = fields.get(FIELD).and_then(|value| value.to_str().ok());
+    value.and_then(|value| value.trim().parse::<usize>().ok()).map_or(0, |floor| floor.min(MOST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_is_a_number_of_bytes_up_to_the_most() {
+        let of = |value: &'static str| of(&HeaderMap::from_iter([(FIELD, HeaderValue::from_static(value))]));
+        assert_eq!([of("1200"), of(" 100 "), of("9000"), of("-1"), of("many"), of("")], [1200, 100, 1200, 0, 0, 0]);
+        assert_eq!(super::of(&HeaderMap::new()), 0);
+        assert_eq!(super::of(&HeaderMap::from_iter([(FIELD, most())])), MOST);
+    }
+}

@@ -1,0 +1,88 @@
+//! How an endpoint was reached last, for whoever looks at a chain.
+
+use std::sync::Arc;
+
+use hermes_net::quic::WeakConnection;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::connect::{Line, Reached};
+use crate::seam::Seam;
+
+/// Bytes of a QUIC datagram before the UDP payload in it: the shortest stream and the context (RFC 9297, 2.1; RFC 9298, 5).
+const PREFIX: usize = 2;
+
+/// A hop at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HopStatus {
+    /// The upstream's name.
+    pub hop: String,
+    /// The endpoint as it is configured.
+    pub endpoint: String,
+    /// The HTTP version of the link that was made last; `None` before the first.
+    pub http: Option<u8>,
+    /// What carries that link: `udp` or `tcp` where it is reached directly; `datagrams` or a `stream` of the hop before it.
+    pub carried_by: Option<&'static str>,
+    /// The largest UDP payload that a datagram on the link carries now, in bytes; `None` where capsules carry them, of any size.
+    pub largest_datagram: Option<usize>,
+    /// Packets that were dropped because the hop before it did not carry them: as a rule those that measure the path.
+    pub dropped: u64,
+    /// Why it is a stream.
+    pub stream_because: Option<String>,
+}
+
+/// How it was reached.
+#[derive(Debug, Default)]
+pub(crate) struct Last(Mutex<Option<Known>>);
+
+#[derive(Debug, Clone)]
+struct Known {
+    http: u8,
+    connection: Option<WeakConnection>,
+    seam: Option<Arc<Seam>>,
+}
+
+impl Last {
+    /// It was reached so.
+    pub(crate) fn reached(&self, reached: &Reached) {
+        let (http, connection) = match &reached.line {
+            Line::H1(_) => (1, None),
+            Line::H2(_) => (2, None),
+            Line::H3(connection) => (3, Some(connection.downgrade())),
+        };
+        *self.0.lock() = Some(Known { http, connection, seam: reached.seam.clone() });
+    }
+
+    /// What there is to see; `behind` says whether it is reached through another hop, and `quic` what is known of HTTP/3 to it, if
+    /// that is wanted.
+    pub(crate) fn status(&self, hop: &str, endpoint: &str, behind: bool, quic: Option<String>) -> HopStatus {
+        let known = self.0.lock().clone();
+        let connection = known.as_ref().and_then(|known| known.connection.as_ref()?.upgrade());
+        let seam = known.as_ref().and_then(|known| known.seam.clone());
+        let http = known.map(|known| known.http);
+        let by_seam = seam.as_ref().and_then(|seam| seam.stream_because());
+        let stream_because = match http {
+            Some(3) => by_seam,
+            Some(version) if behind => Some(match quic {
+                Some(words) => format!("HTTP/3: {words}"),
+                None => format!("HTTP/{version} is spoken"),
+            }),
+            _ => None,
+        };
+        let carried_by = http.map(|http| match (behind, http, &stream_because) {
+            (false, 3, _) => "udp",
+            (false, ..) => "tcp",
+            (true, 3, None) => "datagrams",
+            (true, ..) => "stream",
+        });
+        HopStatus {
+            hop: hop.to_owned(),
+            endpoint: endpoint.to_owned(),
+            http,
+            carried_by,
+            largest_datagram: connection.and_then(|quic| Some(quic.max_datagram_size()?.saturating_sub(PREFIX))),
+            dropped: seam.map_or(0, |seam| seam.count_dropped()),
+            stream_because,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A QUIC connection inside the CONNECT-UDP tunnel of another proxy, which itself may be reached so.
+//!
+//! Its packets are HTTP datagrams: QUIC datagrams where the link to the proxy has them, so that nothing is sent again twice and
+//! each connection has its own congestion control; capsules otherwise. A packet that does not fit a QUIC datagram is dropped,
+//! which is how the inner connection learns what fits. QUIC needs packets of 1200 bytes however: where they do not fit, they
+//! take the stream, for as long as that lasts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hermes_http::h3::{DatagramReceiver, DatagramSender};
+use hermes_http::{Frame, Incoming, Outgoing};
+use hermes_net::quic::{Carrier, ClientConfig, Connection, DATAGRAMS_OUT, Endpoint, INITIAL_MTU, SMALLEST_MTU, Sizes};
+use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
+use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram, encode_udp_capsule};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::failure::ConnectFailure;
+use crate::quic::failure;
+use crate::seam::Seam;
+use crate::via::Tunnel;
+
+/// Packets that one wake-up takes at most: what fills two runs of the kernel's segmentation.
+const MOST: usize = 128;
+/// Bytes that may wait in the buffer of the outer connection before more are handed over. The buffer holds more, for tunnels
+/// that bring bursts; a connection's packets would only grow old there. 10 ms at 100 Mbit/s.
+const WAITING: usize = 128 * 1024;
+/// How long the outer connection, if it is new, is given to find out what its path carries, before the inner one begins with
+/// less.
+const SETTLE: Duration = Duration::from_millis(200);
+/// How often it is looked.
+const ROUND: Duration = Duration::from_millis(2);
+/// How long the end of a tunnel may take to be sent.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// The context of UDP payloads as it is written.
+const CONTEXT: [u8; 1] = [UDP_CONTEXT as u8];
+
+/// Opens a connection to `server_name` inside a tunnel. `depth` connections are around it.
+pub(crate) async fn connect(
+    tunnel: Tunnel,
+    depth: u8,
+    (name, config): (&str, &ClientConfig),
+    until: Instant,
+    endpoint: &str,
+    tasks: &tokio_util::task::TaskTracker,
+) -> Result<(Connection, Arc<Seam>), ConnectFailure> {
+    let quic = tunnel.outgoing.datagrams();
+    let sizes = match &quic {
+        Some(quic) => Sizes::inside(depth, settled(quic).await),
+        None => Sizes::inside(0, usize::MAX),
+    };
+    let (carrier, socket) = Carrier::new();
+    let seam = Arc::new(Seam::new(quic.as_ref().map(payload)));
+    tasks.spawn(carry(carrier, tunnel, quic, seam.clone()));
+    let connecting = Endpoint::connect_through(socket, sizes, name, config);
+    match timeout_at(until, connecting).await {
+        Ok(connected) => connected.map(|connection| (connection, seam)).map_err(|error| failure(endpoint, &error)),
+        Err(_) => Err(ConnectFailure::timeout(endpoint)),
+    }
+}
+
+/// Bytes of the largest packet that a QUIC datagram carries now.
+fn payload(quic: &DatagramSender) -> usize {
+    quic.max_payload().saturating_sub(CONTEXT.len())
+}
+
+/// The same, once it is what connections begin with, or for [`SETTLE`] has not become that.
+async fn settled(quic: &DatagramSender) -> usize {
+    let grown = async {
+        while payload(quic) < usize::from(INITIAL_MTU) {
+            sleep(ROUND).await;
+        }
+    };
+    // What is there in the end counts either way.
+    let _ = timeout(SETTLE, grown).await;
+    payload(quic)
+}
+
+/// Carries packets until the connection or the tunnel is gone.
+async fn carry(carrier: Carrier, tunnel: Tunnel, quic: Option<DatagramSender>, seam: Arc<Seam>) {
+    let Tunnel { mut incoming, mut outgoing, active, .. } = tunnel;
+    let datagrams = incoming.datagrams();
+    let gone = tokio::select! {
+        gone = leave(&carrier, &mut outgoing, quic, &seam) => gone,
+        () = come(&carrier, &mut incoming, datagrams) => false,
+    };
+    drop(carrier);
+    if gone {
+        // Dropped half open, the tunnel would look broken.
+        let _ = timeout(FAREWELL, async {
+            if outgoing.finish(None).await.is_ok() {
+                while let Some(Ok(_)) = incoming.frame().await {}
+            }
+        })
+        .await;
+    }
+    drop(active);
+}
+
+/// Moves packets out; true when the connection is gone, false when the tunnel is.
+async fn leave(carrier: &Carrier, outgoing: &mut Outgoing, quic: Option<DatagramSender>, seam: &Seam) -> bool {
+    let (mut packets, mut capsules) = (Vec::new(), BytesMut::new());
+    while carrier.take(&mut packets, MOST).await {
+        if let Some(quic) = &quic {
+            let largest = payload(quic);
+            seam.carries(largest);
+            let small = largest < usize::from(SMALLEST_MTU);
+            let by_stream =
+                |packet: &&Bytes| small && packet.len() > largest && packet.len() <= usize::from(SMALLEST_MTU);
+            write(packets.iter().filter(by_stream), &mut capsules);
+            let sent =
+                quic.send(&CONTEXT, packets.iter().filter(|packet| !by_stream(packet)).map(|packet| &packet[..]));
+            seam.dropped(sent.too_large + sent.dropped);
+        } else {
+            write(packets.iter(), &mut capsules);
+        }
+        packets.clear();
+        if !capsules.is_empty() {
+            let written = outgoing.data(capsules.split().freeze(), false).await;
+            if written.is_err() || outgoing.flush().await.is_err() {
+                return false;
+            }
+        }
+        if let Some(quic) = &quic {
+            while !quic.room(DATAGRAMS_OUT - WAITING).await && quic.is_open() {}
+        }
+    }
+    true
+}
+
+/// Writes packets as capsules.
+fn write<'a>(packets: impl Iterator<Item = &'a Bytes>, capsules: &mut BytesMut) {
+    for packet in packets {
+        // Longer packets than a capsule may carry are not made.
+        let _ = encode_udp_capsule(packet, capsules);
+    }
+}
+
+/// Moves packets in until the tunnel is gone.
+async fn come(carrier: &Carrier, incoming: &mut Incoming, mut datagrams: Option<DatagramReceiver>) {
+    let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
+    let mut taken = Vec::new();
+    loop {
+        tokio::select! {
+            there = received(&mut datagrams, &mut taken) => {
+                if !there {
+                    // The stream says how it ended.
+                    datagrams = None;
+                }
+                carrier.give(taken.drain(..).filter_map(packet));
+            }
+            frame = incoming.frame() => {
+                let Some(Ok(frame)) = frame else { return };
+                let Frame::Data(data) = frame else { continue };
+                decoder.push(data);
+                loop {
+                    match decoder.next() {
+                        Ok(Some(capsule)) if capsule.kind == CapsuleType::Datagram => {
+                            carrier.give(packet(capsule.value));
+                        }
+                        // Types that are not known are passed over (RFC 9297, 3.2).
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(_) => return,
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn received(datagrams: &mut Option<DatagramReceiver>, into: &mut Vec<Bytes>) -> bool {
+    match datagrams {
+        Some(datagrams) => datagrams.recv(into, MOST).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The packet in an HTTP datagram; none in those of contexts that nobody registered (RFC 9298, 4).
+fn packet(datagram: Bytes) -> Option<Bytes> {
+    UdpDatagram::decode(datagram)
+        .ok()
+        .filter(|datagram| datagram.context == UDP_CONTEXT)
+        .map(|datagram| datagram.payload)
+}

@@ -1,0 +1,49 @@
+//! Where a connection lies inside another one: what carries its packets, for whoever wants to know.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hermes_net::quic::SMALLEST_MTU;
+
+/// No QUIC datagrams at all.
+const NONE: usize = usize::MAX;
+
+/// What is known of it.
+#[derive(Debug)]
+pub(crate) struct Seam {
+    /// Bytes of the largest packet that a QUIC datagram of the outer connection carries.
+    largest: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+impl Seam {
+    /// At a tunnel whose QUIC datagrams carry so many bytes; `None` if it has none.
+    pub(crate) fn new(largest: Option<usize>) -> Self {
+        Self { largest: AtomicUsize::new(largest.unwrap_or(NONE)), dropped: AtomicU64::new(0) }
+    }
+
+    /// QUIC datagrams carry so many bytes now.
+    pub(crate) fn carries(&self, largest: usize) {
+        self.largest.store(largest, Ordering::Relaxed);
+    }
+
+    /// So many packets were too large, or found no room.
+    pub(crate) fn dropped(&self, count: usize) {
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Why packets take a stream; `None` where QUIC datagrams carry them.
+    pub(crate) fn stream_because(&self) -> Option<String> {
+        match self.largest.load(Ordering::Relaxed) {
+            NONE => Some("the hop before it has no QUIC datagrams".to_owned()),
+            largest if largest < usize::from(SMALLEST_MTU) => {
+                Some(format!("a datagram of the hop before it carries {largest} bytes, and QUIC needs {SMALLEST_MTU}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Packets that were dropped here.
+    pub(crate) fn count_dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
