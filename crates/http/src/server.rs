@@ -8,6 +8,7 @@ use hermes_net::{Stream, StreamInfo, Watch};
 use http::StatusCode;
 use tokio::io::AsyncReadExt;
 
+use crate::h2::client::Keepalive;
 use crate::{MinRate, Offered, ResponseHead, h1, h2};
 
 /// What every HTTP/2 client sends first (RFC 9113, 3.4).
@@ -28,6 +29,8 @@ pub struct Options {
     pub streams: u32,
     /// Whether the clients are proxies that this one knows: one connection then carries many users.
     pub link: bool,
+    /// How a client of HTTP/2 is watched; not at all if absent.
+    pub keepalive: Option<Keepalive>,
 }
 
 impl Default for Options {
@@ -39,6 +42,7 @@ impl Default for Options {
             min_rate: None,
             streams: 1000,
             link: false,
+            keepalive: None,
         }
     }
 }

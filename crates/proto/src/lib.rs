@@ -19,6 +19,7 @@
 //! | [`batch`] | ours: runs of datagrams, shaped for UDP segmentation offload |
 //! | [`udp_template`] | RFC 9298, sections 2 and 3 |
 //! | [`uri_template`] | RFC 6570 within RFC 9298, section 2 |
+//! | [`ptth`] | draft-kazuho-ptth-ptth, RFC 7639 |
 //! | [`host`], [`authority`] | RFC 3986, section 3.2 and RFC 9110, section 4.2 |
 //! | [`hop`] | RFC 9110, section 7.6.1 |
 //! | [`via`] | RFC 9110, section 7.6.3 |
@@ -45,6 +46,7 @@ pub mod hop;
 pub mod host;
 pub mod proxy_protocol;
 pub mod proxy_status;
+pub mod ptth;
 pub mod qpack;
 pub mod trace_context;
 pub mod udp_template;

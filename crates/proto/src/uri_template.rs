@@ -14,6 +14,7 @@ use http::uri::{Authority, Scheme};
 
 pub use mistake::TemplateMistake;
 pub use variables::TemplateError;
+pub(crate) use variables::{decode, encode};
 
 /// The default template of CONNECT-UDP: `/.well-known/masque/udp/{target_host}/{target_port}/` (RFC 9298, section 2).
 pub static UDP: LazyLock<UriTemplate> = LazyLock::new(|| UriTemplate::well_known("udp"));
@@ -123,8 +124,8 @@ impl UriTemplate {
         for part in &self.parts {
             match part {
                 Part::Text(text) => path.push_str(text),
-                Part::Variable(Variable::Host) => variables::encode(host, &mut path),
-                Part::Variable(Variable::Port) => variables::encode(&port.to_string(), &mut path),
+                Part::Variable(Variable::Host) => encode(host, &mut path),
+                Part::Variable(Variable::Port) => encode(&port.to_string(), &mut path),
             }
         }
         path

@@ -39,6 +39,7 @@ decoders! {
     h3_keeps_its_invariants: h3;
     hop_keeps_its_invariants: hop;
     proxy_protocol_keeps_its_invariants: proxy_protocol;
+    ptth_keeps_its_invariants: ptth;
     qpack_keeps_its_invariants: qpack;
     trace_context_keeps_its_invariants: trace_context;
     udp_template_keeps_its_invariants: udp_template;

@@ -13,12 +13,13 @@ use hermes_net::{Drain, Resolver};
 use hermes_rules::lint::holds;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
 use crate::change::{Metrics, ReloadReport, Watched, follow};
 use crate::listeners::table::{BindError, ListenerView, Prepared};
-use crate::listeners::{self, Door, ListenerTable, Sources, Users};
+use crate::listeners::{self, Door, Joins, ListenerTable, Sources, Users};
 use crate::redecide::Tunnels;
 use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::{Snapshot, node_name};
@@ -105,6 +106,7 @@ impl Proxy {
         let own = own_addresses(&table, &prepared, metrics.address(&endpoint));
         let snapshot = Arc::new(snapshot.own(prepared.doors(), &own));
         let admin_socket = admin_socket(&snapshot);
+        let drain = Drain::new();
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::new(snapshot.clone()),
             seeing,
@@ -113,8 +115,11 @@ impl Proxy {
             sources: Sources::default(),
             users: Users::default(),
             sessions: Users::default(),
+            attached: Arc::default(),
+            joins: Joins::default(),
+            revision: watch::Sender::new(snapshot.revision),
+            drain: drain.watch(),
         });
-        let drain = Drain::new();
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
         let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
         let (workers, doors) =

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::{self, Action, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace};
+use hermes_config::model::{self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace};
 use hermes_config::{Loaded, Problem, Problems, child};
 use hermes_net::StreamInfo;
 use hermes_net::quic::Record;
@@ -155,14 +155,15 @@ impl Snapshot {
 const LINK_KEEPALIVE: Keepalive =
     Keepalive { every: Some(Interval(Duration::from_secs(4))), timeout: Some(Interval(Duration::from_secs(5))) };
 
-/// The upstreams that are other proxies: routes go on to them, or others are reached through them.
+/// The upstreams that are other proxies: routes go on to them, others are reached through them, or listeners attach to them.
 fn proxies(document: &Document) -> HashSet<&str> {
     let hops = document.routes.iter().filter_map(|route| match route.action() {
         Some(Action::To(hops)) => Some(hops_of(hops)),
         _ => None,
     });
     let via = document.upstreams.values().filter_map(|upstream| upstream.via.as_deref());
-    hops.flatten().chain(via).collect()
+    let attach = document.listeners.values().filter_map(|listener| listener.attach.as_ref());
+    hops.flatten().chain(via).chain(attach.map(Attach::upstream)).collect()
 }
 
 /// The node's name: as configured, or that of its file.
@@ -193,7 +194,7 @@ fn upstreams(
     let proxies = proxies(document);
     for (name, config) in &document.upstreams {
         let mut config = Cow::Borrowed(config);
-        if proxies.contains(name.as_str()) && config.keepalive.is_none() {
+        if proxies.contains(name.as_str()) && config.keepalive.is_none() && config.attached.is_none() {
             config.to_mut().keepalive = Some(LINK_KEEPALIVE);
         }
         if let Err(error) = build(name, &config) {

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use crate::admin::Control;
 use crate::node::Node;
 
+/// Attached nodes that an answer lists.
+const ATTACHED: usize = 1000;
+
 impl Control for Node {
     fn status(&self) -> Value {
         let snapshot = self.shared.snapshot.load();
@@ -33,6 +36,8 @@ impl Control for Node {
             "listeners": changing.table.views(&snapshot.document),
             "upstreams": upstreams,
             "hops": hops,
+            "attached": self.shared.attached.views(ATTACHED),
+            "attachments": self.shared.joins.views(),
             "exchanges": { "live": self.shared.seeing.live_count() },
             "draining": self.drain.watch().is_draining(),
         })

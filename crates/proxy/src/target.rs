@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use hermes_http::{Kind, RequestHead};
 use hermes_proto::authority::{self, HostPort};
 use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::ptth;
 use hermes_proto::uri_template::{self, TemplateError, UriTemplate};
 use http::uri::{Authority, PathAndQuery};
 use http::{StatusCode, uri::Scheme};
@@ -51,9 +52,12 @@ impl Target {
             Kind::ConnectUdp => Self::of_template(head, &uri_template::UDP, &listener.udp_templates),
             Kind::ConnectTcp => Self::of_template(head, &uri_template::TCP, &listener.tcp_templates),
             Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
-            Kind::Message | Kind::Upgrade if head.origin_form && !listener.config.gateway => Err(bad_request(
-                "this is a proxy: send the request in absolute form, or set `gateway: true` on the listener",
-            )),
+            // Who attaches asks this proxy itself.
+            Kind::Message | Kind::Upgrade if head.origin_form && !listener.config.gateway && !asks_to_attach(head) => {
+                Err(bad_request(
+                    "this is a proxy: send the request in absolute form, or set `gateway: true` on the listener",
+                ))
+            }
             Kind::Message | Kind::Upgrade => {
                 let default = if is_https(head, tls) { 443 } else { 80 };
                 Self::parse(required(head.authority.as_ref())?, Some(default))
@@ -118,6 +122,12 @@ impl Target {
 /// Whether the exchange is for an `https` URI.
 pub fn is_https(head: &RequestHead, tls: bool) -> bool {
     head.scheme.as_ref().map_or(tls, |scheme| *scheme == Scheme::HTTPS)
+}
+
+/// Whether the request asks for an attachment.
+pub(crate) fn asks_to_attach(head: &RequestHead) -> bool {
+    head.kind() == Kind::Upgrade
+        && head.protocol.as_deref().is_some_and(|token| token.eq_ignore_ascii_case(ptth::TOKEN))
 }
 
 fn required(authority: Option<&Authority>) -> Result<&str, Refusal> {

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hermes_net::Resolver;
-use hermes_upstream::{Budget, Client, Directory, Upstream};
+use hermes_net::{Resolver, Watch};
+use hermes_upstream::{Attached, Budget, Client, Directory, Upstream};
 use http::HeaderValue;
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::listeners::{Sources, Users};
+use crate::listeners::{Joins, Sources, Users};
 use crate::redecide::Tunnels;
 use crate::seeing::Seeing;
 use crate::snapshot::Snapshot;
@@ -30,6 +31,14 @@ pub struct Shared {
     pub users: Users,
     /// CONNECT-UDP sessions of each user.
     pub sessions: Users,
+    /// The nodes that are attached to this one.
+    pub attached: Arc<Attached>,
+    /// What this node attaches to.
+    pub(crate) joins: Joins,
+    /// The number of the snapshot in force, for whoever waits for another.
+    pub revision: watch::Sender<u64>,
+    /// Says when the process is to stop.
+    pub drain: Watch,
 }
 
 impl Directory for Shared {

@@ -5,6 +5,7 @@
 //! source of randomness; a random number, where one is needed, is an argument.
 //!
 //! - [`route`]: which route an exchange takes (RFC 3986, 6.2.2 for paths; RFC 9110, 4.2.3 for hosts).
+//! - [`attach`]: who may be attached under which name.
 //! - [`broadcast`]: who may have a request copied.
 //! - [`chains`]: several next proxies, one behind the other.
 //! - [`shadow`]: routes that can never match.
@@ -16,6 +17,7 @@
 //! - [`versions`](mod@versions): which HTTP versions a listener speaks.
 //! - [`egress`]: which addresses a request may choose (RFC 6890 and the registries it points to).
 
+pub mod attach;
 pub mod broadcast;
 pub mod chains;
 pub mod egress;

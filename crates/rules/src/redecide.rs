@@ -37,6 +37,8 @@ pub enum End {
     Proxy,
     /// A socket towards the target: the overlay ends here.
     Socket,
+    /// This node, to which its client is attached.
+    Attachment,
 }
 
 /// An open tunnel.
@@ -125,7 +127,9 @@ pub fn redecide(tunnel: &Tunnel<'_>, rules: &Rules<'_>) -> Verdict {
         Some(Action::To(hops)) => (End::Proxy, hops_of(hops).any(same)),
         Some(Action::Terminate(Terminate::Target(_))) => (End::Socket, way.upstream.is_none()),
         Some(Action::Terminate(Terminate::Upstream(upstream))) => (End::Socket, same(upstream)),
-        Some(Action::Respond(_) | Action::Redirect(_)) | None => return other(),
+        // Whether under that name it may, whoever does it decides.
+        Some(Action::Attach(_)) if way.end == End::Attachment => return Verdict::Kept { route },
+        Some(Action::Attach(_) | Action::Respond(_) | Action::Redirect(_)) | None => return other(),
     };
     // An origin was told nothing.
     let as_told = end == End::Socket || !tunnel.relabelled;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h1};
+use hermes_net::StreamInfo;
 
 use crate::client::Inner;
 use crate::connect::{self, Bounds};
@@ -27,8 +28,8 @@ pub struct Checkout {
     carrier: Carrier,
     room: Room,
     active: Active,
-    pool: Arc<Pool>,
-    slot: Arc<Slot>,
+    /// Where a connection of its own is kept afterwards; nowhere if absent.
+    home: Option<(Arc<Pool>, Arc<Slot>)>,
 }
 
 /// An exchange that was opened.
@@ -49,9 +50,17 @@ pub struct Opened {
 }
 
 impl Checkout {
-    pub(crate) fn new(pool: &Arc<Pool>, slot: Arc<Slot>, taken: Taken, endpoint: Arc<str>, active: Active) -> Self {
+    pub(crate) fn new(home: Option<(Arc<Pool>, Arc<Slot>)>, taken: Taken, endpoint: Arc<str>, active: Active) -> Self {
         let Taken { carrier, address, reused, room } = taken;
-        Self { endpoint, address, reused, carrier, room, active, pool: pool.clone(), slot }
+        Self { endpoint, address, reused, carrier, room, active, home }
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn source(&self) -> Arc<StreamInfo> {
+        match &self.carrier {
+            Carrier::H1(connection) => connection.source().clone(),
+            Carrier::Shared(link, _) => link.source(),
+        }
     }
 
     /// Opens the exchange. `length` is that of the content, `None` if unknown; `receiver` decides the form of the target on
@@ -65,11 +74,15 @@ impl Checkout {
         length: Option<u64>,
         receiver: Receiver,
     ) -> Result<Opened, StreamError> {
-        let Self { endpoint, address, reused, carrier, room, active, pool, slot } = self;
+        let Self { endpoint, address, reused, carrier, room, active, home } = self;
         let active = active.in_rooms(None, Some(room.clone()));
         let ((outgoing, pending), stream) = match carrier {
             Carrier::H1(connection) => {
-                let home = Box::new(move |connection| pool.keep(&slot, connection, address, room));
+                let home = Box::new(move |connection| {
+                    if let Some((pool, slot)) = home {
+                        pool.keep(&slot, connection, address, room);
+                    }
+                });
                 (h1::client::open(*connection, head, length, receiver, home)?, None)
             }
             Carrier::Shared(link, counted) => (link.open(head, length).await?, Some(counted)),
@@ -99,5 +112,5 @@ pub(crate) async fn endpoint(
     if !taken.reused {
         endpoint.succeeded();
     }
-    Ok(Checkout::new(&client.pool, slot, taken, endpoint.text.clone(), active))
+    Ok(Checkout::new(Some((client.pool.clone(), slot)), taken, endpoint.text.clone(), active))
 }

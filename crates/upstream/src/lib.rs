@@ -5,13 +5,17 @@
 //! HTTP/2 links that many exchanges share. [`Client::checkout`] and [`Client::checkout_origin`] give a [`Checkout`], on which
 //! one exchange is opened; [`Client::dial_tcp`] and [`Client::dial_udp`] serve tunnels that end here.
 //!
+//! [`Attached`] is the table of the nodes that opened the connections themselves, for exchanges that go the other way;
+//! [`Client::attach`] is their side of it.
+//!
 //! What this crate is not: it decides neither where an exchange goes nor whether a target is allowed (the caller's `allow`
 //! does, on every address before it is dialled), and it sends nothing of an exchange, so nothing was processed when it fails.
 //!
 //! Specifications: RFC 9110 section 9.3.6 and RFC 9113 section 8.5 (CONNECT through another proxy), RFC 7301 (ALPN),
-//! RFC 8305 (racing of addresses), RFC 9209 (names of failures).
+//! RFC 8305 (racing of addresses), RFC 9209 (names of failures), draft-kazuho-ptth-ptth (attachments).
 
 mod addresses;
+mod attached;
 mod balance;
 mod budget;
 mod check;
@@ -44,6 +48,9 @@ mod upstream;
 mod via;
 mod zones;
 
+pub use attached::{
+    ATTACHMENT_KEEPALIVE, Attached, AttachmentView, Carried, Detached, Full, Joined, NotJoined, Place, Rest,
+};
 pub use budget::{Allowance, Budget};
 pub use check::Checks;
 pub use checkout::{Checkout, Opened};

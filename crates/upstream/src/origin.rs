@@ -55,7 +55,7 @@ impl Inner {
         let slot = self.pool.slot(Key::Origin(origin.tls, host, origin.port), None, origin.tls);
         let taken = self.pool.acquire(&slot, &fits, || Box::pin(self.reach(origin, allow, until))).await?;
         let endpoint = place(&origin.host, origin.port);
-        Ok(Checkout::new(&self.pool, slot, taken, endpoint.into(), Active::default()))
+        Ok(Checkout::new(Some((self.pool.clone(), slot)), taken, endpoint.into(), Active::default()))
     }
 
     async fn reach(&self, origin: &Origin, allow: Allow<'_>, until: Instant) -> Result<Reached, ConnectFailure> {

@@ -41,6 +41,10 @@ pub struct Upstream {
     templates: [Option<UriTemplate>; 2],
     /// The PROXY header that connections to it begin with.
     pub(crate) introduces: Option<Version>,
+    /// Instead of endpoints: the name of the nodes that are attached.
+    attached: Option<model::Template>,
+    /// Whether certificates of its endpoints are checked.
+    verifies: bool,
     /// What it was built from, for [`Self::same`].
     source: (String, u64),
 }
@@ -121,6 +125,8 @@ impl Upstream {
                 ProxyProtocolVersion::V1 => Version::V1,
                 ProxyProtocolVersion::V2 => Version::V2,
             }),
+            attached: config.attached.clone(),
+            verifies: security::details(config).is_none_or(|details| !details.insecure_skip_verify),
             source,
         }))
     }
@@ -153,6 +159,16 @@ impl Upstream {
             Kind::ConnectTcp => tcp.as_ref(),
             Kind::Message | Kind::Connect | Kind::Upgrade => None,
         }
+    }
+
+    /// The name under which nodes that it stands for are attached to this one; `None` where it has endpoints.
+    pub fn attached(&self) -> Option<&model::Template> {
+        self.attached.as_ref()
+    }
+
+    /// Whether the certificates that its endpoints show are checked, so that the names in them are theirs.
+    pub fn verifies(&self) -> bool {
+        self.verifies
     }
 
     /// Whether its endpoints are spoken to under TLS.
@@ -240,7 +256,7 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
         reason,
         remedy: Some(remedy.to_owned()),
     };
-    if config.endpoints.is_empty() {
+    if config.endpoints.is_empty() && config.attached.is_none() {
         return Err(wrong("endpoints", "there is no endpoint".to_owned(), "write at least one host:port"));
     }
     if versions.is_empty() {
@@ -277,7 +293,7 @@ fn sends_token(config: &model::Upstream) -> bool {
         },
     };
     // What is local to another proxy is not local to us.
-    let all_local = config.via.is_none() && config.endpoints.iter().all(is_local);
+    let all_local = config.attached.is_none() && config.via.is_none() && config.endpoints.iter().all(is_local);
     config.send_token.unwrap_or(all_local || security::details(config).is_some())
 }
 

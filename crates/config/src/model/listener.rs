@@ -5,6 +5,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::attach::Attach;
 use super::pac::Pac;
 use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
@@ -13,7 +14,7 @@ use super::templates::Templates;
 use super::trace::Continue;
 use super::upstream::HttpVersion;
 
-/// One listener; exactly one of `http`, `tcp` and `udp` is given.
+/// One listener; exactly one of `http`, `tcp`, `udp` and `attach` is given.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
@@ -27,6 +28,9 @@ pub struct Listener {
     /// A UDP port whose datagrams become CONNECT-UDP exchanges for `target`, one session per client address.
     #[serde(default)]
     pub udp: Option<ListenAddress>,
+    /// Attach to a proxy, an upstream of this name, and take exchanges over the connections that this node opens to it.
+    #[serde(default)]
+    pub attach: Option<Attach>,
     /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
     #[serde(default)]
     pub target: Option<HostPort>,

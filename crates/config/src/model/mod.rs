@@ -3,6 +3,7 @@
 //! Plain data. Every type derives its JSON Schema, which is the single source of truth for what keys exist;
 //! scalar types with a syntax of their own ([`scalar`]) name it in the schema's `format`.
 
+mod attach;
 mod authorize;
 mod broadcast;
 mod chain;
@@ -23,6 +24,7 @@ mod trace;
 mod tunnel;
 mod upstream;
 
+pub use attach::{Attach, AttachAs, AttachDetails};
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use chain::Chain;

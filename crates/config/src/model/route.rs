@@ -5,6 +5,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::attach::AttachAs;
 use super::retry::{Hedge, Retry};
 use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix, TargetMatch, Template,
@@ -13,7 +14,8 @@ use super::scalar::{
 use super::tunnel::Tunnel;
 use super::{Broadcast, Chain};
 
-/// One route. The first route that matches decides; exactly one of `to`, `terminate`, `respond`, `redirect` is given.
+/// One route. The first route that matches decides; exactly one of `to`, `terminate`, `attach`, `respond`, `redirect` is
+/// given.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
@@ -63,6 +65,10 @@ pub struct Route {
     /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints.
     #[serde(default)]
     pub terminate: Option<Terminate>,
+    /// Let nodes be attached here, to be reached through an upstream with `attached`: `true` under the name of the request's
+    /// user, or the names that are allowed.
+    #[serde(default)]
+    pub attach: Option<AttachAs>,
     /// Answer here.
     #[serde(default)]
     pub respond: Option<Respond>,
@@ -78,6 +84,8 @@ pub enum Action<'a> {
     To(&'a Hops),
     /// End the overlay here.
     Terminate(&'a Terminate),
+    /// Let the client be attached here.
+    Attach(&'a AttachAs),
     /// Answer here.
     Respond(&'a Respond),
     /// Send the client elsewhere.
@@ -87,13 +95,16 @@ pub enum Action<'a> {
 impl Route {
     /// The route's action; `None` unless exactly one is given (the loader reports that).
     pub fn action(&self) -> Option<Action<'_>> {
-        match (&self.to, &self.terminate, &self.respond, &self.redirect) {
-            (Some(hops), None, None, None) => Some(Action::To(hops)),
-            (None, Some(terminate), None, None) => Some(Action::Terminate(terminate)),
-            (None, None, Some(respond), None) => Some(Action::Respond(respond)),
-            (None, None, None, Some(redirect)) => Some(Action::Redirect(redirect)),
-            _ => None,
-        }
+        let actions = [
+            self.to.as_ref().map(Action::To),
+            self.terminate.as_ref().map(Action::Terminate),
+            self.attach.as_ref().map(Action::Attach),
+            self.respond.as_ref().map(Action::Respond),
+            self.redirect.as_ref().map(Action::Redirect),
+        ];
+        let mut given = actions.into_iter().flatten();
+        let action = given.next();
+        action.filter(|_| given.next().is_none())
     }
 }
 

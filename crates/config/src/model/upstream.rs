@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::proxy_protocol::ProxyProtocolVersion;
 use super::retry::{Hedge, Retry};
 use super::route::Timeouts;
-use super::scalar::{Duration, EndpointAddress, FilePath, OneOrMany};
+use super::scalar::{Duration, EndpointAddress, FilePath, OneOrMany, Template};
 use super::templates::UpstreamTemplates;
 use super::{Eject, Hash, Health, Keepalive, UpstreamLimits};
 
@@ -15,7 +15,11 @@ use super::{Eject, Hash, Health, Keepalive, UpstreamLimits};
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
     /// The endpoints: `host:port`, `[v6]:port`, `unix:/path`, or a map with a weight.
+    #[serde(default)]
     pub endpoints: Vec<Endpoint>,
+    /// Instead of endpoints: the nodes that are attached here under this name, such as `alice` or `{target.host}`.
+    #[serde(default)]
+    pub attached: Option<Template>,
     /// HTTP versions, the preferred one first. Default: [2, 1] under TLS, where ALPN chooses; 1 without. 3 needs TLS.
     #[serde(default)]
     pub http: Option<OneOrMany<HttpVersion>>,

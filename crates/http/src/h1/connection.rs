@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
-use hermes_net::{ReadHalf, Stream, WriteHalf};
+use hermes_net::{ReadHalf, Stream, StreamInfo, WriteHalf};
 use parking_lot::Mutex;
 use tokio_util::io::poll_read_buf;
 
@@ -97,6 +97,11 @@ impl Connection {
     pub fn new(stream: Stream, read: BytesMut) -> Self {
         let (read_half, write_half) = stream.split();
         Self { read: ReadSide { half: read_half, buffer: read }, write: WriteSide { half: write_half }, reusable: true }
+    }
+
+    /// Who is at the other end.
+    pub fn source(&self) -> &Arc<StreamInfo> {
+        self.read.half.info()
     }
 
     /// Whether another exchange can begin. A peer that closed, or spoke out of turn, makes the connection unusable.

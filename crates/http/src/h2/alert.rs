@@ -5,7 +5,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -40,29 +39,12 @@ impl Alert {
 pub(super) struct Watched {
     stream: Stream,
     alert: Alert,
-    heard: Heard,
-}
-
-/// Counts what came from the peer, whatever it was.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Heard(Arc<AtomicU64>);
-
-impl Heard {
-    /// How often something came.
-    pub(super) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 impl Watched {
     pub(super) fn new(stream: Stream) -> (Self, Alert) {
         let alert = Alert::default();
-        (Self { stream, alert: alert.clone(), heard: Heard::default() }, alert)
-    }
-
-    /// What came from the peer.
-    pub(super) fn heard(&self) -> Heard {
-        self.heard.clone()
+        (Self { stream, alert: alert.clone() }, alert)
     }
 
     /// A peer that closed with unread input resets the connection, and a write may learn of that before the alert was read; it
@@ -82,10 +64,8 @@ impl Watched {
 impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, into);
-        match &read {
-            Poll::Ready(Err(error)) => self.alert.note(error),
-            Poll::Ready(Ok(())) => drop(self.heard.0.fetch_add(1, Ordering::Relaxed)),
-            Poll::Pending => {}
+        if let Poll::Ready(Err(error)) = &read {
+            self.alert.note(error);
         }
         read
     }

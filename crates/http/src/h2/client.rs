@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
-use hermes_net::Stream;
+use hermes_net::{Stream, StreamInfo};
 use http::{Method, StatusCode};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -40,6 +40,7 @@ struct State {
     /// Becomes true when the peer's SETTINGS are known to have arrived.
     settled: watch::Receiver<bool>,
     alert: Alert,
+    source: Arc<StreamInfo>,
 }
 
 impl State {
@@ -89,19 +90,20 @@ impl Link {
         keepalive: Option<Keepalive>,
         tasks: &TaskTracker,
     ) -> Result<Self, StreamError> {
+        let source = stream.info().clone();
         let (stream, alert) = Watched::new(stream);
-        let heard = stream.heard();
         let profile = Profile::link(STREAMS);
         let (stream, watchman) = Metered::dialled(stream, profile);
         let (send, mut connection) =
             builder(profile).handshake(stream).await.map_err(|error| explain(&alert, error))?;
         let (settled_in, settled) = watch::channel(false);
-        let state = Arc::new(State { alive: AtomicBool::new(true), retired: AtomicBool::new(false), settled, alert });
+        let (alive, retired) = (AtomicBool::new(true), AtomicBool::new(false));
+        let state = Arc::new(State { alive, retired, settled, alert, source });
         let (ping_pong, driven) = (connection.ping_pong(), state.clone());
         tasks.spawn(async move {
             tokio::select! {
                 _ = connection => {}
-                () = settle(ping_pong, settled_in, keepalive, heard) => {}
+                () = settle(ping_pong, settled_in, keepalive, watchman.clone()) => {}
                 () = retire(&watchman, &driven) => {}
             }
             driven.alive.store(false, Ordering::Relaxed);
@@ -117,6 +119,11 @@ impl Link {
     /// Whether another link should take over: what it may cost in its whole life is nearly used up.
     pub fn is_retired(&self) -> bool {
         self.state.retired.load(Ordering::Relaxed)
+    }
+
+    /// Who is at the other end.
+    pub fn source(&self) -> &Arc<StreamInfo> {
+        &self.state.source
     }
 
     /// Exchanges that the peer allows at once on this link.

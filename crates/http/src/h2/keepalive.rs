@@ -1,12 +1,14 @@
 //! PING on a link: finds out when its SETTINGS have come, and later whether the peer is still there.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use h2::{Ping, PingPong};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::alert::Heard;
+use super::metered::Watchman;
 
 /// How the peer of a link is watched (RFC 9113, 6.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub(super) async fn settle(
     ping_pong: Option<PingPong>,
     settled: watch::Sender<bool>,
     keepalive: Option<Keepalive>,
-    heard: Heard,
+    heard: Arc<Watchman>,
 ) {
     let Some(mut ping_pong) = ping_pong else { return std::future::pending().await };
     loop {
@@ -41,6 +43,18 @@ pub(super) async fn settle(
     std::future::pending().await
 }
 
+/// Resolves when a client that is served has fallen silent; never where it is not watched, which takes no room.
+pub(super) fn silence(
+    ping_pong: Option<PingPong>,
+    keepalive: Option<Keepalive>,
+    heard: Arc<Watchman>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    match keepalive {
+        Some(keepalive) => Box::pin(settle(ping_pong, watch::channel(false).0, Some(keepalive), heard)),
+        None => Box::pin(std::future::pending()),
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Came,
@@ -49,17 +63,17 @@ enum Answer {
     Never,
 }
 
-async fn answered(ping_pong: &mut PingPong, keepalive: Option<Keepalive>, heard: &Heard) -> Answer {
+async fn answered(ping_pong: &mut PingPong, keepalive: Option<Keepalive>, heard: &Watchman) -> Answer {
     let pong = ping_pong.ping(Ping::opaque());
     tokio::pin!(pong);
     let Some(Keepalive { timeout: time, .. }) = keepalive else {
         return pong.await.map_or(Answer::Never, |_| Answer::Came);
     };
     loop {
-        let before = heard.count();
+        let before = heard.heard();
         match timeout(time, &mut pong).await {
             Ok(pong) => return pong.map_or(Answer::Never, |_| Answer::Came),
-            Err(_) if heard.count() != before => {}
+            Err(_) if heard.heard() != before => {}
             Err(_) => return Answer::Silence,
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -24,6 +24,7 @@ const CALM: [u8; 17] = [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb
 #[derive(Debug, Default)]
 pub(crate) struct Watchman {
     worst: AtomicU32,
+    heard: AtomicU64,
     changed: Notify,
 }
 
@@ -44,6 +45,11 @@ impl Watchman {
             }
             self.changed.notified().await;
         }
+    }
+
+    /// How often something came from the peer, whatever it was.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
     }
 
     fn verdict(&self) -> Verdict {
@@ -87,6 +93,7 @@ impl<S> Metered<S> {
 
     fn note_received(&mut self, bytes: &[u8]) {
         let (mut verdict, now) = (Verdict::Fine, Instant::now());
+        self.watchman.heard.fetch_add(1, Ordering::Relaxed);
         self.received.feed(bytes, |head| verdict = verdict.max(self.meter.received(head, now)));
         self.watchman.note(verdict);
     }

@@ -12,6 +12,7 @@ use hermes_proto::websocket::Key;
 use http::header::EXPECT;
 use http::{HeaderMap, Method, Request, StatusCode};
 
+use super::keepalive::silence;
 use super::meter::Verdict;
 use super::metered::Metered;
 use super::profile::Profile;
@@ -38,6 +39,7 @@ pub(crate) async fn serve<H: Handler>(
     let (stream, watchman) = Metered::served(stream, profile);
     let handshake = builder(options, profile).handshake::<_, Bytes>(stream);
     let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else { return };
+    let mut silent = silence(connection.ping_pong(), options.keepalive, watchman.clone());
     let active = Arc::new(Exchanges::default());
     let (mut draining, mut verdict) = (false, Verdict::Fine);
     loop {
@@ -53,6 +55,7 @@ pub(crate) async fn serve<H: Handler>(
                 connection.graceful_shutdown();
             }
             () = watch.forced() => return,
+            () = &mut silent => return,
             worse = watchman.worse_than(verdict) => {
                 verdict = worse;
                 if worse == Verdict::Calm {

@@ -55,7 +55,7 @@ pub(super) fn ends_a_value(byte: u8) -> bool {
 }
 
 /// Appends a value in which all but unreserved characters are percent-encoded.
-pub(super) fn encode(value: &str, path: &mut String) {
+pub(crate) fn encode(value: &str, path: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in value.bytes() {
         if is_unreserved(byte) {
@@ -69,7 +69,7 @@ pub(super) fn encode(value: &str, path: &mut String) {
 }
 
 /// The value that is written so.
-pub(super) fn decode(variable: &str) -> Result<String, TemplateError> {
+pub(crate) fn decode(variable: &str) -> Result<String, TemplateError> {
     let mut decoded = Vec::with_capacity(variable.len());
     let mut bytes = variable.bytes();
     while let Some(byte) = bytes.next() {

@@ -58,6 +58,7 @@ impl Node {
         let snapshot = Arc::new(snapshot.own(prepared.doors(), &own));
         // New rules first: a new listener must find them.
         self.shared.snapshot.store(snapshot.clone());
+        self.shared.revision.send_replace(snapshot.revision);
         self.upkeep.follow(&snapshot);
         let Changing { table, doors, metrics: served } = &mut *changing;
         let listeners = table.apply(prepared, &snapshot, doors, &self.drain.watch());

@@ -5,9 +5,11 @@
 //! | `to` | `message`, to the next proxy | `tunnel` | `tunnel` | `tunnel` |
 //! | `terminate` | `message`, to the origin | `terminate`: a TCP connection | `terminate`: a UDP socket | `tunnel`, to the origin |
 //! | `broadcast` | `broadcast`, if the request asks for it | | | |
+//! | `attach` | | | | `attach`, if it is asked for |
 //! | `respond`, `redirect` | `local` | `local` | `local` | `local` |
 
 mod affinity;
+mod attach;
 mod broadcast;
 mod datagrams;
 pub(crate) mod departure;
@@ -60,6 +62,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<String,
     };
     let action = routed.snapshot.document.routes.get(routed.route).and_then(|route| route.action());
     match action {
+        Some(Action::Attach(rule)) => Box::pin(attach::accept(routed, arrival, rule)).await,
         Some(Action::Respond(respond)) => Box::pin(local::respond(routed, arrival, respond)).await,
         Some(Action::Redirect(redirect)) => Box::pin(local::redirect(routed, arrival, redirect)).await,
         Some(Action::To(_) | Action::Terminate(_)) | None => onwards(routed, arrival, action).await,
@@ -95,7 +98,7 @@ fn next_hop(routed: &Routed, action: Action<'_>) -> Result<Next, String> {
         Action::To(hops) => (pick_hop(hops, fastrand::u64(..)), Receiver::Proxy),
         Action::Terminate(Terminate::Upstream(name)) => (name.as_str(), Receiver::Origin),
         Action::Terminate(Terminate::Target(_)) => return Ok(Next::Target),
-        Action::Respond(_) | Action::Redirect(_) => return Err("the route answers here".to_owned()),
+        Action::Attach(_) | Action::Respond(_) | Action::Redirect(_) => return Err("the route answers here".to_owned()),
     };
     let upstream = routed.snapshot.upstreams.get(name).cloned();
     upstream.map_or_else(

@@ -9,7 +9,8 @@ use hermes_http::{Outgoing, Pending, RequestHead};
 use hermes_proto::proxy_protocol::Header;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
-use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeouts};
+use hermes_rules::{Values, render};
+use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeouts, Upstream};
 use http::StatusCode;
 
 use super::affinity::affinity;
@@ -96,6 +97,11 @@ async fn checkout(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Res
     let (routed, timeouts) = (tries.routed, &tries.timeouts);
     let client = &routed.worker.client;
     let checked_out = match tries.next {
+        Next::Upstream { upstream, .. } if upstream.attached().is_some() => {
+            let name = attached_name(routed, upstream, head, target);
+            let attached = &routed.worker.shared.attached;
+            attached.checkout(upstream, &name, timeouts, &tries.tried()).await
+        }
         Next::Upstream { upstream, .. } => {
             let affinity = affinity(routed, tries.next, Some(head));
             client.checkout_for(upstream, timeouts, affinity, &tries.tried()).await
@@ -107,6 +113,14 @@ async fn checkout(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Res
         }
     };
     checked_out.map_err(|failure| unreached(tries, &failure))
+}
+
+/// The name under which the node that an exchange goes to is attached. Hosts are the same in capitals and small letters, names
+/// have no capitals.
+fn attached_name(routed: &Routed, upstream: &Upstream, head: &RequestHead, target: &Target) -> String {
+    let target = Target { host: target.host.to_ascii_lowercase(), port: target.port };
+    let values = Values { path: head.path(), method: head.wire_method().as_str(), ..routed.values(&target) };
+    upstream.attached().map(|name| render(name, &values)).unwrap_or_default()
 }
 
 /// Opens a TCP connection to where the overlay ends.

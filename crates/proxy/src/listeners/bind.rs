@@ -22,13 +22,31 @@ pub(super) enum Serves {
     Datagrams,
     /// HTTP/3.
     Quic,
+    /// Attachments, which this node opens.
+    Attachments,
 }
 
 /// What is to be bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) serves: Serves,
-    pub(super) address: ListenAddress,
+    pub(super) at: At,
+}
+
+/// Where something is bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum At {
+    /// At an address of this machine.
+    Address(ListenAddress),
+    /// At an upstream, to which this node attaches.
+    Upstream {
+        /// The upstream's name.
+        upstream: String,
+        /// The name to be attached under.
+        name: String,
+        /// How many attachments.
+        connections: u8,
+    },
 }
 
 impl Serves {
@@ -36,6 +54,8 @@ impl Serves {
         match self {
             Self::Streams => Carries::Tcp,
             Self::Datagrams | Self::Quic => Carries::Udp,
+            // They go through sockets that nobody else could want.
+            Self::Attachments => Carries::Tcp,
         }
     }
 }
@@ -43,12 +63,17 @@ impl Serves {
 impl Wanted {
     /// Whether the address says which socket it is: port 0 is another one each time.
     pub(super) fn is_definite(&self) -> bool {
-        !matches!(&self.address, ListenAddress::Ip(address) if address.port() == 0)
+        !matches!(&self.at, At::Address(ListenAddress::Ip(address)) if address.port() == 0)
     }
 
     /// Whether both want the same port, on the same address or on one that holds the other.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
-        self.serves.carries() == other.serves.carries() && self.address.overlaps(&other.address)
+        match (&self.at, &other.at) {
+            (At::Address(own), At::Address(other_address)) => {
+                self.serves.carries() == other.serves.carries() && own.overlaps(other_address)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -57,6 +82,8 @@ impl Wanted {
 pub(super) enum Bound {
     Ip(SocketAddr),
     Unix(std::path::PathBuf),
+    /// Attached to an upstream under a name.
+    Upstream(String, String),
 }
 
 impl fmt::Display for Bound {
@@ -64,6 +91,7 @@ impl fmt::Display for Bound {
         match self {
             Self::Ip(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Upstream(upstream, name) => write!(f, "{upstream} as {name}"),
         }
     }
 }
@@ -86,19 +114,20 @@ impl Bound {
 
 /// One socket a worker: TCP and UDP share a port by `SO_REUSEPORT`, a Unix socket is one for all. `ours` says that the port is
 /// one of ours already.
-pub(super) fn bind(
-    serves: Serves,
-    address: &ListenAddress,
-    workers: usize,
-    ours: bool,
-) -> io::Result<(Bound, Vec<Socket>)> {
-    match address {
-        ListenAddress::Unix(path) => {
+pub(super) fn bind(serves: Serves, at: &At, workers: usize, ours: bool) -> io::Result<(Bound, Vec<Socket>)> {
+    match at {
+        At::Upstream { upstream, name, connections } => {
+            let (all, workers) = (usize::from(*connections), workers.max(1));
+            let share = |worker: usize| all / workers + usize::from(worker < all % workers);
+            let sockets = (0..workers).map(|worker| Socket::Attachments(share(worker))).collect();
+            Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
+        }
+        At::Address(ListenAddress::Unix(path)) => {
             let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);
             let shares = (0..workers).map(|_| first.try_clone().map(Socket::Stream));
             Ok((Bound::Unix(path.clone()), shares.collect::<Result<_, _>>()?))
         }
-        ListenAddress::Ip(address) => {
+        At::Address(ListenAddress::Ip(address)) => {
             if !ours {
                 listen::check_free(*address, serves.carries())?;
             }

@@ -38,6 +38,15 @@ pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch
     }
 }
 
+/// Serves an attachment: a connection that this node opened, and on which it is the server.
+pub(super) async fn attachment(entrance: Entrance, stream: Stream, watch: &Watch) {
+    let options = entrance.rules.options.clone();
+    tokio::select! {
+        () = serve_http(stream, &options, Proxying(entrance), watch) => {}
+        () = watch.forced() => {}
+    }
+}
+
 /// Serves one connection of HTTP/3.
 pub(super) async fn quic_connection(entrance: Entrance, connection: quic::Connection, watch: &Watch) {
     let options = entrance.rules.options.clone();

@@ -1,10 +1,12 @@
-//! *Accept*: what arrives at a socket becomes an exchange.
+//! *Accept*: what arrives at a socket, or over an attachment, becomes an exchange.
 //!
 //! Sockets are owned by one [`table`], which is diffed and never rebuilt; every worker has its share of each socket.
 
+mod attach;
 mod bind;
 mod http;
 mod introduction;
+mod joins;
 mod quic;
 mod sources;
 mod stream;
@@ -20,6 +22,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Worker;
+pub use joins::{JoinView, Joins};
 pub use sources::{Place, Sources, Users};
 pub use table::ListenerTable;
 
@@ -52,6 +55,8 @@ pub enum Socket {
     Udp(std::net::UdpSocket),
     /// Connections of HTTP/3.
     Quic(std::net::UdpSocket),
+    /// No socket: so many attachments to an upstream, over which exchanges come.
+    Attachments(usize),
 }
 
 impl Socket {
@@ -60,6 +65,7 @@ impl Socket {
         match self {
             Self::Stream(listener) => listener.local_addr(),
             Self::Udp(socket) | Self::Quic(socket) => socket.local_addr().ok(),
+            Self::Attachments(_) => None,
         }
     }
 }
@@ -92,6 +98,10 @@ impl Door {
                 Socket::Stream(listener) => stream::serve(entrance, listener, &watch).await,
                 Socket::Udp(socket) => udp::serve(entrance, socket, &watch).await,
                 Socket::Quic(socket) => quic::serve(entrance, socket, share, &watch).await,
+                Socket::Attachments(count) => {
+                    attach::serve(&entrance, count, &watch);
+                    Ok(())
+                }
             };
             if let Err(error) = served {
                 tracing::error!(listener = %name, %error, "the listener's socket failed");

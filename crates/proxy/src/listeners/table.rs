@@ -5,14 +5,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
+use hermes_config::model::{Attach, Document, HttpVersion, ListenAddress, Listener};
 use hermes_net::{Drain, Watch};
 use hermes_rules::versions;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::bind::{Bound, Serves, Wanted, bind};
+use super::bind::{At, Bound, Serves, Wanted, bind};
 use super::{Door, DoorId, Socket};
 use crate::snapshot::Snapshot;
+
+/// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
+const ATTACHMENTS: u8 = 2;
 
 /// Times that a free port is looked for which nobody uses for UDP either.
 const PORT_TRIES: usize = 16;
@@ -45,9 +48,9 @@ struct Open {
 pub struct ListenerView {
     /// Its name.
     pub name: String,
-    /// `http`, `tcp` or `udp`.
+    /// `http`, `tcp`, `udp` or `attach`.
     pub kind: &'static str,
-    /// Where it is bound.
+    /// Where it is bound; of `attach`, the upstream and the name.
     pub address: String,
     /// Whether it speaks TLS.
     pub tls: bool,
@@ -174,8 +177,8 @@ impl ListenerTable {
         let mut done = Vec::new();
         for wanted in missing {
             let at = match beside {
-                Some(address) if wanted.serves == Serves::Quic => &ListenAddress::Ip(address),
-                _ => &wanted.address,
+                Some(address) if wanted.serves == Serves::Quic => &At::Address(ListenAddress::Ip(address)),
+                _ => &wanted.at,
             };
             // A port that moves from one of our sockets to another is shared until the old one lets go.
             let open = self.open.values().map(|open| &open.wanted);
@@ -271,10 +274,11 @@ impl ListenerTable {
     /// What is bound for `document`, in its order.
     pub fn views(&self, document: &Document) -> Vec<ListenerView> {
         let view = |(name, listener): (&String, &Listener)| {
-            let all = [Serves::Streams, Serves::Datagrams, Serves::Quic];
+            let all = [Serves::Streams, Serves::Datagrams, Serves::Quic, Serves::Attachments];
             let open = all.into_iter().find_map(|serves| self.open.get(&(name.as_str().into(), serves)))?;
             let kind = match (&listener.http, open.wanted.serves) {
                 (Some(_), _) => "http",
+                (None, Serves::Attachments) => "attach",
                 (None, Serves::Streams) => "tcp",
                 (None, Serves::Datagrams | Serves::Quic) => "udp",
             };
@@ -299,12 +303,28 @@ fn add(changes: &mut Vec<String>, what: &str, serves: Serves) {
     }
 }
 
+/// The name under which a listener attaches.
+pub(super) fn attached_as<'a>(document: &'a Document, attach: &'a Attach) -> Option<&'a str> {
+    attach.name().or(document.identity.as_ref().map(|identity| identity.user.as_str()))
+}
+
 /// What a listener asks for: the stream part first.
 fn wanted(document: &Document, listener: &Listener) -> impl Iterator<Item = Wanted> + use<> {
     let http = versions(document, listener);
     let streams = listener.http.clone().filter(|_| http != [HttpVersion::H3]);
     let quic = listener.http.clone().filter(|_| http.contains(&HttpVersion::H3));
     let streams = streams.or_else(|| listener.tcp.clone());
-    let parts = [(Serves::Streams, streams), (Serves::Datagrams, listener.udp.clone()), (Serves::Quic, quic)];
-    parts.into_iter().filter_map(|(serves, address)| Some(Wanted { serves, address: address? }))
+    let attach = listener.attach.as_ref().map(|attach| At::Upstream {
+        upstream: attach.upstream().to_owned(),
+        name: attached_as(document, attach).unwrap_or_default().to_owned(),
+        connections: attach.connections().unwrap_or(ATTACHMENTS),
+    });
+    let address = |address: Option<ListenAddress>| address.map(At::Address);
+    let parts = [
+        (Serves::Streams, address(streams)),
+        (Serves::Datagrams, address(listener.udp.clone())),
+        (Serves::Quic, address(quic)),
+        (Serves::Attachments, attach),
+    ];
+    parts.into_iter().filter_map(|(serves, at)| Some(Wanted { serves, at: at? }))
 }

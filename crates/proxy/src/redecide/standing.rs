@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_config::model::Action;
 use hermes_http::RequestHead;
 use hermes_http::h1::client::Receiver;
+use hermes_rules::attach::permits;
 use hermes_rules::redecide::{End, Reason, Rules, Tunnel, Verdict, Way};
 use hermes_rules::{redecide, still_believed};
 use hermes_upstream::Upstream;
@@ -40,6 +42,8 @@ pub(crate) struct Opened {
     head: Arc<RequestHead>,
     /// The snapshot by whose rules it was opened.
     revision: u64,
+    /// Where it is an attachment: under which name.
+    attached: Option<String>,
 }
 
 impl Opened {
@@ -58,7 +62,14 @@ impl Opened {
         let name = upstream.as_ref().map(|upstream| upstream.name().to_owned());
         let chosen = address.filter(|_| upstream.is_none());
         let (head, revision) = (Arc::new(head.clone()), routed.snapshot.revision);
-        Self { way: Way { end, upstream: name, rewritten }, upstream, chosen, head, revision }
+        Self { way: Way { end, upstream: name, rewritten }, upstream, chosen, head, revision, attached: None }
+    }
+
+    /// For an attachment under `name`, which the request `head` asked for.
+    pub(crate) fn attached(routed: &Routed, head: &RequestHead, name: String) -> Self {
+        let way = Way { end: End::Attachment, upstream: None, rewritten: None };
+        let (head, revision) = (Arc::new(head.clone()), routed.snapshot.revision);
+        Self { way, upstream: None, chosen: None, head, revision, attached: Some(name) }
     }
 }
 
@@ -233,7 +244,15 @@ impl Standing {
         };
         let rules = Rules { document: &snapshot.document, table: &snapshot.table, same_upstream: &same_upstream };
         let relabelled = head.fields != opened.head.fields;
-        redecide(&Tunnel { facts, way: &opened.way, movable: self.movable, relabelled }, &rules)
+        let verdict = redecide(&Tunnel { facts, way: &opened.way, movable: self.movable, relabelled }, &rules);
+        match (&verdict, &opened.attached) {
+            (Verdict::Kept { route }, Some(name)) => match snapshot.document.routes[*route].action() {
+                Some(Action::Attach(rule)) => permits(rule, name, user)
+                    .map_or_else(|reason| Verdict::Ended(Reason::Identity(reason)), |()| verdict),
+                _ => verdict,
+            },
+            _ => verdict,
+        }
     }
 }
 

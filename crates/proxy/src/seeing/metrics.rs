@@ -99,6 +99,7 @@ pub(super) struct Metrics {
     dropped: [Counter; DropReason::ALL.len()],
     reloads: Family<OutcomeLabel, Counter>,
     access_lost: Counter,
+    attached: Gauge,
     filters: FilterFamilies,
     broadcasts: BroadcastFamilies,
     pub(super) upstreams: Upstreams,
@@ -183,6 +184,8 @@ impl Metrics {
         hermes.register("reloads", "Configurations loaded at run time", reloads.clone());
         let access_lost = Counter::default();
         hermes.register("access_records_dropped", "Access records not written", access_lost.clone());
+        let attached = Gauge::default();
+        hermes.register("attached", "Attachments to this node", attached.clone());
         let dropped =
             DropReason::ALL.map(|reason| reasons.get_or_create_owned(&ReasonLabel { reason: reason.label() }));
         let filters = FilterFamilies::register(hermes);
@@ -201,6 +204,7 @@ impl Metrics {
             dropped,
             reloads,
             access_lost,
+            attached,
             filters,
             broadcasts,
             upstreams,
@@ -215,6 +219,12 @@ impl Metrics {
     /// The counter of access records that were not written.
     pub fn access_lost(&self) -> Counter {
         self.access_lost.clone()
+    }
+
+    /// Counts an attachment to this node; it is open until the guard is dropped.
+    pub fn attached(&self) -> ConnectionGuard {
+        self.attached.inc();
+        ConnectionGuard(self.attached.clone())
     }
 
     /// The metrics of broadcasts.

@@ -149,6 +149,12 @@ impl Seeing {
         self.metrics.retry(upstream, reason);
     }
 
+    /// Counts an attachment to this node; it is open until the guard is dropped.
+    #[must_use]
+    pub fn attached(&self) -> ConnectionGuard {
+        self.metrics.attached()
+    }
+
     /// Counts an attempt that the budget of `upstream` did not allow.
     pub fn retry_budget_exhausted(&self, upstream: &str) {
         self.metrics.retry_budget_exhausted(upstream);

@@ -13,6 +13,8 @@ use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
 use hermes_net::{PeerAddress, StreamInfo, quic};
 use hermes_proto::uri_template::UriTemplate;
 
+use hermes_upstream::ATTACHMENT_KEEPALIVE;
+
 use crate::datagrams::Bounds;
 use crate::identify::Authenticator;
 use crate::seeing::{ListenerSeeing, Seeing};
@@ -38,6 +40,9 @@ const HOLD_BYTES: usize = 160 * 1024;
 
 /// Age of datagrams that wait for a tunnel, where the configuration says nothing: the connect time-out.
 const HOLD_TIME: Duration = Duration::from_secs(5);
+
+/// How long an attachment may be without exchanges: a year stands for ever. PINGs say whether the other side is there.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The rules of one listener. Its socket lives elsewhere and outlives them.
 pub struct ListenerRules {
@@ -75,6 +80,10 @@ impl ListenerRules {
     /// # Errors
     /// Why not, in words.
     pub fn believes(&self, source: &StreamInfo, now: u64) -> Result<(), String> {
+        // The link is this node's own; its upstream judges who is at the other end, and a change of that makes another link.
+        if self.config.attach.is_some() {
+            return Ok(());
+        }
         let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
         let (Some(clients), Some(chain)) = (&self.clients, chain) else {
             return Err("certificates are not asked for any more".to_owned());
@@ -82,12 +91,13 @@ impl ListenerRules {
         clients.believe(chain, now).map_err(|reason| format!("its certificate is not believed any more: {reason}"))
     }
 
-    /// `http`, `tcp` or `udp`.
+    /// `http`, `tcp`, `udp` or `attach`.
     pub fn kind(&self) -> &'static str {
-        match (&self.config.http, &self.config.tcp) {
-            (Some(_), _) => "http",
-            (None, Some(_)) => "tcp",
-            (None, None) => "udp",
+        match &self.config {
+            Listener { http: Some(_), .. } => "http",
+            Listener { tcp: Some(_), .. } => "tcp",
+            Listener { attach: Some(_), .. } => "attach",
+            _ => "udp",
         }
     }
 
@@ -114,7 +124,8 @@ impl ListenerRules {
 
     /// CONNECT-UDP sessions at once of one user, over all workers.
     pub fn sessions_per_user(&self) -> usize {
-        let default = if self.config.http.is_some() { SESSIONS_PER_USER } else { usize::MAX };
+        let carries = self.config.http.is_some() || self.config.attach.is_some();
+        let default = if carries { SESSIONS_PER_USER } else { usize::MAX };
         self.config.limits.sessions_per_user.unwrap_or(default)
     }
 
@@ -271,6 +282,12 @@ fn options(config: &Listener) -> Options {
     options.head.fields = limits.fields.unwrap_or(options.head.fields);
     options.head_time = limits.head_time.map_or(options.head_time, |time| time.0);
     options.idle_time = limits.idle_time.map_or(options.idle_time, |time| time.0);
+    if config.attach.is_some() {
+        (options.link, options.idle_time) = (true, NEVER);
+        options.keepalive = Some(ATTACHMENT_KEEPALIVE);
+        options.streams = limits.streams.unwrap_or(options.streams);
+        return options;
+    }
     options.link =
         config.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some()) || !config.insecure_trust.is_empty();
     options.streams = limits.streams.unwrap_or(options.streams);
@@ -289,7 +306,8 @@ fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
 fn user(document: &Document, config: &Listener) -> Option<String> {
     let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)));
     let own = config.user.clone().or_else(|| document.identity.as_ref().map(|identity| identity.user.clone()));
-    own.filter(|_| !asks)
+    // What comes over an attachment is somebody else's, even where nobody says whose.
+    own.filter(|_| !asks && config.attach.is_none())
 }
 
 #[cfg(test)]

@@ -19,9 +19,10 @@ fn is_port(listener: &Listener) -> bool {
 
 fn kind(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let given: Vec<&str> = kinds(listener).map(|(key, _)| key).collect();
+        let attach = listener.attach.as_ref().map(|_| "attach");
+        let given: Vec<&str> = kinds(listener).map(|(key, _)| key).chain(attach).collect();
         if given.is_empty() {
-            report.add(path, "the listener has no address", "give one of `http`, `tcp` and `udp`");
+            report.add(path, "the listener has no address", "give one of `http`, `tcp`, `udp` and `attach`");
         } else if let [_, second, ..] = given.as_slice() {
             let reason = format!("the listener is {} at once", given.join(" and "));
             report.add(format!("{path}.{second}"), reason, "make a listener of each");

@@ -3,6 +3,7 @@
 //! Each check is one small function; the lists are in the modules, by what they look at. A finding makes the document
 //! unusable: what is merely unusual is not reported.
 
+mod attach;
 mod authorize;
 mod broadcast;
 mod chains;
@@ -55,9 +56,10 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 18] = [
+    let lists: [&[Check]; 19] = [
         node::CHECKS,
         listeners::CHECKS,
+        attach::CHECKS,
         ports::CHECKS,
         peers::CHECKS,
         routes::CHECKS,

@@ -3,16 +3,21 @@
 use std::collections::HashMap;
 
 use hermes_config::child;
-use hermes_config::model::Document;
+use hermes_config::model::{Attach, Document};
 
+use super::upstreams::has_tls;
 use super::{Check, Report};
 
 pub(super) const CHECKS: &[Check] = &[unknowable, without_certificate, same_certificate];
 
-/// Peers are known by their certificate, which only a listener with `client_ca_file` asks for.
+/// Peers are known by their certificate: a listener with `client_ca_file` asks for it, and one that attaches over TLS sees it.
 fn unknowable(document: &Document, report: &mut Report) {
     let asked = |tls: &hermes_config::model::ServerTls| tls.client_ca_file.is_some();
-    let knows = document.listeners.values().any(|listener| listener.tls.as_ref().is_some_and(asked));
+    let sees = |attach: &Attach| document.upstreams.get(attach.upstream()).is_some_and(has_tls);
+    let knows = document
+        .listeners
+        .values()
+        .any(|listener| listener.tls.as_ref().is_some_and(asked) || listener.attach.as_ref().is_some_and(sees));
     if !document.peers.is_empty() && !knows {
         let reason = "no listener can know a peer: none has `tls.client_ca_file`";
         report.add("peers", reason, "add `tls.client_ca_file` to the listener that peers connect to");

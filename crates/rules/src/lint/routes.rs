@@ -23,12 +23,17 @@ fn action(document: &Document, report: &mut Report) {
         let actions = [
             ("to", route.to.is_some()),
             ("terminate", route.terminate.is_some()),
+            ("attach", route.attach.is_some()),
             ("respond", route.respond.is_some()),
             ("redirect", route.redirect.is_some()),
         ];
         let given: Vec<&str> = actions.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect();
         if given.is_empty() {
-            report.add(path, "the route does nothing", "give one of `to`, `terminate`, `respond` and `redirect`");
+            report.add(
+                path,
+                "the route does nothing",
+                "give one of `to`, `terminate`, `attach`, `respond` and `redirect`",
+            );
         } else if let [_, second, ..] = given.as_slice() {
             let reason = format!("the route has several actions: {}", given.join(", "));
             report.add(format!("{path}.{second}"), reason, "keep one of them");

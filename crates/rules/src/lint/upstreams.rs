@@ -19,7 +19,7 @@ pub(super) fn has_tls(upstream: &Upstream) -> bool {
 
 fn endpoints(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
-        if upstream.endpoints.is_empty() {
+        if upstream.endpoints.is_empty() && upstream.attached.is_none() {
             report.add(format!("{path}.endpoints"), "the upstream has no endpoint", "give one, such as `10.0.0.1:443`");
         }
     });

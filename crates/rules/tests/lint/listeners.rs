@@ -14,14 +14,17 @@ const STRANGERS: &str = "and nobody is asked who he is";
 
 #[test]
 fn listener_without_address() {
-    finds_in(json!({}), &["listeners.more: the listener has no address; give one of `http`, `tcp` and `udp`"]);
+    finds_in(
+        json!({}),
+        &["listeners.more: the listener has no address; give one of `http`, `tcp`, `udp` and `attach`"],
+    );
 }
 
 #[test]
 fn names_that_paths_would_misread_are_quoted() {
     finds(
         json!({ "listeners": { "a.b": {} } }),
-        &["listeners[\"a.b\"]: the listener has no address; give one of `http`, `tcp` and `udp`"],
+        &["listeners[\"a.b\"]: the listener has no address; give one of `http`, `tcp`, `udp` and `attach`"],
     );
 }
 

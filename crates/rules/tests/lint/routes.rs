@@ -14,7 +14,7 @@ fn finds_in(routes: Value, expected: &[&str]) {
 fn route_without_action() {
     finds_in(
         json!([{}]),
-        &["routes[0]: the route does nothing; give one of `to`, `terminate`, `respond` and `redirect`"],
+        &["routes[0]: the route does nothing; give one of `to`, `terminate`, `attach`, `respond` and `redirect`"],
     );
 }
 

@@ -1,6 +1,9 @@
 //! A connection that exchanges share, whatever its version.
 
+use std::sync::Arc;
+
 use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h2, h3};
+use hermes_net::StreamInfo;
 
 /// A connection that exchanges share. Clones are the same one.
 #[derive(Debug, Clone)]
@@ -43,6 +46,14 @@ impl Link {
         match self {
             Self::H2(link) => link.max_streams(),
             Self::H3(link) => link.max_streams(),
+        }
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn source(&self) -> Arc<StreamInfo> {
+        match self {
+            Self::H2(link) => link.source().clone(),
+            Self::H3(link) => link.connection().info().clone(),
         }
     }
 

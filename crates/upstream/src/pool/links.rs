@@ -18,7 +18,7 @@ const LINKS: usize = 8;
 
 /// Exchanges after which a link is followed by a new one: long before its stream identifiers (2^30) end, and what either side
 /// counts over a connection's life. One exchange in a million pays for a handshake.
-pub(super) const EXCHANGES: u64 = 1 << 20;
+pub(crate) const EXCHANGES: u64 = 1 << 20;
 
 /// How long a link without exchanges is kept.
 const IDLE_TIME: Duration = Duration::from_secs(300);
@@ -54,14 +54,14 @@ struct Shared {
 
 /// The exchanges of a link.
 #[derive(Debug, Default)]
-pub(super) struct Use {
+pub(crate) struct Use {
     streams: AtomicUsize,
     began: Notify,
 }
 
 impl Use {
     /// How many there are.
-    pub(super) fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
@@ -76,7 +76,7 @@ impl Use {
 pub(crate) struct Counted(Arc<Use>);
 
 impl Counted {
-    fn on(uses: &Arc<Use>) -> Self {
+    pub(crate) fn on(uses: &Arc<Use>) -> Self {
         if uses.streams.fetch_add(1, Ordering::Relaxed) == 0 {
             uses.began.notify_one();
         }

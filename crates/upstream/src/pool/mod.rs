@@ -24,9 +24,9 @@ use tokio_util::task::TaskTracker;
 
 use self::flight::{Boarded, Flight};
 use self::h1::Idle;
-use self::link::Link;
-pub(crate) use self::links::Counted;
-use self::links::{EXCHANGES, Links};
+pub(crate) use self::link::Link;
+use self::links::Links;
+pub(crate) use self::links::{Counted, EXCHANGES, Use};
 use self::watch::Ward;
 use crate::Upstream;
 use crate::client::Inner;

@@ -1,0 +1,156 @@
+//! Asking for a transposed connection: the one who connects becomes the HTTP server (draft-kazuho-ptth-ptth).
+//!
+//! It is an extended CONNECT, or an HTTP/1.1 Upgrade, with the token `ptth`. Its path says under which name requests are to
+//! come back, and its `ALPN` field (RFC 7639) which HTTP the transposed connection may speak. The draft writes an origin where
+//! we write a name: users of an overlay have names, not origins. An origin is taken too, for the name that is its host.
+
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, Uri};
+
+use crate::uri_template::{decode, encode};
+
+/// The upgrade token.
+pub const TOKEN: &str = "ptth";
+
+/// What every path begins with.
+pub const PREFIX: &str = "/.well-known/ptth/";
+
+/// `ALPN` (RFC 7639, section 2).
+pub const ALPN: HeaderName = HeaderName::from_static("alpn");
+
+/// HTTP/2 in that field.
+pub const H2: HeaderValue = HeaderValue::from_static("h2");
+
+/// Longest name in bytes, as of users.
+const NAME_LIMIT: usize = 256;
+
+/// Why a request asks for no transposed connection that could be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PtthError {
+    /// The path does not have the shape of the template.
+    #[error("the path does not match {PREFIX}{{name}}/")]
+    NotTemplate,
+    /// The name is not percent-encoded as it must be.
+    #[error("the name in the path is not percent-encoded as it must be")]
+    Encoding,
+    /// Nobody can be attached under the name.
+    #[error("a name to attach under is 1 to {NAME_LIMIT} visible characters of ASCII, without capitals")]
+    Name,
+    /// The transposed connection would not be HTTP/2.
+    #[error("the ALPN field does not offer h2, and a transposed connection speaks nothing else here")]
+    Alpn,
+}
+
+/// The path that asks to be attached under `name`.
+pub fn path(name: &str) -> String {
+    let mut path = String::from(PREFIX);
+    encode(name, &mut path);
+    path.push('/');
+    path
+}
+
+/// The name that the request with this path (without its query) and these fields wants to be attached under.
+///
+/// # Errors
+/// [`PtthError`]; the request is bad.
+pub fn name(path: &str, fields: &HeaderMap) -> Result<String, PtthError> {
+    let variable = path.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix('/')).ok_or(PtthError::NotTemplate)?;
+    if variable.contains('/') {
+        return Err(PtthError::NotTemplate);
+    }
+    let written = decode(variable).map_err(|_| PtthError::Encoding)?;
+    let name = host_of_origin(&written).unwrap_or(written);
+    if !is_name(&name) {
+        return Err(PtthError::Name);
+    }
+    if offers_h2(fields) { Ok(name) } else { Err(PtthError::Alpn) }
+}
+
+/// Whether somebody can be attached under this name. Hosts are the same in capitals and small letters (RFC 9110, 4.2.3) and users
+/// are not, so names have no capitals: whoever is called `Alice` must not get what is for `alice`.
+pub fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
+    (1..=NAME_LIMIT).contains(&name.len()) && name.bytes().all(fits)
+}
+
+/// The host of a serialised origin (RFC 6454, section 6.2) of HTTP.
+fn host_of_origin(text: &str) -> Option<String> {
+    if !text.starts_with("http://") && !text.starts_with("https://") {
+        return None;
+    }
+    text.parse::<Uri>().ok()?.host().map(str::to_owned)
+}
+
+/// RFC 7639, section 2.2: protocol identifiers, percent-encoded, between commas.
+fn offers_h2(fields: &HeaderMap) -> bool {
+    let lines = fields.get_all(ALPN).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|id| id.trim_matches([' ', '\t']) == "h2")
+}
+
+/// Parses arbitrary text as a path: a name that is accepted is found again in the path that asks for it.
+pub fn fuzz_one(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let fields = HeaderMap::from_iter([(ALPN, H2)]);
+    if let Ok(found) = name(text, &fields) {
+        assert!(is_name(&found));
+        let again = name(&path(&found), &fields);
+        // A name may look like an origin itself.
+        assert!(again.is_ok_and(|again| again == found || host_of_origin(&found).is_some()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alpn(value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(ALPN, HeaderValue::from_static(value))])
+    }
+
+    fn asks(path: &str) -> Result<String, PtthError> {
+        name(path, &alpn("h2"))
+    }
+
+    #[test]
+    fn a_name_is_found_in_the_path_that_asks_for_it() {
+        for name in ["alice", "bob@example.org", "spiffe://overlay.example/alice", "~-._", "a%2f"] {
+            assert!(!path(name)[PREFIX.len()..].trim_end_matches('/').contains('/'), "{}", path(name));
+            assert_eq!(asks(&path(name)).as_deref(), Ok(name));
+        }
+    }
+
+    #[test]
+    fn an_origin_stands_for_its_host() {
+        assert_eq!(
+            asks("/.well-known/ptth/https%3A%2F%2Fbackend.example.com%3A8443/").as_deref(),
+            Ok("backend.example.com")
+        );
+    }
+
+    #[test]
+    fn refuses_what_nobody_could_be_attached_under() {
+        for (path, error) in [
+            ("/.well-known/ptth/alice", PtthError::NotTemplate),
+            ("/.well-known/ptth/a/b/", PtthError::NotTemplate),
+            ("/ptth/alice/", PtthError::NotTemplate),
+            ("/.well-known/ptth//", PtthError::Name),
+            ("/.well-known/ptth/%20/", PtthError::Name),
+            ("/.well-known/ptth/%C3%A4/", PtthError::Name),
+            ("/.well-known/ptth/Alice/", PtthError::Name),
+            ("/.well-known/ptth/a%2/", PtthError::Encoding),
+            ("/.well-known/ptth/%ff/", PtthError::Encoding),
+            ("/.well-known/ptth/a@b/", PtthError::Encoding),
+        ] {
+            assert_eq!(asks(path), Err(error), "{path}");
+        }
+        assert_eq!(asks(&path(&"a".repeat(NAME_LIMIT + 1))), Err(PtthError::Name));
+    }
+
+    #[test]
+    fn http_2_must_be_offered() {
+        let with = |value| name(&path("alice"), &alpn(value));
+        assert_eq!(with("h3qx, h2, http%2F1.1").as_deref(), Ok("alice"));
+        assert_eq!(with("http%2F1.1"), Err(PtthError::Alpn));
+        assert_eq!(name(&path("alice"), &HeaderMap::new()), Err(PtthError::Alpn));
+    }
+}

@@ -1,0 +1,158 @@
+//! `attach` listeners: exchanges come over connections that this node opened, and on which it is the server.
+//!
+//! Each attachment is kept: one that ends, or cannot be had, is followed by another attempt after a pause that grows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_net::{Drain, Watch};
+use hermes_proto::via;
+use hermes_rules::fields::USER;
+use hermes_upstream::{Joined, NotJoined, Upstream};
+use http::header::PROXY_AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Version};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use super::Entrance;
+use super::http::attachment;
+use super::joins::Join;
+use super::table::attached_as;
+use crate::snapshot::Snapshot;
+
+/// The first pause after an attempt that failed; each is twice the one before, and a random part of its second half is left out,
+/// so that nodes that lost the same proxy do not come back all at once.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest pause: how late a node may notice that its proxy is there again.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// An attachment that lasted so long was a good one: what follows it begins with the first pause.
+const GOOD: Duration = Duration::from_secs(10);
+
+/// Keeps `count` attachments, each in a task of its own.
+pub(super) fn serve(entrance: &Entrance, count: usize, watch: &Watch) {
+    for _ in 0..count {
+        let (entrance, own) = (entrance.clone(), watch.clone());
+        watch.spawn(async move { keep(entrance, &own).await });
+    }
+}
+
+/// Keeps one attachment until told to stop.
+async fn keep(mut entrance: Entrance, watch: &Watch) {
+    let shared = entrance.worker.shared.clone();
+    let mut revision = shared.revision.subscribe();
+    let join = shared.joins.begin(&entrance.rules.name);
+    let (mut pause, mut old) = (PAUSE, None::<Drain>);
+    loop {
+        entrance.renew();
+        let Some(way) = Way::of(&entrance) else { return };
+        join.leads(way.upstream.name(), &way.name);
+        let joined = tokio::select! {
+            joined = way.join(&entrance) => joined,
+            () = watch.graceful() => return,
+        };
+        let began = Instant::now();
+        match joined {
+            Ok(joined) => {
+                join.attached(&joined.endpoint);
+                tracing::info!(listener = %entrance.rules.name, endpoint = joined.endpoint, name = way.name, "attached");
+                // The other way is there before this one is left.
+                old.take().inspect(Drain::start);
+                let (serving, ended) = hold(&entrance, joined, watch);
+                tokio::select! {
+                    _ = ended => {}
+                    () = way.is_left(&entrance, &mut revision) => {
+                        (old, pause) = (Some(serving), PAUSE);
+                        continue;
+                    }
+                }
+                if watch.is_draining() {
+                    return;
+                }
+                note(&join, &entrance, "the attachment ended");
+            }
+            Err(error) => note(&join, &entrance, &error.to_string()),
+        }
+        if began.elapsed() >= GOOD {
+            pause = PAUSE;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(jittered(pause)) => pause = (pause * 2).min(LONGEST),
+            () = way.is_left(&entrance, &mut revision) => pause = PAUSE,
+            () = watch.graceful() => return,
+        }
+    }
+}
+
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+fn note(join: &Join<'_>, entrance: &Entrance, reason: &str) {
+    if join.failed(reason) {
+        tracing::warn!(listener = %entrance.rules.name, reason, "not attached");
+    }
+}
+
+/// Serves an attachment in a task of its own, which can be drained alone; tells when it has ended.
+fn hold(entrance: &Entrance, joined: Joined, watch: &Watch) -> (Drain, oneshot::Receiver<()>) {
+    let (serving, (done, ended)) = (watch.child(), oneshot::channel());
+    let (entrance, own) = (entrance.clone(), serving.watch());
+    serving.watch().spawn(async move {
+        let _counted = entrance.rules.seeing.accepted();
+        attachment(entrance, joined.stream, &own).await;
+        tokio::select! {
+            () = joined.rest.farewell() => {}
+            () = own.forced() => {}
+        }
+        // Nobody waits any more where the attachment was left for another.
+        let _ = done.send(());
+    });
+    (serving, ended)
+}
+
+/// What is attached to, and under which name.
+struct Way {
+    upstream: Arc<Upstream>,
+    name: String,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Way {
+    /// As the configuration in force says; `None` if the listener attaches no more.
+    fn of(entrance: &Entrance) -> Option<Self> {
+        let snapshot = entrance.worker.snapshot();
+        let attach = entrance.rules.config.attach.as_ref()?;
+        let upstream = snapshot.upstreams.get(attach.upstream())?.clone();
+        let name = attached_as(&snapshot.document, attach)?.to_owned();
+        Some(Self { upstream, name, snapshot })
+    }
+
+    /// Attaches.
+    async fn join(&self, entrance: &Entrance) -> Result<Joined, NotJoined> {
+        let mut fields = HeaderMap::new();
+        let identity = self.snapshot.document.identity.as_ref();
+        if let Some(user) = identity.and_then(|identity| HeaderValue::from_str(&identity.user).ok()) {
+            fields.insert(USER, user);
+        }
+        if let Some(token) = self.snapshot.token.as_ref().filter(|_| self.upstream.sends_token()) {
+            fields.insert(PROXY_AUTHORIZATION, token.clone());
+        }
+        via::append(&mut fields, Version::HTTP_11, &self.snapshot.node);
+        Box::pin(entrance.worker.client.attach(&self.upstream, &self.name, fields)).await
+    }
+
+    /// Resolves when the configuration leads elsewhere. Where the listener is gone, its door is drained.
+    async fn is_left(&self, entrance: &Entrance, revision: &mut watch::Receiver<u64>) {
+        loop {
+            // The sender lives as long as the workers do.
+            let _ = revision.changed().await;
+            let now = entrance.worker.snapshot();
+            let same = |upstream: &Arc<Upstream>| Arc::ptr_eq(upstream, &self.upstream);
+            if now.upstreams.get(self.upstream.name()).is_some_and(|upstream| !same(upstream)) {
+                return;
+            }
+        }
+    }
+}

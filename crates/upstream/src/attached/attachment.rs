@@ -1,0 +1,139 @@
+//! One attachment, seen from the node that is attached to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hermes_http::h2::client::{Keepalive, Link};
+use hermes_http::{Incoming, Outgoing};
+use hermes_net::{PeerAddress, Stream, StreamInfo};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::lent::Lent;
+use super::{AttachmentView, Place};
+use crate::pool::{EXCHANGES, Use};
+use crate::tunnel_io::TunnelIo;
+
+/// How an attachment is watched by both sides: one that is gone without a word is noticed within 9 s, as on links.
+pub const ATTACHMENT_KEEPALIVE: Keepalive =
+    Keepalive { every: Duration::from_secs(4), timeout: Duration::from_secs(5) };
+
+/// What carries an attachment, and whose it is.
+#[derive(Debug, Clone)]
+pub struct Carried {
+    /// The connection that the request came on.
+    pub source: Arc<StreamInfo>,
+    /// Its version: `h1`, `h2` or `h3`.
+    pub version: &'static str,
+    /// Whose request it was.
+    pub user: Option<String>,
+}
+
+/// Why an attachment ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detached<T> {
+    /// The node did not begin HTTP/2.
+    NeverBegan,
+    /// The node ended it, or fell silent, or what carried it broke.
+    Gone,
+    /// It has served its time, and the node attaches anew.
+    Worn,
+    /// It was to end.
+    Dismissed(T),
+}
+
+/// One attachment.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    pub(super) name: String,
+    pub(super) number: u64,
+    /// As records say it.
+    pub(super) text: Arc<str>,
+    pub(super) peer: PeerAddress,
+    pub(super) link: Link,
+    pub(super) uses: Arc<Use>,
+    pub(super) begun: AtomicU64,
+    version: &'static str,
+    user: Option<String>,
+    since: Instant,
+    worn: CancellationToken,
+}
+
+impl Attachment {
+    /// Whether another should take over, because stream identifiers end and what a link may cost in its life does; the node is
+    /// then made to attach anew.
+    pub(super) fn is_worn(&self) -> bool {
+        let worn = self.begun.load(Ordering::Relaxed) >= EXCHANGES || self.link.is_retired();
+        if worn {
+            self.worn.cancel();
+        }
+        worn
+    }
+
+    /// The less, the sooner it is taken.
+    pub(super) fn load(&self) -> (bool, usize, u64) {
+        let streams = self.uses.streams();
+        (streams >= self.link.max_streams(), streams, self.begun.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn view(&self) -> AttachmentView {
+        AttachmentView {
+            attachment: self.text.to_string(),
+            peer: self.peer.to_string(),
+            carrier: self.version,
+            user: self.user.clone(),
+            since_seconds: self.since.elapsed().as_secs(),
+            active: self.uses.streams(),
+            exchanges: self.begun.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Place {
+    /// Begins HTTP/2 on the tunnel, in which the node is the server, and lets exchanges take it until it ends or `dismissed`
+    /// resolves. Then those that are open go on to their ends, and the node is told.
+    pub async fn serve<T>(
+        self,
+        tunnel: (Incoming, Outgoing),
+        carried: Carried,
+        dismissed: impl Future<Output = T>,
+    ) -> Detached<T> {
+        let (ended, worn) = (CancellationToken::new(), CancellationToken::new());
+        let io = Lent::new(TunnelIo::new(tunnel.0, tunnel.1), ended.clone().drop_guard());
+        let stream = Stream::other(Box::new(io), (*carried.source).clone());
+        let Ok(link) = Link::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new()).await else {
+            return Detached::NeverBegan;
+        };
+        if !link.settled().await {
+            return Detached::NeverBegan;
+        }
+        self.enter(Arc::new(Attachment {
+            text: self.text(),
+            name: self.name.clone(),
+            number: self.number,
+            peer: carried.source.peer,
+            link,
+            uses: Arc::default(),
+            begun: AtomicU64::new(0),
+            version: carried.version,
+            user: carried.user,
+            since: Instant::now(),
+            worn: worn.clone(),
+        }));
+        let detached = tokio::select! {
+            () = ended.cancelled() => Detached::Gone,
+            () = worn.cancelled() => Detached::Worn,
+            word = dismissed => Detached::Dismissed(word),
+        };
+        // Nobody finds the link any more; it ends with its last exchange, and until then what carries it is needed.
+        drop(self);
+        ended.cancelled().await;
+        detached
+    }
+
+    /// The attachment as records say it.
+    pub fn text(&self) -> Arc<str> {
+        format!("{}#{}", self.name, self.number).into()
+    }
+}

@@ -1,0 +1,117 @@
+//! A tunnel that is lent to HTTP/2: whoever lent it has it back, or learns at the least that it is not used any more.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::tunnel_io::TunnelIo;
+
+/// How long the other side may take to end its half once this one has ended.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A tunnel, and who is told when it is not used any more.
+pub(super) struct Lent<T: Told> {
+    /// Empty only while it is dropped.
+    lent: Option<(TunnelIo, T)>,
+}
+
+/// Is told of the end of a loan.
+pub(super) trait Told: Unpin {
+    /// The tunnel comes back.
+    fn told(self, io: TunnelIo);
+}
+
+impl<T: Told> Lent<T> {
+    pub(super) fn new(io: TunnelIo, told: T) -> Self {
+        Self { lent: Some((io, told)) }
+    }
+
+    fn io(&mut self) -> io::Result<Pin<&mut TunnelIo>> {
+        self.lent.as_mut().map(|(io, _)| Pin::new(io)).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl<T: Told> Drop for Lent<T> {
+    fn drop(&mut self) {
+        if let Some((io, told)) = self.lent.take() {
+            told.told(io);
+        }
+    }
+}
+
+impl Told for tokio_util::sync::DropGuard {
+    fn told(self, io: TunnelIo) {
+        drop(io);
+    }
+}
+
+impl Told for oneshot::Sender<TunnelIo> {
+    fn told(self, io: TunnelIo) {
+        // Nobody waits for it where the process ends.
+        drop(self.send(io));
+    }
+}
+
+/// What is left of an attachment when its exchanges are over.
+pub struct Rest(oneshot::Receiver<TunnelIo>);
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rest").finish_non_exhaustive()
+    }
+}
+
+impl Rest {
+    pub(super) fn lend(io: TunnelIo) -> (Lent<oneshot::Sender<TunnelIo>>, Self) {
+        let (back, rest) = oneshot::channel();
+        (Lent::new(io, back), Self(rest))
+    }
+
+    /// Ends the tunnel once it is not used any more, and waits until the other side has ended it too: only then is it sure that
+    /// what was sent last has arrived.
+    pub async fn farewell(self) {
+        let Ok(mut io) = self.0.await else { return };
+        let ending = async {
+            io.shutdown().await?;
+            let mut unread = [0; 1024];
+            while io.read(&mut unread).await? > 0 {}
+            io::Result::Ok(())
+        };
+        // A tunnel that broke has ended, too.
+        drop(timeout(FAREWELL, ending).await);
+    }
+}
+
+impl<T: Told> AsyncRead for Lent<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.io()?.poll_read(cx, into)
+    }
+}
+
+impl<T: Told> AsyncWrite for Lent<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.io()?.poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.io()?.poll_write_vectored(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io()?.poll_shutdown(cx)
+    }
+}
