@@ -22,8 +22,12 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// patience is how long anything may take.
-const patience = 15 * time.Second
+const (
+	// patience is how long anything may take.
+	patience = 15 * time.Second
+	// streams is how many tunnels there may be at once.
+	streams = 10000
+)
 
 func main() {
 	var err error
@@ -33,7 +37,11 @@ func main() {
 	case "client":
 		err = client(os.Args[2], os.Args[3], os.Args[5], os.Args[6:])
 	case "server":
-		err = server(os.Args[2], os.Args[3])
+		err = server(os.Args[2], os.Args[3], "127.0.0.1:0")
+	case "relay":
+		err = server(os.Args[2], os.Args[3], os.Args[4])
+	case "entry":
+		err = entry(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,14 +67,22 @@ func template(proxy string) *uritemplate.Template {
 	return uritemplate.MustNew("https://" + proxy + path)
 }
 
-func client(ca, proxy, target string, lengths []string) error {
+func trusting(ca string) (*tls.Config, error) {
 	pem, err := os.ReadFile(ca)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	masquerade := masque.Client{TLSClientConfig: &tls.Config{RootCAs: roots, NextProtos: []string{http3.NextProtoH3}}}
+	return &tls.Config{RootCAs: roots, NextProtos: []string{http3.NextProtoH3}}, nil
+}
+
+func client(ca, proxy, target string, lengths []string) error {
+	config, err := trusting(ca)
+	if err != nil {
+		return err
+	}
+	masquerade := masque.Client{TLSClientConfig: config}
 	defer masquerade.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -94,17 +110,17 @@ func client(ca, proxy, target string, lengths []string) error {
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{"status": response.StatusCode, "came": came})
 }
 
-func server(cert, key string) error {
+func server(cert, key, listen string) error {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return err
 	}
-	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	socket, err := net.ListenPacket("udp", listen)
 	if err != nil {
 		return err
 	}
 	port := socket.LocalAddr().(*net.UDPAddr).Port
-	at := template(fmt.Sprintf("127.0.0.1:%d", port))
+	at := template(socket.LocalAddr().String())
 	var relay masque.Proxy
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		request, err := masque.ParseRequest(r, at)
@@ -117,13 +133,15 @@ func server(cert, key string) error {
 	server := http3.Server{
 		Handler:         http.HandlerFunc(handler),
 		EnableDatagrams: true,
-		QUICConfig:      &quic.Config{EnableDatagrams: true},
+		QUICConfig:      &quic.Config{EnableDatagrams: true, MaxIncomingStreams: streams},
 		TLSConfig:       http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{pair}}),
 	}
 	fmt.Println(port)
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
+	if os.Args[1] == "server" {
+		go func() {
+			io.Copy(io.Discard, os.Stdin)
+			os.Exit(0)
+		}()
+	}
 	return server.Serve(socket)
 }

@@ -2,6 +2,7 @@
 //!
 //! What it is: [`overhead`] starts pairs of proxies ([`peers`]) between a load generator ([`traffic`]) and an
 //! [`origin`], runs [`experiment`]s on them in shuffled order, and makes a [`report`] of medians and ranges.
+//! [`hops`] does the same for chains of proxies over HTTP/3, in networks of their own.
 //! [`topology`] makes networks of namespaces, [`emulator`] links with faults between them; [`faults`] is their command.
 //!
 //! What it is not: a benchmark whose figures mean anything by themselves. Everything shares the processors of one
@@ -11,11 +12,13 @@ pub mod emulator;
 pub mod experiment;
 pub mod faults;
 pub mod forwarder;
+pub mod hops;
 pub mod origin;
 pub mod overhead;
 pub mod peers;
 pub mod pki;
 pub mod process;
+pub mod progress;
 pub mod report;
 pub mod topology;
 pub mod traffic;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use hermes_lab::{faults, forwarder, origin, overhead};
+use hermes_lab::{faults, forwarder, hops, origin, overhead};
 
 /// Measures Hermes against other proxies on this machine.
 #[derive(Parser)]
@@ -17,6 +17,8 @@ struct Cli {
 enum Command {
     /// What a pair of proxies costs: latency, bursts, saturation, bulk, datagrams, memory, start.
     Overhead(overhead::Arguments),
+    /// What each hop of a chain costs: datagrams, latency, new flows and downloads over HTTP/3, in namespaces.
+    Hops(hops::Arguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
     Link(faults::Arguments),
     /// The server at the far end; started by the others.
@@ -30,6 +32,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Overhead(arguments) => overhead::run(&arguments),
+        Command::Hops(arguments) => hops::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),
         Command::Forwarder(arguments) => forwarder::serve(&arguments),

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::topology::Namespace;
+
 /// How long a program may take to end by itself before it is killed.
 const END_TIME: Duration = Duration::from_secs(3);
 /// Length of a tick in `/proc/PID/stat`: `USER_HZ` is 100 on every Linux.
@@ -32,10 +34,28 @@ impl Process {
     /// # Errors
     /// When the program or `setpriv` cannot be started.
     pub fn start<A: AsRef<OsStr>>(name: &str, folder: &Path, program: &Path, arguments: &[A]) -> Result<Self> {
+        Self::start_in(None, name, folder, program, arguments)
+    }
+
+    /// The same in a network namespace.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_in<A: AsRef<OsStr>>(
+        namespace: Option<&Namespace>,
+        name: &str,
+        folder: &Path,
+        program: &Path,
+        arguments: &[A],
+    ) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
         let output = File::create(&log).with_context(|| log.display().to_string())?;
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "--"])
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", "--"]);
+        if let Some(namespace) = namespace {
+            command.arg("nsenter").arg(format!("--net={}", namespace.path())).arg("--");
+        }
+        let child = command
             .arg(program)
             .args(arguments)
             .stdin(Stdio::null())

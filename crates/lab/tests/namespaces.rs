@@ -120,3 +120,31 @@ fn tcp_gets_through_a_slow_link_with_losses() {
     assert_eq!(came.trim(), "2000000");
     server.wait().unwrap();
 }
+
+/// Of a chain of two hops, forwarded and nested: what `hops` measures, in little. `HERMES_BIN` is the program.
+#[test]
+fn hops_measures_chains() {
+    let hermes = std::env::var_os("HERMES_BIN").expect("HERMES_BIN names the program; ./test system sets it");
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("hops.json");
+    let words =
+        ["hops", "--short", "--repeats", "1", "--only", "fast,latency,flows,quic,2", "--systems", "direct,hermes"];
+    let output = Command::new(env!("CARGO_BIN_EXE_hermes-lab"))
+        .args(words)
+        .args(["--json".as_ref(), json.as_os_str(), "--hermes".as_ref(), &hermes])
+        .args(["--svg".as_ref(), folder.path().as_os_str()])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let results = hermes_lab::hops::results::Results::load(&json).unwrap();
+    for figure in ["kept flow", "new flow", "jitter", "last answer", "QUIC round trip", "congestion window"] {
+        let ways = results.series.iter().filter(|series| series.figure.name == figure);
+        assert_eq!(ways.count(), 2, "forwarded and nested: {figure}");
+    }
+    assert!(folder.path().join("hops-latency.svg").is_file());
+}

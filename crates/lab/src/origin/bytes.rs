@@ -29,6 +29,17 @@ pub async fn send_without_end<S: AsyncWrite + Unpin>(mut stream: S) -> Result<()
     }
 }
 
+/// Sends so many zeros.
+pub async fn send_so_many<S: AsyncWrite + Unpin>(stream: &mut S, mut count: u64) -> Result<()> {
+    let zeros = vec![0; CHUNK.min(count as usize)];
+    while count > 0 {
+        let next = count.min(zeros.len() as u64);
+        stream.write_all(&zeros[..next as usize]).await?;
+        count -= next;
+    }
+    Ok(())
+}
+
 /// The room for bytes exists only while there are some, so that idle connections cost little.
 async fn echo<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut bytes: Vec<u8>) -> Result<()> {
     loop {

@@ -45,7 +45,7 @@ pub async fn serve(socket: UdpSocket) -> Result<()> {
 /// # Errors
 /// When it does not answer.
 pub async fn received(origin: SocketAddr, name: [u8; 4]) -> Result<u64> {
-    let socket = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let socket = tokio::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
     let mut question = vec![QUERY];
     question.extend(name);
     socket.send_to(&question, origin).await?;

@@ -7,7 +7,7 @@ mod web;
 pub use datagrams::received;
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::pki::{ORIGIN, Pki};
 use crate::process::Process;
+use crate::topology::Namespace;
 
 /// First byte of a connection, TLS session or datagram that is to come back as it is.
 pub const ECHO: u8 = b'e';
@@ -45,6 +46,9 @@ pub struct Arguments {
     /// Folder with certificates; the addresses are written there.
     #[arg(long)]
     folder: PathBuf,
+    /// Where it listens.
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    address: IpAddr,
 }
 
 /// Where the origin listens.
@@ -73,10 +77,19 @@ pub fn tls_name() -> Result<ServerName<'static>> {
 /// # Errors
 /// When it does not start.
 pub fn start(folder: &Path) -> Result<(Process, Addresses)> {
+    start_in(None, Ipv4Addr::LOCALHOST.into(), folder)
+}
+
+/// The same in a network namespace, at an address there.
+///
+/// # Errors
+/// When it does not start.
+pub fn start_in(namespace: Option<&Namespace>, address: IpAddr, folder: &Path) -> Result<(Process, Addresses)> {
     let program = std::env::current_exe()?;
     let file = folder.join(FILE);
-    let mut process =
-        Process::start("origin", folder, &program, &["origin".as_ref(), "--folder".as_ref(), folder.as_os_str()])?;
+    let address = address.to_string();
+    let words = ["origin".as_ref(), "--address".as_ref(), address.as_ref(), "--folder".as_ref(), folder.as_os_str()];
+    let mut process = Process::start_in(namespace, "origin", folder, &program, &words)?;
     let step = Duration::from_millis(5);
     for _ in 0..START_LIMIT.as_millis() / step.as_millis() {
         process.check()?;
@@ -94,13 +107,13 @@ pub fn start(folder: &Path) -> Result<(Process, Addresses)> {
 /// When a port cannot be had.
 pub fn serve(arguments: &Arguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve_all(&arguments.folder))
+    runtime.block_on(serve_all(&arguments.folder, arguments.address))
 }
 
-async fn serve_all(folder: &Path) -> Result<()> {
+async fn serve_all(folder: &Path, address: IpAddr) -> Result<()> {
     let tls = TlsAcceptor::from(Pki::open(folder).server()?);
-    let (web, secure, plain) = (listen()?, listen()?, listen()?);
-    let udp = udp_socket()?;
+    let (web, secure, plain) = (listen(address)?, listen(address)?, listen(address)?);
+    let udp = udp_socket(address)?;
     let addresses = Addresses {
         http: web.local_addr()?,
         tls: secure.local_addr()?,
@@ -144,19 +157,19 @@ async fn accept<F: Future<Output = Result<()>> + 'static>(
         .await
 }
 
-fn listen() -> Result<TcpListener> {
+fn listen(address: IpAddr) -> Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    socket.bind(&SocketAddr::from((address, 0)).into())?;
     socket.listen(BACKLOG)?;
     Ok(TcpListener::from_std(socket.into())?)
 }
 
-fn udp_socket() -> Result<hermes_net::UdpSocket> {
+fn udp_socket(address: IpAddr) -> Result<hermes_net::UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_recv_buffer_size(UDP_BUFFER)?;
     socket.set_send_buffer_size(UDP_BUFFER)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    socket.bind(&SocketAddr::from((address, 0)).into())?;
     Ok(hermes_net::UdpSocket::bound(socket.into())?)
 }

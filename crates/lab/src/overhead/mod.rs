@@ -1,7 +1,6 @@
 //! `hermes-lab overhead`: what a pair of proxies costs, measured on several systems in one run.
 
 mod plan;
-mod progress;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,9 +13,9 @@ use crate::origin;
 use crate::peers::{Name, Programs, Surroundings, System};
 use crate::pki::Pki;
 use crate::process::Process;
+use crate::progress::Progress;
 use crate::report::{self, Results, Run};
 use crate::traffic::{Client, Link};
-use progress::Progress;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -160,7 +159,7 @@ async fn measure_one(
 }
 
 /// Processors and kernel, for whoever reads the figures later.
-fn machine() -> String {
+pub fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{processors} processors, Linux {}", kernel.trim())

@@ -45,7 +45,7 @@ fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(Value,
         // Its UDP tunnels need HTTP/2.
         if link != Link::H1 {
             let udp = ports::free()?;
-            listeners.push(udp_tunnel(&name(Kind::Udp), udp, link));
+            listeners.push(udp_tunnel(&name(Kind::Udp), udp, link.name()));
             entries.push((link, Entry { kind: Kind::Udp, address: udp, asks: false }));
         }
     }
@@ -92,11 +92,13 @@ fn everything(link: Link) -> Value {
     ] })
 }
 
-fn host(name: &str, domains: &[&str], route: Value) -> Value {
+/// What is done with requests for some domains.
+pub(crate) fn host(name: &str, domains: &[&str], route: Value) -> Value {
     json!({ "name": name, "domains": domains, "routes": [route] })
 }
 
-fn terminate(kind: &str, cluster: &str) -> Value {
+/// A route that ends tunnels at a cluster.
+pub(crate) fn terminate(kind: &str, cluster: &str) -> Value {
     let upgrade = json!({ "upgrade_type": kind, "connect_config": {} });
     json!({
         "match": { "connect_matcher": {} },
@@ -104,7 +106,8 @@ fn terminate(kind: &str, cluster: &str) -> Value {
     })
 }
 
-fn manager(hosts: &[Value]) -> Value {
+/// The filter that speaks HTTP.
+pub(crate) fn manager(hosts: &[Value]) -> Value {
     let router = json!({ "@type": url("extensions.filters.http.router.v3.Router") });
     json!({ "name": "http", "typed_config": {
         "@type": url("extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"),
@@ -125,8 +128,9 @@ fn tcp_tunnel(link: Link) -> Value {
     } })
 }
 
-fn udp_tunnel(name: &str, address: SocketAddr, link: Link) -> Value {
-    let route = json!({ "@type": url("extensions.filters.udp.udp_proxy.v3.Route"), "cluster": link.name() });
+/// Datagrams that come here, through CONNECT-UDP over a cluster.
+pub(crate) fn udp_tunnel(name: &str, address: SocketAddr, next: &str) -> Value {
+    let route = json!({ "@type": url("extensions.filters.udp.udp_proxy.v3.Route"), "cluster": next });
     let capsules = json!({ "@type": url("extensions.filters.udp.udp_proxy.session.http_capsule.v3.FilterConfig") });
     let proxy = json!({
         "@type": url("extensions.filters.udp.udp_proxy.v3.UdpProxyConfig"),
@@ -150,11 +154,13 @@ fn udp_tunnel(name: &str, address: SocketAddr, link: Link) -> Value {
     })
 }
 
-fn listener(name: &str, address: SocketAddr, chain: Value) -> Value {
+/// A listener of TCP.
+pub(crate) fn listener(name: &str, address: SocketAddr, chain: Value) -> Value {
     json!({ "name": name, "address": socket(address, "TCP"), "filter_chains": [chain] })
 }
 
-fn cluster(name: &str, endpoint: SocketAddr, protocol: &str, explicit: &Value) -> Value {
+/// A cluster with one endpoint.
+pub(crate) fn cluster(name: &str, endpoint: SocketAddr, protocol: &str, explicit: &Value) -> Value {
     let endpoint = json!({ "lb_endpoints": [{ "endpoint": { "address": socket(endpoint, protocol) } }] });
     let limits = json!({
         "max_connections": NO_LIMIT,
@@ -176,7 +182,7 @@ fn cluster(name: &str, endpoint: SocketAddr, protocol: &str, explicit: &Value) -
 }
 
 /// TLS with certificates on both sides.
-fn transport(context: &str, pki: &Pki, mut more: Value) -> Value {
+pub(crate) fn transport(context: &str, pki: &Pki, mut more: Value) -> Value {
     more["@type"] = json!(url(&format!("extensions.transport_sockets.tls.v3.{context}")));
     more["common_tls_context"] = json!({
         "alpn_protocols": ["h2"],
@@ -189,16 +195,18 @@ fn transport(context: &str, pki: &Pki, mut more: Value) -> Value {
     json!({ "name": "tls", "typed_config": more })
 }
 
-fn socket(address: SocketAddr, protocol: &str) -> Value {
+/// An address.
+pub(crate) fn socket(address: SocketAddr, protocol: &str) -> Value {
     let (ip, port) = (address.ip().to_string(), address.port());
     json!({ "socket_address": { "protocol": protocol, "address": ip, "port_value": port } })
 }
 
-fn url(message: &str) -> String {
+/// The name of a message's type.
+pub(crate) fn url(message: &str) -> String {
     format!("type.googleapis.com/envoy.{message}")
 }
 
 /// `SO_RCVBUF`.
-fn receive_buffer() -> Value {
+pub(crate) fn receive_buffer() -> Value {
     json!([{ "description": "receive buffer", "level": 1, "name": 8, "int_value": UDP_BUFFER }])
 }

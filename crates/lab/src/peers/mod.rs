@@ -1,7 +1,7 @@
 //! The systems that are compared, each one process or two between the client and the origin.
 
 mod direct;
-mod envoy;
+pub(crate) mod envoy;
 mod haproxy;
 mod hermes;
 mod nginx;

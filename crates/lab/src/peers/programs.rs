@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Name;
+use crate::hops::plan::System;
 
 /// Where the programs are.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +21,8 @@ pub struct Programs {
     pub nginx: PathBuf,
     /// HAProxy.
     pub haproxy: PathBuf,
+    /// The CONNECT-UDP client and proxy over masque-go.
+    pub masque_go: PathBuf,
 }
 
 impl Programs {
@@ -39,6 +42,20 @@ impl Programs {
         Ok(programs)
     }
 
+    /// The same for the systems of [`crate::hops`].
+    ///
+    /// # Errors
+    /// When one cannot be built or installed.
+    pub fn provide_for_hops(systems: &[System], given: Option<&Path>) -> Result<Self> {
+        let of = |system| match system {
+            System::Direct => Name::Direct,
+            System::Hermes => Name::Hermes,
+            // All peers are installed at once.
+            System::Envoy | System::MasqueGo => Name::Envoy,
+        };
+        Self::provide(&systems.iter().copied().map(of).collect::<Vec<_>>(), given)
+    }
+
     /// `./test peers` installs them as it does for the tests, and says where they are.
     fn install(&mut self) -> Result<()> {
         let script = workspace().join("test");
@@ -53,6 +70,7 @@ impl Programs {
         self.envoy = path("HERMES_ENVOY")?;
         self.nginx = path("HERMES_NGINX")?;
         self.haproxy = path("HERMES_HAPROXY")?;
+        self.masque_go = path("HERMES_PEERS")?.join("masque-go");
         Ok(())
     }
 }

@@ -47,7 +47,7 @@ impl Namespace {
     }
 
     /// The file that stands for the namespace.
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/proc/{}/ns/net", self.holder.id())
     }
 

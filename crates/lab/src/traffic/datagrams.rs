@@ -33,9 +33,9 @@ pub struct Trial {
     pub loss: f64,
 }
 
-/// One client's datagrams.
+/// The datagrams of one client, or of several that send by turns.
 pub struct Sender {
-    socket: UdpSocket,
+    sockets: Vec<UdpSocket>,
     origin: SocketAddr,
     trials: u32,
     name: u32,
@@ -47,11 +47,19 @@ impl Sender {
     /// # Errors
     /// When no socket can be had.
     pub async fn new(entry: &Entry, origin: SocketAddr) -> Result<Self> {
-        let socket = UdpSocket::connected(entry.address).await?;
-        socket.send_segments(None, &[ECHO], None).await.map_err(|error| anyhow!("send: {error:?}"))?;
-        let answer = timeout(OPEN_LIMIT, socket.recv(&mut RecvBatch::with_slots(1))).await;
-        answer.context("no datagram comes back")?.map_err(|error| anyhow!("receive: {error:?}"))?;
-        Ok(Self { socket, origin, trials: 0, name: fastrand::u32(..) })
+        Self::several(entry.address, origin, 1).await
+    }
+
+    /// So many clients whose sessions at `entry` are open.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub async fn several(entry: SocketAddr, origin: SocketAddr, clients: usize) -> Result<Self> {
+        let mut sockets = Vec::with_capacity(clients);
+        for _ in 0..clients {
+            sockets.push(open(entry).await?);
+        }
+        Ok(Self { sockets, origin, trials: 0, name: fastrand::u32(..) })
     }
 
     /// Sends `rate` datagrams a second for some time.
@@ -81,7 +89,8 @@ impl Sender {
             owed += (now - last).min(BEHIND).as_secs_f64() * rate;
             last = now;
             while owed >= 1.0 && Instant::now() < end {
-                match self.socket.send_segments(None, datagram, None).await {
+                let socket = &self.sockets[sent as usize % self.sockets.len()];
+                match socket.send_segments(None, datagram, None).await {
                     Ok(()) | Err(UdpError::Refused) => sent += 1,
                     Err(error) => return Err(anyhow!("send: {error:?}")),
                 }
@@ -102,4 +111,13 @@ impl Sender {
             before = now;
         }
     }
+}
+
+/// A client's socket, once a datagram has come back.
+async fn open(entry: SocketAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::connected(entry).await?;
+    socket.send_segments(None, &[ECHO], None).await.map_err(|error| anyhow!("send: {error:?}"))?;
+    let answer = timeout(OPEN_LIMIT, socket.recv(&mut RecvBatch::with_slots(1))).await;
+    answer.context("no datagram comes back")?.map_err(|error| anyhow!("receive: {error:?}"))?;
+    Ok(socket)
 }

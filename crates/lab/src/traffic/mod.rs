@@ -3,6 +3,7 @@
 pub mod bulk;
 pub mod datagrams;
 pub mod http;
+pub mod search;
 pub mod session;
 
 pub use session::{Client, Session};

@@ -73,7 +73,9 @@ impl Client {
 
     async fn open_anyhow_long(&self, entry: &Entry) -> Result<Session> {
         if entry.kind == Kind::Udp {
-            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let loopback = entry.address.ip().is_loopback();
+            let from = if loopback { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+            let socket = UdpSocket::bind((from, 0)).await?;
             socket.connect(entry.address).await?;
             return Ok(Session::Udp(socket));
         }

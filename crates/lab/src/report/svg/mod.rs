@@ -53,14 +53,15 @@ fn colour(system: Name) -> &'static str {
 }
 
 /// A whole picture.
-fn picture(width: f64, height: f64, content: &str) -> String {
+pub(crate) fn picture(width: f64, height: f64, content: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" \
          font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{content}</svg>\n"
     )
 }
 
-fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
+/// Words at a place; they begin, end or have their middle there.
+pub(crate) fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n")
 }

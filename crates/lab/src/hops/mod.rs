@@ -1,0 +1,184 @@
+//! `hermes-lab hops`: what each hop of a chain costs, in networks of namespaces.
+
+pub mod download;
+pub mod measure;
+pub mod network;
+pub mod plan;
+mod plot;
+mod qlog;
+pub mod results;
+mod show;
+pub mod systems;
+pub mod targets;
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::origin::{self, Addresses};
+use crate::peers::Programs;
+use crate::pki::Pki;
+use crate::progress::Progress;
+use crate::report::Run;
+use crate::traffic::Client;
+use measure::Bench;
+use network::{Links, Network, origin_address};
+use plan::{Part, Point, System};
+use results::Results;
+use systems::{Around, Running};
+
+/// Options of the command. It needs root.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Only these: experiments, links, ways of making chains, numbers of hops, e.g. `datagrams,fast,1`.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Only these systems.
+    #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
+    systems: Vec<System>,
+    /// Fewer and shorter measurements: more scatter.
+    #[arg(long)]
+    short: bool,
+    /// Rounds; every figure is the median of so many.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: u32,
+    /// Seed of the order in each round.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the results to this file. Points that it has from earlier runs stay in it, and in the report.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write pictures to this folder.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// Write a page of documentation to this file; it shows the pictures if they are in the same folder.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// Measure nothing: show what the file of `--json` has.
+    #[arg(long, requires = "json")]
+    show: bool,
+    /// Measure this build of Hermes instead of building one.
+    #[arg(long)]
+    hermes: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a network cannot be laid, a system cannot be installed or started, a measurement fails, or the results cannot be
+/// written. Those of all other measurements are shown and written before.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let mut results = if arguments.show { Results::default() } else { measure_all(arguments)? };
+    if let Some(file) = arguments.json.as_ref().filter(|file| arguments.show || file.exists()) {
+        results = results.after(Results::load(file)?);
+    }
+    if let Some(file) = arguments.json.as_ref().filter(|_| !arguments.show) {
+        results.save(file)?;
+    }
+    let pictures = arguments.svg.as_ref().map(|folder| plot::save(&results, folder)).transpose()?.unwrap_or_default();
+    if let Some(file) = &arguments.markdown {
+        std::fs::write(file, show::page(&results, &pictures)).with_context(|| file.display().to_string())?;
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}\n{}", show::print(&results), show::summary_line(&results)).context("standard output")?;
+    let failed = results.failures.len();
+    ensure!(failed == 0, "{failed} measurements failed; see above");
+    Ok(())
+}
+
+fn measure_all(arguments: &Arguments) -> Result<Results> {
+    let points = plan::points(&arguments.only);
+    let used = |system: &&System| points.iter().any(|point| system.has(*point));
+    let systems: Vec<System> = arguments.systems.iter().filter(used).copied().collect();
+    let programs = Programs::provide_for_hops(&systems, arguments.hermes.as_deref())?;
+    let begin = Instant::now();
+    let measured = |point: &Point| systems.iter().filter(|system| system.has(*point)).count();
+    let steps = points.iter().map(measured).sum::<usize>() * arguments.repeats as usize;
+    let mut results = Results::default();
+    let mut progress = Progress::new(steps);
+    for links in Links::ALL {
+        let points: Vec<_> = points.iter().filter(|point| point.links == links).copied().collect();
+        if !points.is_empty() {
+            measure_on(arguments, links, &points, (&systems, &programs), &mut progress, &mut results)?;
+        }
+    }
+    progress.end();
+    results.runs.push(Run {
+        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        seed: arguments.seed,
+        machine: crate::overhead::machine(),
+        seconds: begin.elapsed().as_secs_f64(),
+    });
+    Ok(results)
+}
+
+/// All points over one kind of links. The load comes from a thread that is in the client's namespace.
+fn measure_on(
+    arguments: &Arguments,
+    links: Links,
+    points: &[Point],
+    (systems, programs): (&[System], &Programs),
+    progress: &mut Progress,
+    results: &mut Results,
+) -> Result<()> {
+    let network = Network::lay(links)?;
+    let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
+    let pki = Pki::create(folder.path())?;
+    let anywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let (_origin, origin) = origin::start_in(Some(network.origin()?), anywhere, folder.path())?;
+    let around = Around { network: &network, origin, pki: &pki, folder: folder.path(), programs };
+    let mut running = systems.iter().map(|system| Running::launch(*system, &around)).collect::<Result<Vec<_>>>()?;
+    let client = Client::new(pki.client()?)?;
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            network.client()?.enter()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                for system in &mut running {
+                    system.ready(&client).await?;
+                }
+                rounds(arguments, points, (&running, &around, &client), progress, results).await;
+                Ok(())
+            })
+        });
+        load.join().map_err(|_| anyhow!("the thread of the load panicked"))?
+    })
+}
+
+/// The origin as the client sees it.
+fn seen(origin: Addresses) -> Addresses {
+    let at = |port: SocketAddr| SocketAddr::from((origin_address(0), port.port()));
+    Addresses { http: at(origin.http), tls: at(origin.tls), tcp: at(origin.tcp), udp: at(origin.udp) }
+}
+
+async fn rounds(
+    arguments: &Arguments,
+    points: &[Point],
+    (running, around, client): (&[Running], &Around<'_>, &Client),
+    progress: &mut Progress,
+    results: &mut Results,
+) {
+    let mut random = fastrand::Rng::with_seed(arguments.seed);
+    let origin = seen(around.origin);
+    for round in 1..=arguments.repeats {
+        let each = points.iter().flat_map(|point| running.iter().map(move |running| (*point, running)));
+        let mut order: Vec<_> = each.filter(|(point, running)| running.system.has(*point)).collect();
+        random.shuffle(&mut order);
+        for (point, running) in order {
+            let what = format!("round {round}: {}: {point}", running.system);
+            progress.step(&what);
+            let bench = Bench { point, running, around, client, origin, short: arguments.short };
+            match bench.run().await {
+                Ok(measured) => {
+                    for (figure, value) in measured {
+                        results.add(point, running.system, figure, value);
+                    }
+                }
+                Err(error) => results.failures.push(format!("{what}: {error:#}")),
+            }
+        }
+    }
+}

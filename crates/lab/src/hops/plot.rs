@@ -1,0 +1,188 @@
+//! Results as pictures: a figure over the number of hops, and over the number of transactions of one hop.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::network::Links;
+use super::plan::{Experiment, Point, System, Way};
+use super::results::Results;
+use crate::report::number;
+use crate::report::svg::{picture, text};
+
+/// A panel for each kind of links, side by side.
+const WIDTH: f64 = 380.0;
+const HEIGHT: f64 = 240.0;
+/// Room around the lines of a panel.
+const LEFT: f64 = 50.0;
+const RIGHT: f64 = 90.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 30.0;
+
+/// What a picture shows.
+struct Picture {
+    file: &'static str,
+    experiment: Experiment,
+    figure: &'static str,
+    unit: &'static str,
+    /// Over transactions, else over hops.
+    transactions: bool,
+}
+
+const PICTURES: [Picture; 5] = [
+    Picture {
+        file: "hops-datagrams.svg",
+        experiment: Experiment::Datagrams,
+        figure: "rate",
+        unit: "1000/s",
+        transactions: false,
+    },
+    Picture {
+        file: "transactions-datagrams.svg",
+        experiment: Experiment::Datagrams,
+        figure: "rate",
+        unit: "1000/s",
+        transactions: true,
+    },
+    Picture {
+        file: "hops-latency.svg",
+        experiment: Experiment::Latency,
+        figure: "kept flow",
+        unit: "us",
+        transactions: false,
+    },
+    Picture {
+        file: "hops-download.svg",
+        experiment: Experiment::Download,
+        figure: "throughput",
+        unit: "Mbit/s",
+        transactions: false,
+    },
+    Picture {
+        file: "transactions-download.svg",
+        experiment: Experiment::Download,
+        figure: "throughput",
+        unit: "Mbit/s",
+        transactions: true,
+    },
+];
+
+/// A line: its name, its colour, and its points by their place on the axis.
+struct Line {
+    name: String,
+    colour: &'static str,
+    points: Vec<(usize, f64)>,
+}
+
+/// Writes the pictures for which there are figures, and says which.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn save(results: &Results, folder: &Path) -> Result<Vec<String>> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let mut written = Vec::new();
+    for shown in &PICTURES {
+        let panels: Vec<_> = Links::ALL.iter().filter_map(|links| panel(results, shown, *links)).collect();
+        if panels.is_empty() {
+            continue;
+        }
+        let places = (0..).map(|place| f64::from(place) * WIDTH);
+        let placed =
+            panels.iter().zip(places).map(|(panel, x)| format!("<g transform=\"translate({x:.0} 0)\">\n{panel}</g>\n"));
+        let content: String = placed.collect();
+        let file = folder.join(shown.file);
+        fs::write(&file, picture(WIDTH * panels.len() as f64, HEIGHT, &content))
+            .with_context(|| file.display().to_string())?;
+        written.push(shown.file.to_owned());
+    }
+    Ok(written)
+}
+
+fn panel(results: &Results, shown: &Picture, links: Links) -> Option<String> {
+    let axis = axis(results, shown, links);
+    let lines = lines(results, shown, links, &axis);
+    let most = lines.iter().flat_map(|line| &line.points).map(|point| point.1).reduce(f64::max)?;
+    let x = |place: usize| LEFT + (WIDTH - LEFT - RIGHT) * place as f64 / (axis.len() - 1).max(1) as f64;
+    let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / most;
+    let over = if shown.transactions { "transactions at once, one hop" } else { "hops" };
+    let title =
+        format!("{}, {} links: {} in {} over {over}", shown.experiment.name(), links.name(), shown.figure, shown.unit);
+    let mut content = text(4.0, 16.0, "start", &title);
+    let frame = format!("M{LEFT:.1} {:.1}V{:.1}H{:.1}", y(most), y(0.0), x(axis.len() - 1));
+    content += &format!("<path d=\"{frame}\" fill=\"none\" stroke=\"#999999\"/>\n");
+    content += &text(LEFT - 4.0, y(most) + 4.0, "end", &number(most));
+    content += &text(LEFT - 4.0, y(0.0), "end", "0");
+    for (place, value) in axis.iter().enumerate() {
+        content += &text(x(place), HEIGHT - 14.0, "middle", &value.to_string());
+    }
+    for line in lines {
+        content += &drawn(&line, x, y);
+    }
+    Some(content)
+}
+
+/// A line, a dot at each point, and its name at its end.
+fn drawn(line: &Line, x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> String {
+    let Line { name, colour, points } = line;
+    let places: Vec<_> = points.iter().map(|(place, value)| (x(*place), y(*value))).collect();
+    let path: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    let mut content =
+        format!("<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n", path.join("L"));
+    for (x, y) in &places {
+        content += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
+    }
+    if let Some((x, y)) = places.last() {
+        content += &text(x + 6.0, y + 4.0, "start", name);
+    }
+    content
+}
+
+/// The numbers of hops or of transactions that there are figures of.
+fn axis(results: &Results, shown: &Picture, links: Links) -> Vec<u32> {
+    let own = results.series.iter().map(|series| series.point).filter(|point| wanted(shown, links, *point));
+    let mut values: Vec<u32> = own.map(|point| value(shown, point)).collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+fn wanted(shown: &Picture, links: Links, point: Point) -> bool {
+    let fixed = if shown.transactions { point.hops <= 1 } else { point.transactions == 1 };
+    point.experiment == shown.experiment && point.links == links && fixed
+}
+
+fn value(shown: &Picture, point: Point) -> u32 {
+    if shown.transactions { point.transactions } else { u32::from(point.hops) }
+}
+
+/// One line for each system and way. Over hops, chains begin where there is no proxy.
+fn lines(results: &Results, shown: &Picture, links: Links, axis: &[u32]) -> Vec<Line> {
+    let kinds = [
+        (System::Direct, Way::Direct, "#777777"),
+        (System::Hermes, Way::Forwarded, "#d1495b"),
+        (System::Hermes, Way::Nested, "#8d5a97"),
+        (System::Envoy, Way::Forwarded, "#00798c"),
+        (System::MasqueGo, Way::Forwarded, "#edae49"),
+    ];
+    let mut lines = Vec::new();
+    for (system, way, colour) in kinds {
+        let own = results
+            .series
+            .iter()
+            .filter(|series| series.system == system && series.point.way == way && series.figure.name == shown.figure);
+        let mut points: Vec<_> = own
+            .filter(|series| wanted(shown, links, series.point))
+            .filter_map(|series| {
+                let place = axis.iter().position(|value| *value == self::value(shown, series.point))?;
+                Some((place, results.of(series.point, system, shown.figure)?.median))
+            })
+            .collect();
+        points.sort_by_key(|point| point.0);
+        if !points.is_empty() {
+            let name = if way == Way::Nested { way.name() } else { system.name() };
+            lines.push(Line { name: name.to_owned(), colour, points });
+        }
+    }
+    lines
+}

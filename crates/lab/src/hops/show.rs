@@ -1,0 +1,99 @@
+//! Results for a terminal and for a page of documentation.
+
+use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
+use comfy_table::{CellAlignment, Table, TableStyle};
+
+use super::plan::{Experiment, System};
+use super::results::Results;
+use super::targets::targets;
+use crate::report::{Summary, number};
+
+/// The tables.
+pub fn print(results: &Results) -> String {
+    let mut text = String::new();
+    for experiment in Experiment::ALL {
+        if let Some(table) = table(results, experiment, NOTHING) {
+            text += &format!("\n{}: median (least to most)\n{table}\n", experiment.name());
+        }
+    }
+    text += &format!("\n{}\n", goals(results, NOTHING));
+    for failure in &results.failures {
+        text += &format!("failed: {failure}\n");
+    }
+    text
+}
+
+/// One line about all.
+pub fn summary_line(results: &Results) -> String {
+    let found = targets(results);
+    let count = |verdict: &str| found.iter().filter(|target| target.verdict() == verdict).count();
+    let seconds: f64 = results.runs.iter().map(|run| run.seconds).sum();
+    format!(
+        "hops: {} goals reached, {} missed, {} too close to say; {seconds:.0} s, {} failed",
+        count("reached"),
+        count("missed"),
+        count("too close to say"),
+        results.failures.len()
+    )
+}
+
+/// A page: how it was measured, the goals, and for each experiment a table.
+pub fn page(results: &Results, pictures: &[String]) -> String {
+    let mut text = "# Hops\n\nWritten by `hermes-lab hops`; [what it means](../performance.md#hops). Medians, and in \
+                    brackets the least and the most of all rounds.\n\n"
+        .to_owned();
+    for run in &results.runs {
+        text += &format!("- `{}`: {:.0} s, seed {}, {}\n", run.command, run.seconds, run.seed, run.machine);
+    }
+    text += &format!("\n## Goals\n\n{}\n", goals(results, ASCII_MARKDOWN));
+    for experiment in Experiment::ALL {
+        let Some(table) = table(results, experiment, ASCII_MARKDOWN) else { continue };
+        text += &format!("\n## {}\n\n", experiment.name());
+        for picture in pictures.iter().filter(|name| name.contains(experiment.name())) {
+            text += &format!("![{}]({picture})\n\n", picture.trim_end_matches(".svg"));
+        }
+        text += &format!("{table}\n");
+    }
+    text
+}
+
+fn goals(results: &Results, style: TableStyle) -> Table {
+    let mut table = Table::new();
+    table.load_style(style);
+    table.set_header(["goal", "measured", ""]);
+    for target in targets(results) {
+        table.add_row([target.words.clone(), number(target.value), target.verdict().to_owned()]);
+    }
+    table
+}
+
+fn table(results: &Results, experiment: Experiment, style: TableStyle) -> Option<Table> {
+    let rows: Vec<_> = results.rows().into_iter().filter(|(point, _)| point.experiment == experiment).collect();
+    let measured =
+        |system: &System| rows.iter().any(|(point, figure)| results.of(*point, *system, &figure.name).is_some());
+    let systems: Vec<_> = System::ALL.into_iter().filter(measured).collect();
+    let mut table = Table::new();
+    table.load_style(style);
+    let names = systems.iter().map(|system| system.name());
+    table.set_header(["links", "chain", "at once", "figure"].into_iter().chain(names));
+    for (point, figure) in &rows {
+        let chain = format!("{} {}", point.hops, point.way.name());
+        let start = [point.links.name().to_owned(), chain, point.transactions.to_string()];
+        let name = format!("{}, {}", figure.name, figure.unit);
+        let values = systems.iter().map(|system| cell(results.of(*point, *system, &figure.name)));
+        table.add_row(start.into_iter().chain([name]).chain(values));
+    }
+    for column in table.column_iter_mut().skip(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    (!rows.is_empty()).then_some(table)
+}
+
+fn cell(summary: Option<Summary>) -> String {
+    summary.map_or_else(String::new, |Summary { median, least, most }| {
+        if least == most {
+            return number(median);
+        }
+        format!("{} ({} to {})", number(median), number(least), number(most))
+    })
+}
