@@ -136,7 +136,11 @@ impl Lane<'_> {
             while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
                 match piece {
                     Sifted::Datagram(datagram) => datagrams.push(datagram),
-                    Sifted::Other(bytes) => self.write_on(stream, bytes).await?,
+                    Sifted::Other(bytes) => {
+                        // It may be a part only: what else goes on the stream goes before.
+                        self.forward(&mut datagrams, stream, quic).await?;
+                        self.write_on(stream, bytes).await?;
+                    }
                 }
                 if self.stop.is_cancelled() && sieve.is_between() {
                     capsules.rest = sieve.take_rest();
@@ -162,7 +166,7 @@ impl Lane<'_> {
             let data = tokio::select! {
                 biased;
                 () = self.stop.cancelled(), if between => return Ok(Left::Stopped),
-                () = beside.fill(), if between || quic.is_some() => {
+                () = beside.fill(), if between || (quic.is_some() && self.floor == 0) => {
                     self.exchange.dropped(DropReason::QueueFull, beside.lost());
                     match quic {
                         Some(quic) => self.forward(&mut beside.taken, stream, quic).await?,

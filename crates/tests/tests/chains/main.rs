@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
+mod changes;
 mod overlay;
 mod payloads;
 mod sealed;

@@ -7,6 +7,9 @@ use hermes_tests::{Node, Pki};
 /// Proxies that there are: as many as a chain may have.
 const HOPS: usize = 4;
 
+/// A free port.
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
 /// An entry with a listener for each chain, and the proxies that the chains pass, in their order.
 pub struct Chains {
     pub entry: Node,
@@ -19,10 +22,15 @@ impl Chains {
     pub fn start(chains: &[&[u8]]) -> Self {
         let pki = Pki::new();
         let tls = pki.issue(&["127.0.0.1", "node.test"]).yaml();
-        let hops: Vec<Node> = (0..HOPS).map(|number| Node::start(&format!("hop{number}"), &hop(&tls))).collect();
+        let hops: Vec<Node> = (0..HOPS).map(|number| Node::start(&format!("hop{number}"), &hop(&tls, ANY))).collect();
         let addresses: Vec<SocketAddr> = hops.iter().map(|hop| hop.address("web")).collect();
         let entry = Node::start("entry", &entry(&pki, &addresses, chains));
         Self { entry, hops, pki }
+    }
+
+    /// A further proxy, at this address.
+    pub fn hop(&self, address: SocketAddr) -> Node {
+        Node::start("further", &hop(&self.pki.issue(&["127.0.0.1", "node.test"]).yaml(), address))
     }
 
     /// Where a client finds a chain.
@@ -37,10 +45,10 @@ pub fn name(chain: &[u8]) -> String {
 }
 
 /// A proxy where tunnels end, for programs of this machine.
-fn hop(tls: &str) -> String {
+fn hop(tls: &str, address: SocketAddr) -> String {
     format!(
         r#"
-        listeners: {{ web: {{ http: 127.0.0.1:0, tls: {{ {tls} }} }} }}
+        listeners: {{ web: {{ http: "{address}", tls: {{ {tls} }} }} }}
         routes: [ {{ terminate: true }} ]
         egress: {{ allow: [127.0.0.0/8] }}
         "#
