@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use hermes_lab::topology::{Plug, Topology};
 use hermes_tests::eventually::eventually;
-use hermes_tests::{Node, program};
+use hermes_tests::{Node, program, udp};
 
 const CLIENT: &str = "
     identity: { user: alice }
@@ -86,4 +88,89 @@ fn a_client_reaches_a_service_on_a_network_that_it_has_no_route_to() {
         let record = node.record(|record| record["kind"] == "connect");
         assert_eq!(record["user"], "alice", "{record:#}");
     }
+}
+
+/// Behind a router that lets in nothing but answers, as a NAT or a firewall does: who is there cannot be connected to.
+const BEHIND: &str = "
+    identity: { user: alice }
+    listeners: { reach: { attach: core } }
+    routes: [ { match: { listener: reach, target: \"ALICE:5004\" }, terminate: player } ]
+    upstreams:
+      core: { endpoints: [10.0.1.2:8443], http: 2 }
+      player: { endpoints: [127.0.0.1:5004] }
+";
+
+/// What a server sends to its own port 5004 is for Alice's player.
+const IN_FRONT: &str = "
+    listeners:
+      overlay: { http: 10.0.1.2:8443, public: true, insecure_trust: [10.0.2.0/24] }
+      video: { udp: 127.0.0.1:5004, target: \"ALICE:5004\", user: server }
+    routes:
+      - { match: { protocol: ptth }, attach: true }
+      - { to: users }
+    upstreams: { users: { attached: \"{target.host}\" } }
+";
+
+/// Alice, a router that lets only answers of port 8443 in, and the proxy on its other side.
+fn behind_a_router() -> Topology {
+    let mut topology = Topology::new();
+    for name in ["alice", "router", "core"] {
+        topology.add(name).unwrap();
+    }
+    let plug = |namespace, address| Plug { namespace, address };
+    topology.cable(plug("alice", "10.0.2.2/24"), plug("router", "10.0.2.1/24")).unwrap();
+    topology.cable(plug("router", "10.0.1.1/24"), plug("core", "10.0.1.2/24")).unwrap();
+    topology.route("alice", "10.0.1.0/24", "10.0.2.1").unwrap();
+    topology.route("core", "10.0.2.0/24", "10.0.1.1").unwrap();
+    let router = topology.namespace("router").unwrap();
+    let answers = "ip rule add pref 100 iif core ipproto tcp sport 8443 lookup main";
+    for rule in [answers, "ip rule add pref 200 iif core to 10.0.2.0/24 prohibit"] {
+        router.run(&rule.split(' ').collect::<Vec<_>>()).unwrap();
+    }
+    topology
+}
+
+#[test]
+fn udp_of_a_server_reaches_a_player_that_nobody_can_connect_to() {
+    let topology = behind_a_router();
+    let hermes = program::path();
+    let start = |name, yaml| Node::start_by(command(&topology, name, hermes.to_str().unwrap()), name, yaml);
+    let (core, _alice) = (start("core", IN_FRONT), start("alice", BEHIND));
+    // The way there is open for those on Alice's side of the router, and for nobody else.
+    let listening = within(&topology, "alice", || TcpListener::bind("10.0.2.2:8000").unwrap());
+    let connects = || TcpStream::connect_timeout(&"10.0.2.2:8000".parse().unwrap(), Duration::from_secs(1)).is_ok();
+    assert!(within(&topology, "router", connects), "the router reaches her");
+    assert!(!within(&topology, "core", connects), "there must be no way in");
+    drop(listening);
+
+    let player = within(&topology, "alice", || UdpSocket::bind("127.0.0.1:5004").unwrap());
+    std::thread::spawn(move || {
+        let mut frame = [0; 2048];
+        while let Ok((length, from)) = player.recv_from(&mut frame) {
+            let _ = player.send_to(&frame[..length], from);
+        }
+    });
+    eventually("she is attached", || (core.status()["attached"].as_array()?.len() == 2).then_some(()));
+    let server = within(&topology, "core", || udp::Client::connect("127.0.0.1:5004".parse().unwrap()));
+    assert_eq!(server.ask("frame 1"), b"frame 1");
+    for frame in 2..100 {
+        let frame = format!("frame {frame}");
+        server.send(&frame);
+        assert_eq!(server.receive(), frame.as_bytes());
+    }
+    let exchanges = core.exchanges();
+    let session = exchanges.iter().find(|one| one["kind"] == "connect-udp").unwrap();
+    assert_eq!((&session["user"], &session["target"]), (&"server".into(), &"ALICE:5004".into()), "{session:#}");
+}
+
+/// What a thread makes in a namespace; sockets stay there.
+fn within<T: Send>(topology: &Topology, namespace: &str, make: impl FnOnce() -> T + Send) -> T {
+    let namespace = topology.namespace(namespace).unwrap();
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| {
+            namespace.enter().unwrap();
+            make()
+        });
+        made.join().unwrap()
+    })
 }

@@ -244,6 +244,7 @@ impl Upstream {
 
 fn versions(config: &model::Upstream) -> Vec<HttpVersion> {
     match &config.http {
+        None if config.attached.is_some() => vec![HttpVersion::H2],
         Some(versions) => versions.0.clone(),
         None if security::details(config).is_some() => vec![HttpVersion::H2, HttpVersion::H1],
         None => vec![HttpVersion::H1],

@@ -38,7 +38,12 @@ pub(super) async fn accept(routed: &Routed, arrival: Arrival, rule: &AttachAs) -
         Ok(End::Udp(_)) => return Ok("proxy_internal_error: an attachment over UDP".to_owned()),
         Err(error) => return Ok(format!("client_closed: {error}")),
     };
-    let carried = Carried { source: routed.source.clone(), version, user: routed.user.clone() };
+    let counted = exchange.clone();
+    let count = Box::new(move |from: u64, to: u64| {
+        counted.counters().from_client(from);
+        counted.counters().to_client(to);
+    });
+    let carried = Carried { source: routed.source.clone(), version, user: routed.user.clone(), count };
     let _counted = shared.seeing.attached();
     let dismissed = async {
         tokio::select! {

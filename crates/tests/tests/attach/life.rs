@@ -153,3 +153,26 @@ fn a_proxy_that_stops_finishes_what_goes_over_attachments() {
         assert!(!overlay.core.log().contains("tasks were ended"), "{}", overlay.core.log());
     }
 }
+
+#[test]
+fn a_proxy_that_falls_silent_is_noticed_and_attached_to_again() {
+    // Over HTTP/1.1 nothing but the attachment itself could notice.
+    let overlay = Overlay::start(1);
+    overlay.core.signal(Signal::STOP);
+    eventually_true("the node notices", || {
+        let status = overlay.alice.status();
+        status["attachments"].as_array().unwrap().iter().all(|one| one["last_error"].is_string())
+    });
+    overlay.core.signal(Signal::CONT);
+    eventually_true("she can be reached again", || overlay.get("http://alice/").status == 200);
+}
+
+#[test]
+fn a_node_that_falls_silent_is_noticed() {
+    let overlay = Overlay::start(1);
+    overlay.alice.signal(Signal::STOP);
+    attached(&overlay.core, "alice", 0);
+    overlay.alice.signal(Signal::CONT);
+    attached(&overlay.core, "alice", 2);
+    assert_eq!(overlay.get("http://alice/").status, 200);
+}

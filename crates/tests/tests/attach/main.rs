@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod between;
 mod crowd;
 mod hostile;
 mod identity;
@@ -55,6 +56,9 @@ fn everything_comes_back(version: u8, carrier: &str) {
     assert_eq!(attached.len(), 2, "{status:#}");
     assert!(attached.iter().all(|one| one["carrier"] == carrier && one["user"] == "alice"), "{status:#}");
     assert!(core.metrics().contains("\nhermes_attached 2\n"));
+    let exchanges = core.exchanges();
+    let upgrades: Vec<_> = exchanges.iter().filter(|one| one["kind"] == "upgrade").collect();
+    assert!(upgrades.len() == 2 && upgrades.iter().all(|one| one["bytes"]["client_to_target"] != 0), "{exchanges:#?}");
     let own = alice.status();
     assert!(own["attachments"].as_array().unwrap().iter().all(|one| one["endpoint"].is_string()), "{own:#}");
 }

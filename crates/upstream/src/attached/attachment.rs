@@ -10,7 +10,7 @@ use hermes_net::{PeerAddress, Stream, StreamInfo};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::lent::Lent;
+use super::lent::{Count, Lent};
 use super::{AttachmentView, Place};
 use crate::pool::{EXCHANGES, Use};
 use crate::tunnel_io::TunnelIo;
@@ -20,7 +20,6 @@ pub const ATTACHMENT_KEEPALIVE: Keepalive =
     Keepalive { every: Duration::from_secs(4), timeout: Duration::from_secs(5) };
 
 /// What carries an attachment, and whose it is.
-#[derive(Debug, Clone)]
 pub struct Carried {
     /// The connection that the request came on.
     pub source: Arc<StreamInfo>,
@@ -28,6 +27,8 @@ pub struct Carried {
     pub version: &'static str,
     /// Whose request it was.
     pub user: Option<String>,
+    /// Counts the bytes.
+    pub count: Count,
 }
 
 /// Why an attachment ended.
@@ -100,7 +101,8 @@ impl Place {
         dismissed: impl Future<Output = T>,
     ) -> Detached<T> {
         let (ended, worn) = (CancellationToken::new(), CancellationToken::new());
-        let io = Lent::new(TunnelIo::new(tunnel.0, tunnel.1), ended.clone().drop_guard());
+        let told = (ended.clone().drop_guard(), carried.count);
+        let io = Lent::new(TunnelIo::new(tunnel.0, tunnel.1), told);
         let stream = Stream::other(Box::new(io), (*carried.source).clone());
         let Ok(link) = Link::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new()).await else {
             return Detached::NeverBegan;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio_util::sync::DropGuard;
 
 use crate::tunnel_io::TunnelIo;
 
@@ -23,6 +24,11 @@ pub(super) struct Lent<T: Told> {
 
 /// Is told of the end of a loan.
 pub(super) trait Told: Unpin {
+    /// So many bytes were read, and written.
+    fn moved(&self, read: u64, written: u64) {
+        let _ = (read, written);
+    }
+
     /// The tunnel comes back.
     fn told(self, io: TunnelIo);
 }
@@ -30,6 +36,14 @@ pub(super) trait Told: Unpin {
 impl<T: Told> Lent<T> {
     pub(super) fn new(io: TunnelIo, told: T) -> Self {
         Self { lent: Some((io, told)) }
+    }
+
+    fn moved(&self, read: usize, written: usize) {
+        if let Some((_, told)) = &self.lent
+            && read + written > 0
+        {
+            told.moved(read as u64, written as u64);
+        }
     }
 
     fn io(&mut self) -> io::Result<Pin<&mut TunnelIo>> {
@@ -45,7 +59,14 @@ impl<T: Told> Drop for Lent<T> {
     }
 }
 
-impl Told for tokio_util::sync::DropGuard {
+/// Counts what an attachment moves: bytes from the node, and bytes to it.
+pub type Count = Box<dyn Fn(u64, u64) + Send>;
+
+impl Told for (DropGuard, Count) {
+    fn moved(&self, read: u64, written: u64) {
+        (self.1)(read, written);
+    }
+
     fn told(self, io: TunnelIo) {
         drop(io);
     }
@@ -90,13 +111,20 @@ impl Rest {
 
 impl<T: Told> AsyncRead for Lent<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.io()?.poll_read(cx, into)
+        let before = into.filled().len();
+        let read = self.io()?.poll_read(cx, into);
+        self.moved(into.filled().len() - before, 0);
+        read
     }
 }
 
 impl<T: Told> AsyncWrite for Lent<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        self.io()?.poll_write(cx, data)
+        let written = self.io()?.poll_write(cx, data);
+        if let Poll::Ready(Ok(count)) = written {
+            self.moved(0, count);
+        }
+        written
     }
 
     fn poll_write_vectored(
@@ -104,7 +132,11 @@ impl<T: Told> AsyncWrite for Lent<T> {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.io()?.poll_write_vectored(cx, data)
+        let written = self.io()?.poll_write_vectored(cx, data);
+        if let Poll::Ready(Ok(count)) = written {
+            self.moved(0, count);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -22,7 +22,7 @@ use crate::{Timeouts, Upstream};
 use attachment::Attachment;
 pub use attachment::{ATTACHMENT_KEEPALIVE, Carried, Detached};
 pub use join::{Joined, NotJoined};
-pub use lent::Rest;
+pub use lent::{Count, Rest};
 
 /// Attachments under one name: a node opens one or two, and a few nodes may share a name.
 const OF_NAME: usize = 32;
