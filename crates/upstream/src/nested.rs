@@ -26,6 +26,8 @@ const MOST: usize = 128;
 /// Bytes that may wait in the buffer of the outer connection before more are handed over. The buffer holds more, for tunnels
 /// that bring bursts; a connection's packets would only grow old there. 10 ms at 100 Mbit/s.
 const WAITING: usize = 128 * 1024;
+/// How often that is waited for, 10 ms each time: long enough for 5 Mbit/s.
+const WAITS: usize = 20;
 /// How long the outer connection, if it is new, is given to find out what its path carries, before the inner one begins with
 /// less.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -123,10 +125,20 @@ async fn leave(carrier: &Carrier, outgoing: &mut Outgoing, quic: Option<Datagram
             }
         }
         if let Some(quic) = &quic {
-            while !quic.room(DATAGRAMS_OUT - WAITING).await && quic.is_open() {}
+            room(quic).await;
         }
     }
     true
+}
+
+/// Waits until the outer connection has sent nearly all that it was given. Other tunnels on it may fill its buffer all the time;
+/// so it is not waited for long.
+async fn room(quic: &DatagramSender) {
+    for _ in 0..WAITS {
+        if quic.room(DATAGRAMS_OUT - WAITING).await || !quic.is_open() {
+            return;
+        }
+    }
 }
 
 /// Writes packets as capsules.
