@@ -74,6 +74,27 @@ impl UdpSocket {
         Self::wrap(tokio::net::UdpSocket::from_std(socket.into())?, (state, segments), Some(remote))
     }
 
+    /// The same socket once more, for another runtime: what comes goes to whoever takes it first.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn another(&self) -> io::Result<std::net::UdpSocket> {
+        Ok(SockRef::from(&self.io).try_clone()?.into())
+    }
+
+    /// A socket that was [connected](Self::connected) to `remote` on another runtime.
+    ///
+    /// # Errors
+    /// When the runtime or the system refuses the descriptor.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn resumed(socket: std::net::UdpSocket, remote: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::from(socket);
+        let prepared = udp_system::prepare(&socket, remote.is_ipv6())?;
+        Self::wrap(tokio::net::UdpSocket::from_std(socket.into())?, prepared, Some(remote))
+    }
+
     /// A socket that was bound before, e.g. by [`crate::listen::udp`].
     ///
     /// # Errors

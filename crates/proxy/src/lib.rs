@@ -14,6 +14,7 @@
 //! - [`datagrams`]: UDP on either side of a tunnel.
 //! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running
 //!   process, and [`change`]: from one configuration to the next.
+//! - `resume`: UDP sessions that outlive the way to them.
 //! - `redecide`: what becomes of open tunnels when the snapshot changes, or when what they rest on ends.
 //! - [`seeing`] and [`admin`]: what the operator sees and asks.
 //!
@@ -38,6 +39,7 @@ mod pac;
 pub mod pipeline;
 mod redecide;
 pub mod refusal;
+mod resume;
 mod routed;
 pub mod seeing;
 pub mod snapshot;

@@ -112,6 +112,7 @@ impl Proxy {
             seeing,
             targets: hermes_upstream::Budget::default(),
             tunnels: Tunnels::default(),
+            resumable: Arc::default(),
             sources: Sources::default(),
             users: Users::default(),
             sessions: Users::default(),

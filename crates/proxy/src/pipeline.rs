@@ -22,6 +22,7 @@ use crate::filter::{self, Stage};
 use crate::forward::{Failed, Unanswered, forward, post};
 use crate::listeners::{Entrance, Place, Users};
 use crate::refusal::Refusal;
+use crate::resume::Asked;
 use crate::routed::Routed;
 use crate::seeing::{Begin, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
@@ -37,6 +38,7 @@ struct Identified {
     user: Option<String>,
     belief: Belief,
     target: Target,
+    asked: Option<Asked>,
 }
 
 /// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
@@ -53,7 +55,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
     }
     let explained = explains(&snapshot, &listener, &source);
     let mut identified = identify(&entry, &exchange, arrival.head_mut()).await;
-    if let Ok(Identified { user, belief, target }) = &mut identified
+    if let Ok(Identified { user, belief, target, .. }) = &mut identified
         && !snapshot.filters.is_empty()
     {
         let stage = Stage { worker, entry, exchange: &exchange, target, credentials: &belief.credentials };
@@ -63,12 +65,12 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
         }
     }
     let decided = identified.and_then(|identified| {
-        let places = places(&worker.shared, &listener, identified.user.as_deref(), arrival.kind())?;
+        let places = places(&worker.shared, &listener, &identified, arrival.kind())?;
         let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
         exchange.route(&snapshot.route_names[route]);
         Ok((identified, route, places))
     });
-    let (Identified { user, belief, target }, route, _places) = match decided {
+    let (Identified { user, belief, target, asked }, route, _places) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
             let unanswered = Unanswered::Arrival(arrival);
@@ -82,7 +84,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
         session.set_bounds(listener.hold(snapshot.document.routes[route].datagrams.as_ref()));
     }
     let (worker, entrance, belief) = (worker.clone(), entrance.clone(), Arc::new(belief));
-    let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, route };
+    let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, asked, route };
     let forwarded = match count_down(&routed.snapshot, &mut arrival) {
         Ok(None) => forward(&routed, arrival).await,
         Ok(Some(answer)) => {
@@ -103,9 +105,10 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
 fn places(
     shared: &Shared,
     listener: &ListenerRules,
-    user: Option<&str>,
+    Identified { user, asked, .. }: &Identified,
     kind: Kind,
 ) -> Result<[Option<Place<String>>; 2], Refusal> {
+    let user = user.as_deref();
     let join = |users: &Users, most: usize, (what, limit): (&str, &str)| {
         let Some(user) = user.filter(|_| most < usize::MAX) else { return Ok(None) };
         if let Some(place) = users.join(&listener.name, user, most) {
@@ -118,6 +121,9 @@ fn places(
     let per_user = listener.config.limits.per_user.unwrap_or(usize::MAX);
     let exchange = join(&shared.users, per_user, ("exchanges", "limits.per_user"))?;
     let sessions = if kind == Kind::ConnectUdp { listener.sessions_per_user() } else { usize::MAX };
+    // One that is taken over counts twice until its old way has ended, and must not fail for that.
+    let again = matches!(asked, Some(Asked::Again(token)) if shared.resumable.knows(token, user));
+    let sessions = if again { sessions.saturating_mul(2) } else { sessions };
     Ok([exchange, join(&shared.sessions, sessions, ("sessions", "limits.sessions_per_user"))?])
 }
 
@@ -144,13 +150,14 @@ async fn identify(entry: &Entry<'_>, exchange: &Exchange, head: &mut RequestHead
     hop::strip(&mut head.fields).map_err(|error| {
         Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(StatusCode::BAD_REQUEST)
     })?;
+    let asked = Asked::take(&mut head.fields).filter(|_| head.kind() == Kind::ConnectUdp);
     let mut belief = entry.identify(head).await?;
     let user = entry.believe(&belief, &target, head)?;
     if let Some(user) = &user {
         exchange.user(user);
     }
     belief.user.clone_from(&user);
-    Ok(Identified { user, belief, target })
+    Ok(Identified { user, belief, target, asked })
 }
 
 /// Requests that two implementations could read differently, and those that go round in circles.

@@ -93,6 +93,11 @@ impl Refusal {
         self.status
     }
 
+    /// Whether a rule said so, and no failure on the way: it would be the same a moment later.
+    pub fn is_final(&self) -> bool {
+        self.status.is_client_error()
+    }
+
     /// The reason in words, for logs.
     pub fn reason(&self) -> String {
         format!("{}: {}", self.error.token(), self.details)

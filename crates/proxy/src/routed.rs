@@ -7,6 +7,7 @@ use hermes_rules::Values;
 
 use crate::believe::Belief;
 use crate::listeners::Entrance;
+use crate::resume::Asked;
 use crate::seeing::Exchange;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
@@ -24,6 +25,8 @@ pub(crate) struct Routed {
     pub(crate) target: Target,
     pub(crate) user: Option<String>,
     pub(crate) belief: Arc<Belief>,
+    /// The UDP session that the client asks for.
+    pub(crate) asked: Option<Asked>,
     /// Index into the snapshot's routes.
     pub(crate) route: usize,
 }

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::listeners::{Joins, Sources, Users};
 use crate::redecide::Tunnels;
+use crate::resume::Resumable;
 use crate::seeing::Seeing;
 use crate::snapshot::Snapshot;
 
@@ -29,6 +30,8 @@ pub struct Shared {
     pub sources: Sources,
     /// What each user has open at each listener.
     pub users: Users,
+    /// UDP sessions that can be taken over.
+    pub(crate) resumable: Arc<Resumable>,
     /// CONNECT-UDP sessions of each user.
     pub sessions: Users,
     /// The nodes that are attached to this one.

@@ -145,6 +145,15 @@ impl UdpTunnel {
         }
     }
 
+    /// A field of the answer to a tunnel over HTTP/2.
+    ///
+    /// # Panics
+    /// When it has it not.
+    pub fn field(&self, name: &str) -> Option<String> {
+        let Carrier::H2(stream) = &self.carrier else { return None };
+        stream.fields.get(name).map(|value| value.to_str().unwrap().to_owned())
+    }
+
     /// Reads to the end of the stream, which it returns; `None` if it was broken off.
     pub fn rest(&mut self) -> Option<Vec<u8>> {
         match &mut self.carrier {

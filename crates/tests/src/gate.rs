@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -18,8 +17,26 @@ const ROOM: usize = 65_536;
 #[derive(Debug)]
 pub struct Gate {
     address: SocketAddr,
-    udp: Arc<AtomicBool>,
+    udp: Arc<Udp>,
     tasks: [AbortHandle; 2],
+}
+
+/// What becomes of datagrams.
+#[derive(Debug)]
+struct Udp {
+    open: AtomicBool,
+    /// Clients of earlier times are not let through.
+    time: AtomicUsize,
+}
+
+impl Udp {
+    fn lets(&self, of: usize) -> bool {
+        self.open.load(Ordering::Relaxed) && of == self.time()
+    }
+
+    fn time(&self) -> usize {
+        self.time.load(Ordering::Relaxed)
+    }
 }
 
 impl Gate {
@@ -29,7 +46,8 @@ impl Gate {
     /// When the system has no port for it.
     pub fn to(next: SocketAddr) -> Self {
         let (tcp, udp) = runtime::block_on(sockets());
-        let (address, open) = (udp.local_addr().unwrap(), Arc::new(AtomicBool::new(true)));
+        let address = udp.local_addr().unwrap();
+        let open = Arc::new(Udp { open: AtomicBool::new(true), time: AtomicUsize::new(0) });
         let packets = runtime::handle().spawn(packets(Arc::new(udp), next, open.clone()));
         let streams = runtime::handle().spawn(streams(tcp, next));
         Self { address, udp: open, tasks: [packets.abort_handle(), streams.abort_handle()] }
@@ -42,7 +60,12 @@ impl Gate {
 
     /// Lets UDP through, or not.
     pub fn let_udp(&self, through: bool) {
-        self.udp.store(through, Ordering::Relaxed);
+        self.udp.open.store(through, Ordering::Relaxed);
+    }
+
+    /// Lets nothing through any more of those who sent UDP so far: an address translator lost its memory.
+    pub fn forget_udp(&self) {
+        self.udp.time.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -75,34 +98,34 @@ async fn streams(listener: TcpListener, next: SocketAddr) {
 }
 
 /// Each client has a socket of its own towards the node.
-async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, open: Arc<AtomicBool>) {
-    let known: Mutex<HashMap<SocketAddr, Arc<UdpSocket>>> = Mutex::default();
+async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
+    let mut known: HashMap<SocketAddr, (usize, Arc<UdpSocket>)> = HashMap::new();
     let (mut back, mut room) = (JoinSet::new(), vec![0; ROOM]);
     loop {
         let Ok((length, from)) = socket.recv_from(&mut room).await else { continue };
-        let found = known.lock().get(&from).cloned();
-        let towards = match found {
-            Some(towards) => towards,
+        let (of, towards) = match known.get(&from) {
+            Some(known) => known.clone(),
             None => {
                 let towards = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
                 towards.connect(next).await.unwrap();
-                known.lock().insert(from, towards.clone());
-                back.spawn(answers(towards.clone(), socket.clone(), from, open.clone()));
-                towards
+                let of = udp.time();
+                known.insert(from, (of, towards.clone()));
+                back.spawn(answers(towards.clone(), socket.clone(), from, (udp.clone(), of)));
+                (of, towards)
             }
         };
-        if open.load(Ordering::Relaxed) {
+        if udp.lets(of) {
             // The node may have ended.
             drop(towards.send(&room[..length]).await);
         }
     }
 }
 
-async fn answers(from: Arc<UdpSocket>, to: Arc<UdpSocket>, client: SocketAddr, open: Arc<AtomicBool>) {
+async fn answers(from: Arc<UdpSocket>, to: Arc<UdpSocket>, client: SocketAddr, (udp, of): (Arc<Udp>, usize)) {
     let mut room = vec![0; ROOM];
     loop {
         let Ok(length) = from.recv(&mut room).await else { continue };
-        if open.load(Ordering::Relaxed) {
+        if udp.lets(of) {
             drop(to.send_to(&room[..length], client).await);
         }
     }

@@ -11,6 +11,8 @@ mod received;
 mod session;
 
 pub use end::UdpEnd;
+pub(crate) use end::UdpReader;
 pub(crate) use lane::{Lane, Left, Origin, Sink};
 pub use queue::{Bounds, Queue};
+pub(crate) use received::Received;
 pub use session::Session;

@@ -44,9 +44,21 @@ pub struct Received {
 
 impl Received {
     /// Nothing yet.
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         let (taken, waiting) = (Queue::new(bounds), Queue::new(bounds));
         Self { batch: None, taken, waiting, lost: (0, 0) }
+    }
+
+    /// What it keeps.
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.waiting.bounds()
+    }
+
+    /// The same for a socket of another worker: what was taken was sent.
+    pub(crate) fn handed_over(mut self) -> Self {
+        self.give_back();
+        self.taken.clear();
+        self
     }
 
     /// Waits for datagrams; what was kept comes first.

@@ -9,17 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_http::{Incoming, Outgoing};
+use hermes_net::UdpSocket;
 use hermes_proto::datagram_floor;
 use hermes_upstream::Active;
+use http::HeaderMap;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::pump::END_TIME;
+use super::resume::Again;
 use super::{Broken, Side, paths, silence};
 use crate::arrival::End;
-use crate::datagrams::{Lane, Left, Origin, Sink, UdpEnd};
+use crate::datagrams::{Lane, Left, Origin, Received, Sink, UdpEnd, UdpReader};
 use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
+use crate::resume::{Asked, Claim, Seat, Token};
 use crate::routed::Routed;
 use crate::seeing::Exchange;
 
@@ -32,10 +36,13 @@ const LINGERING: usize = 8;
 /// How long a way that is being left may take to send what was read; its next hop may have stopped reading.
 const SWITCH_TIME: Duration = Duration::from_secs(1);
 
+/// How long a way whose session is taken over may take to send what was read.
+const LEAVE_TIME: Duration = Duration::from_millis(50);
+
 /// Two directions that lead to one side.
 pub(crate) struct Ends {
-    origin: Origin,
-    sink: Sink,
+    pub(super) origin: Origin,
+    pub(super) sink: Sink,
 }
 
 /// A way to the target.
@@ -44,6 +51,42 @@ pub(crate) struct Path {
     pub(crate) active: Active,
     /// Silence after which the tunnel ends, where it has UDP on a side.
     pub(crate) idle: Duration,
+    /// What lets the session go on when a way breaks.
+    pub(crate) held: Held,
+}
+
+/// What lets a UDP session go on when the way to it breaks.
+pub(crate) enum Held {
+    /// Nothing: nobody asked for it, or the next hop does not know how.
+    Nothing,
+    /// The token of a session that ends at a later proxy.
+    Beyond(Token),
+    /// Its place in the table of this proxy, where it ends.
+    Here(Seat),
+}
+
+impl Held {
+    /// What the response of the next hop says.
+    pub(crate) fn beyond(fields: &mut HeaderMap) -> Self {
+        Token::take(fields).map_or(Self::Nothing, Self::Beyond)
+    }
+
+    /// Tells whoever asked.
+    pub(crate) fn tell(&self, fields: &mut HeaderMap) {
+        match self {
+            Self::Nothing => {}
+            Self::Beyond(token) => token.write(fields),
+            Self::Here(seat) => seat.token().write(fields),
+        }
+    }
+
+    /// Waits until somebody takes the session over.
+    async fn claimed(&mut self) -> Claim {
+        match self {
+            Self::Here(seat) => seat.claimed().await,
+            Self::Nothing | Self::Beyond(_) => std::future::pending().await,
+        }
+    }
 }
 
 impl Ends {
@@ -55,6 +98,12 @@ impl Ends {
     /// Of UDP.
     pub(crate) fn udp(udp: UdpEnd) -> Self {
         Self { origin: Origin::Udp(udp.reader()), sink: Sink::Udp(udp) }
+    }
+
+    /// Of a UDP socket that was taken over, with what came to it meanwhile.
+    pub(crate) fn resumed(socket: Arc<UdpSocket>, received: Received) -> Self {
+        let sink = Sink::Udp(UdpEnd::Socket(socket.clone(), received.bounds()));
+        Self { origin: Origin::Udp(UdpReader::Socket(socket, received)), sink }
     }
 
     /// Ends our direction and waits for the end of the other: a stream that is dropped half open looks broken to its peer. RFC
@@ -82,10 +131,19 @@ impl From<End> for Ends {
 pub(crate) async fn carry(routed: &Routed, client: End, path: Path, mut place: Place) -> String {
     let (exchange, client, left) = (routed.exchange.clone(), client.into(), JoinSet::new());
     let floor = datagram_floor::of(&place.standing().head().fields);
-    let mut tunnel = Tunnel { exchange, client, path, left, floor };
+    let (over, again) = (CancellationToken::new(), Again::default());
+    let mut tunnel = Tunnel { exchange, client, path, left, floor, over, again };
     let ended = loop {
         match tunnel.round(&mut place).await {
+            Round::Over(Err(broken)) if broken.is_of_the_way() => match broken.side {
+                Side::Client => return tunnel.wait(broken, &mut place).await,
+                Side::Target => match tunnel.open_again(broken, &mut place).await {
+                    Ok(()) => {}
+                    Err(broken) => break Err(broken),
+                },
+            },
             Round::Over(ended) => break ended,
+            Round::Claimed(claim) => return tunnel.hand_over(claim),
             Round::Move(new) => {
                 let (path, opened) = *new;
                 tunnel.switch(path).await;
@@ -97,20 +155,24 @@ pub(crate) async fn carry(routed: &Routed, client: End, path: Path, mut place: P
 }
 
 /// A tunnel that is carried.
-struct Tunnel {
-    exchange: Arc<Exchange>,
-    client: Ends,
-    path: Path,
+pub(super) struct Tunnel {
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) client: Ends,
+    pub(super) path: Path,
     /// Ways that were left and may still answer.
     left: JoinSet<()>,
     /// As for a [`Lane`].
     floor: usize,
+    /// Cancelled when the tunnel ends.
+    over: CancellationToken,
+    pub(super) again: Again,
 }
 
 /// Why a round of carrying was over.
 enum Round {
     Over(Result<&'static str, Broken>),
     Move(Box<(Path, Opened)>),
+    Claimed(Claim),
 }
 
 type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Send>>;
@@ -121,15 +183,21 @@ impl Tunnel {
         let stop = CancellationToken::new();
         let alone = self.left.is_empty();
         let udp = self.has_udp();
-        let Self { exchange, client, path, floor, .. } = self;
-        let silent = silence(exchange.counters(), path.idle);
-        let mut lanes = pin!(lanes(exchange, (client, &mut path.ends), &stop, alone, *floor));
+        let Self { exchange, client, path: Path { ends, idle, held, .. }, floor, .. } = self;
+        let silent = silence(exchange.counters(), *idle);
+        let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, *floor));
         let mut silent = pin!(silent);
         let mut opening: Option<Opening> = None;
         loop {
             tokio::select! {
                 left = &mut lanes => return Round::Over(left.map(|_| "done")),
                 () = &mut silent, if udp => return Round::Over(Ok("idle")),
+                claim = held.claimed() => {
+                    stop.cancel();
+                    // What was read is sent, as far as that goes: the way may lead nowhere.
+                    let _ = tokio::time::timeout(LEAVE_TIME, &mut lanes).await;
+                    return Round::Claimed(claim);
+                }
                 order = place.order() => match order {
                     Order::End(reason) => return Round::Over(Err(Broken::policy(&reason))),
                     Order::Move(moved) => opening = Some(open(place, moved)),
@@ -156,8 +224,11 @@ impl Tunnel {
         if self.left.len() >= LINGERING {
             self.left.join_next().await;
         }
-        let old = std::mem::replace(&mut self.path, new);
-        self.left.spawn(linger(old, self.client.sink.clone(), self.exchange.clone(), self.floor));
+        let mut old = std::mem::replace(&mut self.path, new);
+        // It leads to another socket now.
+        old.held = Held::Nothing;
+        let (client, exchange) = (self.client.sink.clone(), self.exchange.clone());
+        self.left.spawn(linger(old, client, exchange, (self.floor, self.over.clone())));
     }
 
     /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
@@ -165,11 +236,13 @@ impl Tunnel {
         self.client.origin.is_udp() || self.path.ends.origin.is_udp()
     }
 
-    async fn end(mut self, ended: Result<&'static str, Broken>) -> String {
+    pub(super) async fn end(mut self, ended: Result<&'static str, Broken>) -> String {
         let udp = self.has_udp();
         self.client.sink.settle(&self.exchange);
+        // Ways that were left end in an orderly way, too: one that is dropped looks broken.
+        self.over.cancel();
         let (client, path) = (&mut self.client, &mut self.path.ends);
-        match ended {
+        let reason = match ended {
             Ok(reason) if udp => {
                 tokio::join!(client.farewell(), path.farewell());
                 reason.to_owned()
@@ -179,13 +252,15 @@ impl Tunnel {
                 [&client.sink, &path.sink].into_iter().for_each(|sink| sink.reset(broken.reset));
                 broken.reason()
             }
-        }
+        };
+        while self.left.join_next().await.is_some() {}
+        reason
     }
 }
 
 fn open(place: &Place, moved: Arc<Move>) -> Opening {
     let routed = place.standing().routed(moved.snapshot.clone(), moved.route);
-    Box::pin(async move { paths::open(&routed, &moved.head).await })
+    Box::pin(async move { paths::open(&routed, &moved.head, Asked::New).await })
 }
 
 async fn finished(opening: &mut Option<Opening>) -> Result<(Path, Opened), Refusal> {
@@ -242,13 +317,14 @@ async fn direction(lane: Lane<'_>, origin: &mut Origin, sink: &Sink, passes_end:
 }
 
 /// Takes what still comes on a way that was left, then ends it.
-async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) {
+async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>, (floor, over): (usize, CancellationToken)) {
     let stop = CancellationToken::new();
     let lane = Lane { exchange: &exchange, from: Side::Target, stop: &stop, alone: false, floor };
     {
         let mut answers = pin!(lane.run(&mut old.ends.origin, &client));
         tokio::select! {
             _ = &mut answers => {}
+            () = over.cancelled() => {}
             () = tokio::time::sleep(LINGER) => {
                 stop.cancel();
                 let _ = tokio::time::timeout(SWITCH_TIME, answers).await;

@@ -20,6 +20,7 @@ mod paths;
 pub(crate) mod post;
 mod pump;
 mod reach;
+mod resume;
 mod retry;
 mod terminate;
 mod tunnel;

@@ -7,48 +7,64 @@ use hermes_net::UdpSocket;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{UdpDialled, UdpWay};
 
-use super::datagrams::{Ends, Path};
+use super::datagrams::{Ends, Held, Path};
 use super::departure::{Next, depart};
 use super::retry::Tries;
 use super::{next_hop, reach, tunnel};
 use crate::datagrams::UdpEnd;
+use crate::identify::Proof;
 use crate::redecide::Opened;
 use crate::refusal::Refusal;
+use crate::resume::{Asked, Bound, Handed, Token};
 use crate::routed::Routed;
+use crate::target::Target;
 
-/// Opens the way that the exchange's route says.
-pub(crate) async fn open(routed: &Routed, head: &RequestHead) -> Result<(Path, Opened), Refusal> {
+/// Opens the way that the exchange's route says; through the next proxy, with this session.
+pub(crate) async fn open(routed: &Routed, head: &RequestHead, asked: Asked) -> Result<(Path, Opened), Refusal> {
     let action = routed.snapshot.document.routes[routed.route].action();
     let next = action.map_or_else(|| Err("the route has no action".to_owned()), |action| next_hop(routed, action));
     let next = next.map_err(|details| Refusal::new(ProxyError::ProxyConfigurationError, details))?;
     if next.receiver() == hermes_http::h1::client::Receiver::Origin {
-        return socket(routed, head, &next).await;
+        return socket(routed, head, &next, None).await;
     }
-    let (departing, target) = depart(routed, head.clone(), &next)?;
+    let (mut departing, target) = depart(routed, head.clone(), &next)?;
+    asked.write(&mut departing.fields);
     let opened = tunnel::open(&Tries::new(routed, &next, head), &departing, &target).await?;
     match opened.answer {
-        Event::Tunnel(_, incoming) => {
-            let ends = Ends::streams(incoming, opened.outgoing);
-            Ok((Path { ends, active: opened.active, idle: opened.idle }, Opened::new(routed, head, &next, None)))
+        Event::Tunnel(mut answer, incoming) => {
+            let (ends, held) = (Ends::streams(incoming, opened.outgoing), Held::beyond(&mut answer.fields));
+            let path = Path { ends, active: opened.active, idle: opened.idle, held };
+            Ok((path, Opened::new(routed, head, &next, None)))
         }
         Event::Final(head, _) | Event::Interim(head) => {
             let details = format!("the next hop answered {}", head.status);
-            Err(Refusal::new(ProxyError::HttpUpgradeFailed, details))
+            Err(Refusal::new(ProxyError::HttpUpgradeFailed, details).status(head.status))
         }
     }
 }
 
-/// Opens a UDP socket towards the target.
-pub(crate) async fn socket(routed: &Routed, head: &RequestHead, next: &Next) -> Result<(Path, Opened), Refusal> {
+/// Opens a UDP socket towards the target, or takes over that of the session which is asked for.
+pub(crate) async fn socket(
+    routed: &Routed,
+    head: &RequestHead,
+    next: &Next,
+    asked: Option<Asked>,
+) -> Result<(Path, Opened), Refusal> {
     let tries = Tries::new(routed, next, head);
     let (_, target) = depart(routed, head.clone(), next)?;
+    let bound = asked.map(|_| bound(routed, next, &target));
+    if let (Some(Asked::Again(token)), Some(bound)) = (asked, &bound)
+        && let Some(taken) = Box::pin(take_over(&tries, head, &token, bound)).await
+    {
+        return Ok(taken);
+    }
     let UdpDialled { way, active, .. } = reach::dial_udp(&tries, &target).await?;
     let idle = tries.timeouts.udp;
     let address = match way {
         UdpWay::Address(address) => address,
         UdpWay::Tunnel(streams) => {
-            let ends = Ends::streams(streams.0, streams.1);
-            return Ok((Path { ends, active, idle }, Opened::new(routed, head, next, None)));
+            let path = Path { ends: Ends::streams(streams.0, streams.1), active, idle, held: Held::Nothing };
+            return Ok((path, Opened::new(routed, head, next, None)));
         }
     };
     let socket = UdpSocket::connected(address).await.map_err(|error| {
@@ -56,5 +72,40 @@ pub(crate) async fn socket(routed: &Routed, head: &RequestHead, next: &Next) -> 
     })?;
     let hold = routed.listener.hold(routed.snapshot.document.routes[routed.route].datagrams.as_ref());
     let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket), hold));
-    Ok((Path { ends, active, idle }, Opened::new(routed, head, next, Some(address))))
+    let held = bound
+        .zip(Token::random())
+        .map_or(Held::Nothing, |(bound, token)| Held::Here(routed.worker.shared.resumable.enter(token, bound, 0)));
+    let path = Path { ends, active, idle, held };
+    Ok((path, Opened::new(routed, head, next, Some(address))))
+}
+
+/// Whose the session is, and where it leads. Who is not known by a credential or as a peer is known by the address alone.
+fn bound(routed: &Routed, next: &Next, target: &Target) -> Bound {
+    let Routed { belief, source, user, listener, .. } = routed;
+    let known = belief.peer || !matches!(belief.proof, Proof::Nothing);
+    Bound {
+        user: user.clone(),
+        source: source.peer.ip().filter(|_| !known),
+        listener: listener.name.clone(),
+        target: target.clone(),
+        upstream: next.name().clone(),
+    }
+}
+
+/// Takes over the socket of a session, if it is there and its address is still allowed.
+async fn take_over(tries: &Tries<'_>, head: &RequestHead, token: &Token, bound: &Bound) -> Option<(Path, Opened)> {
+    let (routed, next) = (tries.routed, tries.next);
+    let resumable = &routed.worker.shared.resumable;
+    let Handed { socket, remote, received, active, times } = resumable.claim(token, bound).await?;
+    let chosen = matches!(next, Next::Target);
+    if chosen && routed.snapshot.egress.check(remote).is_err() {
+        return None;
+    }
+    let socket = Arc::new(UdpSocket::resumed(socket, remote).ok()?);
+    tries.begin();
+    tries.goes_to(&remote.to_string().into());
+    routed.exchange.resumed(times);
+    let held = Held::Here(resumable.enter(*token, bound.clone(), times));
+    let path = Path { ends: Ends::resumed(socket, received), active, idle: tries.timeouts.udp, held };
+    Some((path, Opened::new(routed, head, next, Some(remote))))
 }

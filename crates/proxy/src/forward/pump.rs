@@ -59,6 +59,11 @@ impl Broken {
         Self { side, reset: error.reset(), not_error, details: error.to_string() }
     }
 
+    /// Whether the way broke, so that another may do: not if the side broke the protocol, or was ended by a rule.
+    pub fn is_of_the_way(&self) -> bool {
+        self.not_error.is_none() && self.reset != Reset::Protocol
+    }
+
     /// Whether the side was slower than it may be.
     pub fn is_slow(&self) -> bool {
         self.not_error == Some(SLOW)
@@ -101,6 +106,13 @@ impl Broken {
             not_error: Some("policy_changed"),
             details: reason.to_string(),
         }
+    }
+
+    /// With more to say.
+    #[must_use]
+    pub fn note(mut self, more: &str) -> Self {
+        self.details = format!("{} ({more})", self.details);
+        self
     }
 
     /// The reason, for an access record.

@@ -47,12 +47,13 @@ pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
 /// Opens the UDP socket that a CONNECT-UDP asks for, and carries the tunnel (RFC 9298, 3.1). The name was resolved before the
 /// tunnel is accepted, and only the target's datagrams are taken.
 pub(crate) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
-    let (path, opened) = match paths::socket(routed, arrival.head(), next).await {
+    let (path, opened) = match paths::socket(routed, arrival.head(), next, routed.asked).await {
         Ok(opened) => opened,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
     routed.exchange.status(arrival.head().opening_status().as_u16());
-    let fields = HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
+    let mut fields = HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
+    path.held.tell(&mut fields);
     let place = stand(routed, opened, true);
     match arrival.accept(fields).await {
         Ok(client) => Ok(datagrams::carry(routed, client, path, place).await),

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
@@ -11,7 +12,7 @@ use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{HeaderName, StatusCode, Version};
 
-use super::datagrams::{self, Ends, Path};
+use super::datagrams::{self, Ends, Held, Path};
 use super::departure::{self, Next, depart};
 use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
@@ -21,6 +22,7 @@ use crate::arrival::{Arrival, End};
 use crate::explain;
 use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
+use crate::resume::Asked;
 use crate::routed::Routed;
 use crate::target::Target;
 
@@ -30,7 +32,10 @@ pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule
 /// Opens the tunnel through the next hop, and carries it.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
     let opened = match depart(routed, arrival.head().clone(), next) {
-        Ok((head, target)) => {
+        Ok((mut head, target)) => {
+            if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
+                routed.asked.unwrap_or(Asked::New).write(&mut head.fields);
+            }
             let opened = open(&Tries::new(routed, next, arrival.head()), &head, &target).await;
             opened.map(|opened| (opened, head.kind()))
         }
@@ -134,13 +139,17 @@ async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Resu
 async fn carry(
     routed: &Routed,
     arrival: Arrival,
-    head: ResponseHead,
+    mut head: ResponseHead,
     target: (Incoming, Outgoing, Kind),
     (active, idle, opened): (Active, Duration, Opened),
 ) -> String {
     let kind = arrival.kind();
+    let held = Held::beyond(&mut head.fields);
     let mut fields = passed_on(head.fields);
     form::announce(kind, &mut fields);
+    if kind == Kind::ConnectUdp && routed.asked.is_some() {
+        held.tell(&mut fields);
+    }
     routed.exchange.status(arrival.head().opening_status().as_u16());
     let mut place = stand(routed, opened, kind == Kind::ConnectUdp);
     let client = match arrival.accept(fields).await {
@@ -157,7 +166,7 @@ async fn carry(
             carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
         }
         client => {
-            let path = Path { ends: Ends::streams(incoming, outgoing), active, idle };
+            let path = Path { ends: Ends::streams(incoming, outgoing), active, idle, held };
             Box::pin(datagrams::carry(routed, client, path, place)).await
         }
     }

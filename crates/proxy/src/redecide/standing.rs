@@ -162,6 +162,26 @@ impl Standing {
         Ok(authorized.map(|lasts| (head, user, lasts)))
     }
 
+    /// The rules of the moment.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.routed.worker.snapshot()
+    }
+
+    /// How it is opened by the rules of this snapshot, after its way broke.
+    pub(crate) fn anew(&self, snapshot: Arc<Snapshot>) -> Result<Move, Reason> {
+        let (mut head, user) = match self.unasked(&snapshot)? {
+            (head, user, false) => (head, user),
+            // What filters said counts until they are asked again.
+            (_, _, true) => ((*self.opened.lock().head).clone(), self.routed.user.clone()),
+        };
+        match self.decide(&snapshot, &mut head, user.as_deref()) {
+            Verdict::Kept { route } | Verdict::Outlives { route } | Verdict::Moved { route } => {
+                Ok(Move { snapshot, route, head })
+            }
+            Verdict::Ended(reason) => Err(reason),
+        }
+    }
+
     fn entry<'a>(&'a self, snapshot: &'a Snapshot, listener: &'a ListenerRules) -> Entry<'a> {
         Entry { snapshot, listener, source: &self.routed.source }
     }

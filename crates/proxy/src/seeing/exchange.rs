@@ -139,6 +139,11 @@ impl Exchange {
         self.live.facts.lock().filters.clear();
     }
 
+    /// Its UDP session goes on on another way, for the `times`th time.
+    pub fn resumed(&self, times: u32) {
+        self.live.facts.lock().resumed = times;
+    }
+
     /// The status of the final response to the client.
     pub fn status(&self, status: u16) {
         self.live.status.store(status, Ordering::Relaxed);

@@ -66,6 +66,8 @@ pub(super) struct Facts {
     pub tried: Vec<Attempt>,
     /// What filters decided, and why.
     pub filters: Vec<String>,
+    /// How often its session changed from one way to another because that broke.
+    pub resumed: u32,
 }
 
 impl Facts {

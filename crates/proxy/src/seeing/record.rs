@@ -46,11 +46,19 @@ pub(super) struct Record {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
     pub status: Option<u16>,
+    /// How often a UDP session went on on another way.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub resumed: u32,
     pub bytes: Moved,
     pub datagrams: Datagrams,
     pub duration_ms: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Bytes of either direction.
@@ -99,6 +107,7 @@ impl Record {
             made: facts.tried,
             filters: facts.filters,
             status: live.status(),
+            resumed: facts.resumed,
             bytes: Moved {
                 client_to_target: counters.client_to_target.load(Ordering::Relaxed),
                 target_to_client: counters.target_to_client.load(Ordering::Relaxed),

@@ -24,10 +24,11 @@ pub(crate) fn reserved_in(pattern: &FieldPattern) -> Option<&'static str> {
     RESERVED.into_iter().find(|name| pattern.matches(name))
 }
 
-const RESERVED: [&str; 16] = [
+const RESERVED: [&str; 17] = [
     "capsule-protocol",
     "connection",
     "content-length",
+    "hermes-session",
     "host",
     "http2-settings",
     "keep-alive",

@@ -1,0 +1,120 @@
+//! A tunnel of datagrams whose way broke: it is opened again towards the target, and waits for whoever opens it from the client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_http::Reset;
+use hermes_proto::proxy_status::ProxyError;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::datagrams::{Held, Path, Tunnel};
+use super::{Broken, paths};
+use crate::datagrams::{Origin, UdpReader};
+use crate::redecide::{Opened, Place, Standing};
+use crate::refusal::Refusal;
+use crate::resume::{Asked, Claim, Handed, KEPT_FOR, Token};
+
+/// A way that was opened again and broke within this time is not opened once more: it would be the same.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Before the way is tried once more that could not be opened; doubles up to [`LONGEST_PAUSE`].
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Longest time between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The reason of a tunnel whose session goes on in another.
+const TAKEN_OVER: &str = "done: its session was taken over";
+
+/// How often a tunnel was opened again, and when last.
+#[derive(Debug, Default)]
+pub(super) struct Again {
+    times: u32,
+    last: Option<Instant>,
+}
+
+impl Tunnel {
+    /// Opens the way towards the target again, where the session that ends there can be taken over.
+    ///
+    /// # Errors
+    /// It cannot: how the tunnel ends.
+    pub(super) async fn open_again(&mut self, broken: Broken, place: &mut Place) -> Result<(), Broken> {
+        let Held::Beyond(token) = self.path.held else { return Err(broken) };
+        if self.again.last.is_some_and(|last| last.elapsed() < SHORTEST) {
+            return Err(broken);
+        }
+        self.path.ends.sink.reset(broken.reset);
+        let reopened = tokio::select! {
+            reopened = timeout(KEPT_FOR, reopen(place.standing().clone(), token)) => reopened,
+            reason = place.ended() => return Err(Broken::policy(&reason)),
+        };
+        match reopened {
+            Ok(Ok((path, _))) if !self.may_follow(&path, token) => {
+                path.ends.sink.reset(Reset::Cancel);
+                Err(broken.note("its session is gone"))
+            }
+            Ok(Ok((path, opened))) => {
+                tracing::debug!(exchange = %self.exchange.id(), reason = broken.reason(), "opened again");
+                (self.path, self.again.last) = (path, Some(Instant::now()));
+                self.again.times += 1;
+                self.exchange.resumed(self.again.times);
+                place.moved(opened);
+                Ok(())
+            }
+            Ok(Err(refusal)) => Err(broken.note(&format!("not opened again: {}", refusal.reason()))),
+            Err(_) => Err(broken.note("not opened again in time")),
+        }
+    }
+
+    /// Whether the tunnel may go on there. A client of a `udp` listener knows no tunnel, and a fresh session is as good to it as
+    /// the one that it would get next. Others are told that theirs has ended.
+    fn may_follow(&self, path: &Path, token: Token) -> bool {
+        self.client.origin.is_udp() || matches!(path.held, Held::Beyond(held) if held == token)
+    }
+
+    /// Waits for whoever takes the session over that ends here, and keeps what comes meanwhile.
+    pub(super) async fn wait(mut self, broken: Broken, place: &mut Place) -> String {
+        self.client.sink.reset(broken.reset);
+        let (Held::Here(seat), Origin::Udp(reader)) = (&mut self.path.held, &mut self.path.ends.origin) else {
+            return self.end(Err(broken)).await;
+        };
+        let Some(_waiting) = seat.wait() else { return self.end(Err(broken)).await };
+        let ended = tokio::select! {
+            claim = reader.during(seat.claimed(), &self.exchange) => return self.hand_over(claim),
+            () = sleep(KEPT_FOR) => broken,
+            reason = place.ended() => Broken::policy(&reason),
+        };
+        self.end(Err(ended)).await
+    }
+
+    /// Gives the session to whoever claims it.
+    pub(super) fn hand_over(self, claim: Claim) -> String {
+        self.client.sink.settle(&self.exchange);
+        self.client.sink.reset(Reset::Cancel);
+        let Path { ends, active, held, .. } = self.path;
+        if let (Held::Here(seat), Origin::Udp(UdpReader::Socket(socket, received))) = (held, ends.origin)
+            && let (Ok(another), Some(remote)) = (socket.another(), socket.remote_addr())
+        {
+            let (received, times) = (received.handed_over(), seat.times + 1);
+            let _ = claim.send(Handed { socket: another, remote, received, active, times });
+        }
+        TAKEN_OVER.to_owned()
+    }
+}
+
+/// Opens the way by the rules of the moment, again and again unless a rule forbids it: a proxy that starts again is soon back.
+async fn reopen(standing: Arc<Standing>, token: Token) -> Result<(Path, Opened), Refusal> {
+    let mut pause = PAUSE;
+    loop {
+        let forbidden =
+            |reason: &dyn std::fmt::Display| Refusal::new(ProxyError::HttpRequestDenied, reason.to_string());
+        let anew = standing.anew(standing.snapshot()).map_err(|reason| forbidden(&reason))?;
+        let routed = standing.routed(anew.snapshot.clone(), anew.route);
+        match paths::open(&routed, &anew.head, Asked::Again(token)).await {
+            Ok(opened) => return Ok(opened),
+            Err(refusal) if refusal.is_final() => return Err(refusal),
+            Err(_) => sleep(pause).await,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}

@@ -1,0 +1,134 @@
+//! UDP sessions that outlive the way to them.
+//!
+//! A CONNECT-UDP between proxies asks for a session, `hermes-session: ?1`. The proxy where the tunnel ends answers with a token,
+//! which every proxy on the way may keep. When the way breaks, whoever finds that first opens the tunnel again with the token, and
+//! gets the same UDP socket: the target sees nothing. A token that is not known any more, or belongs to somebody else, is as
+//! good as none: the answer is a fresh session in all these cases.
+//!
+//! The value is a boolean or a byte sequence of RFC 9651. It stands in no log and no record, is taken out of every request as it
+//! arrives, and goes on to the next proxy only.
+
+mod table;
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+pub(crate) use table::{Bound, Claim, Handed, KEPT_FOR, Resumable, Seat};
+
+/// The field.
+const FIELD: HeaderName = HeaderName::from_static("hermes-session");
+
+/// Bytes of a token: it can neither be guessed nor tried.
+const LENGTH: usize = 16;
+
+/// What only those know through whose hands a session went.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Token([u8; LENGTH]);
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A session.
+    New,
+    /// The session that this token stands for.
+    Again(Token),
+}
+
+impl Asked {
+    /// Takes what is asked for out of a request.
+    pub(crate) fn take(fields: &mut HeaderMap) -> Option<Self> {
+        let value = only(fields)?;
+        match value.as_bytes() {
+            b"?1" => Some(Self::New),
+            bytes => Token::parse(bytes).map(Self::Again),
+        }
+    }
+
+    /// Asks for it.
+    pub(crate) fn write(self, fields: &mut HeaderMap) {
+        match self {
+            Self::New => drop(fields.insert(FIELD, HeaderValue::from_static("?1"))),
+            Self::Again(token) => token.write(fields),
+        }
+    }
+}
+
+impl Token {
+    /// A new one; none where the system has no random numbers.
+    pub(crate) fn random() -> Option<Self> {
+        let mut bytes = [0; LENGTH];
+        // From the system itself: the generator of the TLS library takes a tenth of a second to begin, on each worker.
+        getrandom::fill(&mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// Takes the token out of a response.
+    pub(crate) fn take(fields: &mut HeaderMap) -> Option<Self> {
+        Self::parse(only(fields)?.as_bytes())
+    }
+
+    /// Writes it.
+    pub(crate) fn write(self, fields: &mut HeaderMap) {
+        if let Ok(mut value) = HeaderValue::try_from(format!(":{}:", STANDARD.encode(self.0))) {
+            value.set_sensitive(true);
+            fields.insert(FIELD, value);
+        }
+    }
+
+    fn parse(value: &[u8]) -> Option<Self> {
+        let text = value.strip_prefix(b":")?.strip_suffix(b":")?;
+        STANDARD.decode(text).ok()?.try_into().ok().map(Self)
+    }
+}
+
+/// Says nothing.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// The field's value, which goes; of several lines none counts.
+fn only(fields: &mut HeaderMap) -> Option<HeaderValue> {
+    let one = fields.get_all(FIELD).iter().count() == 1;
+    fields.remove(FIELD).filter(|_| one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(lines: &[&str]) -> Option<Asked> {
+        let mut fields = HeaderMap::new();
+        for line in lines {
+            fields.append(FIELD, line.parse().unwrap());
+        }
+        let asked = Asked::take(&mut fields);
+        assert!(fields.is_empty(), "it is taken out in any case");
+        asked
+    }
+
+    #[test]
+    fn a_session_is_asked_for_anew_or_by_its_token() {
+        assert_eq!(asked(&["?1"]), Some(Asked::New));
+        let token = Token::random().unwrap();
+        let mut fields = HeaderMap::new();
+        Asked::Again(token).write(&mut fields);
+        assert!(fields[FIELD].is_sensitive());
+        assert_eq!(asked(&[fields[FIELD].to_str().unwrap()]), Some(Asked::Again(token)));
+        assert_eq!(format!("{token:?}"), "Token");
+        assert_ne!(Token::random(), Some(token));
+    }
+
+    #[test]
+    fn anything_else_asks_for_nothing() {
+        for lines in
+            [&["?0"][..], &["1"], &["?1", "?1"], &["::"], &[":AAAA:"], &[":!:"], &["AAAAAAAAAAAAAAAAAAAAAA=="], &[]]
+        {
+            assert_eq!(asked(lines), None, "{lines:?}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The sessions that can be taken over, of all workers: a tunnel may come back on another one than it was on.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hermes_upstream::Active;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::Token;
+use crate::datagrams::Received;
+use crate::target::Target;
+
+/// How long a session whose way broke waits for another, and how long another is looked for.
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(10);
+
+/// Sessions of the process that wait at once; others end with their way. Each keeps a socket and what came for it meanwhile.
+const WAITING: usize = 4096;
+
+/// How long whoever carries a session may take to hand it over: it is another worker, which may be busy.
+const HAND_OVER: Duration = Duration::from_millis(500);
+
+/// Whose a session is and where it leads: all of it must be the same for whoever takes it over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) user: Option<String>,
+    /// Where the client is, where nothing else says who it is.
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) listener: Arc<str>,
+    pub(crate) target: Target,
+    /// Where the route sent it.
+    pub(crate) upstream: Arc<str>,
+}
+
+/// A session on its way from one tunnel to another.
+pub(crate) struct Handed {
+    pub(crate) socket: std::net::UdpSocket,
+    pub(crate) remote: SocketAddr,
+    /// What came and was not taken yet.
+    pub(crate) received: Received,
+    pub(crate) active: Active,
+    /// How often it was taken over, this time included.
+    pub(crate) times: u32,
+}
+
+/// Somebody waits here to be handed a session.
+pub(crate) type Claim = oneshot::Sender<Handed>;
+
+/// The sessions.
+#[derive(Default)]
+pub(crate) struct Resumable {
+    held: Mutex<HashMap<Token, Entry>>,
+    numbers: AtomicU64,
+    waiting: AtomicUsize,
+}
+
+struct Entry {
+    number: u64,
+    bound: Bound,
+    claims: mpsc::Sender<Claim>,
+}
+
+/// A session's place in the table, with its carrier. It leaves when this is dropped.
+pub(crate) struct Seat {
+    resumable: Arc<Resumable>,
+    token: Token,
+    number: u64,
+    claims: mpsc::Receiver<Claim>,
+    /// How often it was taken over.
+    pub(crate) times: u32,
+}
+
+/// A session that waits, counted.
+pub(crate) struct Waiting(Arc<Resumable>);
+
+impl Resumable {
+    /// Enters a session that was taken over `times` times.
+    pub(crate) fn enter(self: &Arc<Self>, token: Token, bound: Bound, times: u32) -> Seat {
+        let (sender, claims) = mpsc::channel(1);
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        self.held.lock().insert(token, Entry { number, bound, claims: sender });
+        Seat { resumable: self.clone(), token, number, claims, times }
+    }
+
+    /// Whether a session of this user can be taken over with the token.
+    pub(crate) fn knows(&self, token: &Token, user: Option<&str>) -> bool {
+        self.held.lock().get(token).is_some_and(|entry| entry.bound.user.as_deref() == user)
+    }
+
+    /// Takes a session over, whether it waits or is still carried; `None` for a token that is not known here, or to others.
+    pub(crate) async fn claim(&self, token: &Token, bound: &Bound) -> Option<Handed> {
+        let entry = {
+            let mut held = self.held.lock();
+            held.get(token).filter(|entry| entry.bound == *bound)?;
+            held.remove(token)?
+        };
+        let (claim, handed) = oneshot::channel();
+        entry.claims.try_send(claim).ok()?;
+        timeout(HAND_OVER, handed).await.ok()?.ok()
+    }
+}
+
+impl Seat {
+    /// What stands for it.
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Waits until somebody claims the session. May be dropped and called again.
+    pub(crate) async fn claimed(&mut self) -> Claim {
+        match self.claims.recv().await {
+            Some(claim) => claim,
+            // Claimed before, by somebody who did not wait.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A place to wait in, if there is one.
+    pub(crate) fn wait(&self) -> Option<Waiting> {
+        let waiting = &self.resumable.waiting;
+        let joined =
+            waiting.try_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < WAITING).then_some(count + 1));
+        joined.ok().map(|_| Waiting(self.resumable.clone()))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut held = self.resumable.held.lock();
+        // Whoever took it over has the same token.
+        if held.get(&self.token).is_some_and(|entry| entry.number == self.number) {
+            held.remove(&self.token);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(user: &str) -> Bound {
+        let target = Target { host: "video".to_owned(), port: 5004 };
+        Bound { user: Some(user.to_owned()), source: None, listener: "web".into(), target, upstream: "(target)".into() }
+    }
+
+    fn handed(bounds: crate::datagrams::Bounds) -> Handed {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let remote = socket.local_addr().unwrap();
+        Handed { socket, remote, received: Received::new(bounds), active: Active::default(), times: 1 }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_knows_the_token_and_is_the_same_is_handed_a_session_and_only_once() {
+        let resumable: Arc<Resumable> = Arc::default();
+        let token = Token::random().unwrap();
+        let mut seat = resumable.enter(token, bound("alice"), 0);
+        let carrier = tokio::spawn(async move {
+            let bounds = crate::datagrams::Bounds { bytes: 1, age: Duration::ZERO };
+            assert!(seat.claimed().await.send(handed(bounds)).is_ok());
+            seat
+        });
+        assert!(resumable.claim(&Token::random().unwrap(), &bound("alice")).await.is_none());
+        assert!(resumable.claim(&token, &bound("bob")).await.is_none(), "and alice does not notice");
+        assert!(resumable.knows(&token, Some("alice")) && !resumable.knows(&token, Some("bob")));
+        assert!(resumable.claim(&token, &bound("alice")).await.is_some());
+        assert!(resumable.claim(&token, &bound("alice")).await.is_none());
+        let next = resumable.enter(token, bound("alice"), 1);
+        drop(carrier.await.unwrap());
+        assert!(resumable.knows(&token, Some("alice")), "the first seat does not take the second one along");
+        drop(next);
+        assert!(resumable.held.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_carrier_that_does_not_answer_is_not_waited_for() {
+        let resumable: Arc<Resumable> = Arc::default();
+        let token = Token::random().unwrap();
+        let _seat = resumable.enter(token, bound("alice"), 0);
+        assert!(resumable.claim(&token, &bound("alice")).await.is_none());
+    }
+
+    #[test]
+    fn those_who_wait_are_bounded() {
+        let resumable: Arc<Resumable> = Arc::default();
+        let seat = resumable.enter(Token::random().unwrap(), bound("alice"), 0);
+        let mut waiting: Vec<Waiting> = std::iter::from_fn(|| seat.wait()).collect();
+        assert_eq!(waiting.len(), WAITING);
+        waiting.pop();
+        assert!(seat.wait().is_some());
+    }
+}
