@@ -1,9 +1,12 @@
 //! Who may be attached under which name, and who is believed over an attachment.
 
+use std::os::unix::fs::PermissionsExt;
+
 use hermes_tests::origins;
 use hermes_tests::{Node, Pki, curl};
 
 use super::overlay::{Machine, Overlay, ROUTES, attached, core, node, reaching, refused};
+use super::tokens::Issuer;
 
 /// Nothing runs on this machine.
 fn nothing() -> Machine {
@@ -92,4 +95,35 @@ fn over_a_clear_link_addresses_are_trusted_that_are_named() {
     assert_eq!((get(), site.last().field("user").as_deref()), (200, Some("server")));
     assert_eq!(alice.reload(&file("")).0, 200);
     assert_eq!((get(), site.last().field("user")), (200, None));
+}
+
+#[test]
+fn a_token_says_who_is_attached_and_nobody_is_without_one() {
+    let issuer = Issuer::eddsa();
+    let folder = |file: &str, content: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(file), content).unwrap();
+        std::fs::set_permissions(folder.path().join(file), std::fs::Permissions::from_mode(0o600)).unwrap();
+        folder
+    };
+    let file = "listeners:\n  overlay: { http: 127.0.0.1:0, auth: { bearer: { jwks_file: keys.json, issuer: \"https://issuer.test\", audience: hermes } } }\n  \
+                web: { http: 127.0.0.1:0, user: server }\nroutes:\n  - { match: { protocol: ptth }, attach: true }\n  - { to: users }\n\
+                upstreams: { users: { attached: \"{target.host}\" } }\n";
+    let core = Node::start_in(folder("keys.json", &issuer.key_set()), "core", file, &[]);
+    let site = origins::http();
+    let start = |token: &str, identity: &str| {
+        let file = format!(
+            "identity: {{ user: alice{identity} }}\nlisteners: {{ reach: {{ attach: core }} }}\nroutes: [ {{ terminate: site }} ]\n\
+             upstreams:\n  core: {{ endpoints: [\"{}\"], http: 2 }}\n  site: {{ endpoints: [\"{}\"] }}\n",
+            core.address("overlay"),
+            site.address()
+        );
+        Node::start_in(folder("token", token), "alice", &file, &[])
+    };
+    refused(&start("", ""), "407");
+    let bob = issuer.token(&issuer.claims("bob"));
+    refused(&start(&bob, ", token_file: token"), "user bob may be attached under no name but that, not as alice");
+    let _alice = start(&issuer.token(&issuer.claims("alice")), ", token_file: token");
+    attached(&core, "alice", 2);
+    assert_eq!(curl(&["-x", &core.url("web"), "http://alice/"]).status, 200);
 }

@@ -8,6 +8,9 @@ mod hostile;
 mod identity;
 mod life;
 mod overlay;
+#[path = "../tokens/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod tokens;
 
 use hermes_tests::raw::Raw;
 use hermes_tests::udp;

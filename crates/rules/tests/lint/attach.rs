@@ -1,0 +1,124 @@
+//! Checks of attachments.
+
+use serde_json::{Value, json};
+
+use super::finds;
+
+/// Asserts what is found of one more listener that attaches, on a node of Alice's.
+#[track_caller]
+fn finds_of(listener: Value, expected: &[&str]) {
+    finds(json!({ "identity": { "user": "alice" }, "listeners": { "reach": listener } }), expected);
+}
+
+#[test]
+fn attachments_that_hold() {
+    finds_of(json!({ "attach": "next" }), &[]);
+    finds_of(
+        json!({ "attach": { "to": "next", "as": "printer-7", "connections": 1 }, "insecure_trust": ["10.0.0.0/8"] }),
+        &[],
+    );
+    finds(
+        json!({
+            "routes": [{ "match": { "protocol": "ptth" }, "attach": true }, { "to": "users" }],
+            "upstreams": { "users": { "attached": "{target.host}", "limits": { "streams": 9 } } },
+        }),
+        &[],
+    );
+}
+
+#[test]
+fn attached_to_nothing() {
+    finds_of(json!({ "attach": "nxt" }), &["listeners.reach.attach: there is no upstream `nxt`; did you mean `next`?"]);
+    finds(
+        json!({
+            "identity": { "user": "alice" },
+            "listeners": { "reach": { "attach": { "to": "users" } } },
+            "upstreams": { "users": { "attached": "bob" } },
+        }),
+        &[
+            "listeners.reach.attach.to: upstream `users` is whoever is attached here: nobody can attach to it; name an upstream with `endpoints`",
+        ],
+    );
+}
+
+#[test]
+fn attached_as_nobody() {
+    finds(
+        json!({ "listeners": { "reach": { "attach": "next" } } }),
+        &[
+            "listeners.reach.attach: the listener does not say under which name it attaches; write `{ to: UPSTREAM, as: NAME }`, or give the node an `identity`",
+        ],
+    );
+    for name in ["Alice", "", "a b", "ä"] {
+        let expected = format!(
+            "listeners.reach.attach.as: nobody can be attached as `{name}`; write 1 to 256 visible characters of ASCII, without capitals"
+        );
+        finds_of(json!({ "attach": { "to": "next", "as": name } }), &[&expected]);
+    }
+    finds_of(
+        json!({ "attach": { "to": "next", "connections": 17 } }),
+        &["listeners.reach.attach.connections: 17 is no number of attachments; write one from 1 to 16"],
+    );
+}
+
+#[test]
+fn keys_that_say_nothing_where_one_attaches() {
+    finds_of(
+        json!({ "attach": "next", "public": true, "user": "bob" }),
+        &[
+            "listeners.reach.user: `user` says nothing where one attaches: what comes in is the user's for whom a peer speaks; remove it",
+            "listeners.reach.public: `public` says nothing where one attaches: no stranger can reach it; remove it",
+        ],
+    );
+    finds_of(
+        json!({ "attach": "next", "http": "127.0.0.1:1" }),
+        &["listeners.reach.attach: the listener is http and attach at once; make a listener of each"],
+    );
+}
+
+#[test]
+fn routes_that_would_take_what_does_not_ask() {
+    let route = |route: Value| json!({ "routes": [route, { "to": "next" }] });
+    finds(
+        route(json!({ "match": { "protocol": ["ptth", "websocket"] }, "attach": true })),
+        &[
+            "routes[0].attach: a route with `attach` would take requests that do not ask for it; add `match: { protocol: ptth }`",
+        ],
+    );
+    finds(
+        route(json!({ "match": { "protocol": "ptth" }, "attach": false })),
+        &["routes[0].attach: `attach: false` is no action; write `true`, names, or another action"],
+    );
+    finds(
+        route(json!({ "match": { "protocol": "ptth" }, "attach": ["door", "Printer"] })),
+        &["routes[0].attach: nobody can be attached as `Printer`; write it without capitals"],
+    );
+}
+
+#[test]
+fn keys_of_endpoints_where_nodes_are_attached() {
+    finds(
+        json!({ "upstreams": { "users": { "attached": "Bob", "tls": true, "warm": 1 } } }),
+        &[
+            "upstreams.users.tls: `tls` says nothing of nodes that are attached here: they open the connections; remove it, or remove `attached`",
+            "upstreams.users.warm: `warm` says nothing of nodes that are attached here: they open the connections; remove it, or remove `attached`",
+            "upstreams.users.attached: nobody can be attached under a name with capitals; write it without capitals",
+        ],
+    );
+}
+
+#[test]
+fn tunnels_that_would_end_at_attached_nodes() {
+    finds(
+        json!({ "routes": [{ "terminate": "users" }], "upstreams": { "users": { "attached": "bob" } } }),
+        &[
+            "routes[0].terminate: the overlay does not end at `users`: what is attached here is a proxy; write `to: users`",
+        ],
+    );
+    finds(
+        json!({ "upstreams": { "users": { "attached": "bob" }, "next": { "via": "users" } } }),
+        &[
+            "upstreams.next.via: nodes that are attached are reached for an exchange, not for a connection; name an upstream with `endpoints`",
+        ],
+    );
+}
