@@ -33,7 +33,7 @@ use systems::{Around, Running};
 /// Options of the command. It needs root.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Only these: experiments, links, ways of making chains, numbers of hops, e.g. `datagrams,fast,1`.
+    /// Only these: experiments, links, ways of making chains, numbers of hops and of transactions, e.g. `datagrams,fast,1,x16`.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// Only these systems.

@@ -75,6 +75,8 @@ pub enum Part {
     Way(Way),
     /// A number of hops.
     Hops(u8),
+    /// A number of transactions at once.
+    Transactions(u32),
 }
 
 impl FromStr for Part {
@@ -85,8 +87,10 @@ impl FromStr for Part {
         let links = || Links::from_str(text, false).map(Self::Links);
         let way = || Way::from_str(text, false).map(Self::Way);
         let hops = || text.parse().ok().filter(|hops| *hops <= HOPS).map(Self::Hops);
-        experiment().or_else(|_| links()).or_else(|_| way()).ok().or_else(hops).ok_or_else(|| {
-            "expected some of datagrams, latency, flows, download, quic; fast, gigabit; direct, forwarded, nested; 0 to 4 hops"
+        let transactions = || text.strip_prefix('x')?.parse().ok().map(Self::Transactions);
+        let word = experiment().or_else(|_| links()).or_else(|_| way()).ok();
+        word.or_else(hops).or_else(transactions).ok_or_else(|| {
+            "expected some of datagrams, latency, flows, download, quic; fast, gigabit; direct, forwarded, nested; 0 to 4 hops; x1 to x1000 transactions"
                 .to_owned()
         })
     }
@@ -201,8 +205,13 @@ pub fn points(only: &[Part]) -> Vec<Point> {
 
 /// Whether a point has one of the words of each sort that there are words of.
 fn wanted(only: &[Part], point: Point) -> bool {
-    let own =
-        [Part::Experiment(point.experiment), Part::Links(point.links), Part::Way(point.way), Part::Hops(point.hops)];
+    let own = [
+        Part::Experiment(point.experiment),
+        Part::Links(point.links),
+        Part::Way(point.way),
+        Part::Hops(point.hops),
+        Part::Transactions(point.transactions),
+    ];
     own.iter().all(|own| {
         let mut same =
             only.iter().filter(|part| std::mem::discriminant(*part) == std::mem::discriminant(own)).peekable();
@@ -222,6 +231,7 @@ mod tests {
         let transactions: Vec<_> = found.iter().filter(|p| p.hops == 1).map(|p| p.transactions).collect();
         assert_eq!(transactions, [1, 2, 4, 8, 16, 32, 64, 128, 256]);
         assert_eq!(points(&["nested".parse().unwrap(), "4".parse().unwrap()]).len(), 2 * 6);
+        assert_eq!(points(&["x256".parse().unwrap(), "nested".parse().unwrap()]), []);
         assert!("5".parse::<Part>().unwrap_err().contains("hops"));
     }
 }
