@@ -13,8 +13,8 @@ const FIRST: f64 = 10_000.0;
 /// Rates grow by this factor until too much is lost; then the interval is halved so often.
 const GROWTH: f64 = 1.5;
 const HALVINGS: u32 = 4;
-/// A rate is tried twice before it counts as too high: anything else on the machine can disturb one trial.
-const TRIES: u32 = 2;
+/// A rate is tried so often before it counts as too high: anything else on the machine can disturb a trial.
+const TRIES: u32 = 4;
 /// Below this share of the rate that was asked for, the load generator is at its end.
 const SENT: f64 = 0.8;
 

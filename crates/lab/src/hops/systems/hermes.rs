@@ -86,22 +86,17 @@ fn dependent(pki: &Pki, entries: &[Entry]) -> String {
         routes += &format!("  - {{ match: {{ listener: {listeners} }}, to: [{}] }}\n", passed.join(", "));
     }
     for number in 1..=HOPS {
-        // Those that are reached through others.
-        let http = if number == 1 { 3 } else { NESTED };
-        upstreams += &upstream(pki, number, http);
+        upstreams += &upstream(pki, number);
     }
     format!("identity: {{ user: bench }}\nlisteners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}")
 }
 
-/// The HTTP version that is spoken with a proxy through others.
-const NESTED: u8 = 2;
-
-fn upstream(pki: &Pki, number: u8, http: u8) -> String {
+fn upstream(pki: &Pki, number: u8) -> String {
     let (ca, cert, key) = (pki.ca(), pki.cert(PROXY), pki.key(PROXY));
     let (ca, cert, key) = (ca.display(), cert.display(), key.display());
     let address = SocketAddr::from((proxy_address(number), PORT));
     format!(
-        "  next{number}: {{ endpoints: [\"{address}\"], http: {http}, timeouts: {{ udp: {UDP_IDLE} }}, \
+        "  next{number}: {{ endpoints: [\"{address}\"], http: 3, timeouts: {{ udp: {UDP_IDLE} }}, \
          tls: {{ ca_file: {ca}, cert_file: {cert}, key_file: {key}, server_name: {PROXY} }} }}\n"
     )
 }
@@ -119,7 +114,7 @@ fn standalone(around: &Around<'_>, number: u8) -> String {
         let next = number + 1;
         routes += &format!("  - {{ match: {{ target: \"{}\" }}, terminate: true }}\n", proxy_address(next));
         routes += &format!("  - {{ match: {{ target: \"*.lab\" }}, to: next{next} }}\n");
-        upstreams += &upstream(pki, next, 3);
+        upstreams += &upstream(pki, next);
     }
     format!(
         "listeners:\n  overlay: {{ http: \"{listen}\", auth: mtls, tls: {{ {tls} }}, \
