@@ -3,7 +3,7 @@
 //! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to so many bytes as capsules where
 //! they do not fit into a QUIC datagram; larger ones are dropped there, as always (RFC 9298, section 6.1). Whoever opens a
 //! QUIC connection inside the tunnel needs that: QUIC cannot be without packets of 1200 bytes, and finds out about larger
-//! ones by their loss.
+//! ones by their loss. Whoever heeds it repeats it in the answer.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -24,6 +24,12 @@ pub fn of(fields: &HeaderMap) -> usize {
     value.and_then(|value| value.trim().parse::<usize>().ok()).map_or(0, |floor| floor.min(MOST))
 }
 
+/// The field of the answer to a request with these fields: the floor that is heeded, if one was asked for.
+pub fn answer(request: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
+    let floor = of(request);
+    (floor > 0).then(|| (FIELD, HeaderValue::from(floor)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +39,8 @@ mod tests {
         let of = |value: &'static str| of(&HeaderMap::from_iter([(FIELD, HeaderValue::from_static(value))]));
         assert_eq!([of("1200"), of(" 100 "), of("9000"), of("-1"), of("many"), of("")], [1200, 100, 1200, 0, 0, 0]);
         assert_eq!(super::of(&HeaderMap::new()), 0);
-        assert_eq!(super::of(&HeaderMap::from_iter([(FIELD, most())])), MOST);
+        let request = HeaderMap::from_iter([(FIELD, most())]);
+        assert_eq!(super::of(&request), MOST);
+        assert_eq!((answer(&request), answer(&HeaderMap::new())), (Some((FIELD, most())), None));
     }
 }

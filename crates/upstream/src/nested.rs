@@ -49,8 +49,9 @@ pub(crate) async fn connect(
 ) -> Result<(Connection, Arc<Seam>), ConnectFailure> {
     let quic = tunnel.outgoing.datagrams();
     let sizes = match &quic {
-        Some(quic) => Sizes::inside(depth, settled(quic).await),
-        None => Sizes::inside(0, usize::MAX),
+        // A hop that knows the floor drops what is too large; others have been seen to end the tunnel.
+        Some(quic) => Sizes::inside(depth, settled(quic).await, tunnel.has_floor),
+        None => Sizes::inside(0, usize::MAX, true),
     };
     let (carrier, socket) = Carrier::new();
     let seam = Arc::new(Seam::new(quic.as_ref().map(payload)));

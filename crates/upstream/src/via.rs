@@ -51,6 +51,8 @@ pub(crate) struct Tunnel {
     pub(crate) active: Active,
     /// The proxy's address; `None` for a Unix socket, or behind a further proxy.
     pub(crate) address: Option<SocketAddr>,
+    /// Whether the proxy heeds the floor of datagrams that it was asked for.
+    pub(crate) has_floor: bool,
 }
 
 impl Tunnel {
@@ -171,8 +173,9 @@ async fn ask(opened: Opened) -> Result<Answer, StreamError> {
         match pending.event(Some(&mut outgoing)).await? {
             Event::Interim(_) => {}
             Event::Final(head, _) => return Ok(Answer::Refused(head.status)),
-            Event::Tunnel(_, incoming) => {
-                return Ok(Answer::Tunnel(Box::new(Tunnel { incoming, outgoing, active, address })));
+            Event::Tunnel(head, incoming) => {
+                let has_floor = datagram_floor::of(&head.fields) > 0;
+                return Ok(Answer::Tunnel(Box::new(Tunnel { incoming, outgoing, active, address, has_floor })));
             }
         }
     }

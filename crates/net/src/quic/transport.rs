@@ -62,12 +62,17 @@ impl Sizes {
         Self { initial: INITIAL_MTU, largest: LARGEST_MTU, from_peer: LARGEST_MTU, search: None };
 
     /// Inside `depth` other connections, the innermost of which carries `payload` bytes now. If it carries what peers begin
-    /// with, it is expected to carry as much as its own path allows.
+    /// with, it is expected to carry as much as its own path allows. Unless the other end of the way can be `trusted` to bear
+    /// packets that are too large for it, the peer is to send none.
     #[must_use]
-    pub fn inside(depth: u8, payload: usize) -> Self {
+    pub fn inside(depth: u8, payload: usize, trusted: bool) -> Self {
         let largest = LARGEST_MTU - LAYER * u16::from(depth.min(5));
         let now = u16::try_from(payload).unwrap_or(u16::MAX).clamp(SMALLEST_MTU, largest);
-        let from_peer = if now < INITIAL_MTU { now } else { largest };
+        let from_peer = match trusted {
+            false => SMALLEST_MTU,
+            true if now < INITIAL_MTU => now,
+            true => largest,
+        };
         Self { initial: now.min(INITIAL_MTU), largest, from_peer, search: Some(NESTED_SEARCH) }
     }
 }
@@ -105,12 +110,13 @@ mod tests {
 
     #[test]
     fn a_connection_inside_others_has_what_these_leave() {
-        let wide = Sizes::inside(1, 1412);
+        let wide = Sizes::inside(1, 1412, true);
         assert_eq!((wide.initial, wide.largest, wide.from_peer), (1280, 1412, 1412));
-        let fresh = Sizes::inside(1, 1240);
+        let fresh = Sizes::inside(1, 1240, true);
         assert_eq!((fresh.initial, fresh.largest, fresh.from_peer), (1240, 1412, 1240));
-        let narrow = Sizes::inside(4, 900);
+        let narrow = Sizes::inside(4, 900, true);
         assert_eq!((narrow.initial, narrow.from_peer), (SMALLEST_MTU, SMALLEST_MTU));
         assert!(narrow.largest > SMALLEST_MTU);
+        assert_eq!(Sizes::inside(1, 1412, false).from_peer, SMALLEST_MTU);
     }
 }

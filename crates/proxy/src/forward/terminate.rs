@@ -1,6 +1,7 @@
 //! Where the overlay ends: a tunnel becomes a TCP connection or a UDP socket.
 
 use hermes_http::{Incoming, Kind, Outgoing, h1};
+use hermes_proto::datagram_floor;
 use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use http::{HeaderMap, HeaderValue};
 
@@ -54,6 +55,7 @@ pub(crate) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     routed.exchange.status(arrival.head().opening_status().as_u16());
     let mut fields = HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
     path.held.tell(&mut fields);
+    fields.extend(datagram_floor::answer(&arrival.head().fields));
     let place = stand(routed, opened, true);
     match arrival.accept(fields).await {
         Ok(client) => Ok(datagrams::carry(routed, client, path, place).await),
