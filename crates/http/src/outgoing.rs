@@ -34,7 +34,7 @@ impl Outgoing {
             Self::Ended => Ok(()),
             Self::H1(outgoing) => outgoing.data(data, end).await,
             Self::H2(outgoing) => outgoing.data(data, end).await,
-            Self::H3(outgoing) => outgoing.data(data, end).await,
+            Self::H3(outgoing) => Box::pin(outgoing.data(data, end)).await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.data(data, end)).await,
         }
     }
@@ -48,7 +48,7 @@ impl Outgoing {
             Self::Ended => Ok(()),
             Self::H1(outgoing) => outgoing.finish(trailers).await,
             Self::H2(outgoing) => outgoing.finish(trailers).await,
-            Self::H3(outgoing) => outgoing.finish(trailers).await,
+            Self::H3(outgoing) => Box::pin(outgoing.finish(trailers)).await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.finish()).await,
         }
     }

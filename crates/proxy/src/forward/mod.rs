@@ -11,6 +11,7 @@
 mod affinity;
 mod attach;
 mod broadcast;
+mod carried;
 mod datagrams;
 pub(crate) mod departure;
 mod form;
@@ -82,12 +83,13 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, action: Option<Action<'_
         }
     };
     form::confirm(&mut arrival).await;
-    match (arrival.kind(), next.receiver()) {
-        (Kind::Message, _) => Box::pin(message::forward(routed, arrival, &next)).await,
+    let opened = match (arrival.kind(), next.receiver()) {
+        (Kind::Message, _) => return Box::pin(message::forward(routed, arrival, &next)).await,
         (Kind::Upgrade, _) | (_, Receiver::Proxy) => Box::pin(tunnel::forward(routed, arrival, &next)).await,
         (Kind::Connect | Kind::ConnectTcp, Receiver::Origin) => Box::pin(terminate::tcp(routed, arrival, &next)).await,
         (Kind::ConnectUdp, Receiver::Origin) => Box::pin(terminate::udp(routed, arrival, &next)).await,
-    }
+    };
+    Ok(opened?.carry(routed).await)
 }
 
 /// Where an action sends an exchange.

@@ -305,17 +305,16 @@ pub async fn silence(counters: &Counters, time: Duration) {
 /// # Errors
 /// A side broke, or the rules changed.
 pub async fn tunnel(
-    client: (Incoming, Outgoing),
-    target: (Incoming, Outgoing),
+    (client_in, client_out): &mut (Incoming, Outgoing),
+    (target_in, target_out): &mut (Incoming, Outgoing),
     counters: &Counters,
     place: &mut Place,
 ) -> Result<(), Broken> {
-    let ((mut client_in, mut client_out), (mut target_in, mut target_out)) = (client, target);
     let direction = |from, moved| Direction { from, moved, overlay: None };
     let both = async {
         tokio::try_join!(
-            pump(&mut client_in, &mut target_out, direction(Side::Client, &counters.client_to_target)),
-            pump(&mut target_in, &mut client_out, direction(Side::Target, &counters.target_to_client)),
+            pump(client_in, target_out, direction(Side::Client, &counters.client_to_target)),
+            pump(target_in, client_out, direction(Side::Target, &counters.target_to_client)),
         )
     };
     let carried = tokio::select! {
@@ -335,7 +334,7 @@ pub async fn tunnel(
 
 /// Ends a stream whose bytes have ended before, within capsules, and waits for the end of its peer: a stream that is dropped half
 /// open looks broken. A peer that does not end it is not waited for.
-async fn part(mut incoming: Incoming, mut outgoing: Outgoing) {
+async fn part(incoming: &mut Incoming, outgoing: &mut Outgoing) {
     let parting = async {
         if outgoing.part().await.is_ok() {
             incoming.parted().await;

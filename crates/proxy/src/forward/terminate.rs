@@ -5,15 +5,16 @@ use hermes_proto::datagram_floor;
 use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use http::{HeaderMap, HeaderValue};
 
+use super::carried::{Bytes, Carried};
 use super::departure::{Next, depart};
 use super::retry::Tries;
-use super::{CAPSULE_PROTOCOL, Failed, Unanswered, datagrams, form, paths, pump, reach};
+use super::{CAPSULE_PROTOCOL, Failed, Unanswered, form, paths, reach};
 use crate::arrival::{Arrival, End};
 use crate::redecide::{Opened, stand};
 use crate::routed::Routed;
 
-/// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for, and carries the tunnel.
-pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
+/// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for.
+pub(super) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     let departing = depart(routed, arrival.head().clone(), next);
     let tries = Tries::new(routed, next, arrival.head());
     let dialled = async {
@@ -28,26 +29,25 @@ pub(crate) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     let (read, write) = dialled.stream.split();
     let target = (Incoming::H1(h1::Incoming::bytes(read)), Outgoing::H1(h1::Outgoing::bytes(write)));
     let opened = Opened::new(routed, arrival.head(), next, dialled.address);
-    let mut place = stand(routed, opened, false);
+    let place = stand(routed, opened, false);
     let (kind, mut fields) = (arrival.kind(), HeaderMap::new());
     form::announce(kind, &mut fields);
     if kind == Kind::ConnectTcp {
         fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));
     }
-    let carried = match arrival.accept(fields).await {
+    Ok(match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
-            pump::tunnel(client, target, routed.exchange.counters(), &mut place).await
+            Carried::Bytes(Box::new(Bytes { client, target, place, active: dialled.active }))
         }
-        Ok(End::Udp(_)) => return Ok("proxy_internal_error: datagrams cannot enter a TCP connection".to_owned()),
-        Err(error) => return Ok(format!("client_closed: {error}")),
-    };
-    Ok(carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned()))
+        Ok(End::Udp(_)) => Carried::Over("proxy_internal_error: datagrams cannot enter a TCP connection".to_owned()),
+        Err(error) => Carried::Over(format!("client_closed: {error}")),
+    })
 }
 
-/// Opens the UDP socket that a CONNECT-UDP asks for, and carries the tunnel (RFC 9298, 3.1). The name was resolved before the
+/// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1). The name is resolved before the
 /// tunnel is accepted, and only the target's datagrams are taken.
-pub(crate) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
+pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     let (path, opened) = match paths::socket(routed, arrival.head(), next, routed.asked).await {
         Ok(opened) => opened,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
@@ -57,8 +57,8 @@ pub(crate) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     path.held.tell(&mut fields);
     fields.extend(datagram_floor::answer(&arrival.head().fields));
     let place = stand(routed, opened, true);
-    match arrival.accept(fields).await {
-        Ok(client) => Ok(datagrams::carry(routed, client, path, place).await),
-        Err(error) => Ok(format!("client_closed: {error}")),
-    }
+    Ok(match arrival.accept(fields).await {
+        Ok(client) => Carried::Datagrams(Box::new((client, path, place))),
+        Err(error) => Carried::Over(format!("client_closed: {error}")),
+    })
 }

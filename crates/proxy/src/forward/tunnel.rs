@@ -12,7 +12,8 @@ use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{HeaderName, StatusCode, Version};
 
-use super::datagrams::{self, Ends, Held, Path};
+use super::carried::{Bytes, Carried};
+use super::datagrams::{Ends, Held, Path};
 use super::departure::{self, Next, depart};
 use super::pump::{Direction, silence};
 use super::reach::{self, Reached, Unreached};
@@ -29,8 +30,8 @@ use crate::target::Target;
 /// `Capsule-Protocol` (RFC 9297, 3.4).
 pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 
-/// Opens the tunnel through the next hop, and carries it.
-pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
+/// Opens the tunnel through the next hop.
+pub(super) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     let opened = match depart(routed, arrival.head().clone(), next) {
         Ok((mut head, target)) => {
             if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
@@ -49,9 +50,11 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
     match answer {
         Event::Tunnel(head, incoming) => {
             let opened = Opened::new(routed, arrival.head(), next, None);
-            Ok(carry(routed, arrival, head, (incoming, outgoing, form), (active, idle, opened)).await)
+            Ok(accept(routed, arrival, head, (incoming, outgoing, form), (active, idle, opened)).await)
         }
-        Event::Final(head, incoming) => Box::pin(pass_refusal(routed, arrival, head, incoming)).await,
+        Event::Final(head, incoming) => {
+            Box::pin(pass_refusal(routed, arrival, head, incoming)).await.map(Carried::Over)
+        }
         Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
     }
 }
@@ -135,14 +138,14 @@ async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Resu
     }
 }
 
-/// Tells the client that the tunnel is open, and carries it to its end.
-async fn carry(
+/// Tells the client that the tunnel is open.
+async fn accept(
     routed: &Routed,
     arrival: Arrival,
     mut head: ResponseHead,
     target: (Incoming, Outgoing, Kind),
     (active, idle, opened): (Active, Duration, Opened),
-) -> String {
+) -> Carried {
     let kind = arrival.kind();
     let held = Held::beyond(&mut head.fields);
     let mut fields = passed_on(head.fields);
@@ -151,23 +154,21 @@ async fn carry(
         held.tell(&mut fields);
     }
     routed.exchange.status(arrival.head().opening_status().as_u16());
-    let mut place = stand(routed, opened, kind == Kind::ConnectUdp);
+    let place = stand(routed, opened, kind == Kind::ConnectUdp);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,
-        Err(error) => return format!("client_closed: {error}"),
+        Err(error) => return Carried::Over(format!("client_closed: {error}")),
     };
     let (incoming, outgoing, form) = target;
     match client {
         End::Stream(client_in, client_out) if kind != Kind::ConnectUdp => {
             let client = form::bytes(kind, form, (client_in, client_out));
             let target = form::bytes(form, kind, (incoming, outgoing));
-            let carried = pump::tunnel(client, target, routed.exchange.counters(), &mut place).await;
-            drop(active);
-            carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
+            Carried::Bytes(Box::new(Bytes { client, target, place, active }))
         }
         client => {
             let path = Path { ends: Ends::streams(incoming, outgoing), active, idle, held };
-            Box::pin(datagrams::carry(routed, client, path, place)).await
+            Carried::Datagrams(Box::new((client, path, place)))
         }
     }
 }

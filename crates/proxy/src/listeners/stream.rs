@@ -57,7 +57,7 @@ async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
     let mut introduced = None;
     let stream = if entrance.rules.config.proxy_protocol.is_some() {
         let taken = tokio::select! {
-            taken = introduction::take(stream, &entrance.rules) => taken,
+            taken = Box::pin(introduction::take(stream, &entrance.rules)) => taken,
             () = watch.forced() => None,
         };
         let Some(stream) = taken else { return };

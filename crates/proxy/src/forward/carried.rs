@@ -1,0 +1,53 @@
+//! A tunnel that is open on both sides and still to be carried.
+//!
+//! Opening and carrying are two steps: what opened it is gone when the tunnel waits, which most tunnels do most of their time.
+
+use hermes_http::{Incoming, Outgoing};
+use hermes_upstream::Active;
+
+use super::datagrams::{self, Path};
+use super::pump;
+use crate::arrival::End;
+use crate::redecide::Place;
+use crate::routed::Routed;
+
+/// What is left to be done for a tunnel.
+pub(super) enum Carried {
+    /// Its bytes are to be carried.
+    Bytes(Box<Bytes>),
+    /// Its datagrams are.
+    Datagrams(Box<(End, Path, Place)>),
+    /// Nothing; why it is over.
+    Over(String),
+}
+
+/// The four ends of a tunnel of bytes, and what it holds.
+pub(super) struct Bytes {
+    pub(super) client: (Incoming, Outgoing),
+    pub(super) target: (Incoming, Outgoing),
+    pub(super) place: Place,
+    /// Counts it at its upstream.
+    pub(super) active: Active,
+}
+
+impl Carried {
+    /// Carries it to its end; returns the reason of that.
+    pub(super) async fn carry(self, routed: &Routed) -> String {
+        match self {
+            Self::Bytes(bytes) => Box::pin(bytes.carry(routed)).await,
+            Self::Datagrams(ends) => {
+                let (client, path, place) = *ends;
+                Box::pin(datagrams::carry(routed, client, path, place)).await
+            }
+            Self::Over(reason) => reason,
+        }
+    }
+}
+
+impl Bytes {
+    async fn carry(mut self: Box<Self>, routed: &Routed) -> String {
+        let Self { client, target, place, active: _held } = &mut *self;
+        let carried = pump::tunnel(client, target, routed.exchange.counters(), place).await;
+        carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
+    }
+}
