@@ -84,6 +84,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     writeln!(out, "{}\n{}", report::print(&results), report::summary_line(&results)).context("standard output")
 }
 
+/// Options whose values are files: of no interest to whoever reads the figures.
+const FILES: [&str; 4] = ["--json", "--svg", "--markdown", "--hermes"];
+
+/// The arguments, without those that name files.
+fn spoken(arguments: impl Iterator<Item = String>) -> String {
+    let (mut words, mut arguments) = (Vec::new(), arguments);
+    while let Some(word) = arguments.next() {
+        match word.split_once('=') {
+            Some((option, _)) if FILES.contains(&option) => {}
+            None if FILES.contains(&word.as_str()) => drop(arguments.next()),
+            _ => words.push(word),
+        }
+    }
+    words.join(" ")
+}
+
 /// Provides the programs, measures, and says how it was done.
 fn measure_all(arguments: &Arguments) -> Result<Results> {
     let programs = Programs::provide(&arguments.systems, arguments.hermes.as_deref())?;
@@ -91,7 +107,7 @@ fn measure_all(arguments: &Arguments) -> Result<Results> {
     let begin = Instant::now();
     let mut results = runtime.block_on(measure(arguments, programs))?;
     results.runs.push(Run {
-        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        command: spoken(std::env::args().skip(1)),
         seed: arguments.seed,
         machine: machine(),
         seconds: begin.elapsed().as_secs_f64(),
@@ -163,4 +179,15 @@ pub fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{processors} processors, Linux {}", kernel.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_without_its_files() {
+        let words = ["overhead", "--short", "--json", "a/b.json", "--only", "udp", "--svg=x/y"];
+        assert_eq!(spoken(words.map(str::to_owned).into_iter()), "overhead --short --only udp");
+    }
 }

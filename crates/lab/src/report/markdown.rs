@@ -39,6 +39,10 @@ pub fn page(results: &Results, pictures: bool) -> String {
             text += &format!("| {kind} {link}: {}, {} |{values} {verdict} |\n", figure.name, figure.unit);
         }
     }
+    let targets = super::targets::lines(results);
+    if !targets.is_empty() {
+        text += &format!("\n## targets\n\n- {}\n", targets.join("\n- "));
+    }
     text
 }
 

@@ -5,6 +5,7 @@ mod markdown;
 mod statistics;
 pub mod svg;
 mod table;
+mod targets;
 mod verdict;
 
 pub use json::{load, save};
@@ -34,7 +35,7 @@ pub type Row = (Case, Figure);
 /// One run of the command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Run {
-    /// The command line.
+    /// The arguments, without those that name files.
     pub command: String,
     /// Seed of the order.
     pub seed: u64,

@@ -18,6 +18,10 @@ pub fn print(results: &Results) -> String {
             text += &format!("\n{}: median (least to most)\n{}\n", experiment.name(), table(results, &rows));
         }
     }
+    for line in super::targets::lines(results) {
+        text += &format!("\n{line}");
+    }
+    text += "\n";
     for failure in &results.failures {
         text += &format!("failed: {failure}\n");
     }

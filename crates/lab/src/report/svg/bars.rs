@@ -1,6 +1,7 @@
 //! For each figure a group of bars, one for each system, with its range as a thin line.
 
-use super::{Results, colour, picture, systems, text};
+use super::{Results, colour, text};
+use crate::peers::Name;
 use crate::report::{Row, number};
 
 const WIDTH: f64 = 760.0;
@@ -11,9 +12,8 @@ const BAR: f64 = 13.0;
 const HEADING: f64 = 20.0;
 const GAP: f64 = 10.0;
 
-/// The picture of one experiment. Each group has a scale of its own; a group of zeros is left out.
-pub fn draw(results: &Results, rows: &[Row]) -> String {
-    let systems = systems(results, rows);
+/// Width, height and content of the picture of one experiment. Each group has a scale of its own; a group of zeros is left out.
+pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, String) {
     let (mut content, mut y) = (String::new(), GAP);
     for (case, figure) in rows {
         let values: Vec<_> = systems.iter().filter_map(|s| Some((*s, results.of(*case, figure, *s)?))).collect();
@@ -41,5 +41,5 @@ pub fn draw(results: &Results, rows: &[Row]) -> String {
         }
         y += GAP;
     }
-    picture(WIDTH, y, &content)
+    (WIDTH, y, content)
 }

@@ -1,6 +1,6 @@
 //! For each case a panel with the time over the number of clients, one line for each system.
 
-use super::{Results, colour, picture, systems, text};
+use super::{Results, colour, text};
 use crate::experiment::Case;
 use crate::peers::Name;
 use crate::report::{Row, number};
@@ -14,19 +14,20 @@ const LEFT: f64 = 50.0;
 const RIGHT: f64 = 60.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 26.0;
+/// Height of a label.
+const LABEL: f64 = 12.0;
 
-/// The picture of an experiment whose figures are named after a number of clients.
-pub fn draw(results: &Results, rows: &[Row]) -> String {
-    let systems = systems(results, rows);
+/// Width, height and content of the picture of an experiment whose figures are named after a number of clients.
+pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, String) {
     let mut cases: Vec<Case> = rows.iter().map(|(case, _)| *case).collect();
     cases.dedup();
     let mut content = String::new();
     for (index, case) in cases.iter().enumerate() {
         let (x, y) = ((index % COLUMNS) as f64 * WIDTH, (index / COLUMNS) as f64 * HEIGHT);
-        let panel = panel(results, *case, rows, &systems);
+        let panel = panel(results, *case, rows, systems);
         content += &format!("<g transform=\"translate({x:.0} {y:.0})\">\n{panel}</g>\n");
     }
-    picture(WIDTH * COLUMNS as f64, HEIGHT * cases.len().div_ceil(COLUMNS) as f64, &content)
+    (WIDTH * COLUMNS as f64, HEIGHT * cases.len().div_ceil(COLUMNS) as f64, content)
 }
 
 fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> String {
@@ -59,15 +60,41 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
     content += &text(LEFT - 4.0, y(most_time) + 4.0, "end", &number(most_time));
     content += &text(LEFT - 4.0, y(0.0), "end", "0");
     content += &text(x(most_clients), HEIGHT - 10.0, "end", &format!("{most_clients:.0} clients"));
-    for (system, line) in lines {
-        let Some(last) = line.last() else { continue };
+    let ends: Vec<f64> = lines.iter().filter_map(|(_, line)| line.last()).map(|last| y(last.1)).collect();
+    let drawn = lines.into_iter().filter(|(_, line)| !line.is_empty());
+    for ((system, line), label) in drawn.zip(apart(&ends)) {
         let path: Vec<_> = line.iter().map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1))).collect();
         content += &format!(
             "<path d=\"M{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n",
             path.join("L"),
             colour(system)
         );
-        content += &text(x(last.0) + 4.0, y(last.1) + 4.0, "start", system.text());
+        content += &text(x(most_clients) + 4.0, label + 4.0, "start", system.text());
     }
     content
+}
+
+/// Places for labels near these, in their order from top to bottom, none of which lies on another.
+fn apart(places: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by(|one, other| places[*other].total_cmp(&places[*one]));
+    let (mut apart, mut above) = (places.to_vec(), HEIGHT);
+    // From the lowest upwards: the lines begin together at the bottom, and there is room above.
+    for index in order {
+        apart[index] = places[index].min(above - LABEL);
+        above = apart[index];
+    }
+    apart
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_keep_their_order_and_do_not_lie_on_each_other() {
+        assert_eq!(apart(&[200.0, 195.0, 100.0]), [200.0, 200.0 - LABEL, 100.0]);
+        assert_eq!(apart(&[100.0, 200.0, 200.0]), [100.0, 200.0, 200.0 - LABEL]);
+        assert_eq!(apart(&[]), Vec::<f64>::new());
+    }
 }

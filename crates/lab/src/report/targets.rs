@@ -1,0 +1,201 @@
+//! What Hermes is to reach, and whether it did.
+
+use std::fmt;
+
+use super::Results;
+use crate::experiment::{Case, Experiment, Figure};
+use crate::peers::Name;
+use crate::traffic::{Kind, Link};
+
+/// Ratios that lie closer to their bound than this share say nothing: the next run may be on the other side.
+const NOISE: f64 = 0.2;
+
+/// A bound on a figure of Hermes.
+#[derive(Clone, Copy)]
+enum Bound {
+    /// At most so many times that of another system.
+    Most(Name, f64),
+    /// At least so many times that of another system.
+    Least(Name, f64),
+    /// Below a number.
+    Below(f64),
+}
+
+/// Which figures a bound is for.
+struct Target {
+    experiment: Experiment,
+    kinds: &'static [Kind],
+    links: &'static [Link],
+    figure: &'static str,
+    bound: Bound,
+}
+
+const BYTES: &[Kind] = &[Kind::Connect, Kind::Tcp];
+const ALMOST_ALL: &[Kind] = &[Kind::Http, Kind::Connect, Kind::Tcp];
+const QUICK: &[Kind] = &[Kind::Http, Kind::Udp];
+
+const fn target(
+    experiment: Experiment,
+    kinds: &'static [Kind],
+    links: &'static [Link],
+    figure: &'static str,
+    bound: Bound,
+) -> Target {
+    Target { experiment, kinds, links, figure, bound }
+}
+
+const TARGETS: [Target; 22] = [
+    target(Experiment::Latency, ALMOST_ALL, &Link::ALL, "new", Bound::Most(Name::Envoy, 0.35)),
+    target(Experiment::Latency, &[Kind::Udp], &Link::ALL, "new", Bound::Most(Name::Envoy, 0.4)),
+    target(Experiment::Latency, &Kind::ALL, &Link::ALL, "kept", Bound::Most(Name::Null, 1.3)),
+    target(Experiment::Latency, &Kind::ALL, &Link::ALL, "kept", Bound::Most(Name::Envoy, 1.0)),
+    target(Experiment::Latency, &Kind::ALL, &Link::ALL, "kept", Bound::Most(Name::Nginx, 1.0)),
+    target(Experiment::Latency, &Kind::ALL, &Link::ALL, "kept", Bound::Most(Name::Haproxy, 1.0)),
+    target(Experiment::Burst, QUICK, &Link::ALL, "1000 clients", Bound::Most(Name::Envoy, 1.0 / 1.7)),
+    target(Experiment::Burst, BYTES, &Link::ALL, "1000 clients", Bound::Most(Name::Envoy, 1.0 / 1.4)),
+    target(Experiment::Burst, &Kind::ALL, &Link::ALL, "failures", Bound::Below(1.0)),
+    target(Experiment::Saturation, &[Kind::Http], &Link::ALL, "rate", Bound::Least(Name::Envoy, 2.5)),
+    target(Experiment::Saturation, &[Kind::Http], &Link::ALL, "rate", Bound::Least(Name::Nginx, 1.0)),
+    target(Experiment::Saturation, &[Kind::Http], &Link::ALL, "rate", Bound::Least(Name::Haproxy, 1.0)),
+    target(Experiment::Bulk, &[Kind::Tcp], &[Link::H1], "rate", Bound::Least(Name::Envoy, 1.2)),
+    target(Experiment::Bulk, &[Kind::Tcp], &[Link::H2, Link::Tls], "rate", Bound::Least(Name::Envoy, 1.0)),
+    target(Experiment::Bulk, &[Kind::Tcp], &[Link::H1], "proxies' time", Bound::Most(Name::Envoy, 0.7)),
+    target(Experiment::Bulk, &[Kind::Http], &[Link::H1], "rate", Bound::Least(Name::Envoy, 1.0)),
+    target(Experiment::Datagrams, &[Kind::Udp], &Link::ALL, "rate", Bound::Least(Name::Envoy, 1.3)),
+    target(Experiment::Datagrams, &[Kind::Udp], &Link::ALL, "proxies' time", Bound::Most(Name::Envoy, 0.7)),
+    target(Experiment::Tunnels, &[Kind::Tcp], &Link::ALL, "memory", Bound::Below(15.0)),
+    target(Experiment::Start, &[Kind::Http], &Link::ALL, "memory", Bound::Below(15.0)),
+    target(Experiment::Start, &[Kind::Http], &Link::ALL, "start", Bound::Below(40.0)),
+    target(Experiment::Start, &[Kind::Http], &Link::ALL, "program", Bound::Below(25.0)),
+];
+
+/// How a figure stands to its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Reached,
+    Missed,
+    /// Within the noise of its bound.
+    Close,
+}
+
+/// A target that was measured.
+struct Checked {
+    case: Case,
+    figure: Figure,
+    bound: Bound,
+    /// Against another system: ours by theirs. Else the figure.
+    found: f64,
+    outcome: Outcome,
+}
+
+/// A line for each target whose figures were measured, and how many were reached.
+pub fn lines(results: &Results) -> Vec<String> {
+    let checked = check(results);
+    if checked.is_empty() {
+        return Vec::new();
+    }
+    let count = |outcome| checked.iter().filter(|one| one.outcome == outcome).count();
+    let sum = format!(
+        "targets: {} reached, {} missed, {} too close to say",
+        count(Outcome::Reached),
+        count(Outcome::Missed),
+        count(Outcome::Close)
+    );
+    checked.iter().map(ToString::to_string).chain([sum]).collect()
+}
+
+fn check(results: &Results) -> Vec<Checked> {
+    let mut checked = Vec::new();
+    for target in &TARGETS {
+        for (case, figure) in results.rows() {
+            let fits = case.experiment == target.experiment
+                && target.kinds.contains(&case.kind)
+                && target.links.contains(&case.link)
+                && figure.name == target.figure;
+            if let Some(found) = fits.then(|| found(results, case, &figure, target.bound)).flatten() {
+                let outcome = judge(found, target.bound);
+                checked.push(Checked { case, figure, bound: target.bound, found, outcome });
+            }
+        }
+    }
+    checked
+}
+
+/// What is compared with the bound. Of latencies it is what they add to the direct way.
+fn found(results: &Results, case: Case, figure: &Figure, bound: Bound) -> Option<f64> {
+    let value = |system| results.of(case, figure, system).map(|summary| summary.median);
+    let base = if case.experiment == Experiment::Latency { value(Name::Direct)? } else { 0.0 };
+    let ours = value(Name::Hermes)? - base;
+    match bound {
+        Bound::Below(_) => Some(ours),
+        Bound::Most(other, _) | Bound::Least(other, _) => {
+            let theirs = value(other)? - base;
+            (theirs > 0.0).then(|| ours / theirs)
+        }
+    }
+}
+
+fn judge(found: f64, bound: Bound) -> Outcome {
+    // How many times better than the bound it is.
+    let (margin, noise) = match bound {
+        Bound::Most(_, most) => (most / found, NOISE),
+        Bound::Least(_, least) => (found / least, NOISE),
+        Bound::Below(most) => (if found < most { f64::INFINITY } else { 0.0 }, 0.0),
+    };
+    match margin {
+        margin if margin >= 1.0 + noise => Outcome::Reached,
+        margin if margin < 1.0 / (1.0 + noise) => Outcome::Missed,
+        _ => Outcome::Close,
+    }
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { case, figure, bound, found, outcome } = self;
+        let word = match outcome {
+            Outcome::Reached => "reached",
+            Outcome::Missed => "missed",
+            Outcome::Close => "too close to say",
+        };
+        let (experiment, kind, link) = (case.experiment.name(), case.kind.name(), case.link.name());
+        write!(f, "{word}: {experiment} of {kind} over {link}, {}: ", figure.name)?;
+        match bound {
+            Bound::Most(other, most) => write!(f, "{found:.2} of {}'s, wanted at most {most:.2}", other.text()),
+            Bound::Least(other, least) => write!(f, "{found:.2} of {}'s, wanted at least {least:.2}", other.text()),
+            Bound::Below(most) => write!(f, "{found:.1} {}, wanted below {most:.1}", figure.unit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_near_its_bound_is_no_verdict_and_a_number_is_one() {
+        let most = Bound::Most(Name::Envoy, 0.5);
+        assert_eq!(
+            [0.3, 0.5, 0.55, 0.7].map(|found| judge(found, most)),
+            [Outcome::Reached, Outcome::Close, Outcome::Close, Outcome::Missed]
+        );
+        let least = Bound::Least(Name::Envoy, 2.0);
+        assert_eq!(
+            [3.0, 2.0, 1.5].map(|found| judge(found, least)),
+            [Outcome::Reached, Outcome::Close, Outcome::Missed]
+        );
+        assert_eq!([14.9, 15.1].map(|found| judge(found, Bound::Below(15.0))), [Outcome::Reached, Outcome::Missed]);
+    }
+
+    #[test]
+    fn latencies_are_compared_by_what_they_add() {
+        let (case, figure) =
+            (Case { experiment: Experiment::Latency, kind: Kind::Http, link: Link::H1 }, Figure::less("new", "us"));
+        let mut results = Results::default();
+        for (system, value) in [(Name::Direct, 100.0), (Name::Hermes, 120.0), (Name::Envoy, 200.0)] {
+            results.add(case, system, figure.clone(), value);
+        }
+        let lines = lines(&results);
+        assert_eq!(lines[0], "reached: latency of http over h1, new: 0.20 of envoy's, wanted at most 0.35");
+        assert_eq!(lines[1], "targets: 1 reached, 0 missed, 0 too close to say");
+    }
+}
