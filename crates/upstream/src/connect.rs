@@ -110,6 +110,21 @@ pub(crate) async fn unbounded(
     first.0
 }
 
+/// Reaches an endpoint over QUIC alone, whatever is remembered of it.
+pub(crate) async fn quic_alone(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    road: &Road,
+    bounds: Bounds,
+) -> Result<Reached, ConnectFailure> {
+    let Some(config) = upstream.security.as_ref().and_then(|tls| tls.quic.as_ref()) else {
+        return Err(ConnectFailure::new(FailureKind::Protocol, endpoint.text.to_string(), "no QUIC is configured"));
+    };
+    let room = upstream.limits.connection(bounds.until, &endpoint.text).await?;
+    Ok(Reached { room, ..Box::pin(over_quic(client, upstream, endpoint, config, road, bounds)).await? })
+}
+
 fn remember(memory: &Memory, first: &First) {
     match first {
         First::Won => memory.worked(),

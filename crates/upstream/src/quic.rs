@@ -17,6 +17,8 @@ pub(crate) const HEAD_START: Duration = Duration::from_millis(250);
 /// How long QUIC is left out after it failed or was too slow, at first and at most; doubled each time.
 const FIRST_REST: Duration = Duration::from_secs(5);
 const LONGEST_REST: Duration = Duration::from_secs(300);
+/// A failure so long ago does not make the next rest longer: twice the longest rest.
+const FORGOTTEN: Duration = Duration::from_secs(600);
 /// How long QUIC is doubted at most after a connection fell silent: what ends that is known sooner, as a rule.
 const DOUBT: Duration = Duration::from_secs(10);
 /// Why QUIC is left out after that.
@@ -30,6 +32,7 @@ pub(crate) struct Memory(Mutex<Known>);
 struct Known {
     works: bool,
     failures: u32,
+    failed_at: Option<Instant>,
     rest_until: Option<Instant>,
     reason: Option<String>,
     /// Until then it is doubted, though nothing is known for certain.
@@ -45,6 +48,13 @@ impl Memory {
     /// A connection came about, in time.
     pub(crate) fn worked(&self) {
         *self.0.lock() = Known { works: true, ..Known::default() };
+    }
+
+    /// Connections came about beside another way that was used since the last failure. If that lasts, the failures are forgotten.
+    pub(crate) fn worked_again(&self) {
+        let mut known = self.0.lock();
+        let Known { failures, failed_at, .. } = *known;
+        *known = Known { works: true, failures, failed_at, ..Known::default() };
     }
 
     /// A connection that came about has fallen silent: until that is explained, another way is tried at once beside QUIC.
@@ -68,13 +78,23 @@ impl Memory {
         (known.reason, known.doubted_until) = (Some(SILENT.to_owned()), None);
     }
 
+    /// As [`Self::failed`], of somebody who tried beside what is used: several workers do, and it is one failure.
+    pub(crate) fn failed_beside(&self, reason: &str, now: Instant) {
+        if self.is_worth_trying(now) {
+            self.failed(reason, now);
+        }
+    }
+
     /// None came about, or too late.
     pub(crate) fn failed(&self, reason: &str, now: Instant) {
         let mut known = self.0.lock();
-        let rest = FIRST_REST.saturating_mul(1 << known.failures.min(16)).min(LONGEST_REST);
+        let forgotten = known.failed_at.is_some_and(|at| now.duration_since(at) > FORGOTTEN);
+        let failures = if forgotten { 0 } else { known.failures };
+        let rest = FIRST_REST.saturating_mul(1 << failures.min(16)).min(LONGEST_REST);
         *known = Known {
             works: false,
-            failures: known.failures.saturating_add(1),
+            failures: failures.saturating_add(1),
+            failed_at: Some(now),
             rest_until: Some(now + rest),
             reason: Some(reason.to_owned()),
             doubted_until: known.doubted_until,
@@ -242,6 +262,20 @@ mod tests {
         assert_eq!(memory.words(now), "works");
         memory.failed("silence", now);
         assert!(memory.is_worth_trying(now + FIRST_REST));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_path_that_works_now_and_then_rests_longer_each_time() {
+        let (memory, now) = (Memory::default(), Instant::now());
+        memory.fell_silent(now);
+        memory.worked_again();
+        assert_eq!(memory.words(now), "works");
+        memory.fell_silent(now);
+        assert!(!memory.is_worth_trying(now + FIRST_REST) && memory.is_worth_trying(now + 2 * FIRST_REST));
+        memory.worked_again();
+        let later = now + FORGOTTEN * 2;
+        memory.fell_silent(later);
+        assert!(memory.is_worth_trying(later + FIRST_REST), "that was long ago");
     }
 
     #[tokio::test(start_paused = true)]

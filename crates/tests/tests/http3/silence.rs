@@ -84,6 +84,28 @@ fn udp_that_becomes_blocked_is_noticed_and_what_it_carried_goes_on_or_says_why_n
 }
 
 #[test]
+fn udp_that_is_let_through_again_is_used_again_and_what_is_open_stays() {
+    let row = Row::start("[3, 2]");
+    let (web, echo) = (origins::http(), origins::tcp_echo());
+    let asked = row.ask(format!("http://{}/hang", web.address()));
+    eventually("the origin has the request", || (web.seen().len() == 1).then_some(()));
+    row.gate.let_udp(false);
+    eventually("the origin has it again", || (web.seen().len() == 2).then_some(()));
+    row.gate.let_udp(true);
+    let mut tunnel = Raw::tunnel(row.entry.address("web"), &echo.address().to_string(), "").unwrap();
+    eventually("HTTP/3 is used again", || row.entry.log().contains("HTTP/3 is used again").then_some(()));
+    assert_eq!(http3(&row.entry), "works");
+    let got = curl(&["-x", &row.entry.url("web"), &format!("http://{}/after", web.address())]);
+    assert_eq!(got.status, 200);
+    let after = row.end.record(|record| record["target"].as_str().is_some_and(|target| target.ends_with("/after")));
+    assert_eq!(after["protocol"], "h3");
+    tunnel.send("still here");
+    assert_eq!(tunnel.exactly(10), b"still here");
+    web.forget();
+    assert_eq!(asked.join().unwrap().status, 200);
+}
+
+#[test]
 fn what_is_not_idempotent_is_not_asked_again() {
     let row = Row::start("[3, 2]");
     let web = origins::http();

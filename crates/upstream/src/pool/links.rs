@@ -153,6 +153,20 @@ impl Links {
         counted
     }
 
+    /// Whether exchanges go over another version than HTTP/3, though they could.
+    pub(super) fn lack_quic(&self) -> bool {
+        let links = self.links.lock();
+        let usable = || links.iter().filter(|shared| shared.is_usable());
+        usable().next().is_some() && !usable().any(|shared| matches!(shared.link, Link::H3(_)))
+    }
+
+    /// Lets links of HTTP/2 end with the exchanges that they have: one of HTTP/3 is there.
+    pub(super) fn prefer_quic(&self) {
+        for shared in self.links.lock().iter().filter(|shared| matches!(shared.link, Link::H2(_))) {
+            shared.begun.fetch_max(shared.most, Ordering::Relaxed);
+        }
+    }
+
     /// Links that can be used.
     pub(super) fn usable(&self) -> usize {
         self.links.lock().iter().filter(|shared| shared.is_usable()).count()

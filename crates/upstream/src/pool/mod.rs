@@ -4,6 +4,7 @@ mod flight;
 mod h1;
 mod link;
 mod links;
+mod probing;
 mod watch;
 
 use std::collections::HashMap;
@@ -99,6 +100,8 @@ pub(crate) struct Slot {
     shares: AtomicBool,
     /// The last connection that came about: when, and whether over QUIC.
     reached: Mutex<Option<(Instant, bool)>>,
+    /// Whether HTTP/3 is being tried beside what is used.
+    probing: AtomicBool,
     /// When this is gone, so is the reason to keep connections. `None` for an origin.
     owner: Option<Weak<Upstream>>,
     /// The number of the endpoint, where there is an owner.
@@ -306,10 +309,11 @@ impl Pool {
     }
 
     /// Drops what is of no use any more; false when nothing is left to look over.
-    fn sweep(&self, now: Instant) -> bool {
+    fn sweep(self: &Arc<Self>, now: Instant) -> bool {
         let all: Vec<_> = self.slots.lock().values().cloned().collect();
         for slot in &all {
             slot.sweep(now);
+            self.probe(slot, now);
         }
         self.kept.store(all.iter().map(|slot| slot.idle.len()).sum(), Ordering::Relaxed);
         drop(all);
@@ -339,6 +343,7 @@ impl Slot {
             flight: Flight::default(),
             shares: AtomicBool::new(shares),
             reached: Mutex::default(),
+            probing: AtomicBool::new(false),
             owner: owner.map(Arc::downgrade),
             index: 0,
         }

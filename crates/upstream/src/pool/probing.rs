@@ -1,0 +1,72 @@
+//! Tries HTTP/3 again beside the links of HTTP/2 that an endpoint is reached by, once its rest is over.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hermes_config::model::HttpVersion;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Pool, Slot};
+use crate::Upstream;
+use crate::client::Inner;
+use crate::connect::{self, Bounds};
+use crate::failure::ConnectFailure;
+
+/// Longest time before a try, so that the workers of a node, and nodes, do not try together.
+const JITTER: Duration = Duration::from_millis(500);
+
+/// Between the first connection that came about and the second, which is used: a path that works for a moment is not enough.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Pool {
+    /// Begins to try where HTTP/3 is preferred, rests no more, and something else is used.
+    pub(super) fn probe(self: &Arc<Self>, slot: &Arc<Slot>, now: Instant) {
+        let Some((upstream, index)) = slot.endpoint() else { return };
+        let preferred = matches!(upstream.versions.as_slice(), [HttpVersion::H3, _, ..]);
+        if !preferred || !upstream.endpoints[index].quic.is_worth_trying(now) || !slot.links.lack_quic() {
+            return;
+        }
+        let Some(client) = self.client.upgrade() else { return };
+        if slot.probing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (pool, slot) = (self.clone(), slot.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = pool.try_quic(&client, &upstream, index, &slot) => {}
+                () = pool.closed.cancelled() => {}
+            }
+            slot.probing.store(false, Ordering::Relaxed);
+        });
+    }
+
+    async fn try_quic(self: &Arc<Self>, client: &Arc<Inner>, upstream: &Arc<Upstream>, index: usize, slot: &Arc<Slot>) {
+        let endpoint = &upstream.endpoints[index];
+        sleep(JITTER.mul_f64(fastrand::f64())).await;
+        let tried = async {
+            drop(connected(client, upstream, index).await?);
+            sleep(AGAIN).await;
+            self.connect(slot, Box::pin(connected(client, upstream, index))).await
+        };
+        match tried.await {
+            Ok(_) => {
+                endpoint.quic.worked_again();
+                slot.links.prefer_quic();
+                tracing::info!(upstream = upstream.name(), endpoint = %endpoint.text, "HTTP/3 is used again");
+            }
+            Err(failure) => endpoint.quic.failed_beside(&failure.reason, Instant::now()),
+        }
+    }
+}
+
+/// A connection over QUIC.
+async fn connected(client: &Inner, upstream: &Upstream, index: usize) -> Result<connect::Reached, ConnectFailure> {
+    let (endpoint, until) = (&upstream.endpoints[index], Instant::now() + upstream.timeouts().connect);
+    let attempt = async {
+        let road = connect::road(client, upstream, endpoint).await?;
+        connect::quic_alone(client, upstream, endpoint, &road, Bounds { until, depth: 0 }).await
+    };
+    let done = timeout_at(until, attempt).await;
+    done.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint.text.to_string())))
+}
