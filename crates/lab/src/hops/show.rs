@@ -45,16 +45,36 @@ pub fn page(results: &Results, pictures: &[String]) -> String {
     for run in &results.runs {
         text += &format!("- `{}`: {:.0} s, seed {}, {}\n", run.command, run.seconds, run.seed, run.machine);
     }
-    text += &format!("\n## Goals\n\n{}\n", goals(results, ASCII_MARKDOWN));
+    text += &format!("\n## Goals\n\n{}\n", compact(&goals(results, ASCII_MARKDOWN)));
     for experiment in Experiment::ALL {
         let Some(table) = table(results, experiment, ASCII_MARKDOWN) else { continue };
         text += &format!("\n## {}\n\n", experiment.name());
         for picture in pictures.iter().filter(|name| name.contains(experiment.name())) {
             text += &format!("![{}]({picture})\n\n", picture.trim_end_matches(".svg"));
         }
-        text += &format!("{table}\n");
+        text += &format!("{}\n", compact(&table));
     }
     text
+}
+
+/// A table without the spaces that align its columns.
+fn compact(table: &Table) -> String {
+    let words = |line: String| {
+        let words =
+            line.split_whitespace().map(|word| if word.contains("--") { shortest(word) } else { word.to_owned() });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    table.lines().map(words).collect::<Vec<_>>().join("\n")
+}
+
+/// A line between rows, with three dashes a column.
+fn shortest(line: &str) -> String {
+    let columns = line.split('|').map(|column| match (column.is_empty(), column.ends_with(':')) {
+        (true, _) => "",
+        (_, true) => "--:",
+        _ => "---",
+    });
+    columns.collect::<Vec<_>>().join("|")
 }
 
 fn goals(results: &Results, style: TableStyle) -> Table {

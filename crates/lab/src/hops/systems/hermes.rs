@@ -21,6 +21,8 @@ const TRACED: (SocketAddr, SocketAddr) = (
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7099),
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8099),
 );
+/// Tunnels at once on a connection, in place of 1000.
+const STREAMS: u32 = 10_000;
 /// CONNECT-UDP sessions of the one user whose clients all are: those of a series that have not fallen idle yet.
 const SESSIONS: usize = 100_000;
 
@@ -118,7 +120,7 @@ fn standalone(around: &Around<'_>, number: u8) -> String {
     }
     format!(
         "listeners:\n  overlay: {{ http: \"{listen}\", auth: mtls, tls: {{ {tls} }}, \
-         limits: {{ sessions_per_user: {SESSIONS} }} }}\n\
+         limits: {{ sessions_per_user: {SESSIONS}, streams: {STREAMS} }} }}\n\
          peers: {{ before: {{ certificate: {PROXY}, speaks_for: [\"*\"] }} }}\negress: {{ allow: [10.77.0.0/16] }}\n\
          routes:\n  - {{ match: {{ target: {own}, port: 7 }}, terminate: udp }}\n  \
          - {{ match: {{ target: {own} }}, terminate: web }}\n{routes}\

@@ -25,7 +25,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// Threads of every proxy that lets one choose.
 const THREADS: usize = 2;
 /// When a silent UDP session ends, so that those of one measurement are gone soon.
-const UDP_IDLE: &str = "10s";
+const UDP_IDLE: &str = "2s";
 
 /// What systems are started with.
 pub struct Around<'a> {
