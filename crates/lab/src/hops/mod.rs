@@ -72,6 +72,7 @@ pub struct Arguments {
 /// written. Those of all other measurements are shown and written before.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let mut results = if arguments.show { Results::default() } else { measure_all(arguments)? };
+    let failed = results.failures.len();
     if let Some(file) = arguments.json.as_ref().filter(|file| arguments.show || file.exists()) {
         results = results.after(Results::load(file)?);
     }
@@ -84,7 +85,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}\n{}", show::print(&results), show::summary_line(&results)).context("standard output")?;
-    let failed = results.failures.len();
     ensure!(failed == 0, "{failed} measurements failed; see above");
     Ok(())
 }

@@ -102,7 +102,10 @@ pub fn save(results: &Results, folder: &Path) -> Result<Vec<String>> {
 fn panel(results: &Results, shown: &Picture, links: Links) -> Option<String> {
     let axis = axis(results, shown, links);
     let lines = lines(results, shown, links, &axis);
-    let most = lines.iter().flat_map(|line| &line.points).map(|point| point.1).reduce(f64::max)?;
+    // Without a proxy there may be twenty times as much: what is above the others is left out.
+    let largest = |line: &&Line| line.points.iter().map(|point| point.1).reduce(f64::max);
+    let proxies = lines.iter().filter(|line| line.name != System::Direct.name()).filter_map(|line| largest(&line));
+    let most = proxies.reduce(f64::max).or_else(|| lines.iter().filter_map(|line| largest(&line)).reduce(f64::max))?;
     let x = |place: usize| LEFT + (WIDTH - LEFT - RIGHT) * place as f64 / (axis.len() - 1).max(1) as f64;
     let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / most;
     let over = if shown.transactions { "transactions at once, one hop" } else { "hops" };
@@ -116,7 +119,8 @@ fn panel(results: &Results, shown: &Picture, links: Links) -> Option<String> {
     for (place, value) in axis.iter().enumerate() {
         content += &text(x(place), HEIGHT - 14.0, "middle", &value.to_string());
     }
-    for line in lines {
+    for mut line in lines {
+        line.points.retain(|point| point.1 <= most);
         content += &drawn(&line, x, y);
     }
     Some(content)
@@ -125,6 +129,9 @@ fn panel(results: &Results, shown: &Picture, links: Links) -> Option<String> {
 /// A line, a dot at each point, and its name at its end.
 fn drawn(line: &Line, x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> String {
     let Line { name, colour, points } = line;
+    if points.is_empty() {
+        return String::new();
+    }
     let places: Vec<_> = points.iter().map(|(place, value)| (x(*place), y(*value))).collect();
     let path: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     let mut content =

@@ -54,7 +54,8 @@ impl Results {
         series.append(&mut self.series);
         series.sort_by_key(|series| (series.point, series.system));
         let runs = earlier.runs.into_iter().chain(self.runs).collect();
-        Self { runs, series, failures: self.failures }
+        let failures = earlier.failures.into_iter().chain(self.failures).collect();
+        Self { runs, series, failures }
     }
 
     /// Median and range of a figure; none if it was not measured.

@@ -45,6 +45,9 @@ pub fn page(results: &Results, pictures: &[String]) -> String {
     for run in &results.runs {
         text += &format!("- `{}`: {:.0} s, seed {}, {}\n", run.command, run.seconds, run.seed, run.machine);
     }
+    for failure in &results.failures {
+        text += &format!("- failed: {failure}\n");
+    }
     text += &format!("\n## Goals\n\n{}\n", compact(&goals(results, ASCII_MARKDOWN)));
     for experiment in Experiment::ALL {
         let Some(table) = table(results, experiment, ASCII_MARKDOWN) else { continue };
