@@ -20,6 +20,8 @@ pub enum Http3Peer {
     MasqueGo,
     /// quic-go.
     QuicGo,
+    /// Cloudflare's quiche, in Rust and C.
+    Quiche,
 }
 
 impl Http3Peer {
@@ -30,6 +32,7 @@ impl Http3Peer {
             Self::Curl => "curl",
             Self::MasqueGo => "masque-go",
             Self::QuicGo => "quic-go",
+            Self::Quiche => "quiche",
         }
     }
 

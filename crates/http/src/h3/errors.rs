@@ -21,7 +21,8 @@ pub(super) fn code(reset: Reset, role: Role) -> Code {
         // RFC 9114, 4.1.1: only a server can say that it did nothing.
         Reset::Refused if role == Role::Server => Code::RequestRejected,
         Reset::Refused => Code::RequestCancelled,
-        Reset::Protocol => Code::GeneralProtocolError,
+        // RFC 9114, 4.1.2 and RFC 9297, 3.3: on a stream, it is a message that is malformed.
+        Reset::Protocol => Code::MessageError,
         Reset::Other(CALM) => Code::ExcessiveLoad,
         Reset::Other(HTTP_1_1) => Code::VersionFallback,
         Reset::Internal | Reset::Other(_) => Code::InternalError,

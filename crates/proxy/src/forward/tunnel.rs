@@ -193,7 +193,9 @@ async fn pass_refusal(
         incoming = Incoming::Empty;
     }
     if head.status.is_success() && !ignored {
-        head.status = StatusCode::BAD_GATEWAY;
+        // RFC 9220, 3: the origin does not know the protocol that an extended CONNECT asks for.
+        let unknown = offered.kind() == Kind::Upgrade;
+        head.status = if unknown { StatusCode::NOT_IMPLEMENTED } else { StatusCode::BAD_GATEWAY };
     }
     routed.exchange.status(head.status.as_u16());
     let (_, _content, responder) = offered.message();

@@ -3,7 +3,7 @@
 use hermes_tests::{Http3Peer, Pki, Role, origins, shown};
 use serde_json::{Value, json};
 
-use super::end;
+use super::{NAMES, end};
 
 /// One test for each payload that a client has.
 macro_rules! clients {
@@ -22,6 +22,7 @@ clients! {
     aioquic: Http3Peer::Aioquic => request, trailers, interim, connect, datagrams, capsules, websocket, early_data, migration;
     masque_go: Http3Peer::MasqueGo => datagrams, two_nodes;
     quic_go: Http3Peer::QuicGo => request, trailers, interim, connect, datagrams, capsules, websocket, early_get, two_nodes;
+    quiche: Http3Peer::Quiche => request, trailers, interim, connect, datagrams, capsules, websocket, two_nodes;
 }
 
 /// Lengths of datagrams, which fit packets of 1280.
@@ -140,7 +141,7 @@ fn two_nodes(peer: Http3Peer) {
         routes: [ {{ to: next }} ]
         upstreams: {{ next: {{ endpoints: ["{}"], http: 3, tls: {{ ca_file: {} }} }} }}
         "#,
-        pki.issue(&["127.0.0.1"]).yaml(),
+        pki.issue(&NAMES).yaml(),
         end.address("web"),
         pki.ca().display()
     );

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
+mod bad_frames;
 mod chains;
 mod clients;
 mod envoy;
@@ -13,6 +14,9 @@ use std::net::SocketAddr;
 
 use hermes_tests::{Node, Pki};
 
+/// What nodes are called: quiche, as a client, compares no addresses.
+const NAMES: [&str; 2] = ["127.0.0.1", "node.test"];
+
 /// A node that ends tunnels and requests of anybody on this machine.
 fn end(pki: &Pki) -> Node {
     let yaml = format!(
@@ -21,7 +25,7 @@ fn end(pki: &Pki) -> Node {
         routes: [ {{ terminate: true }} ]
         egress: {{ allow: [127.0.0.0/8] }}
         "#,
-        pki.issue(&["127.0.0.1"]).yaml()
+        pki.issue(&NAMES).yaml()
     );
     Node::start("end", &yaml)
 }

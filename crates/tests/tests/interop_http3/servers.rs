@@ -25,6 +25,7 @@ servers! {
     aioquic: Http3Peer::Aioquic => request, trailers, interim, connect, datagrams, capsules, websocket;
     masque_go: Http3Peer::MasqueGo => real_datagrams;
     quic_go: Http3Peer::QuicGo => request, trailers, interim, connect, datagrams, capsules, websocket;
+    quiche: Http3Peer::Quiche => request, trailers, interim, connect, datagrams, capsules, websocket;
 }
 
 /// A server, and the node before it.
