@@ -11,6 +11,9 @@ use crate::link::{self, Link, encoded, varint};
 /// Content that is shown, in bytes.
 const TEXT: usize = 4096;
 
+/// H3_NO_ERROR (RFC 9114, 8.1).
+const NO_ERROR: u64 = 0x100;
+
 /// Does one thing.
 pub fn run(ca: &str, address: &str, action: &str, more: &[&str]) -> Result<Value, Failure> {
     let mut client = Client::connect(ca, address, action != "capsules")?;
@@ -34,6 +37,14 @@ struct Client {
     sections: VecDeque<Vec<Header>>,
     body: Vec<u8>,
     ended: bool,
+}
+
+impl Drop for Client {
+    /// Says that it goes: the node would wait for it.
+    fn drop(&mut self) {
+        let _ = self.link.connection.close(true, NO_ERROR, b"");
+        let _ = self.link.flush();
+    }
 }
 
 impl Client {
