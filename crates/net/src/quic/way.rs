@@ -20,6 +20,8 @@ use quinn::{AsyncUdpSocket, UdpPoller};
 /// Bytes of packets that wait to leave, before the connection has to wait: so few that its packets do not grow old here, and
 /// as many as one wake-up of whoever carries them takes along. 5 ms at 100 Mbit/s.
 const LEAVING: usize = 64 * 1024;
+/// What each packet counts for beside its bytes: empty ones cost memory as well.
+const EACH: usize = 32;
 /// Bytes of packets that wait to be taken by the connection: what one wake-up brings, and half as much again.
 const COMING: usize = 768 * 1024;
 /// Both ends of the way, where quinn asks for addresses: nobody has them (RFC 6666).
@@ -55,12 +57,12 @@ struct Queue {
 impl Queue {
     fn pop(&mut self) -> Option<Bytes> {
         let packet = self.packets.pop_front()?;
-        self.bytes -= packet.len();
+        self.bytes -= packet.len() + EACH;
         Some(packet)
     }
 
     fn push(&mut self, packet: Bytes) {
-        self.bytes += packet.len();
+        self.bytes += packet.len() + EACH;
         self.packets.push_back(packet);
     }
 
