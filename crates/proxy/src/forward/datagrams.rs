@@ -132,7 +132,8 @@ pub(crate) async fn carry(routed: &Routed, client: End, path: Path, mut place: P
     let (exchange, client, left) = (routed.exchange.clone(), client.into(), JoinSet::new());
     let floor = datagram_floor::of(&place.standing().head().fields);
     let (over, again) = (CancellationToken::new(), Again::default());
-    let mut tunnel = Tunnel { exchange, client, path, left, floor, over, again };
+    let asked = routed.asked.is_some();
+    let mut tunnel = Tunnel { exchange, client, path, left, floor, over, again, asked };
     let ended = loop {
         match tunnel.round(&mut place).await {
             Round::Over(Err(broken)) if broken.is_of_the_way() => match broken.side {
@@ -166,6 +167,8 @@ pub(super) struct Tunnel {
     /// Cancelled when the tunnel ends.
     over: CancellationToken,
     pub(super) again: Again,
+    /// Whether the client asked for a session, and can open it again.
+    asked: bool,
 }
 
 /// Why a round of carrying was over.
@@ -249,7 +252,13 @@ impl Tunnel {
             }
             Ok(reason) => reason.to_owned(),
             Err(broken) => {
-                [&client.sink, &path.sink].into_iter().for_each(|sink| sink.reset(broken.reset));
+                client.sink.reset(broken.reset);
+                // A session that nobody will take over is not to wait for that.
+                let goes_on = self.asked && broken.side == Side::Client && broken.is_of_the_way();
+                match self.path.held {
+                    Held::Beyond(_) if !goes_on => path.farewell().await,
+                    _ => path.sink.reset(broken.reset),
+                }
                 broken.reason()
             }
         };
