@@ -1,0 +1,88 @@
+//! Which route an exchange takes, whose it is, and what becomes of its fields.
+
+use std::hint::black_box;
+
+use hermes_config::model::{Document, FieldPattern, Forged, Template, UserPattern};
+use hermes_rules::{Facts, OverlayFields, Source, Table, Target, Values, apply, believe};
+use http::{HeaderMap, HeaderValue, Method};
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use crate::http1::fields;
+
+/// Routes of the table; an exchange takes the last.
+const ROUTES: usize = 100;
+
+pub fn route_decide(rounds: usize) {
+    let route = |number| json!({ "match": { "target": format!("host-{number}"), "path": "/films/*" }, "to": "next" });
+    let routes: Vec<Value> = (0..ROUTES).map(route).collect();
+    let document: Document = serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
+    let (table, fields) = (Table::compile(&document), fields());
+    let facts = Facts {
+        target: Target { host: "host-99", port: 80 },
+        authority: None,
+        path: "/films/one",
+        method: &Method::GET,
+        protocol: None,
+        fields: &fields,
+        user: Some("alice"),
+        source: Some([192, 0, 2, 1].into()),
+        listener: "in",
+    };
+    for _ in 0..rounds {
+        assert_eq!(table.decide(black_box(&facts)), Some(ROUTES - 1));
+    }
+}
+
+fn patterns(names: &[&str]) -> Vec<FieldPattern> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+/// A client that says of itself what is not believed.
+pub fn believe_client(rounds: usize) {
+    rounds_of_believe(rounds, &Source::Client, Some("alice"));
+}
+
+/// A peer that may speak for the user.
+pub fn believe_peer(rounds: usize) {
+    let speaks_for: Vec<UserPattern> = vec!["bob".parse().unwrap(), "al*".parse().unwrap()];
+    rounds_of_believe(rounds, &Source::Peer { name: "entry", speaks_for: &speaks_for }, None);
+}
+
+fn rounds_of_believe(rounds: usize, source: &Source<'_>, authenticated: Option<&str>) {
+    let overlay = OverlayFields::new(&patterns(&["user", "service", "namespace", "ipaddress", "x-hermes-*"]));
+    let accepts = patterns(&["service"]);
+    let mut given = fields();
+    for (name, value) in [("user", "alice"), ("service", "video"), ("namespace", "films"), ("x-hermes-hop", "1")] {
+        given.insert(name, HeaderValue::from_static(value));
+    }
+    for _ in 0..rounds {
+        let mut fields: HeaderMap = black_box(&given).clone();
+        let user = believe(source, authenticated, Forged::Remove, &accepts, &overlay, &mut fields);
+        assert_eq!(user.unwrap().as_deref(), Some("alice"));
+        black_box(fields);
+    }
+}
+
+pub fn fields_change(rounds: usize) {
+    let template = |(name, text): (&str, &str)| (name.to_owned(), text.parse::<Template>().unwrap());
+    let set: IndexMap<String, Template> = [("ipaddress", "{peer.address}"), ("service", "video")].map(template).into();
+    let append: IndexMap<String, Template> = [("x-way", "{node}/{listener} for {target}")].map(template).into();
+    let (remove, given) = (patterns(&["cookie", "x-request-*"]), fields());
+    let values = Values {
+        peer: Some("192.0.2.1:50000".parse().unwrap()),
+        listener: "in",
+        user: Some("alice"),
+        tls_peer: None,
+        target_host: "video",
+        target_port: 80,
+        node: "entry",
+        path: "/films/one",
+        method: "GET",
+    };
+    for _ in 0..rounds {
+        let mut fields = black_box(&given).clone();
+        apply(&set, &append, &remove, &mut fields, black_box(&values)).unwrap();
+        black_box(fields);
+    }
+}
