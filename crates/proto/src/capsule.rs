@@ -31,6 +31,8 @@ pub enum CapsuleType {
     AddressRequest,
     /// `0x03`: ranges that can be reached (RFC 9484, section 4.7.3).
     RouteAdvertisement,
+    /// `0x2d7c51a9`: ours, [how large UDP payloads may be](crate::datagram_limit) that go on.
+    DatagramLimit,
     /// A type without a name here.
     Other(u64),
 }
@@ -43,6 +45,7 @@ impl CapsuleType {
             Self::AddressAssign => 0x01,
             Self::AddressRequest => 0x02,
             Self::RouteAdvertisement => 0x03,
+            Self::DatagramLimit => 0x2d7c_51a9,
             Self::Other(code) => code,
         }
     }
@@ -55,6 +58,7 @@ impl From<u64> for CapsuleType {
             0x01 => Self::AddressAssign,
             0x02 => Self::AddressRequest,
             0x03 => Self::RouteAdvertisement,
+            0x2d7c_51a9 => Self::DatagramLimit,
             _ => Self::Other(code),
         }
     }

@@ -16,6 +16,7 @@
 //! | [`connect_tcp`] | draft-ietf-httpbis-connect-tcp |
 //! | [`datagram`] | RFC 9297, section 2 and RFC 9298, section 5 |
 //! | [`datagram_floor`] | ours: which datagrams shall arrive although QUIC datagrams are too small for them |
+//! | [`datagram_limit`] | ours: which UDP payloads do not go on, told to the side they come from |
 //! | [`batch`] | ours: runs of datagrams, shaped for UDP segmentation offload |
 //! | [`udp_template`] | RFC 9298, sections 2 and 3 |
 //! | [`uri_template`] | RFC 6570 within RFC 9298, section 2 |
@@ -39,6 +40,7 @@ pub mod connect_tcp;
 pub mod credentials;
 pub mod datagram;
 pub mod datagram_floor;
+pub mod datagram_limit;
 pub mod forwarded;
 pub mod h1;
 pub mod h3;

@@ -1,25 +1,26 @@
-//! Datagrams taken out of a stream of capsules, everything else passed on as it is.
+//! Capsules of one type taken out of a stream, everything else passed on as it is.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::{CapsuleError, CapsuleType, MAX_HEADER};
-use crate::varint;
+use crate::{datagram_limit, varint};
 
 /// A piece of a stream of capsules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sifted {
-    /// The value of a DATAGRAM capsule.
-    Datagram(Bytes),
+    /// The value of a capsule of the type that is taken out.
+    Taken(Bytes),
     /// Bytes of another capsule, header included, as they came.
     Other(Bytes),
 }
 
-/// Takes the values of DATAGRAM capsules out of a stream, whose other capsules an intermediary forwards unchanged (RFC 9297,
+/// Takes the values of capsules of one type out of a stream, whose other capsules an intermediary forwards unchanged (RFC 9297,
 /// section 3.2), however long they are: nothing of those is held.
 ///
 /// Push a chunk, then take pieces until there is none, then push the next.
 #[derive(Debug)]
 pub struct CapsuleSieve {
+    kind: CapsuleType,
     limit: u64,
     input: Bytes,
     state: State,
@@ -28,17 +29,17 @@ pub struct CapsuleSieve {
 #[derive(Debug)]
 enum State {
     Header { bytes: [u8; MAX_HEADER], held: usize },
-    Datagram { length: usize, bytes: BytesMut },
+    Taken { length: usize, bytes: BytesMut },
     Other { left: u64 },
 }
 
 const AT_START: State = State::Header { bytes: [0; MAX_HEADER], held: 0 };
 
 impl CapsuleSieve {
-    /// A sieve for datagrams of at most `limit` bytes.
+    /// A sieve for capsules of this type, of at most `limit` bytes.
     #[must_use]
-    pub fn new(limit: u64) -> Self {
-        Self { limit, input: Bytes::new(), state: AT_START }
+    pub fn new(kind: CapsuleType, limit: u64) -> Self {
+        Self { kind, limit, input: Bytes::new(), state: AT_START }
     }
 
     /// Adds what arrived, when [`next`](Self::next) has nothing left.
@@ -58,11 +59,11 @@ impl CapsuleSieve {
                 match self.header()? {
                     Header::Missing => return Ok(None),
                     Header::Passed(bytes) => return Ok(Some(Sifted::Other(bytes))),
-                    Header::Datagram => {}
+                    Header::Taken => {}
                 }
             }
             match &mut self.state {
-                State::Datagram { .. } => return Ok(self.datagram()),
+                State::Taken { .. } => return Ok(self.taken()),
                 State::Other { left } if self.input.is_empty() && *left > 0 => return Ok(None),
                 State::Other { left } => {
                     let count = self.input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -104,22 +105,22 @@ impl CapsuleSieve {
         let whole = available - rest.len();
         let header = Bytes::copy_from_slice(&bytes[..whole]);
         self.input.advance(whole - *held);
-        if CapsuleType::from(code) != CapsuleType::Datagram {
+        if CapsuleType::from(code) != self.kind {
             self.state = if length == 0 { AT_START } else { State::Other { left: length } };
             return Ok(Header::Passed(header));
         }
         match usize::try_from(length) {
             Ok(fits) if length <= self.limit => {
-                self.state = State::Datagram { length: fits, bytes: BytesMut::new() };
-                Ok(Header::Datagram)
+                self.state = State::Taken { length: fits, bytes: BytesMut::new() };
+                Ok(Header::Taken)
             }
             _ => Err(CapsuleError::TooLong { code, length, limit: self.limit }),
         }
     }
 
-    /// Completes the datagram, or keeps what there is of it.
-    fn datagram(&mut self) -> Option<Sifted> {
-        let State::Datagram { length, bytes } = &mut self.state else { return None };
+    /// Completes the value, or keeps what there is of it.
+    fn taken(&mut self) -> Option<Sifted> {
+        let State::Taken { length, bytes } = &mut self.state else { return None };
         let missing = *length - bytes.len();
         if self.input.len() < missing {
             bytes.extend_from_slice(&self.input);
@@ -134,14 +135,14 @@ impl CapsuleSieve {
             bytes.split().freeze()
         };
         self.state = AT_START;
-        Some(Sifted::Datagram(value))
+        Some(Sifted::Taken(value))
     }
 }
 
 /// What became of a header.
 enum Header {
     Missing,
-    Datagram,
+    Taken,
     Passed(Bytes),
 }
 
@@ -149,18 +150,24 @@ enum Header {
 /// are what a decoder finds.
 pub fn fuzz_one(data: &[u8]) {
     let [limit, piece, stream @ ..] = data else { return };
-    let whole = sift(stream, u64::from(*limit), stream.len().max(1));
-    assert_eq!(whole, sift(stream, u64::from(*limit), usize::from(*piece).max(1)));
+    let (limit, piece) = (u64::from(*limit), usize::from(*piece).max(1));
+    for kind in [CapsuleType::Datagram, CapsuleType::DatagramLimit] {
+        let whole = sift(kind, stream, limit, stream.len().max(1));
+        assert_eq!(whole, sift(kind, stream, limit, piece));
+        for limit in whole.0.iter().filter_map(|value| datagram_limit::decode(value)) {
+            assert!((datagram_limit::LEAST..=datagram_limit::NONE).contains(&limit));
+        }
+    }
 }
 
-/// The datagrams, the other bytes, and whether the stream was sound.
-fn sift(stream: &[u8], limit: u64, piece: usize) -> (Vec<Bytes>, Vec<u8>, bool) {
-    let (mut sieve, mut datagrams, mut others) = (CapsuleSieve::new(limit), Vec::new(), Vec::new());
+/// The values of this type, the other bytes, and whether the stream was sound.
+fn sift(kind: CapsuleType, stream: &[u8], limit: u64, piece: usize) -> (Vec<Bytes>, Vec<u8>, bool) {
+    let (mut sieve, mut datagrams, mut others) = (CapsuleSieve::new(kind, limit), Vec::new(), Vec::new());
     for chunk in stream.chunks(piece) {
         sieve.push(Bytes::copy_from_slice(chunk));
         loop {
             match sieve.next() {
-                Ok(Some(Sifted::Datagram(value))) => datagrams.push(value),
+                Ok(Some(Sifted::Taken(value))) => datagrams.push(value),
                 Ok(Some(Sifted::Other(bytes))) => others.extend_from_slice(&bytes),
                 Ok(None) => break,
                 Err(_) => return (datagrams, others, false),
@@ -191,7 +198,7 @@ mod tests {
     fn datagrams_are_taken_out_and_the_rest_is_passed_on_in_pieces_of_any_size() {
         let stream = stream();
         for piece in [1, 2, 7, 64, 1000, stream.len()] {
-            let (datagrams, others, sound) = sift(&stream, 300, piece);
+            let (datagrams, others, sound) = sift(CapsuleType::Datagram, &stream, 300, piece);
             assert!(sound);
             assert_eq!(datagrams, [vec![1; 5], vec![], vec![1; 300]]);
             assert_eq!(others.len(), (2 + 1 + 3) + (2 + 1) + (2 + 2 + 5000), "in pieces of {piece}");
@@ -200,16 +207,16 @@ mod tests {
 
     #[test]
     fn a_datagram_that_is_too_long_breaks_the_stream_and_a_long_unknown_capsule_does_not() {
-        assert!(!sift(&stream(), 299, 1 << 20).2);
+        assert!(!sift(CapsuleType::Datagram, &stream(), 299, 1 << 20).2);
         let long = [0x41, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3];
-        assert!(sift(&long[1..], 10, 4).2);
+        assert!(sift(CapsuleType::Datagram, &long[1..], 10, 4).2);
     }
 
     #[test]
     fn what_follows_a_capsule_can_be_taken_back() {
-        let mut sieve = CapsuleSieve::new(10);
+        let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, 10);
         sieve.push(Bytes::from_static(&[0, 1, 7, 0, 1, 8]));
-        assert_eq!(sieve.next(), Ok(Some(Sifted::Datagram(Bytes::from_static(&[7])))));
+        assert_eq!(sieve.next(), Ok(Some(Sifted::Taken(Bytes::from_static(&[7])))));
         assert!(sieve.is_between());
         assert_eq!(sieve.take_rest(), [0, 1, 8].as_slice());
         sieve.push(Bytes::from_static(&[0]));

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::UdpEnd;
 use super::end::UdpReader;
+use super::limit::Limits;
 use super::quic::Beside;
 use crate::forward::{Broken, Side};
 use crate::seeing::{DropReason, Exchange};
@@ -71,8 +72,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) stop: &'a CancellationToken,
     /// Whether it is the only one into its sink, and hears when that breaks.
     pub(crate) alone: bool,
-    /// Bytes of UDP payloads that go as capsules where QUIC datagrams are too small for them, because the client asked for that.
-    pub(crate) floor: usize,
+    /// How large payloads may be, and who is told.
+    pub(crate) limits: &'a Limits,
 }
 
 impl Origin {
@@ -108,6 +109,11 @@ impl Sink {
             Self::Udp(_) => Ok(()),
             Self::Stream(outgoing, _) => outgoing.lock().await.finish(None).await,
         }
+    }
+
+    /// Where QUIC datagrams go beside it.
+    pub(super) fn quic(&self) -> Option<&DatagramSender> {
+        if let Self::Stream(_, quic) = self { quic.as_ref() } else { None }
     }
 
     /// Accounts for datagrams that were dropped before the tunnel saw them.
@@ -318,7 +324,7 @@ impl Lane<'_> {
     }
 
     /// Follows `data` to its end, or to the end of a capsule if the lane is to stop; what lies behind that is returned.
-    pub(super) fn follow(&self, cursor: &mut CapsuleCursor, data: &mut Bytes) -> Bytes {
+    fn follow(&self, cursor: &mut CapsuleCursor, data: &mut Bytes) -> Bytes {
         let mut used = 0;
         while used < data.len() {
             used += cursor.advance(&data[used..]);
@@ -334,6 +340,9 @@ impl Lane<'_> {
     async fn deliver(&self, capsules: &mut CapsuleDecoder, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
         let malformed = |reason: String| Broken::malformed(self.from, reason);
         while let Some(capsule) = capsules.next().map_err(|error| malformed(error.to_string()))? {
+            if capsule.kind == CapsuleType::DatagramLimit {
+                self.heed(&capsule.value)?;
+            }
             if capsule.kind != CapsuleType::Datagram {
                 continue;
             }

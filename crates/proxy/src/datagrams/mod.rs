@@ -5,6 +5,7 @@
 
 mod end;
 mod lane;
+mod limit;
 mod queue;
 mod quic;
 mod received;
@@ -13,6 +14,7 @@ mod session;
 pub use end::UdpEnd;
 pub(crate) use end::UdpReader;
 pub(crate) use lane::{Lane, Left, Origin, Sink};
+pub(crate) use limit::Limits;
 pub use queue::{Bounds, Queue};
 pub(crate) use received::Received;
 pub use session::Session;

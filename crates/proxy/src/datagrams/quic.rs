@@ -1,6 +1,7 @@
 //! Lanes with QUIC datagrams on a side. What came as one leaves as one where the other side has them, and one that is too large
 //! there is dropped and counted: the ends must find out what the path carries (RFC 9297, 3.5).
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,14 +10,15 @@ use hermes_http::h3::{DatagramReceiver, DatagramSender};
 use hermes_http::{Outgoing, Reset};
 use hermes_net::quic::SentDatagrams;
 use hermes_proto::batch::Batch;
-use hermes_proto::capsule::{self, CapsuleCursor, CapsuleSieve, CapsuleType, Sifted};
+use hermes_proto::capsule::{self, CapsuleSieve, CapsuleType, Sifted};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
+use hermes_proto::datagram_limit;
 use tokio::sync::Mutex;
 
 use super::UdpEnd;
 use super::end::UdpReader;
 use super::lane::{CapsuleStream, Capsules, Lane, Left, broken};
-use crate::forward::Broken;
+use crate::forward::{Broken, Side};
 use crate::seeing::DropReason;
 
 /// QUIC datagrams that one wake-up takes at most: what fills two runs of the kernel's segmentation.
@@ -91,13 +93,26 @@ impl Lane<'_> {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(Left::Stopped),
+                limit = self.limits.due(self.to()) => {
+                    self.tell(stream, limit).await?;
+                    continue;
+                }
                 filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
                 reset = broken(stream), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
             }
             let by_stream = self.by_stream(quic);
             let takes_stream = |size: usize| by_stream.contains(&(size + CONTEXT.len()));
-            let (sent, bytes) = reader.send(quic, &CONTEXT, |size| !takes_stream(size));
+            let (most, largest, above) = (self.limits.heard(self.to()), Cell::new(0), Cell::new(0));
+            let (sent, bytes) = reader.send(quic, &CONTEXT, |size| {
+                if takes_stream(size) {
+                    return false;
+                }
+                largest.set(size.max(largest.get()));
+                above.set(above.get() + usize::from(size > most));
+                size <= most
+            });
             self.sent(sent, bytes);
+            self.too_large(above.get() + sent.too_large, largest.get());
             if !by_stream.is_empty() {
                 let mut capsules = BytesMut::new();
                 let (datagrams, bytes) = reader.encode(&mut capsules, takes_stream);
@@ -115,11 +130,15 @@ impl Lane<'_> {
         stream: &Arc<Mutex<Outgoing>>,
         quic: &DatagramSender,
     ) -> Result<Left, Broken> {
-        let mut sieve = CapsuleSieve::new(MAX_UDP_CAPSULE);
+        let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, MAX_UDP_CAPSULE);
         loop {
             let data = tokio::select! {
                 biased;
                 () = self.stop.cancelled(), if sieve.is_between() => return Ok(Left::Stopped),
+                limit = self.limits.due(self.to()), if sieve.is_between() => {
+                    self.tell(stream, limit).await?;
+                    continue;
+                }
                 data = capsules.next() => data,
                 reset = broken(stream), if self.alone => match reset {
                     Reset::Unneeded => return Ok(Left::Ended),
@@ -135,7 +154,7 @@ impl Lane<'_> {
             let mut datagrams = Vec::new();
             while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
                 match piece {
-                    Sifted::Datagram(datagram) => datagrams.push(datagram),
+                    Sifted::Taken(datagram) => datagrams.push(datagram),
                     Sifted::Other(bytes) => {
                         // It may be a part only: what else goes on the stream goes before.
                         self.forward(&mut datagrams, stream, quic).await?;
@@ -159,14 +178,18 @@ impl Lane<'_> {
         quic: Option<&DatagramSender>,
     ) -> Result<Left, Broken> {
         let Capsules { stream: from, beside } = capsules;
-        let mut cursor = CapsuleCursor::default();
+        let mut sieve = CapsuleSieve::new(CapsuleType::DatagramLimit, datagram_limit::MAX_VALUE);
         let mut room = BytesMut::new();
         loop {
-            let between = cursor.is_between();
+            let between = sieve.is_between();
             let data = tokio::select! {
                 biased;
                 () = self.stop.cancelled(), if between => return Ok(Left::Stopped),
-                () = beside.fill(), if between || (quic.is_some() && self.floor == 0) => {
+                limit = self.limits.due(self.to()), if between && quic.is_some() => {
+                    self.tell(stream, limit).await?;
+                    continue;
+                }
+                () = beside.fill(), if between || (quic.is_some() && self.limits.floor() == 0) => {
                     self.exchange.dropped(DropReason::QueueFull, beside.lost());
                     match quic {
                         Some(quic) => self.forward(&mut beside.taken, stream, quic).await?,
@@ -184,17 +207,47 @@ impl Lane<'_> {
                 },
             };
             let Some(data) = data else { return Ok(Left::Ended) };
-            let mut data = data.map_err(|error| self.read(&error))?;
-            from.rest = self.follow(&mut cursor, &mut data);
-            self.moved(0, data.len() as u64);
-            self.write_on(stream, data).await?;
+            sieve.push(data.map_err(|error| self.read(&error))?);
+            while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
+                match piece {
+                    Sifted::Taken(limit) => self.heed(&limit)?,
+                    Sifted::Other(bytes) => room.extend_from_slice(&bytes),
+                }
+                if self.stop.is_cancelled() && sieve.is_between() {
+                    from.rest = sieve.take_rest();
+                    break;
+                }
+            }
+            self.moved(0, room.len() as u64);
+            self.write_on(stream, room.split().freeze()).await?;
         }
+    }
+
+    /// The side that it comes from says how large payloads may be that are sent there.
+    pub(super) fn heed(&self, limit: &[u8]) -> Result<(), Broken> {
+        let limit = datagram_limit::decode(limit);
+        let limit = limit.ok_or_else(|| Broken::malformed(self.from, "a limit that is no number".to_owned()))?;
+        self.limits.hear(self.from, limit);
+        Ok(())
+    }
+
+    /// Tells the side that it leads to how large payloads may be that come from there.
+    async fn tell(&self, stream: &Mutex<Outgoing>, limit: usize) -> Result<(), Broken> {
+        tracing::debug!(exchange = %self.exchange.id(), limit, "the largest payload that goes on");
+        let mut capsule = BytesMut::new();
+        datagram_limit::encode(limit, &mut capsule);
+        self.write_on(stream, capsule.freeze()).await
+    }
+
+    /// The side that it leads to.
+    fn to(&self) -> Side {
+        self.from.other()
     }
 
     /// Sizes of datagrams, with their context, that go as capsules: QUIC datagrams are too small for them, and the client asked
     /// for it (`Hermes-Datagram-Floor`).
     fn by_stream(&self, quic: &DatagramSender) -> Range<usize> {
-        let floor = if self.floor == 0 { 0 } else { self.floor + CONTEXT.len() };
+        let floor = if self.limits.floor() == 0 { 0 } else { self.limits.floor() + CONTEXT.len() };
         quic.max_payload() + 1..floor + 1
     }
 
@@ -215,8 +268,19 @@ impl Lane<'_> {
             self.encode(&mut large, &mut capsules);
             self.write_on(stream, capsules.freeze()).await?;
         }
+        let largest = datagrams.iter().map(Bytes::len).max().unwrap_or(0).saturating_sub(CONTEXT.len());
+        let above = match self.limits.heard(self.to()) {
+            most if largest > most => {
+                let is_above =
+                    |datagram: &mut Bytes| datagram.starts_with(&CONTEXT) && datagram.len() > most + CONTEXT.len();
+                datagrams.extract_if(.., is_above).count()
+            }
+            _ => 0,
+        };
         let bytes = datagrams.iter().map(Bytes::len).sum();
-        self.sent(quic.forward(datagrams.drain(..)), bytes);
+        let sent = quic.forward(datagrams.drain(..));
+        self.sent(sent, bytes);
+        self.too_large(above + sent.too_large, largest);
         quic.room(ROOM).await;
         Ok(())
     }
@@ -245,7 +309,14 @@ impl Lane<'_> {
     fn sent(&self, sent: SentDatagrams, bytes: usize) {
         let all = sent.sent + sent.too_large + sent.dropped;
         self.moved(sent.sent as u64, (bytes * sent.sent / all.max(1)) as u64);
-        self.exchange.dropped(DropReason::TooLarge, sent.too_large as u64);
         self.exchange.dropped(DropReason::QueueFull, sent.dropped as u64);
+    }
+
+    /// Counts datagrams that were too large, which the side they come from is told.
+    fn too_large(&self, count: usize, largest: usize) {
+        if count > 0 {
+            self.exchange.dropped(DropReason::TooLarge, count as u64);
+            self.limits.exceeded(self.to(), largest);
+        }
     }
 }

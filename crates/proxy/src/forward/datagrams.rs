@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hermes_http::{Incoming, Outgoing};
 use hermes_net::UdpSocket;
-use hermes_proto::datagram_floor;
+use hermes_proto::{datagram_floor, datagram_limit};
 use hermes_upstream::Active;
 use http::HeaderMap;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use super::pump::END_TIME;
 use super::resume::Again;
 use super::{Broken, Side, paths, silence};
 use crate::arrival::End;
-use crate::datagrams::{Lane, Left, Origin, Received, Sink, UdpEnd, UdpReader};
+use crate::datagrams::{Lane, Left, Limits, Origin, Received, Sink, UdpEnd, UdpReader};
 use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
 use crate::resume::{Asked, Claim, Seat, Token};
@@ -53,6 +53,8 @@ pub(crate) struct Path {
     pub(crate) idle: Duration,
     /// What lets the session go on when a way breaks.
     pub(crate) held: Held,
+    /// Whether the next hop understands [`datagram_limit`].
+    pub(crate) listens: bool,
 }
 
 /// What lets a UDP session go on when the way to it breaks.
@@ -129,11 +131,13 @@ impl From<End> for Ends {
 
 /// Carries a tunnel to its end; returns the reason of that.
 pub(crate) async fn carry(routed: &Routed, client: End, path: Path, mut place: Place) -> String {
-    let (exchange, client, left) = (routed.exchange.clone(), client.into(), JoinSet::new());
-    let floor = datagram_floor::of(&place.standing().head().fields);
+    let (exchange, client, left) = (routed.exchange.clone(), Ends::from(client), JoinSet::new());
+    let head = place.standing().head();
+    let mut limits = Limits::new(datagram_floor::of(&head.fields));
+    limits.lead(Side::Client, &client.sink, datagram_limit::is_understood(&head.fields));
     let (over, again) = (CancellationToken::new(), Again::default());
     let asked = routed.asked.is_some();
-    let mut tunnel = Tunnel { exchange, client, path, left, floor, over, again, asked };
+    let mut tunnel = Tunnel { exchange, client, path, left, limits, over, again, asked };
     let ended = loop {
         match tunnel.round(&mut place).await {
             Round::Over(Err(broken)) if broken.is_of_the_way() => match broken.side {
@@ -162,8 +166,7 @@ pub(super) struct Tunnel {
     pub(super) path: Path,
     /// Ways that were left and may still answer.
     left: JoinSet<()>,
-    /// As for a [`Lane`].
-    floor: usize,
+    limits: Limits,
     /// Cancelled when the tunnel ends.
     over: CancellationToken,
     pub(super) again: Again,
@@ -186,9 +189,10 @@ impl Tunnel {
         let stop = CancellationToken::new();
         let alone = self.left.is_empty();
         let udp = self.has_udp();
-        let Self { exchange, client, path: Path { ends, idle, held, .. }, floor, .. } = self;
+        self.limits.lead(Side::Target, &self.path.ends.sink, self.path.listens);
+        let Self { exchange, client, path: Path { ends, idle, held, .. }, limits, .. } = self;
         let silent = silence(exchange.counters(), *idle);
-        let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, *floor));
+        let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, limits));
         let mut silent = pin!(silent);
         let mut opening: Option<Opening> = None;
         loop {
@@ -231,7 +235,7 @@ impl Tunnel {
         // It leads to another socket now.
         old.held = Held::Nothing;
         let (client, exchange) = (self.client.sink.clone(), self.exchange.clone());
-        self.left.spawn(linger(old, client, exchange, (self.floor, self.over.clone())));
+        self.left.spawn(linger(old, client, exchange, (self.limits.floor(), self.over.clone())));
     }
 
     /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
@@ -295,11 +299,11 @@ async fn lanes(
     (client, path): (&mut Ends, &mut Ends),
     stop: &CancellationToken,
     alone: bool,
-    floor: usize,
+    limits: &Limits,
 ) -> Result<Left, Broken> {
     let streams = !client.origin.is_udp() && !path.origin.is_udp();
-    let up = Lane { exchange, from: Side::Client, stop, alone: true, floor };
-    let down = Lane { exchange, from: Side::Target, stop, alone, floor };
+    let up = Lane { exchange, from: Side::Client, stop, alone: true, limits };
+    let down = Lane { exchange, from: Side::Target, stop, alone, limits };
     let up = direction(up, &mut client.origin, &path.sink, streams);
     let down = direction(down, &mut path.origin, &client.sink, streams);
     let (mut up, mut down) = (pin!(up), pin!(down));
@@ -328,7 +332,9 @@ async fn direction(lane: Lane<'_>, origin: &mut Origin, sink: &Sink, passes_end:
 /// Takes what still comes on a way that was left, then ends it.
 async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>, (floor, over): (usize, CancellationToken)) {
     let stop = CancellationToken::new();
-    let lane = Lane { exchange: &exchange, from: Side::Target, stop: &stop, alone: false, floor };
+    // What it says of its limits is of no use any more.
+    let limits = Limits::new(floor);
+    let lane = Lane { exchange: &exchange, from: Side::Target, stop: &stop, alone: false, limits: &limits };
     {
         let mut answers = pin!(lane.run(&mut old.ends.origin, &client));
         tokio::select! {

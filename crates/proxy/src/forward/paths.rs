@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hermes_http::{Event, RequestHead};
 use hermes_net::UdpSocket;
+use hermes_proto::datagram_limit;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{UdpDialled, UdpWay};
 
@@ -29,11 +30,13 @@ pub(crate) async fn open(routed: &Routed, head: &RequestHead, asked: Asked) -> R
     }
     let (mut departing, target) = depart(routed, head.clone(), &next)?;
     asked.write(&mut departing.fields);
+    departing.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
     let opened = tunnel::open(&Tries::new(routed, &next, head), &departing, &target).await?;
     match opened.answer {
         Event::Tunnel(mut answer, incoming) => {
             let (ends, held) = (Ends::streams(incoming, opened.outgoing), Held::beyond(&mut answer.fields));
-            let path = Path { ends, active: opened.active, idle: opened.idle, held };
+            let listens = datagram_limit::is_understood(&answer.fields);
+            let path = Path { ends, active: opened.active, idle: opened.idle, held, listens };
             Ok((path, Opened::new(routed, head, &next, None)))
         }
         Event::Final(head, _) | Event::Interim(head) => {
@@ -63,7 +66,8 @@ pub(crate) async fn socket(
     let address = match way {
         UdpWay::Address(address) => address,
         UdpWay::Tunnel(streams) => {
-            let path = Path { ends: Ends::streams(streams.0, streams.1), active, idle, held: Held::Nothing };
+            let path =
+                Path { ends: Ends::streams(streams.0, streams.1), active, idle, held: Held::Nothing, listens: false };
             return Ok((path, Opened::new(routed, head, next, None)));
         }
     };
@@ -75,7 +79,7 @@ pub(crate) async fn socket(
     let held = bound
         .zip(Token::random())
         .map_or(Held::Nothing, |(bound, token)| Held::Here(routed.worker.shared.resumable.enter(token, bound, 0)));
-    let path = Path { ends, active, idle, held };
+    let path = Path { ends, active, idle, held, listens: false };
     Ok((path, Opened::new(routed, head, next, Some(address))))
 }
 
@@ -106,6 +110,6 @@ async fn take_over(tries: &Tries<'_>, head: &RequestHead, token: &Token, bound: 
     tries.goes_to(&remote.to_string().into());
     routed.exchange.resumed(times);
     let held = Held::Here(resumable.enter(*token, bound.clone(), times));
-    let path = Path { ends: Ends::resumed(socket, received), active, idle: tries.timeouts.udp, held };
+    let path = Path { ends: Ends::resumed(socket, received), active, idle: tries.timeouts.udp, held, listens: false };
     Some((path, Opened::new(routed, head, next, Some(remote))))
 }

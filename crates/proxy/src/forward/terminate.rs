@@ -1,8 +1,8 @@
 //! Where the overlay ends: a tunnel becomes a TCP connection or a UDP socket.
 
 use hermes_http::{Incoming, Kind, Outgoing, h1};
-use hermes_proto::datagram_floor;
 use hermes_proto::proxy_status::{self, PROXY_STATUS};
+use hermes_proto::{datagram_floor, datagram_limit};
 use http::{HeaderMap, HeaderValue};
 
 use super::carried::{Bytes, Carried};
@@ -56,6 +56,7 @@ pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     let mut fields = HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
     path.held.tell(&mut fields);
     fields.extend(datagram_floor::answer(&arrival.head().fields));
+    datagram_limit::answer(&arrival.head().fields, &mut fields);
     let place = stand(routed, opened, true);
     Ok(match arrival.accept(fields).await {
         Ok(client) => Carried::Datagrams(Box::new((client, path, place))),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
-use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::{datagram_limit, hop};
 use hermes_rules::retry::Outcome;
 use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
@@ -36,6 +36,7 @@ pub(super) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
         Ok((mut head, target)) => {
             if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
                 routed.asked.unwrap_or(Asked::New).write(&mut head.fields);
+                head.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
             }
             let opened = open(&Tries::new(routed, next, arrival.head()), &head, &target).await;
             opened.map(|opened| (opened, head.kind()))
@@ -148,10 +149,14 @@ async fn accept(
 ) -> Carried {
     let kind = arrival.kind();
     let held = Held::beyond(&mut head.fields);
+    let listens = datagram_limit::is_understood(&head.fields);
     let mut fields = passed_on(head.fields);
     form::announce(kind, &mut fields);
     if kind == Kind::ConnectUdp && routed.asked.is_some() {
         held.tell(&mut fields);
+    }
+    if kind == Kind::ConnectUdp {
+        datagram_limit::answer(&arrival.head().fields, &mut fields);
     }
     routed.exchange.status(arrival.head().opening_status().as_u16());
     let place = stand(routed, opened, kind == Kind::ConnectUdp);
@@ -167,7 +172,7 @@ async fn accept(
             Carried::Bytes(Box::new(Bytes { client, target, place, active }))
         }
         client => {
-            let path = Path { ends: Ends::streams(incoming, outgoing), active, idle, held };
+            let path = Path { ends: Ends::streams(incoming, outgoing), active, idle, held, listens };
             Carried::Datagrams(Box::new((client, path, place)))
         }
     }

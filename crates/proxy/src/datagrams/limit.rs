@@ -1,0 +1,224 @@
+//! How large UDP payloads may be that go on from here, heard from one side and told to the other.
+//!
+//! Whoever finds that something is too large for the side that it leads to drops it, counts it, and tells the side where it came
+//! from. That one then drops what is larger itself, and tells the one before it; at last the node knows where datagrams enter.
+//! Nobody is told who sent nothing too large.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hermes_http::h3::DatagramSender;
+use hermes_proto::datagram_limit::NONE;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::Sink;
+use crate::forward::Side;
+
+/// Shortest time between two words on one limit: a path that is measured changes in steps, and a capsule for each is of no use.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Bytes that the context ID of UDP payloads takes.
+const CONTEXT_SIZE: usize = 1;
+
+/// The limits of a tunnel.
+pub(crate) struct Limits {
+    client: Limit,
+    target: Limit,
+    /// Bytes of UDP payloads that go as capsules where QUIC datagrams are too small for them, because the client asked for that:
+    /// no limit is lower.
+    floor: usize,
+}
+
+/// The limit of what is sent to one side.
+struct Limit {
+    quic: Option<DatagramSender>,
+    /// Whether that side understands what is said of the other's limit.
+    listens: bool,
+    /// What that side said.
+    heard: AtomicUsize,
+    told: Mutex<Told>,
+    changed: Notify,
+}
+
+/// What the other side was told of a limit.
+struct Told {
+    limit: usize,
+    when: Option<Instant>,
+    /// The largest payload that did not fit, until it fits again; 0: all do.
+    largest: usize,
+}
+
+impl Limits {
+    /// Of a tunnel for whose client this `floor` holds.
+    pub(crate) fn new(floor: usize) -> Self {
+        Self { client: Limit::none(), target: Limit::none(), floor }
+    }
+
+    /// The floor.
+    pub(crate) fn floor(&self) -> usize {
+        self.floor
+    }
+
+    /// A side leads to this sink from now on, and what is behind it `listens` or does not. It has not heard or said anything yet.
+    pub(crate) fn lead(&mut self, side: Side, sink: &Sink, listens: bool) {
+        let limit = match side {
+            Side::Client => &mut self.client,
+            Side::Target => &mut self.target,
+        };
+        (limit.quic, limit.listens) = (sink.quic().cloned(), listens);
+        *limit.heard.get_mut() = NONE;
+        let other = self.of(side.other());
+        let mut told = other.told.lock();
+        (told.limit, told.when) = (NONE, None);
+    }
+
+    /// The largest payload that goes to this side by its own word.
+    pub(super) fn heard(&self, side: Side) -> usize {
+        self.of(side).heard.load(Ordering::Relaxed).max(self.floor)
+    }
+
+    /// This side said how large payloads may be.
+    pub(super) fn hear(&self, side: Side, limit: usize) {
+        let of = self.of(side);
+        if of.heard.swap(limit, Ordering::Relaxed) != limit {
+            // Something larger was sent there: whoever sent it may have to know.
+            self.exceeded(side, if limit < NONE { limit + 1 } else { 0 });
+            of.changed.notify_one();
+        }
+    }
+
+    /// A payload of so many bytes did not fit this side.
+    pub(super) fn exceeded(&self, side: Side, size: usize) {
+        let of = self.of(side);
+        let mut told = of.told.lock();
+        if told.largest == 0 && size > 0 {
+            of.changed.notify_one();
+        }
+        told.largest = told.largest.max(size);
+    }
+
+    /// Waits until this side is to be told a limit. Dropping the future loses nothing.
+    pub(super) async fn due(&self, side: Side) -> usize {
+        let of = self.of(side.other());
+        if !self.of(side).listens {
+            return std::future::pending().await;
+        }
+        loop {
+            let changed = of.changed.notified();
+            let (word, waits) = self.word(side.other());
+            if let Some(limit) = word {
+                return limit;
+            }
+            tokio::select! {
+                () = changed => {}
+                () = sleep(INTERVAL), if waits => {}
+            }
+        }
+    }
+
+    /// What is to be said now of the limit of this side, and whether that must be looked at again although nothing happens.
+    fn word(&self, side: Side) -> (Option<usize>, bool) {
+        let of = self.of(side);
+        let mut told = of.told.lock();
+        if told.largest == 0 && told.limit == NONE {
+            return (None, false);
+        }
+        if told.when.is_some_and(|when| when.elapsed() < INTERVAL) {
+            return (None, true);
+        }
+        let mut limit = of.own().max(self.floor).min(self.heard(side));
+        if limit >= told.largest {
+            (limit, told.largest) = (NONE, 0);
+        }
+        if limit == told.limit {
+            return (None, told.largest > 0);
+        }
+        (told.limit, told.when) = (limit, Some(Instant::now()));
+        (Some(limit), false)
+    }
+
+    fn of(&self, side: Side) -> &Limit {
+        match side {
+            Side::Client => &self.client,
+            Side::Target => &self.target,
+        }
+    }
+}
+
+impl Limit {
+    fn none() -> Self {
+        let told = Told { limit: NONE, when: None, largest: 0 };
+        let heard = AtomicUsize::new(NONE);
+        Self { quic: None, listens: false, heard, told: Mutex::new(told), changed: Notify::new() }
+    }
+
+    /// What its QUIC datagrams carry. UDP and capsules take any size.
+    fn own(&self) -> usize {
+        self.quic.as_ref().map_or(NONE, |quic| quic.max_payload().saturating_sub(CONTEXT_SIZE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Limits of a tunnel both sides of which listen.
+    fn limits() -> Limits {
+        let mut limits = Limits::new(0);
+        (limits.client.listens, limits.target.listens) = (true, true);
+        limits
+    }
+
+    async fn told(limits: &Limits, side: Side) -> Option<usize> {
+        tokio::time::timeout(INTERVAL * 3, limits.due(side)).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_one_side_says_the_other_is_told_once() {
+        let limits = limits();
+        assert_eq!(told(&limits, Side::Client).await, None);
+        limits.hear(Side::Target, 1132);
+        limits.hear(Side::Target, 1132);
+        assert_eq!(limits.heard(Side::Target), 1132);
+        assert_eq!(told(&limits, Side::Client).await, Some(1132));
+        assert_eq!(told(&limits, Side::Client).await, None);
+        assert_eq!(told(&limits, Side::Target).await, None);
+        limits.hear(Side::Target, NONE);
+        assert_eq!(told(&limits, Side::Client).await, Some(NONE));
+        assert_eq!(told(&limits, Side::Client).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_that_changes_often_is_told_seldom() {
+        let (limits, began, mut words) = (limits(), Instant::now(), 0);
+        for change in 0..100 {
+            limits.hear(Side::Client, 1000 + change);
+            let wait = tokio::time::timeout(INTERVAL / 10, limits.due(Side::Target)).await;
+            words += usize::from(wait.is_ok());
+        }
+        let most = began.elapsed().as_secs() as usize + 1;
+        assert!((2..=most).contains(&words), "{words} words");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_listen_is_not_told() {
+        let limits = Limits::new(0);
+        limits.hear(Side::Target, 1132);
+        assert_eq!(told(&limits, Side::Client).await, None);
+        assert_eq!(limits.heard(Side::Target), 1132);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_limit_is_below_the_floor_and_what_fits_again_has_none() {
+        let mut limits = limits();
+        limits.floor = 1200;
+        limits.hear(Side::Target, 600);
+        assert_eq!(limits.heard(Side::Target), 1200);
+        // Nothing that is larger than the floor was sent.
+        assert_eq!(told(&limits, Side::Client).await, None);
+        limits.exceeded(Side::Target, 1300);
+        assert_eq!(told(&limits, Side::Client).await, Some(1200));
+    }
+}
