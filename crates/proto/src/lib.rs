@@ -18,6 +18,7 @@
 //! | [`datagram_floor`] | ours: which datagrams shall arrive although QUIC datagrams are too small for them |
 //! | [`datagram_limit`] | ours: which UDP payloads do not go on, told to the side they come from |
 //! | [`batch`] | ours: runs of datagrams, shaped for UDP segmentation offload |
+//! | [`udp_bind`] | draft-ietf-masque-connect-udp-listen |
 //! | [`udp_template`] | RFC 9298, sections 2 and 3 |
 //! | [`uri_template`] | RFC 6570 within RFC 9298, section 2 |
 //! | [`ptth`] | draft-kazuho-ptth-ptth, RFC 7639 |
@@ -51,6 +52,7 @@ pub mod proxy_status;
 pub mod ptth;
 pub mod qpack;
 pub mod trace_context;
+pub mod udp_bind;
 pub mod udp_template;
 pub mod uri_template;
 pub mod varint;

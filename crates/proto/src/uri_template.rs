@@ -131,6 +131,21 @@ impl UriTemplate {
         path
     }
 
+    /// Path and query that ask for whatever sends and is sent to: `*` in place of both (draft-ietf-masque-connect-udp-listen, section 2).
+    pub fn expand_any(&self) -> String {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Variable(_) => "%2A".to_owned(),
+        };
+        self.parts.iter().map(part).collect()
+    }
+
+    /// Whether `path` and its query are such.
+    pub fn matches_any(&self, path: &str) -> bool {
+        let is_any = |value: &str| decode(value).is_ok_and(|value| value == "*");
+        self.values(path).is_ok_and(|values| values.into_iter().all(is_any))
+    }
+
     /// The host, without brackets, and the port that `path` and its query ask for. A template without a query matches whatever
     /// the query is.
     ///

@@ -42,6 +42,7 @@ decoders! {
     ptth_keeps_its_invariants: ptth;
     qpack_keeps_its_invariants: qpack;
     trace_context_keeps_its_invariants: trace_context;
+    udp_bind_keeps_its_invariants: udp_bind;
     udp_template_keeps_its_invariants: udp_template;
     uri_template_keeps_its_invariants: uri_template;
     varint_keeps_its_invariants: varint;

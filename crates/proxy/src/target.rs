@@ -6,6 +6,7 @@ use hermes_http::{Kind, RequestHead};
 use hermes_proto::authority::{self, HostPort};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::ptth;
+use hermes_proto::udp_bind;
 use hermes_proto::uri_template::{self, TemplateError, UriTemplate};
 use http::uri::{Authority, PathAndQuery};
 use http::{StatusCode, uri::Scheme};
@@ -16,9 +17,9 @@ use crate::snapshot::ListenerRules;
 /// Host and port that an exchange is for, whatever its form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Host name or address, an IPv6 address without brackets.
+    /// Host name or address, an IPv6 address without brackets; `*` where there is none.
     pub host: String,
-    /// Port, never 0.
+    /// Port, 0 only without a host.
     pub port: u16,
 }
 
@@ -65,9 +66,23 @@ impl Target {
         }
     }
 
+    /// No target: whatever peers a client of CONNECT-UDP Bind names later. No host is written so.
+    fn any() -> Self {
+        Self { host: "*".to_owned(), port: 0 }
+    }
+
+    /// Whether it is none.
+    pub fn is_any(&self) -> bool {
+        self.port == 0
+    }
+
     /// RFC 9298, 3: the target of CONNECT-UDP, and of connect-tcp, stands in the path or in the query.
     fn of_template(head: &RequestHead, known: &UriTemplate, further: &[UriTemplate]) -> Result<Self, Refusal> {
         let path = head.path.as_ref().map_or("", PathAndQuery::as_str);
+        let bound = head.kind() == Kind::ConnectUdp && udp_bind::is_asked_for(&head.fields);
+        if bound && further.iter().chain([known]).any(|template| template.matches_any(path)) {
+            return Ok(Self::any());
+        }
         let matched = further.iter().fold(known.matches(path), |matched, template| match matched {
             Err(TemplateError::NotTemplate) => template.matches(path),
             decided => decided,
@@ -82,7 +97,7 @@ impl Target {
     /// # Errors
     /// The target cannot be written as a path.
     pub fn write_path(&self, template: &UriTemplate, head: &mut RequestHead) -> Result<(), Refusal> {
-        let path = template.expand(&self.host, self.port);
+        let path = if self.is_any() { template.expand_any() } else { template.expand(&self.host, self.port) };
         head.path = Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
         Ok(())
     }

@@ -73,6 +73,11 @@ impl UdpTunnel {
         client.extended("connect-udp", &uri, &fields).map(|stream| Self { carrier: Carrier::H2(stream) })
     }
 
+    /// A tunnel that was opened by hand.
+    pub fn of(raw: Raw) -> Self {
+        Self { carrier: Carrier::H1(raw) }
+    }
+
     /// Opens a tunnel of capsules under this protocol on an HTTP/2 connection.
     ///
     /// # Errors

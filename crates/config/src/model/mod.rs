@@ -5,6 +5,7 @@
 
 mod attach;
 mod authorize;
+mod bind;
 mod broadcast;
 mod chain;
 mod egress;
@@ -26,6 +27,7 @@ mod upstream;
 
 pub use attach::{Attach, AttachAs, AttachDetails};
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
+pub use bind::Bind;
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use chain::Chain;
 pub use egress::Egress;

@@ -12,7 +12,7 @@ use super::scalar::{
     TextMatch,
 };
 use super::tunnel::Tunnel;
-use super::{Broadcast, Chain};
+use super::{Bind, Broadcast, Chain};
 
 /// One route. The first route that matches decides; exactly one of `to`, `terminate`, `attach`, `respond`, `redirect` is
 /// given.
@@ -69,6 +69,10 @@ pub struct Route {
     /// user, or the names that are allowed.
     #[serde(default)]
     pub attach: Option<AttachAs>,
+    /// Take CONNECT-UDP without a target on this route, which has `terminate: true`: sockets for whatever peers the client names,
+    /// within `egress`. Default: they are refused.
+    #[serde(default)]
+    pub bind: Option<Bind>,
     /// Answer here.
     #[serde(default)]
     pub respond: Option<Respond>,

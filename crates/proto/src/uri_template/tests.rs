@@ -64,6 +64,25 @@ fn a_query_counts_where_the_template_has_one() {
 }
 
 #[test]
+fn a_star_for_both_values_is_any_target() {
+    let query = template("/p{?target_host,target_port}");
+    assert_eq!(
+        (query.expand_any(), UDP.expand_any()),
+        ("/p?target_host=%2A&target_port=%2A".to_owned(), "/.well-known/masque/udp/%2A/%2A/".to_owned())
+    );
+    assert!(UDP.matches_any(&UDP.expand_any()) && query.matches_any(&query.expand_any()));
+    for path in [
+        "/.well-known/masque/udp/%2A/53/",
+        "/.well-known/masque/udp/a/%2A/",
+        "/.well-known/masque/udp/*/*/",
+        "/%2A/%2A/",
+    ] {
+        assert!(!UDP.matches_any(path), "{path}");
+        assert!(UDP.matches(path).is_err());
+    }
+}
+
+#[test]
 fn a_bad_value_is_the_clients_error() {
     let query = template("/p?h={target_host}&p={target_port}");
     assert_eq!(query.matches("/p?h=&p=53"), Err(TemplateError::Host(HostError::Empty)));

@@ -3,6 +3,7 @@
 //! Datagrams move in batches: what is ready at one wake-up becomes one DATA frame of capsules, and a frame of capsules becomes
 //! as few sends as its lengths allow. Nothing waits for a batch to fill.
 
+mod bound;
 mod end;
 mod lane;
 mod limit;
@@ -11,6 +12,7 @@ mod quic;
 mod received;
 mod session;
 
+pub(crate) use bound::Bound;
 pub use end::UdpEnd;
 pub(crate) use end::UdpReader;
 pub(crate) use lane::{Lane, Left, Origin, Sink};

@@ -33,7 +33,7 @@ const CONTEXT: [u8; 1] = [UDP_CONTEXT as u8];
 /// QUIC datagrams that belong to a stream, and those of them that were taken and not moved yet.
 pub(super) struct Beside {
     receiver: Option<DatagramReceiver>,
-    taken: Vec<Bytes>,
+    pub(super) taken: Vec<Bytes>,
 }
 
 impl Beside {
@@ -59,7 +59,7 @@ impl Beside {
     }
 
     /// How many were dropped since this was last asked, because they were not taken in time.
-    fn lost(&mut self) -> u64 {
+    pub(super) fn lost(&mut self) -> u64 {
         self.receiver.as_mut().map_or(0, |receiver| receiver.take_lost().datagrams)
     }
 }
@@ -252,7 +252,7 @@ impl Lane<'_> {
     }
 
     /// Passes datagrams on as they are, and waits for room for more.
-    async fn forward(
+    pub(super) async fn forward(
         &self,
         datagrams: &mut Vec<Bytes>,
         stream: &Mutex<Outgoing>,
@@ -286,7 +286,7 @@ impl Lane<'_> {
     }
 
     /// Writes datagrams as capsules.
-    fn encode(&self, datagrams: &mut Vec<Bytes>, room: &mut BytesMut) {
+    pub(super) fn encode(&self, datagrams: &mut Vec<Bytes>, room: &mut BytesMut) {
         let bytes: usize = datagrams.iter().map(Bytes::len).sum();
         self.moved(datagrams.len() as u64, bytes as u64);
         room.reserve(bytes + datagrams.len() * capsule::MAX_HEADER);
@@ -296,7 +296,7 @@ impl Lane<'_> {
         }
     }
 
-    async fn write_on(&self, stream: &Mutex<Outgoing>, bytes: Bytes) -> Result<(), Broken> {
+    pub(super) async fn write_on(&self, stream: &Mutex<Outgoing>, bytes: Bytes) -> Result<(), Broken> {
         if bytes.is_empty() {
             return Ok(());
         }

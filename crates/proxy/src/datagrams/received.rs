@@ -119,12 +119,9 @@ impl Received {
 
     /// Keeps the batch for the next socket of this worker.
     fn give_back(&mut self) {
-        let Some(batch) = self.batch.take() else { return };
-        KEPT.with_borrow_mut(|kept| {
-            if kept.len() < KEPT_BATCHES {
-                kept.push(batch);
-            }
-        });
+        if let Some(batch) = self.batch.take() {
+            give_back(batch);
+        }
     }
 
     fn empty(&mut self, socket: &UdpSocket) {
@@ -145,7 +142,16 @@ impl Received {
     }
 }
 
+/// Keeps a batch for the next socket of this worker.
+pub(super) fn give_back(batch: RecvBatch) {
+    KEPT.with_borrow_mut(|kept| {
+        if kept.len() < KEPT_BATCHES {
+            kept.push(batch);
+        }
+    });
+}
+
 /// A batch that was kept, or a new one.
-fn kept() -> RecvBatch {
+pub(super) fn kept() -> RecvBatch {
     KEPT.with_borrow_mut(Vec::pop).unwrap_or_else(|| RecvBatch::with_slots(SLOTS))
 }

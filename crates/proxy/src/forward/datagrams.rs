@@ -110,7 +110,7 @@ impl Ends {
 
     /// Ends our direction and waits for the end of the other: a stream that is dropped half open looks broken to its peer. RFC
     /// 9298, 3: a stream ends where the socket does. A peer that does not read is not waited for.
-    async fn farewell(&mut self) {
+    pub(super) async fn farewell(&mut self) {
         let _ = tokio::time::timeout(END_TIME, async {
             if self.sink.finish().await.is_ok() {
                 self.origin.drain().await;

@@ -10,6 +10,7 @@
 
 mod affinity;
 mod attach;
+mod bound;
 mod broadcast;
 mod carried;
 mod datagrams;

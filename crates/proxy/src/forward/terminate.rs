@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use super::carried::{Bytes, Carried};
 use super::departure::{Next, depart};
 use super::retry::Tries;
-use super::{CAPSULE_PROTOCOL, Failed, Unanswered, form, paths, reach};
+use super::{CAPSULE_PROTOCOL, Failed, Unanswered, bound, form, paths, reach};
 use crate::arrival::{Arrival, End};
 use crate::redecide::{Opened, stand};
 use crate::routed::Routed;
@@ -48,6 +48,9 @@ pub(super) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
 /// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1). The name is resolved before the
 /// tunnel is accepted, and only the target's datagrams are taken.
 pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+    if routed.target.is_any() {
+        return Box::pin(bound::udp(routed, arrival, next)).await.map(Carried::Over);
+    }
     let (path, opened) = match paths::socket(routed, arrival.head(), next, routed.asked).await {
         Ok(opened) => opened,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{datagram_limit, hop};
+use hermes_proto::{datagram_limit, hop, udp_bind};
 use hermes_rules::retry::Outcome;
 use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
@@ -159,7 +159,9 @@ async fn accept(
         datagram_limit::answer(&arrival.head().fields, &mut fields);
     }
     routed.exchange.status(arrival.head().opening_status().as_u16());
-    let place = stand(routed, opened, kind == Kind::ConnectUdp);
+    // Another way would not know the contexts of this one.
+    let movable = kind == Kind::ConnectUdp && !udp_bind::is_asked_for(&fields);
+    let place = stand(routed, opened, movable);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,
         Err(error) => return Carried::Over(format!("client_closed: {error}")),

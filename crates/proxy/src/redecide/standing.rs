@@ -265,6 +265,11 @@ impl Standing {
         let rules = Rules { document: &snapshot.document, table: &snapshot.table, same_upstream: &same_upstream };
         let relabelled = head.fields != opened.head.fields;
         let verdict = redecide(&Tunnel { facts, way: &opened.way, movable: self.movable, relabelled }, &rules);
+        if let Verdict::Kept { route } | Verdict::Outlives { route } = &verdict
+            && (target.is_any() && opened.upstream.is_none() && snapshot.document.routes[*route].bind.is_none())
+        {
+            return Verdict::Ended(Reason::OtherAction(snapshot.route_names[*route].to_string()));
+        }
         match (&verdict, &opened.attached) {
             (Verdict::Kept { route }, Some(name)) => match snapshot.document.routes[*route].action() {
                 Some(Action::Attach(rule)) => permits(rule, name, user)

@@ -5,6 +5,7 @@
 
 mod attach;
 mod authorize;
+mod bind;
 mod broadcast;
 mod chains;
 mod changes;
@@ -56,7 +57,7 @@ impl Report {
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Finding> {
-    let lists: [&[Check]; 19] = [
+    let lists: [&[Check]; 20] = [
         node::CHECKS,
         listeners::CHECKS,
         attach::CHECKS,
@@ -72,6 +73,7 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         http3::CHECKS,
         retries::CHECKS,
         authorize::CHECKS,
+        bind::CHECKS,
         broadcast::CHECKS,
         edges::CHECKS,
         templates::CHECKS,

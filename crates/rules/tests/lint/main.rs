@@ -4,6 +4,7 @@
 
 mod attach;
 mod authorize;
+mod bind;
 mod broadcast;
 mod chains;
 mod changes;

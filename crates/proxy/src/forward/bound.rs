@@ -1,0 +1,83 @@
+//! Where CONNECT-UDP Bind ends: sockets for whatever peers the client names (draft-ietf-masque-connect-udp-listen).
+
+use std::net::{IpAddr, SocketAddr};
+
+use hermes_config::model::Bind;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::udp_bind::{CONNECT_UDP_BIND, PROXY_PUBLIC_ADDRESS};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use tokio_util::sync::CancellationToken;
+
+use super::datagrams::Ends;
+use super::departure::Next;
+use super::{Broken, CAPSULE_PROTOCOL, Failed, Side, Unanswered, reach, silence};
+use crate::arrival::{Arrival, End};
+use crate::datagrams::{Bound, Lane, Limits};
+use crate::redecide::{Opened, Place, stand};
+use crate::refusal::Refusal;
+use crate::routed::Routed;
+
+/// Opens the sockets that a CONNECT-UDP without a target asks for, if its route says `bind`, and carries the tunnel.
+pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
+    let (bound, public) = match open(routed, next) {
+        Ok(opened) => opened,
+        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+    };
+    routed.exchange.status(arrival.head().opening_status().as_u16());
+    let yes = || HeaderValue::from_static("?1");
+    let fields = [(CAPSULE_PROTOCOL, yes()), (CONNECT_UDP_BIND, yes()), (PROXY_PUBLIC_ADDRESS, public)];
+    let mut place = stand(routed, Opened::new(routed, arrival.head(), next, None), false);
+    let client = match arrival.accept(HeaderMap::from_iter(fields)).await {
+        Ok(End::Stream(incoming, outgoing)) => Ends::streams(incoming, outgoing),
+        Ok(End::Udp(_)) => return Ok("proxy_internal_error: a UDP client cannot bind".to_owned()),
+        Err(error) => return Ok(format!("client_closed: {error}")),
+    };
+    Ok(carry(routed, client, &bound, next, &mut place).await)
+}
+
+/// The sockets, and what the client is told of their addresses.
+fn open(routed: &Routed, next: &Next) -> Result<(Bound, HeaderValue), Refusal> {
+    let route = &routed.snapshot.document.routes[routed.route];
+    let Some(bind) = route.bind.as_ref().filter(|_| matches!(next, Next::Target)) else {
+        let details = "the route does not say `bind`: only tunnels for one target end here";
+        return Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::FORBIDDEN));
+    };
+    let failed = |reason: String| Refusal::new(ProxyError::ProxyConfigurationError, format!("bind: {reason}"));
+    let listen = bind.listen.iter().filter_map(|text| text.parse().ok());
+    let bound = Bound::open(listen, routed.worker.clone()).map_err(|error| failed(error.to_string()))?;
+    let public = HeaderValue::try_from(public(bind, &bound)).map_err(|error| failed(error.to_string()))?;
+    Ok((bound, public))
+}
+
+/// A list of strings (RFC 9651, 3.1).
+fn public(bind: &Bind, bound: &Bound) -> String {
+    let stated: Vec<IpAddr> = bind.public.iter().flatten().filter_map(|text| text.parse().ok()).collect();
+    let told = |(index, own): (usize, SocketAddr)| {
+        let ip = stated.get(index).copied().unwrap_or(own.ip());
+        format!("\"{}\"", SocketAddr::new(ip, own.port()))
+    };
+    bound.addresses().enumerate().map(told).collect::<Vec<_>>().join(", ")
+}
+
+async fn carry(routed: &Routed, mut client: Ends, bound: &Bound, next: &Next, place: &mut Place) -> String {
+    let (exchange, stop) = (&*routed.exchange, CancellationToken::new());
+    let limits = Limits::new(0);
+    let lane = |from| Lane { exchange, from, stop: &stop, alone: true, limits: &limits };
+    let (up, down) = (lane(Side::Client), lane(Side::Target));
+    let ended = tokio::select! {
+        left = up.client_to_peers(&mut client.origin, &client.sink, bound) => left.map(|_| "done"),
+        left = down.peers_to_client(bound, &client.sink) => left.map(|_| "done"),
+        () = silence(exchange.counters(), reach::timeouts(routed, next).udp) => Ok("idle"),
+        reason = place.ended() => Err(Broken::policy(&reason)),
+    };
+    match ended {
+        Ok(reason) => {
+            client.farewell().await;
+            reason.to_owned()
+        }
+        Err(broken) => {
+            client.sink.reset(broken.reset);
+            broken.reason()
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Findings of CONNECT-UDP Bind.
+
+use serde_json::{Value, json};
+
+use super::finds;
+
+fn route(bind: Value) -> Value {
+    json!({ "routes": [{ "terminate": true, "bind": bind }] })
+}
+
+#[test]
+fn sockets_stand_on_one_address_of_each_family() {
+    finds(route(json!({ "listen": "192.0.2.45" })), &[]);
+    finds(route(json!({ "listen": ["192.0.2.45", "2001:db8::1"], "public": ["203.0.113.7", "2001:db8::2"] })), &[]);
+    finds(
+        route(json!({ "listen": ["192.0.2.45", "192.0.2.46", "0.0.0.0", "here"] })),
+        &[
+            "routes[0].bind.listen[1]: there is an address of this family already; keep one of each",
+            "routes[0].bind.listen[2]: `0.0.0.0` is no address that a peer could write to; write an address of this machine",
+            "routes[0].bind.listen[3]: `here` is no IP address; write one such as `192.0.2.45`",
+        ],
+    );
+    finds(
+        route(json!({ "listen": [] })),
+        &["routes[0].bind.listen: there is no address; give one, such as `192.0.2.45`"],
+    );
+    finds(
+        route(json!({ "listen": "192.0.2.45", "public": "2001:db8::2" })),
+        &["routes[0].bind.public: each address of `listen` needs one of its own family here; \
+           give as many as in `listen`, in the same order"],
+    );
+}
+
+#[test]
+fn tunnels_end_where_they_are_bound() {
+    finds(
+        json!({ "routes": [{ "to": "next", "bind": { "listen": "192.0.2.45" } }] }),
+        &[
+            "routes[0].bind: `bind` is for routes that end tunnels at their targets; remove it, or write `terminate: true`",
+        ],
+    );
+}
