@@ -26,6 +26,9 @@ const AT_ONCE: [(&str, &str); 1] = [("MIMALLOC_PURGE_DELAY", "0")];
 /// The same for descriptors: which connections are kept is a matter of chance.
 const DESCRIPTORS: usize = 8;
 
+/// After so many rounds, what waits at the last node is waited for: its least is of these rounds.
+const SETTLED: usize = 5;
+
 /// What a node holds after a round.
 #[derive(Debug, Clone, Copy)]
 struct Held {
@@ -79,8 +82,8 @@ impl Stage {
         });
         places.forget();
         for (node, name) in self.nodes.iter().zip(NAMES) {
-            // A session that broke while it was opened waits there for whoever might take it over.
-            if name != "edge" {
+            // A session that broke while it was opened waits there, for 10 s, for whoever might take it over.
+            if name != "edge" || (number + 1).is_multiple_of(SETTLED) {
                 node.idle();
             }
             // The records of a long run would fill the disk.
