@@ -226,7 +226,7 @@ fn more_contexts_than_there_may_be_are_refused() {
     let end = end("");
     let (mut tunnel, _) = open(end.address("web"));
     for number in 0..300_u16 {
-        let context = [0x40 | (2 * (number + 1) >> 8) as u8, (2 * (number + 1)) as u8];
+        let context = [0x40 | ((2 * (number + 1)) >> 8) as u8, (2 * (number + 1)) as u8];
         let to = SocketAddr::from(([127, 0, 0, 1], 20_000 + number));
         tunnel.send_capsule(ASSIGN, &[&context[..], &written(to)].concat());
         let expected = if number < 256 { ACK } else { CLOSE };
