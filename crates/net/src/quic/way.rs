@@ -233,7 +233,7 @@ mod tests {
         let socket = Arc::new(socket);
         let packet = [7; 1200];
         let fits = (0..).take_while(|_| socket.try_send(&transmit(&packet)).is_ok()).count();
-        assert_eq!(fits, LEAVING.div_ceil(packet.len()));
+        assert_eq!(fits, LEAVING.div_ceil(packet.len() + EACH));
         let mut room = socket.clone().create_io_poller();
         let mut cx = Context::from_waker(Waker::noop());
         assert!(room.as_mut().poll_writable(&mut cx).is_pending());
@@ -249,9 +249,9 @@ mod tests {
     #[tokio::test]
     async fn of_packets_that_nobody_takes_the_oldest_go() {
         let (carrier, socket) = Carrier::new();
-        let packets = || (0..COMING / 1000 + 10).map(|number| vec![number as u8; 1000].into());
+        let packets = || (0..COMING / (1000 + EACH) + 10).map(|number| vec![number as u8; 1000].into());
         carrier.give(packets());
-        assert_eq!(carrier.dropped(), packets().count() as u64 - (COMING / 1000) as u64);
+        assert_eq!(carrier.dropped(), packets().count() as u64 - (COMING / (1000 + EACH)) as u64);
         let mut room = [0; 2000];
         let mut meta = [RecvMeta::default()];
         let mut receive = || {
