@@ -92,7 +92,7 @@ impl Client {
         self.inner.pool.close();
     }
 
-    /// Waits, after [`Self::close`] and no longer than [`FAREWELL`], until the peers of links know that they end. TCP's would learn
+    /// Waits, after [`Self::close`] and no longer than half a second, until the peers of links know that they end. TCP's would learn
     /// it from the kernel, QUIC's by nothing but silence.
     pub async fn farewell(&self) {
         self.inner.tasks.close();
