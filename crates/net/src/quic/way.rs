@@ -83,7 +83,7 @@ impl Queue {
 }
 
 impl Carrier {
-    /// A new way: whoever carries its packets, and what [`super::Endpoint::through`] takes.
+    /// A new way: whoever carries its packets, and what the connection has in place of a socket.
     #[must_use]
     pub fn new() -> (Self, Socket) {
         let way = Arc::new(Way { leaving: Mutex::default(), coming: Mutex::default(), dropped: AtomicU64::new(0) });
