@@ -8,7 +8,7 @@ use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h1};
 use hermes_net::StreamInfo;
 
 use crate::client::Inner;
-use crate::connect::{self, Bounds};
+use crate::connect::{self, Attempt, Bounds};
 use crate::endpoint::Active;
 use crate::failure::ConnectFailure;
 use crate::limits::Room;
@@ -106,8 +106,8 @@ pub(crate) async fn endpoint(
         (known, address) => known.is_none() == address.is_none(),
     };
     let slot = client.pool.slot(Key::Endpoint(upstream.id, index), Some(upstream), upstream.may_share());
-    let dial =
-        || -> Dialling<'_> { Box::pin(connect::http(client, upstream, &endpoint, &road, Bounds { until, depth })) };
+    let attempt = Attempt { client, upstream, endpoint: &endpoint, bounds: Bounds { until, depth } };
+    let dial = || -> Dialling<'_> { Box::pin(attempt.http(&road)) };
     let taken = client.pool.acquire(&slot, &fits, dial).await?;
     if !taken.reused {
         endpoint.succeeded();

@@ -66,63 +66,156 @@ pub(crate) struct Bounds {
     pub(crate) depth: u8,
 }
 
-/// Opens a stream to an endpoint on which HTTP can begin, when there is room for a connection.
-pub(crate) async fn http(
-    client: &Inner,
-    upstream: &Upstream,
-    endpoint: &Endpoint,
-    road: &Road,
-    bounds: Bounds,
-) -> Result<Reached, ConnectFailure> {
-    let room = upstream.limits.connection(bounds.until, &endpoint.text).await?;
-    let reached = Reached { room, ..unbounded(client, upstream, endpoint, road, bounds).await? };
-    endpoint.hop.reached(&reached);
-    Ok(reached)
+/// An attempt to reach an endpoint of an upstream.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) client: &'a Inner,
+    pub(crate) upstream: &'a Upstream,
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) bounds: Bounds,
 }
 
-/// As [`http`], without regard to the bound of connections. Where QUIC is one of several ways, the preferred one has a head start,
-/// and what became of QUIC is remembered.
-pub(crate) async fn unbounded(
-    client: &Inner,
-    upstream: &Upstream,
-    endpoint: &Endpoint,
-    road: &Road,
-    bounds: Bounds,
-) -> Result<Reached, ConnectFailure> {
-    // Boxed: an exchange that finds a connection should not carry the room for making one.
-    let tcp = Box::pin(over_tcp(client, upstream, endpoint, road, bounds));
-    let Some(config) = upstream.security.as_ref().and_then(|tls| tls.quic.as_ref()) else { return tcp.await };
-    let quic = Box::pin(over_quic(client, upstream, endpoint, config, road, bounds));
-    let memory = &endpoint.quic;
-    let first = match upstream.versions.as_slice() {
-        [HttpVersion::H3] => {
-            let done = quic.await;
-            let first = done.as_ref().err().map_or(First::Won, |failure| First::Failed(failure.reason.clone()));
-            remember(memory, &first);
-            return done;
+impl Attempt<'_> {
+    /// Opens a stream on which HTTP can begin, when there is room for a connection.
+    pub(crate) async fn http(self, road: &Road) -> Result<Reached, ConnectFailure> {
+        let room = self.room().await?;
+        let reached = Reached { room, ..self.unbounded(road).await? };
+        self.endpoint.hop.reached(&reached);
+        Ok(reached)
+    }
+
+    /// As [`http`](Self::http), without regard to the bound of connections. Where QUIC is one of several ways, the preferred one has
+    /// a head start, and what became of QUIC is remembered.
+    pub(crate) async fn unbounded(self, road: &Road) -> Result<Reached, ConnectFailure> {
+        // Boxed: an exchange that finds a connection should not carry the room for making one.
+        let tcp = Box::pin(self.over_tcp(road));
+        let Some(config) = self.quic_config() else { return tcp.await };
+        let quic = Box::pin(self.over_quic(config, road));
+        let memory = &self.endpoint.quic;
+        let first = match self.upstream.versions.as_slice() {
+            [HttpVersion::H3] => {
+                let done = quic.await;
+                let first = done.as_ref().err().map_or(First::Won, |failure| First::Failed(failure.reason.clone()));
+                remember(memory, &first);
+                return done;
+            }
+            [HttpVersion::H3, ..] if !memory.is_worth_trying(Instant::now()) => return tcp.await,
+            [HttpVersion::H3, ..] => staggered(memory.head_start(Instant::now()), quic, tcp).await,
+            // The other way round there is nothing to remember: TCP is tried first anyway.
+            _ => return staggered(HEAD_START, tcp, quic).await.0,
+        };
+        remember(memory, &first.1);
+        first.0
+    }
+
+    /// Reaches the endpoint over QUIC alone, whatever is remembered of it.
+    pub(crate) async fn quic_alone(self, road: &Road) -> Result<Reached, ConnectFailure> {
+        let text = &self.endpoint.text;
+        let Some(config) = self.quic_config() else {
+            return Err(ConnectFailure::new(FailureKind::Protocol, text.to_string(), "no QUIC is configured"));
+        };
+        let room = self.room().await?;
+        Ok(Reached { room, ..Box::pin(self.over_quic(config, road)).await? })
+    }
+
+    /// Opens a stream for something that is not HTTP, for the client that `whose` names.
+    pub(crate) async fn bare(self, whose: Header) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
+        let road = road(self.client, self.upstream, self.endpoint).await?;
+        let (stream, address) = self.plain(&road).await?;
+        let stream = self.introduce(stream, whose).await?;
+        let Some(security) = &self.upstream.security else { return Ok((stream, address)) };
+        let name = security.server_name(&self.endpoint.address);
+        let stream = secure(stream, &security.bare, name, self.bounds.until, &self.endpoint.text).await?;
+        Ok((stream, address))
+    }
+
+    async fn room(self) -> Result<Room, ConnectFailure> {
+        self.upstream.limits.connection(self.bounds.until, &self.endpoint.text).await
+    }
+
+    fn quic_config(&self) -> Option<&quic::ClientConfig> {
+        self.upstream.security.as_ref().and_then(|tls| tls.quic.as_ref())
+    }
+
+    async fn over_quic(self, config: &quic::ClientConfig, road: &Road) -> Result<Reached, ConnectFailure> {
+        let Self { client, upstream, endpoint, bounds } = self;
+        let name = upstream.security.as_ref().map_or("", |tls| tls.server_name(&endpoint.address));
+        let (connection, address, seam) = match (&endpoint.address, &upstream.via, road) {
+            (EndpointAddress::Tcp(place), Some(via), _) => {
+                let tunnel = via::tunnel(client, via, place, Carries::Quic, bounds).await?;
+                let depth = quic_depth(client, via);
+                let to = (name, config);
+                let nested = nested::connect(tunnel, depth, to, bounds.until, &endpoint.text, &client.tasks);
+                let (connection, seam) = nested.await?;
+                (connection, None, Some(seam))
+            }
+            (_, _, addresses) => {
+                let addresses = addresses.as_deref().unwrap_or_default();
+                let connection = crate::quic::connect(addresses, config, name, bounds.until, &endpoint.text).await?;
+                let address = Some(connection.peer());
+                (connection, address, None)
+            }
+        };
+        Ok(Reached { seam, ..self.reached(Line::H3(connection), address) })
+    }
+
+    async fn over_tcp(self, road: &Road) -> Result<Reached, ConnectFailure> {
+        let Self { upstream, endpoint, .. } = self;
+        let (stream, address) = self.plain(road).await?;
+        // The connection will carry exchanges of many clients.
+        let stream = self.introduce(stream, Header::Local).await?;
+        let line = match &upstream.security {
+            Some(security) => {
+                let name = security.server_name(&endpoint.address);
+                let stream = secure(stream, &security.http, name, self.bounds.until, &endpoint.text).await?;
+                agreed(stream, &upstream.versions, &endpoint.text)?
+            }
+            None if upstream.versions.first() == Some(&HttpVersion::H2) => Line::H2(stream),
+            None => Line::H1(stream),
+        };
+        Ok(self.reached(line, address))
+    }
+
+    fn reached(&self, line: Line, address: Option<SocketAddr>) -> Reached {
+        let (endpoint, keepalive) = (self.endpoint.text.to_string(), self.upstream.keeping.keepalive);
+        Reached { line, address, endpoint, room: None, keepalive, seam: None }
+    }
+
+    async fn plain(self, road: &Road) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
+        let Self { client, upstream, endpoint, bounds } = self;
+        match (&endpoint.address, &upstream.via, road) {
+            (EndpointAddress::Tcp(place), Some(via), _) => {
+                let tunnel = via::tunnel(client, via, place, Carries::Bytes, bounds).await?;
+                Ok((tunnel.into_stream(), None))
+            }
+            (EndpointAddress::Unix(path), _, _) => {
+                let connected = in_time(bounds.until, &endpoint.text, connect::unix(path)).await?;
+                Ok((Stream::from(connected), None))
+            }
+            (EndpointAddress::Tcp(_), None, addresses) => {
+                let addresses = addresses.as_deref().unwrap_or_default();
+                let stream = race(addresses, bounds.until, &endpoint.text).await?;
+                let address = stream.info().peer.socket();
+                Ok((stream, address))
+            }
         }
-        [HttpVersion::H3, ..] if !memory.is_worth_trying(Instant::now()) => return tcp.await,
-        [HttpVersion::H3, ..] => staggered(memory.head_start(Instant::now()), quic, tcp).await,
-        // The other way round there is nothing to remember: TCP is tried first anyway.
-        _ => return staggered(HEAD_START, tcp, quic).await.0,
-    };
-    remember(memory, &first.1);
-    first.0
-}
+    }
 
-/// Reaches an endpoint over QUIC alone, whatever is remembered of it.
-pub(crate) async fn quic_alone(
-    client: &Inner,
-    upstream: &Upstream,
-    endpoint: &Endpoint,
-    road: &Road,
-    bounds: Bounds,
-) -> Result<Reached, ConnectFailure> {
-    let Some(config) = upstream.security.as_ref().and_then(|tls| tls.quic.as_ref()) else {
-        return Err(ConnectFailure::new(FailureKind::Protocol, endpoint.text.to_string(), "no QUIC is configured"));
-    };
-    let room = upstream.limits.connection(bounds.until, &endpoint.text).await?;
-    Ok(Reached { room, ..Box::pin(over_quic(client, upstream, endpoint, config, road, bounds)).await? })
+    /// Says for whom the connection is, where the upstream wants to know; before TLS, as the PROXY protocol demands.
+    async fn introduce(self, mut stream: Stream, whose: Header) -> Result<Stream, ConnectFailure> {
+        let Some(version) = self.upstream.introduces else { return Ok(stream) };
+        let header = proxy_protocol::encode(version, whose);
+        let written = async {
+            stream.write_all(&header).await?;
+            stream.flush().await
+        };
+        let endpoint = &*self.endpoint.text;
+        match timeout_at(self.bounds.until, written).await {
+            Ok(Ok(())) => Ok(stream),
+            Ok(Err(error)) => Err(ConnectFailure::new(FailureKind::Refused, endpoint, error.to_string())),
+            Err(_) => Err(ConnectFailure::timeout(endpoint)),
+        }
+    }
 }
 
 fn remember(memory: &Memory, first: &First) {
@@ -131,35 +224,6 @@ fn remember(memory: &Memory, first: &First) {
         First::Failed(reason) => memory.failed(reason, Instant::now()),
         First::Slow => memory.failed("slower than TCP, or silent", Instant::now()),
     }
-}
-
-async fn over_quic(
-    client: &Inner,
-    upstream: &Upstream,
-    endpoint: &Endpoint,
-    config: &quic::ClientConfig,
-    road: &Road,
-    bounds: Bounds,
-) -> Result<Reached, ConnectFailure> {
-    let name = upstream.security.as_ref().map_or("", |tls| tls.server_name(&endpoint.address));
-    let (connection, address, seam) = match (&endpoint.address, &upstream.via, road) {
-        (EndpointAddress::Tcp(place), Some(via), _) => {
-            let tunnel = via::tunnel(client, via, place, Carries::Quic, bounds).await?;
-            let depth = quic_depth(client, via);
-            let to = (name, config);
-            let nested = nested::connect(tunnel, depth, to, bounds.until, &endpoint.text, &client.tasks);
-            let (connection, seam) = nested.await?;
-            (connection, None, Some(seam))
-        }
-        (_, _, addresses) => {
-            let addresses = addresses.as_deref().unwrap_or_default();
-            let connection = crate::quic::connect(addresses, config, name, bounds.until, &endpoint.text).await?;
-            let address = Some(connection.peer());
-            (connection, address, None)
-        }
-    };
-    let (room, keepalive) = (None, upstream.keeping.keepalive);
-    Ok(Reached { line: Line::H3(connection), address, endpoint: endpoint.text.to_string(), room, keepalive, seam })
 }
 
 /// Connections of QUIC, one inside the other, that begin with this upstream and lead outwards.
@@ -172,91 +236,6 @@ fn quic_depth(client: &Inner, via: &str) -> u8 {
         next = upstream.via.as_deref().and_then(|via| client.directory.upstream(via));
     }
     depth
-}
-
-async fn over_tcp(
-    client: &Inner,
-    upstream: &Upstream,
-    endpoint: &Endpoint,
-    road: &Road,
-    bounds: Bounds,
-) -> Result<Reached, ConnectFailure> {
-    let (stream, address) = plain(client, upstream, endpoint, road, bounds).await?;
-    // The connection will carry exchanges of many clients.
-    let stream = introduce(stream, upstream, Header::Local, bounds.until, &endpoint.text).await?;
-    let (text, room, keepalive) = (endpoint.text.to_string(), None, upstream.keeping.keepalive);
-    let Some(security) = &upstream.security else {
-        let line =
-            if upstream.versions.first() == Some(&HttpVersion::H2) { Line::H2(stream) } else { Line::H1(stream) };
-        return Ok(Reached { line, address, endpoint: text, room, keepalive, seam: None });
-    };
-    let name = security.server_name(&endpoint.address);
-    let stream = secure(stream, &security.http, name, bounds.until, &text).await?;
-    let line = agreed(stream, &upstream.versions, &text)?;
-    Ok(Reached { line, address, endpoint: text, room, keepalive, seam: None })
-}
-
-/// Opens a stream to an endpoint for something that is not HTTP, for the client that `whose` names.
-pub(crate) async fn bare(
-    client: &Inner,
-    upstream: &Upstream,
-    endpoint: &Endpoint,
-    whose: Header,
-    bounds: Bounds,
-) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
-    let road = road(client, upstream, endpoint).await?;
-    let (stream, address) = plain(client, upstream, endpoint, &road, bounds).await?;
-    let stream = introduce(stream, upstream, whose, bounds.until, &endpoint.text).await?;
-    let Some(security) = &upstream.security else { return Ok((stream, address)) };
-    let name = security.server_name(&endpoint.address);
-    let stream = secure(stream, &security.bare, name, bounds.until, &endpoint.text).await?;
-    Ok((stream, address))
-}
-
-/// Says for whom the connection is, where the upstream wants to know; before TLS, as the PROXY protocol demands.
-async fn introduce(
-    mut stream: Stream,
-    upstream: &Upstream,
-    whose: Header,
-    until: Instant,
-    endpoint: &str,
-) -> Result<Stream, ConnectFailure> {
-    let Some(version) = upstream.introduces else { return Ok(stream) };
-    let header = proxy_protocol::encode(version, whose);
-    let written = async {
-        stream.write_all(&header).await?;
-        stream.flush().await
-    };
-    match timeout_at(until, written).await {
-        Ok(Ok(())) => Ok(stream),
-        Ok(Err(error)) => Err(ConnectFailure::new(FailureKind::Refused, endpoint, error.to_string())),
-        Err(_) => Err(ConnectFailure::timeout(endpoint)),
-    }
-}
-
-async fn plain(
-    client: &Inner,
-    upstream: &Upstream,
-    endpoint: &Endpoint,
-    road: &Road,
-    bounds: Bounds,
-) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
-    match (&endpoint.address, &upstream.via, road) {
-        (EndpointAddress::Tcp(place), Some(via), _) => {
-            let tunnel = via::tunnel(client, via, place, Carries::Bytes, bounds).await?;
-            Ok((tunnel.into_stream(), None))
-        }
-        (EndpointAddress::Unix(path), _, _) => {
-            let connected = in_time(bounds.until, &endpoint.text, connect::unix(path)).await?;
-            Ok((Stream::from(connected), None))
-        }
-        (EndpointAddress::Tcp(_), None, addresses) => {
-            let addresses = addresses.as_deref().unwrap_or_default();
-            let stream = race(addresses, bounds.until, &endpoint.text).await?;
-            let address = stream.info().peer.socket();
-            Ok((stream, address))
-        }
-    }
 }
 
 /// Connects to the first of `addresses` that answers (RFC 8305).

@@ -10,7 +10,7 @@ use hermes_proto::proxy_protocol::Header;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::{Client, Inner};
-use crate::connect::{self, Bounds};
+use crate::connect::{self, Attempt, Bounds};
 use crate::endpoint::{Active, Endpoint};
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::origin::{Allow, place};
@@ -165,9 +165,10 @@ impl Inner {
     ) -> Result<Dialled, ConnectFailure> {
         while let Some(leg) = tour.next() {
             let bounds = Bounds { until: leg.until, depth: 0 };
+            let attempt = Attempt { client: self, upstream, endpoint: &leg.endpoint, bounds };
             let attempt = async {
                 let room = upstream.limits.connection(leg.until, &leg.endpoint.text).await?;
-                Ok((Box::pin(connect::bare(self, upstream, &leg.endpoint, whose, bounds)).await?, room))
+                Ok((Box::pin(attempt.bare(whose)).await?, room))
             };
             match timeout_at(leg.until, attempt).await {
                 Ok(Ok(((stream, address), room))) => {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, timeout_at};
 
 use crate::client::{Client, Inner};
 use crate::condition::Fitness;
-use crate::connect::{self, Bounds};
+use crate::connect::{self, Attempt, Bounds};
 use crate::failure::ConnectFailure;
 use crate::pool::{Key, Slot};
 use crate::upstream::Upstream;
@@ -82,7 +82,7 @@ pub(crate) async fn reach_anew(
     let (endpoint, until) = (&upstream.endpoints[index], Instant::now() + upstream.timeouts().connect);
     let attempt = async {
         let road = connect::road(client, upstream, endpoint).await?;
-        let dial = connect::http(client, upstream, endpoint, &road, Bounds { until, depth: 0 });
+        let dial = Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.http(&road);
         client.pool.reach_anew(slot, since, Box::pin(dial)).await
     };
     let done = timeout_at(until, attempt).await;
@@ -99,7 +99,8 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
     let slot = client.pool.slot(Key::Endpoint(upstream.id, index), Some(&upstream), true);
     let attempt = async {
         let road = connect::road(&client, &upstream, endpoint).await?;
-        let dial = connect::http(&client, &upstream, endpoint, &road, Bounds { until, depth: 0 });
+        let (client, upstream) = (&*client, &*upstream);
+        let dial = Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.http(&road);
         client.pool.warm(&slot, upstream.keeping.warm, Box::pin(dial)).await
     };
     let done = timeout_at(until, attempt).await;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Plan;
 use crate::client::Inner;
-use crate::connect::{self, Bounds, Line, Reached};
+use crate::connect::{self, Attempt, Bounds, Line, Reached};
 use crate::endpoint::Endpoint;
 use crate::upstream::Upstream;
 
@@ -32,7 +32,7 @@ pub(super) async fn probe(
     let bounds = Bounds { until: Instant::now() + plan.timeout, depth: 0 };
     match plan.health.kind {
         CheckKind::Tcp => {
-            connect::bare(client, upstream, endpoint, Header::Local, bounds).await.map(drop).map_err(words)
+            Attempt { client, upstream, endpoint, bounds }.bare(Header::Local).await.map(drop).map_err(words)
         }
         CheckKind::Http => http(client, upstream, endpoint, bounds, plan).await,
         CheckKind::Udp => udp(client, upstream, endpoint, plan).await,
@@ -53,7 +53,7 @@ async fn http(
 ) -> Result<(), String> {
     let head = head(upstream, endpoint, plan)?;
     let road = connect::road(client, upstream, endpoint).await.map_err(words)?;
-    let Reached { line, .. } = connect::unbounded(client, upstream, endpoint, &road, bounds).await.map_err(words)?;
+    let Reached { line, .. } = Attempt { client, upstream, endpoint, bounds }.unbounded(&road).await.map_err(words)?;
     let (mut outgoing, mut pending) = match line {
         Line::H1(stream) => {
             let connection = h1::Connection::new(stream, BytesMut::new());

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{Pool, Slot};
 use crate::Upstream;
 use crate::client::Inner;
-use crate::connect::{self, Bounds};
+use crate::connect::{self, Attempt, Bounds};
 use crate::failure::ConnectFailure;
 
 /// Longest time before a try, so that the workers of a node, and nodes, do not try together.
@@ -65,7 +65,7 @@ async fn connected(client: &Inner, upstream: &Upstream, index: usize) -> Result<
     let (endpoint, until) = (&upstream.endpoints[index], Instant::now() + upstream.timeouts().connect);
     let attempt = async {
         let road = connect::road(client, upstream, endpoint).await?;
-        connect::quic_alone(client, upstream, endpoint, &road, Bounds { until, depth: 0 }).await
+        Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.quic_alone(&road).await
     };
     let done = timeout_at(until, attempt).await;
     done.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint.text.to_string())))
