@@ -28,6 +28,13 @@ async fn chain() -> (Stream, Hop, Stream) {
     (sender, Hop { read, write, _rest: (back, forth) }, receiver)
 }
 
+/// The first megabyte goes through.
+async fn begin(sender: &mut Stream, receiver: &mut Stream) {
+    let mut received = vec![0; 1 << 20];
+    sender.write_all(&pattern()[..received.len()]).await.unwrap();
+    receiver.read_exact(&mut received).await.unwrap();
+}
+
 impl Hop {
     /// Splices until the end; copies what comes in small pieces, as whoever forwards does.
     async fn run(&mut self, count: &AtomicUsize) -> Result<(), SpliceError> {
@@ -97,10 +104,8 @@ async fn a_receiver_that_stops_holds_up_the_sender_and_nothing_is_lost() {
 async fn a_reset_of_the_sender_is_an_error_of_reading() {
     let (mut sender, mut hop, mut receiver) = chain().await;
     let count = AtomicUsize::new(0);
-    let mut received = vec![0; 1 << 20];
     let half = async {
-        sender.write_all(&pattern()[..1 << 20]).await.unwrap();
-        receiver.read_exact(&mut received).await.unwrap();
+        begin(&mut sender, &mut receiver).await;
         sender.abort();
     };
     let (forwarded, ()) = tokio::join!(hop.run(&count), half);
@@ -112,10 +117,8 @@ async fn a_reset_of_the_sender_is_an_error_of_reading() {
 async fn a_receiver_that_breaks_is_noticed_while_nothing_comes() {
     let (mut sender, mut hop, mut receiver) = chain().await;
     let count = AtomicUsize::new(0);
-    let mut received = vec![0; 1 << 20];
     let half = async {
-        sender.write_all(&pattern()[..1 << 20]).await.unwrap();
-        receiver.read_exact(&mut received).await.unwrap();
+        begin(&mut sender, &mut receiver).await;
         receiver.abort();
         // More than is forwarded after that.
         while sender.write_all(&[0; 4096]).await.is_ok() {
