@@ -139,8 +139,25 @@ fn dns_kind(kind: DnsErrorKind) -> FailureKind {
 
 impl fmt::Display for ConnectFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.endpoint, self.reason)
+        // The reason has the address that was dialled; where that is the endpoint itself, once is enough.
+        match self.reason.strip_prefix(self.endpoint.as_str()) {
+            Some(rest) if rest.starts_with(": ") => f.write_str(&self.reason),
+            _ => write!(f, "{}: {}", self.endpoint, self.reason),
+        }
     }
 }
 
 impl std::error::Error for ConnectFailure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_named_once() {
+        let text = |reason: &str| ConnectFailure::new(FailureKind::Refused, "127.0.0.1:1", reason).to_string();
+        assert_eq!(text("127.0.0.1:1: connection refused"), "127.0.0.1:1: connection refused");
+        assert_eq!(text("127.0.0.1:11: connection refused"), "127.0.0.1:1: 127.0.0.1:11: connection refused");
+        assert_eq!(text("connection refused"), "127.0.0.1:1: connection refused");
+    }
+}
