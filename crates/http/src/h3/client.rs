@@ -7,16 +7,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hermes_net::quic::Connection;
+use hermes_net::quic::{Connection, RecvStream, SendStream};
 use hermes_proto::h3::{Code, Fault, Role, Section, Settings, section_size};
 use hermes_proto::qpack::LINE_OVERHEAD;
 use http::Method;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::convert;
 use super::drive::drive;
+use super::priority::Order;
 use super::reader::{Failure, Part, Reader};
 use super::sender::Sender;
 use super::shared::{Hold, Shared, StreamState};
@@ -29,9 +31,6 @@ use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead}
 /// How long a connection that nobody needs any more waits for its last bytes to be confirmed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Exchanges that are opened at once without knowing better: QUIC makes those wait that are above the peer's limit.
-const STREAMS: usize = 1000;
-
 /// Probes that wait to be written; one is enough to be answered.
 const PROBES: usize = 1;
 
@@ -41,6 +40,33 @@ pub struct Link {
     shared: Arc<Shared>,
     hold: Hold,
     probes: mpsc::Sender<Bytes>,
+    spare: Spare,
+    /// Of this clone, and its clones.
+    place: Option<Arc<Place>>,
+}
+
+/// The halves of a stream.
+type Streams = (SendStream, RecvStream);
+
+/// A stream that was opened for an exchange that did not come: the next one takes it, so that the peer sees no stream without a
+/// request.
+type Spare = Arc<Mutex<Option<Streams>>>;
+
+/// A stream that was opened for an exchange to come. QUIC says whether there may be one more only when it is opened.
+#[derive(Debug)]
+struct Place {
+    streams: Mutex<Option<Streams>>,
+    spare: Spare,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(streams) = self.streams.get_mut().take() {
+            // A second one is reset.
+            let second = self.spare.lock().replace(streams);
+            drop(second);
+        }
+    }
 }
 
 impl Link {
@@ -52,11 +78,11 @@ impl Link {
         if let Some(error) = connection.closed_reason() {
             return Err(StreamError::unprocessed(StreamError::from(error).cause));
         }
-        let shared = Shared::new(connection, Role::Client, RESPONSE_LIMITS);
+        let shared = Shared::new(connection, Role::Client, RESPONSE_LIMITS, Order { streams: 0, in_turn: false });
         let (hold, gone) = Hold::new();
         let (probes, later) = mpsc::channel(PROBES);
         tasks.spawn(run(shared.clone(), gone, later));
-        Ok(Self { shared, hold, probes })
+        Ok(Self { shared, hold, probes, spare: Spare::default(), place: None })
     }
 
     /// Whether new exchanges can be opened.
@@ -74,9 +100,16 @@ impl Link {
         Watched { shared: self.shared.clone(), probes: self.probes.clone() }
     }
 
-    /// Exchanges that may be opened at once on this link; the peer may allow fewer, and the others wait.
-    pub fn max_streams(&self) -> usize {
-        STREAMS
+    /// A clone with a place for one exchange; none while the peer allows no more at once.
+    pub fn claim(&self) -> Option<Self> {
+        // What is opened early is lost where the server takes no early data.
+        if !self.shared.connection.is_confirmed() {
+            return Some(self.clone());
+        }
+        let spare = self.spare.lock().take();
+        let streams = spare.or_else(|| self.shared.connection.try_open_bi())?;
+        let place = Place { streams: Mutex::new(Some(streams)), spare: self.spare.clone() };
+        Some(Self { place: Some(Arc::new(place)), ..self.clone() })
     }
 
     /// The connection that carries the link.
@@ -89,7 +122,7 @@ impl Link {
         self.shared.settled().await.is_some()
     }
 
-    /// Opens an exchange; waits while the peer's stream limit is reached.
+    /// Opens an exchange; without a place, waits while the peer's stream limit is reached.
     ///
     /// # Errors
     /// The link is closing, or the peer does not offer extended CONNECT and the exchange needs it. Nothing was processed.
@@ -111,13 +144,17 @@ impl Link {
         if !self.is_alive() {
             return Err(self.unprocessed(Cause::Closing));
         }
-        let opened = self.shared.connection.open_bi().await;
+        let place = self.place.as_ref().and_then(|place| place.streams.lock().take());
+        let opened = match place {
+            Some(streams) => Ok(streams),
+            None => self.shared.connection.open_bi().await,
+        };
         let (send, recv) = opened.map_err(|error| self.unprocessed(StreamError::from(error).cause))?;
         let state = StreamState::new(&self.shared, send.id(), Some(self.hold.clone()));
         if extended {
             state.open_datagrams();
         }
-        state.prioritize(convert::priority(&head.fields));
+        self.shared.priorities.request(&state, convert::priority(&head.fields));
         let mut sender = Sender::new(send, state.clone());
         let pending = Pending { reader: Some(Reader::new(recv, state.clone())), method: head.method.clone() };
         // A head that did not leave whole was not processed.
@@ -165,7 +202,7 @@ impl Link {
 async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver<Bytes>) {
     let settings =
         Settings { max_field_section: Some(shared.limits.bytes as u64), datagrams: true, ..Settings::default() };
-    let budget = Profile::link(STREAMS as u32).control;
+    let budget = Profile::link(0).control;
     tokio::select! {
         () = drive(shared.clone(), settings, budget, later) => {}
         () = gone.cancelled() => {

@@ -1,7 +1,7 @@
 //! Heads between our form and that of the codec.
 
 use bytes::{Bytes, BytesMut};
-use hermes_proto::h3::{self, Fault, Limits, Priority, RequestParts, encode_request, encode_response};
+use hermes_proto::h3::{self, Fault, Limits, RequestParts, Signal, encode_request, encode_response};
 use http::uri::Scheme;
 use http::{HeaderMap, Method, StatusCode, Version};
 
@@ -45,14 +45,15 @@ pub(super) fn from_response(head: &ResponseHead) -> Result<BytesMut, StreamError
     Ok(section)
 }
 
-/// What a request says of its priority (RFC 9218, 5).
-pub(super) fn priority(fields: &HeaderMap) -> Priority {
-    let lines: Vec<&[u8]> = fields.get_all("priority").iter().map(http::HeaderValue::as_bytes).collect();
-    match lines[..] {
-        [] => Priority::default(),
-        [line] => Priority::parse(line),
-        _ => Priority::parse(&lines.join(&b", "[..])),
-    }
+/// What a head says of its priority (RFC 9218, 5); none where it says nothing that can be understood.
+pub(super) fn priority(fields: &HeaderMap) -> Option<Signal> {
+    let mut lines = fields.get_all("priority").iter().map(http::HeaderValue::as_bytes);
+    let first = lines.next()?;
+    let signal = match lines.next() {
+        None => Signal::parse(first),
+        Some(second) => Signal::parse(&[first, second].into_iter().chain(lines).collect::<Vec<_>>().join(&b", "[..])),
+    };
+    (signal != Signal::default()).then_some(signal)
 }
 
 /// The length of a response's content, where it is known: 0 where there must be none (RFC 9110, 6.4.1).

@@ -187,7 +187,7 @@ async fn control(shared: &Shared, peer: &Mutex<Peer>, source: &mut Source) -> Re
             match control.handle_frame(&frame)? {
                 Some(ControlEvent::Settings(settings)) => shared.settle(settings),
                 Some(ControlEvent::Goaway(stream)) if shared.role == Role::Client => shared.goaway(stream),
-                Some(ControlEvent::Priority { stream, priority }) => shared.prioritize(stream, priority),
+                Some(ControlEvent::Priority { stream, priority }) => shared.priorities.update(stream, priority)?,
                 Some(ControlEvent::Goaway(_)) | None => {}
             }
         }

@@ -11,6 +11,7 @@ mod errors;
 mod finishing;
 mod incoming;
 mod outgoing;
+mod priority;
 mod queue;
 mod reader;
 mod responder;

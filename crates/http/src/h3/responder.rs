@@ -43,6 +43,8 @@ impl Responder {
     }
 
     pub(crate) async fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
+        let state = &self.sender.state;
+        state.shared().priorities.response(state, convert::priority(&head.fields));
         self.sender.section(&convert::from_response(&head)?).await?;
         self.answered.set();
         if length == Some(0) {

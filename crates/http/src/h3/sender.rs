@@ -73,7 +73,7 @@ impl Sender {
             if self.ended {
                 return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
             }
-            let priority = self.state.priority();
+            let priority = self.state.rank.level();
             if priority != self.priority {
                 self.priority = priority;
                 stream.set_priority(priority);

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::drive::drive;
+use super::priority::Order;
 use super::reader::{Failure, Part, Reader};
 use super::responder::Responder;
 use super::sender::Sender;
@@ -52,7 +53,8 @@ pub async fn serve<H: Handler>(connection: Connection, options: &Options, handle
     connection.set_max_bi_streams(u64::from(options.streams));
     let profile = if options.link { Profile::link } else { Profile::public };
     let profile = profile(options.streams);
-    let shared = Shared::new(connection, Role::Server, limits);
+    let order = Order { streams: u64::from(options.streams), in_turn: !options.link };
+    let shared = Shared::new(connection, Role::Server, limits, order);
     let settings = Settings {
         max_field_section: Some(limits.bytes as u64),
         connect_protocol: true,
@@ -140,6 +142,7 @@ impl<H: Handler> Server<'_, H> {
             tokio::select! {
                 accepted = self.shared.connection.accept_bi() => match accepted {
                     Ok((mut send, mut recv)) => {
+                        self.shared.priorities.refuse(send.id());
                         send.reset(Code::RequestRejected.number());
                         recv.stop(Code::RequestRejected.number());
                     }
@@ -172,18 +175,20 @@ impl<H: Handler> Server<'_, H> {
     /// Begins an exchange; the stream that comes after it.
     fn accept(&self, (send, recv): (SendStream, RecvStream)) -> u64 {
         let next = send.id() + 4;
-        let (context, shared, active) = (self.context.clone(), self.shared.clone(), Active::enter(&self.active));
+        let (context, active) = (self.context.clone(), Active::enter(&self.active));
+        let state = StreamState::new(&self.shared, send.id(), None);
+        self.shared.priorities.accept(&state);
         self.watch.spawn(async move {
             let _active = active;
-            context.exchange(shared, send, recv).await;
+            context.exchange(state, send, recv).await;
         });
         next
     }
 }
 
 impl<H: Handler> Context<H> {
-    async fn exchange(&self, shared: Arc<Shared>, send: SendStream, recv: RecvStream) {
-        let state = StreamState::new(&shared, send.id(), None);
+    async fn exchange(&self, state: Arc<StreamState>, send: SendStream, recv: RecvStream) {
+        let shared = state.shared();
         let mut reader = Reader::new(recv, state.clone());
         let head = match timeout(self.options.head_time, head_of(&mut reader)).await {
             Ok(Ok(head)) => head,
@@ -194,7 +199,7 @@ impl<H: Handler> Context<H> {
             }
             Err(_) => return state.abandon(Code::RequestIncomplete),
         };
-        shared.enlist(&state, convert::priority(&head.fields));
+        shared.priorities.request(&state, convert::priority(&head.fields));
         if head.protocol.is_some() {
             state.open_datagrams();
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;

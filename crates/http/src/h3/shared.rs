@@ -1,14 +1,13 @@
 //! What the parts of a connection share, and the two halves of a stream.
 
-use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hermes_net::quic::{Connection, RecvStream, Stopped};
-use hermes_proto::h3::{Code, Fault, Limits, Priority, Role, Scope, Settings};
+use hermes_proto::h3::{Code, Fault, Limits, Role, Scope, Settings};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -16,11 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::datagrams::Registry;
 use super::errors;
 use super::finishing::Finishing;
+use super::priority::{Order, Priorities, Rank};
 use super::queue::Queue;
 use crate::error::{Cause, Processed, Reset, StreamError};
-
-/// PRIORITY_UPDATEs that came before their requests and are kept: few do, and they are advice.
-const EARLY_PRIORITIES: usize = 16;
 
 /// One connection.
 #[derive(Debug)]
@@ -42,18 +39,11 @@ pub(super) struct Shared {
     pub(super) given_up: OnceLock<&'static str>,
     pub(super) finishing: Finishing,
     pub(super) datagrams: Registry,
-    priorities: Mutex<Priorities>,
-}
-
-/// Where a new priority of a request belongs.
-#[derive(Debug, Default)]
-struct Priorities {
-    open: HashMap<u64, Weak<StreamState>>,
-    early: VecDeque<(u64, Priority)>,
+    pub(super) priorities: Priorities,
 }
 
 impl Shared {
-    pub(super) fn new(connection: Connection, role: Role, limits: Limits) -> Arc<Self> {
+    pub(super) fn new(connection: Connection, role: Role, limits: Limits, order: Order) -> Arc<Self> {
         Arc::new(Self {
             connection,
             role,
@@ -66,7 +56,7 @@ impl Shared {
             given_up: OnceLock::new(),
             finishing: Finishing::default(),
             datagrams: Registry::default(),
-            priorities: Mutex::default(),
+            priorities: Priorities::new(order),
         })
     }
 
@@ -142,29 +132,6 @@ impl Shared {
             std::future::pending::<()>().await;
         }
     }
-
-    /// Gives a request another priority, or keeps it for one that is on its way.
-    pub(super) fn prioritize(&self, stream: u64, priority: Priority) {
-        let mut priorities = self.priorities.lock();
-        match priorities.open.get(&stream).and_then(Weak::upgrade) {
-            Some(state) => state.prioritize(priority),
-            None => {
-                priorities.early.push_back((stream, priority));
-                if priorities.early.len() > EARLY_PRIORITIES {
-                    priorities.early.pop_front();
-                }
-            }
-        }
-    }
-
-    /// Lets PRIORITY_UPDATE find a request of this priority.
-    pub(super) fn enlist(&self, state: &Arc<StreamState>, priority: Priority) {
-        let mut priorities = self.priorities.lock();
-        let early = priorities.early.iter().rposition(|(stream, _)| *stream == state.id);
-        let early = early.and_then(|place| priorities.early.remove(place)).map(|(_, priority)| priority);
-        state.prioritize(early.unwrap_or(priority));
-        priorities.open.insert(state.id, Arc::downgrade(state));
-    }
 }
 
 /// What the halves of a stream share.
@@ -176,8 +143,7 @@ pub(super) struct StreamState {
     code: AtomicU64,
     cancelled: AtomicBool,
     sending: AtomicBool,
-    /// As [`SendStream::set_priority`](hermes_net::quic::SendStream::set_priority) takes it.
-    priority: AtomicI32,
+    pub(super) rank: Rank,
     /// Datagrams that come for it, where it takes any.
     datagrams: OnceLock<Arc<Queue>>,
     parting: Mutex<Parting>,
@@ -216,7 +182,7 @@ impl StreamState {
             code: AtomicU64::new(OPEN),
             cancelled: AtomicBool::new(false),
             sending: AtomicBool::new(true),
-            priority: AtomicI32::new(0),
+            rank: Rank::default(),
             datagrams: OnceLock::new(),
             parting: Mutex::default(),
             _hold: hold,
@@ -303,11 +269,6 @@ impl StreamState {
         }
     }
 
-    pub(super) fn prioritize(&self, priority: Priority) {
-        // RFC 9218, 4.1: 0 is the most urgent, 3 the default.
-        self.priority.store(3 - i32::from(priority.urgency), Ordering::Relaxed);
-    }
-
     /// Keeps what was not read of a request until [`Self::part`].
     pub(super) fn part_with(&self, mut unread: RecvStream) {
         let mut parting = self.parting.lock();
@@ -332,17 +293,13 @@ impl StreamState {
         }
         unread.stop(self.code_or(Code::NoError));
     }
-
-    pub(super) fn priority(&self) -> i32 {
-        self.priority.load(Ordering::Relaxed)
-    }
 }
 
 impl Drop for StreamState {
     fn drop(&mut self) {
         self.end_receiving();
         if self.shared.role == Role::Server {
-            self.shared.priorities.lock().open.remove(&self.id);
+            self.shared.priorities.remove(self.id);
         }
     }
 }

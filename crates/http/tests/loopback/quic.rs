@@ -48,7 +48,12 @@ pub fn listen_anew() -> Endpoint {
 
 /// Accepts on `address`.
 pub fn listen(address: SocketAddr) -> std::io::Result<Endpoint> {
-    Endpoint::server(listen::udp(address)?, 0, &SERVER)
+    listen_for(100, address)
+}
+
+/// Accepts connections with so many requests at once.
+pub fn listen_for(streams: u32, address: SocketAddr) -> std::io::Result<Endpoint> {
+    Endpoint::server(listen::udp(address)?, 0, &ServerOptions { streams, ..SERVER.clone() })
 }
 
 /// A connection, and the endpoint that must live as long.

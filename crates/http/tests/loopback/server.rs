@@ -42,7 +42,7 @@ impl Server {
         // One port for TCP and UDP, which some other program may have one half of.
         let (listener, endpoint) = loop {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            if let Ok(endpoint) = quic::listen(listener.local_addr().unwrap()) {
+            if let Ok(endpoint) = quic::listen_for(options.streams, listener.local_addr().unwrap()) {
                 break (listener, endpoint);
             }
         };

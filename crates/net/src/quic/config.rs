@@ -8,7 +8,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use super::ALPN;
 use super::keys::Keys;
 use super::record::Record;
-use super::transport::{KEEP_ALIVE, Sizes, transport};
+use super::transport::{BI_STREAMS, KEEP_ALIVE, Sizes, transport};
 use crate::tls::TlsFileError;
 
 /// The value that allows early data in QUIC (RFC 9001 section 4.6.1).
@@ -27,6 +27,8 @@ pub struct ServerOptions {
     /// Take streams of a returning client before its handshake has ended (0-RTT). Whoever sees them on the way can repeat
     /// them. Not for a configuration that asks clients for certificates: those come later.
     pub early_data: bool,
+    /// Streams of both directions that a client may have open at once.
+    pub streams: u32,
     /// Clients must prove their address first (Retry) while so many handshakes of this socket are unfinished.
     pub retry_above: usize,
     /// The keys that all sockets of the port share.
@@ -39,7 +41,14 @@ impl ServerOptions {
     /// The usual: no early data, [`super::RETRY_ABOVE`], nothing written down.
     #[must_use]
     pub fn new(tls: Arc<rustls::ServerConfig>, keys: Keys) -> Self {
-        Self { tls, early_data: false, retry_above: super::RETRY_ABOVE, keys, record: Record::default() }
+        Self {
+            tls,
+            early_data: false,
+            streams: BI_STREAMS,
+            retry_above: super::RETRY_ABOVE,
+            keys,
+            record: Record::default(),
+        }
     }
 
     /// The form that quinn takes.
@@ -53,7 +62,7 @@ impl ServerOptions {
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ServerConfig::new(Arc::new(crypto), self.keys.token());
         config
-            .transport_config(transport(None, KEEP_ALIVE, Sizes::OWN))
+            .transport_config(transport(None, self.streams, KEEP_ALIVE, Sizes::OWN))
             .migration(true)
             .max_incoming(WAITING)
             .incoming_buffer_size(WAITING_BYTES)
@@ -86,7 +95,7 @@ impl ClientConfig {
         }
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(transport(None, KEEP_ALIVE, Sizes::OWN));
+        config.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
         Ok(Self { config, early_data, keep_alive: KEEP_ALIVE, record })
     }
 
@@ -94,7 +103,7 @@ impl ClientConfig {
     #[must_use]
     pub fn kept_alive(mut self, every: Duration) -> Self {
         self.keep_alive = every.min(KEEP_ALIVE);
-        self.config.transport_config(transport(None, self.keep_alive, Sizes::OWN));
+        self.config.transport_config(transport(None, BI_STREAMS, self.keep_alive, Sizes::OWN));
         self
     }
 
@@ -106,7 +115,8 @@ impl ClientConfig {
     pub(super) fn one(&self, sizes: Sizes) -> quinn::ClientConfig {
         let mut config = self.config.clone();
         if self.record.writes_qlog() || sizes != Sizes::OWN {
-            config.transport_config(transport(self.record.qlog("client"), self.keep_alive, sizes));
+            let qlog = self.record.qlog("client");
+            config.transport_config(transport(qlog, BI_STREAMS, self.keep_alive, sizes));
         }
         config
     }

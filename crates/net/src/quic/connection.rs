@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -100,6 +100,15 @@ impl Connection {
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (send, recv) = self.state.quinn.open_bi().await?;
         Ok((SendStream::new(send), RecvStream::new(recv)))
+    }
+
+    /// Opens a stream of both directions, if the peer allows one now.
+    #[must_use]
+    pub fn try_open_bi(&self) -> Option<(SendStream, RecvStream)> {
+        match pin!(self.open_bi()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(opened) => opened.ok(),
+            Poll::Pending => None,
+        }
     }
 
     /// Opens a stream towards the peer. Waits while the peer allows no more. Dropping the future opens none.

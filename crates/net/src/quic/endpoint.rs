@@ -43,6 +43,7 @@ pub(super) struct Serving {
 pub(super) struct Current {
     config: Arc<quinn::ServerConfig>,
     pub(super) early_data: bool,
+    streams: u32,
     retry_above: usize,
     record: Record,
 }
@@ -252,7 +253,7 @@ impl Current {
             return self.config.clone();
         }
         let mut config = (*self.config).clone();
-        config.transport_config(transport(self.record.qlog("server"), KEEP_ALIVE, Sizes::OWN));
+        config.transport_config(transport(self.record.qlog("server"), self.streams, KEEP_ALIVE, Sizes::OWN));
         Arc::new(config)
     }
 
@@ -261,6 +262,7 @@ impl Current {
         Ok(Self {
             config: Arc::new(config),
             early_data: options.early_data,
+            streams: options.streams,
             retry_above: options.retry_above,
             record: options.record.clone(),
         })

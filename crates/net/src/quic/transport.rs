@@ -15,7 +15,7 @@ pub(super) const CONNECTION_WINDOW: u32 = 16 << 20;
 pub(super) const SEND_WINDOW: u64 = 8 << 20;
 /// Streams of one direction that a peer may open: HTTP/3 needs three, and more are refused one layer up.
 pub(super) const UNI_STREAMS: u32 = 16;
-/// Requests at once on a connection, until [`super::Connection::set_max_bi_streams`] says otherwise.
+/// Requests at once on a connection where nobody says otherwise.
 pub(super) const BI_STREAMS: u32 = 100;
 /// Bytes of received datagrams that wait to be taken, with 32 for each; the oldest are dropped, counted. 20 ms at 800 Mbit/s.
 pub(super) const DATAGRAMS_IN: usize = 2 << 20;
@@ -77,8 +77,14 @@ impl Sizes {
     }
 }
 
-/// The settings of a connection that is kept alive every `keep_alive`, written down to `qlog` if there is one.
-pub(super) fn transport(qlog: Option<QlogStream>, keep_alive: Duration, sizes: Sizes) -> Arc<TransportConfig> {
+/// The settings of a connection on which the peer may have so many `streams` of both directions, and which is kept alive every
+/// `keep_alive`; written down to `qlog` if there is one.
+pub(super) fn transport(
+    qlog: Option<QlogStream>,
+    streams: u32,
+    keep_alive: Duration,
+    sizes: Sizes,
+) -> Arc<TransportConfig> {
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(sizes.largest).minimum_change(MTU_STEP).black_hole_cooldown(sizes.search.unwrap_or(MTU_COOLDOWN));
     if let Some(search) = sizes.search {
@@ -87,7 +93,7 @@ pub(super) fn transport(qlog: Option<QlogStream>, keep_alive: Duration, sizes: S
     let idle = IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT.as_millis() as u32));
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_bidi_streams(BI_STREAMS.into())
+        .max_concurrent_bidi_streams(streams.into())
         .max_concurrent_uni_streams(UNI_STREAMS.into())
         .stream_receive_window(STREAM_WINDOW.into())
         .receive_window(CONNECTION_WINDOW.into())

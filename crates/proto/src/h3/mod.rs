@@ -30,7 +30,7 @@ pub use decoder::{CONTROL_FRAME, FrameDecoder, IDLE_FRAMES, On, Piece};
 pub use fields::{EncodeError, content_length, decode_trailers, encode_trailers, section_size};
 pub use frame::{Frame, FrameType};
 pub use fuzz::fuzz_one;
-pub use priority::Priority;
+pub use priority::{Priority, Signal};
 pub use request::{RequestHead, RequestParts, decode_request, encode_request};
 pub use response::{ResponseHead, decode_response, encode_response};
 pub use sequence::{Section, Sequence};

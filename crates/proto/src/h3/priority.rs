@@ -18,20 +18,45 @@ impl Default for Priority {
 }
 
 impl Priority {
+    /// What the field `priority` of a request, or a PRIORITY_UPDATE, says: the defaults where it says nothing.
+    pub fn parse(value: &[u8]) -> Self {
+        Signal::parse(value).over(Self::default())
+    }
+}
+
+/// What somebody says of a priority: of what is left out, somebody else decides (RFC 9218, section 8).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Signal {
+    /// `u`.
+    pub urgency: Option<u8>,
+    /// `i`.
+    pub incremental: Option<bool>,
+}
+
+impl Signal {
     /// Reads the value of the field `priority` or of a PRIORITY_UPDATE. What is absent, unknown, of another type or out of
     /// range is passed over (RFC 9218, section 4), and so is a value that is no dictionary.
     pub fn parse(value: &[u8]) -> Self {
-        let mut priority = Self::default();
-        match Dictionary(value).members(&mut priority) {
-            Some(()) => priority,
+        let mut signal = Self::default();
+        match Dictionary(value).members(&mut signal) {
+            Some(()) => signal,
             None => Self::default(),
+        }
+    }
+
+    /// The priority that comes of it where there is `other`.
+    #[must_use]
+    pub fn over(self, other: Priority) -> Priority {
+        Priority {
+            urgency: self.urgency.unwrap_or(other.urgency),
+            incremental: self.incremental.unwrap_or(other.incremental),
         }
     }
 
     fn set(&mut self, key: &[u8], item: Item) {
         match (key, item) {
-            (b"u", Item::Integer(urgency @ 0..=7)) => self.urgency = urgency as u8,
-            (b"i", Item::Boolean(incremental)) => self.incremental = incremental,
+            (b"u", Item::Integer(urgency @ 0..=7)) => self.urgency = Some(urgency as u8),
+            (b"i", Item::Boolean(incremental)) => self.incremental = Some(incremental),
             _ => {}
         }
     }
@@ -55,7 +80,7 @@ enum Item {
 struct Dictionary<'a>(&'a [u8]);
 
 impl Dictionary<'_> {
-    fn members(&mut self, priority: &mut Priority) -> Option<()> {
+    fn members(&mut self, signal: &mut Signal) -> Option<()> {
         self.skip(b" ");
         while !self.0.is_empty() {
             let key = self.key()?;
@@ -64,7 +89,7 @@ impl Dictionary<'_> {
                 false => Item::Boolean(true),
             };
             self.parameters()?;
-            priority.set(key, item);
+            signal.set(key, item);
             self.skip(b" \t");
             if self.0.is_empty() {
                 return Some(());
@@ -243,6 +268,15 @@ mod tests {
         ] {
             assert_eq!(parse(text), (3, false), "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_response_leaves_out_the_client_decides() {
+        let client = Priority { urgency: 1, incremental: true };
+        assert_eq!(Signal::parse(b"u=5").over(client), Priority { urgency: 5, incremental: true });
+        assert_eq!(Signal::parse(b"i=?0").over(client), Priority { urgency: 1, incremental: false });
+        assert_eq!(Signal::parse(b"u=9, x").over(client), client);
+        assert_eq!(Signal::parse(b"u=2, =").over(client), client);
     }
 
     #[test]

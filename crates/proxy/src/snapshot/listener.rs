@@ -262,7 +262,9 @@ fn quic_options(
         Err(_) => quic::Keys::random(),
     };
     let usual = quic::ServerOptions::new(tls.clone(), keys);
-    Some(quic::ServerOptions { early_data: files.early_data, record: record.clone(), ..usual })
+    // What the handshake allows cannot be taken back.
+    let streams = options(config).streams;
+    Some(quic::ServerOptions { early_data: files.early_data, streams, record: record.clone(), ..usual })
 }
 
 /// A certificate is the only way in.

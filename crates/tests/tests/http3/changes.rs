@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::overlay::{end, upstream};
 
-fn entry(pki: &Pki, next: &Node, http: &str) -> Node {
+pub fn entry(pki: &Pki, next: &Node, http: &str) -> Node {
     let yaml = format!(
         r#"
         listeners: {{ web: {{ http: 127.0.0.1:0 }} }}

@@ -7,3 +7,4 @@ mod choice;
 mod matrix;
 mod overlay;
 mod silence;
+mod streams;

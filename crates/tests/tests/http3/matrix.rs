@@ -37,16 +37,17 @@ fn messages_pass_with_content_trailers_and_interim_responses() {
         let proxy = format!("http://{}", grid.address(first, second));
         let origin = origins::http();
         let url = |path: &str| format!("http://{}{path}", origin.address());
-        let sent = curl(&["-x", &proxy, "-d", "content", &url("/a?b=c")]);
+        let sent = curl(&["-x", &proxy, "-H", "Priority: u=1, i", "-d", "content", &url("/a?b=c")]);
         assert_eq!((sent.exit, sent.status), (0, 200), "{first} to {second}: {sent:?}");
         assert_eq!((&sent.json()["body"], origin.last().uri.as_str()), (&"content".into(), "/a?b=c"));
+        assert_eq!(origin.last().field("priority").as_deref(), Some("u=1, i"), "{first} to {second}");
         let large = curl(&["-x", &proxy, &url("/bytes/3000000")]);
         assert_eq!((large.exit, large.body.len()), (0, 3_000_000), "{first} to {second}");
         assert_versions(grid, "http", origin.port(), first, second);
 
         let hints = origins::scripted(
-            "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
-             5\r\nbody\n\r\n0\r\nx-checksum: 42\r\n\r\n",
+            "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\
+             Priority: u=5\r\n\r\n5\r\nbody\n\r\n0\r\nx-checksum: 42\r\n\r\n",
         );
         let mut raw = Raw::connect(grid.address(first, second));
         let authority = hints.address();
@@ -54,7 +55,8 @@ fn messages_pass_with_content_trailers_and_interim_responses() {
         assert_eq!(raw.head().status(), 103, "{first} to {second}");
         let text = raw.until(|bytes| bytes.ends_with(b"\r\n\r\n") && bytes.windows(5).any(|five| five == b"\r\n0\r\n"));
         let text = String::from_utf8_lossy(&text).into_owned();
-        assert!(text.contains("200 OK") && text.contains("x-checksum: 42"), "{first} to {second}: {text}");
+        let lines = ["200 OK", "priority: u=5\r\n", "x-checksum: 42"];
+        assert!(lines.iter().all(|line| text.contains(line)), "{first} to {second}: {text}");
     });
 }
 

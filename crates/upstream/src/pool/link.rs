@@ -41,11 +41,11 @@ impl Link {
         }
     }
 
-    /// How many exchanges the peer allows at once.
-    pub(super) fn max_streams(&self) -> usize {
+    /// A clone for one exchange beside `streams` others; none while the peer allows no more at once.
+    pub(super) fn claim(&self, streams: usize) -> Option<Self> {
         match self {
-            Self::H2(link) => link.max_streams(),
-            Self::H3(link) => link.max_streams(),
+            Self::H2(link) => (streams < link.max_streams()).then(|| self.clone()),
+            Self::H3(link) => link.claim().map(Self::H3),
         }
     }
 

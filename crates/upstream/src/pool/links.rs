@@ -110,29 +110,40 @@ impl Shared {
         self.begun.load(Ordering::Relaxed) >= self.most || self.link.is_retired()
     }
 
-    fn taken(&self) -> Taken {
+    /// A place, if the peer allows one more.
+    fn claim(&self) -> Option<Taken> {
+        self.link.claim(self.streams()).map(|link| self.taken(link))
+    }
+
+    fn taken(&self, link: Link) -> Taken {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        let carrier = Carrier::Shared(self.link.clone(), Counted::on(&self.uses));
+        let carrier = Carrier::Shared(link, Counted::on(&self.uses));
         Taken { carrier, address: self.address, reused: true, room: self.room.clone() }
     }
 }
 
 impl Links {
-    /// A place on the least busy link, unless a further link should be made first.
+    /// A place on the least busy link, or on any with room, unless a further link should be made first.
     pub(super) fn share(&self, fits: Fits<'_>) -> Option<Taken> {
         let links = self.links.lock();
         let quietest = least_busy(&links, fits)?;
         if quietest.is_retired() {
             return None;
         }
-        let alive = links.iter().filter(|shared| shared.is_usable() && !shared.is_retired()).count();
-        let has_room = quietest.streams() < quietest.link.max_streams();
-        (has_room || alive >= LINKS).then(|| quietest.taken())
+        if let Some(taken) = quietest.claim() {
+            return Some(taken);
+        }
+        let young = || links.iter().filter(|shared| shared.is_usable() && !shared.is_retired());
+        // What peers allow differs, and changes.
+        if let Some(taken) = young().filter(|shared| fits(shared.address)).find_map(Shared::claim) {
+            return Some(taken);
+        }
+        (young().count() >= LINKS).then(|| quietest.taken(quietest.link.clone()))
     }
 
     /// A place on the least busy link, even if it has to be waited for.
     pub(super) fn any(&self, fits: Fits<'_>) -> Option<Taken> {
-        least_busy(&self.links.lock(), fits).map(Shared::taken)
+        least_busy(&self.links.lock(), fits).map(|shared| shared.taken(shared.link.clone()))
     }
 
     /// Counts the first exchange on a new link, and with `keep` lets others share it.

@@ -250,13 +250,15 @@ impl Pool {
             }
         };
         slot.note_reached(matches!(link, Link::H3(_)));
+        // Before others can take it.
+        let own = link.claim(0).unwrap_or_else(|| link.clone());
         let counted = slot.links.add(link.clone(), address, room.clone(), !self.closed.is_cancelled());
         if let Link::H3(link) = &link {
             let (pool, slot) = (Arc::downgrade(self), Arc::downgrade(slot));
             let ward = Ward { link: link.watched(), uses: counted.uses(), pool, slot };
             self.tasks.spawn(ward.watch());
         }
-        Ok(Taken { carrier: Carrier::Shared(link, counted), address, reused: false, room })
+        Ok(Taken { carrier: Carrier::Shared(own, counted), address, reused: false, room })
     }
 
     fn take(&self, slot: &Slot, fits: Fits<'_>) -> Option<Taken> {

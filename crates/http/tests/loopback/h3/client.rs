@@ -1,12 +1,15 @@
 //! Servers that write every byte themselves, and what a link makes of it.
 
 use hermes_http::h3::Link;
-use hermes_http::{Cause, Processed, Reset, StreamError};
+use hermes_http::server::Options;
+use hermes_http::{Cause, Event, Offered, Processed, Reset, StreamError};
+use http::HeaderMap;
 use tokio_util::task::TaskTracker;
 
 use super::wire::{CONTROL, Wire, framed, headers, send, settings, usual_settings};
 use crate::client::last;
-use crate::content::{get, upgrade};
+use crate::content::{connect, get, upgrade};
+use crate::server::{SOON, Server};
 use crate::{bounded, quic};
 
 /// A link, and the server that it leads to.
@@ -162,6 +165,42 @@ async fn a_head_that_is_larger_than_the_server_takes_is_not_sent() {
         assert!(link.is_alive());
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_link_has_as_many_places_as_the_server_allows_streams() {
+    for streams in [5, 3000] {
+        bounded(async {
+            let options = Options { streams, ..Options::default() };
+            let server = Server::with(options, async |offered: Offered| {
+                let (_incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+                outgoing.broken().await;
+            })
+            .await;
+            let (connection, _endpoint) = quic::connect(server.address).await;
+            let link = Link::connect(connection, &TaskTracker::new()).unwrap();
+            let mut open = Vec::new();
+            while let Some(place) = link.claim() {
+                let (mut outgoing, mut pending) = place.open(&connect(), None).await.unwrap();
+                let Event::Tunnel(_, incoming) = pending.event(Some(&mut outgoing)).await.unwrap() else { panic!() };
+                open.push((outgoing, incoming));
+            }
+            assert_eq!(open.len(), streams as usize);
+            // Some are given back; quinn says so when they are an eighth.
+            open.truncate(open.len() * 3 / 4);
+            let place = loop {
+                match link.claim() {
+                    Some(place) => break place,
+                    None => tokio::time::sleep(SOON).await,
+                }
+            };
+            // One that was not used is there again.
+            let unused = place.clone();
+            drop((place, unused));
+            let (_outgoing, _pending) = link.claim().unwrap().open(&connect(), None).await.unwrap();
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

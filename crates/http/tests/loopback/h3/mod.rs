@@ -4,6 +4,7 @@ mod client;
 mod datagrams;
 mod early;
 mod goaway;
+mod priorities;
 mod requests;
 mod streams;
 mod wire;

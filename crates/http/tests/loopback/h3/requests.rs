@@ -15,6 +15,8 @@ async fn frames_that_must_not_come_end_the_connection_with_their_code() {
         ("DATA before HEADERS", framed(0, b"x"), 0x105),
         ("SETTINGS on a request stream", framed(4, &[]), 0x105),
         ("GOAWAY on a request stream", framed(7, &[0]), 0x105),
+        ("PRIORITY_UPDATE on a request stream", framed(0xf_0700, b"\0u=1"), 0x105),
+        ("PRIORITY_UPDATE of a push after the head", [get(), framed(0xf_0701, b"\0u=1")].concat(), 0x105),
         ("PRIORITY of HTTP/2", framed(2, &[0; 5]), 0x105),
         ("PING of HTTP/2", [get(), framed(6, &[0; 8])].concat(), 0x105),
         ("a push of a client", [get(), framed(5, &[0, 0, 0])].concat(), 0x105),

@@ -46,6 +46,17 @@ impl Wire {
         self.uni(CONTROL, &[&settings(&[]), after].concat()).await;
     }
 
+    /// Writes more on the stream that was opened last.
+    pub async fn more(&mut self, bytes: &[u8]) {
+        send(self.kept.last_mut().unwrap(), bytes).await;
+    }
+
+    /// Waits until the other side has what was written so far: a request that came after it was answered.
+    pub async fn heard(&self) {
+        let mut exchange = self.request(&get(&[("x", "\n")]), true).await;
+        assert_eq!(exchange.code().await, 0x10e);
+    }
+
     /// Ends or resets the stream that was opened last.
     pub fn end(&mut self) {
         self.kept.pop().unwrap().finish().unwrap();
