@@ -1,8 +1,9 @@
 //! Envoy as a peer: a process on a bootstrap of its own.
 //!
-//! What a bootstrap is made of is in [`bootstrap`].
+//! What a bootstrap is made of is in [`bootstrap`], and of HTTP/3 in [`http3`].
 
 pub mod bootstrap;
+pub mod http3;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -82,6 +83,11 @@ impl Envoy {
         format!("http://{}", self.address(listener))
     }
 
+    /// What it has written down of itself.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
     /// A counter or gauge, e.g. `cluster.hermes.upstream_cx_http2_total`.
     ///
     /// # Panics
@@ -99,7 +105,7 @@ impl Drop for Envoy {
         drop(self.process.kill());
         drop(self.process.wait());
         if std::thread::panicking() {
-            let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            let log = self.log();
             let lines: Vec<_> = log.lines().rev().take(20).collect();
             eprintln!(
                 "--- Envoy {}: end of its log\n{}\n---",

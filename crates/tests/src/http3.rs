@@ -14,6 +14,8 @@ use crate::Pki;
 pub enum Http3Peer {
     /// aioquic, in Python; `HERMES_PYTHON` has it.
     Aioquic,
+    /// h3 with h3-quinn, in Rust; its QUIC, quinn, is ours too.
+    H3,
     /// curl's library with ngtcp2 and nghttp3: a client of gateways. `HERMES_PYTHON` has it.
     Curl,
     /// masque-go: CONNECT-UDP only.
@@ -30,6 +32,7 @@ impl Http3Peer {
         match self {
             Self::Aioquic => "aioquic",
             Self::Curl => "curl",
+            Self::H3 => "h3",
             Self::MasqueGo => "masque-go",
             Self::QuicGo => "quic-go",
             Self::Quiche => "quiche",

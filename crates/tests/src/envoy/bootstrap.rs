@@ -206,7 +206,7 @@ pub(super) fn socket(address: SocketAddr, protocol: &str) -> Value {
     json!({ "socket_address": { "protocol": protocol, "address": ip, "port_value": port } })
 }
 
-fn url(message: &str) -> String {
+pub(super) fn url(message: &str) -> String {
     format!("type.googleapis.com/envoy.{message}")
 }
 
@@ -214,7 +214,7 @@ fn listener(name: &str, chain: Value) -> Value {
     json!({ "name": name, "address": socket(ANY.into(), "TCP"), "filter_chains": [chain] })
 }
 
-fn connection_manager(routes: &[Value]) -> Value {
+pub(super) fn connection_manager(routes: &[Value]) -> Value {
     let router = json!({ "@type": url("extensions.filters.http.router.v3.Router") });
     let upgrades = ["CONNECT", "CONNECT-UDP", "websocket"].map(|kind| json!({ "upgrade_type": kind }));
     let manager = json!({
@@ -228,7 +228,7 @@ fn connection_manager(routes: &[Value]) -> Value {
     json!({ "name": "http", "typed_config": manager })
 }
 
-fn of_protocol(name: &str, address: &Value, explicit: Value) -> Value {
+pub(super) fn of_protocol(name: &str, address: &Value, explicit: Value) -> Value {
     let endpoint = json!({ "lb_endpoints": [{ "endpoint": { "address": address } }] });
     let options = json!({
         "@type": url("extensions.upstreams.http.v3.HttpProtocolOptions"),

@@ -20,6 +20,7 @@ macro_rules! clients {
 
 clients! {
     aioquic: Http3Peer::Aioquic => request, trailers, interim, connect, datagrams, capsules, websocket, early_data, migration;
+    h3: Http3Peer::H3 => request, trailers, interim, datagrams, capsules, early_get, migration, two_nodes;
     masque_go: Http3Peer::MasqueGo => datagrams, two_nodes;
     quic_go: Http3Peer::QuicGo => request, trailers, interim, connect, datagrams, capsules, websocket, early_get, two_nodes;
     quiche: Http3Peer::Quiche => request, trailers, interim, connect, datagrams, capsules, websocket, two_nodes;

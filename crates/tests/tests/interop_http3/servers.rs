@@ -23,6 +23,7 @@ macro_rules! servers {
 
 servers! {
     aioquic: Http3Peer::Aioquic => request, trailers, interim, connect, datagrams, capsules, websocket;
+    h3: Http3Peer::H3 => request, trailers, interim, connect, datagrams, capsules;
     masque_go: Http3Peer::MasqueGo => real_datagrams;
     quic_go: Http3Peer::QuicGo => request, trailers, interim, connect, datagrams, capsules, websocket;
     quiche: Http3Peer::Quiche => request, trailers, interim, connect, datagrams, capsules, websocket;
