@@ -25,8 +25,10 @@ pub enum Reset {
     Connect,
     /// The request was refused before anything was done with it.
     Refused,
-    /// The connection was given up because nothing came back on it any more.
-    Silent,
+    /// The connection is gone.
+    Lost,
+    /// The connection was given up because nothing came back on it any more; in words.
+    Silent(&'static str),
     /// This proxy failed.
     Internal,
     /// The peer broke the protocol.
@@ -41,7 +43,7 @@ impl Reset {
         match self {
             Self::Cancel => ::h2::Reason::CANCEL,
             Self::Unneeded => ::h2::Reason::NO_ERROR,
-            Self::Connect | Self::Silent => ::h2::Reason::CONNECT_ERROR,
+            Self::Connect | Self::Lost | Self::Silent(_) => ::h2::Reason::CONNECT_ERROR,
             Self::Refused => ::h2::Reason::REFUSED_STREAM,
             Self::Internal => ::h2::Reason::INTERNAL_ERROR,
             Self::Protocol => ::h2::Reason::PROTOCOL_ERROR,
@@ -117,7 +119,7 @@ impl StreamError {
             Cause::Incomplete | Cause::Io(_) | Cause::Alert(_) => Reset::Connect,
             Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
             Cause::Slow => Reset::Cancel,
-            Cause::Silent(_) => Reset::Silent,
+            Cause::Silent(reason) => Reset::Silent(reason),
             Cause::Invalid(_) => Reset::Internal,
         }
     }

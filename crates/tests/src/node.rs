@@ -101,6 +101,15 @@ impl Node {
         self.await_health();
     }
 
+    /// As [`Self::restart`], by a command that runs the program somewhere else.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn restart_by(&mut self, command: Command) {
+        self.process = spawn_by(command, self.folder.path(), &[]);
+        self.await_health();
+    }
+
     fn await_health(&mut self) {
         eventually("the node is healthy", || {
             let ended = self.process.try_wait().unwrap();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "namespaces/faults/mod.rs"]
+mod faults;
 #[path = "namespaces/mtu.rs"]
 mod mtu;
 

@@ -80,7 +80,7 @@ impl Attempt<'_> {
     pub(crate) async fn http(self, road: &Road) -> Result<Reached, ConnectFailure> {
         let room = self.room().await?;
         let reached = Reached { room, ..self.unbounded(road).await? };
-        self.endpoint.hop.reached(&reached);
+        self.endpoint.hop.reached(&reached, |version| self.why(version));
         Ok(reached)
     }
 
@@ -127,6 +127,20 @@ impl Attempt<'_> {
         let name = security.server_name(&self.endpoint.address);
         let stream = secure(stream, &security.bare, name, self.bounds.until, &self.endpoint.text).await?;
         Ok((stream, address))
+    }
+
+    /// Why this version is used, for people.
+    fn why(self, version: u8) -> String {
+        match self.upstream.versions.as_slice() {
+            [_] => "no other is configured".to_owned(),
+            [HttpVersion::H3, ..] if version != 3 => {
+                self.endpoint.quic.reason().unwrap_or_else(|| "HTTP/3 is left out".to_owned())
+            }
+            [first, ..] if first.number() == version => "it is preferred".to_owned(),
+            _ if version == 3 => "TCP failed, or was slower".to_owned(),
+            _ if self.upstream.security.is_some() => "the peer chose it (ALPN)".to_owned(),
+            _ => "there is no TLS to agree on another".to_owned(),
+        }
     }
 
     async fn room(self) -> Result<Room, ConnectFailure> {

@@ -1,6 +1,7 @@
-//! How an endpoint was reached last, for whoever looks at a chain.
+//! How an endpoint was reached last, for whoever looks at it or at a chain.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use hermes_net::quic::WeakConnection;
 use parking_lot::Mutex;
@@ -31,35 +32,77 @@ pub struct HopStatus {
     pub stream_because: Option<String>,
 }
 
+/// Which HTTP version an endpoint is used over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) number: u8,
+    /// Since when, however many connections there were.
+    pub(crate) since: SystemTime,
+    /// Why that and not another.
+    pub(crate) because: String,
+}
+
+impl Version {
+    fn now(number: u8, because: String) -> Self {
+        Self { number, since: SystemTime::now(), because }
+    }
+}
+
 /// How it was reached.
 #[derive(Debug, Default)]
 pub(crate) struct Last(Mutex<Option<Known>>);
 
 #[derive(Debug, Clone)]
 struct Known {
-    http: u8,
+    version: Version,
     connection: Option<WeakConnection>,
     seam: Option<Arc<Seam>>,
 }
 
 impl Last {
-    /// It was reached so.
-    pub(crate) fn reached(&self, reached: &Reached) {
-        let (http, connection) = match &reached.line {
+    /// It was reached so, by another version than before for the reason that `because` gives.
+    pub(crate) fn reached(&self, reached: &Reached, because: impl FnOnce(u8) -> String) {
+        let (number, connection) = match &reached.line {
             Line::H1(_) => (1, None),
             Line::H2(_) => (2, None),
             Line::H3(connection) => (3, Some(connection.downgrade())),
         };
-        *self.0.lock() = Some(Known { http, connection, seam: reached.seam.clone() });
+        let mut known = self.0.lock();
+        let before = known.take();
+        // It is still there beside TCP, and may be used again.
+        let connection = connection.or_else(|| before.as_ref()?.connection.clone());
+        let kept = before.map(|before| before.version).filter(|version| version.number == number);
+        let version = kept.unwrap_or_else(|| Version::now(number, because(number)));
+        *known = Some(Known { version, connection, seam: reached.seam.clone() });
+    }
+
+    /// Which version that is; `None` before the first.
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.0.lock().as_ref().map(|known| known.version.clone())
+    }
+
+    /// A connection of HTTP/3 that seemed to be dead is used again.
+    pub(crate) fn returned(&self, because: &str) {
+        if let Some(known) = self.0.lock().as_mut().filter(|known| known.version.number != 3) {
+            known.version = Version::now(3, because.to_owned());
+        }
+    }
+
+    /// Why another version than HTTP/3 is used has become clear.
+    pub(crate) fn explain(&self, because: &str) {
+        if let Some(known) = self.0.lock().as_mut().filter(|known| known.version.number != 3) {
+            because.clone_into(&mut known.version.because);
+        }
     }
 
     /// What there is to see; `behind` says whether it is reached through another hop, and `quic` what is known of HTTP/3 to it, if
     /// that is wanted.
     pub(crate) fn status(&self, hop: &str, endpoint: &str, behind: bool, quic: Option<String>) -> HopStatus {
         let known = self.0.lock().clone();
-        let connection = known.as_ref().and_then(|known| known.connection.as_ref()?.upgrade());
+        let quic_now = known.as_ref().filter(|known| known.version.number == 3);
+        let connection = quic_now.and_then(|known| known.connection.as_ref()?.upgrade());
         let seam = known.as_ref().and_then(|known| known.seam.clone());
-        let http = known.map(|known| known.http);
+        let http = known.map(|known| known.version.number);
         let by_seam = seam.as_ref().and_then(|seam| seam.stream_because());
         let stream_because = match http {
             Some(3) => by_seam,

@@ -22,7 +22,7 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// How long QUIC is doubted at most after a connection fell silent: what ends that is known sooner, as a rule.
 const DOUBT: Duration = Duration::from_secs(10);
 /// Why QUIC is left out after that.
-const SILENT: &str = "UDP became silent";
+pub(crate) const SILENT: &str = "UDP became silent";
 
 /// What is known of QUIC to one endpoint.
 #[derive(Debug, Default)]
@@ -69,13 +69,14 @@ impl Memory {
     }
 
     /// Nothing came on a connection any more, and another way led to the goal. All connections of a path fall silent together:
-    /// that is one failure.
-    pub(crate) fn fell_silent(&self, now: Instant) {
+    /// that is one failure. Returns whether it is the first to be known of.
+    pub(crate) fn fell_silent(&self, now: Instant) -> bool {
         if self.is_worth_trying(now) {
             self.failed(SILENT, now);
         }
         let mut known = self.0.lock();
-        (known.reason, known.doubted_until) = (Some(SILENT.to_owned()), None);
+        known.doubted_until = None;
+        known.reason.replace(SILENT.to_owned()).as_deref() != Some(SILENT)
     }
 
     /// As [`Self::failed`], of somebody who tried beside what is used: several workers do, and it is one failure.
@@ -99,6 +100,16 @@ impl Memory {
             reason: Some(reason.to_owned()),
             doubted_until: known.doubted_until,
         };
+    }
+
+    /// Why it failed last, unless it worked since.
+    pub(crate) fn reason(&self) -> Option<String> {
+        self.0.lock().reason.clone()
+    }
+
+    /// How long until it is tried again beside another way; `None` where it is not left out.
+    pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
+        self.0.lock().rest_until.map(|until| until.saturating_duration_since(now)).filter(|rest| !rest.is_zero())
     }
 
     /// For people.

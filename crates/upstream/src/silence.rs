@@ -70,6 +70,11 @@ impl Silence {
         wants
     }
 
+    /// When something was acknowledged last.
+    pub(crate) fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+
     /// Whether something was acknowledged since it fell silent.
     pub(crate) fn has_heard(&self) -> bool {
         !self.silent || self.heard > 0

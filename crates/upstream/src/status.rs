@@ -47,7 +47,16 @@ pub struct EndpointStatus {
     pub failures: u64,
     /// Why it failed, unless it succeeded since.
     pub last_error: Option<String>,
+    /// The HTTP version that new exchanges use now; `None` before the first connection.
+    pub http: Option<u8>,
+    /// Since when it is that one (RFC 3339).
+    pub http_since: Option<String>,
+    /// Why it is that one.
+    pub http_because: Option<String>,
     /// Whether HTTP/3 reaches it, and why not; only where the upstream speaks that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http3: Option<String>,
+    /// Seconds until HTTP/3 is tried again beside the version in use; only where it is left out for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http3_again_in_seconds: Option<u64>,
 }

@@ -9,6 +9,7 @@ use hermes_http::Kind;
 use hermes_net::quic::Record;
 use hermes_proto::proxy_protocol::Version;
 use hermes_proto::uri_template::UriTemplate;
+use humantime::format_rfc3339_seconds;
 use tokio::time::Instant;
 
 use crate::budget::Budget;
@@ -199,7 +200,21 @@ impl Upstream {
     /// What there is to see of it.
     pub fn status(&self) -> UpstreamStatus {
         let now = Instant::now();
-        let endpoint = |endpoint: &Arc<Endpoint>| EndpointStatus {
+        UpstreamStatus {
+            name: self.name.to_string(),
+            http: self.versions.iter().copied().map(HttpVersion::number).collect(),
+            tls: self.security.is_some(),
+            via: self.via.clone(),
+            endpoints: self.endpoints.iter().map(|endpoint| self.endpoint_status(endpoint, now)).collect(),
+            panics: self.endpoints.len() > 1 && self.panics(now),
+            waiting: self.limits.waiting(),
+            refused: self.limits.refused(),
+        }
+    }
+
+    fn endpoint_status(&self, endpoint: &Endpoint, now: Instant) -> EndpointStatus {
+        let (version, speaks_h3) = (endpoint.hop.version(), self.versions.contains(&HttpVersion::H3));
+        EndpointStatus {
             address: endpoint.text.to_string(),
             weight: endpoint.weight,
             zone: endpoint.zone.clone(),
@@ -209,17 +224,11 @@ impl Upstream {
             active: endpoint.active(),
             failures: endpoint.failures(),
             last_error: endpoint.last_error(),
-            http3: self.versions.contains(&HttpVersion::H3).then(|| endpoint.quic.words(now)),
-        };
-        UpstreamStatus {
-            name: self.name.to_string(),
-            http: self.versions.iter().copied().map(HttpVersion::number).collect(),
-            tls: self.security.is_some(),
-            via: self.via.clone(),
-            endpoints: self.endpoints.iter().map(endpoint).collect(),
-            panics: self.endpoints.len() > 1 && self.panics(now),
-            waiting: self.limits.waiting(),
-            refused: self.limits.refused(),
+            http: version.as_ref().map(|version| version.number),
+            http_since: version.as_ref().map(|version| format_rfc3339_seconds(version.since).to_string()),
+            http_because: version.map(|version| version.because),
+            http3: speaks_h3.then(|| endpoint.quic.words(now)),
+            http3_again_in_seconds: endpoint.quic.rest(now).filter(|_| speaks_h3).map(|rest| rest.as_secs() + 1),
         }
     }
 
@@ -231,6 +240,11 @@ impl Upstream {
             endpoint.hop.status(&self.name, &endpoint.text, behind, quic)
         };
         self.endpoints.iter().map(status).collect()
+    }
+
+    /// Whether HTTP/3 is preferred, and another version will do.
+    pub(crate) fn prefers_h3(&self) -> bool {
+        matches!(self.versions.as_slice(), [HttpVersion::H3, _, ..])
     }
 
     /// Whether a connection to it may turn out to be a link that exchanges share.

@@ -17,7 +17,7 @@ pub(super) fn code(reset: Reset, role: Role) -> Code {
     match reset {
         Reset::Cancel => Code::RequestCancelled,
         Reset::Unneeded => Code::NoError,
-        Reset::Connect | Reset::Silent => Code::ConnectError,
+        Reset::Connect | Reset::Lost | Reset::Silent(_) => Code::ConnectError,
         // RFC 9114, 4.1.1: only a server can say that it did nothing.
         Reset::Refused if role == Role::Server => Code::RequestRejected,
         Reset::Refused => Code::RequestCancelled,

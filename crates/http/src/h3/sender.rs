@@ -126,8 +126,7 @@ impl Sender {
                 self.state.note_cancelled();
                 errors::reset(Code::from(code))
             }
-            Stopped::Lost(_) if self.state.shared().given_up.get().is_some() => Reset::Silent,
-            Stopped::Lost(_) => Reset::Connect,
+            Stopped::Lost(_) => self.state.shared().given_up.get().map_or(Reset::Lost, |reason| Reset::Silent(reason)),
             Stopped::Acked => std::future::pending().await,
         }
     }

@@ -233,7 +233,7 @@ impl Request<'_> {
             Ok(()) => "done".to_owned(),
             Err(broken) => {
                 // RFC 9113, 7: CONNECT_ERROR speaks of tunnels only.
-                let of_tunnels = matches!(broken.reset, Reset::Connect | Reset::Silent);
+                let of_tunnels = matches!(broken.reset, Reset::Connect | Reset::Lost | Reset::Silent(_));
                 let reset = if of_tunnels { Reset::Internal } else { broken.reset };
                 outgoing.reset(reset);
                 broken.reason()

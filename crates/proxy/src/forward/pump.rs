@@ -77,7 +77,8 @@ impl Broken {
     /// `side` reset a stream that was written to.
     pub fn reset(side: Side, reset: Reset) -> Self {
         let details = match reset {
-            Reset::Silent => "the connection was given up: nothing was acknowledged on it any more".to_owned(),
+            Reset::Silent(reason) => reason.to_owned(),
+            Reset::Lost => "the connection was lost".to_owned(),
             reset => format!("the stream was reset ({reset:?})"),
         };
         Self { side, reset, not_error: None, details }

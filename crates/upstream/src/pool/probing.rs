@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hermes_config::model::HttpVersion;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Pool, Slot};
@@ -19,12 +18,14 @@ const JITTER: Duration = Duration::from_millis(500);
 /// Between the first connection that came about and the second, which is used: a path that works for a moment is not enough.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Why HTTP/3 is used again.
+const ANSWERS: &str = "it answered again, twice";
+
 impl Pool {
     /// Begins to try where HTTP/3 is preferred, rests no more, and something else is used.
     pub(super) fn probe(self: &Arc<Self>, slot: &Arc<Slot>, now: Instant) {
         let Some((upstream, index)) = slot.endpoint() else { return };
-        let preferred = matches!(upstream.versions.as_slice(), [HttpVersion::H3, _, ..]);
-        if !preferred || !upstream.endpoints[index].quic.is_worth_trying(now) || !slot.links.lack_quic() {
+        if !upstream.prefers_h3() || !upstream.endpoints[index].quic.is_worth_trying(now) || !slot.links.lack_quic() {
             return;
         }
         let Some(client) = self.client.upgrade() else { return };
@@ -47,7 +48,12 @@ impl Pool {
         let tried = async {
             drop(connected(client, upstream, index).await?);
             sleep(AGAIN).await;
-            self.connect(slot, Box::pin(connected(client, upstream, index))).await
+            let used = async {
+                let reached = connected(client, upstream, index).await?;
+                endpoint.hop.reached(&reached, |_| ANSWERS.to_owned());
+                Ok(reached)
+            };
+            self.connect(slot, Box::pin(used)).await
         };
         match tried.await {
             Ok(_) => {

@@ -1,0 +1,55 @@
+//! Links that lose packets, or let some overtake others.
+
+use std::time::Duration;
+
+use hermes_lab::emulator::{Loss, Profile};
+
+use super::load::{Datagrams, Load, MIXED};
+use super::row::Row;
+
+/// One datagram fills a packet, so that each loss is one.
+const ONE_A_PACKET: Load = Load { tunnels: 2, messages: 1, sessions: 4, datagram: 1000 };
+
+/// Of each session.
+const ENOUGH: u64 = 500;
+
+/// How many standard deviations the count may be off. Packets with two datagrams or none make it less even than a coin.
+const DEVIATIONS: f64 = 6.0;
+
+fn all(came: &[Datagrams]) -> (f64, f64) {
+    let sent = came.iter().map(|datagrams| datagrams.sent).sum::<u64>() as f64;
+    let answered = came.iter().map(|datagrams| datagrams.answered).sum::<u64>() as f64;
+    (sent, sent - answered)
+}
+
+/// Tunnels and messages are what they were, and datagrams are lost as the link loses packets, there and back.
+fn loses_like_the_link(share: f64) {
+    let profile = Profile { delay: Duration::from_millis(2), loss: Loss::Random(share), ..Profile::default() };
+    let row = Row::by_wire(&profile, 7);
+    let came = ONE_A_PACKET.during(&row, |progress| progress.answered(ENOUGH));
+    let (sent, lost) = all(&came);
+    let both_ways = 1.0 - (1.0 - share).powi(2);
+    let (expected, deviation) = (sent * both_ways, (sent * both_ways * (1.0 - both_ways)).sqrt());
+    assert!((lost - expected).abs() < DEVIATIONS * deviation, "{lost} of {sent} lost, not {expected}");
+    assert_eq!(row.way()["http3"], "works");
+    assert!(!row.entry.log().contains("silent"), "{}", row.entry.log());
+}
+
+#[test]
+fn a_link_that_loses_one_percent_costs_datagrams_only_that() {
+    loses_like_the_link(0.01);
+}
+
+#[test]
+fn a_link_that_loses_five_percent_costs_datagrams_only_that() {
+    loses_like_the_link(0.05);
+}
+
+#[test]
+fn a_link_that_lets_packets_overtake_others_loses_none() {
+    let profile = Profile { delay: Duration::from_millis(5), reorder: 0.1, ..Profile::default() };
+    let row = Row::by_wire(&profile, 7);
+    let came = MIXED.during(&row, |progress| progress.answered(200));
+    assert_eq!(all(&came).1, 0.0, "{came:?}");
+    assert!(!row.entry.log().contains("silent"), "{}", row.entry.log());
+}
