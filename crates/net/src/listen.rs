@@ -93,7 +93,17 @@ fn family_socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Res
 
 /// Asks for [`UDP_BUFFER`]; the system silently gives what it allows.
 pub(crate) fn enlarge_buffers(socket: &SockRef<'_>) {
+    enlarge_receive_buffer(socket);
+    enlarge_send_buffer(socket);
+}
+
+/// As [`enlarge_buffers`], for what comes.
+pub(crate) fn enlarge_receive_buffer(socket: &SockRef<'_>) {
     drop(socket.set_recv_buffer_size(UDP_BUFFER));
+}
+
+/// As [`enlarge_buffers`], for what leaves.
+pub(crate) fn enlarge_send_buffer(socket: &SockRef<'_>) {
     drop(socket.set_send_buffer_size(UDP_BUFFER));
 }
 

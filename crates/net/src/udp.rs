@@ -3,15 +3,15 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Once, OnceLock};
 
 use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, SockRef, Socket};
 use tokio::io::Interest;
 
-use crate::listen::enlarge_buffers;
+use crate::listen::{enlarge_receive_buffer, enlarge_send_buffer};
 use crate::os;
 use crate::peer::canonical;
 use crate::udp_batch::RecvBatch;
@@ -39,8 +39,11 @@ pub struct UdpSocket {
     remote: Option<SocketAddr>,
     /// An IPv6 socket: IPv4 destinations must be written in their mapped form.
     ipv6: bool,
-    /// Largest segment that GSO may be asked for, in bytes of payload.
-    largest_segment: usize,
+    /// Largest segment that GSO may be asked for, in bytes of payload. Like the larger buffer for sending, most sockets never need it:
+    /// what is asked of the kernel for each socket is a good part of what a short session costs.
+    largest_segment: OnceLock<usize>,
+    /// Done once a send has found no room: the buffer is enlarged then.
+    waited: Once,
 }
 
 /// Why a datagram was not sent or received.
@@ -65,9 +68,8 @@ impl UdpSocket {
     /// When there is no route, or no descriptor or port is left.
     #[expect(clippy::unused_async, reason = "callers await it; it needs the runtime")]
     pub async fn connected(remote: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
-        socket.set_nonblocking(true)?;
-        enlarge_buffers(&SockRef::from(&socket));
+        let socket = os::datagram_socket(Domain::for_address(remote))?;
+        enlarge_receive_buffer(&SockRef::from(&socket));
         let (state, segments) = udp_system::prepare(&socket, remote.is_ipv6())?;
         // The port is chosen with it.
         socket.connect(&remote.into())?;
@@ -115,9 +117,15 @@ impl UdpSocket {
         remote: Option<SocketAddr>,
     ) -> io::Result<Self> {
         let ipv6 = remote.map_or_else(|| io.local_addr(), Ok)?.is_ipv6();
-        let mtu = remote.and_then(|remote| os::path_mtu(&io, remote));
-        let largest_segment = mtu.map_or(ETHERNET_PAYLOAD, |mtu| mtu.saturating_sub(IPV6_UDP_HEADERS).min(MAX_PAYLOAD));
-        Ok(Self { io, state, segments: AtomicUsize::new(segments), remote, ipv6, largest_segment })
+        let (segments, largest_segment, waited) = (AtomicUsize::new(segments), OnceLock::new(), Once::new());
+        Ok(Self { io, state, segments, remote, ipv6, largest_segment, waited })
+    }
+
+    fn largest_segment(&self) -> usize {
+        *self.largest_segment.get_or_init(|| {
+            let mtu = self.remote.and_then(|remote| os::path_mtu(&self.io, remote));
+            mtu.map_or(ETHERNET_PAYLOAD, |mtu| mtu.saturating_sub(IPV6_UDP_HEADERS).min(MAX_PAYLOAD))
+        })
     }
 
     /// Our own address.
@@ -227,7 +235,7 @@ impl UdpSocket {
     /// How many bytes go into one send: whole segments, as many as GSO takes; one segment without GSO.
     fn train(&self, destination: SocketAddr, segment: usize) -> usize {
         let unlimited = self.remote.is_none() && canonical(destination).ip().is_loopback();
-        let most = if segment <= self.largest_segment || unlimited {
+        let most = if unlimited || segment <= self.largest_segment() {
             self.segments.load(Ordering::Relaxed).min(MAX_PAYLOAD / segment).max(1)
         } else {
             1
@@ -263,7 +271,10 @@ impl UdpSocket {
         let send = || self.state.try_send(UdpSockRef::from(&self.io), &transmit);
         // Room in the socket's buffer is the rule, so the first try does not ask the runtime.
         let sent = match self.io.try_io(Interest::WRITABLE, send) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.io.async_io(Interest::WRITABLE, send).await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.waited.call_once(|| enlarge_send_buffer(&SockRef::from(&self.io)));
+                self.io.async_io(Interest::WRITABLE, send).await
+            }
             done => done,
         };
         sent.map_err(UdpError::from)

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::Socket;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
@@ -30,6 +30,14 @@ pub fn path_mtu(socket: &UdpSocket, remote: SocketAddr) -> Option<usize> {
         SocketAddr::V6(_) => rustix::net::sockopt::ipv6_mtu(socket),
     };
     mtu.ok().and_then(|mtu| usize::try_from(mtu).ok())
+}
+
+/// A UDP socket that does not block, which is one call here.
+///
+/// # Errors
+/// No descriptor is left, or the system lacks the family.
+pub fn datagram_socket(domain: Domain) -> io::Result<Socket> {
+    Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))
 }
 
 /// Whether [`prepare_datagrams`] does anything.

@@ -4,16 +4,16 @@
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
-    PREPARES_DATAGRAMS, Pipe, attach_reuseport_filter, local_addresses, path_mtu, peer_uid, prepare_datagrams,
-    process_stats, raise_open_files, use_small_pages,
+    PREPARES_DATAGRAMS, Pipe, attach_reuseport_filter, datagram_socket, local_addresses, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    PREPARES_DATAGRAMS, Pipe, attach_reuseport_filter, local_addresses, path_mtu, peer_uid, prepare_datagrams,
-    process_stats, raise_open_files, use_small_pages,
+    PREPARES_DATAGRAMS, Pipe, attach_reuseport_filter, datagram_socket, local_addresses, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, use_small_pages,
 };
 
 /// What this process uses now.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use socket2::Socket;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
@@ -22,6 +22,16 @@ pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
 #[must_use]
 pub fn path_mtu(_socket: &UdpSocket, _remote: SocketAddr) -> Option<usize> {
     None
+}
+
+/// A UDP socket that does not block.
+///
+/// # Errors
+/// No descriptor is left, or the system lacks the family.
+pub fn datagram_socket(domain: Domain) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Whether [`prepare_datagrams`] does anything.
