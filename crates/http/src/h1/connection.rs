@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use hermes_net::{ReadHalf, Stream, StreamInfo, WriteHalf};
 use parking_lot::Mutex;
 use tokio_util::io::poll_read_buf;
@@ -22,7 +22,12 @@ pub(crate) const COPY_BELOW: usize = 2048;
 thread_local! {
     /// Room for the next read of a connection that has none: most reads find nothing, or little.
     static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+    /// Room for the few bytes of a tunnel that were copied.
+    static FEW: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
+
+/// Bytes of the room that copies share: what a copy may keep alive while it waits.
+const FEW_ROOM: usize = 2 * COPY_BELOW;
 
 /// The reading half of a connection and what was read but not used.
 pub(crate) struct ReadSide {
@@ -73,10 +78,36 @@ impl ReadSide {
         read
     }
 
+    /// Reads bytes of a tunnel past the buffer, which is empty; none at the end of input. Where copies do not wait for long, nothing is
+    /// allocated.
+    pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let mut room = ROOM.take();
+        room.reserve(READ_ROOM);
+        let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut room);
+        let bytes = if room.len() >= COPY_BELOW { room.split().freeze() } else { few(&room) };
+        room.clear();
+        ROOM.set(room);
+        read.map_ok(|_| bytes)
+    }
+
     /// Reads more into the buffer; 0 at the end of input.
     pub(crate) async fn fill(&mut self) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_fill(cx)).await
     }
+}
+
+/// A copy of a few bytes: what they were read into is large.
+pub(super) fn few(bytes: &[u8]) -> Bytes {
+    if bytes.is_empty() {
+        return Bytes::new();
+    }
+    FEW.with_borrow_mut(|few| {
+        if few.capacity() < bytes.len() {
+            few.reserve(FEW_ROOM);
+        }
+        few.extend_from_slice(bytes);
+        few.split().freeze()
+    })
 }
 
 /// The writing half of a connection.

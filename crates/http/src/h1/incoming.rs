@@ -9,7 +9,7 @@ use hermes_net::ReadHalf;
 use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, Limits};
 use tokio::net::TcpStream;
 
-use super::connection::{COPY_BELOW, READ_ROOM, poll_step};
+use super::connection::{COPY_BELOW, READ_ROOM, few, poll_step};
 use super::{ReadSide, Rejoin};
 use crate::Frame;
 use crate::error::{Cause, StreamError};
@@ -123,22 +123,20 @@ impl Incoming {
 }
 
 fn poll_bytes(read: &mut ReadSide, ends: Ends, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
-    let step = |buffer: &mut BytesMut| (!buffer.is_empty()).then(|| take(buffer));
-    Poll::Ready(match ready!(poll_step(read, cx, step)) {
-        Ok(bytes) => bytes.map(|bytes: Bytes| Ok(Frame::Data(bytes))),
+    if !read.buffer.is_empty() {
+        return Poll::Ready(Some(Ok(Frame::Data(take(&mut read.buffer)))));
+    }
+    Poll::Ready(match ready!(read.poll_take(cx)) {
+        Ok(bytes) => (!bytes.is_empty()).then(|| Ok(Frame::Data(bytes))),
         Err(error) if ends == Ends::Closed && error.kind() == ErrorKind::UnexpectedEof => None,
         Err(error) => Some(Err(error.into())),
     })
 }
 
-/// All bytes of the buffer. A few are copied, so that they do not keep the whole buffer alive while they wait.
+/// All bytes of the buffer, which the tunnel needs no more. A few are copied, so that they do not keep all of it alive while they wait.
 fn take(buffer: &mut BytesMut) -> Bytes {
-    if buffer.len() >= COPY_BELOW {
-        return buffer.split().freeze();
-    }
-    let bytes = Bytes::copy_from_slice(buffer);
-    buffer.clear();
-    bytes
+    let buffer = std::mem::take(buffer);
+    if buffer.len() >= COPY_BELOW { buffer.freeze() } else { few(&buffer) }
 }
 
 fn poll_content(

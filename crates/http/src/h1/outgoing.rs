@@ -53,17 +53,17 @@ impl Outgoing {
     }
 
     pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
-        let mut pieces = Pieces::new(self.take_held());
-        match &mut self.encoder {
-            None => pieces.list.push(data),
-            Some(encoder) => {
-                encoder.data(data, &mut pieces.list)?;
-                if end {
-                    encoder.finish(None, &mut pieces.list)?;
-                }
+        let held = self.take_held();
+        if let Some(encoder) = &mut self.encoder {
+            let mut pieces = Pieces::new(held);
+            encoder.data(data, &mut pieces.list)?;
+            if end {
+                encoder.finish(None, &mut pieces.list)?;
             }
+            self.write(pieces).await?;
+        } else {
+            self.write(held.chain(data)).await?;
         }
-        self.write(pieces).await?;
         if end { self.close().await } else { Ok(()) }
     }
 
@@ -96,7 +96,7 @@ impl Outgoing {
         if self.held.is_empty() {
             return Ok(());
         }
-        let head = Pieces { list: vec![self.take_held()], at: 0 };
+        let head = self.take_held();
         self.write(head).await
     }
 
@@ -126,7 +126,7 @@ impl Outgoing {
         Reset::Connect
     }
 
-    async fn write(&mut self, mut pieces: Pieces) -> Result<(), StreamError> {
+    async fn write(&mut self, mut pieces: impl Buf) -> Result<(), StreamError> {
         let Some(write) = self.write.as_mut().filter(|_| !self.finished) else {
             return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
         };
