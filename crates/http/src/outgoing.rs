@@ -5,7 +5,7 @@ use http::HeaderMap;
 use tokio::net::TcpStream;
 
 use crate::connect_tcp::Wrapping;
-use crate::error::{Reset, StreamError};
+use crate::error::{Cause, Reset, StreamError};
 use crate::pace::Pace;
 use crate::{h1, h2, h3};
 
@@ -39,6 +39,27 @@ impl Outgoing {
         }
     }
 
+    /// Whether bytes of a tunnel may leave before it is answered. On HTTP/1.1 they may not: until the 101 they are what follows the
+    /// request (RFC 9110, 7.8).
+    pub fn takes_early(&self) -> bool {
+        matches!(self, Self::H2(_) | Self::H3(_))
+    }
+
+    /// Sends a few bytes of a tunnel that is not answered yet; see [`Self::takes_early`]. Waits for nothing: what finds no room leaves
+    /// before whatever follows.
+    ///
+    /// # Errors
+    /// As for [`Outgoing::data`].
+    pub fn early(&mut self, data: Bytes) -> Result<(), StreamError> {
+        match self {
+            Self::H2(outgoing) => outgoing.early(data),
+            Self::H3(outgoing) => outgoing.early(data),
+            Self::Ended | Self::H1(_) | Self::Wrapped(_) => {
+                Err(StreamError::new(Cause::Invalid("the tunnel is not answered".to_owned())))
+            }
+        }
+    }
+
     /// Ends the stream, with trailers if there are any. The opposite direction stays as it is.
     ///
     /// # Errors
@@ -59,7 +80,9 @@ impl Outgoing {
     /// As for [`Outgoing::data`].
     pub async fn flush(&mut self) -> Result<(), StreamError> {
         match self {
-            Self::Ended | Self::H2(_) | Self::H3(_) => Ok(()),
+            Self::Ended | Self::H2(_) => Ok(()),
+            Self::H3(outgoing) if !outgoing.holds() => Ok(()),
+            Self::H3(outgoing) => Box::pin(outgoing.flush()).await,
             Self::H1(outgoing) => outgoing.flush().await,
             Self::Wrapped(outgoing) => Box::pin(outgoing.flush()).await,
         }

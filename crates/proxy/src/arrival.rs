@@ -50,6 +50,14 @@ impl Arrival {
         }
     }
 
+    /// The UDP client that it is the tunnel of.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        match self {
+            Self::Session { session, .. } => Some(session),
+            Self::Offered(_) => None,
+        }
+    }
+
     /// Where it came from.
     pub fn source(&self) -> &Arc<StreamInfo> {
         match self {

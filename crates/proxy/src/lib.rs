@@ -42,6 +42,7 @@ pub mod refusal;
 mod resume;
 mod routed;
 pub mod seeing;
+mod seldom;
 pub mod snapshot;
 mod status;
 pub mod target;

@@ -41,6 +41,11 @@ impl Outgoing {
         if end { self.finish(None).await } else { Ok(()) }
     }
 
+    /// Hands on what may wait for room in the connection itself.
+    pub(crate) fn early(&mut self, data: Bytes) -> Result<(), StreamError> {
+        self.stream.send_data(data, false).map_err(|error| self.failed(error))
+    }
+
     /// Waits for room for some of `wanted` bytes.
     async fn room(&mut self, wanted: usize) -> Result<usize, StreamError> {
         self.stream.reserve_capacity(wanted);

@@ -1,5 +1,9 @@
 //! What leaves on an HTTP/3 stream.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use bytes::{Bytes, BytesMut};
 use hermes_proto::h3::encode_trailers;
 use http::HeaderMap;
@@ -35,6 +39,23 @@ impl Outgoing {
             self.pace.moved(length);
         }
         if end { self.finish(None).await } else { Ok(()) }
+    }
+
+    /// What finds no room now waits, and leaves with [`Self::flush`] or what follows.
+    pub(crate) fn early(&mut self, data: Bytes) -> Result<(), StreamError> {
+        match pin!(self.sender.data(data)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Whether something waits for room.
+    pub(crate) fn holds(&self) -> bool {
+        self.sender.holds()
+    }
+
+    pub(crate) async fn flush(&mut self) -> Result<(), StreamError> {
+        self.pace.bound(self.sender.flush()).await?
     }
 
     pub(crate) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {

@@ -63,6 +63,11 @@ impl Sender {
         self.flush().await
     }
 
+    /// Whether something is left of a frame.
+    pub(super) fn holds(&self) -> bool {
+        self.unsent.iter().any(|piece| !piece.is_empty())
+    }
+
     /// Writes what is left of a frame.
     pub(super) async fn flush(&mut self) -> Result<(), StreamError> {
         while let Some(stream) = &mut self.stream {

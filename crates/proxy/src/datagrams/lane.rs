@@ -1,9 +1,10 @@
 //! One direction of a tunnel of datagrams, between any two ends, which can be stopped where nothing is lost.
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
@@ -13,7 +14,6 @@ use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS};
 use hermes_proto::capsule::{CapsuleCursor, CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
 use tokio::sync::{Mutex, OwnedMutexGuard};
-use tokio_util::sync::CancellationToken;
 
 use super::UdpEnd;
 use super::end::UdpReader;
@@ -24,6 +24,23 @@ use crate::seeing::{DropReason, Exchange};
 
 /// Room for the capsules of one wake-up, in bytes.
 const CAPSULE_ROOM: usize = 32 * 1024;
+
+thread_local! {
+    /// The room of all tunnels of a worker: one of its own would be most of what a short session touches.
+    static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+}
+
+/// What is written into the room of this worker.
+pub(super) fn in_room(write: impl FnOnce(&mut BytesMut)) -> Bytes {
+    ROOM.with_borrow_mut(|room| {
+        // While what was sent last is still on its way, reserving is allocating: so not for each wake-up.
+        if room.capacity() < CAPSULE_ROOM / 2 {
+            room.reserve(CAPSULE_ROOM);
+        }
+        write(room);
+        room.split().freeze()
+    })
+}
 
 /// Where datagrams come from.
 pub(crate) enum Origin {
@@ -69,11 +86,31 @@ pub(crate) struct Lane<'a> {
     pub(crate) exchange: &'a Exchange,
     /// The side that it comes from.
     pub(crate) from: Side,
-    pub(crate) stop: &'a CancellationToken,
+    pub(crate) stop: &'a Stop,
     /// Whether it is the only one into its sink, and hears when that breaks.
     pub(crate) alone: bool,
     /// How large payloads may be, and who is told.
     pub(crate) limits: &'a Limits,
+}
+
+/// Tells lanes to stop. Whoever sets it polls them next, in the same task, so that nobody is woken for it.
+#[derive(Debug, Default)]
+pub(crate) struct Stop(AtomicBool);
+
+impl Stop {
+    /// From now on.
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when it is set, as far as whoever waits is polled then.
+    pub(super) async fn seen(&self) {
+        poll_fn(|_| if self.is_set() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
 }
 
 impl Origin {
@@ -180,8 +217,13 @@ impl Lane<'_> {
     }
 
     pub(super) fn moved(&self, datagrams: u64, bytes: u64) {
-        let counters = self.exchange.counters();
-        let (count, sum) = match self.from {
+        Self::count(self.exchange, self.from, datagrams, bytes);
+    }
+
+    /// Counts what went from a side to the other.
+    pub(crate) fn count(exchange: &Exchange, from: Side, datagrams: u64, bytes: u64) {
+        let counters = exchange.counters();
+        let (count, sum) = match from {
             Side::Client => (&counters.datagrams_in, &counters.client_to_target),
             Side::Target => (&counters.datagrams_out, &counters.target_to_client),
         };
@@ -202,7 +244,7 @@ impl Lane<'_> {
         loop {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Ok(Left::Stopped),
+                () = self.stop.seen() => return Ok(Left::Stopped),
                 filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
             }
             let mut full = Vec::new();
@@ -219,22 +261,18 @@ impl Lane<'_> {
         }
     }
 
+    /// The lane against this one reads the same stream, and hears when it breaks. Whoever asks here, too, is woken by each frame that leaves.
     async fn udp_to_stream(&self, reader: &mut UdpReader, sink: &Arc<Mutex<Outgoing>>) -> Result<Left, Broken> {
-        let mut room = BytesMut::new();
         loop {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Ok(Left::Stopped),
+                () = self.stop.seen() => return Ok(Left::Stopped),
                 filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
-                reset = broken(sink), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
             }
-            // While what was sent last is still on its way, reserving is allocating: so not for each wake-up.
-            if room.capacity() < CAPSULE_ROOM / 2 {
-                room.reserve(CAPSULE_ROOM);
-            }
-            let (datagrams, bytes) = reader.encode(&mut room, |_| true);
-            self.moved(datagrams, bytes);
-            let data = room.split().freeze();
+            let data = in_room(|room| {
+                let (datagrams, bytes) = reader.encode(room, |_| true);
+                self.moved(datagrams, bytes);
+            });
             let write = async {
                 let mut outgoing = sink.lock().await;
                 outgoing.data(data, false).await?;
@@ -249,14 +287,14 @@ impl Lane<'_> {
         let mut batch = Batch::default();
         loop {
             // Everything that is there goes into one batch; only then is it sent and waited for more.
-            let stops = self.stop.is_cancelled() && decoder.finish().is_ok();
+            let stops = self.stop.is_set() && decoder.finish().is_ok();
             let data = match if stops { None } else { capsules.stream.ready().await } {
                 Some(data) => data,
                 None => {
                     self.send(&mut batch, udp).await?;
                     tokio::select! {
                         biased;
-                        () = self.stop.cancelled(), if decoder.finish().is_ok() => return Ok(Left::Stopped),
+                        () = self.stop.seen(), if decoder.finish().is_ok() => return Ok(Left::Stopped),
                         () = capsules.beside.fill() => {
                             self.deliver_beside(&mut capsules.beside, &mut batch, udp).await?;
                             continue;
@@ -284,14 +322,14 @@ impl Lane<'_> {
         let mut cursor = CapsuleCursor::default();
         let mut held: Option<OwnedMutexGuard<Outgoing>> = None;
         loop {
-            let stops = self.stop.is_cancelled() && cursor.is_between();
+            let stops = self.stop.is_set() && cursor.is_between();
             let data = match if stops { None } else { capsules.ready().await } {
                 Some(data) => data,
                 None => {
                     self.flush(&mut held, sink).await?;
                     tokio::select! {
                         biased;
-                        () = self.stop.cancelled(), if cursor.is_between() => return Ok(Left::Stopped),
+                        () = self.stop.seen(), if cursor.is_between() => return Ok(Left::Stopped),
                         data = capsules.next() => data,
                         reset = broken(sink), if self.alone && held.is_none() => match reset {
                             // The receiver has all it wants (RFC 9113, 8.1).
@@ -328,7 +366,7 @@ impl Lane<'_> {
         let mut used = 0;
         while used < data.len() {
             used += cursor.advance(&data[used..]);
-            if self.stop.is_cancelled() && cursor.is_between() {
+            if self.stop.is_set() && cursor.is_between() {
                 break;
             }
         }

@@ -26,12 +26,14 @@ pub struct Queue {
     /// Where each datagram lies in the buffer, and when it came.
     waiting: VecDeque<(usize, usize, Instant)>,
     bytes: usize,
+    /// How many went before the first that waits: its number.
+    first: u64,
 }
 
 impl Queue {
     /// An empty queue.
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, buffer: Vec::new(), waiting: VecDeque::new(), bytes: 0 }
+        Self { bounds, buffer: Vec::new(), waiting: VecDeque::new(), bytes: 0, first: 0 }
     }
 
     /// Its bounds.
@@ -79,10 +81,23 @@ impl Queue {
     /// Drops everything; returns how many that were.
     pub fn clear(&mut self) -> usize {
         let dropped = self.waiting.len();
+        self.first += dropped as u64;
         self.waiting.clear();
         self.buffer.clear();
         self.bytes = 0;
         dropped
+    }
+
+    /// The number of the first that waits; those behind it follow.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Forgets those with numbers below `end`.
+    pub fn forget(&mut self, end: u64) {
+        while self.first < end && !self.is_empty() {
+            self.drop_oldest();
+        }
     }
 
     /// Whether nothing waits.
@@ -98,6 +113,7 @@ impl Queue {
     fn drop_oldest(&mut self) -> usize {
         let Some((_, length, _)) = self.waiting.pop_front() else { return 0 };
         self.bytes -= length;
+        self.first += 1;
         1
     }
 

@@ -92,7 +92,7 @@ impl Lane<'_> {
         loop {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Ok(Left::Stopped),
+                () = self.stop.seen() => return Ok(Left::Stopped),
                 limit = self.limits.due(self.to()) => {
                     self.tell(stream, limit).await?;
                     continue;
@@ -134,7 +134,7 @@ impl Lane<'_> {
         loop {
             let data = tokio::select! {
                 biased;
-                () = self.stop.cancelled(), if sieve.is_between() => return Ok(Left::Stopped),
+                () = self.stop.seen(), if sieve.is_between() => return Ok(Left::Stopped),
                 limit = self.limits.due(self.to()), if sieve.is_between() => {
                     self.tell(stream, limit).await?;
                     continue;
@@ -161,7 +161,7 @@ impl Lane<'_> {
                         self.write_on(stream, bytes).await?;
                     }
                 }
-                if self.stop.is_cancelled() && sieve.is_between() {
+                if self.stop.is_set() && sieve.is_between() {
                     capsules.rest = sieve.take_rest();
                     break;
                 }
@@ -184,7 +184,7 @@ impl Lane<'_> {
             let between = sieve.is_between();
             let data = tokio::select! {
                 biased;
-                () = self.stop.cancelled(), if between => return Ok(Left::Stopped),
+                () = self.stop.seen(), if between => return Ok(Left::Stopped),
                 limit = self.limits.due(self.to()), if between && quic.is_some() => {
                     self.tell(stream, limit).await?;
                     continue;
@@ -213,7 +213,7 @@ impl Lane<'_> {
                     Sifted::Taken(limit) => self.heed(&limit)?,
                     Sifted::Other(bytes) => room.extend_from_slice(&bytes),
                 }
-                if self.stop.is_cancelled() && sieve.is_between() {
+                if self.stop.is_set() && sieve.is_between() {
                     from.rest = sieve.take_rest();
                     break;
                 }

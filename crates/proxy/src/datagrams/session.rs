@@ -5,16 +5,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hermes_net::{UdpError, UdpSocket};
+use hermes_proto::datagram;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::lane::in_room;
 use super::{Bounds, Queue};
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
 /// burst is not lost between one task and the next.
 const OPEN_BYTES: usize = 1024 * 1024;
+
+/// Bytes of datagrams that leave with the request for the tunnel: less than the 64 KiB that every stream of HTTP/2 may carry at once,
+/// as some of it may be taken.
+const EARLY_BYTES: usize = 16 * 1024;
+
+/// Datagrams that left before the tunnel was answered (RFC 9298, 5). They wait on until it is, so that another try has them too.
+pub struct Early {
+    /// As capsules.
+    pub capsules: Bytes,
+    /// How many.
+    pub count: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// The number of the datagram behind them.
+    end: u64,
+}
 
 /// A client address and what it sent that has not left yet. The listener fills it, the tunnel empties it.
 pub struct Session {
@@ -66,6 +85,28 @@ impl Session {
         let mut queue = self.queue.lock();
         let Bounds { bytes, age } = queue.bounds();
         queue.set_bounds(Bounds { bytes: bytes.max(OPEN_BYTES), age });
+    }
+
+    /// What waits, as far as it may leave before the tunnel is answered.
+    pub fn early(&self) -> Option<Early> {
+        let mut queue = self.queue.lock();
+        self.lost.expired(queue.expire(Instant::now()));
+        let (mut count, mut bytes) = (0, 0);
+        let capsules = in_room(|room| {
+            for datagram in queue.iter() {
+                if bytes + datagram.len() > EARLY_BYTES || datagram::encode_udp_capsule(datagram, room).is_err() {
+                    break;
+                }
+                (count, bytes) = (count + 1, bytes + datagram.len());
+            }
+        });
+        let early = Early { capsules, count, bytes: bytes as u64, end: queue.first() + count };
+        (count > 0).then_some(early)
+    }
+
+    /// The tunnel on which these left is open.
+    pub fn arrived(&self, early: &Early) {
+        self.queue.lock().forget(early.end);
     }
 
     /// Waits for datagrams and swaps them into `taken`, whose old content is forgotten.

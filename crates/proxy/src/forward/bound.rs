@@ -6,13 +6,12 @@ use hermes_config::model::Bind;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::udp_bind::{CONNECT_UDP_BIND, PROXY_PUBLIC_ADDRESS};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tokio_util::sync::CancellationToken;
 
 use super::datagrams::Ends;
 use super::departure::Next;
 use super::{Broken, CAPSULE_PROTOCOL, Failed, Side, Unanswered, reach, silence};
 use crate::arrival::{Arrival, End};
-use crate::datagrams::{Bound, Lane, Limits};
+use crate::datagrams::{Bound, Lane, Limits, Stop};
 use crate::redecide::{Opened, Place, stand};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -60,7 +59,7 @@ fn public(bind: &Bind, bound: &Bound) -> String {
 }
 
 async fn carry(routed: &Routed, mut client: Ends, bound: &Bound, next: &Next, place: &mut Place) -> String {
-    let (exchange, stop) = (&*routed.exchange, CancellationToken::new());
+    let (exchange, stop) = (&*routed.exchange, Stop::default());
     let limits = Limits::new(0);
     let lane = |from| Lane { exchange, from, stop: &stop, alone: true, limits: &limits };
     let (up, down) = (lane(Side::Client), lane(Side::Target));

@@ -20,12 +20,13 @@ use super::pump::END_TIME;
 use super::resume::Again;
 use super::{Broken, Side, paths, silence};
 use crate::arrival::End;
-use crate::datagrams::{Lane, Left, Limits, Origin, Received, Sink, UdpEnd, UdpReader};
+use crate::datagrams::{Lane, Left, Limits, Origin, Received, Sink, Stop, UdpEnd, UdpReader};
 use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
 use crate::resume::{Asked, Claim, Seat, Token};
 use crate::routed::Routed;
 use crate::seeing::Exchange;
+use crate::seldom::seldom;
 
 /// How long answers are still taken from a way that was left: longer than any sensible path takes to answer.
 const LINGER: Duration = Duration::from_secs(2);
@@ -181,39 +182,50 @@ enum Round {
     Claimed(Claim),
 }
 
+/// What comes seldom while datagrams go to and fro.
+enum Seldom {
+    Silent,
+    Claimed(Claim),
+    Ordered(Order),
+    Opened(Box<Result<(Path, Opened), Refusal>>),
+}
+
 type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Send>>;
 
 impl Tunnel {
     /// Carries until the end, or until another way is open and nothing is in between.
     async fn round(&mut self, place: &mut Place) -> Round {
-        let stop = CancellationToken::new();
+        let stop = Stop::default();
         let alone = self.left.is_empty();
         let udp = self.has_udp();
         self.limits.lead(Side::Target, &self.path.ends.sink, self.path.listens);
         let Self { exchange, client, path: Path { ends, idle, held, .. }, limits, .. } = self;
-        let silent = silence(exchange.counters(), *idle);
         let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, limits));
-        let mut silent = pin!(silent);
+        let mut silent = pin!(silence(exchange.counters(), *idle));
         let mut opening: Option<Opening> = None;
         loop {
-            tokio::select! {
-                left = &mut lanes => return Round::Over(left.map(|_| "done")),
-                () = &mut silent, if udp => return Round::Over(Ok("idle")),
-                claim = held.claimed() => {
-                    stop.cancel();
+            let came = {
+                let beside = pin!(beside((silent.as_mut(), udp), held, place, &mut opening));
+                tokio::select! {
+                    left = &mut lanes => return Round::Over(left.map(|_| "done")),
+                    came = seldom(beside) => came,
+                }
+            };
+            match came {
+                Seldom::Silent => return Round::Over(Ok("idle")),
+                Seldom::Claimed(claim) => {
+                    stop.set();
                     // What was read is sent, as far as that goes: the way may lead nowhere.
                     let _ = tokio::time::timeout(LEAVE_TIME, &mut lanes).await;
                     return Round::Claimed(claim);
                 }
-                order = place.order() => match order {
-                    Order::End(reason) => return Round::Over(Err(Broken::policy(&reason))),
-                    Order::Move(moved) => opening = Some(open(place, moved)),
-                },
-                opened = finished(&mut opening) => {
+                Seldom::Ordered(Order::End(reason)) => return Round::Over(Err(Broken::policy(&reason))),
+                Seldom::Ordered(Order::Move(moved)) => opening = Some(open(place, moved)),
+                Seldom::Opened(opened) => {
                     opening = None;
-                    match opened {
+                    match *opened {
                         Ok(new) => {
-                            stop.cancel();
+                            stop.set();
                             return stopped(tokio::time::timeout(SWITCH_TIME, &mut lanes).await, new);
                         }
                         Err(refusal) => {
@@ -271,6 +283,21 @@ impl Tunnel {
     }
 }
 
+/// What comes beside the lanes.
+async fn beside(
+    (silent, udp): (Pin<&mut impl Future<Output = ()>>, bool),
+    held: &mut Held,
+    place: &mut Place,
+    opening: &mut Option<Opening>,
+) -> Seldom {
+    tokio::select! {
+        () = silent, if udp => Seldom::Silent,
+        claim = held.claimed() => Seldom::Claimed(claim),
+        order = place.order() => Seldom::Ordered(order),
+        opened = finished(opening) => Seldom::Opened(Box::new(opened)),
+    }
+}
+
 fn open(place: &Place, moved: Arc<Move>) -> Opening {
     let routed = place.standing().routed(moved.snapshot.clone(), moved.route);
     Box::pin(async move { paths::open(&routed, &moved.head, Asked::New).await })
@@ -297,7 +324,7 @@ fn stopped(lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>, new
 async fn lanes(
     exchange: &Exchange,
     (client, path): (&mut Ends, &mut Ends),
-    stop: &CancellationToken,
+    stop: &Stop,
     alone: bool,
     limits: &Limits,
 ) -> Result<Left, Broken> {
@@ -331,7 +358,7 @@ async fn direction(lane: Lane<'_>, origin: &mut Origin, sink: &Sink, passes_end:
 
 /// Takes what still comes on a way that was left, then ends it.
 async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>, (floor, over): (usize, CancellationToken)) {
-    let stop = CancellationToken::new();
+    let stop = Stop::default();
     // What it says of its limits is of no use any more.
     let limits = Limits::new(floor);
     let lane = Lane { exchange: &exchange, from: Side::Target, stop: &stop, alone: false, limits: &limits };
@@ -341,7 +368,7 @@ async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>, (floor, ov
             _ = &mut answers => {}
             () = over.cancelled() => {}
             () = tokio::time::sleep(LINGER) => {
-                stop.cancel();
+                stop.set();
                 let _ = tokio::time::timeout(SWITCH_TIME, answers).await;
             }
         }

@@ -20,6 +20,7 @@ use super::reach::{self, Reached, Unreached};
 use super::retry::{self, Tries};
 use super::{Failed, Side, Unanswered, form, post, pump, verdict};
 use crate::arrival::{Arrival, End};
+use crate::datagrams::{Early, Lane};
 use crate::explain;
 use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
@@ -38,7 +39,8 @@ pub(super) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
                 routed.asked.unwrap_or(Asked::New).write(&mut head.fields);
                 head.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
             }
-            let opened = open(&Tries::new(routed, next, arrival.head()), &head, &target).await;
+            let tries = Tries::new(routed, next, arrival.head()).early(arrival.session());
+            let opened = open(&tries, &head, &target).await;
             opened.map(|opened| (opened, head.kind()))
         }
         Err(refusal) => Err(refusal),
@@ -47,9 +49,13 @@ pub(super) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> R
         Ok(opened) => opened,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
-    let Open { outgoing, answer, active, idle } = opened;
+    let Open { outgoing, answer, active, idle, early } = opened;
     match answer {
         Event::Tunnel(head, incoming) => {
+            if let (Some(session), Some(early)) = (arrival.session(), early) {
+                session.arrived(&early);
+                Lane::count(&routed.exchange, Side::Client, early.count, early.bytes);
+            }
             let opened = Opened::new(routed, arrival.head(), next, None);
             Ok(accept(routed, arrival, head, (incoming, outgoing, form), (active, idle, opened)).await)
         }
@@ -67,9 +73,12 @@ pub(super) struct Open {
     pub(super) active: Active,
     /// Silence after which a tunnel of datagrams ends.
     pub(super) idle: Duration,
+    /// Datagrams that it has carried already.
+    early: Option<Early>,
 }
 
-/// Asks the next hop for the tunnel, and again as the policy says: no byte of the tunnel was sent yet.
+/// Asks the next hop for the tunnel, and again as the policy says: nothing of the tunnel was sent yet, but for datagrams, which may
+/// come twice.
 pub(super) async fn open(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Refusal> {
     loop {
         let deadline = tries.begin();
@@ -111,20 +120,27 @@ async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Resu
     let length = if is_post { None } else { Some(0) };
     let reached = reach::open(tries, head, target, length).await?;
     let Reached { mut outgoing, mut pending, active, endpoint, reused } = reached;
+    let early = tries.first_datagrams().filter(|_| outgoing.takes_early());
     let answered = async {
+        if let Some(early) = &early {
+            outgoing.early(early.capsules.clone())?;
+        }
         outgoing.flush().await?;
         loop {
             match pending.event(Some(&mut outgoing)).await? {
                 Event::Interim(_) => {}
                 answer if is_post => return Ok(post::opened(answer)),
-                answer => return Ok::<_, hermes_http::StreamError>(answer),
+                answer => {
+                    outgoing.flush().await?;
+                    return Ok::<_, hermes_http::StreamError>(answer);
+                }
             }
         }
     };
     match tokio::time::timeout(timeouts.header, answered).await {
         Ok(Ok(answer)) => {
             active.served();
-            Ok(Open { outgoing, answer, active, idle: timeouts.udp })
+            Ok(Open { outgoing, answer, active, idle: timeouts.udp, early })
         }
         Ok(Err(error)) => {
             verdict::broke(&active, &error);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::datagrams::Session;
 use crate::forward::CAPSULE_PROTOCOL;
 use crate::pipeline;
 use crate::seeing::DropReason;
+use crate::seldom::seldom;
 
 /// How long a client whose tunnel was refused is not heard: it bounds the tunnels that it can make us ask for.
 const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
@@ -40,6 +42,7 @@ type Sessions = Arc<Mutex<HashMap<SocketAddr, Arc<Session>>>>;
 /// Takes datagrams until told to stop; then those that have arrived already, and those of sessions that are open.
 pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, watch: &Watch) -> io::Result<()> {
     let socket = Arc::new(UdpSocket::bound(socket)?);
+    let own = socket.local_addr().ok();
     let sessions = Sessions::default();
     let mut batch = RecvBatch::new();
     // Whether clients without a session may still begin one.
@@ -75,8 +78,8 @@ pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, w
         let now = Instant::now();
         entrance.renew();
         for run in batch.runs() {
-            let Some(session) = session(&entrance, &sessions, &socket, (run.source, run.local), (watch, welcome))
-            else {
+            let ends = (run.source, run.local);
+            let Some(session) = session(&entrance, &sessions, (&socket, own), ends, (watch, welcome)) else {
                 entrance.worker.shared.seeing.datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
                 continue;
             };
@@ -98,7 +101,7 @@ async fn drained(sessions: &Sessions) {
 fn session(
     entrance: &Entrance,
     sessions: &Sessions,
-    socket: &Arc<UdpSocket>,
+    (socket, own): (&Arc<UdpSocket>, Option<SocketAddr>),
     (client, local): (SocketAddr, Option<IpAddr>),
     (watch, welcome): (&Watch, bool),
 ) -> Option<Arc<Session>> {
@@ -120,20 +123,24 @@ fn session(
     };
     let session = Arc::new(Session::new(client, local, socket.clone(), rules.hold(None)));
     live.insert(client, session.clone());
-    let source = Arc::new(StreamInfo { peer, local: socket.local_addr().ok(), tls: None });
+    let source = Arc::new(StreamInfo { peer, local: own, tls: None });
     let arrival = Arrival::Session { head: Box::new(head), source, session: session.clone() };
     let (entrance, sessions, begun) = (entrance.clone(), sessions.clone(), session.clone());
     let end = watch.clone();
     watch.spawn(async move {
         let _place = place;
-        let unused = async {
-            end.graceful().await;
-            begun.quiet(DRAIN_QUIET).await;
-        };
+        let over = pin!(async {
+            tokio::select! {
+                () = async {
+                    end.graceful().await;
+                    begun.quiet(DRAIN_QUIET).await;
+                } => {}
+                () = end.forced() => {}
+            }
+        });
         tokio::select! {
             () = pipeline::run(&entrance, arrival) => {}
-            () = unused => {}
-            () = end.forced() => {}
+            () = seldom(over) => {}
         }
         if begun.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;

@@ -22,6 +22,7 @@ pub(super) use replay::Replay;
 
 use super::departure::Next;
 use super::reach;
+use crate::datagrams::{Early, Session};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 
@@ -39,6 +40,8 @@ pub(crate) struct Tries<'a> {
     made: AtomicU32,
     /// Endpoints that were tried.
     tried: Mutex<Vec<Arc<str>>>,
+    /// Whose datagrams may leave before an answer.
+    session: Option<&'a Session>,
 }
 
 impl<'a> Tries<'a> {
@@ -63,11 +66,22 @@ impl<'a> Tries<'a> {
             idempotent: is_repeatable(head),
             made: AtomicU32::new(0),
             tried: Mutex::default(),
+            session: None,
         };
         if configured || hedge.is_some() {
             tries.budget().deposit(tries.allowance());
         }
         tries
+    }
+
+    /// The same, with the first datagrams of this UDP client in each attempt.
+    pub(super) fn early(self, session: Option<&'a Arc<Session>>) -> Self {
+        Self { session: session.map(Arc::as_ref), ..self }
+    }
+
+    /// Datagrams that may leave with an attempt.
+    pub(super) fn first_datagrams(&self) -> Option<Early> {
+        self.session?.early()
     }
 
     /// An attempt begins; until when it must have a response head, if there is such a time.
