@@ -64,8 +64,8 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
             Err(denied) => identified = Err(denied.refusal),
         }
     }
-    let decided = identified.and_then(|identified| {
-        let places = places(&worker.shared, &listener, &identified, arrival.kind())?;
+    let decided = identified.and_then(|mut identified| {
+        let places = places(&worker.shared, &listener, &mut identified, arrival.kind())?;
         let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
         exchange.route(&snapshot.route_names[route]);
         Ok((identified, route, places))
@@ -105,7 +105,7 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
 fn places(
     shared: &Shared,
     listener: &ListenerRules,
-    Identified { user, asked, .. }: &Identified,
+    Identified { user, asked, .. }: &mut Identified,
     kind: Kind,
 ) -> Result<[Option<Place<String>>; 2], Refusal> {
     let user = user.as_deref();
@@ -121,10 +121,18 @@ fn places(
     let per_user = listener.config.limits.per_user.unwrap_or(usize::MAX);
     let exchange = join(&shared.users, per_user, ("exchanges", "limits.per_user"))?;
     let sessions = if kind == Kind::ConnectUdp { listener.sessions_per_user() } else { usize::MAX };
-    // One that is taken over counts twice until its old way has ended, and must not fail for that.
-    let again = matches!(asked, Some(Asked::Again(token)) if shared.resumable.knows(token, user));
-    let sessions = if again { sessions.saturating_mul(2) } else { sessions };
-    Ok([exchange, join(&shared.sessions, sessions, ("sessions", "limits.sessions_per_user"))?])
+    let words = ("sessions", "limits.sessions_per_user");
+    let known = match asked {
+        Some(Asked::Again(token)) if shared.resumable.knows(token, user) => Some(*token),
+        _ => None,
+    };
+    let Some(token) = known else { return Ok([exchange, join(&shared.sessions, sessions, words)?]) };
+    // One that is taken over counts twice until its old way has ended, and must not fail for that. A fresh one must.
+    let session = join(&shared.sessions, sessions.saturating_mul(2), words)?;
+    if user.is_some_and(|user| shared.sessions.count(&listener.name, user) > sessions) {
+        *asked = Some(Asked::Only(token));
+    }
+    Ok([exchange, session])
 }
 
 fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {

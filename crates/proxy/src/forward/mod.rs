@@ -36,6 +36,7 @@ use hermes_rules::pick_hop;
 
 use crate::arrival::Arrival;
 use crate::refusal::Refusal;
+use crate::resume::Asked;
 use crate::routed::Routed;
 use broadcast::Offer;
 pub(crate) use departure::Next;
@@ -83,6 +84,11 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, action: Option<Action<'_
             return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
         }
     };
+    // Sessions are taken over where they end, and there alone.
+    let ends_here = next.receiver() == Receiver::Origin && !routed.target.is_any();
+    if matches!(routed.asked, Some(Asked::Only(_))) && !ends_here {
+        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal: paths::no_room() });
+    }
     form::confirm(&mut arrival).await;
     let opened = match (arrival.kind(), next.receiver()) {
         (Kind::Message, _) => return Box::pin(message::forward(routed, arrival, &next)).await,

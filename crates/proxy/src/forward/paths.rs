@@ -7,6 +7,7 @@ use hermes_net::UdpSocket;
 use hermes_proto::datagram_limit;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{UdpDialled, UdpWay};
+use http::StatusCode;
 
 use super::datagrams::{Ends, Held, Path};
 use super::departure::{Next, depart};
@@ -56,10 +57,13 @@ pub(crate) async fn socket(
     let tries = Tries::new(routed, next, head);
     let (_, target) = depart(routed, head.clone(), next)?;
     let bound = asked.map(|_| bound(routed, next, &target));
-    if let (Some(Asked::Again(token)), Some(bound)) = (asked, &bound)
+    if let (Some(Asked::Again(token) | Asked::Only(token)), Some(bound)) = (asked, &bound)
         && let Some(taken) = Box::pin(take_over(&tries, head, &token, bound)).await
     {
         return Ok(taken);
+    }
+    if let Some(Asked::Only(_)) = asked {
+        return Err(no_room());
     }
     let UdpDialled { way, active, .. } = reach::dial_udp(&tries, &target).await?;
     let idle = tries.timeouts.udp;
@@ -81,6 +85,12 @@ pub(crate) async fn socket(
         .map_or(Held::Nothing, |(bound, token)| Held::Here(routed.worker.shared.resumable.enter(token, bound, 0)));
     let path = Path { ends, active, idle, held, listens: false };
     Ok((path, Opened::new(routed, head, next, Some(address))))
+}
+
+/// Why a request does not get a fresh session instead of the one that it asked for.
+pub(super) fn no_room() -> Refusal {
+    let details = "the session is not there, and limits.sessions_per_user leaves no room for another";
+    Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS)
 }
 
 /// Whose the session is, and where it leads. Who is not known by a credential or as a peer is known by the address alone.

@@ -54,6 +54,11 @@ impl Users {
     pub fn join(&self, listener: &Arc<str>, user: &str, most: usize) -> Option<Place<String>> {
         self.hold((listener.clone(), user.to_owned()), most)
     }
+
+    /// How many `user` has open at `listener`.
+    pub fn count(&self, listener: &Arc<str>, user: &str) -> usize {
+        self.open.lock().get(&(listener.clone(), user.to_owned())).copied().unwrap_or_default()
+    }
 }
 
 impl<T: Clone + Eq + Hash> Places<T> {

@@ -33,8 +33,10 @@ pub(crate) struct Token([u8; LENGTH]);
 pub(crate) enum Asked {
     /// A session.
     New,
-    /// The session that this token stands for.
+    /// The session that this token stands for, or else a fresh one.
     Again(Token),
+    /// That session and no fresh one: its user has as many as he may have.
+    Only(Token),
 }
 
 impl Asked {
@@ -51,7 +53,7 @@ impl Asked {
     pub(crate) fn write(self, fields: &mut HeaderMap) {
         match self {
             Self::New => drop(fields.insert(FIELD, HeaderValue::from_static("?1"))),
-            Self::Again(token) => token.write(fields),
+            Self::Again(token) | Self::Only(token) => token.write(fields),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use hermes_tests::Node;
-use hermes_tests::capsules::UdpTunnel;
+use hermes_tests::capsules::{UdpTunnel, path};
 use hermes_tests::eventually::{PATIENCE, eventually_true};
 use hermes_tests::h2c::Client;
 use serde_json::Value;
@@ -12,12 +12,20 @@ const FIELD: &str = "hermes-session";
 
 /// A node that believes in the `user` field of its clients, and ends sessions on this machine.
 fn end() -> Node {
-    let yaml = "
-        listeners: { web: { http: 127.0.0.1:0, accepts: [user] } }
-        routes: [ { terminate: true } ]
-        egress: { allow: [127.0.0.0/8] }
-    ";
-    Node::start("end", yaml)
+    end_with("")
+}
+
+/// As [`end`], with more keys of its listener.
+fn end_with(keys: &str) -> Node {
+    let yaml = format!(
+        r#"
+        listeners: {{ web: {{ http: 127.0.0.1:0, accepts: [user] {keys} }} }}
+        routes: [ {{ match: {{ target: "beyond:53" }}, to: next }}, {{ terminate: true, bind: {{ listen: 127.0.0.1 }} }} ]
+        upstreams: {{ next: {{ endpoints: ["127.0.0.1:9"] }} }}
+        egress: {{ allow: [127.0.0.0/8] }}
+        "#
+    );
+    Node::start("end", &yaml)
 }
 
 /// A target that says what the test wants.
@@ -138,4 +146,22 @@ fn a_session_that_was_ended_cannot_be_taken_over() {
     let (tunnel, fresh) = target.session(&end, "alice", &token);
     assert_ne!(fresh, socket);
     assert_ne!(tunnel.field(FIELD).unwrap(), token);
+}
+
+#[test]
+fn a_token_makes_room_for_its_own_session_and_for_no_other() {
+    let end = end_with(", limits: { sessions_per_user: 1 }");
+    let (target, other) = (Target::new(), Target::new());
+    let (old, socket) = target.session(&end, "alice", "?1");
+    let token = old.field(FIELD).unwrap();
+    let client = Client::connect(end.address("web"));
+    for (host, port, binds) in [("127.0.0.1", other.port(), "?0"), ("beyond", 53, "?0"), ("*", 0, "?1")] {
+        let path = if host == "*" { "/.well-known/masque/udp/%2A/%2A/".to_owned() } else { path(host, port) };
+        let uri = format!("http://{}{path}", end.address("web"));
+        let fields = [("user", "alice"), (FIELD, &token), ("connect-udp-bind", binds), ("capsule-protocol", "?1")];
+        let refused = client.extended("connect-udp", &uri, &fields).unwrap_err();
+        assert_eq!(refused.status, 429, "{host}: {:?}", refused.fields);
+    }
+    let (_tunnel, same) = target.session(&end, "alice", &token);
+    assert_eq!(same, socket);
 }
