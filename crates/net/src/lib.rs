@@ -26,6 +26,7 @@ pub mod tls;
 pub mod udp;
 pub mod udp_batch;
 mod udp_system;
+mod within;
 pub mod worker;
 
 pub use connect::{ConnectError, ConnectErrorKind};
@@ -38,3 +39,4 @@ pub use split::{ReadHalf, WriteHalf};
 pub use stream::{Stream, Transport};
 pub use udp::{UdpError, UdpSocket};
 pub use udp_batch::{RecvBatch, Run};
+pub use within::within;

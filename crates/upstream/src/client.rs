@@ -1,14 +1,15 @@
 //! One worker's way out: connections are kept here and shared by its exchanges.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hermes_net::Resolver;
+use hermes_net::{Resolver, within};
 use http::HeaderValue;
 use rustls::ClientConfig;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::checkout::{self, Checkout};
@@ -153,11 +154,11 @@ impl Inner {
     ) -> Result<Checkout, ConnectFailure> {
         while let Some(leg) = tour.next() {
             let (endpoint, until) = (leg.endpoint.clone(), leg.until);
-            let attempt = checkout::endpoint(self, upstream, leg, bounds.depth);
-            match timeout_at(until, attempt).await {
-                Ok(Ok(checkout)) => return Ok(checkout),
-                Ok(Err(failure)) => tour.failed(&endpoint, failure),
-                Err(_) => tour.failed(&endpoint, ConnectFailure::timeout(&*endpoint.text)),
+            let attempt = pin!(checkout::endpoint(self, upstream, leg, bounds.depth));
+            match within(|| until, attempt).await {
+                Some(Ok(checkout)) => return Ok(checkout),
+                Some(Err(failure)) => tour.failed(&endpoint, failure),
+                None => tour.failed(&endpoint, ConnectFailure::timeout(&*endpoint.text)),
             }
         }
         Err(tour.failure())

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_http::{Outgoing, Pending, RequestHead};
+use hermes_net::within;
 use hermes_proto::proxy_protocol::Header;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
 use hermes_rules::{Values, render};
 use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeouts, Upstream};
 use http::StatusCode;
+use tokio::time::Instant;
 
 use super::affinity::affinity;
 use super::departure::{Next, address_proxy};
@@ -79,8 +81,9 @@ pub(crate) async fn open(
     tries.goes_to(&checkout.endpoint);
     let (endpoint, reused) = (checkout.endpoint.clone(), checkout.reused);
     let head = address_proxy(head, &endpoint, next);
-    let opening = tokio::time::timeout(timeouts.header, checkout.open(&head, length, next.receiver())).await;
-    let opening = opening.map_err(|_| {
+    let opening = pin!(checkout.open(&head, length, next.receiver()));
+    let opening = within(|| Instant::now() + timeouts.header, opening).await;
+    let opening = opening.ok_or_else(|| {
         let details = "the next hop has no room for a further exchange, or does not answer";
         let refusal = Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint);
         Unreached { refusal, outcome: Some(Outcome::ConnectFailure) }
