@@ -22,6 +22,7 @@ mod incoming;
 mod offered;
 mod outgoing;
 mod pace;
+mod patience;
 mod pending;
 pub mod server;
 mod websocket;

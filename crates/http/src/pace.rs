@@ -4,15 +4,15 @@
 //! content, or has no response yet, costs him nothing. Each byte that moves brings time back.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use crate::error::{Cause, StreamError};
+use crate::patience::Patience;
 
 /// How fast a client must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ struct Measure {
     /// Nothing is measured before the first byte: the client may be waiting for `100 (Continue)`.
     held: bool,
     answered: Answered,
-    timer: Option<Pin<Box<Sleep>>>,
+    patience: Patience,
 }
 
 impl Pace {
@@ -78,7 +78,15 @@ impl Pace {
         if rate == 0 {
             return Self::default();
         }
-        Self(Some(Box::new(Measure { rate, most, left: window, waiting: None, held, answered, timer: None })))
+        Self(Some(Box::new(Measure {
+            rate,
+            most,
+            left: window,
+            waiting: None,
+            held,
+            answered,
+            patience: Patience::default(),
+        })))
     }
 
     /// Bytes moved: the wait is over.
@@ -115,22 +123,13 @@ impl Measure {
         self.left = (self.left + time_for(bytes as u64, self.rate)).min(self.most);
     }
 
-    /// The time at which the client is too slow if nothing moves; a timer that is set for an earlier one is only set anew when it
-    /// rings, since bytes put this off and nothing brings it forward.
+    /// Ready at the time at which the client is too slow if nothing moves.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.held || self.answered.is_set() {
             return Poll::Pending;
         }
         let since = *self.waiting.get_or_insert_with(Instant::now);
-        let late = since + self.left;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(late)));
-        loop {
-            ready!(timer.as_mut().poll(cx));
-            if timer.deadline() >= late {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(late);
-        }
+        self.patience.poll_over(cx, since + self.left)
     }
 }
 

@@ -31,19 +31,18 @@ pub enum Receiver {
 /// # Errors
 /// The head cannot be written in HTTP/1.1; nothing was sent.
 pub fn open(
-    connection: Connection,
+    mut connection: Connection,
     head: &RequestHead,
     length: Option<u64>,
     receiver: Receiver,
     home: Home,
 ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
     let framing = framing(head, length);
-    let mut out = BytesMut::new();
     let key = crate::websocket::key_for(head)?;
-    encode(head, framing, receiver, key.as_ref(), &mut out)
+    encode(head, framing, receiver, key.as_ref(), &mut connection.write.pieces.head)
         .map_err(|error| StreamError { processed: Processed::No, ..error })?;
     let rejoin = Rejoin::of_client(home);
-    let outgoing = Outgoing::content(connection.write, out, framing, rejoin.clone());
+    let outgoing = Outgoing::content(connection.write, framing, rejoin.clone());
     let pending = Pending {
         read: Some(connection.read),
         rejoin,

@@ -13,6 +13,8 @@ use hermes_net::{ReadHalf, Stream, StreamInfo, WriteHalf};
 use parking_lot::Mutex;
 use tokio_util::io::poll_read_buf;
 
+use super::pieces::Pieces;
+
 /// Room made for each read: one DATA frame of HTTP/2, so that forwarding between versions needs no joining.
 pub(crate) const READ_ROOM: usize = 16 * 1024;
 
@@ -110,9 +112,17 @@ pub(super) fn few(bytes: &[u8]) -> Bytes {
     })
 }
 
-/// The writing half of a connection.
+/// The writing half of a connection, and what is to leave next.
 pub(crate) struct WriteSide {
     pub(crate) half: WriteHalf,
+    /// In a place of its own: the halves of a connection go through many hands.
+    pub(crate) pieces: Box<Pieces>,
+}
+
+impl WriteSide {
+    pub(crate) fn new(half: WriteHalf) -> Self {
+        Self { half, pieces: Box::default() }
+    }
 }
 
 /// An HTTP/1.1 connection between two exchanges.
@@ -127,7 +137,7 @@ impl Connection {
     /// A connection over a fresh stream; `read` is what was read from it already.
     pub fn new(stream: Stream, read: BytesMut) -> Self {
         let (read_half, write_half) = stream.split();
-        Self { read: ReadSide { half: read_half, buffer: read }, write: WriteSide { half: write_half }, reusable: true }
+        Self { read: ReadSide { half: read_half, buffer: read }, write: WriteSide::new(write_half), reusable: true }
     }
 
     /// Who is at the other end.

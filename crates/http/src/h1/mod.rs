@@ -4,6 +4,7 @@ pub mod client;
 mod connection;
 mod incoming;
 mod outgoing;
+mod pieces;
 pub(crate) mod server;
 
 pub use connection::Connection;

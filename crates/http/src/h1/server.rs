@@ -1,5 +1,6 @@
 //! The server side of an HTTP/1.1 connection: one exchange after the other.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,12 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::{Connection, Ends, Incoming, Outgoing, Rejoin, WriteSide};
 use crate::error::{Cause, StreamError};
 use crate::pace::{Answered, Pace};
+use crate::patience::Patience;
 use crate::server::{Handler, Options};
 use crate::{Incoming as AnyIncoming, Kind, MinRate, Offered, Outgoing as AnyOutgoing};
 use crate::{RequestHead, Responder as AnyResponder, ResponseHead};
@@ -36,10 +39,13 @@ pub(crate) async fn serve<H: Handler>(
     watch: &Watch,
 ) {
     let watch = Arc::new(watch.clone());
+    // Both are kept from one exchange to the next: to begin them anew costs more than to wait.
+    let (mut farewell, mut patience) = (pin!(crate::server::farewell(&watch)), Patience::default());
     loop {
         let decoded = tokio::select! {
-            decoded = next_head(&mut connection, options) => decoded,
-            () = crate::server::farewell(&watch) => return,
+            biased;
+            decoded = next_head(&mut connection, options, &mut patience) => decoded,
+            () = &mut farewell => return,
         };
         let head = match decoded {
             Ok(Some(head)) => head,
@@ -59,14 +65,18 @@ pub(crate) async fn serve<H: Handler>(
 }
 
 /// The next request head; `None` when the client has no more, or takes too long between exchanges.
-async fn next_head(connection: &mut Connection, options: &Options) -> Result<Option<codec::RequestHead>, Bad> {
+async fn next_head(
+    connection: &mut Connection,
+    options: &Options,
+    patience: &mut Patience,
+) -> Result<Option<codec::RequestHead>, Bad> {
     if connection.read.buffer.is_empty() {
-        match tokio::time::timeout(options.idle_time, connection.read.fill()).await {
-            Ok(Ok(length)) if length > 0 => {}
+        match patience.bound(Instant::now() + options.idle_time, connection.read.fill()).await {
+            Some(Ok(length)) if length > 0 => {}
             _ => return Ok(None),
         }
     }
-    let deadline = tokio::time::Instant::now() + options.head_time;
+    let mut deadline = None;
     loop {
         if let Some(head) = codec::decode_request(&mut connection.read.buffer, &options.head)? {
             if upgrade(&head).is_some_and(websocket::is_websocket) {
@@ -74,10 +84,11 @@ async fn next_head(connection: &mut Connection, options: &Options) -> Result<Opt
             }
             return Ok(Some(head));
         }
-        match tokio::time::timeout_at(deadline, connection.read.fill()).await {
-            Ok(Ok(length)) if length > 0 => {}
-            Ok(_) => return Ok(None),
-            Err(_) => return Err(Bad::Slow),
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + options.head_time);
+        match patience.bound(deadline, connection.read.fill()).await {
+            Some(Ok(length)) if length > 0 => {}
+            Some(_) => return Ok(None),
+            None => return Err(Bad::Slow),
         }
     }
 }
@@ -259,10 +270,10 @@ impl Responder {
         } else if self.version == Version::HTTP_10 {
             fields.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
         }
-        let mut out = BytesMut::new();
-        codec::encode_response(status, &fields, framing, &self.wire_method(), &mut out)?;
+        let method = self.wire_method();
+        codec::encode_response(status, &fields, framing, &method, &mut self.write.pieces.head)?;
         self.answered.set();
-        let outgoing = AnyOutgoing::H1(Outgoing::content(self.write, out, framing, self.rejoin));
+        let outgoing = AnyOutgoing::H1(Outgoing::content(self.write, framing, self.rejoin));
         Ok(outgoing.paced(Pace::of_reader(self.min_rate)))
     }
 
@@ -323,10 +334,9 @@ impl Responder {
         };
         // RFC 9110, 9.3.6 and 15.2.2: neither is followed by content.
         fields.remove(CONTENT_LENGTH);
-        let mut out = BytesMut::new();
-        codec::encode_response(status, &fields, Framing::Empty, &method, &mut out)?;
+        codec::encode_response(status, &fields, Framing::Empty, &method, &mut self.write.pieces.head)?;
         let incoming = incoming.into_tunnel(ends).ok_or_else(not_a_tunnel)?;
-        let mut outgoing = AnyOutgoing::H1(Outgoing::tunnel(self.write, out));
+        let mut outgoing = AnyOutgoing::H1(Outgoing::tunnel(self.write));
         outgoing.data(Bytes::new(), false).await?;
         Ok((AnyIncoming::H1(incoming), outgoing))
     }
