@@ -1,7 +1,6 @@
 //! The `Forwarded` field (RFC 7239): what a proxy saw of the side that it forwards for.
 
-use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderMap};
 
@@ -75,10 +74,28 @@ fn push_identifier(name: &str, identifier: Identifier<'_>, text: &mut String) {
         && let IpAddr::V4(address) = address.to_canonical()
     {
         push_name(name, text);
-        // An IPv4 address is a token. Writing to a string cannot fail.
-        let _ = write!(text, "{address}");
+        // An IPv4 address is a token.
+        push_address(address, text);
     } else {
         push_pair(name, &node(identifier), text);
+    }
+}
+
+/// As `Display` writes it, which takes ten times as long; every message is told of its client.
+fn push_address(address: Ipv4Addr, text: &mut String) {
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            text.push('.');
+        }
+        let digits = [octet / 100, octet / 10 % 10, octet % 10];
+        let first = if octet >= 100 {
+            0
+        } else if octet >= 10 {
+            1
+        } else {
+            2
+        };
+        digits[first..].iter().for_each(|digit| text.push(char::from(b'0' + digit)));
     }
 }
 
@@ -122,6 +139,15 @@ mod tests {
 
     fn client(identifier: Identifier<'_>) -> String {
         format(&Element { client: Some(identifier), ..Element::default() })
+    }
+
+    #[test]
+    fn writes_an_ipv4_address_as_display_does() {
+        for number in (0..=255u32).map(|octet| octet * 0x0101_0101).chain([0x0109_63ff, 0x0a64_c800]) {
+            let mut text = String::new();
+            push_address(Ipv4Addr::from(number), &mut text);
+            assert_eq!(text, Ipv4Addr::from(number).to_string());
+        }
     }
 
     #[test]

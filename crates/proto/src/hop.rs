@@ -48,7 +48,7 @@ const END_TO_END_PREFIXES: [&str; 3] = ["content-", "sec-", "x-forwarded-"];
 /// Fields that end at this hop whether or not `Connection` names them.
 ///
 /// `Proxy-Authorization` and `Proxy-Authenticate` are not among them: who asked for credentials consumes them.
-const HOP_BY_HOP: [HeaderName; 6] = [
+static HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
@@ -69,9 +69,13 @@ pub struct BadConnection;
 /// # Errors
 /// [`BadConnection`], with `fields` unchanged.
 pub fn strip(fields: &mut HeaderMap) -> Result<(), BadConnection> {
+    // Most messages have none of them: one look at each name is cheaper than to look for each of these.
+    if !fields.keys().any(|name| *name == header::TE || HOP_BY_HOP.contains(name)) {
+        return Ok(());
+    }
     let listed = listed(fields)?;
     let trailers = accepts_trailers(fields);
-    for name in HOP_BY_HOP {
+    for name in &HOP_BY_HOP {
         fields.remove(name);
     }
     for name in listed {

@@ -5,9 +5,26 @@
 
 use http::HeaderValue;
 
+/// Which bytes are a `tchar`.
+const TCHARS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b"!#$%&'*+-.^_`|~";
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 /// Whether `byte` is a `tchar` (RFC 9110, section 5.6.2).
 pub(crate) fn is_tchar(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    TCHARS[usize::from(byte)]
 }
 
 /// Whether `text` is a `token`: one `tchar` or more.

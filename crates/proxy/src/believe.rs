@@ -115,13 +115,14 @@ impl Entry<'_> {
             let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::FORBIDDEN);
             Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
         })?;
-        let user = user.or_else(|| listener.user.clone().filter(|_| client));
-        if let Some(user) = &user {
-            let value = HeaderValue::from_str(user)
-                .map_err(|_| Refusal::new(ProxyError::ProxyConfigurationError, "the user's name is no field value"))?;
-            head.fields.insert(USER, value);
+        if user.is_some() || !client {
+            return Ok(user);
         }
-        Ok(user)
+        let Some(user) = &listener.user else { return Ok(None) };
+        let value = HeaderValue::from_str(user)
+            .map_err(|_| Refusal::new(ProxyError::ProxyConfigurationError, "the user's name is no field value"))?;
+        head.fields.insert(USER, value);
+        Ok(Some(user.clone()))
     }
 
     /// *Tag*: the fields that this listener adds.
@@ -143,6 +144,9 @@ impl Entry<'_> {
 
     /// The credentials in `fields` that a filter is to see.
     fn credentials(&self, fields: &HeaderMap) -> HeaderMap {
+        if self.snapshot.document.authorize.is_empty() {
+            return HeaderMap::new();
+        }
         let wanted = [PROXY_AUTHORIZATION, AUTHORIZATION]
             .into_iter()
             .filter(|name| self.snapshot.document.authorize.iter().any(|filter| sees(&filter.send, name.as_str())));

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hermes_http::{Kind, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
+use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{hop, via};
 use hermes_rules::path_is_ambiguous;
 use http::{StatusCode, Version};
 use tokio::time::Instant;
@@ -175,9 +175,10 @@ fn refuse_ambiguity(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refus
         return Err(refusal.status(StatusCode::BAD_REQUEST));
     }
     // RFC 9110, 7.6.3: Via shows loops.
-    let details = if via::seen(&head.fields, &snapshot.node) > 0 {
+    let passed = snapshot.via.passed(&head.fields);
+    let details = if passed.own > 0 {
         "a node of this name had the request before: routes lead in a circle, or two nodes share a name (`node:`)"
-    } else if via::hops(&head.fields) >= MAX_HOPS {
+    } else if passed.hops >= MAX_HOPS {
         "the request passed too many proxies"
     } else {
         return Ok(());

@@ -16,6 +16,7 @@ use hermes_config::{Loaded, Problem, Problems, child};
 use hermes_net::StreamInfo;
 use hermes_net::quic::Record;
 use hermes_net::tls::ClientOptions;
+use hermes_proto::via;
 use hermes_rules::route::hops_of;
 use hermes_rules::{EgressRules, OverlayFields, Source, Table, chains, lint};
 use hermes_upstream::{BuildError, Upstream};
@@ -36,6 +37,8 @@ pub struct Snapshot {
     pub files: Vec<PathBuf>,
     /// Name of this node.
     pub node: Arc<str>,
+    /// What this node writes into `Via`, and looks for.
+    pub(crate) via: via::Node,
     /// Which fields are overlay fields.
     pub overlay: OverlayFields,
     /// The routes.
@@ -95,10 +98,12 @@ impl Snapshot {
             return Err(Problems(problems));
         }
         let table = Table::compile(document);
+        let node: Arc<str> = node_name(&loaded).into();
         let route_name = |index| table.name(index).unwrap_or_default().into();
         Ok(Self {
             revision: previous.map_or(1, |previous| previous.revision + 1),
-            node: node_name(&loaded).into(),
+            via: via::Node::new(&node),
+            node,
             overlay: OverlayFields::new(&document.fields),
             route_names: (0..document.routes.len()).map(route_name).collect(),
             table,

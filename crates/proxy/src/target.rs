@@ -37,8 +37,17 @@ impl Target {
     /// This and a path behind it.
     pub fn with_path(&self, path: &str) -> String {
         let mut text = String::with_capacity(self.host.len() + "[]:65535".len() + path.len());
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{self}");
+        if self.host.contains(':') {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{self}");
+        } else {
+            // What `Display` writes, without the machinery of formatting: every exchange is recorded with its target.
+            text.push_str(&self.host);
+            text.push(':');
+            let digits = [10_000, 1000, 100, 10, 1].map(|place| self.port / place % 10);
+            let first = digits.iter().position(|digit| *digit > 0).unwrap_or(digits.len() - 1);
+            text.extend(digits[first..].iter().filter_map(|digit| char::from_digit(u32::from(*digit), 10)));
+        }
         text.push_str(path);
         text
     }

@@ -59,15 +59,21 @@ enum Claim {
 
 impl Claim {
     fn read(fields: &HeaderMap) -> Self {
-        let lines: Vec<_> = fields.get_all(USER).iter().map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
-        let lines: Vec<&str> = lines.iter().map(|line| line.trim_matches([' ', '\t'])).collect();
-        match lines.as_slice() {
-            [] | [""] => Self::Nothing,
-            [user] if user.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER) => {
-                Self::Unusable("the user field holds control characters or is not UTF-8", (*user).to_owned())
+        let mut lines = fields.get_all(USER).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
+        let Some(first) = lines.next() else { return Self::Nothing };
+        let user = first.trim_matches([' ', '\t']);
+        if let Some(second) = lines.next() {
+            let others = lines.map(|line| format!(", {}", line.trim_matches([' ', '\t']))).collect::<String>();
+            let all = format!("{user}, {}{others}", second.trim_matches([' ', '\t']));
+            return Self::Unusable("more than one user field", all);
+        }
+        let is_bad = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
+        match user {
+            "" => Self::Nothing,
+            user if user.contains(is_bad) => {
+                Self::Unusable("the user field holds control characters or is not UTF-8", user.to_owned())
             }
-            [user] => Self::User((*user).to_owned()),
-            several => Self::Unusable("more than one user field", several.join(", ")),
+            user => Self::User(user.to_owned()),
         }
     }
 }
@@ -93,9 +99,11 @@ pub fn believe(
         Source::Client => client_user(claim, authenticated, forged, accepts)?,
         Source::Peer { name, speaks_for } => {
             let speaks = |user: &str| speaks_for.iter().any(|pattern| pattern.matches(user));
-            peer_user(claim, authenticated, &format!("peer {name}"), speaks)?
+            peer_user(claim, authenticated, || format!("peer {name}"), speaks)?
         }
-        Source::InsecurePeer => peer_user(claim, authenticated, "a peer listed in insecure_trust", |_| true)?,
+        Source::InsecurePeer => {
+            peer_user(claim, authenticated, || "a peer listed in insecure_trust".to_owned(), |_| true)?
+        }
     };
     let value = match &user {
         Some(user) => {
@@ -142,20 +150,20 @@ fn client_user(
 fn peer_user(
     claim: Claim,
     authenticated: Option<&str>,
-    who: &str,
+    who: impl Fn() -> String,
     speaks_for: impl Fn(&str) -> bool,
 ) -> Result<Option<String>, Refusal> {
     let user = match claim {
         Claim::Nothing => return Ok(authenticated.map(str::to_owned)),
-        Claim::Unusable(reason, claimed) => return Err(Refusal::new(format!("{who}: {reason}"), &claimed)),
+        Claim::Unusable(reason, claimed) => return Err(Refusal::new(format!("{}: {reason}", who()), &claimed)),
         Claim::User(user) => user,
     };
     if !speaks_for(&user) {
-        return Err(Refusal::new(format!("{who} does not speak for user {user}"), &user));
+        return Err(Refusal::new(format!("{} does not speak for user {user}", who()), &user));
     }
     match authenticated {
         Some(authenticated) if authenticated != user => {
-            let reason = format!("{who} claims user {user}, but authenticated as user {authenticated}");
+            let reason = format!("{} claims user {user}, but authenticated as user {authenticated}", who());
             Err(Refusal::new(reason, &user))
         }
         _ => Ok(Some(user)),

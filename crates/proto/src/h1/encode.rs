@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use super::connection;
 use super::error::EncodeError;
 use super::framing::{self, Framing};
-use super::head::{is_text_byte, is_token};
+use super::head::{is_text, is_token};
 use super::target::{RequestTarget, check_authority, check_bytes};
 
 /// Bytes for what is not a field of the message: the first line, and the fields that tell its framing.
@@ -225,14 +225,17 @@ pub(super) fn put_field(name: &str, value: &[u8], out: &mut BytesMut) -> Result<
     if !is_token(name.as_bytes()) {
         return Err(EncodeError::BadName);
     }
-    if !value.iter().copied().all(is_text_byte) {
+    if !is_text(value) {
         return Err(EncodeError::BadValue(name.to_owned()));
     }
-    out.reserve(name.len() + value.len() + 4);
-    out.put_slice(name.as_bytes());
-    out.put_slice(b": ");
-    out.put_slice(value);
-    out.put_slice(b"\r\n");
+    let (start, colon) = (out.len(), name.len());
+    out.resize(start + colon + value.len() + 4, b' ');
+    let line = &mut out[start..];
+    let end = line.len() - 2;
+    line[..colon].copy_from_slice(name.as_bytes());
+    line[colon] = b':';
+    line[colon + 2..end].copy_from_slice(value);
+    line[end..].copy_from_slice(b"\r\n");
     Ok(())
 }
 

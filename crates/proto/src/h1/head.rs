@@ -1,10 +1,13 @@
 //! What heads and trailer sections share: where they end, and their field lines (RFC 9112 2.2, 5).
 
 use bytes::Bytes;
+use http::header::InvalidHeaderName;
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use memchr::{memchr, memchr_iter};
 
 use super::error::DecodeErrorKind as Kind;
+pub(super) use crate::quoted::{is_tchar as is_token_byte, is_token};
+use crate::trace_context::TRACEPARENT;
 
 /// What a search for the end of a section found.
 pub(super) enum Section {
@@ -67,13 +70,23 @@ fn decode_field(section: &Bytes, start: usize, end: usize) -> Result<(HeaderName
     if line.first().copied().is_some_and(is_blank) {
         return Err(Kind::ObsFold);
     }
-    let Some(colon) = memchr(b':', line) else {
+    // Names are short: to look for their end byte by byte is faster than to prepare to look for it in strides.
+    let Some(colon) = line.iter().position(|byte| *byte == b':') else {
         return Err(cr_or(line, Kind::MissingColon));
     };
-    let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| name_fault(&line[..colon]))?;
+    let name = decode_name(&line[..colon]).map_err(|_| name_fault(&line[..colon]))?;
     let value = trim(&line[colon + 1..]);
     let value = HeaderValue::from_maybe_shared(section.slice_ref(value)).map_err(|_| cr_or(value, Kind::BadValue))?;
     Ok((name, value))
+}
+
+/// Reads a field's name. Those that Hermes itself writes in every request are no standard names, and would be allocated each time.
+fn decode_name(name: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
+    match name {
+        b"traceparent" => Ok(TRACEPARENT),
+        b"user" => Ok(HeaderName::from_static("user")),
+        _ => HeaderName::from_bytes(name),
+    }
 }
 
 /// Says which rule a refused field name broke.
@@ -102,19 +115,14 @@ pub(super) fn decode_version(bytes: &[u8]) -> Result<Version, Kind> {
     }
 }
 
-/// Whether a byte may stand in a token (RFC 9110 5.6.2).
-pub(super) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
-/// Whether the bytes are a token: not empty, and token bytes only.
-pub(super) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().copied().all(is_token_byte)
-}
-
 /// Whether a byte may stand in a field value or a reason phrase (RFC 9110 5.5): no controls but HTAB.
 pub(super) fn is_text_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// Whether all bytes are text bytes. It looks at all of them in any case, which lets the compiler look at many at once.
+pub(super) fn is_text(bytes: &[u8]) -> bool {
+    bytes.iter().fold(true, |fits, byte| fits & is_text_byte(*byte))
 }
 
 /// Space or tab.

@@ -8,7 +8,7 @@ use memchr::memchr;
 use super::connection::{self, Options};
 use super::error::{DecodeError, DecodeErrorKind as Kind};
 use super::framing::{self, Framing};
-use super::head::{Section, cr_or, decode_fields, decode_version, find_section, is_text_byte};
+use super::head::{Section, cr_or, decode_fields, decode_version, find_section, is_text};
 use super::limits::Limits;
 
 /// The head of a response, checked. The reason phrase is not kept: it means nothing (RFC 9112 4).
@@ -72,7 +72,7 @@ fn decode_line(line: &[u8]) -> Result<(Version, StatusCode), Kind> {
         return Err(fault);
     };
     let reason_fits = reason.is_empty() || reason[0] == b' ';
-    if !reason_fits || !reason.iter().copied().all(is_text_byte) {
+    if !reason_fits || !is_text(reason) {
         return Err(fault);
     }
     let version = decode_version(version)?;

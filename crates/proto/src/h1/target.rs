@@ -60,10 +60,13 @@ pub(super) fn decode_target(method: &Method, raw: Bytes) -> Result<RequestTarget
 
 /// Visible ASCII without a fragment (RFC 9110 7.1, RFC 9112 3.2).
 pub(super) fn check_bytes(raw: &[u8]) -> Result<(), Kind> {
-    if !raw.iter().all(u8::is_ascii_graphic) {
+    let (fits, fragment) = raw
+        .iter()
+        .fold((true, false), |(fits, fragment), byte| (fits & byte.is_ascii_graphic(), fragment | (*byte == b'#')));
+    if !fits {
         return Err(Kind::BadTarget);
     }
-    if raw.contains(&b'#') {
+    if fragment {
         return Err(Kind::Fragment);
     }
     Ok(())

@@ -10,7 +10,6 @@ use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_proto::forwarded::{self, Element, Identifier};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
-use hermes_proto::via;
 use hermes_rules::{Values, apply};
 use hermes_upstream::Upstream;
 use http::header::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
@@ -89,7 +88,7 @@ pub(crate) fn depart(routed: &Routed, mut head: RequestHead, next: &Next) -> Res
     }
     trace::leave(routed, next, &route.expose, &mut head);
     change_fields(routed, route, &mut head, &target)?;
-    via::append(&mut head.fields, head.version, &snapshot.node);
+    snapshot.via.append(&mut head.fields, head.version);
     if let Next::Upstream { upstream, receiver: Receiver::Proxy } = next {
         form::depart(&mut head, route, upstream, &target)?;
         if head.kind() != Kind::Connect && head.scheme.is_none() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hermes_config::model::Hedge;
 use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, Reset, Responder, ResponseHead};
+use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{hop, via};
 use hermes_rules::retry::{Outcome, Stop};
 use http::{Method, StatusCode};
 use tokio::time::Instant;
@@ -253,7 +253,7 @@ impl Request<'_> {
             head.fields.remove(http::header::CONNECTION);
         }
         departure::keep_own_challenge(&mut head);
-        via::append(&mut head.fields, head.version, &self.routed.snapshot.node);
+        self.routed.snapshot.via.append(&mut head.fields, head.version);
         alternative::advertise(self.routed, &mut head.fields);
         head
     }

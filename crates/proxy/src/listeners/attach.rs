@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_net::{Drain, Watch};
-use hermes_proto::via;
 use hermes_rules::fields::USER;
 use hermes_upstream::{Joined, NotJoined, Upstream};
 use http::header::PROXY_AUTHORIZATION;
@@ -139,7 +138,7 @@ impl Way {
         if let Some(token) = self.snapshot.token.as_ref().filter(|_| self.upstream.sends_token()) {
             fields.insert(PROXY_AUTHORIZATION, token.clone());
         }
-        via::append(&mut fields, Version::HTTP_11, &self.snapshot.node);
+        self.snapshot.via.append(&mut fields, Version::HTTP_11);
         Box::pin(entrance.worker.client.attach(&self.upstream, &self.name, fields)).await
     }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use hermes_config::model::{Broadcast, Otherwise, Reply as Rule};
 use hermes_http::{Cause, Incoming, Kind, Responder, ResponseHead};
+use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{hop, via};
 use hermes_rules::broadcast::{FIELD, asked, may};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPECT};
 use http::{HeaderValue, Method, StatusCode};
@@ -214,7 +214,7 @@ fn merged(routed: &Routed, replies: &[Reply], said: String) -> Gathered {
 /// A response head on its way back: without what concerned the connection it came on.
 fn returning(routed: &Routed, mut head: ResponseHead) -> ResponseHead {
     departure::keep_own_challenge(&mut head);
-    via::append(&mut head.fields, head.version, &routed.snapshot.node);
+    routed.snapshot.via.append(&mut head.fields, head.version);
     head
 }
 
