@@ -77,9 +77,10 @@ impl Exchange {
     /// What it is for: `host:port`, with a path if it has one. Neither user information nor a query is kept, and at
     /// most 1024 bytes.
     pub fn target(&self, mut target: String) {
-        target.truncate(target.find(['?', '#']).unwrap_or(target.len()));
-        let authority = target.find('/').unwrap_or(target.len());
-        if let Some(at) = target[..authority].rfind('@') {
+        let is_end = |byte: u8| matches!(byte, b'?' | b'#');
+        target.truncate(target.bytes().position(is_end).unwrap_or(target.len()));
+        let authority = target.bytes().take_while(|byte| *byte != b'/');
+        if let Some((at, _)) = authority.enumerate().filter(|(_, byte)| *byte == b'@').last() {
             target.drain(..=at);
         }
         target.truncate(target.floor_char_boundary(TEXT_LIMIT));

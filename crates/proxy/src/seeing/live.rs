@@ -1,6 +1,7 @@
 //! The table of live exchanges.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
@@ -43,7 +44,7 @@ pub(super) struct Live {
     pub facts: Mutex<Facts>,
     pub status: AtomicU16,
     pub span: OnceLock<Span>,
-    pub counters: Arc<Counters>,
+    pub counters: Counters,
     pub listener: Arc<ListenerSeeing>,
     /// Whether it is a POST that is a tunnel, which only its route says.
     post: AtomicBool,
@@ -104,7 +105,7 @@ impl Live {
             facts: Mutex::default(),
             status: AtomicU16::new(0),
             span: OnceLock::new(),
-            counters: Arc::default(),
+            counters: Counters::default(),
             listener,
             post: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -236,14 +237,36 @@ pub struct ExchangeView {
     pub dropped: u64,
 }
 
+/// Spreads numbers that we count ourselves, which nobody can choose so that they meet.
+#[derive(Debug, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 divided by the golden ratio: numbers that follow each other come to lie far apart, in the high bits too.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.rotate_left(32)
+    }
+}
+
+/// Exchanges by number.
+type Shard = Mutex<HashMap<u64, Arc<Live>, BuildHasherDefault<Spread>>>;
+
 /// Live exchanges by number, in shards. Bounded by the listeners' limits of connections and streams.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    shards: [Mutex<HashMap<u64, Arc<Live>>>; SHARDS as usize],
+    shards: [Shard; SHARDS as usize],
 }
 
 impl Table {
-    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, Arc<Live>>> {
+    fn shard(&self, number: u64) -> &Shard {
         // The remainder is below the number of shards.
         &self.shards[(number % SHARDS) as usize]
     }

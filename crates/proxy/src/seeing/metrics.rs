@@ -17,13 +17,13 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::broadcasts::BroadcastFamilies;
-use super::class_of;
 use super::filters::FilterFamilies;
 use super::live::Live;
 use super::otlp::SpanCounters;
 use super::process::ProcessCollector;
+use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
-use super::usage::{Usage, UsageCollector};
+use super::usage::{Counts, Usage, UsageCollector};
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
 const DURATIONS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
@@ -247,26 +247,51 @@ impl Metrics {
         Arc::clone(listeners.entry(name.to_owned()).or_insert_with(handles))
     }
 
-    /// Accounts for the end of an exchange.
-    pub fn ended(&self, live: &Live, reason: &str, now: Instant) {
+    /// Accounts for the end of an exchange, which gained so much since it was last accounted for.
+    pub fn ended(&self, live: &Live, class: &'static str, now: Instant, gained: Counts, usage: &Usage) {
         live.listener.exchanges.dec();
-        let (route, upstream) = {
-            let facts = live.facts.lock();
-            (facts.route.clone().unwrap_or_default(), facts.upstream.clone())
-        };
-        let labels = ExchangeLabels {
-            listener: live.begin.listener.clone(),
-            kind: live.kind(),
-            route,
-            status: status_class(live.status()),
-            reason: class_of(reason),
-        };
-        self.exchanges.get_or_create(&labels).inc();
         let seconds = now.saturating_duration_since(live.since).as_secs_f64();
-        self.durations.get_or_create(&KindLabel { kind: live.kind() }).observe(seconds);
-        if let Some(upstream) = upstream {
-            let labels = UpstreamLabels { upstream, kind: live.kind() };
-            self.upstream_durations.get_or_create(&labels).observe(seconds);
+        let facts = live.facts.lock();
+        usage.add_for(facts.user.as_deref(), gained);
+        let ending = Ending {
+            listener: live.listener.clone(),
+            kind: live.kind(),
+            route: facts.route.clone(),
+            upstream: facts.upstream.clone(),
+            status: status_class(live.status()),
+            reason: class,
+        };
+        drop(facts);
+        let find = || self.series(&live.begin.listener, &ending, usage);
+        series::with(&ending, find, |series| {
+            series.ended.inc();
+            series.lasted.observe(seconds);
+            if let Some(lasted) = &series.upstream_lasted {
+                lasted.observe(seconds);
+            }
+            [&series.route_use, &series.upstream_use].into_iter().flatten().for_each(|tally| tally.add(gained));
+        });
+    }
+
+    /// The series of an ending.
+    fn series(&self, listener: &Arc<str>, ending: &Ending, usage: &Usage) -> Series {
+        let Ending { kind, status, reason, .. } = *ending;
+        let route = ending.route.clone().unwrap_or_default();
+        let by_upstream = |upstream: &Arc<str>| {
+            self.upstream_durations.get_or_create_owned(&UpstreamLabels { upstream: upstream.clone(), kind })
+        };
+        Series {
+            ended: self.exchanges.get_or_create_owned(&ExchangeLabels {
+                listener: listener.clone(),
+                kind,
+                route,
+                status,
+                reason,
+            }),
+            lasted: self.durations.get_or_create_owned(&KindLabel { kind }),
+            upstream_lasted: ending.upstream.as_ref().map(by_upstream),
+            route_use: ending.route.as_deref().map(|name| usage.route(name)),
+            upstream_use: ending.upstream.as_deref().map(|name| usage.upstream(name)),
         }
     }
 

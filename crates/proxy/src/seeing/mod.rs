@@ -16,6 +16,7 @@ mod otlp;
 mod process;
 mod reason;
 mod record;
+mod series;
 mod span;
 mod top;
 mod upstreams;
@@ -236,10 +237,10 @@ impl Seeing {
     /// finds all that ended counted.
     fn end(&self, live: &Live, reason: &str) {
         let now = Instant::now();
-        let failed = failed(live.status(), class_of(reason));
+        let class = class_of(reason);
+        let failed = failed(live.status(), class);
         let gained = Counts { exchanges: 1, failures: u64::from(failed), ..live.settle() };
-        self.usage.add(live, gained);
-        self.metrics.ended(live, reason, now);
+        self.metrics.ended(live, class, now, gained, &self.usage);
         self.write(live, Event::End, reason, now);
         if self.spans.wants(live) {
             self.spans.offer(live, Record::new(live, Event::End, &self.node, reason, SystemTime::now(), now), failed);

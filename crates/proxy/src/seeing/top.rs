@@ -47,19 +47,20 @@ impl Top {
         }
     }
 
-    /// Where to count for `user`, who has now used `gained`.
-    pub fn of(&mut self, user: &str, gained: Counts) -> &mut Counts {
+    /// Counts for `user`, who has now used `gained`.
+    pub fn add(&mut self, user: &str, gained: Counts) {
         let weight = gained.client_to_target + gained.target_to_client + gained.exchanges * EXCHANGE;
-        if !self.chosen.contains_key(user) {
-            if self.chosen.len() >= self.limit {
+        let full = self.chosen.len() >= self.limit;
+        let entry = match self.chosen.get_mut(user) {
+            Some(entry) => entry,
+            None if full => {
                 self.wait(user, weight);
-                return &mut self.other;
+                return self.other.add(gained);
             }
-            self.chosen.insert(user.to_owned(), Entry::default());
-        }
-        let entry = self.chosen.entry(user.to_owned()).or_default();
+            None => self.chosen.entry(user.to_owned()).or_default(),
+        };
         entry.recent += weight;
-        &mut entry.counts
+        entry.counts.add(gained);
     }
 
     fn wait(&mut self, user: &str, weight: u64) {
@@ -116,8 +117,7 @@ mod tests {
     use super::*;
 
     fn used(top: &mut Top, user: &str, bytes: u64) {
-        let gained = Counts { client_to_target: bytes, ..Counts::default() };
-        top.of(user, gained).client_to_target += bytes;
+        top.add(user, Counts { client_to_target: bytes, ..Counts::default() });
     }
 
     fn counted(top: &Top) -> Vec<(String, u64)> {

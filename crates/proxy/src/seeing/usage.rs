@@ -4,6 +4,8 @@
 //! all others together, so that no number of users makes the metrics grow.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -12,7 +14,6 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use serde::Serialize;
-use std::sync::Arc;
 
 use super::live::Live;
 use super::top::Top;
@@ -33,8 +34,30 @@ pub struct Counts {
     pub target_to_client: u64,
 }
 
+/// Counts that are added to without a lock.
+#[derive(Debug, Default)]
+pub(super) struct Tally([AtomicU64; 4]);
+
+impl Tally {
+    /// Adds what an exchange gained.
+    pub fn add(&self, gained: Counts) {
+        let Counts { exchanges, failures, client_to_target, target_to_client } = gained;
+        for (count, more) in self.0.iter().zip([exchanges, failures, client_to_target, target_to_client]) {
+            if more > 0 {
+                count.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let [exchanges, failures, client_to_target, target_to_client] =
+            self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Counts { exchanges, failures, client_to_target, target_to_client }
+    }
+}
+
 impl Counts {
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.exchanges += other.exchanges;
         self.failures += other.failures;
         self.client_to_target += other.client_to_target;
@@ -57,70 +80,97 @@ pub struct UsageView {
 
 /// Counts by user, route and upstream.
 #[derive(Debug)]
-pub(super) struct Usage(Mutex<Tables>);
+pub(super) struct Usage {
+    total: Tally,
+    users: Mutex<Users>,
+    routes: Tallies,
+    upstreams: Tallies,
+}
 
 #[derive(Debug)]
-struct Tables {
-    total: Counts,
-    users: Top,
-    routes: HashMap<String, Counts>,
-    upstreams: HashMap<String, Counts>,
+struct Users {
+    top: Top,
     chosen: Instant,
+}
+
+/// Counts by names of the configuration.
+#[derive(Debug, Default)]
+pub(super) struct Tallies(Mutex<HashMap<String, Arc<Tally>>>);
+
+impl Tallies {
+    /// The counts of a name.
+    pub fn of(&self, name: &str) -> Arc<Tally> {
+        let mut known = self.0.lock();
+        match known.get(name) {
+            Some(tally) => tally.clone(),
+            None => known.entry(name.to_owned()).or_default().clone(),
+        }
+    }
+
+    fn view(&self) -> Vec<(String, Counts)> {
+        // One that is looked up and not yet counted in says nothing.
+        let counts = self.0.lock().iter().map(|(name, tally)| (name.clone(), tally.counts())).collect::<Vec<_>>();
+        sorted(counts.into_iter().filter(|(_, counts)| *counts != Counts::default()).collect())
+    }
 }
 
 impl Usage {
     /// Counts `users` users each.
     pub fn new(users: usize) -> Arc<Self> {
-        let (routes, upstreams) = Default::default();
-        let tables =
-            Tables { total: Counts::default(), users: Top::new(users), routes, upstreams, chosen: Instant::now() };
-        Arc::new(Self(Mutex::new(tables)))
+        let users = Mutex::new(Users { top: Top::new(users), chosen: Instant::now() });
+        let (total, routes, upstreams) = Default::default();
+        Arc::new(Self { total, users, routes, upstreams })
     }
 
     /// Counts this many users each from now on.
     pub fn limit(&self, users: usize) {
-        self.0.lock().users.limit(users);
+        self.users.lock().top.limit(users);
     }
 
-    /// Adds what an exchange gained.
+    /// The counts of a route.
+    pub fn route(&self, name: &str) -> Arc<Tally> {
+        self.routes.of(name)
+    }
+
+    /// The counts of an upstream.
+    pub fn upstream(&self, name: &str) -> Arc<Tally> {
+        self.upstreams.of(name)
+    }
+
+    /// Adds what an exchange gained so far.
     pub fn add(&self, live: &Live, gained: Counts) {
         if gained == Counts::default() {
             return;
         }
         let facts = live.facts.lock();
-        let mut tables = self.0.lock();
-        tables.total.add(gained);
-        tables.users.of(facts.user.as_deref().unwrap_or_default(), gained).add(gained);
+        self.add_for(facts.user.as_deref(), gained);
         if let Some(route) = &facts.route {
-            add(&mut tables.routes, route, gained);
+            self.route(route).add(gained);
         }
         if let Some(upstream) = &facts.upstream {
-            add(&mut tables.upstreams, upstream, gained);
+            self.upstream(upstream).add(gained);
         }
+    }
+
+    /// Adds what an exchange of this user gained, but not for its route and its upstream.
+    pub fn add_for(&self, user: Option<&str>, gained: Counts) {
+        self.total.add(gained);
+        self.users.lock().top.add(user.unwrap_or_default(), gained);
     }
 
     /// All counts, the most used first.
     pub fn view(&self) -> UsageView {
-        let mut tables = self.0.lock();
-        if tables.chosen.elapsed() >= CHOICE {
-            tables.chosen = Instant::now();
-            tables.users.choose();
+        let mut users = self.users.lock();
+        if users.chosen.elapsed() >= CHOICE {
+            users.chosen = Instant::now();
+            users.top.choose();
         }
-        let by_name =
-            |table: &HashMap<String, Counts>| sorted(table.iter().map(|(name, c)| (name.clone(), *c)).collect());
         UsageView {
-            total: tables.total,
-            users: sorted(tables.users.counts()),
-            routes: by_name(&tables.routes),
-            upstreams: by_name(&tables.upstreams),
+            total: self.total.counts(),
+            users: sorted(users.top.counts()),
+            routes: self.routes.view(),
+            upstreams: self.upstreams.view(),
         }
-    }
-}
-
-fn add(table: &mut HashMap<String, Counts>, name: &str, gained: Counts) {
-    match table.get_mut(name) {
-        Some(counts) => counts.add(gained),
-        None => drop(table.insert(name.to_owned(), gained)),
     }
 }
 
