@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use hermes_net::{Stream, StreamInfo, Watch};
 use http::StatusCode;
 use tokio::io::AsyncReadExt;
@@ -51,6 +51,14 @@ impl Default for Options {
 pub trait Handler: Clone + Send + Sync + 'static {
     /// Handles one exchange to its end.
     fn handle(&self, offered: Offered) -> impl Future<Output = ()> + Send;
+
+    /// Refuses a request that came in early data and must not be repeated: somebody could have done so (RFC 8470, 5.2).
+    fn too_early(&self, offered: Offered) -> impl Future<Output = ()> + Send {
+        async move {
+            // Fails only when the client is gone.
+            let _ = offered.refuse(ResponseHead::new(StatusCode::TOO_EARLY), Bytes::new()).await;
+        }
+    }
 
     /// The answer to a request that is not HTTP; the connection closes after it.
     fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead;

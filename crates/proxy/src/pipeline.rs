@@ -4,6 +4,7 @@
 //! accept -> identify -> tag -> authorize -> route -> forward
 //! ```
 
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -42,7 +43,16 @@ struct Identified {
 }
 
 /// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
-pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
+pub(crate) fn run(entrance: &Entrance, arrival: Arrival) -> impl Future<Output = ()> + Send {
+    take(entrance, arrival, false)
+}
+
+/// As [`run`], of an exchange that came in early data and must not be repeated: 425, if nothing else refuses it (RFC 8470, 5.2).
+pub(crate) fn refuse_early(entrance: &Entrance, arrival: Arrival) -> impl Future<Output = ()> + Send {
+    take(entrance, arrival, true)
+}
+
+async fn take(entrance: &Entrance, mut arrival: Arrival, too_early: bool) {
     let worker = &entrance.worker;
     let snapshot = worker.snapshot();
     let listener = entrance.rules_in(&snapshot);
@@ -54,7 +64,8 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
         return Box::pin(here(&exchange, arrival, file, "responded: proxy.pac")).await;
     }
     let explained = explains(&snapshot, &listener, &source);
-    let mut identified = identify(&entry, &exchange, arrival.head_mut()).await;
+    let identified = identify(&entry, &exchange, arrival.head_mut()).await;
+    let mut identified = identified.and_then(|identified| in_time(identified, too_early));
     if let Ok(Identified { user, belief, target, .. }) = &mut identified
         && !snapshot.filters.is_empty()
     {
@@ -99,6 +110,15 @@ pub(crate) async fn run(entrance: &Entrance, mut arrival: Arrival) {
             Box::pin(answer(&routed.exchange, (node, explained), failed.unanswered, failed.refusal)).await;
         }
     }
+}
+
+/// Refuses what came in early data and must not be repeated.
+fn in_time(identified: Identified, too_early: bool) -> Result<Identified, Refusal> {
+    if !too_early {
+        return Ok(identified);
+    }
+    let details = "it came before the handshake had ended, and somebody could have repeated it";
+    Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_EARLY))
 }
 
 /// The user's places among the exchanges, and the sessions, at this listener, where there are bounds.

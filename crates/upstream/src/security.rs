@@ -59,7 +59,7 @@ impl Security {
         };
         let http = tls::client(options).map_err(wrong)?;
         let quic = versions.contains(&HttpVersion::H3);
-        let quic = quic.then(|| quic::ClientConfig::new(&http, false, record.clone()));
+        let quic = quic.then(|| quic::ClientConfig::new(&http, config.early_data, record.clone()));
         let every = Keeping::new(config).keepalive;
         let quic = quic.transpose().map_err(wrong)?.map(|quic| match every {
             Some(keepalive) => quic.kept_alive(keepalive.every),

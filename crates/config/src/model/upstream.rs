@@ -26,6 +26,10 @@ pub struct Upstream {
     /// TLS to the endpoints: `true`, or details. Default: none.
     #[serde(default)]
     pub tls: Option<TlsChoice>,
+    /// Send safe requests to known servers before the handshake of a new connection has ended (0-RTT). For `http: 3`. Whoever
+    /// recorded them can repeat them. Default: false.
+    #[serde(default)]
+    pub early_data: bool,
     /// How an endpoint is chosen. Default: round_robin.
     #[serde(default)]
     pub balance: Balance,

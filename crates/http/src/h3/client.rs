@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hermes_net::quic::{Connection, RecvStream, SendStream};
-use hermes_proto::h3::{Code, Fault, Role, Section, Settings, section_size};
+use hermes_proto::h3::{Code, Fault, Role, Section, Settings, Signal, section_size};
 use hermes_proto::qpack::LINE_OVERHEAD;
-use http::Method;
+use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,9 @@ use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead}
 
 /// How long a connection that nobody needs any more waits for its last bytes to be confirmed.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long a handshake may take whose connection carries early data: as one that is waited for, by default.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// Probes that wait to be written; one is enough to be answered.
 const PROBES: usize = 1;
@@ -131,16 +134,26 @@ impl Link {
         head: &RequestHead,
         length: Option<u64>,
     ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
-        let extended = head.kind().is_extended();
-        if extended {
+        if head.kind().is_extended() {
             self.require_extended_connect().await?;
         }
-        let section = convert::from_request(head)?;
+        let request = Request::new(head, length)?;
         self.check_size(head)?;
-        if !head.method.is_safe() {
-            // RFC 8470, 4: what somebody could repeat must do no harm.
+        if !request.may_be_early {
             self.shared.connection.confirmed().await;
         }
+        let early = !self.shared.connection.is_confirmed();
+        let (outgoing, reader) = match self.send(&request).await {
+            // RFC 9001, 4.6.2: the server has not seen it.
+            Err(_) if early && self.shared.connection.early_data_was_lost().await => self.send(&request).await?,
+            sent => sent?,
+        };
+        let again = early.then(|| Again { link: self.clone(), request });
+        let pending = Pending { reader: Some(reader), method: head.method.clone(), again };
+        Ok((outgoing, crate::Pending::H3(pending)))
+    }
+
+    async fn send(&self, request: &Request) -> Result<(AnyOutgoing, Reader), StreamError> {
         if !self.is_alive() {
             return Err(self.unprocessed(Cause::Closing));
         }
@@ -151,20 +164,19 @@ impl Link {
         };
         let (send, recv) = opened.map_err(|error| self.unprocessed(StreamError::from(error).cause))?;
         let state = StreamState::new(&self.shared, send.id(), Some(self.hold.clone()));
-        if extended {
+        if request.extended {
             state.open_datagrams();
         }
-        self.shared.priorities.request(&state, convert::priority(&head.fields));
+        self.shared.priorities.request(&state, request.priority);
         let mut sender = Sender::new(send, state.clone());
-        let pending = Pending { reader: Some(Reader::new(recv, state.clone())), method: head.method.clone() };
+        let reader = Reader::new(recv, state);
         // A head that did not leave whole was not processed.
-        sender.section(&section).await.map_err(|error| StreamError::unprocessed(error.cause))?;
-        let end = head.kind() == Kind::Message && length == Some(0);
-        if end {
+        sender.section(&request.section).await.map_err(|error| StreamError::unprocessed(error.cause))?;
+        if request.ends {
             sender.finish().await?;
+            return Ok((AnyOutgoing::Ended, reader));
         }
-        let outgoing = if end { AnyOutgoing::Ended } else { AnyOutgoing::H3(Outgoing::new(sender)) };
-        Ok((outgoing, crate::Pending::H3(pending)))
+        Ok((AnyOutgoing::H3(Outgoing::new(sender)), reader))
     }
 
     /// Why nothing was sent: what ended the connection, or `cause`.
@@ -198,6 +210,49 @@ impl Link {
     }
 }
 
+/// A request as it is sent.
+#[derive(Debug)]
+struct Request {
+    section: BytesMut,
+    priority: Option<Signal>,
+    extended: bool,
+    /// It has no content.
+    ends: bool,
+    /// Whoever recorded it can repeat it, and that does no harm (RFC 8470, 4).
+    may_be_early: bool,
+    /// It was early already on its way to us.
+    was_early: bool,
+}
+
+impl Request {
+    fn new(head: &RequestHead, length: Option<u64>) -> Result<Self, StreamError> {
+        let ends = head.kind() == Kind::Message && length == Some(0);
+        Ok(Self {
+            section: convert::from_request(head)?,
+            priority: convert::priority(&head.fields),
+            extended: head.kind().is_extended(),
+            ends,
+            may_be_early: ends && matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS),
+            was_early: head.fields.contains_key("early-data"),
+        })
+    }
+}
+
+/// What a request needs to be sent again.
+#[derive(Debug)]
+struct Again {
+    link: Link,
+    request: Request,
+}
+
+impl Again {
+    /// Sends it when it is early no more.
+    async fn send(self) -> Result<Reader, StreamError> {
+        self.link.shared.connection.confirmed().await;
+        Ok(self.link.send(&self.request).await?.1)
+    }
+}
+
 /// Drives a link until it ends or nobody needs it.
 async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver<Bytes>) {
     let settings =
@@ -205,6 +260,7 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver
     let budget = Profile::link(0).control;
     tokio::select! {
         () = drive(shared.clone(), settings, budget, later) => {}
+        () = overdue(&shared) => {}
         () = gone.cancelled() => {
             let _ = tokio::time::timeout(FAREWELL, shared.finishing.delivered()).await;
         }
@@ -213,20 +269,45 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver
     shared.end();
 }
 
+/// Resolves when a handshake does not end whose connection carries early data already.
+async fn overdue(shared: &Shared) {
+    if tokio::time::timeout(HANDSHAKE, shared.connection.confirmed()).await.is_err() {
+        let _ = shared.given_up.set("its handshake did not end");
+        return;
+    }
+    std::future::pending().await
+}
+
 /// The response to come.
 #[derive(Debug)]
 pub struct Pending {
     /// Given to the content of the final response.
     reader: Option<Reader>,
     method: Method,
+    /// Of a request that was sent early, until it was sent once more.
+    again: Option<Again>,
 }
 
 impl Pending {
     pub(crate) async fn event(&mut self) -> Result<Event, StreamError> {
-        let section = self.section().await?;
-        let Some(mut reader) = self.reader.take() else { return Err(answered()) };
-        let decoded = convert::response(section, reader.state.shared().limits);
-        let head = decoded.map_err(|fault| failed(&reader, fault))?;
+        let (mut reader, head) = loop {
+            let section = match self.section().await {
+                Err(error) => {
+                    self.after_loss(error).await?;
+                    continue;
+                }
+                Ok(section) => section,
+            };
+            let Some(reader) = self.reader.take() else { return Err(answered()) };
+            let decoded = convert::response(section, reader.state.shared().limits);
+            let head = decoded.map_err(|fault| failed(&reader, fault))?;
+            // RFC 8470, 5.2: who sent it early may send it again. Who passes on what came early to somebody else may not.
+            let again = self.again.take_if(|again| head.status == StatusCode::TOO_EARLY && !again.request.was_early);
+            match again {
+                Some(again) => self.reader = Some(again.send().await?),
+                None => break (reader, head),
+            }
+        };
         if head.status.is_informational() {
             self.reader = Some(reader);
             return Ok(Event::Interim(head));
@@ -240,6 +321,18 @@ impl Pending {
         // Whether there is content at all is often here already.
         poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await;
         Ok(Event::Final(head, AnyIncoming::H3(Incoming::new(reader, length))))
+    }
+
+    /// Sends the request again, if it was lost as early data.
+    async fn after_loss(&mut self, error: StreamError) -> Result<(), StreamError> {
+        let Some(again) = self.again.take() else { return Err(error) };
+        let shared = again.link.shared.clone();
+        if shared.connection.early_data_was_lost().await {
+            self.reader = Some(again.send().await?);
+            return Ok(());
+        }
+        // quinn calls it lost, too, when the connection ends first.
+        Err(shared.connection.closed_reason().map_or(error, |reason| shared.explain(u64::MAX, reason)))
     }
 
     /// The next field section; nothing else comes before the final response.

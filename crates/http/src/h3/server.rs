@@ -211,11 +211,8 @@ impl<H: Handler> Context<H> {
 
     async fn offer(&self, mut head: RequestHead, reader: Reader, sender: Sender) {
         let source = sender.state.shared().connection.info().clone();
-        if reader.is_early() {
-            // RFC 8470, 5.2: what could be repeated by somebody must do no harm.
-            if !head.method.is_safe() {
-                return self.answer(StatusCode::TOO_EARLY, "it could have been repeated by somebody", sender).await;
-            }
+        let early = reader.is_early();
+        if early {
             head.fields.insert(HeaderName::from_static("early-data"), HeaderValue::from_static("1"));
         }
         let (pace, answered) = Pace::of_content(self.options.min_rate, head.fields.contains_key(EXPECT));
@@ -225,8 +222,12 @@ impl<H: Handler> Context<H> {
             incoming.pace(pace);
         }
         let responder = Responder::new(sender, &head, self.options.min_rate, answered);
-        let incoming = AnyIncoming::H3(incoming);
-        self.handler.handle(Offered::new(head, source, incoming, AnyResponder::H3(responder))).await;
+        let (incoming, harmless) = (AnyIncoming::H3(incoming), head.method.is_safe());
+        let offered = Offered::new(head, source, incoming, AnyResponder::H3(responder));
+        if early && !harmless {
+            return self.handler.too_early(offered).await;
+        }
+        self.handler.handle(offered).await;
     }
 
     /// A request whose head cannot be used: one that is too large is told so, a malformed one is a stream error.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
+use rustls::client::Resumption;
+
 use super::ALPN;
 use super::keys::Keys;
 use super::record::Record;
@@ -18,6 +20,8 @@ const WAITING: usize = 1024;
 /// Bytes of early packets that are kept of one such connection, and of all.
 const WAITING_BYTES: u64 = 64 << 10;
 const WAITING_BYTES_OF_ALL: u64 = 16 << 20;
+/// Servers of which tickets are kept, 8 of each at most: more than an upstream has endpoints as a rule.
+const SERVERS: usize = 64;
 
 /// How connections are accepted.
 #[derive(Debug, Clone)]
@@ -90,6 +94,8 @@ impl ClientConfig {
         let mut tls = tls.clone();
         tls.alpn_protocols = vec![ALPN.to_vec()];
         tls.enable_early_data = early_data;
+        // Of this configuration alone: what others verified, and showed, says nothing here.
+        tls.resumption = Resumption::in_memory_sessions(SERVERS);
         if let Some(log) = record.key_log() {
             tls.key_log = log;
         }

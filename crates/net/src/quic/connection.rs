@@ -50,6 +50,8 @@ struct State {
 /// Whether the handshake has ended.
 struct Confirmation {
     done: AtomicBool,
+    /// The server did not take what was sent before.
+    lost: AtomicBool,
     /// Until then; locked by whoever waits.
     pending: Mutex<Option<ZeroRttAccepted>>,
 }
@@ -59,7 +61,7 @@ impl Connection {
     pub(super) fn new(quinn: quinn::Connection, local: Option<SocketAddr>, pending: Option<ZeroRttAccepted>) -> Self {
         let info = Arc::new(info_of(&quinn, local));
         let done = AtomicBool::new(pending.is_none());
-        let confirmation = Confirmation { done, pending: Mutex::new(pending) };
+        let confirmation = Confirmation { done, lost: AtomicBool::new(false), pending: Mutex::new(pending) };
         Self { state: Arc::new(State { quinn, info, counters: Counters::default(), confirmation }) }
     }
 
@@ -245,10 +247,18 @@ impl Connection {
         }
         let mut pending = confirmation.pending.lock().await;
         if let Some(accepted) = pending.as_mut() {
-            accepted.await;
+            let accepted = accepted.await;
+            confirmation.lost.store(!accepted, Ordering::Relaxed);
             *pending = None;
         }
         confirmation.done.store(true, Ordering::Release);
+    }
+
+    /// Waits for the end of the handshake; whether the server, which is there, did not take early data: streams that were opened
+    /// before are lost then (RFC 9001 section 4.6.2).
+    pub async fn early_data_was_lost(&self) -> bool {
+        self.confirmed().await;
+        self.state.confirmation.lost.load(Ordering::Relaxed) && self.closed_reason().is_none()
     }
 
     /// True when the handshake has ended.
@@ -261,7 +271,14 @@ impl Connection {
         // Somebody who holds the lock waits for it, and will say so.
         let Ok(mut pending) = confirmation.pending.try_lock() else { return false };
         let mut cx = Context::from_waker(Waker::noop());
-        let ended = pending.as_mut().is_none_or(|accepted| Pin::new(accepted).poll(&mut cx) != Poll::Pending);
+        let ended = match pending.as_mut().map(|accepted| Pin::new(accepted).poll(&mut cx)) {
+            Some(Poll::Pending) => false,
+            Some(Poll::Ready(accepted)) => {
+                confirmation.lost.store(!accepted, Ordering::Relaxed);
+                true
+            }
+            None => true,
+        };
         if ended {
             *pending = None;
             confirmation.done.store(true, Ordering::Release);

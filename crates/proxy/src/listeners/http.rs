@@ -65,6 +65,10 @@ impl Handler for Proxying {
         pipeline::run(&self.0, Arrival::Offered(Box::new(offered)))
     }
 
+    fn too_early(&self, offered: Offered) -> impl Future<Output = ()> + Send {
+        pipeline::refuse_early(&self.0, Arrival::Offered(Box::new(offered)))
+    }
+
     fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead {
         tracing::debug!(listener = %self.0.rules.name, peer = %source.peer, reason, "malformed request");
         self.0.rules.seeing.malformed();

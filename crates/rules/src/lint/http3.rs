@@ -6,7 +6,7 @@ use super::upstreams::{each_upstream, has_tls};
 use super::{Check, Report, each_listener};
 use crate::versions::versions;
 
-pub(super) const CHECKS: &[Check] = &[listener_versions, listener_quic, early_data, upstream_quic];
+pub(super) const CHECKS: &[Check] = &[listener_versions, listener_quic, early_data, upstream_quic, upstream_early_data];
 
 fn listener_versions(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
@@ -79,6 +79,25 @@ fn upstream_quic(document: &Document, report: &mut Report) {
                 "HTTP/3 does not reach a Unix socket",
                 "remove 3, or make an upstream of the other endpoints",
             );
+        }
+    });
+}
+
+/// Before the handshake has ended it is not known whether UDP comes through, nor who is there.
+fn upstream_early_data(document: &Document, report: &mut Report) {
+    let attached_to: Vec<_> =
+        document.listeners.values().filter_map(|listener| Some(listener.attach.as_ref()?.upstream())).collect();
+    each_upstream(document, |path, upstream| {
+        let path = format!("{path}.early_data");
+        if !upstream.early_data {
+            return;
+        }
+        if upstream.http.as_deref() != Some(&[HttpVersion::H3]) {
+            let reason = "early data is sent over HTTP/3 only, and there is no way back to another version";
+            report.add(path, reason, "set `http: 3`, or remove `early_data`");
+        } else if attached_to.iter().any(|name| path == format!("upstreams.{name}.early_data")) {
+            let reason = "a listener attaches to it, which must know at once who is there";
+            report.add(path, reason, "remove `early_data`, or attach to an upstream of its own");
         }
     });
 }

@@ -109,6 +109,16 @@ fn early_data() {
 }
 
 #[test]
+fn early_data_to_an_upstream() {
+    let upstream = |next: Value, expected: &[&str]| finds(json!({ "upstreams": { "next": next } }), expected);
+    upstream(json!({ "http": 3, "tls": true, "early_data": true }), &[]);
+    let elsewhere = "upstreams.next.early_data: early data is sent over HTTP/3 only, and there is no way back to another \
+                     version; set `http: 3`, or remove `early_data`";
+    upstream(json!({ "http": [3, 2], "tls": true, "early_data": true }), &[elsewhere]);
+    upstream(json!({ "tls": true, "early_data": true }), &[elsewhere]);
+}
+
+#[test]
 fn upstreams_over_http3() {
     let upstream = |next: Value, expected: &[&str]| finds(json!({ "upstreams": { "next": next } }), expected);
     upstream(json!({ "http": [3, 2, 1], "tls": true }), &[]);

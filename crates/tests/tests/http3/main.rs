@@ -4,6 +4,7 @@
 
 mod changes;
 mod choice;
+mod early;
 mod matrix;
 mod overlay;
 mod silence;

@@ -108,15 +108,19 @@ fn early_get(peer: Http3Peer) {
 
 /// Of a client that lets the handshake end only when it has the answer.
 fn early_data(peer: Http3Peer) {
-    let origin = origins::http();
-    let authority = origin.address().to_string();
-    let got = ask(peer, &["early", "GET", &authority, "/"]);
+    let (pki, origin) = (Pki::new(), origins::http());
+    let (node, authority) = (end(&pki), origin.address().to_string());
+    let ask = |method| peer.client(&pki.ca(), node.address("web"), &["early", method, &authority, "/"]);
+    let got = ask("GET");
     assert_eq!((&got["status"], &got["early"]), (&json!(200), &json!(true)), "{got}");
     // RFC 8470, 5.1: the next one must know.
     assert_eq!(origin.last().field("early-data").as_deref(), Some("1"));
     origin.forget();
-    let got = ask(peer, &["early", "POST", &authority, "/"]);
+    let got = ask("POST");
     assert_eq!((&got["status"], &got["early"]), (&json!(425), &json!(true)), "{got}");
+    let record = node.record(|record| record["status"] == 425);
+    assert_eq!((&record["method"], &record["event"]), (&json!("POST"), &json!("end")), "{record}");
+    assert!(record["target"].as_str().unwrap().starts_with(&authority), "{record}");
     assert!(origin.seen().iter().all(|seen| seen.method == "GET" && seen.field("early-data").is_none()));
     shown(peer, Role::Client, "0-RTT");
 }

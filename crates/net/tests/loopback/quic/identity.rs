@@ -112,6 +112,11 @@ async fn early_data_comes_before_the_handshake_ends_and_is_known_as_such() {
     assert_eq!(reply.read(1).await.unwrap().unwrap(), "y");
     near.close(0, b"");
 
+    // Tickets are of the configuration that got them: another one verifies for itself.
+    let other = ClientConfig::new(&tls, true, Record::default()).unwrap();
+    let (near, _far) = tokio::join!(client.connect(address, NAME, &other), accept(&server));
+    assert!(near.unwrap().is_confirmed());
+
     let near = client.connect(address, NAME, &config).await.unwrap();
     assert!(!near.is_confirmed());
     let (mut send, mut recv) = near.open_bi().await.unwrap();
@@ -125,6 +130,7 @@ async fn early_data_comes_before_the_handshake_ends_and_is_known_as_such() {
     assert_eq!(read_all(&mut recv).await.unwrap(), b"");
     patiently(async { tokio::join!(near.confirmed(), far.confirmed()) }).await;
     assert!(near.is_confirmed() && far.is_confirmed());
+    assert!(!near.early_data_was_lost().await);
 }
 
 #[tokio::test]

@@ -1,0 +1,85 @@
+//! Requests that a node sends before the handshake has ended (RFC 8470).
+
+use hermes_tests::raw::Raw;
+use hermes_tests::{Node, Pki, curl, origins};
+use serde_json::Value;
+
+use crate::overlay::upstream;
+
+/// Connections to one endpoint at most.
+const LINKS: usize = 8;
+
+/// A node that ends what comes early, on connections for one exchange at once, which makes every further one a new connection.
+fn end(pki: &Pki, more: &str) -> Node {
+    let yaml = format!(
+        r#"
+        listeners: {{ web: {{ http: 127.0.0.1:0, limits: {{ streams: 1 }}, tls: {{ {}, early_data: true }} }} }}
+        routes: [ {{ match: {{ path: /refused, fields: {{ early-data: "1" }} }}, respond: {{ status: 425 }} }}, {{ terminate: true }} ]
+        egress: {{ allow: [127.0.0.0/8] }}
+        {more}
+        "#,
+        pki.issue(&["127.0.0.1"]).yaml()
+    );
+    Node::start("end", &yaml)
+}
+
+/// A node before it, of two upstreams that lead to the same place and are not the same.
+fn entry(pki: &Pki, end: &Node) -> Node {
+    let next = upstream(pki, end.address("web"), "3");
+    let early = next.replace("http: 3", "http: 3, early_data: true");
+    let yaml = format!(
+        r#"
+        listeners: {{ web: {{ http: 127.0.0.1:0 }}, other: {{ http: 127.0.0.1:0 }}, slow: {{ http: 127.0.0.1:0 }} }}
+        routes: [ {{ match: {{ listener: other }}, to: other }}, {{ match: {{ listener: slow }}, to: slow }}, {{ to: next }} ]
+        upstreams: {{ next: {early}, other: {early}, slow: {next} }}
+        workers: 1
+        "#
+    );
+    Node::start("entry", &yaml)
+}
+
+/// Asks by connection after connection, each of which a tunnel holds afterwards; the statuses.
+fn ask(entry: &Node, listener: &str, url: &str, tunnel: &str) -> Vec<u16> {
+    let mut held = Vec::new();
+    (0..LINKS - 1)
+        .map(|_| {
+            let got = curl(&["-x", &entry.url(listener), url]);
+            held.push(Raw::tunnel(entry.address(listener), tunnel, "").unwrap());
+            got.status
+        })
+        .collect()
+}
+
+#[test]
+fn a_node_sends_safe_requests_early_where_the_upstream_says_so() {
+    let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
+    let end = end(&pki, "");
+    let entry = entry(&pki, &end);
+    let (url, tunnel) = (format!("http://{}/", origin.address()), echo.address().to_string());
+    assert_eq!(ask(&entry, "web", &url, &tunnel), [200; LINKS - 1]);
+    let early = || origin.seen().iter().filter(|seen| seen.field("early-data").is_some()).count();
+    // Whether the handshake ends before the request is looked at is a race, seven times.
+    assert!(early() > 0, "no request was early");
+    origin.forget();
+    assert_eq!(ask(&entry, "slow", &url, &tunnel), [200; LINKS - 1]);
+    assert_eq!(early(), 0);
+    // The tickets of one upstream are not those of another.
+    origin.forget();
+    assert_eq!(curl(&["-x", &entry.url("other"), &url]).status, 200);
+    assert_eq!(early(), 0);
+}
+
+#[test]
+fn what_comes_too_early_is_sent_once_more_and_both_are_recorded() {
+    let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
+    let end = end(&pki, "");
+    let entry = entry(&pki, &end);
+    let (url, tunnel) = (format!("http://{}/refused", origin.address()), echo.address().to_string());
+    assert_eq!(ask(&entry, "web", &url, &tunnel), [200; LINKS - 1]);
+    assert!(origin.seen().iter().all(|seen| seen.field("early-data").is_none()));
+    let refused = end.record(|record: &Value| record["status"] == 425);
+    assert_eq!(refused["protocol"], "h3");
+    // The client of the entry saw one exchange.
+    let seen = entry.record(|record| record["kind"] == "http");
+    assert_eq!((&seen["status"], &seen["attempts"]), (&200.into(), &1.into()), "{seen}");
+}
