@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
@@ -27,11 +27,23 @@ struct Udp {
     open: AtomicBool,
     /// Clients of earlier times are not let through.
     time: AtomicUsize,
+    /// What clients sent first, [`KEPT`] datagrams of all at most.
+    sent: Mutex<Vec<(SocketAddr, Vec<u8>)>>,
 }
+
+/// More than the tests look at.
+const KEPT: usize = 4096;
 
 impl Udp {
     fn lets(&self, of: usize) -> bool {
         self.open.load(Ordering::Relaxed) && of == self.time()
+    }
+
+    fn keep(&self, client: SocketAddr, datagram: &[u8]) {
+        let mut sent = self.sent.lock().unwrap();
+        if sent.len() < KEPT {
+            sent.push((client, datagram.to_vec()));
+        }
     }
 
     fn time(&self) -> usize {
@@ -47,7 +59,7 @@ impl Gate {
     pub fn to(next: SocketAddr) -> Self {
         let (tcp, udp) = runtime::block_on(sockets());
         let address = udp.local_addr().unwrap();
-        let open = Arc::new(Udp { open: AtomicBool::new(true), time: AtomicUsize::new(0) });
+        let open = Arc::new(Udp { open: AtomicBool::new(true), time: AtomicUsize::new(0), sent: Mutex::default() });
         let packets = runtime::handle().spawn(packets(Arc::new(udp), next, open.clone()));
         let streams = runtime::handle().spawn(streams(tcp, next));
         Self { address, udp: open, tasks: [packets.abort_handle(), streams.abort_handle()] }
@@ -56,6 +68,14 @@ impl Gate {
     /// Where it is entered.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What clients sent over UDP, each in its order.
+    ///
+    /// # Panics
+    /// Never.
+    pub fn sent(&self) -> Vec<(SocketAddr, Vec<u8>)> {
+        self.udp.sent.lock().unwrap().clone()
     }
 
     /// Lets UDP through, or not.
@@ -115,6 +135,7 @@ async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
             }
         };
         if udp.lets(of) {
+            udp.keep(from, &room[..length]);
             // The node may have ended.
             drop(towards.send(&room[..length]).await);
         }

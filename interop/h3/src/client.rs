@@ -137,16 +137,23 @@ impl Client {
 
     async fn udp(&mut self, target: &str, lengths: &[&str], capsules: bool) -> Result<Value, Failure> {
         let (mut stream, status) = self.open(target).await?;
-        let (mut came, mut held) = (Vec::new(), Vec::new());
+        let (mut came, mut held, mut ended) = (Vec::new(), Vec::new(), None);
         for length in lengths {
             let value = vec![0; 1 + length.parse::<usize>()?];
             let back = match capsules {
-                true => capsule(&mut stream, &mut held, &value).await?,
-                false => self.beside(&stream, &value).await?.len(),
+                true => capsule(&mut stream, &mut held, &value).await,
+                false => self.beside(&stream, &value).await.map(|value| value.len()),
             };
-            came.push(back - 1);
+            match back {
+                Ok(back) => came.push(back - 1),
+                Err(error) => ended = Some(error.to_string()),
+            }
         }
-        Ok(json!({ "status": status, "came": came }))
+        let mut said = json!({ "status": status, "came": came });
+        if let Some(ended) = ended {
+            said["ended"] = ended.into();
+        }
+        Ok(said)
     }
 
     /// Sends a QUIC datagram; what comes back.

@@ -52,10 +52,11 @@ pub fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
-/// The same, from a number below 2^14.
+/// The same, from a number below 2^30.
 pub fn encoded(number: u64) -> Vec<u8> {
     match number {
         0..64 => vec![number as u8],
-        _ => vec![0x40 | (number >> 8) as u8, number as u8],
+        64..16_384 => vec![0x40 | (number >> 8) as u8, number as u8],
+        _ => (0x8000_0000 | number as u32).to_be_bytes().to_vec(),
     }
 }

@@ -85,7 +85,7 @@ fn a_key_that_is_withdrawn_ends_what_its_tokens_opened() {
 
 /// A node that asks for certificates of the authority in `ca`, with these further keys; and one that shows one and has a port
 /// that leads to it.
-fn certified(pki: &Pki, ca: &Path, more: &str) -> (String, String) {
+fn certified(pki: &Pki, ca: &Path, http: u8, more: &str) -> (String, String) {
     let server = pki.issue(&["127.0.0.1"]);
     let client = pki.issue(&["alice.overlay"]);
     let edge = format!(
@@ -95,7 +95,7 @@ fn certified(pki: &Pki, ca: &Path, more: &str) -> (String, String) {
     );
     let dependent = format!(
         "listeners: {{ db: {{ tcp: 127.0.0.1:0, target: \"DB:1\", user: alice }} }}\nroutes: [ {{ to: edge }} ]\n\
-         upstreams: {{ edge: {{ endpoints: [\"EDGE\"], http: 2, tls: {{ ca_file: {}, {} }} }} }}\n",
+         upstreams: {{ edge: {{ endpoints: [\"EDGE\"], http: {http}, tls: {{ ca_file: {}, {} }} }} }}\n",
         pki.ca().display(),
         client.yaml()
     );
@@ -106,13 +106,14 @@ fn certified(pki: &Pki, ca: &Path, more: &str) -> (String, String) {
 fn an_authority_that_is_no_longer_believed_ends_what_its_certificates_opened() {
     let (pki, other, origin) = (Pki::new(), Pki::new(), origins::tcp_echo());
     let ca = pki.folder().join("clients.pem");
-    for peers in ["", "\npeers: { dp: { certificate: alice.overlay, speaks_for: [alice] } }"] {
+    let peers = ["", "\npeers: { dp: { certificate: alice.overlay, speaks_for: [alice] } }"];
+    for (peers, http) in peers.into_iter().flat_map(|peers| [(peers, 2), (peers, 3)]) {
         fs::copy(pki.ca(), &ca).unwrap();
         let more = format!(
             "routes: [ {{ terminate: db }} ]\nupstreams: {{ db: {{ endpoints: [\"{}\"] }} }}{peers}",
             origin.address()
         );
-        let (yaml, dependent) = certified(&pki, &ca, &more);
+        let (yaml, dependent) = certified(&pki, &ca, http, &more);
         let edge = Node::start("edge", &yaml);
         let node = Node::start("alice", &dependent.replace("EDGE", &edge.address("web").to_string()));
         let mut tunnel = Raw::connect(node.address("db"));
@@ -123,7 +124,7 @@ fn an_authority_that_is_no_longer_believed_ends_what_its_certificates_opened() {
         fs::write(&ca, both).unwrap();
         assert_eq!(reload(&edge, &yaml), counts(1, 0, 0, 0));
         fs::copy(other.ca(), &ca).unwrap();
-        assert_eq!(reload(&edge, &yaml), counts(0, 0, 0, 1), "{peers}");
+        assert_eq!(reload(&edge, &yaml), counts(0, 0, 0, 1), "{peers}, HTTP/{http}");
         assert_eq!(tunnel.rest().1, End::Reset);
         let record = edge.record(|_| true);
         let reason = record["reason"].as_str().unwrap();

@@ -65,9 +65,13 @@ fn a_renewed_certificate_serves_new_connections() {
     let url = format!("http://{}/", origin.address());
     let first = entry(&old, &node, "3");
     assert_eq!(curl(&["-x", &first.url("web"), &url]).status, 200);
+    let echo = origins::tcp_echo();
+    let mut tunnel = Raw::tunnel(first.address("web"), &echo.address().to_string(), "").unwrap();
     assert_eq!(node.reload(&end(&new.issue(&["127.0.0.1"]).yaml())).0, 200);
-    // The open connection goes on, a new one sees the new certificate.
+    // The open connection goes on with what is open on it, a new one sees the new certificate.
     assert_eq!(curl(&["-x", &first.url("web"), &url]).status, 200);
+    tunnel.send("still here");
+    assert_eq!(tunnel.exactly(10), b"still here");
     assert_eq!(curl(&["-x", &entry(&new, &node, "3").url("web"), &url]).status, 200);
     let refused = curl(&["-x", &entry(&old, &node, "3").url("web"), &url]);
     assert_eq!(refused.status, 502, "{refused:?}");

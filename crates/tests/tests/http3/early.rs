@@ -1,7 +1,11 @@
 //! Requests that a node sends before the handshake has ended (RFC 8470).
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use hermes_tests::raw::Raw;
-use hermes_tests::{Node, Pki, curl, origins};
+use hermes_tests::udp::Client;
+use hermes_tests::{Gate, Node, Pki, curl, eventually, origins};
 use serde_json::Value;
 
 use crate::overlay::upstream;
@@ -10,13 +14,12 @@ use crate::overlay::upstream;
 const LINKS: usize = 8;
 
 /// A node that ends what comes early, on connections for one exchange at once, which makes every further one a new connection.
-fn end(pki: &Pki, more: &str) -> Node {
+fn end(pki: &Pki) -> Node {
     let yaml = format!(
         r#"
         listeners: {{ web: {{ http: 127.0.0.1:0, limits: {{ streams: 1 }}, tls: {{ {}, early_data: true }} }} }}
         routes: [ {{ match: {{ path: /refused, fields: {{ early-data: "1" }} }}, respond: {{ status: 425 }} }}, {{ terminate: true }} ]
         egress: {{ allow: [127.0.0.0/8] }}
-        {more}
         "#,
         pki.issue(&["127.0.0.1"]).yaml()
     );
@@ -24,8 +27,8 @@ fn end(pki: &Pki, more: &str) -> Node {
 }
 
 /// A node before it, of two upstreams that lead to the same place and are not the same.
-fn entry(pki: &Pki, end: &Node) -> Node {
-    let next = upstream(pki, end.address("web"), "3");
+fn entry(pki: &Pki, end: SocketAddr) -> Node {
+    let next = upstream(pki, end, "3");
     let early = next.replace("http: 3", "http: 3, early_data: true");
     let yaml = format!(
         r#"
@@ -53,8 +56,8 @@ fn ask(entry: &Node, listener: &str, url: &str, tunnel: &str) -> Vec<u16> {
 #[test]
 fn a_node_sends_safe_requests_early_where_the_upstream_says_so() {
     let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
-    let end = end(&pki, "");
-    let entry = entry(&pki, &end);
+    let end = end(&pki);
+    let entry = entry(&pki, end.address("web"));
     let (url, tunnel) = (format!("http://{}/", origin.address()), echo.address().to_string());
     assert_eq!(ask(&entry, "web", &url, &tunnel), [200; LINKS - 1]);
     let early = || origin.seen().iter().filter(|seen| seen.field("early-data").is_some()).count();
@@ -72,8 +75,8 @@ fn a_node_sends_safe_requests_early_where_the_upstream_says_so() {
 #[test]
 fn what_comes_too_early_is_sent_once_more_and_both_are_recorded() {
     let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
-    let end = end(&pki, "");
-    let entry = entry(&pki, &end);
+    let end = end(&pki);
+    let entry = entry(&pki, end.address("web"));
     let (url, tunnel) = (format!("http://{}/refused", origin.address()), echo.address().to_string());
     assert_eq!(ask(&entry, "web", &url, &tunnel), [200; LINKS - 1]);
     assert!(origin.seen().iter().all(|seen| seen.field("early-data").is_none()));
@@ -83,3 +86,36 @@ fn what_comes_too_early_is_sent_once_more_and_both_are_recorded() {
     let seen = entry.record(|record| record["kind"] == "http");
     assert_eq!((&seen["status"], &seen["attempts"]), (&200.into(), &1.into()), "{seen}");
 }
+
+/// Tickets are taken once. The connections must be gone first: as long as they are there, what belongs to them goes to them.
+#[test]
+fn a_first_flight_that_somebody_sends_again_is_not_served_again() {
+    let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
+    let end = end(&pki);
+    let gate = Gate::to(end.address("web"));
+    let mut entry = entry(&pki, gate.address());
+    let (url, tunnel) = (format!("http://{}/", origin.address()), echo.address().to_string());
+    assert_eq!(ask(&entry, "web", &url, &tunnel), [200; LINKS - 1]);
+    assert!(entry.stop().success());
+    let none = "hermes_connections_active{listener=\"web\"} 0\n";
+    eventually("the connections are gone", || end.metrics().contains(none).then_some(()));
+    let (served, sent) = (origin.seen().len(), gate.sent());
+    let mut again = 0;
+    for client in sent.iter().map(|(client, _)| client).collect::<std::collections::BTreeSet<_>>() {
+        let somebody = Client::connect(end.address("web"));
+        let flight = || sent.iter().filter(|(from, _)| from == client).take(FLIGHT);
+        // It is told what anybody is told that begins a handshake, as soon as what was open has been forgotten.
+        eventually("an answer", || {
+            flight().for_each(|(_, datagram)| somebody.send(datagram));
+            somebody.receive_within(Duration::from_millis(200))
+        });
+        again += 1;
+    }
+    assert!(again >= LINKS - 1, "{again}");
+    let other = self::entry(&pki, end.address("web"));
+    assert_eq!(curl(&["-x", &other.url("web"), &url]).status, 200);
+    assert_eq!(origin.seen().len(), served + 1);
+}
+
+/// Datagrams of a client that come before it has heard of the server: a ClientHello, and what is early.
+const FLIGHT: usize = 3;

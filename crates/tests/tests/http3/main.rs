@@ -9,3 +9,4 @@ mod matrix;
 mod overlay;
 mod silence;
 mod streams;
+mod trust;

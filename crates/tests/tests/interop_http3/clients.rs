@@ -91,6 +91,19 @@ fn capsules(peer: Http3Peer) {
     shown(peer, Role::Client, "UDP, capsules");
 }
 
+#[test]
+fn a_capsule_that_is_longer_than_udp_allows_ends_its_tunnel() {
+    let (pki, target) = (Pki::new(), origins::udp_echo(origins::V4));
+    let node = end(&pki);
+    let action = ["capsules", &target.address().to_string(), "1", "65528"];
+    let got = Http3Peer::H3.client(&pki.ca(), node.address("web"), &action);
+    assert_eq!((&got["status"], &got["came"]), (&json!(200), &json!([1])), "{got}");
+    assert!(got["ended"].as_str().unwrap().contains("H3_MESSAGE_ERROR"), "{got}");
+    assert_eq!(target.seen().len(), 1);
+    let record = node.record(|record| record["kind"] == "connect-udp");
+    assert_eq!(record["datagrams"]["client_to_target"], 1, "{record}");
+}
+
 fn websocket(peer: Http3Peer) {
     let origin = origins::tcp_upgrades();
     let got = ask(peer, &["websocket", &origin.address().to_string(), "/chat"]);
