@@ -19,6 +19,7 @@ use super::record::Record;
 use super::send::code_of;
 use super::transport::{KEEP_ALIVE, Sizes, transport};
 use super::way::Socket;
+use super::wire::Wire;
 use crate::listen;
 use crate::peer::canonical;
 
@@ -105,7 +106,8 @@ impl Endpoint {
     fn on(socket: UdpSocket, worker: u8, keys: &Keys, config: Option<quinn::ServerConfig>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let ours = endpoint_config(worker, keys, Sizes::OWN);
-        let quinn = quinn::Endpoint::new(ours, config, socket, Arc::new(TokioRuntime))?;
+        let wire = Arc::new(Wire::new(socket)?);
+        let quinn = quinn::Endpoint::new_with_abstract_socket(ours, config, wire, Arc::new(TokioRuntime))?;
         Ok(Self { quinn, serving: Arc::default() })
     }
 
@@ -203,7 +205,7 @@ impl Endpoint {
     /// When the system refuses the socket.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         socket.set_nonblocking(true)?;
-        self.quinn.rebind(socket)
+        self.quinn.rebind_abstract(Arc::new(Wire::new(socket)?))
     }
 
     /// Our own address.

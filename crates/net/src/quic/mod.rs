@@ -21,6 +21,7 @@ mod send;
 pub mod steering;
 mod transport;
 mod way;
+mod wire;
 
 pub use config::{ClientConfig, ServerOptions};
 pub use connection::{Connection, WeakConnection};

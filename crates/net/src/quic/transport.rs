@@ -35,13 +35,15 @@ pub const SMALLEST_MTU: u16 = 1200;
 /// Bytes that a connection inside another one has less: what stands before and behind the payload of a datagram in a packet
 /// of the outer one, with an HTTP datagram's stream and context.
 const LAYER: u16 = 40;
-/// A connection inside another one looks so often whether the way carries more: what is outside has its own search, and its
-/// end cannot be seen from within.
-const NESTED_SEARCH: Duration = Duration::from_secs(5);
+/// A connection looks so often whether its path carries more than was found: a search that met a full queue has found too little,
+/// and where one connection is inside another, the end of the outer one's search cannot be seen from within. Each search sends 18
+/// packets at most, and none where the path carries the most.
+const SEARCH: Duration = Duration::from_secs(5);
 /// What is looked for last is given up below this difference, in bytes.
 const MTU_STEP: u16 = 12;
-/// A path that lost its large packets is measured again after this time.
-const MTU_COOLDOWN: Duration = Duration::from_secs(20);
+/// A path that lost its large packets is measured again after this time. It is short, because a queue that overflows looks the same
+/// where packets are of nearly one size: until then datagrams of 1200 bytes do not fit.
+const MTU_COOLDOWN: Duration = Duration::from_millis(100);
 
 /// How large the packets of a connection are, in bytes of UDP payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,14 +54,11 @@ pub struct Sizes {
     largest: u16,
     /// What the peer may send at most.
     pub(super) from_peer: u16,
-    /// Between two searches for a larger size.
-    search: Option<Duration>,
 }
 
 impl Sizes {
     /// On a path of its own.
-    pub(super) const OWN: Self =
-        Self { initial: INITIAL_MTU, largest: LARGEST_MTU, from_peer: LARGEST_MTU, search: None };
+    pub(super) const OWN: Self = Self { initial: INITIAL_MTU, largest: LARGEST_MTU, from_peer: LARGEST_MTU };
 
     /// Inside `depth` other connections, the innermost of which carries `payload` bytes now. If it carries what peers begin
     /// with, it is expected to carry as much as its own path allows. Unless the other end of the way can be `trusted` to bear
@@ -73,7 +72,7 @@ impl Sizes {
             true if now < INITIAL_MTU => now,
             true => largest,
         };
-        Self { initial: now.min(INITIAL_MTU), largest, from_peer, search: Some(NESTED_SEARCH) }
+        Self { initial: now.min(INITIAL_MTU), largest, from_peer }
     }
 }
 
@@ -86,10 +85,7 @@ pub(super) fn transport(
     sizes: Sizes,
 ) -> Arc<TransportConfig> {
     let mut mtu = MtuDiscoveryConfig::default();
-    mtu.upper_bound(sizes.largest).minimum_change(MTU_STEP).black_hole_cooldown(sizes.search.unwrap_or(MTU_COOLDOWN));
-    if let Some(search) = sizes.search {
-        mtu.interval(search);
-    }
+    mtu.upper_bound(sizes.largest).minimum_change(MTU_STEP).interval(SEARCH).black_hole_cooldown(MTU_COOLDOWN);
     let idle = IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT.as_millis() as u32));
     let mut config = TransportConfig::default();
     config
@@ -112,7 +108,95 @@ pub(super) fn transport(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use bytes::Bytes;
+    use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+    use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+    use rustls::RootCertStore;
+    use tokio::time::{Instant, sleep, timeout};
+
     use super::*;
+    use crate::quic::{Carrier, Socket};
+
+    /// Of the clock that only waiting moves.
+    const PATIENCE: Duration = Duration::from_secs(600);
+
+    /// Carries packets; while the queue `overflows`, every other large one of those that wait is lost.
+    async fn carry(from: Arc<Carrier>, to: Arc<Carrier>, overflows: Arc<AtomicBool>) {
+        let mut packets = Vec::new();
+        while from.take(&mut packets, 64).await {
+            let (mut number, all) = (0, !overflows.load(Ordering::Relaxed));
+            packets.retain(|packet: &Bytes| {
+                number += usize::from(packet.len() > 1000);
+                all || packet.len() <= 1000 || number % 2 == 1
+            });
+            to.give(packets.drain(..));
+        }
+    }
+
+    /// Both ends of a connection without sockets, with their endpoints.
+    async fn pair(overflows: &Arc<AtomicBool>) -> [(Connection, Endpoint); 2] {
+        let own = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+        let mut roots = RootCertStore::empty();
+        roots.add(own.cert.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let versions = &[&rustls::version::TLS13];
+        let server = rustls::ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions);
+        let server = server.unwrap().with_no_client_auth();
+        let server = server.with_single_cert(vec![own.cert.der().clone()], key.into()).unwrap();
+        let client = rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
+        let client = client.unwrap().with_root_certificates(roots).with_no_client_auth();
+        let mut server = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(server).unwrap()));
+        server.transport_config(transport(None, KEEP_ALIVE, Sizes::OWN));
+        let mut client = ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).unwrap()));
+        client.transport_config(transport(None, KEEP_ALIVE, Sizes::OWN));
+        let ((near, client_socket), (far, server_socket)) = (Carrier::new(), Carrier::new());
+        let (near, far) = (Arc::new(near), Arc::new(far));
+        tokio::spawn(carry(near.clone(), far.clone(), overflows.clone()));
+        tokio::spawn(carry(far, near, overflows.clone()));
+        let endpoint = |server, socket: Socket| {
+            let config = EndpointConfig::default();
+            Endpoint::new_with_abstract_socket(config, server, Arc::new(socket), Arc::new(TokioRuntime)).unwrap()
+        };
+        let ends = [endpoint(None, client_socket), endpoint(Some(server), server_socket)];
+        let connecting = ends[0].connect_with(client, Socket::FAR, "server").unwrap();
+        let accepting = async { ends[1].accept().await.unwrap().await };
+        let (near, far) = tokio::join!(connecting, accepting);
+        let [client, server] = ends;
+        [(near.unwrap(), client), (far.unwrap(), server)]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_overflows_makes_a_path_narrow_for_a_moment_only() {
+        let overflows = Arc::new(AtomicBool::new(false));
+        let [(near, _client), _server] = pair(&overflows).await;
+        let carries = |bytes| near.max_datagram_size().is_some_and(|size| size >= bytes);
+        let step = async |count, bytes| {
+            for _ in 0..count {
+                let _ = near.send_datagram(vec![0; bytes].into());
+            }
+            sleep(Duration::from_millis(10)).await;
+        };
+        timeout(PATIENCE, async {
+            while !carries(1300) {
+                step(1, 100).await;
+            }
+            overflows.store(true, Ordering::Relaxed);
+            while carries(1200) {
+                step(64, 1200).await;
+            }
+            overflows.store(false, Ordering::Relaxed);
+            let begin = Instant::now();
+            while !carries(1300) {
+                step(1, 100).await;
+            }
+            assert!(begin.elapsed() < 3 * MTU_COOLDOWN);
+        })
+        .await
+        .unwrap();
+    }
 
     #[test]
     fn a_connection_inside_others_has_what_these_leave() {

@@ -1,0 +1,372 @@
+//! The UDP socket under QUIC connections.
+//!
+//! quinn asks the kernel to segment ten packets at most, and asks for more packets until none are left. Here neighbouring sends
+//! to one peer are joined up to what the kernel segments, as far as more is surely to come; and whoever got fewer packets than
+//! asked for waits at once.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+
+use parking_lot::Mutex;
+use quinn::udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use quinn::{AsyncUdpSocket, UdpPoller};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// Packets of a send of quinn's that was as large as quinn makes them: most of the time another one follows.
+const FULL: usize = 10;
+/// Packets that the kernel segments at most, and their bytes: below the 65,535 of an IP packet, with room for its headers.
+const MOST: usize = 64;
+const MOST_BYTES: usize = 65_000;
+/// Merged packets that are asked for where the last answer was not full: preparing room for each takes time.
+const FEW: usize = 4;
+
+/// A UDP socket that quinn uses.
+#[derive(Debug)]
+pub(super) struct Wire(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    io: UdpSocket,
+    state: UdpSocketState,
+    train: Mutex<Train>,
+    /// The last send found no room, or there was none yet.
+    blocked: AtomicBool,
+    /// The last answer brought as many packets as were asked for.
+    plenty: AtomicBool,
+}
+
+/// Packets of equal size to one peer that wait for those that follow, until the tasks that are due have run.
+#[derive(Debug, Default)]
+struct Train {
+    head: Option<Head>,
+    bytes: Vec<u8>,
+    /// Something was added since the conductor looked.
+    grown: bool,
+    /// Nothing is added any more.
+    closed: bool,
+    conductor: Option<Waker>,
+}
+
+/// What packets of a train have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Head {
+    destination: SocketAddr,
+    ecn: Option<EcnCodepoint>,
+    size: usize,
+    src_ip: Option<IpAddr>,
+}
+
+impl Head {
+    /// Of a send in packets of this `size`.
+    fn of(transmit: &Transmit<'_>, size: usize) -> Self {
+        let Transmit { destination, ecn, src_ip, .. } = *transmit;
+        Self { destination, ecn, size, src_ip }
+    }
+}
+
+/// The size of the packets of a send that is as large as quinn makes them.
+fn full(transmit: &Transmit<'_>) -> Option<usize> {
+    transmit.segment_size.filter(|size| transmit.contents.len() >= size * FULL)
+}
+
+impl Train {
+    /// Whether a send goes on where this ends: a single packet does too, if it is not larger than the others.
+    fn takes(&self, transmit: &Transmit<'_>) -> bool {
+        let Some(head) = self.head else { return false };
+        let length = transmit.contents.len();
+        let fits = transmit.segment_size.map_or(length <= head.size, |size| size == head.size);
+        let bytes = self.bytes.len() + length;
+        fits && Head::of(transmit, head.size) == head && bytes <= MOST_BYTES && bytes <= head.size * MOST
+    }
+
+    fn push(&mut self, transmit: &Transmit<'_>) {
+        self.bytes.extend_from_slice(transmit.contents);
+        self.grown = true;
+    }
+
+    fn wake(&mut self) {
+        self.conductor.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Wire {
+    /// Takes a socket that does not block.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let state = UdpSocketState::new((&socket).into())?;
+        let io = UdpSocket::from_std(socket)?;
+        // Whether there is room is not known yet.
+        let (blocked, plenty) = (AtomicBool::new(true), AtomicBool::new(false));
+        let shared = Arc::new(Shared { io, state, train: Mutex::default(), blocked, plenty });
+        tokio::spawn(shared.clone().conduct());
+        Ok(Self(shared))
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let mut train = self.0.train.lock();
+        train.closed = true;
+        train.wake();
+    }
+}
+
+impl Shared {
+    /// Sends trains to which nothing was added while other tasks ran. Ends with the socket.
+    async fn conduct(self: Arc<Self>) {
+        poll_fn(|cx| {
+            let mut train = self.train.lock();
+            train.conductor = Some(cx.waker().clone());
+            loop {
+                if train.head.is_none() {
+                    return if train.closed { Poll::Ready(()) } else { Poll::Pending };
+                }
+                if std::mem::take(&mut train.grown) {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                // A socket that cannot be waited for is at its end, and loses what it has as any other way does.
+                if self.leave(&mut train).is_err() && ready!(self.io.poll_send_ready(cx)).is_err() {
+                    return Poll::Ready(());
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Sends the train, if there is one.
+    ///
+    /// # Errors
+    /// `WouldBlock`: it still waits.
+    fn leave(&self, train: &mut Train) -> io::Result<()> {
+        let Some(Head { destination, ecn, size, src_ip }) = train.head else { return Ok(()) };
+        let segment_size = (train.bytes.len() > size).then_some(size);
+        self.send(&Transmit { destination, ecn, contents: &train.bytes, segment_size, src_ip })?;
+        (train.head, train.bytes, train.grown) = (None, Vec::new(), false);
+        Ok(())
+    }
+
+    /// Sends now. Errors other than `WouldBlock` are those of the path, which quinn finds out by itself.
+    fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let sent = self.io.try_io(Interest::WRITABLE, || self.state.send((&self.io).into(), transmit));
+        if sent.is_err() {
+            self.blocked.store(true, Ordering::Relaxed);
+        }
+        sent
+    }
+}
+
+impl AsyncUdpSocket for Wire {
+    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+        Box::pin(Room { shared: self.0.clone(), waiting: None })
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let shared = &self.0;
+        let mut train = shared.train.lock();
+        if train.takes(transmit) {
+            train.push(transmit);
+            if full(transmit).is_none() && shared.leave(&mut train).is_err() {
+                train.wake();
+            }
+            return Ok(());
+        }
+        shared.leave(&mut train)?;
+        if let Some(size) = full(transmit).filter(|_| shared.state.max_gso_segments() > FULL) {
+            train.head = Some(Head::of(transmit, size));
+            train.bytes.reserve(MOST_BYTES);
+            train.push(transmit);
+            train.wake();
+            return Ok(());
+        }
+        shared.send(transmit)
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        let Shared { io, state, plenty, .. } = &*self.0;
+        let most = if plenty.load(Ordering::Relaxed) { bufs.len() } else { FEW.min(bufs.len()) };
+        loop {
+            ready!(io.poll_recv_ready(cx))?;
+            let mut count = 0;
+            let tried = io.try_io(Interest::READABLE, || {
+                count = state.recv(io.into(), &mut bufs[..most], meta)?;
+                // There are no more: the next call is to wait, and need not ask the kernel first.
+                if count < most { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            if count > 0 {
+                plenty.store(tried.is_ok(), Ordering::Relaxed);
+                return Poll::Ready(Ok(count));
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.io.local_addr()
+    }
+
+    fn may_fragment(&self) -> bool {
+        self.0.state.may_fragment()
+    }
+
+    fn max_transmit_segments(&self) -> usize {
+        self.0.state.max_gso_segments()
+    }
+
+    fn max_receive_segments(&self) -> usize {
+        self.0.state.gro_segments()
+    }
+}
+
+/// Waits for room in the socket's buffer, on behalf of one connection.
+struct Room {
+    shared: Arc<Shared>,
+    waiting: Option<Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>>,
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Room").field("waits", &self.waiting.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl UdpPoller for Room {
+    fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Room is the rule, so only a send that found none makes others ask.
+        if self.waiting.is_none() && !self.shared.blocked.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        let shared = self.shared.clone();
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(async move { shared.io.writable().await }));
+        let ready = ready!(waiting.as_mut().poll(cx));
+        self.waiting = None;
+        self.shared.blocked.store(false, Ordering::Relaxed);
+        Poll::Ready(ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What sends, and what receives.
+    async fn both() -> (Wire, UdpSocket, SocketAddr) {
+        let (wire, far) = (Wire::new(bound()).unwrap(), UdpSocket::from_std(bound()).unwrap());
+        wire.0.io.writable().await.unwrap();
+        let to = far.local_addr().unwrap();
+        (wire, far, to)
+    }
+
+    fn bound() -> std::net::UdpSocket {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    }
+
+    fn transmit(destination: SocketAddr, contents: &[u8], size: usize) -> Transmit<'_> {
+        let segment_size = (contents.len() > size).then_some(size);
+        Transmit { destination, ecn: None, contents, segment_size, src_ip: None }
+    }
+
+    async fn received(far: &UdpSocket) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        let mut room = [0; 2000];
+        far.readable().await.unwrap();
+        while let Ok(length) = far.try_recv(&mut room) {
+            lengths.push(length);
+        }
+        lengths
+    }
+
+    #[tokio::test]
+    async fn full_sends_wait_for_what_follows_and_everything_leaves_in_order() {
+        let (wire, far, to) = both().await;
+        let packets = vec![7; 1000 * FULL];
+        assert!(wire.0.state.max_gso_segments() > FULL, "the kernel segments");
+        for _ in 0..3 {
+            wire.try_send(&transmit(to, &packets, 1000)).unwrap();
+        }
+        assert_eq!(wire.0.train.lock().bytes.len(), 3000 * FULL);
+        wire.try_send(&transmit(to, &packets[..500], 1000)).unwrap();
+        assert!(wire.0.train.lock().bytes.is_empty(), "nothing follows a short packet");
+        let mut lengths = received(&far).await;
+        assert_eq!(lengths.pop(), Some(500));
+        assert_eq!(lengths, [1000; 3 * FULL]);
+    }
+
+    #[tokio::test]
+    async fn a_train_leaves_when_nothing_follows() {
+        let (wire, far, to) = both().await;
+        wire.try_send(&transmit(to, &vec![7; 1000 * FULL], 1000)).unwrap();
+        assert_eq!(received(&far).await, [1000; FULL]);
+        wire.try_send(&transmit(to, &vec![7; 1000 * FULL], 1000)).unwrap();
+        drop(wire);
+        assert_eq!(received(&far).await, [1000; FULL], "what waits when the socket is dropped leaves too");
+    }
+
+    #[tokio::test]
+    async fn what_differs_is_not_joined() {
+        let (wire, far, to) = both().await;
+        let packets = vec![7; 1000 * FULL];
+        wire.try_send(&transmit(to, &packets, 1000)).unwrap();
+        wire.try_send(&transmit(to, &packets[..900 * FULL], 900)).unwrap();
+        assert_eq!(wire.0.train.lock().head.map(|head| head.size), Some(900));
+        wire.try_send(&transmit(to, &packets[..1000], 1000)).unwrap();
+        assert!(wire.0.train.lock().head.is_none(), "a packet that is larger leaves alone");
+        let mut expected = vec![1000; FULL];
+        expected.extend([900; FULL]);
+        expected.push(1000);
+        assert_eq!(received(&far).await, expected);
+    }
+
+    #[tokio::test]
+    async fn a_train_is_no_longer_than_the_kernel_takes() {
+        let (wire, far, to) = both().await;
+        for size in [100, 1452] {
+            let packets = vec![7; size * FULL];
+            for _ in 0..8 {
+                wire.try_send(&transmit(to, &packets, size)).unwrap();
+                let bytes = wire.0.train.lock().bytes.len();
+                assert!(bytes <= MOST_BYTES && bytes <= MOST * size);
+            }
+            let mut lengths = Vec::new();
+            while lengths.len() < 8 * FULL {
+                lengths.extend(received(&far).await);
+            }
+            assert_eq!(lengths, [size; 8 * FULL]);
+        }
+    }
+
+    #[tokio::test]
+    async fn takes_all_packets_that_came() {
+        let (wire, near) = (Wire::new(bound()).unwrap(), bound());
+        let to = wire.local_addr().unwrap();
+        let mut taken = 0;
+        for count in [1, 3, 40, 2] {
+            for _ in 0..count {
+                near.send_to(&[1; 50], to).unwrap();
+            }
+            let before = taken;
+            while taken < before + count {
+                let mut buffer = vec![0; 32 * 2000];
+                let mut bufs: Vec<_> = buffer.chunks_mut(2000).map(IoSliceMut::new).collect();
+                let mut meta = [RecvMeta::default(); 32];
+                let got = poll_fn(|cx| wire.poll_recv(cx, &mut bufs, &mut meta)).await.unwrap();
+                taken += meta[..got].iter().map(|meta| meta.len / meta.stride).sum::<usize>();
+            }
+            assert_eq!(taken, before + count);
+        }
+    }
+}
