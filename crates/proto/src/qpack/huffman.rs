@@ -13,6 +13,9 @@ const SYMBOLS: usize = 257;
 /// Bits of the longest code.
 const LONGEST: usize = 30;
 
+/// Bytes of a text that are put down together.
+const TEXT: usize = 64;
+
 /// Bits that one look into [`FAST`] resolves.
 const FAST_BITS: u32 = 9;
 
@@ -111,15 +114,16 @@ pub(super) fn encode(text: &[u8], output: &mut BytesMut) {
         let length = u32::from(LENGTHS[usize::from(byte)]);
         held = (held << length) | u64::from(TABLES.codes[usize::from(byte)]);
         bits += length;
-        while bits >= 8 {
-            bits -= 8;
-            output.put_u8((held >> bits) as u8);
+        // Less than 32 bits stay, and no code is longer than 30.
+        if bits >= 32 {
+            bits -= 32;
+            output.put_u32((held >> bits) as u32);
         }
     }
-    if bits > 0 {
-        let free = 8 - bits;
-        output.put_u8((held << free) as u8 | ((1_u16 << free) - 1) as u8);
-    }
+    // Ones fill the last byte.
+    let (bytes, free) = (bits.div_ceil(8), bits.next_multiple_of(8) - bits);
+    let last = ((held << free) as u32) | ((1 << free) - 1);
+    output.put_slice(&last.to_be_bytes()[4 - bytes as usize..]);
 }
 
 /// Appends the text of a code, up to `limit` bytes of it.
@@ -127,25 +131,34 @@ pub(super) fn encode(text: &[u8], output: &mut BytesMut) {
 /// # Errors
 /// [`QpackError::Huffman`] for what is no code, or [`QpackError::TooLarge`].
 pub(super) fn decode(mut code: &[u8], limit: usize, output: &mut BytesMut) -> Result<(), QpackError> {
-    let end = output.len().saturating_add(limit);
     // The next bits stand at the top of `held`.
-    let (mut held, mut bits) = (0_u64, 0_u32);
+    let (mut held, mut bits, mut left) = (0_u64, 0_u32, limit);
+    let (mut texts, mut length) = ([0; TEXT], 0);
     loop {
-        while bits <= 56
-            && let Some((&byte, rest)) = code.split_first()
-        {
-            held |= u64::from(byte) << (56 - bits);
-            bits += 8;
-            code = rest;
+        if bits <= 32 {
+            if let Some((bytes, rest)) = code.split_first_chunk() {
+                held |= u64::from(u32::from_be_bytes(*bytes)) << (32 - bits);
+                (bits, code) = (bits + 32, rest);
+            } else {
+                for &byte in std::mem::take(&mut code) {
+                    held |= u64::from(byte) << (56 - bits);
+                    bits += 8;
+                }
+            }
         }
-        let Some((symbol, length)) = symbol(held, bits)? else { return padding(held, bits) };
-        if output.len() == end {
-            return Err(QpackError::TooLarge);
+        let Some((symbol, taken)) = symbol(held, bits)? else { break };
+        if length == TEXT || left == 0 {
+            output.put_slice(&texts[..length]);
+            length = 0;
         }
-        output.put_u8(symbol);
-        held <<= length;
-        bits -= length;
+        left = left.checked_sub(1).ok_or(QpackError::TooLarge)?;
+        texts[length] = symbol;
+        length += 1;
+        held <<= taken;
+        bits -= taken;
     }
+    output.put_slice(&texts[..length]);
+    padding(held, bits)
 }
 
 /// The symbol that the top of `held` begins with, and its length; `None` when its `bits` end before the code does.

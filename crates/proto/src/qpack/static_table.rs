@@ -109,9 +109,14 @@ pub(super) const ENTRIES: [(&str, &str); 99] = [
 /// Indexes in the order of the names, for the search.
 static BY_NAME: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut indexes: Vec<u8> = (0..ENTRIES.len() as u8).collect();
-    indexes.sort_by_key(|&index| ENTRIES[usize::from(index)].0);
+    indexes.sort_by_key(|&index| place(ENTRIES[usize::from(index)].0.as_bytes()));
     indexes
 });
+
+/// Where a name stands in [`BY_NAME`]: by its length first, which tells most names apart.
+fn place(name: &[u8]) -> (usize, &[u8]) {
+    (name.len(), name)
+}
 
 /// What the table has of a field line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +131,7 @@ pub(super) enum Match {
 
 /// Looks a field line up.
 pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
-    let first = BY_NAME.partition_point(|&index| ENTRIES[usize::from(index)].0.as_bytes() < name);
+    let first = BY_NAME.partition_point(|&index| place(ENTRIES[usize::from(index)].0.as_bytes()) < place(name));
     let same_name = |index: &&u8| ENTRIES[usize::from(**index)].0.as_bytes() == name;
     let mut entries = BY_NAME[first..].iter().take_while(same_name);
     let Some(&named) = entries.clone().next() else { return Match::Neither };
