@@ -273,7 +273,8 @@ impl UdpSocket {
         let sent = match self.io.try_io(Interest::WRITABLE, send) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.waited.call_once(|| enlarge_send_buffer(&SockRef::from(&self.io)));
-                self.io.async_io(Interest::WRITABLE, send).await
+                // Seldom: where every future around this one had room for it, a session would be half as large again.
+                Box::pin(self.io.async_io(Interest::WRITABLE, send)).await
             }
             done => done,
         };

@@ -124,7 +124,10 @@ impl TraceContext {
         text.extend(self.parent.0.iter().flat_map(|byte| digits(*byte)));
         text.push(b'-');
         text.extend(digits(flags));
-        HeaderValue::from_maybe_shared(Bytes::from(text)).expect("digits and dashes are a field value")
+        let mut value = HeaderValue::from_maybe_shared(Bytes::from(text)).expect("digits and dashes are a field value");
+        // It does not come twice: in the table of HPACK or QPACK it would push out what does.
+        value.set_sensitive(true);
+        value
     }
 }
 

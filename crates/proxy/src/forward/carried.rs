@@ -35,10 +35,7 @@ impl Carried {
     pub(super) async fn carry(self, routed: &Routed) -> String {
         match self {
             Self::Bytes(bytes) => Box::pin(bytes.carry(routed)).await,
-            Self::Datagrams(ends) => {
-                let (client, path, place) = *ends;
-                Box::pin(datagrams::carry(routed, client, path, place)).await
-            }
+            Self::Datagrams(ends) => Box::pin(datagrams::carry(routed, ends)).await,
             Self::Over(reason) => reason,
         }
     }

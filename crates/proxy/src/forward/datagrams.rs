@@ -131,19 +131,13 @@ impl From<End> for Ends {
 }
 
 /// Carries a tunnel to its end; returns the reason of that.
-pub(crate) async fn carry(routed: &Routed, client: End, path: Path, mut place: Place) -> String {
-    let (exchange, client, left) = (routed.exchange.clone(), Ends::from(client), JoinSet::new());
-    let head = place.standing().head();
-    let mut limits = Limits::new(datagram_floor::of(&head.fields));
-    limits.lead(Side::Client, &client.sink, datagram_limit::is_understood(&head.fields));
-    let (over, again) = (CancellationToken::new(), Again::default());
-    let asked = routed.asked.is_some();
-    let mut tunnel = Tunnel { exchange, client, path, left, limits, over, again, asked };
+pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, Place)>) -> String {
+    let (mut tunnel, mut place) = Tunnel::new(routed, *ends);
     let ended = loop {
         match tunnel.round(&mut place).await {
             Round::Over(Err(broken)) if broken.is_of_the_way() => match broken.side {
-                Side::Client => return tunnel.wait(broken, &mut place).await,
-                Side::Target => match tunnel.open_again(broken, &mut place).await {
+                Side::Client => return Box::pin(tunnel.wait(broken, &mut place)).await,
+                Side::Target => match Box::pin(tunnel.open_again(broken, &mut place)).await {
                     Ok(()) => {}
                     Err(broken) => break Err(broken),
                 },
@@ -152,12 +146,12 @@ pub(crate) async fn carry(routed: &Routed, client: End, path: Path, mut place: P
             Round::Claimed(claim) => return tunnel.hand_over(claim),
             Round::Move(new) => {
                 let (path, opened) = *new;
-                tunnel.switch(path).await;
+                Box::pin(tunnel.switch(path)).await;
                 place.moved(opened);
             }
         }
     };
-    tunnel.end(ended).await
+    Box::pin(tunnel.end(ended)).await
 }
 
 /// A tunnel that is carried.
@@ -193,6 +187,15 @@ enum Seldom {
 type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Send>>;
 
 impl Tunnel {
+    fn new(routed: &Routed, (client, path, place): (End, Path, Place)) -> (Self, Place) {
+        let (client, head) = (Ends::from(client), place.standing().head());
+        let mut limits = Limits::new(datagram_floor::of(&head.fields));
+        limits.lead(Side::Client, &client.sink, datagram_limit::is_understood(&head.fields));
+        let (exchange, asked) = (routed.exchange.clone(), routed.asked.is_some());
+        let (left, over, again) = (JoinSet::new(), CancellationToken::new(), Again::default());
+        (Self { exchange, client, path, left, limits, over, again, asked }, place)
+    }
+
     /// Carries until the end, or until another way is open and nothing is in between.
     async fn round(&mut self, place: &mut Place) -> Round {
         let stop = Stop::default();
