@@ -1,6 +1,7 @@
 //! A tunnel of datagrams whose way broke: it is opened again towards the target, and waits for whoever opens it from the client.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_http::Reset;
@@ -78,10 +79,17 @@ impl Tunnel {
         let (Held::Here(seat), Origin::Udp(reader)) = (&mut self.path.held, &mut self.path.ends.origin) else {
             return self.end(Err(broken)).await;
         };
+        // The target has seen nothing of a socket that sent nothing. As a rule the client broke off before it had the token.
+        if seat.times == 0 && self.exchange.counters().datagrams_in.load(Ordering::Relaxed) == 0 {
+            return self.end(Err(broken)).await;
+        }
         let Some(_waiting) = seat.wait() else { return self.end(Err(broken)).await };
+        let standing = place.standing().clone();
         let ended = tokio::select! {
             claim = reader.during(seat.claimed(), &self.exchange) => return self.hand_over(claim),
             () = sleep(KEPT_FOR) => broken,
+            // Whoever comes for it is sent elsewhere.
+            () = standing.stops() => broken.note("the node stops"),
             reason = place.ended() => Broken::policy(&reason),
         };
         self.end(Err(ended)).await
@@ -112,8 +120,12 @@ async fn reopen(standing: Arc<Standing>, token: Token) -> Result<(Path, Opened),
         let routed = standing.routed(anew.snapshot.clone(), anew.route);
         match paths::open(&routed, &anew.head, Asked::Again(token)).await {
             Ok(opened) => return Ok(opened),
-            Err(refusal) if refusal.is_final() => return Err(refusal),
-            Err(_) => sleep(pause).await,
+            Err(refusal) if refusal.is_final() || standing.is_stopping() => return Err(refusal),
+            Err(_) => {}
+        }
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = standing.stops() => {}
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

@@ -105,6 +105,16 @@ impl Standing {
         self.words.subscribe()
     }
 
+    /// Resolves when the process is to stop.
+    pub(crate) async fn stops(&self) {
+        self.routed.worker.shared.drain.graceful().await;
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.routed.worker.shared.drain.is_draining()
+    }
+
     /// The exchange as it is on a route of another snapshot.
     pub(crate) fn routed(&self, snapshot: Arc<Snapshot>, route: usize) -> Routed {
         let listener = self.routed.entrance.rules_in(&snapshot);

@@ -165,3 +165,32 @@ fn a_token_makes_room_for_its_own_session_and_for_no_other() {
     let (_tunnel, same) = target.session(&end, "alice", &token);
     assert_eq!(same, socket);
 }
+
+#[test]
+fn a_node_that_stops_does_not_wait_for_those_who_may_come_back() {
+    let (mut end, target) = (end(), Target::new());
+    let client = Client::connect(end.address("web"));
+    let (tunnel, _) = target.session_on(&client, &end, "alice", "?1");
+    tunnel.reset();
+    // What comes behind it was served, so the reset was seen.
+    let (mut other, _) = target.session_on(&client, &end, "alice", "?1");
+    other.finish();
+    end.record(|record| reason(record) == "done");
+    assert!(end.stop().success());
+    let reasons: Vec<_> = end.access().iter().map(|record| reason(record).to_owned()).collect();
+    assert!(reasons.iter().any(|reason| reason.contains("the node stops")), "{reasons:?}");
+}
+
+#[test]
+fn a_session_of_which_the_target_has_seen_nothing_is_not_kept() {
+    let (end, target) = (end(), Target::new());
+    let client = Client::connect(end.address("web"));
+    let fields = [("user", "alice"), (FIELD, "?1")];
+    let tunnel = UdpTunnel::h2(&client, end.address("web"), "127.0.0.1", target.port(), &fields).unwrap();
+    let token = tunnel.field(FIELD).unwrap();
+    tunnel.reset();
+    // What comes behind it was served, so the reset was seen.
+    drop(target.session_on(&client, &end, "alice", "?1"));
+    let (tunnel, _) = target.session(&end, "alice", &token);
+    assert_ne!(tunnel.field(FIELD).unwrap(), token);
+}
