@@ -18,7 +18,7 @@ use crate::ring::Affinity;
 use crate::timeouts::Timeouts;
 use crate::tour::Tour;
 use crate::upstream::Upstream;
-use crate::via::{self, Carries};
+use crate::via::{self, Carries, Tunnel};
 
 /// Where a tunnel ends.
 #[derive(Clone, Copy)]
@@ -89,8 +89,8 @@ pub struct UdpDialled {
 pub enum UdpWay {
     /// A socket towards this address.
     Address(SocketAddr),
-    /// A CONNECT-UDP tunnel of another proxy.
-    Tunnel(Box<(Incoming, Outgoing)>),
+    /// A CONNECT-UDP tunnel of another proxy, and whether that understands `Hermes-Datagram-Limit`.
+    Tunnel(Box<(Incoming, Outgoing)>, bool),
 }
 
 impl Client {
@@ -208,7 +208,8 @@ impl Inner {
         match (&endpoint.address, &upstream.via) {
             (EndpointAddress::Tcp(place), Some(via)) => {
                 let tunnel = via::tunnel(self, via, place, Carries::Datagrams, Bounds { until, depth: 0 }).await?;
-                Ok((UdpWay::Tunnel(Box::new((tunnel.incoming, tunnel.outgoing))), tunnel.active))
+                let Tunnel { incoming, outgoing, active, listens, .. } = tunnel;
+                Ok((UdpWay::Tunnel(Box::new((incoming, outgoing)), listens), active))
             }
             _ => Ok((UdpWay::Address(self.udp_of(upstream, endpoint).await?), Active::default())),
         }

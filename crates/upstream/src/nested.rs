@@ -14,6 +14,7 @@ use hermes_http::{Frame, Incoming, Outgoing};
 use hermes_net::quic::{Carrier, ClientConfig, Connection, DATAGRAMS_OUT, Endpoint, INITIAL_MTU, SMALLEST_MTU, Sizes};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram, encode_udp_capsule};
+use hermes_proto::datagram_limit;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::failure::ConnectFailure;
@@ -86,7 +87,7 @@ async fn carry(carrier: Carrier, tunnel: Tunnel, quic: Option<DatagramSender>, s
     let datagrams = incoming.datagrams();
     let gone = tokio::select! {
         gone = leave(&carrier, &mut outgoing, quic, &seam) => gone,
-        () = come(&carrier, &mut incoming, datagrams) => false,
+        () = come(&carrier, &mut incoming, datagrams, &seam) => false,
     };
     drop(carrier);
     if gone {
@@ -106,15 +107,17 @@ async fn leave(carrier: &Carrier, outgoing: &mut Outgoing, quic: Option<Datagram
     let (mut packets, mut capsules) = (Vec::new(), BytesMut::new());
     while carrier.take(&mut packets, MOST).await {
         if let Some(quic) = &quic {
-            let largest = payload(quic);
+            let largest = payload(quic).min(seam.limit());
             seam.carries(largest);
             let small = largest < usize::from(SMALLEST_MTU);
             let by_stream =
                 |packet: &&Bytes| small && packet.len() > largest && packet.len() <= usize::from(SMALLEST_MTU);
             write(packets.iter().filter(by_stream), &mut capsules);
-            let sent =
-                quic.send(&CONTEXT, packets.iter().filter(|packet| !by_stream(packet)).map(|packet| &packet[..]));
-            seam.dropped(sent.too_large + sent.dropped);
+            // What the hop before would drop is not sent there.
+            let goes = |packet: &&Bytes| !by_stream(packet) && packet.len() <= seam.limit();
+            let sent = quic.send(&CONTEXT, packets.iter().filter(goes).map(|packet| &packet[..]));
+            let above = packets.iter().filter(|packet| packet.len() > seam.limit() && !by_stream(packet)).count();
+            seam.dropped(sent.too_large + sent.dropped + above);
         } else {
             write(packets.iter(), &mut capsules);
         }
@@ -151,7 +154,7 @@ fn write<'a>(packets: impl Iterator<Item = &'a Bytes>, capsules: &mut BytesMut) 
 }
 
 /// Moves packets in until the tunnel is gone.
-async fn come(carrier: &Carrier, incoming: &mut Incoming, mut datagrams: Option<DatagramReceiver>) {
+async fn come(carrier: &Carrier, incoming: &mut Incoming, mut datagrams: Option<DatagramReceiver>, seam: &Seam) {
     let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
     let mut taken = Vec::new();
     loop {
@@ -171,6 +174,10 @@ async fn come(carrier: &Carrier, incoming: &mut Incoming, mut datagrams: Option<
                     match decoder.next() {
                         Ok(Some(capsule)) if capsule.kind == CapsuleType::Datagram => {
                             carrier.give(packet(capsule.value));
+                        }
+                        Ok(Some(capsule)) if capsule.kind == CapsuleType::DatagramLimit => {
+                            let Some(limit) = datagram_limit::decode(&capsule.value) else { return };
+                            seam.heed(limit);
                         }
                         // Types that are not known are passed over (RFC 9297, 3.2).
                         Ok(Some(_)) => {}

@@ -12,18 +12,34 @@ const NONE: usize = usize::MAX;
 pub(crate) struct Seam {
     /// Bytes of the largest packet that a QUIC datagram of the outer connection carries.
     largest: AtomicUsize,
+    /// Bytes of the largest packet that goes on from the hop before, by its own word.
+    limit: AtomicUsize,
     dropped: AtomicU64,
 }
 
 impl Seam {
     /// At a tunnel whose QUIC datagrams carry so many bytes; `None` if it has none.
     pub(crate) fn new(largest: Option<usize>) -> Self {
-        Self { largest: AtomicUsize::new(largest.unwrap_or(NONE)), dropped: AtomicU64::new(0) }
+        Self {
+            largest: AtomicUsize::new(largest.unwrap_or(NONE)),
+            limit: AtomicUsize::new(NONE),
+            dropped: AtomicU64::new(0),
+        }
     }
 
     /// QUIC datagrams carry so many bytes now.
     pub(crate) fn carries(&self, largest: usize) {
         self.largest.store(largest, Ordering::Relaxed);
+    }
+
+    /// The hop before says what is the largest that goes on from there.
+    pub(crate) fn heed(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// What it said last.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
     }
 
     /// So many packets were too large, or found no room.

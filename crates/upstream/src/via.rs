@@ -9,7 +9,7 @@ use hermes_config::model::HostPort;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Incoming, Kind, Outgoing, Processed, RequestHead, StreamError};
 use hermes_net::{PeerAddress, Stream, StreamInfo};
-use hermes_proto::{datagram_floor, uri_template};
+use hermes_proto::{datagram_floor, datagram_limit, uri_template};
 use http::header::PROXY_AUTHORIZATION;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
@@ -53,6 +53,8 @@ pub(crate) struct Tunnel {
     pub(crate) address: Option<SocketAddr>,
     /// Whether the proxy heeds the floor of datagrams that it was asked for.
     pub(crate) has_floor: bool,
+    /// Whether the proxy understands [`datagram_limit`].
+    pub(crate) listens: bool,
 }
 
 impl Tunnel {
@@ -141,6 +143,7 @@ fn head(
     }
     let mut fields = connect.fields;
     fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+    fields.insert(datagram_limit::FIELD, datagram_limit::understood());
     if carries == Carries::Quic {
         fields.insert(datagram_floor::FIELD, datagram_floor::most());
     }
@@ -175,7 +178,9 @@ async fn ask(opened: Opened) -> Result<Answer, StreamError> {
             Event::Final(head, _) => return Ok(Answer::Refused(head.status)),
             Event::Tunnel(head, incoming) => {
                 let has_floor = datagram_floor::of(&head.fields) > 0;
-                return Ok(Answer::Tunnel(Box::new(Tunnel { incoming, outgoing, active, address, has_floor })));
+                let listens = datagram_limit::is_understood(&head.fields);
+                let tunnel = Tunnel { incoming, outgoing, active, address, has_floor, listens };
+                return Ok(Answer::Tunnel(Box::new(tunnel)));
             }
         }
     }

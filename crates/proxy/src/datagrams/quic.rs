@@ -245,10 +245,12 @@ impl Lane<'_> {
     }
 
     /// Sizes of datagrams, with their context, that go as capsules: QUIC datagrams are too small for them, and the client asked
-    /// for it (`Hermes-Datagram-Floor`).
+    /// for it (`Hermes-Datagram-Floor`). What is larger, or larger than the other side wants, does not go: the operator sees that limit.
     fn by_stream(&self, quic: &DatagramSender) -> Range<usize> {
-        let floor = if self.limits.floor() == 0 { 0 } else { self.limits.floor() + CONTEXT.len() };
-        quic.max_payload() + 1..floor + 1
+        let (most, floor) = (quic.max_payload(), self.limits.floor());
+        let limit = most.saturating_sub(CONTEXT.len()).max(floor).min(self.limits.heard(self.to()));
+        self.exchange.counters().datagram_limit(self.from == Side::Client, limit);
+        most + 1..if floor == 0 { 1 } else { floor + CONTEXT.len() + 1 }
     }
 
     /// Passes datagrams on as they are, and waits for room for more.

@@ -69,9 +69,8 @@ pub(crate) async fn socket(
     let idle = tries.timeouts.udp;
     let address = match way {
         UdpWay::Address(address) => address,
-        UdpWay::Tunnel(streams) => {
-            let path =
-                Path { ends: Ends::streams(streams.0, streams.1), active, idle, held: Held::Nothing, listens: false };
+        UdpWay::Tunnel(streams, listens) => {
+            let path = Path { ends: Ends::streams(streams.0, streams.1), active, idle, held: Held::Nothing, listens };
             return Ok((path, Opened::new(routed, head, next, None)));
         }
     };

@@ -1,7 +1,7 @@
 //! The guard of one exchange: what is learnt about it on its way.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use hermes_net::PeerAddress;
@@ -40,12 +40,22 @@ pub struct Counters {
     pub datagrams_out: AtomicU64,
     /// Datagrams of either direction that were not delivered.
     pub dropped: AtomicU64,
+    /// Bytes of the largest UDP payload that goes on as a QUIC datagram, from the client; 0: no limit is known.
+    pub datagram_limit_in: AtomicU16,
+    /// The same to the client.
+    pub datagram_limit_out: AtomicU16,
 }
 
 impl Counters {
     /// Counts bytes from the client.
     pub fn from_client(&self, bytes: u64) {
         self.client_to_target.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes how large UDP payloads may be that go on in QUIC datagrams.
+    pub fn datagram_limit(&self, from_client: bool, limit: usize) {
+        let of = if from_client { &self.datagram_limit_in } else { &self.datagram_limit_out };
+        of.store(u16::try_from(limit).unwrap_or(u16::MAX), Ordering::Relaxed);
     }
 
     /// Counts bytes to the client.

@@ -166,6 +166,7 @@ impl Live {
     pub fn view(&self, now: Instant) -> ExchangeView {
         let facts = self.facts.lock().clone();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let limit = |limit: &AtomicU16| Some(limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0);
         let age = now.saturating_duration_since(self.since).as_millis();
         ExchangeView {
             id: self.id.to_string(),
@@ -188,6 +189,8 @@ impl Live {
             datagrams_in: count(&self.counters.datagrams_in),
             datagrams_out: count(&self.counters.datagrams_out),
             dropped: count(&self.counters.dropped),
+            datagram_limit_in: limit(&self.counters.datagram_limit_in),
+            datagram_limit_out: limit(&self.counters.datagram_limit_out),
         }
     }
 }
@@ -235,6 +238,10 @@ pub struct ExchangeView {
     pub datagrams_out: u64,
     /// Datagrams that were not delivered.
     pub dropped: u64,
+    /// Bytes of the largest UDP payload that goes on towards the target, where it does so in QUIC datagrams.
+    pub datagram_limit_in: Option<u16>,
+    /// The same towards the client.
+    pub datagram_limit_out: Option<u16>,
 }
 
 /// Spreads numbers that we count ourselves, which nobody can choose so that they meet.
