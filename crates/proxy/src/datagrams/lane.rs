@@ -61,6 +61,8 @@ pub(super) struct CapsuleStream {
     incoming: Incoming,
     /// What was read beyond the capsule at which the lane was stopped.
     pub(super) rest: Bytes,
+    /// Whether what was read and passed on to another stream ends within a capsule.
+    pub(super) within: bool,
 }
 
 /// Where datagrams go. A stream is shared by the lanes that lead there: whoever writes holds it to the end of a capsule.
@@ -117,7 +119,7 @@ impl Origin {
     /// Reads a stream.
     pub(crate) fn stream(mut incoming: Incoming) -> Self {
         let beside = Beside::new(incoming.datagrams());
-        Self::Stream(Capsules { stream: CapsuleStream { incoming, rest: Bytes::new() }, beside })
+        Self::Stream(Capsules { stream: CapsuleStream { incoming, rest: Bytes::new(), within: false }, beside })
     }
 
     /// Waits for the end of a stream; what still comes is of no use.
@@ -125,6 +127,12 @@ impl Origin {
         if let Self::Stream(capsules) = self {
             while let Some(Ok(_)) = capsules.stream.incoming.frame().await {}
         }
+    }
+
+    /// Whether the last that was read is a piece of a capsule, which has been passed on: nothing else can follow it there, nor its other
+    /// piece anywhere else.
+    pub(crate) fn is_within(&self) -> bool {
+        matches!(self, Self::Stream(capsules) if capsules.stream.within)
     }
 
     /// Whether it is UDP.
@@ -342,6 +350,7 @@ impl Lane<'_> {
             let Some(data) = data else { return Ok(Left::Ended) };
             let mut data = data.map_err(|error| self.read(&error))?;
             capsules.rest = self.follow(&mut cursor, &mut data);
+            capsules.within = !cursor.is_between();
             self.moved(0, data.len() as u64);
             let mut outgoing = match held.take() {
                 Some(outgoing) => outgoing,

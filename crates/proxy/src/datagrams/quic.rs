@@ -13,7 +13,7 @@ use hermes_proto::batch::Batch;
 use hermes_proto::capsule::{self, CapsuleSieve, CapsuleType, Sifted};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
 use hermes_proto::datagram_limit;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::UdpEnd;
 use super::end::UdpReader;
@@ -131,6 +131,7 @@ impl Lane<'_> {
         quic: &DatagramSender,
     ) -> Result<Left, Broken> {
         let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, MAX_UDP_CAPSULE);
+        let mut held = None;
         loop {
             let data = tokio::select! {
                 biased;
@@ -140,7 +141,7 @@ impl Lane<'_> {
                     continue;
                 }
                 data = capsules.next() => data,
-                reset = broken(stream), if self.alone => match reset {
+                reset = broken(stream), if self.alone && held.is_none() => match reset {
                     Reset::Unneeded => return Ok(Left::Ended),
                     reset => return Err(Broken::reset(self.from.other(), reset)),
                 },
@@ -158,7 +159,7 @@ impl Lane<'_> {
                     Sifted::Other(bytes) => {
                         // It may be a part only: what else goes on the stream goes before.
                         self.forward(&mut datagrams, stream, quic).await?;
-                        self.write_on(stream, bytes).await?;
+                        self.pass_on(&mut held, stream, bytes, sieve.is_between()).await?;
                     }
                 }
                 if self.stop.is_set() && sieve.is_between() {
@@ -166,6 +167,7 @@ impl Lane<'_> {
                     break;
                 }
             }
+            capsules.within = !sieve.is_between();
             self.forward(&mut datagrams, stream, quic).await?;
         }
     }
@@ -179,7 +181,7 @@ impl Lane<'_> {
     ) -> Result<Left, Broken> {
         let Capsules { stream: from, beside } = capsules;
         let mut sieve = CapsuleSieve::new(CapsuleType::DatagramLimit, datagram_limit::MAX_VALUE);
-        let mut room = BytesMut::new();
+        let (mut room, mut held) = (BytesMut::new(), None);
         loop {
             let between = sieve.is_between();
             let data = tokio::select! {
@@ -201,7 +203,7 @@ impl Lane<'_> {
                     continue;
                 }
                 data = from.next() => data,
-                reset = broken(stream), if self.alone => match reset {
+                reset = broken(stream), if self.alone && held.is_none() => match reset {
                     Reset::Unneeded => return Ok(Left::Ended),
                     reset => return Err(Broken::reset(self.from.other(), reset)),
                 },
@@ -218,8 +220,9 @@ impl Lane<'_> {
                     break;
                 }
             }
+            from.within = !sieve.is_between();
             self.moved(0, room.len() as u64);
-            self.write_on(stream, room.split().freeze()).await?;
+            self.pass_on(&mut held, stream, room.split().freeze(), sieve.is_between()).await?;
         }
     }
 
@@ -296,6 +299,30 @@ impl Lane<'_> {
             capsule::encode_header(CapsuleType::Datagram, datagram.len() as u64, room);
             room.extend_from_slice(&datagram);
         }
+    }
+
+    /// Writes a piece of capsules. Unless a capsule ends with it, the stream is held for the next piece: another lane may lead to
+    /// the same stream.
+    async fn pass_on(
+        &self,
+        held: &mut Option<OwnedMutexGuard<Outgoing>>,
+        stream: &Arc<Mutex<Outgoing>>,
+        bytes: Bytes,
+        ends: bool,
+    ) -> Result<(), Broken> {
+        if !bytes.is_empty() {
+            let mut outgoing = match held.take() {
+                Some(outgoing) => outgoing,
+                None => stream.clone().lock_owned().await,
+            };
+            outgoing.data(bytes, false).await.map_err(|error| self.write(&error))?;
+            outgoing.flush().await.map_err(|error| self.write(&error))?;
+            *held = Some(outgoing);
+        }
+        if ends {
+            *held = None;
+        }
+        Ok(())
     }
 
     pub(super) async fn write_on(&self, stream: &Mutex<Outgoing>, bytes: Bytes) -> Result<(), Broken> {

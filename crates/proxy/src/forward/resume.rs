@@ -41,6 +41,10 @@ impl Tunnel {
     /// It cannot: how the tunnel ends.
     pub(super) async fn open_again(&mut self, broken: Broken, place: &mut Place) -> Result<(), Broken> {
         let Held::Beyond(token) = self.path.held else { return Err(broken) };
+        // The client opens it again, from the beginning of a capsule.
+        if self.client.origin.is_within() || self.path.ends.origin.is_within() {
+            return Err(broken.note("within a capsule"));
+        }
         if self.again.last.is_some_and(|last| last.elapsed() < SHORTEST) {
             return Err(broken);
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
 mod beliefs;
+mod capsules;
 mod files;
 mod listeners;
 mod soak;
