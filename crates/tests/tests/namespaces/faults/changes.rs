@@ -90,9 +90,7 @@ fn sessions_outlive_a_proxy_that_is_restarted_and_tunnels_end_with_a_reason() {
     });
     let sockets = row.echo.sockets();
     row.restart_near(Node::kill);
-    sessions
-        .iter()
-        .for_each(|session| drop(eventually("an answer", || (session.ask("killed") == b"killed").then_some(()))));
+    sessions.iter().for_each(|session| eventually("an answer", || (session.ask("killed") == b"killed").then_some(())));
     assert_eq!(row.echo.sockets(), sockets, "the sockets are the same");
     assert_eq!(tunnel.rest(), (Vec::new(), End::Reset));
     let record = row.entry.record(|record| record["kind"] == "connect");
@@ -103,7 +101,7 @@ fn sessions_outlive_a_proxy_that_is_restarted_and_tunnels_end_with_a_reason() {
     row.restart_near(|near| assert!(near.stop().success()));
     sessions
         .iter()
-        .for_each(|session| drop(eventually("an answer", || (session.ask("stopped") == b"stopped").then_some(()))));
+        .for_each(|session| eventually("an answer", || (session.ask("stopped") == b"stopped").then_some(())));
     assert_eq!(row.echo.sockets(), sockets, "the sockets are the same");
     MIXED.during(&row, |progress| progress.more(10));
 }

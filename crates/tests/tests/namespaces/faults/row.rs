@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Row {
     pub(super) entry: Node,
     pub(super) near: Node,
-    pub(super) far: Node,
+    _far: Node,
     pub(super) echo: Echo,
     pub(super) topology: Topology,
     _wire: Option<Wire>,
@@ -115,7 +115,7 @@ impl Row {
         let onwards = "{ to: next, timeouts: { udp: 900s } }";
         let near = start("near", &proxy("10.0.3.2:8443", onwards, upstream("10.0.2.2:8443", "3")));
         let entry = start("client", &entry);
-        Self { entry, near, far, echo, topology, _wire: wire, _pki: pki }
+        Self { entry, near, _far: far, echo, topology, _wire: wire, _pki: pki }
     }
 
     /// Ends the first proxy as `end` does, and starts it again.
