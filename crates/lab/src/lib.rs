@@ -13,6 +13,7 @@ pub mod experiment;
 pub mod faults;
 pub mod forwarder;
 pub mod hops;
+pub mod options;
 pub mod origin;
 pub mod overhead;
 pub mod peers;

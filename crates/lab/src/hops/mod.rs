@@ -13,16 +13,15 @@ pub mod targets;
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use crate::options::Options;
 use crate::origin::{self, Addresses};
 use crate::peers::Programs;
 use crate::pki::Pki;
 use crate::progress::Progress;
-use crate::report::Run;
 use crate::traffic::Client;
 use measure::Bench;
 use network::{Links, Network, origin_address};
@@ -39,30 +38,8 @@ pub struct Arguments {
     /// Only these systems.
     #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
     systems: Vec<System>,
-    /// Fewer and shorter measurements: more scatter.
-    #[arg(long)]
-    short: bool,
-    /// Rounds; every figure is the median of so many.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    repeats: u32,
-    /// Seed of the order in each round.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Write the results to this file. Points that it has from earlier runs stay in it, and in the report.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Write pictures to this folder.
-    #[arg(long)]
-    svg: Option<PathBuf>,
-    /// Write a page of documentation to this file; it shows the pictures if they are in the same folder.
-    #[arg(long)]
-    markdown: Option<PathBuf>,
-    /// Measure nothing: show what the file of `--json` has.
-    #[arg(long, requires = "json")]
-    show: bool,
-    /// Measure this build of Hermes instead of building one.
-    #[arg(long)]
-    hermes: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
 }
 
 /// Runs the command.
@@ -71,16 +48,17 @@ pub struct Arguments {
 /// When a network cannot be laid, a system cannot be installed or started, a measurement fails, or the results cannot be
 /// written. Those of all other measurements are shown and written before.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let mut results = if arguments.show { Results::default() } else { measure_all(arguments)? };
+    let options = &arguments.options;
+    let mut results = if options.show { Results::default() } else { measure_all(arguments)? };
     let failed = results.failures.len();
-    if let Some(file) = arguments.json.as_ref().filter(|file| arguments.show || file.exists()) {
+    if let Some(file) = options.earlier() {
         results = results.after(Results::load(file)?);
     }
-    if let Some(file) = arguments.json.as_ref().filter(|_| !arguments.show) {
+    if let Some(file) = options.later() {
         results.save(file)?;
     }
-    let pictures = arguments.svg.as_ref().map(|folder| plot::save(&results, folder)).transpose()?.unwrap_or_default();
-    if let Some(file) = &arguments.markdown {
+    let pictures = options.svg.as_ref().map(|folder| plot::save(&results, folder)).transpose()?.unwrap_or_default();
+    if let Some(file) = &options.markdown {
         std::fs::write(file, show::page(&results, &pictures)).with_context(|| file.display().to_string())?;
     }
     let mut out = std::io::stdout().lock();
@@ -93,10 +71,10 @@ fn measure_all(arguments: &Arguments) -> Result<Results> {
     let points = plan::points(&arguments.only);
     let used = |system: &&System| points.iter().any(|point| system.has(*point));
     let systems: Vec<System> = arguments.systems.iter().filter(used).copied().collect();
-    let programs = Programs::provide_for_hops(&systems, arguments.hermes.as_deref())?;
+    let programs = Programs::provide_for_hops(&systems, arguments.options.hermes.as_deref())?;
     let begin = Instant::now();
     let measured = |point: &Point| systems.iter().filter(|system| system.has(*point)).count();
-    let steps = points.iter().map(measured).sum::<usize>() * arguments.repeats as usize;
+    let steps = points.iter().map(measured).sum::<usize>() * arguments.options.repeats as usize;
     let mut results = Results::default();
     let mut progress = Progress::new(steps);
     for links in Links::ALL {
@@ -106,12 +84,7 @@ fn measure_all(arguments: &Arguments) -> Result<Results> {
         }
     }
     progress.end();
-    results.runs.push(Run {
-        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
-        seed: arguments.seed,
-        machine: crate::overhead::machine(),
-        seconds: begin.elapsed().as_secs_f64(),
-    });
+    results.runs.push(arguments.options.run(begin));
     Ok(results)
 }
 
@@ -161,16 +134,16 @@ async fn rounds(
     progress: &mut Progress,
     results: &mut Results,
 ) {
-    let mut random = fastrand::Rng::with_seed(arguments.seed);
+    let mut random = fastrand::Rng::with_seed(arguments.options.seed);
     let origin = seen(around.origin);
-    for round in 1..=arguments.repeats {
+    for round in 1..=arguments.options.repeats {
         let each = points.iter().flat_map(|point| running.iter().map(move |running| (*point, running)));
         let mut order: Vec<_> = each.filter(|(point, running)| running.system.has(*point)).collect();
         random.shuffle(&mut order);
         for (point, running) in order {
             let what = format!("round {round}: {}: {point}", running.system);
             progress.step(&what);
-            let bench = Bench { point, running, around, client, origin, short: arguments.short };
+            let bench = Bench { point, running, around, client, origin, short: arguments.options.short };
             match bench.run().await {
                 Ok(measured) => {
                     for (figure, value) in measured {
