@@ -149,9 +149,9 @@ mod tests {
         let client = rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
         let client = client.unwrap().with_root_certificates(roots).with_no_client_auth();
         let mut server = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(server).unwrap()));
-        server.transport_config(transport(None, KEEP_ALIVE, Sizes::OWN));
+        server.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
         let mut client = ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).unwrap()));
-        client.transport_config(transport(None, KEEP_ALIVE, Sizes::OWN));
+        client.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
         let ((near, client_socket), (far, server_socket)) = (Carrier::new(), Carrier::new());
         let (near, far) = (Arc::new(near), Arc::new(far));
         tokio::spawn(carry(near.clone(), far.clone(), overflows.clone()));
