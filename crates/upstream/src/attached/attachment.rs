@@ -1,5 +1,6 @@
 //! One attachment, seen from the node that is attached to.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use hermes_http::h2::client::{Keepalive, Link};
 use hermes_http::{Incoming, Outgoing};
 use hermes_net::{PeerAddress, Stream, StreamInfo};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +20,9 @@ use crate::tunnel_io::TunnelIo;
 /// How an attachment is watched by both sides: one that is gone without a word is noticed within 9 s, as on links.
 pub const ATTACHMENT_KEEPALIVE: Keepalive =
     Keepalive { every: Duration::from_secs(4), timeout: Duration::from_secs(5) };
+
+/// How long a node may take to begin HTTP/2: one that sends a byte now and then is not silent.
+const BEGINNING: Duration = Duration::from_secs(10);
 
 /// What carries an attachment, and whose it is.
 pub struct Carried {
@@ -104,29 +109,21 @@ impl Place {
         let told = (ended.clone().drop_guard(), carried.count);
         let io = Lent::new(TunnelIo::new(tunnel.0, tunnel.1), told);
         let stream = Stream::other(Box::new(io), (*carried.source).clone());
-        let Ok(link) = Link::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new()).await else {
-            return Detached::NeverBegan;
+        let (beginning, mut dismissed) = (timeout(BEGINNING, begin(stream)), pin!(dismissed));
+        let begun = tokio::select! {
+            begun = beginning => begun.ok().flatten().ok_or(Detached::NeverBegan),
+            word = &mut dismissed => Err(Detached::Dismissed(word)),
         };
-        if !link.settled().await {
-            return Detached::NeverBegan;
-        }
-        self.enter(Arc::new(Attachment {
-            text: self.text(),
-            name: self.name.clone(),
-            number: self.number,
-            peer: carried.source.peer,
-            link,
-            uses: Arc::default(),
-            begun: AtomicU64::new(0),
-            version: carried.version,
-            user: carried.user,
-            since: Instant::now(),
-            worn: worn.clone(),
-        }));
-        let detached = tokio::select! {
-            () = ended.cancelled() => Detached::Gone,
-            () = worn.cancelled() => Detached::Worn,
-            word = dismissed => Detached::Dismissed(word),
+        let detached = match begun {
+            Ok(link) => {
+                self.enter(self.attachment(link, carried.source.peer, (carried.version, carried.user), worn.clone()));
+                tokio::select! {
+                    () = ended.cancelled() => Detached::Gone,
+                    () = worn.cancelled() => Detached::Worn,
+                    word = dismissed => Detached::Dismissed(word),
+                }
+            }
+            Err(detached) => detached,
         };
         // Nobody finds the link any more; it ends with its last exchange, and until then what carries it is needed.
         drop(self);
@@ -134,8 +131,39 @@ impl Place {
         detached
     }
 
+    fn attachment(
+        &self,
+        link: Link,
+        peer: PeerAddress,
+        (version, user): (&'static str, Option<String>),
+        worn: CancellationToken,
+    ) -> Arc<Attachment> {
+        Arc::new(Attachment {
+            text: self.text(),
+            name: self.name.clone(),
+            number: self.number,
+            peer,
+            link,
+            uses: Arc::default(),
+            begun: AtomicU64::new(0),
+            version,
+            user,
+            since: Instant::now(),
+            worn,
+        })
+    }
+
     /// The attachment as records say it.
     pub fn text(&self) -> Arc<str> {
         format!("{}#{}", self.name, self.number).into()
     }
 }
+
+/// A link whose peer is known to speak HTTP/2.
+async fn begin(stream: Stream) -> Option<Link> {
+    let link = Link::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new()).await.ok()?;
+    link.settled().await.then_some(link)
+}
+
+#[cfg(test)]
+mod tests;
