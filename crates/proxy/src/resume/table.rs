@@ -93,13 +93,12 @@ impl Resumable {
 
     /// Takes a session over, whether it waits or is still carried; `None` for a token that is not known here, or to others.
     pub(crate) async fn claim(&self, token: &Token, bound: &Bound) -> Option<Handed> {
-        let entry = {
-            let mut held = self.held.lock();
-            held.get(token).filter(|entry| entry.bound == *bound)?;
-            held.remove(token)?
-        };
         let (claim, handed) = oneshot::channel();
-        entry.claims.try_send(claim).ok()?;
+        {
+            let held = self.held.lock();
+            // It stays there until it is handed over: whoever claims it may go before.
+            held.get(token).filter(|entry| entry.bound == *bound)?.claims.try_send(claim).ok()?;
+        }
         timeout(HAND_OVER, handed).await.ok()?.ok()
     }
 }
@@ -112,10 +111,13 @@ impl Seat {
 
     /// Waits until somebody claims the session. May be dropped and called again.
     pub(crate) async fn claimed(&mut self) -> Claim {
-        match self.claims.recv().await {
-            Some(claim) => claim,
-            // Claimed before, by somebody who did not wait.
-            None => std::future::pending().await,
+        loop {
+            match self.claims.recv().await {
+                Some(claim) if claim.is_closed() => {}
+                Some(claim) => return claim,
+                // Another session has the token.
+                None => std::future::pending().await,
+            }
         }
     }
 
@@ -178,6 +180,22 @@ mod tests {
         drop(carrier.await.unwrap());
         assert!(resumable.knows(&token, Some("alice")), "the first seat does not take the second one along");
         drop(next);
+        assert!(resumable.held.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_claims_a_session_and_goes_leaves_it_to_whoever_comes_next() {
+        let resumable: Arc<Resumable> = Arc::default();
+        let token = Token::random().unwrap();
+        let mut seat = resumable.enter(token, bound("alice"), 0);
+        assert!(timeout(HAND_OVER / 2, resumable.claim(&token, &bound("alice"))).await.is_err(), "it was given up");
+        let carrier = tokio::spawn(async move {
+            let bounds = crate::datagrams::Bounds { bytes: 1, age: Duration::ZERO };
+            assert!(seat.claimed().await.send(handed(bounds)).is_ok());
+        });
+        tokio::task::yield_now().await;
+        assert!(resumable.claim(&token, &bound("alice")).await.is_some());
+        carrier.await.unwrap();
         assert!(resumable.held.lock().is_empty());
     }
 
