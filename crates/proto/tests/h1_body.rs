@@ -155,6 +155,57 @@ fn chunks_are_written_without_copying_the_content() {
 }
 
 #[test]
+fn lines_of_chunks_are_their_sizes() {
+    let (content, mut encoder) = (Bytes::from(vec![b'x'; 0x1_2345]), BodyEncoder::new(Framing::Chunked));
+    // All at once, so that lines wait beside each other, and one by one, so that their room is used again.
+    let (mut waiting, sizes) = (Vec::new(), [1, 9, 10, 15, 16, 255, 256, 4095, 4096, 0x1_2345]);
+    for _ in 0..3 {
+        for size in sizes {
+            let mut alone = Vec::new();
+            encoder.data(content.slice(..size), &mut alone).unwrap();
+            assert_eq!(alone[0], format!("{size:x}\r\n"));
+            encoder.data(content.slice(..size), &mut waiting).unwrap();
+        }
+    }
+    let lines = waiting.iter().step_by(3).zip(sizes.into_iter().cycle());
+    lines.for_each(|(line, size)| assert_eq!(line, &format!("{size:x}\r\n")));
+}
+
+#[test]
+fn content_without_framing_can_pass_beside_the_codec() {
+    let content = |length| Bytes::from(vec![b'x'; length]);
+    for (framing, before, after) in [(Framing::Length(10), 8, 3), (Framing::UntilClose, u64::MAX, u64::MAX)] {
+        let (mut encoder, mut out) = (BodyEncoder::new(framing), Vec::new());
+        let (mut decoder, mut buffer) = (BodyDecoder::new(framing, &Limits::default()), BytesMut::from(&b"xx"[..]));
+        encoder.data(content(2), &mut out).unwrap();
+        decoder.decode(&mut buffer).unwrap();
+        assert_eq!((encoder.unframed(), decoder.unframed()), (before, before));
+        encoder.passed(5);
+        decoder.passed(5);
+        assert_eq!((encoder.unframed(), decoder.unframed()), (after, after));
+    }
+    let (mut encoder, mut decoder) =
+        (BodyEncoder::new(Framing::Length(5)), BodyDecoder::new(Framing::Length(5), &Limits::default()));
+    encoder.passed(4);
+    decoder.passed(4);
+    assert_eq!(encoder.finish(None, &mut Vec::new()), Err(EncodeError::TooLittleContent));
+    assert_eq!(decoder.end_of_input().unwrap_err().kind(), Kind::Truncated);
+    encoder.passed(1);
+    decoder.passed(1);
+    assert_eq!(encoder.finish(None, &mut Vec::new()), Ok(()));
+    assert_eq!(decoder.decode(&mut BytesMut::from(&b"HTTP"[..])), Ok(Some(BodyEvent::End)));
+}
+
+#[test]
+fn chunks_pass_through_the_codec() {
+    let mut buffer = BytesMut::from(&b"5\r\nhel"[..]);
+    let mut decoder = BodyDecoder::new(Framing::Chunked, &Limits::default());
+    assert_eq!((decoder.unframed(), BodyEncoder::new(Framing::Chunked).unframed()), (0, 0));
+    decoder.decode(&mut buffer).unwrap();
+    assert_eq!(decoder.unframed(), 0);
+}
+
+#[test]
 fn trailers_are_written_after_the_last_chunk() {
     let mut encoder = BodyEncoder::new(Framing::Chunked);
     let mut out = Vec::new();

@@ -100,6 +100,23 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
+    /// Bytes of content that come next with nothing between them: those of an announced length, `u64::MAX` up to the end of the
+    /// connection, none of chunks.
+    pub fn unframed(&self) -> u64 {
+        match self.state {
+            State::Length(left) => left,
+            State::UntilClose => u64::MAX,
+            State::ChunkLine | State::Chunk(_) | State::Trailers | State::Done => 0,
+        }
+    }
+
+    /// So many of the [`Self::unframed`] bytes were taken from the connection by somebody else.
+    pub fn passed(&mut self, bytes: u64) {
+        if let State::Length(left) = &mut self.state {
+            *left = left.saturating_sub(bytes);
+        }
+    }
+
     /// Takes at most `left` bytes, and goes on with what is then left.
     fn data(&mut self, buf: &mut BytesMut, left: u64, next: impl FnOnce(u64) -> State) -> Option<BodyEvent> {
         if buf.is_empty() {

@@ -1,7 +1,5 @@
 //! Writing the content of a message (RFC 9112 6, 7).
 
-use std::fmt::Write as _;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 
@@ -16,7 +14,15 @@ use super::trailers::is_forbidden_trailer;
 #[derive(Debug)]
 pub struct BodyEncoder {
     state: State,
+    /// Room for the lines of chunks, used again once they were written.
+    lines: BytesMut,
 }
+
+/// Bytes of the longest line of a chunk: 16 digits and CRLF.
+const LINE: usize = 18;
+
+/// Bytes of the room for such lines: that of several, so that one can be written while others wait.
+const LINES: usize = 4 * LINE;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -36,7 +42,7 @@ impl BodyEncoder {
             Framing::Chunked => State::Chunked,
             Framing::UntilClose => State::UntilClose,
         };
-        Self { state }
+        Self { state, lines: BytesMut::new() }
     }
 
     /// Appends one piece of content; an empty piece writes nothing.
@@ -56,13 +62,40 @@ impl BodyEncoder {
                 out.push(data);
             }
             State::Chunked => {
-                let mut line = BytesMut::with_capacity(18);
-                // Writing to a growing buffer cannot fail.
-                let _ = write!(line, "{:x}\r\n", data.len());
-                out.extend([line.freeze(), data, Bytes::from_static(b"\r\n")]);
+                let line = self.line(data.len());
+                out.extend([line, data, Bytes::from_static(b"\r\n")]);
             }
         }
         Ok(())
+    }
+
+    /// The line of a chunk of this size.
+    fn line(&mut self, size: usize) -> Bytes {
+        if self.lines.capacity() < LINE {
+            self.lines.reserve(LINES);
+        }
+        let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
+        for place in (0..digits).rev() {
+            self.lines.put_u8(b"0123456789abcdef"[size >> (4 * place) & 0xf]);
+        }
+        self.lines.put_slice(b"\r\n");
+        self.lines.split().freeze()
+    }
+
+    /// Bytes of content that may follow with nothing between them; see [`super::BodyDecoder::unframed`].
+    pub fn unframed(&self) -> u64 {
+        match self.state {
+            State::Length(left) => left,
+            State::UntilClose => u64::MAX,
+            State::Chunked | State::Finished => 0,
+        }
+    }
+
+    /// So many of the [`Self::unframed`] bytes were written by somebody else.
+    pub fn passed(&mut self, bytes: u64) {
+        if let State::Length(left) = &mut self.state {
+            *left = left.saturating_sub(bytes);
+        }
     }
 
     /// Ends the content. Trailers are written with the chunked coding; elsewhere there is no place for them and they
