@@ -92,12 +92,19 @@ impl Incoming {
         }
     }
 
-    /// The connection that a tunnel's bytes come on in bulk, where nothing stands between them and the kernel: whoever forwards
-    /// them can have the kernel do it.
-    pub fn bulk(&self) -> Option<&TcpStream> {
+    /// The connection that bytes come on in bulk, and how many, where nothing stands between them and the kernel: whoever forwards
+    /// them can have the kernel do it, and says so to [`Self::passed`].
+    pub fn bulk(&self) -> Option<(&TcpStream, u64)> {
         match self {
             Self::H1(incoming) => incoming.bulk(),
             Self::Empty | Self::Full(_) | Self::H2(_) | Self::H3(_) | Self::Unwrapped(_) => None,
+        }
+    }
+
+    /// The kernel has moved so many of the [`Self::bulk`] bytes.
+    pub fn passed(&mut self, bytes: u64) {
+        if let Self::H1(incoming) = self {
+            incoming.passed(bytes);
         }
     }
 

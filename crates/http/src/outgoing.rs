@@ -99,12 +99,19 @@ impl Outgoing {
         self
     }
 
-    /// The connection that a tunnel's bytes leave on, where nothing stands between them and the kernel; see
+    /// The connection that bytes leave on, and how many may, where nothing stands between them and the kernel; see
     /// [`crate::Incoming::bulk`].
-    pub fn plain(&self) -> Option<&TcpStream> {
+    pub fn plain(&self) -> Option<(&TcpStream, u64)> {
         match self {
             Self::H1(outgoing) => outgoing.plain(),
             Self::Ended | Self::H2(_) | Self::H3(_) | Self::Wrapped(_) => None,
+        }
+    }
+
+    /// The kernel has moved so many bytes to the [`Self::plain`] connection.
+    pub fn passed(&mut self, bytes: u64) {
+        if let Self::H1(outgoing) = self {
+            outgoing.passed(bytes);
         }
     }
 

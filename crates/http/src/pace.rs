@@ -89,6 +89,11 @@ impl Pace {
         })))
     }
 
+    /// Whether there is a rate.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Bytes moved: the wait is over.
     pub(crate) fn moved(&mut self, bytes: usize) {
         if let Some(measure) = &mut self.0 {

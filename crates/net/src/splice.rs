@@ -28,6 +28,8 @@ const WORTH: usize = 16 * 1024;
 pub enum Spliced {
     /// The sender has ended it.
     End,
+    /// As much as was asked for has gone.
+    All,
     /// Little came the last time, or there is no pipe: it had better be copied. Nothing is lost.
     Little,
 }
@@ -43,16 +45,23 @@ pub enum SpliceError {
     Broken,
 }
 
-/// Moves what comes from one connection to the other, as long as much comes; `moved` is told how much has gone.
+/// Moves what comes from one connection to the other, at most so many bytes and as long as much comes; `moved` is told how much
+/// has gone. What the sender says after those bytes stays unread.
 ///
 /// A future that is dropped may take bytes with it: the connections are of no use then.
 ///
 /// # Errors
 /// Which side failed, and how.
-pub async fn splice(from: &TcpStream, to: &TcpStream, moved: impl Fn(usize)) -> Result<Spliced, SpliceError> {
+pub async fn splice(
+    from: &TcpStream,
+    to: &TcpStream,
+    mut most: u64,
+    mut moved: impl FnMut(usize),
+) -> Result<Spliced, SpliceError> {
     loop {
         let Some(mut pipe) = Lent::take() else { return Ok(Spliced::Little) };
-        let came = match pass(&mut pipe, from, to, &moved).await? {
+        let came = match pass(&mut pipe, (from, to), &mut most, &mut moved).await? {
+            Some(_) if most == 0 => return Ok(Spliced::All),
             Some(came) => came,
             None => return Ok(Spliced::End),
         };
@@ -68,17 +77,18 @@ pub async fn splice(from: &TcpStream, to: &TcpStream, moved: impl Fn(usize)) -> 
     }
 }
 
-/// Moves what is there; `None` at the end, otherwise how much it was.
+/// Moves what is there, of at most so many bytes; `None` at the end, otherwise how much it was.
 async fn pass(
     pipe: &mut Lent,
-    from: &TcpStream,
-    to: &TcpStream,
-    moved: &impl Fn(usize),
+    (from, to): (&TcpStream, &TcpStream),
+    most: &mut u64,
+    moved: &mut impl FnMut(usize),
 ) -> Result<Option<usize>, SpliceError> {
     let Some(pipe) = &mut pipe.pipe else { return Ok(Some(0)) };
     let (mut came, mut turn) = (0, 0);
-    loop {
-        let taken = match from.try_io(Interest::READABLE, || pipe.fill(from, PIPE_BYTES)) {
+    while *most > 0 {
+        let room = usize::try_from(*most).map_or(PIPE_BYTES, |most| most.min(PIPE_BYTES));
+        let taken = match from.try_io(Interest::READABLE, || pipe.fill(from, room)) {
             Ok(0) => return Ok(None),
             Ok(taken) => taken,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(came)),
@@ -93,12 +103,14 @@ async fn pass(
                 Err(error) => return Err(SpliceError::Write(error)),
             }
         }
+        *most -= taken as u64;
         (came, turn) = (came + taken, turn + taken);
         if turn >= TURN {
             turn = 0;
             tokio::task::yield_now().await;
         }
     }
+    Ok(Some(came))
 }
 
 /// The pipes of a thread.

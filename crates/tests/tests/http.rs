@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
 use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
 
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, curl, eventually, origins, program};
@@ -76,6 +78,68 @@ fn a_large_upload_arrives_whole() {
     let got = curl(&["-x", &node.url("web"), "-T", file.to_str().unwrap(), &url]);
     assert_eq!((got.exit, got.status), (0, 200), "{}", got.stderr);
     assert_eq!(got.json()["bytes"], 50_000_000);
+}
+
+/// Bytes that show a loss, a doubling, a change of order, or a byte of another message.
+fn pattern(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 7 + index / 251 + seed) as u8).collect()
+}
+
+/// Answers as many requests on one connection with their own content.
+fn echo(requests: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut raw = Raw::from(listener.accept().unwrap().0);
+        for _ in 0..requests {
+            let (_, content) = raw.response();
+            raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", content.len()));
+            raw.send(&content);
+        }
+    });
+    address
+}
+
+#[test]
+fn large_messages_one_after_the_other_on_one_connection_stay_apart() {
+    const LENGTHS: [usize; 5] = [3_000_017, 1, 70_000, 2_000_003, 16 * 1024];
+    let (node, authority) = (Node::forward_proxy(), echo(LENGTHS.len()));
+    let mut raw = Raw::connect(node.address("web"));
+    let mut sender = raw.other();
+    let sending = thread::spawn(move || {
+        for (seed, length) in LENGTHS.into_iter().enumerate() {
+            sender.send(format!(
+                "POST http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\nContent-Length: {length}\r\n\r\n"
+            ));
+            sender.send(pattern(seed, length));
+        }
+    });
+    for (seed, length) in LENGTHS.into_iter().enumerate() {
+        let (head, content) = raw.response();
+        assert_eq!((head.status(), content.len()), (200, length));
+        assert!(content == pattern(seed, length), "the content of {length} bytes differs");
+    }
+    sending.join().unwrap();
+    for length in LENGTHS {
+        node.record(|record| {
+            let bytes = &record["bytes"];
+            bytes["client_to_target"] == length && bytes["target_to_client"] == length
+        });
+    }
+}
+
+#[test]
+fn large_content_that_breaks_off_does_not_look_whole() {
+    let origin =
+        origins::scripted_once(&format!("HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n{}", "x".repeat(2_000_000)));
+    let (node, authority) = (Node::forward_proxy(), origin.address());
+    let mut raw = Raw::connect(node.address("web"));
+    raw.send(format!("GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+    assert_eq!(raw.head().status(), 200);
+    let (content, _) = raw.rest();
+    assert!(content.len() < 3_000_000);
+    let record = node.record(|_| true);
+    assert!(record["reason"].as_str().unwrap().starts_with("target_reset"), "{record}");
 }
 
 #[test]

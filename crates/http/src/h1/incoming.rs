@@ -24,7 +24,7 @@ pub struct Incoming {
     length: Option<u64>,
     pace: Pace,
     done: bool,
-    /// The last read of a tunnel's bytes filled all the room that there was.
+    /// The last read filled the room that there was.
     full: bool,
 }
 
@@ -99,8 +99,7 @@ impl Incoming {
             self.pace.moved(data.len());
         }
         self.done = !matches!(polled, Some(Ok(Frame::Data(_))));
-        self.full =
-            matches!((&polled, &self.mode), (Some(Ok(Frame::Data(data))), Mode::Bytes(_)) if data.len() >= READ_ROOM);
+        self.full = matches!(&polled, Some(Ok(Frame::Data(data))) if data.len() >= READ_ROOM);
         if let (Some(Err(_)), Some(rejoin)) = (&polled, &self.rejoin) {
             rejoin.spoil();
         }
@@ -115,10 +114,22 @@ impl Incoming {
         self.length
     }
 
-    /// The connection itself, where a tunnel's bytes come in bulk and none of them is here.
-    pub(crate) fn bulk(&self) -> Option<&TcpStream> {
+    /// The connection itself, where bytes come in bulk with nothing between them and none of them is here; and how many.
+    pub(crate) fn bulk(&self) -> Option<(&TcpStream, u64)> {
         let read = self.read.as_ref().filter(|read| self.full && !self.done && read.buffer.is_empty())?;
-        read.half.tcp()
+        let most = match &self.mode {
+            Mode::Bytes(_) => u64::MAX,
+            Mode::Content(_) if self.pace.is_held() => return None,
+            Mode::Content(decoder) => decoder.unframed(),
+        };
+        Some((read.half.tcp().filter(|_| most > 0)?, most))
+    }
+
+    /// So many of those bytes were taken.
+    pub(crate) fn passed(&mut self, bytes: u64) {
+        if let Mode::Content(decoder) = &mut self.mode {
+            decoder.passed(bytes);
+        }
     }
 }
 

@@ -103,10 +103,22 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The connection itself, where a tunnel's bytes leave and none of them is here.
-    pub(crate) fn plain(&self) -> Option<&TcpStream> {
-        let write = self.write.as_ref().filter(|_| self.encoder.is_none() && !self.finished)?;
-        write.half.tcp().filter(|_| !write.pieces.has_remaining())
+    /// The connection itself, where bytes leave with nothing between them and none of them is here; and how many may.
+    pub(crate) fn plain(&self) -> Option<(&TcpStream, u64)> {
+        let write = self.write.as_ref().filter(|write| !write.pieces.has_remaining() && !self.finished)?;
+        let most = match &self.encoder {
+            None => u64::MAX,
+            Some(_) if self.pace.is_held() => return None,
+            Some(encoder) => encoder.unframed(),
+        };
+        Some((write.half.tcp().filter(|_| most > 0)?, most))
+    }
+
+    /// So many of those bytes were written.
+    pub(crate) fn passed(&mut self, bytes: u64) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.passed(bytes);
+        }
     }
 
     pub(crate) fn reset(&mut self) {

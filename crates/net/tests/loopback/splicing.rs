@@ -44,7 +44,7 @@ impl Hop {
                 count.fetch_add(bytes, Ordering::Relaxed);
             };
             let (from, to) = (self.read.tcp().unwrap(), self.write.tcp().unwrap());
-            if splice(from, to, moved).await? == Spliced::End {
+            if splice(from, to, u64::MAX, moved).await? == Spliced::End {
                 break;
             }
             let length = self.read.read(&mut piece).await.map_err(SpliceError::Read)?;
@@ -71,6 +71,33 @@ async fn every_byte_and_the_end_arrive() {
     read.unwrap();
     assert!(received == sent, "what arrived differs");
     assert_eq!(count.into_inner(), LARGE);
+}
+
+#[tokio::test]
+async fn what_comes_after_so_many_bytes_stays_unread() {
+    let (mut sender, mut hop, mut receiver) = chain().await;
+    let (sent, most, mut count) = (pattern(), LARGE - 1_000_003, 0);
+    let send = async {
+        sender.write_all(&sent).await.unwrap();
+    };
+    let take = async {
+        let (from, to) = (hop.read.tcp().unwrap(), hop.write.tcp().unwrap());
+        while count < most {
+            let left = (most - count) as u64;
+            let done = splice(from, to, left, |bytes| count += bytes).await.unwrap();
+            assert!(done == Spliced::Little || count == most, "{done:?}");
+        }
+        let mut rest = vec![0; LARGE - most];
+        hop.read.read_exact(&mut rest).await.unwrap();
+        assert!(rest == sent[most..], "the rest differs");
+    };
+    let receive = async {
+        let mut received = vec![0; most];
+        receiver.read_exact(&mut received).await.unwrap();
+        assert!(received == sent[..most], "what arrived differs");
+    };
+    tokio::join!(send, take, receive);
+    assert_eq!(count, most);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hermes_http::{Cause, Frame, Incoming, Outgoing, Reset, StreamError};
-use hermes_net::{SpliceError, Spliced, UdpError, splice};
+use hermes_net::{SpliceError, UdpError, splice};
 use hermes_rules::OverlayFields;
 use hermes_rules::redecide::Reason;
 use tokio::net::TcpStream;
@@ -155,10 +155,18 @@ pub trait Source {
     /// Packs what has come and was not asked for yet.
     fn pack(&mut self, cx: &mut Context<'_>);
 
-    /// The connection itself, where bytes come in bulk that the kernel could forward.
-    fn bulk(&self) -> Option<&TcpStream> {
+    /// The connection itself, where bytes come in bulk that the kernel could forward, and how many.
+    fn bulk(&self) -> Option<(&TcpStream, u64)> {
         None
     }
+
+    /// Counts what comes, beside [`Direction::moved`].
+    fn count(&self) -> Option<&AtomicU64> {
+        None
+    }
+
+    /// The kernel has moved so many bytes in all.
+    fn passed(&mut self, _bytes: u64) {}
 }
 
 impl Source for Incoming {
@@ -174,8 +182,12 @@ impl Source for Incoming {
         Self::pack(self, cx);
     }
 
-    fn bulk(&self) -> Option<&TcpStream> {
+    fn bulk(&self) -> Option<(&TcpStream, u64)> {
         Self::bulk(self)
+    }
+
+    fn passed(&mut self, bytes: u64) {
+        Self::passed(self, bytes);
     }
 }
 
@@ -218,29 +230,32 @@ pub async fn pump<S: Source>(
                 if end {
                     return Ok(());
                 }
-                if let Some((read, write)) = incoming.bulk().zip(outgoing.plain())
-                    && bulk(read, write, direction).await?
-                {
-                    return outgoing.finish(None).await.map_err(|error| Broken::write(to, &error));
-                }
+                bulk(incoming, outgoing, direction).await?;
             }
         }
     }
 }
 
-/// Has the kernel move the bytes as long as they come in bulk; true at their end.
-async fn bulk(read: &TcpStream, write: &TcpStream, direction: Direction<'_>) -> Result<bool, Broken> {
+/// Has the kernel move the bytes as long as they come in bulk, where it can. The end is left for the next read to find.
+async fn bulk<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, direction: Direction<'_>) -> Result<(), Broken> {
+    let Some(((read, most), (write, room))) = incoming.bulk().zip(outgoing.plain()) else { return Ok(()) };
+    let (mut passed, counts) = (0, [Some(direction.moved), incoming.count()]);
     let moved = |bytes: usize| {
-        direction.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+        passed += bytes as u64;
+        for count in counts.iter().flatten() {
+            count.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     };
     let (from, to) = (direction.from, direction.from.other());
-    match splice(read, write, moved).await {
-        Ok(Spliced::End) => Ok(true),
-        Ok(Spliced::Little) => Ok(false),
-        Err(SpliceError::Read(error)) => Err(Broken::read(from, &error.into())),
-        Err(SpliceError::Write(error)) => Err(Broken::write(to, &error.into())),
-        Err(SpliceError::Broken) => Err(Broken::reset(to, Reset::Connect)),
+    match splice(read, write, most.min(room), moved).await {
+        Ok(_) => {}
+        Err(SpliceError::Read(error)) => return Err(Broken::read(from, &error.into())),
+        Err(SpliceError::Write(error)) => return Err(Broken::write(to, &error.into())),
+        Err(SpliceError::Broken) => return Err(Broken::reset(to, Reset::Connect)),
     }
+    incoming.passed(passed);
+    outgoing.passed(passed);
+    Ok(())
 }
 
 type Arrived = Option<Result<Frame, StreamError>>;

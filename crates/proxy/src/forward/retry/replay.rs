@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hermes_http::{Frame, Incoming, StreamError};
 use http::HeaderMap;
+use tokio::net::TcpStream;
 
 use crate::forward::pump::Source;
 
@@ -99,6 +100,19 @@ impl Source for Replay<'_> {
 
     fn pack(&mut self, cx: &mut Context<'_>) {
         self.incoming.pack(cx);
+    }
+
+    /// Nothing of what the kernel moves could be kept.
+    fn bulk(&self) -> Option<(&TcpStream, u64)> {
+        self.incoming.bulk().filter(|_| self.at >= self.kept.len() && self.lost.load(Ordering::Relaxed))
+    }
+
+    fn count(&self) -> Option<&AtomicU64> {
+        Some(self.moved)
+    }
+
+    fn passed(&mut self, bytes: u64) {
+        self.incoming.passed(bytes);
     }
 }
 
