@@ -1,14 +1,16 @@
 //! One connection as a stream of bytes, whatever carries it.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_util::io::poll_read_buf;
 
 use crate::peer::{PeerAddress, StreamInfo, canonical};
 use crate::split::{ReadHalf, WriteHalf, halves};
@@ -39,13 +41,23 @@ pub struct Stream {
     transport: Transport,
     unread: Bytes,
     info: Arc<StreamInfo>,
+    /// Reads more than it is asked for, for a reader that asks for little at a time.
+    ahead: bool,
+}
+
+/// Bytes that are read at once for TLS, which asks for one record at most. What it did not ask for yet waits.
+const AHEAD_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// Room for the next of those reads. It is lent: a connection that waits holds nothing.
+    static AHEAD: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
 impl Stream {
     /// A stream over `transport`, described by `info`.
     #[must_use]
     pub fn new(transport: Transport, info: StreamInfo) -> Self {
-        Self { transport, unread: Bytes::new(), info: Arc::new(info) }
+        Self { transport, unread: Bytes::new(), info: Arc::new(info), ahead: false }
     }
 
     /// A TCP stream whose peer's address is known.
@@ -74,6 +86,31 @@ impl Stream {
     #[must_use]
     pub fn info(&self) -> &Arc<StreamInfo> {
         &self.info
+    }
+
+    /// Reads ahead from now on.
+    pub(crate) fn ahead(mut self) -> Self {
+        self.ahead = true;
+        self
+    }
+
+    /// Reads into the room of this thread, and keeps what `buf` does not hold.
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut room = AHEAD.take();
+        room.reserve(AHEAD_BYTES);
+        let read = poll_read_buf(Pin::new(&mut self.transport), cx, &mut room);
+        if room.len() <= buf.remaining() {
+            buf.put_slice(&room);
+            room.clear();
+        } else {
+            buf.put_slice(&room.split_to(buf.remaining()));
+            // A few bytes must not keep all the room alive while they wait.
+            let few = room.len() < AHEAD_BYTES / 8;
+            self.unread = if few { Bytes::copy_from_slice(&room) } else { room.split().freeze() };
+            room.clear();
+        }
+        AHEAD.set(room);
+        read.map_ok(drop)
     }
 
     /// Puts other addresses in the description: those that a PROXY header gives.
@@ -174,6 +211,9 @@ impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if serve_unread(&mut self.unread, buf) {
             return Poll::Ready(Ok(()));
+        }
+        if self.ahead && buf.remaining() < AHEAD_BYTES {
+            return self.poll_read_ahead(cx, buf);
         }
         Pin::new(&mut self.transport).poll_read(cx, buf)
     }

@@ -14,12 +14,35 @@ use parking_lot::Mutex;
 use tokio_util::io::poll_read_buf;
 
 use super::pieces::Pieces;
+use crate::h2::FRAME_SIZE;
 
-/// Room made for each read: one DATA frame of HTTP/2, so that forwarding between versions needs no joining.
+/// Room made for a read at the least.
 pub(crate) const READ_ROOM: usize = 16 * 1024;
 
+/// Room made for a read where those before it were filled: one DATA frame of HTTP/2, so that forwarding between versions needs no
+/// joining.
+const MOST_ROOM: usize = FRAME_SIZE as usize;
+
 /// Fewer bytes than these are copied out of the room that they were read into.
-pub(crate) const COPY_BELOW: usize = 2048;
+const COPY_BELOW: usize = 2048;
+
+/// Bytes that fill less than this share of the room are copied, too.
+const SHARE: usize = 8;
+
+/// Whether bytes are so few for their room that they had better be copied than keep it alive.
+fn is_little(room: &BytesMut) -> bool {
+    room.len() < COPY_BELOW.max(room.capacity() / SHARE)
+}
+
+/// All bytes of a room, which is empty then.
+pub(super) fn take(room: &mut BytesMut) -> Bytes {
+    if !is_little(room) {
+        return room.split().freeze();
+    }
+    let bytes = if room.len() < COPY_BELOW { few(room) } else { Bytes::copy_from_slice(room) };
+    room.clear();
+    bytes
+}
 
 thread_local! {
     /// Room for the next read of a connection that has none: most reads find nothing, or little.
@@ -35,6 +58,8 @@ const FEW_ROOM: usize = 2 * COPY_BELOW;
 pub(crate) struct ReadSide {
     pub(crate) half: ReadHalf,
     pub(crate) buffer: BytesMut,
+    /// Room for the next read: more while reads fill it, less when they do not.
+    room: usize,
 }
 
 impl fmt::Debug for ReadSide {
@@ -50,13 +75,33 @@ impl fmt::Debug for WriteSide {
 }
 
 impl ReadSide {
+    /// The reading half of a connection, of which `buffer` was read already.
+    pub(crate) fn new(half: ReadHalf, buffer: BytesMut) -> Self {
+        Self { half, buffer, room: READ_ROOM }
+    }
+
     /// Reads more into the buffer; 0 at the end of input. While nothing comes, there is no buffer: most connections wait most of
     /// their time.
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.buffer.is_empty() && !self.buffer.try_reclaim(READ_ROOM) {
-            return self.poll_fill_empty(cx);
+        let read = ready!(self.poll_read(cx))?;
+        self.adapt(read);
+        Poll::Ready(Ok(read))
+    }
+
+    /// Room for the next read after one that brought so many bytes.
+    fn adapt(&mut self, read: usize) {
+        if read >= self.room {
+            self.room = (2 * self.room).min(MOST_ROOM);
+        } else if read < self.room / 4 {
+            self.room = (self.room / 2).max(READ_ROOM);
         }
-        self.buffer.reserve(READ_ROOM);
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.buffer.is_empty() && !self.buffer.try_reclaim(self.room) {
+            return self.poll_read_empty(cx);
+        }
+        self.buffer.reserve(self.room);
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut self.buffer);
         if read.is_pending() && self.buffer.is_empty() {
             let buffer = std::mem::take(&mut self.buffer);
@@ -66,16 +111,16 @@ impl ReadSide {
     }
 
     /// Reads into the room that the connections of this thread share. Much is kept where it lies, little is copied.
-    fn poll_fill_empty(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_read_empty(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut room = ROOM.take();
-        room.reserve(READ_ROOM);
+        room.reserve(self.room);
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut room);
-        if room.len() >= COPY_BELOW {
-            self.buffer = room;
-        } else {
+        if is_little(&room) {
             self.buffer = BytesMut::from(&room[..]);
             room.clear();
             ROOM.set(room);
+        } else {
+            self.buffer = room;
         }
         read
     }
@@ -84,12 +129,12 @@ impl ReadSide {
     /// allocated.
     pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let mut room = ROOM.take();
-        room.reserve(READ_ROOM);
+        room.reserve(self.room);
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut room);
-        let bytes = if room.len() >= COPY_BELOW { room.split().freeze() } else { few(&room) };
-        room.clear();
+        let bytes = take(&mut room);
         ROOM.set(room);
-        read.map_ok(|_| bytes)
+        self.adapt(ready!(read)?);
+        Poll::Ready(Ok(bytes))
     }
 
     /// Reads more into the buffer; 0 at the end of input.
@@ -99,7 +144,7 @@ impl ReadSide {
 }
 
 /// A copy of a few bytes: what they were read into is large.
-pub(super) fn few(bytes: &[u8]) -> Bytes {
+fn few(bytes: &[u8]) -> Bytes {
     if bytes.is_empty() {
         return Bytes::new();
     }
@@ -137,7 +182,7 @@ impl Connection {
     /// A connection over a fresh stream; `read` is what was read from it already.
     pub fn new(stream: Stream, read: BytesMut) -> Self {
         let (read_half, write_half) = stream.split();
-        Self { read: ReadSide { half: read_half, buffer: read }, write: WriteSide::new(write_half), reusable: true }
+        Self { read: ReadSide::new(read_half, read), write: WriteSide::new(write_half), reusable: true }
     }
 
     /// Who is at the other end.

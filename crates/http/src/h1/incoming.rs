@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use hermes_net::ReadHalf;
 use hermes_proto::h1::{BodyDecoder, BodyEvent, DecodeErrorKind, Framing, Limits};
 use tokio::net::TcpStream;
 
-use super::connection::{COPY_BELOW, READ_ROOM, few, poll_step};
+use super::connection::{READ_ROOM, poll_step, take};
 use super::{ReadSide, Rejoin};
 use crate::Frame;
 use crate::error::{Cause, StreamError};
@@ -64,7 +64,7 @@ impl Incoming {
 
     /// The plain bytes of a connection whose reading half this is.
     pub fn bytes(half: ReadHalf) -> Self {
-        Self::tunnel(ReadSide { half, buffer: BytesMut::new() }, Ends::Notified)
+        Self::tunnel(ReadSide::new(half, BytesMut::new()), Ends::Notified)
     }
 
     pub(crate) fn tunnel(read: ReadSide, ends: Ends) -> Self {
@@ -135,19 +135,15 @@ impl Incoming {
 
 fn poll_bytes(read: &mut ReadSide, ends: Ends, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
     if !read.buffer.is_empty() {
-        return Poll::Ready(Some(Ok(Frame::Data(take(&mut read.buffer)))));
+        // The tunnel needs the buffer no more.
+        let mut buffer = std::mem::take(&mut read.buffer);
+        return Poll::Ready(Some(Ok(Frame::Data(take(&mut buffer)))));
     }
     Poll::Ready(match ready!(read.poll_take(cx)) {
         Ok(bytes) => (!bytes.is_empty()).then(|| Ok(Frame::Data(bytes))),
         Err(error) if ends == Ends::Closed && error.kind() == ErrorKind::UnexpectedEof => None,
         Err(error) => Some(Err(error.into())),
     })
-}
-
-/// All bytes of the buffer, which the tunnel needs no more. A few are copied, so that they do not keep all of it alive while they wait.
-fn take(buffer: &mut BytesMut) -> Bytes {
-    let buffer = std::mem::take(buffer);
-    if buffer.len() >= COPY_BELOW { buffer.freeze() } else { few(&buffer) }
 }
 
 fn poll_content(

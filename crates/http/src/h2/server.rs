@@ -17,8 +17,8 @@ use super::meter::Verdict;
 use super::metered::Metered;
 use super::profile::Profile;
 use super::{
-    FRAME_SIZE, Incoming, LINK_WINDOW, Outgoing, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert, link_frame_budget,
-    link_reset_streams,
+    FRAME_SIZE, Incoming, LINK_WINDOW, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert,
+    link_frame_budget, link_reset_streams,
 };
 use crate::error::StreamError;
 use crate::exchanges::{Active, Exchanges};
@@ -88,7 +88,7 @@ fn builder(options: &Options, profile: Profile) -> h2::server::Builder {
     builder
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(if options.link { LINK_WINDOW } else { PUBLIC_WINDOW })
-        .max_frame_size(FRAME_SIZE)
+        .max_frame_size(if options.link { FRAME_SIZE } else { PUBLIC_FRAME_SIZE })
         .max_header_list_size(u32::try_from(options.head.head_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(options.streams)
         .max_send_buffer_size(SEND_BUFFER)

@@ -59,7 +59,7 @@ pub enum TlsErrorKind {
 pub async fn accept(stream: Stream, config: Arc<ServerConfig>, timeout: Duration) -> Result<Stream, TlsError> {
     let below = stream.info().clone();
     let handshake = async {
-        match TlsAcceptor::from(config).accept(stream).into_fallible().await {
+        match TlsAcceptor::from(config).accept(stream.ahead()).into_fallible().await {
             Ok(tls) => Ok(tls),
             Err((error, stream)) => {
                 let error = TlsError::from_io(&error);
@@ -93,7 +93,7 @@ pub async fn connect(
     let name = ServerName::try_from(name)
         .map_err(|error| TlsError { kind: TlsErrorKind::BadName, detail: format!("{server_name:?}: {error}") })?;
     let below = stream.info().clone();
-    let tls = within(timeout, TlsConnector::from(config).connect(name, stream)).await?;
+    let tls = within(timeout, TlsConnector::from(config).connect(name, stream.ahead())).await?;
     let peer = peer_of(tls.get_ref().1);
     Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))
 }

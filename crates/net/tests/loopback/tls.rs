@@ -45,6 +45,40 @@ async fn mutual_tls_tells_each_side_the_others_names_and_protocol() {
 }
 
 #[tokio::test]
+async fn what_was_read_ahead_arrives_in_its_order_however_little_is_asked_for() {
+    let authority = Authority::new();
+    let (server, ca) = (authority.server(), authority.ca());
+    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let (near, far) = handshake(tcp_pair().await, client, server.serving(), "server.example").await;
+    let (mut near, mut far) = (near.unwrap(), far.unwrap());
+    let sent: Vec<u8> = (0..2_000_003_usize).map(|index| (index * 7 + index / 251) as u8).collect();
+    // Records of many sizes, more at once than are read ahead.
+    let sizes = [1, 5, 100, 4_091, 16_384, 70_000, 300_000];
+    let send = async {
+        let (mut rest, mut sizes) = (&sent[..], sizes.iter().cycle());
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+            near.write_all(piece).await.unwrap();
+            near.flush().await.unwrap();
+            rest = after;
+        }
+        near.shutdown().await.unwrap();
+    };
+    let receive = async {
+        let (mut received, mut sizes) = (Vec::new(), [3, 1_000, 16_384, 50_000, 200_000].iter().cycle());
+        loop {
+            let mut piece = vec![0; *sizes.next().unwrap()];
+            match far.read(&mut piece).await.unwrap() {
+                0 => return received,
+                read => received.extend_from_slice(&piece[..read]),
+            }
+        }
+    };
+    let ((), received) = tokio::join!(send, receive);
+    assert!(received == sent, "what arrived differs");
+}
+
+#[tokio::test]
 async fn another_authoritys_server_is_refused_and_hears_an_alert() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (server, ca) = (authority.server(), stranger.ca());
