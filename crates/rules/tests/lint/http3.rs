@@ -116,6 +116,16 @@ fn early_data_to_an_upstream() {
                      version; set `http: 3`, or remove `early_data`";
     upstream(json!({ "http": [3, 2], "tls": true, "early_data": true }), &[elsewhere]);
     upstream(json!({ "tls": true, "early_data": true }), &[elsewhere]);
+    finds(
+        json!({
+            "identity": { "user": "alice" },
+            "listeners": { "reach": { "attach": "next" } },
+            "upstreams": { "next": { "http": 3, "tls": true, "early_data": true } },
+        }),
+        &[
+            "upstreams.next.early_data: a listener attaches to it, which must know at once who is there; remove `early_data`, or attach to an upstream of its own",
+        ],
+    );
 }
 
 #[test]
