@@ -123,8 +123,15 @@ async fn leave(carrier: &Carrier, outgoing: &mut Outgoing, quic: Option<Datagram
         }
         packets.clear();
         if !capsules.is_empty() {
-            let written = outgoing.data(capsules.split().freeze(), false).await;
-            if written.is_err() || outgoing.flush().await.is_err() {
+            let write = async {
+                outgoing.data(capsules.split().freeze(), false).await?;
+                outgoing.flush().await
+            };
+            let written = tokio::select! {
+                written = write => written.is_ok(),
+                () = abandoned(carrier) => false,
+            };
+            if !written {
                 return false;
             }
         }
@@ -133,6 +140,12 @@ async fn leave(carrier: &Carrier, outgoing: &mut Outgoing, quic: Option<Datagram
         }
     }
     true
+}
+
+/// Resolves when the connection is gone and its last packets had time to leave: a hop that takes none must not keep the tunnel.
+async fn abandoned(carrier: &Carrier) {
+    carrier.gone().await;
+    sleep(FAREWELL).await;
 }
 
 /// Waits until the outer connection has sent nearly all that it was given. Other tunnels on it may fill its buffer all the time;
@@ -203,4 +216,38 @@ fn packet(datagram: Bytes) -> Option<Bytes> {
         .ok()
         .filter(|datagram| datagram.context == UDP_CONTEXT)
         .map(|datagram| datagram.payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_http::h1;
+    use hermes_net::quic::Record;
+    use hermes_net::tls::{ClientOptions, client};
+    use hermes_net::{PeerAddress, Stream, StreamInfo};
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::endpoint::Active;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hop_that_takes_no_packets_does_not_keep_the_tunnel_of_a_connection_that_is_gone() {
+        let (near, _hop) = tokio::io::duplex(16);
+        let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
+        let (read, write) = Stream::other(Box::new(near), info).split();
+        let tunnel = Tunnel {
+            incoming: Incoming::H1(h1::Incoming::bytes(read)),
+            outgoing: Outgoing::H1(h1::Outgoing::bytes(write)),
+            active: Active::default(),
+            address: None,
+            has_floor: true,
+            listens: false,
+        };
+        let tls = client(ClientOptions { insecure_skip_verify: true, ..ClientOptions::default() }).unwrap();
+        let config = ClientConfig::new(&tls, false, Record::default()).unwrap();
+        let (tasks, until) = (TaskTracker::new(), Instant::now() + Duration::from_secs(2));
+        let connected = connect(tunnel, 1, ("hop", &config), until, "hop:443", &tasks).await;
+        assert!(connected.is_err());
+        tasks.close();
+        assert!(timeout(Duration::from_secs(60), tasks.wait()).await.is_ok(), "the tunnel is there still");
+    }
 }

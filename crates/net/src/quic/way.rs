@@ -109,6 +109,19 @@ impl Carrier {
         .await
     }
 
+    /// Waits until the connection is gone. Not while another task [takes](Self::take) packets. Dropping the future loses nothing.
+    pub async fn gone(&self) {
+        poll_fn(|cx| {
+            let mut queue = self.way.leaving.lock();
+            if queue.closed {
+                return Poll::Ready(());
+            }
+            queue.wait_for_packets(cx);
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Gives packets to the connection.
     pub fn give(&self, packets: impl IntoIterator<Item = Bytes>) {
         let mut queue = self.way.coming.lock();
