@@ -75,7 +75,7 @@ pub fn strip(fields: &mut HeaderMap) -> Result<(), BadConnection> {
     }
     let listed = listed(fields)?;
     let trailers = accepts_trailers(fields);
-    for name in &HOP_BY_HOP {
+    while let Some(name) = fields.keys().find_map(|name| HOP_BY_HOP.iter().find(|known| *known == name)) {
         fields.remove(name);
     }
     for name in listed {
@@ -94,6 +94,10 @@ fn listed(fields: &HeaderMap) -> Result<Vec<HeaderName>, BadConnection> {
     for option in elements(fields, &header::CONNECTION) {
         if !quoted::is_token(option) {
             return Err(BadConnection);
+        }
+        // By far the most frequent one; its field goes in any case.
+        if option.eq_ignore_ascii_case(b"keep-alive") {
+            continue;
         }
         let name = HeaderName::from_bytes(option).map_err(|_| BadConnection)?;
         if !is_end_to_end(&name) {

@@ -47,7 +47,10 @@ pub fn parse(text: &str) -> Result<String, HostError> {
     if text.contains(':') {
         return parse_v6(text);
     }
-    if let Ok(address) = text.parse::<Ipv4Addr>() {
+    // Only an address ends in a digit, and few names.
+    if text.as_bytes().last().is_some_and(u8::is_ascii_digit)
+        && let Ok(address) = text.parse::<Ipv4Addr>()
+    {
         return Ok(address.to_string());
     }
     let name = text.strip_suffix('.').unwrap_or(text);
@@ -69,13 +72,22 @@ fn check_name(name: &str) -> Result<(), HostError> {
     if name.is_empty() {
         return Err(HostError::Empty);
     }
-    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-        return Err(HostError::BadCharacter);
+    let (mut label, mut longest, mut shortest) = (0, 0, usize::MAX);
+    for byte in name.bytes().chain([b'.']) {
+        match byte {
+            b'.' => {
+                (longest, shortest) = (label.max(longest), label.min(shortest));
+                label = 0;
+            }
+            b'-' | b'_' => label += 1,
+            byte if byte.is_ascii_alphanumeric() => label += 1,
+            _ => return Err(HostError::BadCharacter),
+        }
     }
-    if name.len() > MAX_NAME || name.split('.').any(|label| label.len() > MAX_LABEL) {
+    if name.len() > MAX_NAME || longest > MAX_LABEL {
         return Err(HostError::TooLong);
     }
-    if name.split('.').any(str::is_empty) {
+    if shortest == 0 {
         return Err(HostError::EmptyLabel);
     }
     match name.rsplit('.').next() {

@@ -152,6 +152,9 @@ fn parse_byte(pair: &[u8]) -> Option<u8> {
 /// What of a request's `tracestate` is passed on, as one line: all of it if it is short, else what fits
 /// (section 3.3.1.5). `None` if there is nothing, or if any of it is invalid.
 pub fn state(fields: &HeaderMap) -> Option<HeaderValue> {
+    if !fields.contains_key(TRACESTATE) {
+        return None;
+    }
     let mut members: Vec<&str> = Vec::new();
     let mut keys = HashSet::new();
     for line in fields.get_all(TRACESTATE) {

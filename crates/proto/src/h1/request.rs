@@ -111,20 +111,22 @@ fn decode_line(head: &Bytes, end: usize) -> Result<(Method, RequestTarget, Versi
 
 /// Checks Host, then makes it say what the target says (RFC 9112 3.2, 3.2.2).
 fn settle_host(target: &RequestTarget, version: Version, fields: &mut HeaderMap) -> Result<(), Kind> {
+    let authority = target.authority();
     let mut hosts = fields.get_all(HOST).iter();
-    match hosts.next() {
+    let host = hosts.next();
+    // That of the target was checked already.
+    let agrees = authority.is_some_and(|authority| host.is_some_and(|host| host == authority.as_str()));
+    match host {
         None if version == Version::HTTP_11 => return Err(Kind::MissingHost),
-        None => {}
-        Some(host) => {
+        Some(host) if !agrees => {
             check_authority(host.as_bytes()).map_err(|_| Kind::BadHost)?;
         }
+        None | Some(_) => {}
     }
     if hosts.next().is_some() {
         return Err(Kind::SeveralHosts);
     }
-    if let Some(authority) = target.authority()
-        && fields.get(HOST).map(HeaderValue::as_bytes) != Some(authority.as_str().as_bytes())
-    {
+    if let Some(authority) = authority.filter(|_| !agrees) {
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Kind::BadAuthority)?;
         fields.insert(HOST, host);
     }

@@ -23,11 +23,11 @@ impl OverlayFields {
     /// Whether this is an overlay field.
     pub fn is_overlay(&self, name: &HeaderName) -> bool {
         let name = name.as_str();
-        self.is_declared(name) || (name.contains('_') && self.is_declared(&name.replace('_', "-")))
+        self.is_declared(name) || (name.bytes().any(|byte| byte == b'_') && self.is_declared(&name.replace('_', "-")))
     }
 
     fn is_declared(&self, name: &str) -> bool {
-        name == USER.as_str() || (!is_reserved(name) && self.declared.iter().any(|pattern| pattern.matches(name)))
+        name == USER.as_str() || (self.declared.iter().any(|pattern| pattern.matches(name)) && !is_reserved(name))
     }
 
     /// Whether a pattern covers at least one overlay field, or one of the fields of traces, which are treated like them.
