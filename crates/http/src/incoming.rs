@@ -80,6 +80,22 @@ impl Incoming {
         }
     }
 
+    /// Asks the system at once for bytes of a plain connection, of which the runtime has not heard yet.
+    pub fn look(&mut self) {
+        if let Self::H1(incoming) = self {
+            incoming.look();
+        }
+    }
+
+    /// Puts back what was taken last: it arrives again. Only on a plain connection and over HTTP/2.
+    pub fn unread(&mut self, data: Bytes) {
+        match self {
+            Self::H1(incoming) => incoming.unread(&data),
+            Self::H2(incoming) => incoming.unread(data),
+            Self::Empty | Self::Full(_) | Self::H3(_) | Self::Unwrapped(_) => {}
+        }
+    }
+
     /// Whether it is certain that nothing more arrives.
     pub fn is_end(&self) -> bool {
         match self {

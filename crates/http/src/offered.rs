@@ -70,6 +70,17 @@ impl Offered {
         self.responder.interim(head).await
     }
 
+    /// What the client sends before its tunnel is accepted, where that can be taken and [put back](Incoming::unread): on a plain
+    /// connection and over HTTP/2.
+    pub fn early(&mut self) -> Option<&mut Incoming> {
+        if !matches!(self.responder, Responder::H2(_) | Responder::Connection(_)) {
+            return None;
+        }
+        // A tunnel may be as quiet as it likes.
+        self.incoming.pace(Pace::default());
+        Some(&mut self.incoming)
+    }
+
     /// Accepts a tunnel: 200, or 101 on HTTP/1.1 Upgrade. What leaves now are the tunnel's bytes; where the request was a
     /// message, they are its response's content.
     ///

@@ -8,16 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, tcp, unix};
 
 use crate::peer::StreamInfo;
 use crate::stream::{Stream, Transport, serve_unread, write_to_transport};
 
+/// Bytes that [`ReadHalf::look`] takes: the first message of most protocols.
+const LOOK: usize = 4096;
+
 /// The direction from the peer to us.
 pub struct ReadHalf {
     io: ReadIo,
     unread: Bytes,
+    /// What [`Self::look`] met, for the next read.
+    failed: Option<io::Error>,
     info: Arc<StreamInfo>,
     abort: Arc<AtomicBool>,
 }
@@ -77,7 +84,7 @@ pub(crate) fn halves(stream: Stream) -> (ReadHalf, WriteHalf) {
             (ReadIo::Shared(read), WriteIo::Shared(write))
         }
     };
-    let read = ReadHalf { io: read, unread, info: info.clone(), abort: abort.clone() };
+    let read = ReadHalf { io: read, unread, failed: None, info: info.clone(), abort: abort.clone() };
     (read, WriteHalf { io: write, info, abort })
 }
 
@@ -94,6 +101,22 @@ impl ReadHalf {
         match &self.io {
             ReadIo::Tcp(half) if self.unread.is_empty() => Some(half.as_ref()),
             _ => None,
+        }
+    }
+
+    /// Asks a plain TCP socket for what has come, up to 4 KiB, which the next read gives. The runtime hears of the first bytes of a
+    /// connection only when it has nothing else to do; often they are there before.
+    pub fn look(&mut self) {
+        let ReadIo::Tcp(half) = &self.io else { return };
+        if !self.unread.is_empty() || self.failed.is_some() {
+            return;
+        }
+        let mut room = [0; LOOK];
+        match rustix::net::recv(half.as_ref(), &mut room, RecvFlags::DONTWAIT) {
+            // An end is told again to whoever reads next; an error is not.
+            Ok((_, read)) => self.unread = Bytes::copy_from_slice(&room[..read]),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            Err(error) => self.failed = Some(error.into()),
         }
     }
 
@@ -178,6 +201,9 @@ impl AsyncRead for ReadHalf {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if serve_unread(&mut self.unread, buf) {
             return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Err(error));
         }
         match &mut self.io {
             ReadIo::Tcp(io) => Pin::new(io).poll_read(cx, buf),

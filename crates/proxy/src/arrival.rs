@@ -71,6 +71,14 @@ impl Arrival {
         self.head().kind()
     }
 
+    /// What the client sends before its tunnel is open, where it can be taken; see [`Offered::early`].
+    pub fn early(&mut self) -> Option<&mut Incoming> {
+        match self {
+            Self::Offered(offered) => offered.early(),
+            Self::Session { .. } => None,
+        }
+    }
+
     /// Answers it here. A TCP client sees a reset; a UDP client sees nothing.
     ///
     /// # Errors

@@ -106,6 +106,22 @@ impl Incoming {
         Poll::Ready(polled)
     }
 
+    /// Asks the system at once for what has come of a tunnel's bytes.
+    pub(crate) fn look(&mut self) {
+        if let Some(read) = self.read.as_mut().filter(|read| read.buffer.is_empty() && !self.done) {
+            read.half.look();
+        }
+    }
+
+    /// Puts bytes in front of what arrives next.
+    pub(crate) fn unread(&mut self, data: &[u8]) {
+        if let Some(read) = &mut self.read {
+            let mut buffer = BytesMut::from(data);
+            buffer.unsplit(std::mem::take(&mut read.buffer));
+            read.buffer = buffer;
+        }
+    }
+
     pub(crate) fn is_end(&self) -> bool {
         self.done || matches!(&self.mode, Mode::Content(decoder) if decoder.is_done())
     }

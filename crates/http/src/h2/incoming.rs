@@ -96,6 +96,12 @@ impl Incoming {
         }
     }
 
+    /// Puts back what was taken last.
+    pub(crate) fn unread(&mut self, data: Bytes) {
+        self.taken = self.taken.saturating_sub(data.len());
+        self.packed.unread(data);
+    }
+
     fn take(&mut self, data: Bytes) -> Result<Frame, StreamError> {
         self.taken = data.len();
         Ok(Frame::Data(data))

@@ -37,6 +37,11 @@ impl Packed {
         self.whole.pop_front()
     }
 
+    /// Puts back what was popped.
+    pub(super) fn unread(&mut self, data: Bytes) {
+        self.whole.push_front(data);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.last.is_empty()
     }

@@ -15,6 +15,7 @@ mod broadcast;
 mod carried;
 mod datagrams;
 pub(crate) mod departure;
+mod early;
 mod form;
 mod local;
 mod message;

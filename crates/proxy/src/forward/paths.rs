@@ -11,6 +11,7 @@ use http::StatusCode;
 
 use super::datagrams::{Ends, Held, Path};
 use super::departure::{Next, depart};
+use super::early::EarlyBytes;
 use super::retry::Tries;
 use super::{next_hop, reach, tunnel};
 use crate::datagrams::UdpEnd;
@@ -32,7 +33,8 @@ pub(crate) async fn open(routed: &Routed, head: &RequestHead, asked: Asked) -> R
     let (mut departing, target) = depart(routed, head.clone(), &next)?;
     asked.write(&mut departing.fields);
     departing.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
-    let opened = tunnel::open(&Tries::new(routed, &next, head), &departing, &target).await?;
+    let opened =
+        tunnel::open(&Tries::new(routed, &next, head), &departing, &target, &mut EarlyBytes::default()).await?;
     match opened.answer {
         Event::Tunnel(mut answer, incoming) => {
             let (ends, held) = (Ends::streams(incoming, opened.outgoing), Held::beyond(&mut answer.fields));

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead};
+use hermes_http::{Cause, Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{datagram_limit, hop, udp_bind};
 use hermes_rules::retry::Outcome;
@@ -15,7 +15,8 @@ use http::{HeaderName, StatusCode, Version};
 use super::carried::{Bytes, Carried};
 use super::datagrams::{Ends, Held, Path};
 use super::departure::{self, Next, depart};
-use super::pump::{Direction, silence};
+use super::early::EarlyBytes;
+use super::pump::{Broken, Direction, silence};
 use super::reach::{self, Reached, Unreached};
 use super::retry::{self, Tries};
 use super::{Failed, Side, Unanswered, form, post, pump, verdict};
@@ -32,15 +33,21 @@ use crate::target::Target;
 pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 
 /// Opens the tunnel through the next hop.
-pub(super) async fn forward(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+pub(super) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     let opened = match depart(routed, arrival.head().clone(), next) {
         Ok((mut head, target)) => {
             if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
                 routed.asked.unwrap_or(Asked::New).write(&mut head.fields);
                 head.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
             }
-            let tries = Tries::new(routed, next, arrival.head()).early(arrival.session());
-            let opened = open(&tries, &head, &target).await;
+            let session = arrival.session().cloned();
+            let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
+            let mut first = EarlyBytes::of(&tries, &mut arrival, &head);
+            let opened = open(&tries, &head, &target, &mut first).await;
+            if let Some(gone) = first.gone.take() {
+                return Ok(Carried::Over(Broken::read(Side::Client, &gone).reason()));
+            }
+            routed.exchange.counters().from_client(first.moved());
             opened.map(|opened| (opened, head.kind()))
         }
         Err(refusal) => Err(refusal),
@@ -77,12 +84,17 @@ pub(super) struct Open {
     early: Option<Early>,
 }
 
-/// Asks the next hop for the tunnel, and again as the policy says: nothing of the tunnel was sent yet, but for datagrams, which may
-/// come twice.
-pub(super) async fn open(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Refusal> {
+/// Asks the next hop for the tunnel, and again as the policy says. What was sent of it already are datagrams, which may come twice, or
+/// the `first` bytes, with their own bounds.
+pub(super) async fn open(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    target: &Target,
+    first: &mut EarlyBytes<'_>,
+) -> Result<Open, Refusal> {
     loop {
         let deadline = tries.begin();
-        let attempt = retry::within(deadline, pin!(attempt(tries, head, target))).await;
+        let attempt = retry::within(deadline, pin!(attempt(tries, head, target, first))).await;
         match attempt.unwrap_or_else(|| Err(too_late(tries))) {
             Ok(open) => match again(tries, &open.answer) {
                 Some(pause) => {
@@ -114,25 +126,42 @@ fn too_late(tries: &Tries<'_>) -> Unreached {
     Unreached { refusal, outcome: Some(Outcome::Timeout) }
 }
 
-async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Open, Unreached> {
+async fn attempt(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    target: &Target,
+    first: &mut EarlyBytes<'_>,
+) -> Result<Open, Unreached> {
     let timeouts = &tries.timeouts;
     let is_post = post::is_post(head);
     let length = if is_post { None } else { Some(0) };
     let reached = reach::open(tries, head, target, length).await?;
     let Reached { mut outgoing, mut pending, active, endpoint, reused } = reached;
     let early = tries.first_datagrams().filter(|_| outgoing.takes_early());
+    first.begin(tries, &outgoing);
     let answered = async {
         if let Some(early) = &early {
             outgoing.early(early.capsules.clone())?;
         }
         outgoing.flush().await?;
         loop {
-            match pending.event(Some(&mut outgoing)).await? {
+            let event = tokio::select! {
+                biased;
+                data = first.next(), if first.is_awaited() => {
+                    first.send(tries, data, &mut outgoing);
+                    match &first.gone {
+                        Some(_) => return Err(StreamError::new(Cause::Invalid("the client is gone".to_owned()))),
+                        None => continue,
+                    }
+                }
+                event = pending.event(Some(&mut outgoing)) => event?,
+            };
+            match event {
                 Event::Interim(_) => {}
                 answer if is_post => return Ok(post::opened(answer)),
                 answer => {
                     outgoing.flush().await?;
-                    return Ok::<_, hermes_http::StreamError>(answer);
+                    return Ok::<_, StreamError>(answer);
                 }
             }
         }

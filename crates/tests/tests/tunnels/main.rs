@@ -5,6 +5,7 @@
 mod bytes;
 mod capsules;
 mod datagrams;
+mod early;
 mod overlay;
 mod peer;
 mod pipe;

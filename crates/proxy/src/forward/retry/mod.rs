@@ -6,7 +6,7 @@ mod replay;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use hermes_config::model::{Hedge, Route, Upstream};
@@ -37,6 +37,8 @@ pub(crate) struct Tries<'a> {
     configured: bool,
     hedge: Option<&'a Hedge>,
     idempotent: bool,
+    /// Bytes of the tunnel have left with the attempt that is under way.
+    early: AtomicBool,
     made: AtomicU32,
     /// Endpoints that were tried.
     tried: Mutex<Vec<Arc<str>>>,
@@ -64,6 +66,7 @@ impl<'a> Tries<'a> {
             configured,
             hedge,
             idempotent: is_repeatable(head),
+            early: AtomicBool::new(false),
             made: AtomicU32::new(0),
             tried: Mutex::default(),
             session: None,
@@ -106,6 +109,16 @@ impl<'a> Tries<'a> {
         self.policy.keep_bytes
     }
 
+    /// Whether bytes of a tunnel may leave before it is open; see [`super::early`].
+    pub(super) fn may_send_early(&self) -> bool {
+        !self.configured
+    }
+
+    /// Whether bytes of the tunnel have left with the attempt that is under way, which may so have had an effect.
+    pub(super) fn sent_early(&self, sent: bool) {
+        self.early.store(sent, Ordering::Relaxed);
+    }
+
     /// How a request without content is hedged.
     pub(super) fn hedge(&self, method: &Method) -> Option<&'a Hedge> {
         self.hedge.filter(|_| method.is_safe())
@@ -118,7 +131,8 @@ impl<'a> Tries<'a> {
     pub(super) fn again(&self, outcome: Option<Outcome>, replayable: bool) -> Result<Duration, Stop> {
         let outcome = outcome.ok_or(Stop::NotNamed)?;
         self.routed.exchange.attempt_ended(outcome.word());
-        let made = Made { attempts: self.made.load(Ordering::Relaxed), idempotent: self.idempotent, replayable };
+        let idempotent = self.idempotent && !self.early.load(Ordering::Relaxed);
+        let made = Made { attempts: self.made.load(Ordering::Relaxed), idempotent, replayable };
         let pause = decide(&self.policy, outcome, made, fastrand::u64(..))?;
         if self.configured && !outcome.is_free() && !self.pay() {
             return Err(Stop::Budget);

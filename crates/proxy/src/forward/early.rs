@@ -1,0 +1,84 @@
+//! What a client sends before its tunnel is open: it travels behind the CONNECT, while the next hops still open the tunnel.
+//!
+//! An attempt of which bytes have left may have had an effect at the target. It is tried again only where the next hop certainly
+//! did not begin with it; then the same bytes leave again. Where a route or upstream has a retry policy, nothing leaves early: who
+//! configures retries wants an attempt that broke to be made again.
+
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use hermes_http::{Frame, Incoming, Kind, Outgoing, RequestHead, StreamError};
+
+use super::post;
+use super::retry::Tries;
+use crate::arrival::Arrival;
+
+/// What one client sends before its tunnel is open. At most one piece of it leaves early, so that is what is kept.
+#[derive(Default)]
+pub(super) struct EarlyBytes<'a> {
+    incoming: Option<&'a mut Incoming>,
+    /// What left with the attempt that is under way.
+    sent: Bytes,
+    /// Nothing more is to be taken in this attempt.
+    over: bool,
+    /// The client is gone, and why.
+    pub(super) gone: Option<StreamError>,
+}
+
+impl<'a> EarlyBytes<'a> {
+    /// Of a CONNECT that leaves as one.
+    pub(super) fn of(tries: &Tries<'_>, arrival: &'a mut Arrival, departing: &RequestHead) -> Self {
+        let plain = arrival.kind() == Kind::Connect && departing.kind() == Kind::Connect && !post::is_post(departing);
+        let incoming = if plain && tries.may_send_early() { arrival.early() } else { None };
+        Self { incoming, ..Self::default() }
+    }
+
+    /// An attempt begins: what left with the one before is to be taken again.
+    pub(super) fn begin(&mut self, tries: &Tries<'_>, outgoing: &Outgoing) {
+        let sent = std::mem::take(&mut self.sent);
+        self.over = !outgoing.takes_early();
+        tries.sent_early(false);
+        if let Some(incoming) = &mut self.incoming {
+            if !sent.is_empty() {
+                incoming.unread(sent);
+            } else if !self.over {
+                incoming.look();
+            }
+        }
+    }
+
+    /// Whether there may be something to [take](Self::next).
+    pub(super) fn is_awaited(&self) -> bool {
+        self.incoming.is_some() && !self.over
+    }
+
+    /// The next piece; nothing when the client has ended, or is gone.
+    pub(super) async fn next(&mut self) -> Bytes {
+        let Some(incoming) = &mut self.incoming else { return std::future::pending().await };
+        let frame = poll_fn(|cx| incoming.poll_frame(cx)).await;
+        self.over = true;
+        match frame {
+            Some(Ok(Frame::Data(data))) => data,
+            Some(Err(error)) => {
+                self.gone = Some(error);
+                Bytes::new()
+            }
+            Some(Ok(Frame::Trailers(_))) | None => Bytes::new(),
+        }
+    }
+
+    /// Sends a piece behind the request.
+    pub(super) fn send(&mut self, tries: &Tries<'_>, data: Bytes, outgoing: &mut Outgoing) {
+        tries.sent_early(!data.is_empty());
+        if !data.is_empty() {
+            self.sent = data.clone();
+            // A stream that is gone says so where its answer is awaited.
+            let _ = outgoing.early(data);
+        }
+    }
+
+    /// Bytes that left and were accepted with the tunnel.
+    pub(super) fn moved(&self) -> u64 {
+        self.sent.len() as u64
+    }
+}
