@@ -3,12 +3,13 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, UnixListener};
 
 use crate::stream::Stream;
 
@@ -20,6 +21,8 @@ pub(crate) const UDP_BUFFER: usize = 4 << 20;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// Time between two probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Whether a connection begins with these options of its listener's socket: that spares four system calls for each.
+const INHERITED: bool = cfg!(target_os = "linux");
 /// First pause when no descriptor is left; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause when no descriptor is left.
@@ -211,6 +214,7 @@ impl Acceptor {
         match listener {
             Listener::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
+                tune(&listener);
                 TcpListener::from_std(listener).map(Self::Tcp)
             }
             Listener::Unix(listener) => {
@@ -243,7 +247,9 @@ impl Acceptor {
         match self {
             Self::Tcp(listener) => {
                 let (tcp, peer) = listener.accept().await?;
-                tune(&tcp);
+                if !INHERITED {
+                    tune(&tcp);
+                }
                 Ok(Stream::tcp(tcp, peer))
             }
             Self::Unix(listener) => listener.accept().await.map(|(unix, _)| Stream::unix(unix)),
@@ -268,7 +274,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 }
 
 /// Small writes leave at once; a peer that vanished is noticed. A socket that refuses is about to fail anyway.
-pub(crate) fn tune(tcp: &TcpStream) {
+pub(crate) fn tune(tcp: &impl AsFd) {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     let socket = SockRef::from(tcp);
     drop(socket.set_tcp_nodelay(true));
