@@ -33,7 +33,7 @@ pub enum Incoming {
     /// HTTP/2.
     H2(h2::Incoming),
     /// HTTP/3.
-    H3(h3::Incoming),
+    H3(Box<h3::Incoming>),
     /// The bytes within the capsules of connect-tcp.
     Unwrapped(Box<Unwrapping>),
 }

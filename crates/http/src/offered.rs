@@ -24,17 +24,23 @@ pub struct Offered {
 }
 
 impl Offered {
-    pub(crate) fn new(head: RequestHead, source: Arc<StreamInfo>, incoming: Incoming, responder: Responder) -> Self {
-        Self { head, source, incoming, responder }
+    /// Boxed, because it goes through many hands.
+    pub(crate) fn new(
+        head: RequestHead,
+        source: Arc<StreamInfo>,
+        incoming: Incoming,
+        responder: Responder,
+    ) -> Box<Self> {
+        Box::new(Self { head, source, incoming, responder })
     }
 
     /// A plain connection whose bytes are to become a tunnel; `head` is the CONNECT that says so.
-    pub fn connection(head: RequestHead, stream: Stream) -> Self {
+    pub fn connection(head: RequestHead, stream: Stream) -> Box<Self> {
         let source = stream.info().clone();
         let (read, write) = stream.split();
         let incoming = Incoming::H1(h1::Incoming::bytes(read));
         let responder = Responder::Connection(Outgoing::H1(h1::Outgoing::bytes(write)));
-        Self { head, source, incoming, responder }
+        Self::new(head, source, incoming, responder)
     }
 
     /// What the exchange carries.

@@ -50,10 +50,10 @@ impl Default for Options {
 /// What is done with the exchanges that a connection offers.
 pub trait Handler: Clone + Send + Sync + 'static {
     /// Handles one exchange to its end.
-    fn handle(&self, offered: Offered) -> impl Future<Output = ()> + Send;
+    fn handle(&self, offered: Box<Offered>) -> impl Future<Output = ()> + Send;
 
     /// Refuses a request that came in early data and must not be repeated: somebody could have done so (RFC 8470, 5.2).
-    fn too_early(&self, offered: Offered) -> impl Future<Output = ()> + Send {
+    fn too_early(&self, offered: Box<Offered>) -> impl Future<Output = ()> + Send {
         async move {
             // Fails only when the client is gone.
             let _ = offered.refuse(ResponseHead::new(StatusCode::TOO_EARLY), Bytes::new()).await;

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hermes_config::model::Route;
 use hermes_http::{Kind, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
 use hermes_proto::hop;
@@ -20,7 +21,7 @@ use crate::arrival::Arrival;
 use crate::believe::{Belief, Entry};
 use crate::explain::explains;
 use crate::filter::{self, Stage};
-use crate::forward::{Failed, Unanswered, forward, post};
+use crate::forward::{Carried, Failed, Unanswered, forward, post};
 use crate::listeners::{Entrance, Place, Users};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
@@ -42,6 +43,13 @@ struct Identified {
     asked: Option<Asked>,
 }
 
+/// A tunnel that is open, and what it holds while it is carried.
+struct Open {
+    routed: Routed,
+    carried: Carried,
+    _places: [Option<Place<String>>; 2],
+}
+
 /// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
 pub(crate) fn run(entrance: &Entrance, arrival: Arrival) -> impl Future<Output = ()> + Send {
     take(entrance, arrival, false)
@@ -52,16 +60,26 @@ pub(crate) fn refuse_early(entrance: &Entrance, arrival: Arrival) -> impl Future
     take(entrance, arrival, true)
 }
 
-async fn take(entrance: &Entrance, mut arrival: Arrival, too_early: bool) {
+async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
+    // What opens a tunnel is gone before it is carried: most tunnels wait most of their time.
+    if let Some(open) = Box::pin(begin(entrance, arrival, too_early)).await {
+        let reason = open.carried.carry(&open.routed).await;
+        open.routed.exchange.finish(&reason);
+    }
+}
+
+/// All of an exchange, but for a tunnel only its opening.
+async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Option<Box<Open>> {
     let worker = &entrance.worker;
     let snapshot = worker.snapshot();
     let listener = entrance.rules_in(&snapshot);
-    let exchange = Arc::new(worker.shared.seeing.begin_at(begin(&listener, &arrival), listener.seeing.clone()));
+    let exchange = Arc::new(worker.shared.seeing.begin_at(described(&listener, &arrival), listener.seeing.clone()));
     let source = arrival.source().clone();
     let entry = Entry { snapshot: &snapshot, listener: &listener, source: &source };
     trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
     if let Some(file) = pac::answer(&snapshot.document, &listener, &source, arrival.head()) {
-        return Box::pin(here(&exchange, arrival, file, "responded: proxy.pac")).await;
+        Box::pin(here(&exchange, arrival, file, "responded: proxy.pac")).await;
+        return None;
     }
     let explained = explains(&snapshot, &listener, &source);
     let identified = identify(&entry, &exchange, arrival.head_mut()).await;
@@ -81,34 +99,43 @@ async fn take(entrance: &Entrance, mut arrival: Arrival, too_early: bool) {
         exchange.route(&snapshot.route_names[route]);
         Ok((identified, route, places))
     });
-    let (Identified { user, belief, target, asked }, route, _places) = match decided {
+    let (Identified { user, belief, target, asked }, route, places) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
             let unanswered = Unanswered::Arrival(arrival);
-            return Box::pin(answer(&exchange, (&snapshot.node, explained), unanswered, refusal)).await;
+            Box::pin(answer(&exchange, (&snapshot.node, explained), unanswered, refusal)).await;
+            return None;
         }
     };
-    if post::arrive(arrival.head_mut(), &snapshot.document.routes[route]) {
-        exchange.is_post();
-    }
-    if let Arrival::Session { session, .. } = &arrival {
-        session.set_bounds(listener.hold(snapshot.document.routes[route].datagrams.as_ref()));
-    }
+    on_route(&snapshot.document.routes[route], &listener, &exchange, &mut arrival);
     let (worker, entrance, belief) = (worker.clone(), entrance.clone(), Arc::new(belief));
     let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, asked, route };
     let forwarded = match count_down(&routed.snapshot, &mut arrival) {
         Ok(None) => forward(&routed, arrival).await,
         Ok(Some(answer)) => {
-            return Box::pin(here(&routed.exchange, arrival, answer, "responded: no hop is left")).await;
+            Box::pin(here(&routed.exchange, arrival, answer, "responded: no hop is left")).await;
+            return None;
         }
         Err(refusal) => Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
     match forwarded {
-        Ok(reason) => routed.exchange.finish(&reason),
+        Ok(Carried::Over(reason)) => routed.exchange.finish(&reason),
+        Ok(carried) => return Some(Box::new(Open { routed, carried, _places: places })),
         Err(failed) => {
             let node = &routed.snapshot.node;
             Box::pin(answer(&routed.exchange, (node, explained), failed.unanswered, failed.refusal)).await;
         }
+    }
+    None
+}
+
+/// What the route says of an exchange before it leaves.
+fn on_route(route: &Route, listener: &ListenerRules, exchange: &Exchange, arrival: &mut Arrival) {
+    if post::arrive(arrival.head_mut(), route) {
+        exchange.is_post();
+    }
+    if let Arrival::Session { session, .. } = arrival {
+        session.set_bounds(listener.hold(route.datagrams.as_ref()));
     }
 }
 
@@ -155,7 +182,7 @@ fn places(
     Ok([exchange, session])
 }
 
-fn begin(listener: &ListenerRules, arrival: &Arrival) -> Begin {
+fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
     let kind = filter::kind(arrival.head());
     let protocol = match arrival {
         Arrival::Session { .. } => "udp",

@@ -105,7 +105,7 @@ fn offer(
     options: &Options,
     rejoin: Arc<Rejoin>,
     watch: Arc<Watch>,
-) -> Offered {
+) -> Box<Offered> {
     let framing = head.framing;
     let keep_alive = head.keep_alive;
     let request = request_head(head);

@@ -314,13 +314,13 @@ impl Pending {
         }
         if self.method == Method::CONNECT && head.status.is_success() {
             reader.sequence.begin_tunnel();
-            return Ok(Event::Tunnel(head, AnyIncoming::H3(Incoming::new(reader, None))));
+            return Ok(Event::Tunnel(head, AnyIncoming::H3(Box::new(Incoming::new(reader, None)))));
         }
         let length = convert::response_length(&self.method, &head).map_err(|fault| failed(&reader, fault))?;
         reader.sequence.begin_content(length);
         // Whether there is content at all is often here already.
         poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await;
-        Ok(Event::Final(head, AnyIncoming::H3(Incoming::new(reader, length))))
+        Ok(Event::Final(head, AnyIncoming::H3(Box::new(Incoming::new(reader, length)))))
     }
 
     /// Sends the request again, if it was lost as early data.

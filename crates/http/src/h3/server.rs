@@ -222,7 +222,7 @@ impl<H: Handler> Context<H> {
             incoming.pace(pace);
         }
         let responder = Responder::new(sender, &head, self.options.min_rate, answered);
-        let (incoming, harmless) = (AnyIncoming::H3(incoming), head.method.is_safe());
+        let (incoming, harmless) = (AnyIncoming::H3(Box::new(incoming)), head.method.is_safe());
         let offered = Offered::new(head, source, incoming, AnyResponder::H3(responder));
         if early && !harmless {
             return self.handler.too_early(offered).await;

@@ -89,8 +89,8 @@ where
     F: Fn(Offered) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    async fn handle(&self, offered: Offered) {
-        (self.0)(offered).await;
+    async fn handle(&self, offered: Box<Offered>) {
+        (self.0)(*offered).await;
     }
 
     fn malformed(&self, status: StatusCode, reason: &str, _source: &StreamInfo) -> ResponseHead {

@@ -12,7 +12,7 @@ use crate::redecide::Place;
 use crate::routed::Routed;
 
 /// What is left to be done for a tunnel.
-pub(super) enum Carried {
+pub(crate) enum Carried {
     /// Its bytes are to be carried.
     Bytes(Box<Bytes>),
     /// Its datagrams are.
@@ -22,7 +22,7 @@ pub(super) enum Carried {
 }
 
 /// The four ends of a tunnel of bytes, and what it holds.
-pub(super) struct Bytes {
+pub(crate) struct Bytes {
     pub(super) client: (Incoming, Outgoing),
     pub(super) target: (Incoming, Outgoing),
     pub(super) place: Place,
@@ -32,7 +32,7 @@ pub(super) struct Bytes {
 
 impl Carried {
     /// Carries it to its end; returns the reason of that.
-    pub(super) async fn carry(self, routed: &Routed) -> String {
+    pub(crate) async fn carry(self, routed: &Routed) -> String {
         match self {
             Self::Bytes(bytes) => Box::pin(bytes.carry(routed)).await,
             Self::Datagrams(ends) => Box::pin(datagrams::carry(routed, ends)).await,

@@ -40,6 +40,7 @@ use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
 use broadcast::Offer;
+pub(crate) use carried::Carried;
 pub(crate) use departure::Next;
 pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
@@ -58,25 +59,28 @@ pub(crate) struct Failed {
     pub(crate) refusal: Refusal,
 }
 
-/// Acts on an exchange; returns the reason of its end, for the record.
-pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<String, Failed> {
+/// Acts on an exchange; what it returns is left to be carried, or says why the exchange ended, for the record.
+pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried, Failed> {
     let arrival = match broadcast::offer(routed, arrival) {
         Offer::Ordinary(arrival) => arrival,
-        Offer::Broadcast(rule, arrival) => return Box::pin(broadcast::run(routed, arrival, rule)).await,
+        Offer::Broadcast(rule, arrival) => {
+            return Box::pin(broadcast::run(routed, arrival, rule)).await.map(Carried::Over);
+        }
         Offer::Refused(failed) => return Err(failed),
     };
     let action = routed.snapshot.document.routes.get(routed.route).and_then(|route| route.action());
-    match action {
+    let ended = match action {
         Some(Action::Attach(rule)) => Box::pin(attach::accept(routed, arrival, rule)).await,
         Some(Action::Respond(respond)) => Box::pin(local::respond(routed, arrival, respond)).await,
         Some(Action::Redirect(redirect)) => Box::pin(local::redirect(routed, arrival, redirect)).await,
-        Some(Action::To(_) | Action::Terminate(_)) | None => onwards(routed, arrival, action).await,
-    }
+        Some(Action::To(_) | Action::Terminate(_)) | None => return onwards(routed, arrival, action).await,
+    };
+    ended.map(Carried::Over)
 }
 
 /// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
 /// of them, and be copied at each step on the way there.
-async fn onwards(routed: &Routed, mut arrival: Arrival, action: Option<Action<'_>>) -> Result<String, Failed> {
+async fn onwards(routed: &Routed, mut arrival: Arrival, action: Option<Action<'_>>) -> Result<Carried, Failed> {
     let next = action.map_or_else(|| Err("the route has no action".to_owned()), |action| next_hop(routed, action));
     let next = match next {
         Ok(next) => next,
@@ -91,13 +95,12 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, action: Option<Action<'_
         return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal: paths::no_room() });
     }
     form::confirm(&mut arrival).await;
-    let opened = match (arrival.kind(), next.receiver()) {
-        (Kind::Message, _) => return Box::pin(message::forward(routed, arrival, &next)).await,
+    match (arrival.kind(), next.receiver()) {
+        (Kind::Message, _) => Box::pin(message::forward(routed, arrival, &next)).await.map(Carried::Over),
         (Kind::Upgrade, _) | (_, Receiver::Proxy) => Box::pin(tunnel::forward(routed, arrival, &next)).await,
         (Kind::Connect | Kind::ConnectTcp, Receiver::Origin) => Box::pin(terminate::tcp(routed, arrival, &next)).await,
         (Kind::ConnectUdp, Receiver::Origin) => Box::pin(terminate::udp(routed, arrival, &next)).await,
-    };
-    Ok(opened?.carry(routed).await)
+    }
 }
 
 /// Where an action sends an exchange.

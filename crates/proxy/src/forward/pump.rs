@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use hermes_http::{Cause, Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::{SpliceError, UdpError, splice};
 use hermes_rules::OverlayFields;
 use hermes_rules::redecide::Reason;
+use http::HeaderMap;
 use tokio::net::TcpStream;
 
 use crate::redecide::Place;
@@ -215,25 +217,32 @@ pub async fn pump<S: Source>(
             }
         };
         match frame {
-            None => return outgoing.finish(None).await.map_err(|error| Broken::write(to, &error)),
+            None => return finish(outgoing, None, to).await,
             Some(Err(error)) => return Err(Broken::read(from, &error)),
             Some(Ok(Frame::Trailers(mut trailers))) => {
                 if let Some(overlay) = overlay {
                     overlay.strip(&mut trailers, &[]);
                 }
-                return outgoing.finish(Some(trailers)).await.map_err(|error| Broken::write(to, &error));
+                return finish(outgoing, Some(trailers), to).await;
             }
             Some(Ok(Frame::Data(data))) => {
                 moved.fetch_add(data.len() as u64, Ordering::Relaxed);
                 let end = incoming.is_end();
-                packing(incoming, outgoing.data(data, end)).await.map_err(|error| Broken::write(to, &error))?;
+                packing(incoming, pin!(outgoing.data(data, end))).await.map_err(|error| Broken::write(to, &error))?;
                 if end {
                     return Ok(());
                 }
-                bulk(incoming, outgoing, direction).await?;
+                if incoming.bulk().is_some() && outgoing.plain().is_some() {
+                    Box::pin(bulk(incoming, outgoing, direction)).await?;
+                }
             }
         }
     }
+}
+
+/// Ends a direction. Once in its life, so in a place of its own.
+async fn finish(outgoing: &mut Outgoing, trailers: Option<HeaderMap>, to: Side) -> Result<(), Broken> {
+    Box::pin(outgoing.finish(trailers)).await.map_err(|error| Broken::write(to, &error))
 }
 
 /// Has the kernel move the bytes as long as they come in bulk, where it can. The end is left for the next read to find.
@@ -262,8 +271,7 @@ type Arrived = Option<Result<Frame, StreamError>>;
 
 /// Waits for `write`, and meanwhile packs what comes: a tunnel fed byte by byte whose far end has stopped would else use up what
 /// small frames may cost on the link that it shares.
-async fn packing<S: Source, W: Future>(incoming: &mut S, write: W) -> W::Output {
-    let mut write = std::pin::pin!(write);
+async fn packing<S: Source, W: Future>(incoming: &mut S, mut write: Pin<&mut W>) -> W::Output {
     poll_fn(|cx| {
         let written = write.as_mut().poll(cx);
         if written.is_pending() {

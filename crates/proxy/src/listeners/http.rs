@@ -61,12 +61,12 @@ pub(super) async fn quic_connection(entrance: Entrance, connection: quic::Connec
 struct Proxying(Entrance);
 
 impl Handler for Proxying {
-    fn handle(&self, offered: Offered) -> impl Future<Output = ()> + Send {
-        pipeline::run(&self.0, Arrival::Offered(Box::new(offered)))
+    fn handle(&self, offered: Box<Offered>) -> impl Future<Output = ()> + Send {
+        pipeline::run(&self.0, Arrival::Offered(offered))
     }
 
-    fn too_early(&self, offered: Offered) -> impl Future<Output = ()> + Send {
-        pipeline::refuse_early(&self.0, Arrival::Offered(Box::new(offered)))
+    fn too_early(&self, offered: Box<Offered>) -> impl Future<Output = ()> + Send {
+        pipeline::refuse_early(&self.0, Arrival::Offered(offered))
     }
 
     fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead {

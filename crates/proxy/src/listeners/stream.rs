@@ -72,7 +72,8 @@ async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
     if entrance.rules.config.tcp.is_some() {
         tcp::connection(&entrance, stream, watch).await;
     } else {
-        http::connection(entrance, stream, watch).await;
+        // In a place of its own: tunnels of TCP would else be as large as it is.
+        Box::pin(http::connection(entrance, stream, watch)).await;
     }
     drop(introduced);
 }

@@ -14,7 +14,7 @@ use crate::pipeline;
 pub(super) async fn connection(entrance: &Entrance, stream: Stream, watch: &Watch) {
     let Some(head) = entrance.rules.config.target.as_ref().and_then(connect) else { return stream.abort() };
     tokio::select! {
-        () = pipeline::run(entrance, Arrival::Offered(Box::new(Offered::connection(head, stream)))) => {}
+        () = pipeline::run(entrance, Arrival::Offered(Offered::connection(head, stream))) => {}
         () = watch.forced() => {}
     }
 }

@@ -95,7 +95,6 @@ impl Tunnels {
 
 /// A tunnel's place in the table; it leaves when this is dropped.
 pub(crate) struct Place {
-    routed: Routed,
     standing: Arc<Standing>,
     number: u64,
     words: watch::Receiver<Option<Word>>,
@@ -117,7 +116,7 @@ pub(crate) fn stand(routed: &Routed, opened: Opened, movable: bool) -> Place {
     if now.revision != routed.snapshot.revision {
         standing.redecide(&now);
     }
-    Place { routed: routed.clone(), standing, number, words, asking: None, again: routed.belief.authorized }
+    Place { standing, number, words, asking: None, again: routed.belief.authorized }
 }
 
 impl Place {
@@ -128,7 +127,7 @@ impl Place {
 
     /// The tunnel leads elsewhere now. What has changed meanwhile is decided on at once.
     pub(crate) fn moved(&self, opened: Opened) {
-        let now = self.routed.worker.snapshot();
+        let now = self.standing.snapshot();
         if self.standing.moved(opened) != now.revision {
             self.standing.redecide(&now);
         }
@@ -136,7 +135,7 @@ impl Place {
 
     /// Waits for the next order: to move or to end. The expiry of the credential is one. May be dropped and called again.
     pub(crate) async fn order(&mut self) -> Order {
-        let mut expired = pin!(expiry(self.routed.belief.expires));
+        let mut expired = pin!(expiry(self.standing.expires()));
         loop {
             let Self { words, asking, again, .. } = self;
             let word = tokio::select! {
@@ -152,7 +151,7 @@ impl Place {
                     *again = asked.again;
                     asked.order.map(Word::Carry)
                 }
-                () = until(*again), if asking.is_none() => Some(Word::Ask(self.routed.worker.snapshot())),
+                () = until(*again), if asking.is_none() => Some(Word::Ask(self.standing.snapshot())),
             };
             match word {
                 Some(Word::Ask(snapshot)) => self.asking = Some(Box::pin(self.standing.clone().ask(snapshot))),
@@ -189,7 +188,8 @@ async fn answer(asking: &mut Option<Pin<Box<dyn Future<Output = Asked> + Send>>>
 
 async fn until(again: Option<Instant>) {
     match again {
-        Some(again) => tokio::time::sleep_until(again).await,
+        // A place of its own for the timer, which most tunnels do not have.
+        Some(again) => Box::pin(tokio::time::sleep_until(again)).await,
         None => std::future::pending().await,
     }
 }
@@ -199,11 +199,11 @@ async fn expiry(expires: Option<u64>) {
     let Some(expires) = expires else { return std::future::pending().await };
     let until = UNIX_EPOCH + Duration::from_secs(expires.saturating_add(LEEWAY));
     let left = until.duration_since(SystemTime::now()).unwrap_or_default();
-    tokio::time::sleep(left).await;
+    Box::pin(tokio::time::sleep(left)).await;
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.routed.worker.shared.tunnels.standing.lock().remove(&self.number);
+        self.standing.tunnels().standing.lock().remove(&self.number);
     }
 }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::{Move, Order, Word};
+use super::{Move, Order, Tunnels, Word};
 use crate::believe::{Entry, now};
 use crate::filter::{self, Denied, Stage};
 use crate::forward::{Next, post};
@@ -175,6 +175,16 @@ impl Standing {
     /// The rules of the moment.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.routed.worker.snapshot()
+    }
+
+    /// When the credential ends that it rests on, in Unix time.
+    pub(super) fn expires(&self) -> Option<u64> {
+        self.routed.belief.expires
+    }
+
+    /// The table of open tunnels.
+    pub(super) fn tunnels(&self) -> &Tunnels {
+        &self.routed.worker.shared.tunnels
     }
 
     /// How it is opened by the rules of this snapshot, after its way broke.

@@ -132,5 +132,5 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Tunnels in [`idle_tunnels`]: as many as make tables grow alike.
 const TUNNELS: usize = 256;
 
-/// Bytes that both nodes together may hold for an idle tunnel over HTTP/2. Counted were 22,877: futures, most of them.
-const TUNNEL_MOST: isize = 25_000;
+/// Bytes that both nodes together may hold for an idle tunnel over HTTP/2. Counted were 14,119: futures, a third of them.
+const TUNNEL_MOST: isize = 15_000;

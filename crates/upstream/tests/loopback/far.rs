@@ -93,12 +93,12 @@ struct Answering {
 }
 
 impl Handler for Answering {
-    async fn handle(&self, offered: Offered) {
+    async fn handle(&self, offered: Box<Offered>) {
         if let Some(gate) = &self.seen.gate {
             gate.acquire().await.unwrap().forget();
         }
         if offered.kind() == Kind::Connect {
-            return self.tunnel(offered).await;
+            return self.tunnel(*offered).await;
         }
         let head = ResponseHead::new(StatusCode::OK);
         let content = Bytes::from(self.address.to_string());
