@@ -13,7 +13,10 @@ use super::post;
 use super::retry::Tries;
 use crate::arrival::Arrival;
 
-/// What one client sends before its tunnel is open. At most one piece of it leaves early, so that is what is kept.
+/// Bytes that leave before the answer, and are kept until it comes: the first messages of most protocols.
+const MOST: usize = 16 * 1024;
+
+/// What one client sends before its tunnel is open. At most one piece of it leaves early, of at most [`MOST`] bytes.
 #[derive(Default)]
 pub(super) struct EarlyBytes<'a> {
     incoming: Option<&'a mut Incoming>,
@@ -67,9 +70,13 @@ impl<'a> EarlyBytes<'a> {
         }
     }
 
-    /// Sends a piece behind the request.
-    pub(super) fn send(&mut self, tries: &Tries<'_>, data: Bytes, outgoing: &mut Outgoing) {
+    /// Sends a piece behind the request, and puts back what is too much.
+    pub(super) fn send(&mut self, tries: &Tries<'_>, mut data: Bytes, outgoing: &mut Outgoing) {
         tries.sent_early(!data.is_empty());
+        let rest = data.split_off(data.len().min(MOST));
+        if let Some(incoming) = self.incoming.as_mut().filter(|_| !rest.is_empty()) {
+            incoming.unread(rest);
+        }
         if !data.is_empty() {
             self.sent = data.clone();
             // A stream that is gone says so where its answer is awaited.
