@@ -10,6 +10,7 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use rustix::io::Errno;
 use socket2::{Domain, SockRef, Socket};
 use tokio::io::Interest;
+use tokio::task::coop::consume_budget;
 
 use crate::listen::{enlarge_receive_buffer, enlarge_send_buffer};
 use crate::os;
@@ -151,12 +152,14 @@ impl UdpSocket {
     /// [`UdpError::Refused`] and [`UdpError::Unreachable`] report ICMP messages on a connected socket, which
     /// goes on working.
     pub async fn recv(&self, into: &mut RecvBatch) -> Result<usize, UdpError> {
-        let received = self
-            .io
-            .async_io(INCOMING, || into.fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta)))
-            .await;
-        received.map_err(UdpError::from)?;
-        Ok(into.len())
+        loop {
+            self.readable().await.map_err(UdpError::Io)?;
+            // A socket that never runs dry leaves the thread to others too.
+            consume_budget().await;
+            if let Some(count) = self.try_recv(into)? {
+                return Ok(count);
+            }
+        }
     }
 
     /// Waits until [`Self::try_recv`] is worth calling, so that a batch need not be held meanwhile.
@@ -174,13 +177,17 @@ impl UdpSocket {
     pub fn try_recv(&self, into: &mut RecvBatch) -> Result<Option<usize>, UdpError> {
         // tokio's `try_io` understands one interest at a time.
         for interest in [Interest::READABLE, Interest::ERROR] {
-            let received = self
-                .io
-                .try_io(interest, || into.fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta)));
+            let mut some = false;
+            let received = self.io.try_io(interest, || {
+                let all = into.fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta))?;
+                some = true;
+                // The kernel had no more: whoever waits for more need not ask it first.
+                if all { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+            });
             match received {
-                Ok(_) => return Ok(Some(into.len())),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
+                _ if some => return Ok(Some(into.len())),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
+                _ => {}
             }
         }
         into.clear();

@@ -89,18 +89,18 @@ impl RecvBatch {
         self.filled = 0;
     }
 
-    /// Lets `receive` fill the slots; it returns how many it used.
+    /// Lets `receive` fill the slots; it returns how many it used. True if these are all.
     pub(crate) fn fill(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
+    ) -> io::Result<bool> {
         self.filled = 0;
         let mut slots = self.buffer.chunks_exact_mut(SLOT);
         // Past the last slot these are empty; they are not shown to the kernel.
         let mut views: [IoSliceMut<'_>; BATCH_SIZE] =
             std::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
         self.filled = receive(&mut views[..self.meta.len()], &mut self.meta)?;
-        Ok(self.filled)
+        Ok(self.filled == self.meta.len())
     }
 }
 
