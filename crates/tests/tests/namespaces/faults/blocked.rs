@@ -24,6 +24,17 @@ fn pages(row: &Row, version: &str) -> usize {
     row.near.access().iter().filter(is_page).filter(|record| record["protocol"] == version).count()
 }
 
+/// A tunnel over HTTP/3. On a machine that is busy with other things, a worker's first handshake may take longer than its head start.
+fn tunnel(row: &Row) -> Raw {
+    eventually("a tunnel over HTTP/3", || {
+        let mut tunnel = within(&row.topology, "client", || Raw::connect(TUNNEL.parse().unwrap()));
+        assert_eq!(tunnel.exchange(b"before").unwrap(), b"before");
+        let exchanges = row.near.exchanges();
+        let newest = exchanges.iter().rfind(|one| one["kind"] == "connect").unwrap();
+        (newest["protocol"] == "h3").then_some(tunnel)
+    })
+}
+
 /// The longest that a request of the client has taken so far, by the records of its node.
 fn longest(row: &Row, after: usize) -> f64 {
     let records = row.entry.access();
@@ -39,9 +50,7 @@ fn udp_that_is_blocked_and_let_through_again_costs_tunnels_only() {
     let load = Load { tunnels: 0, ..MIXED };
     load.during(&row, |progress| {
         for round in 0..rounds {
-            let mut tunnel = within(&row.topology, "client", || Raw::connect(TUNNEL.parse().unwrap()));
-            assert_eq!(tunnel.exchange(b"before").unwrap(), b"before");
-            eventually("HTTP/3 is used", || (row.way()["http3"] == "works").then_some(()));
+            let mut tunnel = tunnel(&row);
             let (before, began) = (pages(&row, "h2"), row.entry.access().len());
             row.ip("road", &[BLOCK]);
             eventually("requests fall to HTTP/2", || (pages(&row, "h2") > before + 5).then_some(()));
@@ -73,9 +82,9 @@ fn udp_that_is_blocked_and_let_through_again_costs_tunnels_only() {
     assert_eq!(row.echo.sockets().len(), load.sessions, "UDP sessions keep their sockets");
     let log = row.entry.log();
     assert_eq!(log.matches("HTTP/3 is left out").count() as u64, rounds, "{log}");
-    let reasons: Vec<_> = row.entry.access().iter().filter(|record| record["kind"] == "connect").cloned().collect();
-    assert_eq!(reasons.len() as u64, rounds);
-    for record in reasons {
-        assert!(record["reason"].as_str().unwrap().contains("UDP became blocked"), "{record:#}");
-    }
+    let records = row.entry.access();
+    let reasons = records.iter().filter(|record| record["kind"] == "connect" && record["reason"] != "done");
+    let reasons: Vec<_> = reasons.map(|record| record["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons.len() as u64, rounds, "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason.contains("UDP became blocked")), "{reasons:?}");
 }
