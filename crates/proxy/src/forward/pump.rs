@@ -61,9 +61,9 @@ impl Broken {
         Self { side, reset: error.reset(), not_error, details: error.to_string() }
     }
 
-    /// Whether the way broke, so that another may do: not if the side broke the protocol, or was ended by a rule.
+    /// Whether the way broke, so that another may do: not if the side broke the protocol, was ended by a rule, or needs no more.
     pub fn is_of_the_way(&self) -> bool {
-        self.not_error.is_none() && self.reset != Reset::Protocol
+        self.not_error.is_none() && !matches!(self.reset, Reset::Protocol | Reset::Unneeded)
     }
 
     /// Whether the side was slower than it may be.

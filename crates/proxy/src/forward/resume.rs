@@ -102,7 +102,8 @@ impl Tunnel {
     /// Gives the session to whoever claims it.
     pub(super) fn hand_over(self, claim: Claim) -> String {
         self.client.sink.settle(&self.exchange);
-        self.client.sink.reset(Reset::Cancel);
+        // Not as if the way had broken: a proxy on it would open it again, and take the session back.
+        self.client.sink.reset(Reset::Unneeded);
         let Path { ends, active, held, .. } = self.path;
         if let (Held::Here(seat), Origin::Udp(UdpReader::Socket(socket, received))) = (held, ends.origin)
             && let (Ok(another), Some(remote)) = (socket.another(), socket.remote_addr())
