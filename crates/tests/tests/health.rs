@@ -92,7 +92,7 @@ fn an_unhealthy_endpoint_gets_nothing_and_the_status_says_why() {
     }
     let shown = program::command().args(["status", "--admin"]).arg(node.socket()).output().unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.contains("health unhealthy") && shown.contains("refused"), "{shown}");
+    assert!(shown.contains("unhealthy") && shown.contains("refused"), "{shown}");
     let _back = origins::http_on(address);
     eventually_true("it is healthy again", || endpoint(&node, 0)["health"] == "healthy");
 }
