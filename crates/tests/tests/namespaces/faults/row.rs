@@ -60,7 +60,8 @@ fn cable(topology: &Topology, one: (&str, &str), other: (&str, &str)) {
 }
 
 impl Row {
-    /// Between the client and the first proxy is a router, `road`. The client's node speaks these versions to that proxy.
+    /// Between the client and the first proxy is a router, `road`. The client's node speaks these versions to that proxy; further keys
+    /// of its upstream may follow them.
     pub(super) fn by_router(http: &str) -> Self {
         let topology = networks();
         cable(&topology, ("client", "10.0.1.1/24"), ("road", "10.0.1.2/24"));
