@@ -30,11 +30,18 @@ pub(crate) struct Reader<'a> {
     open: Vec<PathBuf>,
     /// True names of all files read.
     known: Vec<PathBuf>,
+    /// What the first file says, where it is none.
+    given: Option<String>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(env: Env<'a>) -> Self {
-        Self { env, files: Vec::new(), problems: Vec::new(), open: Vec::new(), known: Vec::new() }
+        Self { env, files: Vec::new(), problems: Vec::new(), open: Vec::new(), known: Vec::new(), given: None }
+    }
+
+    /// Reads this text in place of the first file. What it includes is looked for from the folder of the process.
+    pub(crate) fn of_text(text: String, env: Env<'a>) -> Self {
+        Self { given: Some(text), ..Self::new(env) }
     }
 
     /// Reads the file and everything that it includes. `None`: nothing can be said about its content.
@@ -63,6 +70,11 @@ impl<'a> Reader<'a> {
     }
 
     fn text(&mut self, file: &Path) -> Result<String, String> {
+        if let Some(text) = self.given.take() {
+            self.known.push(file.to_owned());
+            self.files.push(std::path::absolute(file).unwrap_or_default());
+            return Ok(text);
+        }
         let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
         let mut bytes = Vec::new();
         File::open(file).map_err(failed)?.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -10,6 +10,7 @@
 //!
 //! Specifications: YAML 1.2.2 (core schema, without aliases, tags and several documents), JSON Schema 2020-12.
 
+mod defaults;
 mod env;
 mod fuzz;
 mod include;
@@ -29,7 +30,7 @@ mod walk;
 mod yaml;
 
 pub use fuzz::fuzz_one;
-pub use load::{Flawed, Loaded, load, read};
+pub use load::{Flawed, Loaded, load, read, read_text};
 pub use lost::Lost;
 pub use nearest::nearest;
 pub use path::{Step, child, element, steps};

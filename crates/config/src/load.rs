@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use crate::defaults::write_out;
 use crate::env::Env;
 use crate::include::Reader;
 use crate::lost::Lost;
@@ -66,7 +67,18 @@ pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
 /// # Errors
 /// A document with problems.
 pub fn read(file: &Path, env: Env<'_>) -> Result<Loaded, Flawed> {
-    let mut reader = Reader::new(env);
+    read_by(Reader::new(env), file)
+}
+
+/// Reads a document like [`read`] whose text is there already, such as that of standard input; problems call it `name`.
+///
+/// # Errors
+/// A document with problems.
+pub fn read_text(name: &Path, text: String, env: Env<'_>) -> Result<Loaded, Flawed> {
+    read_by(Reader::of_text(text, env), name)
+}
+
+fn read_by(mut reader: Reader<'_>, file: &Path) -> Result<Loaded, Flawed> {
     let root = reader.read(file, None);
     let Reader { files, problems, .. } = reader;
     let Some(root) = root else {
@@ -112,7 +124,12 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
         problems.push(problem.remedy("begin with `version: 1`"));
         return Typed { document: None, problems, lost: Lost::default() };
     }
-    let (mut json, found) = walk::read(schema::cached(), root);
+    let (mut json, mut found) = walk::read(schema::cached(), root);
+    if let Json::Object(json) = &mut json {
+        let without = write_out(json, root);
+        found.lost.extend(without.iter().map(|problem| problem.path.clone()));
+        found.problems.extend(without);
+    }
     let paths = problems.iter().map(|problem| problem.path.as_str());
     let lost = Lost::new(paths.chain(found.lost.iter().map(String::as_str)));
     problems.extend(found.problems);

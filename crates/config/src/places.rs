@@ -38,6 +38,19 @@ impl Places {
         }
         Some(place.clone())
     }
+
+    /// Whether something is written at this path.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        let mut node = Some(&self.root);
+        for step in steps(path) {
+            node = match (node.map(|node| &node.value), step) {
+                (Some(Value::Map(_)), Step::Key(key)) => node.and_then(|node| Some(&node.entry(&key)?.node)),
+                (Some(Value::List(nodes)), Step::Index(index)) => nodes.get(index),
+                _ => None,
+            };
+        }
+        node.is_some()
+    }
 }
 
 impl fmt::Debug for Places {

@@ -139,9 +139,31 @@ impl<'a> Reader<'a> {
         if error.info().contains("unknown anchor") {
             return self.alias(*error.marker());
         }
+        if let Some(problem) = self.glued(error) {
+            return problem;
+        }
         let line = self.text.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
         let problem = self.problem(*error.marker(), format!("this is not YAML: {}", error.info()));
         Problem { remedy: syntax_remedy(error.info(), line), ..problem }
+    }
+
+    /// `node:n`, of which the library only finds out at the next line that it is no key.
+    fn glued(&self, error: &ScanError) -> Option<Problem> {
+        if !error.info().contains("simple key") {
+            return None;
+        }
+        let lines: Vec<&str> = self.text.lines().take(error.marker().line().max(1)).collect();
+        let is_glued = |line: &str| {
+            let (key, value) = line.trim().split_once(':')?;
+            let word = !key.is_empty() && key.chars().all(|letter| letter.is_alphanumeric() || "_-.".contains(letter));
+            (word && !value.is_empty() && !value.starts_with(' ')).then(|| (key.to_owned(), value.to_owned()))
+        };
+        let (index, (key, value)) =
+            lines.iter().enumerate().rev().find_map(|(index, line)| Some((index, is_glued(line)?)))?;
+        let column = lines[index].chars().take_while(|letter| letter.is_whitespace()).count() + 1;
+        let place = Place { file: self.file.clone(), line: index + 1, column };
+        let reason = format!("`{key}:{value}` is one word, and no key with a value");
+        Some(Problem::new(&place, "", reason).remedy(format!("write a space after the colon: `{key}: {value}`")))
     }
 
     fn problem(&self, mark: Marker, reason: impl Into<String>) -> Problem {

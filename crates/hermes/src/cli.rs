@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check, completions, env, exchanges, exec, log, reload, run, status, top};
+use crate::commands::{check, completions, echo, env, exchanges, exec, log, reload, run, status, top};
 use crate::demo;
 
 const EXIT_CODES: &str = "\
@@ -11,7 +11,8 @@ Exit codes:
   1  failed
   2  wrong usage, or a configuration that is not valid
   3  the running node cannot be reached
-  `hermes exec` ends with the code of its command.";
+  `hermes exec` ends with the code of its command; with 127 if there is no such
+  program, with 126 if it cannot be run.";
 
 /// Any traffic, carried as HTTP, end to end, under one control.
 #[derive(Debug, Parser)]
@@ -30,7 +31,7 @@ pub struct Cli {
 pub enum Command {
     /// Run a node until SIGTERM or Ctrl-C; SIGHUP reloads its file.
     Run(run::Run),
-    /// Say everything that is wrong with a configuration file.
+    /// Say everything that is wrong with configuration files, and with --connect try their upstreams.
     Check(check::Check),
     /// Print the JSON Schema of configuration files.
     Schema,
@@ -44,8 +45,10 @@ pub enum Command {
     Exchanges(exchanges::Exchanges),
     /// Make a running node read its file again.
     Reload(reload::Reload),
-    /// Change what a running node logs.
+    /// Show or change what a running node logs.
     Log(log::Log),
+    /// Run servers that show what they got, to try an overlay with.
+    Echo(echo::Echo),
     /// Print shell lines that make programs use a node as their proxy.
     Env(env::Env),
     /// Run a program that uses a node as its proxy.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// A command's failure. The exit codes are documented in `hermes --help`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Exit code: 1 failed, 2 invalid, 3 unreachable.
+    /// Exit code: 1 failed, 2 invalid, 3 unreachable; of `exec` also others.
     pub code: u8,
     /// What went wrong; empty when the command has already said it.
     pub reason: String,
@@ -34,6 +34,11 @@ impl Failure {
     /// The running node does not answer.
     pub fn unreachable(reason: impl Into<String>) -> Self {
         Self::new(3, reason)
+    }
+
+    /// It did not work, and this code says why.
+    pub fn coded(code: u8, reason: impl Into<String>) -> Self {
+        Self::new(code, reason)
     }
 
     /// It did not work, and the command's output says why.

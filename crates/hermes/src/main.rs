@@ -7,11 +7,13 @@
 
 mod admin;
 mod cli;
+mod columns;
 mod commands;
 mod demo;
 mod failure;
 mod logging;
 mod output;
+mod stop;
 mod table;
 
 use std::process::ExitCode;
@@ -50,7 +52,7 @@ async fn dispatch(command: Option<Command>, output: Output) -> Result<(), Failur
     match command {
         None => commands::welcome(output),
         Some(Command::Run(run)) => commands::run::run(run).await,
-        Some(Command::Check(check)) => commands::check::run(&check, output),
+        Some(Command::Check(check)) => commands::check::run(&check, output).await,
         Some(Command::Schema) => commands::schema::run(output),
         Some(Command::Demo(demo)) => demo::run(&demo, output).await,
         Some(Command::Status(status)) => commands::status::run(&status, output).await,
@@ -58,6 +60,7 @@ async fn dispatch(command: Option<Command>, output: Output) -> Result<(), Failur
         Some(Command::Exchanges(exchanges)) => commands::exchanges::run(&exchanges, output).await,
         Some(Command::Reload(reload)) => commands::reload::run(&reload, output).await,
         Some(Command::Log(log)) => commands::log::run(&log, output).await,
+        Some(Command::Echo(echo)) => commands::echo::run(echo, output).await,
         Some(Command::Env(env)) => commands::env::run(&env, output).await,
         Some(Command::Exec(exec)) => commands::exec::run(exec).await,
         Some(Command::Completions(completions)) => commands::completions::run(&completions, output),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{Table, presets};
 
 /// A table with a header and no lines around it.
 pub fn plain(header: &[&str]) -> Table {
@@ -11,15 +11,43 @@ pub fn plain(header: &[&str]) -> Table {
     table
 }
 
-/// Columns of a framed table: what fits a usual terminal and a page of documentation.
-const WIDTH: u16 = 120;
+/// A table, or where it is wider than `width`, a paragraph for each row: its first cell, and below that what the others
+/// are called and say, without those that say nothing.
+pub fn fitted(header: &[String], rows: &[Vec<String>], width: Option<usize>) -> String {
+    let mut table = plain(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    table.add_rows(rows);
+    let text = table.trim_fmt();
+    match width {
+        Some(width) if text.lines().any(|line| line.chars().count() > width) => paragraphs(header, rows, width),
+        _ => text,
+    }
+}
 
-/// A table with lines, whose cells are wrapped to fit.
-pub fn framed(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL).set_header(header.to_vec());
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table
+/// What stands where nothing is known.
+pub const NOTHING: &str = "-";
+
+fn paragraphs(header: &[String], rows: &[Vec<String>], width: usize) -> String {
+    let mut lines = Vec::new();
+    for row in rows {
+        let mut cells = header.iter().zip(row);
+        lines.extend(cells.next().map(|(_, first)| format!(" {first}")));
+        let said = cells.filter(|(_, cell)| *cell != NOTHING).map(|(name, cell)| format!("{name} {cell}"));
+        lines.extend(wrapped(&said.collect::<Vec<_>>().join(", "), 4, width));
+    }
+    lines.join("\n")
+}
+
+/// Lines of at most `width` characters, each after `indent` spaces; a longer word has a line to itself.
+pub fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
+    let space = " ".repeat(indent);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => line.extend([" ", word]),
+            _ => lines.push(format!("{space}{word}")),
+        }
+    }
+    lines
 }
 
 /// Bytes with three figures at most: `999 B`, `1.5 KiB`, `20 MiB`.
@@ -67,6 +95,16 @@ pub fn age(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_that_does_not_fit_becomes_paragraphs() {
+        let header = ["name", "address", "why"].map(str::to_owned);
+        let rows = [["a", "10.0.0.1:80", "-"], ["b", "10.0.0.2:80", "it does not answer"]]
+            .map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(fitted(&header, &rows, Some(80)), fitted(&header, &rows, None));
+        let narrow = fitted(&header, &rows, Some(30));
+        assert_eq!(narrow, " a\n    address 10.0.0.1:80\n b\n    address 10.0.0.2:80, why\n    it does not answer");
+    }
 
     #[test]
     fn bytes_have_three_figures_at_most() {

@@ -49,6 +49,10 @@ impl Unwrapping {
         Poll::Ready(())
     }
 
+    pub(crate) fn limit(&mut self, most: usize) {
+        self.stream.limit(most);
+    }
+
     pub(crate) fn pack(&mut self, cx: &mut Context<'_>) {
         self.stream.pack(cx);
     }
@@ -82,6 +86,14 @@ impl Wrapping {
         self.ended |= end;
         // In one piece: frames as small as a header would use up what a peer allows of those.
         self.stream.data(encode(&data, end), false).await
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.stream.room()
+    }
+
+    pub(crate) async fn roomy(&mut self) -> Result<usize, StreamError> {
+        self.stream.roomy().await
     }
 
     /// Ends the bytes. The stream goes on, so that it can still be broken off if the other direction is.

@@ -1,6 +1,6 @@
 //! Heads of requests and responses, the same for every HTTP version.
 
-use hermes_proto::connect_tcp;
+use hermes_proto::upgrade::Protocol;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Version};
 
@@ -20,14 +20,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What an exchange with this `:protocol` or upgrade token carries.
-    pub fn of_protocol(token: &str) -> Self {
-        if token.eq_ignore_ascii_case("connect-udp") {
-            Self::ConnectUdp
-        } else if token.eq_ignore_ascii_case(connect_tcp::PROTOCOL) {
-            Self::ConnectTcp
-        } else {
-            Self::Upgrade
+    /// What an exchange under this protocol carries.
+    pub fn of_protocol(protocol: &Protocol) -> Self {
+        match protocol {
+            Protocol::ConnectUdp => Self::ConnectUdp,
+            Protocol::ConnectTcp => Self::ConnectTcp,
+            Protocol::WebSocket | Protocol::ConnectIp | Protocol::Ptth | Protocol::Other(_) => Self::Upgrade,
         }
     }
 
@@ -54,10 +52,10 @@ pub struct RequestHead {
     pub scheme: Option<Scheme>,
     /// The authority of the URI, or of `Host` in origin form; for CONNECT, host and port of the target.
     pub authority: Option<Authority>,
-    /// Path and query; `None` only for CONNECT without a protocol; `*` for `OPTIONS *`.
+    /// Path and query as [`hermes_proto::path`] made them; `None` only for CONNECT without a protocol; `*` for `OPTIONS *`.
     pub path: Option<PathAndQuery>,
-    /// `:protocol` of an extended CONNECT, or the `Upgrade` token.
-    pub protocol: Option<String>,
+    /// `:protocol` of an extended CONNECT, or the protocol of `Upgrade`.
+    pub protocol: Option<Protocol>,
     /// The fields, without those that frame the message on its connection.
     pub fields: HeaderMap,
     /// The version it arrived in.
@@ -69,9 +67,9 @@ pub struct RequestHead {
 impl RequestHead {
     /// What the exchange carries.
     pub fn kind(&self) -> Kind {
-        match (&self.method, self.protocol.as_deref()) {
+        match (&self.method, &self.protocol) {
             (&Method::CONNECT, None) => Kind::Connect,
-            (&Method::CONNECT, Some(token)) => Kind::of_protocol(token),
+            (&Method::CONNECT, Some(protocol)) => Kind::of_protocol(protocol),
             _ => Kind::Message,
         }
     }

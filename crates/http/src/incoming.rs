@@ -60,6 +60,15 @@ impl Incoming {
         }
     }
 
+    /// The other side has room for so many bytes: no more are read at once where that can be chosen.
+    pub fn limit(&mut self, most: usize) {
+        match self {
+            Self::H1(incoming) => incoming.limit(most),
+            Self::Unwrapped(incoming) => incoming.limit(most),
+            Self::Empty | Self::Full(_) | Self::H2(_) | Self::H3(_) => {}
+        }
+    }
+
     /// Packs small frames that have come and nobody has asked for yet: unread, each of them costs far more than its bytes. How
     /// many bytes may come is not changed by it.
     pub fn pack(&mut self, cx: &mut Context<'_>) {

@@ -132,7 +132,7 @@ impl Responder {
         match self {
             _ if head.status == StatusCode::SWITCHING_PROTOCOLS => Ok(()),
             Self::H1(responder) => responder.interim(head).await,
-            Self::H2(responder) => responder.interim(head),
+            Self::H2(responder) => responder.interim(head).await,
             Self::H3(responder) => responder.interim(head).await,
             Self::Connection(_) => Ok(()),
         }
@@ -178,7 +178,7 @@ impl Responder {
     pub async fn respond(self, head: ResponseHead, length: Option<u64>) -> Result<Outgoing, StreamError> {
         match self {
             Self::H1(responder) => responder.respond(head, length),
-            Self::H2(responder) => responder.respond(head, length),
+            Self::H2(responder) => responder.respond(head, length).await,
             Self::H3(responder) => responder.respond(head, length).await,
             Self::Connection(mut outgoing) => {
                 outgoing.reset(Reset::Connect);

@@ -39,6 +39,29 @@ impl Outgoing {
         }
     }
 
+    /// How many bytes may be taken for this stream now; none while what was sent before has not left.
+    pub fn room(&self) -> usize {
+        match self {
+            Self::Ended | Self::H1(_) => usize::MAX,
+            Self::H2(outgoing) => outgoing.room(),
+            Self::H3(outgoing) => outgoing.room(),
+            Self::Wrapped(outgoing) => outgoing.room(),
+        }
+    }
+
+    /// Waits until some may; how many.
+    ///
+    /// # Errors
+    /// The reader is slower than it may be.
+    pub async fn roomy(&mut self) -> Result<usize, StreamError> {
+        match self {
+            Self::Ended | Self::H1(_) => Ok(usize::MAX),
+            Self::H2(outgoing) => outgoing.roomy().await,
+            Self::H3(outgoing) => outgoing.roomy().await,
+            Self::Wrapped(outgoing) => Box::pin(outgoing.roomy()).await,
+        }
+    }
+
     /// Whether bytes of a tunnel may leave before it is answered. On HTTP/1.1 they may not: until the 101 they are what follows the
     /// request (RFC 9110, 7.8).
     pub fn takes_early(&self) -> bool {

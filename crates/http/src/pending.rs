@@ -1,6 +1,6 @@
 //! An exchange that was opened and whose response is awaited.
 
-use crate::error::StreamError;
+use crate::error::{Cause, StreamError};
 use crate::head::ResponseHead;
 use crate::{Incoming, Outgoing, h1, h2, h3};
 
@@ -17,13 +17,22 @@ pub enum Event {
 
 /// The response to come.
 #[derive(Debug)]
-pub enum Pending {
-    /// HTTP/1.1.
+pub struct Pending {
+    awaited: Awaited,
+    interim: Interim,
+}
+
+#[derive(Debug)]
+pub(crate) enum Awaited {
     H1(h1::client::Pending),
-    /// HTTP/2.
     H2(h2::client::Pending),
-    /// HTTP/3.
     H3(h3::client::Pending),
+}
+
+impl From<Awaited> for Pending {
+    fn from(awaited: Awaited) -> Self {
+        Self { awaited, interim: Interim::default() }
+    }
 }
 
 impl Pending {
@@ -32,13 +41,70 @@ impl Pending {
     /// `tunnel` is the sending half of an exchange that asks for a tunnel: on HTTP/1.1, acceptance turns it into plain
     /// bytes. A message needs none.
     ///
+    /// Dropping the future loses nothing.
+    ///
     /// # Errors
-    /// The peer reset the stream, broke the protocol, or the connection failed; `processed` says what is known.
+    /// The peer reset the stream, broke the protocol, sent too many interim responses, or the connection failed; `processed`
+    /// says what is known.
     pub async fn event(&mut self, tunnel: Option<&mut Outgoing>) -> Result<Event, StreamError> {
-        match self {
-            Self::H1(pending) => pending.event(tunnel).await,
-            Self::H2(pending) => pending.event().await,
-            Self::H3(pending) => pending.event().await,
+        let event = match &mut self.awaited {
+            Awaited::H1(pending) => pending.event(tunnel).await,
+            Awaited::H2(pending) => pending.event().await,
+            Awaited::H3(pending) => pending.event().await,
+        }?;
+        if let Event::Interim(head) = &event {
+            self.interim.count(head)?;
         }
+        Ok(event)
+    }
+}
+
+/// Interim responses (1xx) of one exchange. They pass no window, so a server could send them without end.
+#[derive(Debug, Default)]
+struct Interim {
+    heads: usize,
+    bytes: usize,
+}
+
+/// Interim responses that an exchange can have: few have more than one or two.
+const INTERIM: usize = 32;
+
+/// Bytes that the fields of all of them can have together: those of one large head.
+const INTERIM_BYTES: usize = 64 * 1024;
+
+/// Bytes that a field costs beside its name and value (RFC 9113, 6.5.2).
+const FIELD_COST: usize = 32;
+
+impl Interim {
+    /// One more came. A proxy must pass them on (RFC 9110, 15.2), so none is left out: the exchange fails.
+    fn count(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
+        let fields = head.fields.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_COST);
+        self.bytes += fields.sum::<usize>();
+        self.heads += 1;
+        if self.heads > INTERIM || self.bytes > INTERIM_BYTES {
+            let reason = format!("more than {INTERIM} interim responses, or {INTERIM_BYTES} bytes of them");
+            return Err(StreamError::new(Cause::Protocol(reason)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, StatusCode};
+
+    use super::*;
+
+    #[test]
+    fn interim_responses_are_bounded_in_number_and_size() {
+        let small = ResponseHead::new(StatusCode::EARLY_HINTS);
+        let mut interim = Interim::default();
+        assert!((0..INTERIM).all(|_| interim.count(&small).is_ok()));
+        assert!(interim.count(&small).is_err());
+
+        let mut large = small.clone();
+        large.fields.insert("link", HeaderValue::from_bytes(&[b'x'; INTERIM_BYTES / 4]).unwrap());
+        let mut interim = Interim::default();
+        assert_eq!((0..INTERIM).take_while(|_| interim.count(&large).is_ok()).count(), 3);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::{Stream, StreamInfo, Watch};
+use hermes_proto::greeting::Greeting;
 use http::StatusCode;
 use tokio::io::AsyncReadExt;
 
@@ -60,6 +61,11 @@ pub trait Handler: Clone + Send + Sync + 'static {
         }
     }
 
+    /// Hears of a client that does not speak HTTP, but this. Default: nothing.
+    fn greeted(&self, greeting: Greeting, source: &StreamInfo) {
+        let _ = (greeting, source);
+    }
+
     /// The answer to a request that is not HTTP; the connection closes after it.
     fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead;
 }
@@ -90,7 +96,12 @@ pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, wa
             () = farewell => return,
         }
     };
-    if is_h2 {
+    let greeting = if info.tls.is_none() && !is_h2 { Greeting::of(&first) } else { None };
+    if let Some(greeting) = greeting {
+        handler.greeted(greeting, &info);
+        let connection = h1::Connection::new(stream, first);
+        Box::pin(h1::server::refuse_greeting(connection, greeting, &info, &handler)).await;
+    } else if is_h2 {
         stream.unread(first.freeze());
         Box::pin(h2::server::serve(stream, info, options, handler, watch)).await;
     } else if alpn_h2 || !first.is_empty() {

@@ -5,7 +5,8 @@
 //! back; so it is passed on, and answered, in either version.
 
 use aws_lc_rs::digest;
-use hermes_proto::websocket::{Key, is_websocket, strip};
+use hermes_proto::upgrade::Protocol;
+use hermes_proto::websocket::{Key, strip};
 use http::header::SEC_WEBSOCKET_ACCEPT;
 use http::{HeaderMap, HeaderValue};
 
@@ -14,13 +15,15 @@ use crate::error::{Cause, StreamError};
 
 /// The key that a client showed.
 pub(crate) fn key_of(head: &RequestHead) -> Option<Key> {
-    let token = head.protocol.as_deref().filter(|token| is_websocket(token));
-    token.and_then(|_| Key::of(&head.fields).ok())
+    if !is_websocket(head) {
+        return None;
+    }
+    Key::of(&head.fields).ok()
 }
 
 /// The key to show to an HTTP/1.1 server: the client's own, or a new one.
 pub(crate) fn key_for(head: &RequestHead) -> Result<Option<Key>, StreamError> {
-    if !head.protocol.as_deref().is_some_and(is_websocket) {
+    if !is_websocket(head) {
         return Ok(None);
     }
     key_of(head).map_or_else(fresh, Ok).map(Some)
@@ -42,6 +45,10 @@ pub(crate) fn accept(key: &Key) -> HeaderValue {
         digest.copy_from_slice(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref());
         digest
     })
+}
+
+fn is_websocket(head: &RequestHead) -> bool {
+    head.protocol == Some(Protocol::WebSocket)
 }
 
 fn fresh() -> Result<Key, StreamError> {

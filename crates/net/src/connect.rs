@@ -9,9 +9,10 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
+use crate::descriptors::{self, Shortage, claim, noted};
 use crate::dns::{DnsError, DnsErrorKind};
 use crate::listen::tune;
 
@@ -42,7 +43,11 @@ pub enum ConnectErrorKind {
     Dns(DnsErrorKind),
     /// There was no address to try.
     NoAddress,
-    /// This machine could not try: no descriptor, no port, not permitted.
+    /// No descriptor is left, or only those that are kept back.
+    Descriptors,
+    /// No local port is left towards the address.
+    Ports,
+    /// This machine could not try, for instance because it is not permitted.
     Local,
     /// Anything else.
     Other,
@@ -83,7 +88,7 @@ pub async fn tcp(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStream,
 /// # Errors
 /// What the system says; a listener whose queue is full refuses.
 pub async fn unix(path: &Path) -> Result<UnixStream, ConnectError> {
-    UnixStream::connect(path).await.map_err(|error| {
+    UnixStream::connect(path).await.and_then(claim).map_err(|error| {
         let kind = match error.kind() {
             io::ErrorKind::WouldBlock => ConnectErrorKind::Refused,
             io::ErrorKind::NotFound => ConnectErrorKind::Unreachable,
@@ -138,13 +143,25 @@ async fn first_done(running: &mut Vec<Attempt<'_>>) -> Result<TcpStream, Connect
 }
 
 async fn attempt(address: SocketAddr) -> Result<TcpStream, ConnectError> {
-    match TcpStream::connect(address).await {
+    match connected(address).await {
         Ok(tcp) => {
             tune(&tcp);
             Ok(tcp)
         }
-        Err(error) => Err(ConnectError { kind: kind_of(&error), address: Remote::Ip(address), source: Some(error) }),
+        Err(error) => {
+            Err(ConnectError { kind: kind_of(&error), address: Remote::Ip(address), source: Some(noted(error)) })
+        }
     }
+}
+
+async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    claimed(socket)?.connect(address).await
+}
+
+/// As [`claim`]; it is counted with the error that the attempt comes to.
+fn claimed(socket: TcpSocket) -> io::Result<TcpSocket> {
+    if descriptors::is_kept_back(&socket) { Err(rustix::io::Errno::MFILE.into()) } else { Ok(socket) }
 }
 
 /// Alternates the families, beginning with that of the first address (RFC 8305 section 4). The order within
@@ -169,6 +186,7 @@ fn more_telling(one: Option<ConnectError>, two: ConnectError) -> ConnectError {
         ConnectErrorKind::Refused => 4,
         ConnectErrorKind::Other => 3,
         ConnectErrorKind::Unreachable => 2,
+        ConnectErrorKind::Descriptors | ConnectErrorKind::Ports => 1,
         ConnectErrorKind::Local | ConnectErrorKind::Dns(_) => 1,
         ConnectErrorKind::NoAddress => 0,
     };
@@ -180,22 +198,18 @@ fn more_telling(one: Option<ConnectError>, two: ConnectError) -> ConnectError {
 
 fn kind_of(error: &io::Error) -> ConnectErrorKind {
     use io::ErrorKind as Kind;
-    match error.kind() {
-        Kind::ConnectionRefused | Kind::ConnectionReset => ConnectErrorKind::Refused,
-        Kind::TimedOut => ConnectErrorKind::Timeout,
-        Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown => ConnectErrorKind::Unreachable,
-        Kind::PermissionDenied | Kind::AddrInUse | Kind::AddrNotAvailable | Kind::OutOfMemory => {
-            ConnectErrorKind::Local
-        }
-        _ if is_out_of_descriptors(error) => ConnectErrorKind::Local,
-        _ => ConnectErrorKind::Other,
+    match (error.kind(), Shortage::of(error)) {
+        (_, Some(Shortage::Descriptors)) => ConnectErrorKind::Descriptors,
+        (_, Some(Shortage::Ports)) => ConnectErrorKind::Ports,
+        (kind, None) => match kind {
+            Kind::ConnectionRefused | Kind::ConnectionReset => ConnectErrorKind::Refused,
+            Kind::TimedOut => ConnectErrorKind::Timeout,
+            Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown => ConnectErrorKind::Unreachable,
+            Kind::PermissionDenied | Kind::AddrInUse | Kind::OutOfMemory => ConnectErrorKind::Local,
+            _ if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => ConnectErrorKind::Local,
+            _ => ConnectErrorKind::Other,
+        },
     }
-}
-
-fn is_out_of_descriptors(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let full = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS];
-    error.raw_os_error().is_some_and(|code| full.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 impl ConnectError {
@@ -222,6 +236,8 @@ impl fmt::Display for ConnectErrorKind {
             Self::Unreachable => "unreachable",
             Self::Dns(kind) => return kind.fmt(f),
             Self::NoAddress => "no address to connect to",
+            Self::Descriptors => "no descriptor is left for a connection",
+            Self::Ports => "no local port is left towards this address",
             Self::Local => "this machine could not open a connection",
             Self::Other => "connection failed",
         })

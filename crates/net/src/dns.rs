@@ -2,7 +2,12 @@
 //!
 //! A name is always looked up as it is written: search domains are never tried, so that a name cannot
 //! come to mean something else on another machine. `localhost` is the loopback (RFC 6761 section 6.3) and IP
-//! literals are themselves; neither asks anybody. `/etc/hosts` comes before DNS, as it was at the start.
+//! literals are themselves; neither asks anybody. `/etc/hosts` comes before DNS, as it was at the start. Those who ask for the
+//! same name at once share one lookup; lookups take turns ([`Asker`]).
+
+mod flights;
+mod sockets;
+mod turns;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,17 +15,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError as Semantic, NetError};
 use hickory_resolver::proto::op::{Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
-use hickory_resolver::{Hosts, TokioResolver, lookup};
-use tokio::sync::Semaphore;
+use hickory_resolver::{Hosts, lookup};
 use tokio::time::{sleep, timeout};
 
-/// Lookups that run at once; more wait. Enough for a burst, few enough not to flood the server.
-const CONCURRENT_LOOKUPS: usize = 128;
+use flights::Flights;
+use sockets::Sockets;
+pub use turns::Asker;
+use turns::{Full, Turns, Zone};
+
 /// Longest time of one lookup, waiting for its turn included.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
 /// A server that has not answered by then is asked again.
@@ -35,9 +41,10 @@ const STATIC_TTL: Duration = Duration::from_secs(3600);
 /// connections live on the runtime that first used them.
 #[derive(Clone)]
 pub struct Resolver {
-    dns: TokioResolver,
+    dns: hickory_resolver::Resolver<Sockets>,
     hosts: Arc<Hosts>,
-    turns: Arc<Semaphore>,
+    turns: Turns,
+    flights: Flights,
 }
 
 /// What a name stands for.
@@ -117,24 +124,23 @@ impl Resolver {
         let config = ResolverConfig::from_parts(None, Vec::new(), servers);
         // The hosts file is asked here, so that a name in it is never asked of a server for the other family.
         options.use_hosts_file = ResolveHosts::Never;
-        let provider = TokioRuntimeProvider::default();
-        let builder = TokioResolver::builder_with_config(config, provider).with_options(options);
-        let turns = Arc::new(Semaphore::new(CONCURRENT_LOOKUPS));
-        Ok(Self { dns: builder.build()?, hosts: Arc::new(hosts), turns })
+        let provider = Sockets::default();
+        let builder = hickory_resolver::Resolver::builder_with_config(config, provider).with_options(options);
+        Ok(Self { dns: builder.build()?, hosts: Arc::new(hosts), turns: Turns::default(), flights: Flights::default() })
     }
 
-    /// The addresses of a host that a *request* asked for. A name without a dot is refused.
+    /// The addresses of a host that a *request* of `asker` asked for. A name without a dot is refused.
     ///
     /// # Errors
     /// See [`DnsErrorKind`].
-    pub async fn lookup_target(&self, name: &str) -> Result<Lookup, DnsError> {
+    pub async fn lookup_target(&self, name: &str, asker: Asker) -> Result<Lookup, DnsError> {
         if let Some(known) = without_dns(name) {
             return Ok(known);
         }
         if !name.trim_end_matches('.').contains('.') {
             return Err(DnsError::new(DnsErrorKind::Dotless, name));
         }
-        self.resolve(name).await
+        self.resolve(name, Some(asker)).await
     }
 
     /// The addresses of a host that the *operator* wrote. A name without a dot is allowed.
@@ -144,22 +150,39 @@ impl Resolver {
     pub async fn lookup_endpoint(&self, name: &str) -> Result<Lookup, DnsError> {
         match without_dns(name) {
             Some(known) => Ok(known),
-            None => self.resolve(name).await,
+            // Few, and each is asked for once at a time: they wait for nobody.
+            None => self.resolve(name, None).await,
         }
     }
 
-    async fn resolve(&self, name: &str) -> Result<Lookup, DnsError> {
+    async fn resolve(&self, name: &str, asker: Option<Asker>) -> Result<Lookup, DnsError> {
         let fqdn = fully_qualified(name)?;
         if let Some(lookup) = self.in_hosts(&fqdn) {
             return Ok(lookup);
         }
-        let asked = async {
-            let _turn = self.turns.acquire().await;
-            self.both_families(name, fqdn).await
-        };
-        match timeout(LOOKUP_LIMIT, asked).await {
+        match timeout(LOOKUP_LIMIT, self.in_turn(name, fqdn, asker)).await {
             Ok(done) => done,
             Err(_) => Err(DnsError::new(DnsErrorKind::Timeout, name)),
+        }
+    }
+
+    /// Joins a lookup of the name that is under way, or makes one when it is its asker's turn.
+    async fn in_turn(&self, name: &str, fqdn: Name, asker: Option<Asker>) -> Result<Lookup, DnsError> {
+        let Some(asker) = asker else { return self.both_families(name, fqdn).await };
+        loop {
+            if let Some(answer) = self.flights.join(&fqdn).await {
+                return answer;
+            }
+            let turn = self.turns.take(asker, Zone::of(name)).await.map_err(|Full| DnsError {
+                detail: Some("too many lookups wait for their turn".to_owned()),
+                ..DnsError::new(DnsErrorKind::Failed, name)
+            })?;
+            // Somebody else may have begun while this one waited.
+            let Some(flight) = self.flights.begin(&fqdn) else { continue };
+            let answer = self.both_families(name, fqdn.clone()).await;
+            flight.land(&answer);
+            drop(turn);
+            return answer;
         }
     }
 

@@ -13,9 +13,12 @@
 //! RFC 6761 (`localhost`), RFC 9298 section 3.1 and 5 (what a UDP socket towards a target must do).
 
 pub mod connect;
+pub mod descriptors;
 pub mod dns;
 pub mod drain;
 pub mod listen;
+mod local;
+pub mod memory;
 pub mod os;
 pub mod peer;
 pub mod quic;
@@ -30,9 +33,10 @@ mod within;
 pub mod worker;
 
 pub use connect::{ConnectError, ConnectErrorKind};
-pub use dns::{DnsError, DnsErrorKind, Lookup, Resolver};
+pub use dns::{Asker, DnsError, DnsErrorKind, Lookup, Resolver};
 pub use drain::{Drain, Watch};
 pub use listen::{Acceptor, Listener};
+pub use local::LocalAddresses;
 pub use peer::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
 pub use splice::{SpliceError, Spliced, splice};
 pub use split::{ReadHalf, WriteHalf};

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 
+use crate::descriptors::{Shortage, claim, is_kept_back, noted};
 use crate::stream::Stream;
 
 /// Connections that wait to be accepted; the kernel may lower it (`net.core.somaxconn`).
@@ -235,7 +236,11 @@ impl Acceptor {
                 Ok(stream) => return stream,
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, ?pause, "cannot accept; trying again");
+                    // Whoever watches [`descriptors::shortages`] says more, once for all listeners and workers.
+                    let error = noted(error);
+                    if Shortage::of(&error).is_none() {
+                        tracing::warn!(%error, ?pause, "cannot accept; trying again");
+                    }
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -247,14 +252,27 @@ impl Acceptor {
         match self {
             Self::Tcp(listener) => {
                 let (tcp, peer) = listener.accept().await?;
+                let Ok(tcp) = claim_or_reset(tcp) else { return Err(io::ErrorKind::ConnectionAborted.into()) };
                 if !INHERITED {
                     tune(&tcp);
                 }
                 Ok(Stream::tcp(tcp, peer))
             }
-            Self::Unix(listener) => listener.accept().await.map(|(unix, _)| Stream::unix(unix)),
+            Self::Unix(listener) => {
+                let (unix, _) = listener.accept().await?;
+                let unix = claim(unix).map_err(|_| io::ErrorKind::ConnectionAborted)?;
+                Ok(Stream::unix(unix))
+            }
         }
     }
+}
+
+/// Resets a connection whose descriptor is one of those that are kept back: its client knows at once, and the next can be looked at.
+fn claim_or_reset(tcp: TcpStream) -> io::Result<TcpStream> {
+    if is_kept_back(&tcp) {
+        drop(SockRef::from(&tcp).set_linger(Some(Duration::ZERO)));
+    }
+    claim(tcp)
 }
 
 /// Linux passes errors of the new connection itself through `accept` (accept(2), "Error handling").

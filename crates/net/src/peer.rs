@@ -1,10 +1,10 @@
 //! Who is at the other end of a stream: addresses and what TLS proved.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
+use crate::tls::ShownChain;
 
 /// What is known about a stream from the moment it was accepted or connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct TlsPeer {
     pub certificate: Option<CertificateNames>,
     /// That certificate and those that it showed along with it; only on accepted streams, to be judged again when the
     /// authorities change.
-    pub chain: Option<Arc<[CertificateDer<'static>]>>,
+    pub chain: Option<Arc<ShownChain>>,
 }
 
 /// The names that a certificate speaks for (RFC 5280 section 4.2.1.6), in the order they stand there.
@@ -111,6 +111,15 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
             None => address,
         },
         SocketAddr::V4(_) => address,
+    }
+}
+
+/// What counts as one source: an IPv4 address, or the /64 that one IPv6 network has at the least (RFC 4291, 2.5.4).
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 

@@ -12,6 +12,7 @@ use socket2::{Domain, SockRef, Socket};
 use tokio::io::Interest;
 use tokio::task::coop::consume_budget;
 
+use crate::descriptors::{claim, noted};
 use crate::listen::{enlarge_receive_buffer, enlarge_send_buffer};
 use crate::os;
 use crate::peer::canonical;
@@ -69,11 +70,11 @@ impl UdpSocket {
     /// When there is no route, or no descriptor or port is left.
     #[expect(clippy::unused_async, reason = "callers await it; it needs the runtime")]
     pub async fn connected(remote: SocketAddr) -> io::Result<Self> {
-        let socket = os::datagram_socket(Domain::for_address(remote))?;
+        let socket = os::datagram_socket(Domain::for_address(remote)).map_err(noted).and_then(claim)?;
         enlarge_receive_buffer(&SockRef::from(&socket));
         let (state, segments) = udp_system::prepare(&socket, remote.is_ipv6())?;
         // The port is chosen with it.
-        socket.connect(&remote.into())?;
+        socket.connect(&remote.into()).map_err(noted)?;
         Self::wrap(tokio::net::UdpSocket::from_std(socket.into())?, (state, segments), Some(remote))
     }
 

@@ -1,27 +1,33 @@
 //! `Hermes-Datagram-Floor`: how small datagrams must be that shall arrive although QUIC datagrams do not carry them.
 //!
 //! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to so many bytes as capsules where
-//! they do not fit into a QUIC datagram; larger ones are dropped there, as always (RFC 9298, section 6.1). Whoever opens a
-//! QUIC connection inside the tunnel needs that: QUIC cannot be without packets of 1200 bytes, and finds out about larger
-//! ones by their loss. Whoever heeds it repeats it in the answer.
+//! they do not fit into a QUIC datagram; larger ones are dropped there, as always (RFC 9298, section 6.1). Two need that.
+//! Whoever opens a QUIC connection inside the tunnel: QUIC cannot be without packets of 1200 bytes, and finds out about larger
+//! ones by their loss. And a proxy whose clients send plain UDP: they know of no tunnel, and cannot find out. Whoever heeds it
+//! repeats it in the answer.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::datagram::MAX_UDP_PAYLOAD;
 
 /// The field.
 pub const FIELD: HeaderName = HeaderName::from_static("hermes-datagram-floor");
 
-/// The largest floor that is heeded, in bytes: what every path of QUIC carries (RFC 9000, section 14).
-pub const MOST: usize = 1200;
+/// What a connection of QUIC needs, in bytes (RFC 9000, section 14).
+pub const QUIC: usize = 1200;
 
-/// The field's value for [`MOST`].
-pub fn most() -> HeaderValue {
-    HeaderValue::from_static("1200")
+/// The largest floor, in bytes: no UDP payload is larger.
+pub const ALL: usize = MAX_UDP_PAYLOAD;
+
+/// The field's value for a floor of so many bytes.
+pub fn value(floor: usize) -> HeaderValue {
+    HeaderValue::from(floor)
 }
 
 /// The floor that a request asks for, in bytes of UDP payload; 0 where it asks for none, or for nothing that can be read.
 pub fn of(fields: &HeaderMap) -> usize {
     let value = fields.get(FIELD).and_then(|value| value.to_str().ok());
-    value.and_then(|value| value.trim().parse::<usize>().ok()).map_or(0, |floor| floor.min(MOST))
+    value.and_then(|value| value.trim().parse::<usize>().ok()).map_or(0, |floor| floor.min(ALL))
 }
 
 /// The field of the answer to a request with these fields: the floor that is heeded, if one was asked for.
@@ -37,10 +43,12 @@ mod tests {
     #[test]
     fn a_floor_is_a_number_of_bytes_up_to_the_most() {
         let of = |value: &'static str| of(&HeaderMap::from_iter([(FIELD, HeaderValue::from_static(value))]));
-        assert_eq!([of("1200"), of(" 100 "), of("9000"), of("-1"), of("many"), of("")], [1200, 100, 1200, 0, 0, 0]);
+        assert_eq!([of("1200"), of(" 100 "), of("90000"), of("-1"), of("many"), of("")], [1200, 100, ALL, 0, 0, 0]);
         assert_eq!(super::of(&HeaderMap::new()), 0);
-        let request = HeaderMap::from_iter([(FIELD, most())]);
-        assert_eq!(super::of(&request), MOST);
-        assert_eq!((answer(&request), answer(&HeaderMap::new())), (Some((FIELD, most())), None));
+        for floor in [QUIC, ALL] {
+            let request = HeaderMap::from_iter([(FIELD, value(floor))]);
+            assert_eq!(super::of(&request), floor);
+            assert_eq!((answer(&request), answer(&HeaderMap::new())), (Some((FIELD, value(floor))), None));
+        }
     }
 }

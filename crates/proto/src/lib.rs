@@ -22,6 +22,8 @@
 //! | [`udp_template`] | RFC 9298, sections 2 and 3 |
 //! | [`uri_template`] | RFC 6570 within RFC 9298, section 2 |
 //! | [`ptth`] | draft-kazuho-ptth-ptth, RFC 7639 |
+//! | [`upgrade`] | RFC 9110, section 7.8, RFC 8441, RFC 9220 |
+//! | [`path`] | RFC 3986, sections 3.3 and 6.2.2 |
 //! | [`host`], [`authority`] | RFC 3986, section 3.2 and RFC 9110, section 4.2 |
 //! | [`hop`] | RFC 9110, section 7.6.1 |
 //! | [`via`] | RFC 9110, section 7.6.3 |
@@ -43,10 +45,12 @@ pub mod datagram;
 pub mod datagram_floor;
 pub mod datagram_limit;
 pub mod forwarded;
+pub mod greeting;
 pub mod h1;
 pub mod h3;
 pub mod hop;
 pub mod host;
+pub mod path;
 pub mod proxy_protocol;
 pub mod proxy_status;
 pub mod ptth;
@@ -54,6 +58,7 @@ pub mod qpack;
 pub mod trace_context;
 pub mod udp_bind;
 pub mod udp_template;
+pub mod upgrade;
 pub mod uri_template;
 pub mod varint;
 pub mod via;

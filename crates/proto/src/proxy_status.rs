@@ -176,6 +176,81 @@ fn terse(member: &str, is_error: &mut bool) -> String {
     kept
 }
 
+/// What a proxy says of its failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The proxy, by the name that it gives itself.
+    pub node: String,
+    /// The type of the error.
+    pub error: ProxyError,
+    /// Its words; empty where it has none for us.
+    pub details: String,
+}
+
+/// Bytes of a proxy's name that are taken over.
+const MAX_NODE: usize = 64;
+
+/// The first member with an `error` that is known: of the proxy nearest to the origin that failed. What is taken over has bounds and
+/// no letters but printable ones.
+///
+/// # Examples
+/// ```
+/// use hermes_proto::proxy_status::{ProxyError, first_error, format, PROXY_STATUS};
+/// use http::HeaderMap;
+///
+/// let mut fields = HeaderMap::new();
+/// fields.insert(PROXY_STATUS, format("edge", ProxyError::DnsError, Some("no such name"), None));
+/// let told = first_error(&fields).unwrap();
+/// assert_eq!(told.to_string(), "dns_error: edge: no such name");
+/// ```
+pub fn first_error(fields: &HeaderMap) -> Option<Told> {
+    let lines: Vec<_> =
+        fields.get_all(PROXY_STATUS).iter().map(|line| printable(&String::from_utf8_lossy(line.as_bytes()))).collect();
+    lines.iter().flat_map(|line| split(line, ',')).find_map(told)
+}
+
+fn told(member: &str) -> Option<Told> {
+    let mut parts = split(member, ';').map(str::trim);
+    let node = bare(parts.next()?, MAX_NODE);
+    let (mut error, mut details) = (None, String::new());
+    for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
+        match name {
+            "error" => error = ProxyError::ALL.iter().copied().find(|known| known.token() == value),
+            "details" => details = bare(value, MAX_DETAILS),
+            _ => {}
+        }
+    }
+    error.map(|error| Told { node, error, details })
+}
+
+/// A token, or the content of a string, up to so many letters.
+fn bare(value: &str, most: usize) -> String {
+    let Some(quoted) = value.strip_prefix('"') else { return value.chars().take(most).collect() };
+    let inner = quoted.strip_suffix('"').unwrap_or(quoted);
+    let mut escaped = false;
+    let letters = inner.chars().filter(|letter| {
+        escaped = *letter == '\\' && !escaped;
+        !escaped
+    });
+    letters.take(most).collect()
+}
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.error.token(), self.words())
+    }
+}
+
+impl Told {
+    /// Who said it, and what, without the type of the error.
+    pub fn words(&self) -> String {
+        match self.details.as_str() {
+            "" => self.node.clone(),
+            details => format!("{}: {details}", self.node),
+        }
+    }
+}
+
 /// The parts between separators that stand outside of strings.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
@@ -267,6 +342,20 @@ mod tests {
     }
 
     #[test]
+    fn the_first_error_is_that_of_the_proxy_nearest_to_the_origin() {
+        let mut fields = HeaderMap::new();
+        fields.append(PROXY_STATUS, HeaderValue::from_static("cdn; received-status=404, far; error=sleepy"));
+        fields.append(PROXY_STATUS, format("1 edge", ProxyError::DnsError, Some("no \"db\", \\; x"), Some("db:5432")));
+        fields.append(PROXY_STATUS, format("core", ProxyError::HttpUpgradeFailed, None, None));
+        let told = first_error(&fields).unwrap();
+        assert_eq!(told.to_string(), "dns_error: 1 edge: no \"db\", \\; x");
+        fields.remove(PROXY_STATUS);
+        assert_eq!(first_error(&fields), None);
+        fields.insert(PROXY_STATUS, HeaderValue::from_bytes(b"a; error=dns_error; details=\"\xc2\x9b[31m\"").unwrap());
+        assert_eq!(first_error(&fields).unwrap().to_string(), "dns_error: a: ?[31m");
+    }
+
+    #[test]
     fn recommends_the_statuses_of_the_registry() {
         let cases = [
             (ProxyError::DnsTimeout, 504),
@@ -293,6 +382,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_another_proxy_says_has_bounds_and_is_printable(line in prop::collection::vec(any::<u8>(), 0..600)) {
+            let Ok(value) = HeaderValue::from_bytes(&line) else { return Ok(()) };
+            let fields = HeaderMap::from_iter([(PROXY_STATUS, value)]);
+            if let Some(told) = first_error(&fields) {
+                prop_assert!(told.node.len() <= MAX_NODE && told.details.len() <= MAX_DETAILS);
+                prop_assert!(told.to_string().chars().all(|letter| matches!(letter, ' '..='~')));
+            }
+        }
+
+        #[test]
+        fn what_we_say_is_understood(node in "[ -~]{1,20}", details in "[ -~]{0,80}") {
+            let fields = HeaderMap::from_iter([(PROXY_STATUS, format(&node, ProxyError::DnsError, Some(&details), None))]);
+            prop_assert_eq!(first_error(&fields), Some(Told { node, error: ProxyError::DnsError, details }));
+        }
+
         #[test]
         fn stays_one_member_whatever_it_is_given(node in any::<String>(), details in any::<String>(), hop in any::<String>()) {
             let value = format(&node, ProxyError::DnsError, Some(&details), Some(&hop));

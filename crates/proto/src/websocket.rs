@@ -10,15 +10,10 @@ use http::header::{SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::{HeaderMap, HeaderValue};
 
 /// The upgrade token, and `:protocol`.
-const TOKEN: &str = "websocket";
+pub const TOKEN: &str = "websocket";
 
 /// What is hashed after the key (RFC 6455, section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-
-/// Whether an upgrade token, or a `:protocol`, is WebSocket's.
-pub fn is_websocket(token: &str) -> bool {
-    token.eq_ignore_ascii_case(TOKEN)
-}
 
 /// There is no `Sec-WebSocket-Key`, or more than one, or it is not 16 bytes in base64: answer 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -38,6 +38,7 @@ decoders! {
     datagram_keeps_its_invariants: datagram;
     h3_keeps_its_invariants: h3;
     hop_keeps_its_invariants: hop;
+    path_keeps_its_invariants: path;
     proxy_protocol_keeps_its_invariants: proxy_protocol;
     ptth_keeps_its_invariants: ptth;
     qpack_keeps_its_invariants: qpack;

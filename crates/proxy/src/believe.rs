@@ -56,6 +56,18 @@ pub(crate) fn now() -> u64 {
 }
 
 impl Entry<'_> {
+    /// Whether the certificate with which the connection came, if any, is believed now.
+    ///
+    /// # Errors
+    /// It is not, or none is asked for any more.
+    pub(crate) fn verify(&self) -> Result<(), Refusal> {
+        let Self { snapshot, listener, source } = *self;
+        listener.still_believes(source, snapshot.revision, now()).map_err(|reason| {
+            listener.seeing.auth_failure("mtls");
+            Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN)
+        })
+    }
+
     /// Checks credentials and takes them out of the fields.
     ///
     /// # Errors
@@ -104,6 +116,7 @@ impl Entry<'_> {
         let client = matches!(from, Source::Client);
         if client {
             head.fields.remove(FORWARDED);
+            snapshot.provenance.strip(&mut head.fields, &listener.config.accepts);
         }
         // A peer's certificate says which proxy it is, not whose exchanges it carries.
         let certificate_of_peer = belief.proof == Proof::Certificate && !client;

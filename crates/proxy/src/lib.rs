@@ -11,11 +11,13 @@
 //! - [`pipeline`]: *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
 //! - `max_forwards` and `pac`: what is for this proxy itself. `explain`: who is told why something failed.
+//! - `hold`: how much of contents the node holds at the most.
 //! - [`datagrams`]: UDP on either side of a tunnel.
 //! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running
 //!   process, and [`change`]: from one configuration to the next.
 //! - `resume`: UDP sessions that outlive the way to them.
 //! - `redecide`: what becomes of open tunnels when the snapshot changes, or when what they rest on ends.
+//! - [`trial`]: whether the upstreams of a configuration can be reached.
 //! - [`seeing`] and [`admin`]: what the operator sees and asks.
 //!
 //! What it is not: it reads no file but those a snapshot names, and it runs without any control plane.
@@ -31,6 +33,7 @@ pub mod datagrams;
 mod explain;
 mod filter;
 pub mod forward;
+mod hold;
 pub mod identify;
 pub mod listeners;
 mod max_forwards;
@@ -41,14 +44,20 @@ mod redecide;
 pub mod refusal;
 mod resume;
 mod routed;
+mod scarcity;
 pub mod seeing;
 mod seldom;
+mod shares;
+pub mod shown;
 pub mod snapshot;
 mod status;
 pub mod target;
 mod trace;
+pub mod trial;
 mod upkeep;
+mod validity;
 mod whole;
 pub mod worker;
 
-pub use node::{Proxy, check, check_rest};
+pub use node::{Proxy, check, check_rest, doubts};
+pub use validity::warnings;

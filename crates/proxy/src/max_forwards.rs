@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::OverlayFields;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, COOKIE, MAX_FORWARDS, PROXY_AUTHORIZATION};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, COOKIE, FORWARDED, MAX_FORWARDS, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::refusal::Refusal;
 
@@ -22,6 +22,7 @@ const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONN
 pub(crate) fn count_down(
     head: &mut RequestHead,
     has_content: bool,
+    received: &HeaderMap,
     overlay: &OverlayFields,
 ) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
     let is_trace = head.method == Method::TRACE;
@@ -33,7 +34,7 @@ pub(crate) fn count_down(
     }
     match left(&head.fields)? {
         None => Ok(None),
-        Some(0) if is_trace => Ok(Some(reflection(head, overlay))),
+        Some(0) if is_trace => Ok(Some(reflection(head, received, overlay))),
         Some(0) => {
             let mut answer = ResponseHead::new(StatusCode::OK);
             answer.fields.insert(ALLOW, HeaderValue::from_static(METHODS));
@@ -57,9 +58,30 @@ fn left(fields: &HeaderMap) -> Result<Option<u32>, Refusal> {
     Ok(Some(count.to_str().ok().and_then(|count| count.parse().ok()).unwrap_or(u32::MAX)))
 }
 
+/// The fields of a TRACE as they were received, before a listener or a filter added any; none of other requests.
+pub(crate) fn received(head: &RequestHead) -> HeaderMap {
+    if head.method == Method::TRACE { head.fields.clone() } else { HeaderMap::new() }
+}
+
+/// Takes from a TRACE what this node has added to what was `received`: the next one who answers shows it to the client. The
+/// overlay's own fields stay, which nobody shows, and `Forwarded`, which says nothing secret.
+pub(crate) fn withdraw(head: &mut RequestHead, received: &HeaderMap, overlay: &OverlayFields) {
+    if head.method != Method::TRACE {
+        return;
+    }
+    let stays = |name: &HeaderName| *name == FORWARDED || *name == MAX_FORWARDS || overlay.is_overlay(name);
+    let ours: Vec<_> = head.fields.keys().filter(|name| !stays(name)).cloned().collect();
+    for name in ours {
+        head.fields.remove(&name);
+        for value in received.get_all(&name) {
+            head.fields.append(name.clone(), value.clone());
+        }
+    }
+}
+
 /// The request as it came here, without what could be a secret (RFC 9110, 9.3.8).
-fn reflection(head: &RequestHead, overlay: &OverlayFields) -> (ResponseHead, Bytes) {
-    let mut fields = head.fields.clone();
+fn reflection(head: &RequestHead, received: &HeaderMap, overlay: &OverlayFields) -> (ResponseHead, Bytes) {
+    let mut fields = received.clone();
     overlay.strip(&mut fields, &[]);
     for secret in [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE] {
         fields.remove(secret);

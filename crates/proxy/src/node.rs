@@ -9,19 +9,23 @@ use arc_swap::ArcSwap;
 use hermes_config::{Loaded, Lost, Problem, Problems, child};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
-use hermes_net::{Drain, Resolver};
+use hermes_net::{Drain, LocalAddresses, Resolver};
 use hermes_rules::lint::holds;
+use hermes_rules::{Finding, warn};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
-use crate::change::{Metrics, ReloadReport, Watched, follow};
+use crate::change::{Metrics, NotReloaded, ReloadReport, Watched, follow};
+use crate::hold;
 use crate::listeners::table::{BindError, ListenerView, Prepared};
-use crate::listeners::{self, Door, Joins, ListenerTable, Sources, Users};
+use crate::listeners::{self, Door, Joins, ListenerTable, Sessions, Sources, Users};
 use crate::redecide::Tunnels;
+use crate::scarcity;
 use crate::seeing::{AccessSink, Seeing};
+use crate::shares::Shares;
 use crate::snapshot::{Snapshot, node_name};
 use crate::upkeep::Upkeep;
 use crate::worker::{Shared, Worker};
@@ -32,8 +36,20 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// How long an administrator's request may take when the process ends.
 const ADMIN_END: Duration = Duration::from_secs(1);
 
-/// Sets the log filter at run time.
-pub type SetLog = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+/// The filter of the log, which can be changed at run time.
+pub trait LogFilter: Send + Sync {
+    /// The one in force.
+    fn current(&self) -> String;
+
+    /// Logs what `filter` says from now on.
+    ///
+    /// # Errors
+    /// When it would log nothing, or is no filter; the old one stays.
+    fn change(&self, filter: &str) -> Result<(), String>;
+
+    /// Looks at once whether the log's file was moved, and begins a new one then.
+    fn reopen(&self) {}
+}
 
 /// A running proxy.
 pub struct Proxy {
@@ -50,7 +66,7 @@ pub(crate) struct Node {
     pub(crate) file: PathBuf,
     admin_socket: PathBuf,
     pub(crate) started: Instant,
-    pub(crate) set_log: SetLog,
+    pub(crate) log: Box<dyn LogFilter>,
     pub(crate) changing: Mutex<Changing>,
     pub(crate) drain: Drain,
     pub(crate) upkeep: Upkeep,
@@ -85,18 +101,31 @@ pub fn check_rest(loaded: Loaded, lost: &Lost) -> Result<(), Problems> {
     })
 }
 
+/// What in a sound document does nothing, each with its place. It keeps nobody from running it.
+pub fn doubts(loaded: &Loaded) -> Vec<Problem> {
+    let doubt = |Finding { path, reason, remedy }| Problem { place: loaded.places.locate(&path), path, reason, remedy };
+    warn(&loaded.document).into_iter().map(doubt).collect()
+}
+
+/// Writes them into the log.
+pub(crate) fn log_doubts(doubts: &[Problem]) {
+    doubts.iter().for_each(|doubt| tracing::warn!("{doubt}"));
+}
+
 impl Proxy {
     /// Starts a proxy: binds every listener, then serves. To be called inside a runtime, where administration lives; the data
     /// plane has threads of its own.
     ///
     /// # Errors
     /// What is wrong with the configuration, or cannot be bound.
-    pub fn start(loaded: Loaded, file: PathBuf, set_log: SetLog) -> Result<Self, Problems> {
+    pub fn start(loaded: Loaded, file: PathBuf, log: Box<dyn LogFilter>) -> Result<Self, Problems> {
         let access = AccessSink::open(&loaded.document.log.access).map_err(|error| one("log.access", &error))?;
         let seeing = Seeing::new(&node_name(&loaded), access);
-        let places = loaded.places.clone();
+        let (places, doubts) = (loaded.places.clone(), doubts(&loaded));
         let snapshot = Snapshot::build(loaded, None, &seeing)?;
+        log_doubts(&doubts);
         seeing.users(snapshot.document.metrics.users);
+        hold::bound(&snapshot.document.memory);
         let count = worker_count(&snapshot);
         let mut table = ListenerTable::default();
         let prepared = table.prepare(&snapshot.document, count).map_err(|errors| unbound(errors, &places))?;
@@ -104,7 +133,8 @@ impl Proxy {
         let mut metrics = Metrics::new(seeing.clone(), admin.watch());
         let endpoint = metrics.prepare(&snapshot.document)?;
         let own = own_addresses(&table, &prepared, metrics.address(&endpoint));
-        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own));
+        let local = LocalAddresses::now();
+        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own, &local));
         let admin_socket = admin_socket(&snapshot);
         let drain = Drain::new();
         let shared = Arc::new(Shared {
@@ -114,12 +144,15 @@ impl Proxy {
             tunnels: Tunnels::default(),
             resumable: Arc::default(),
             sources: Sources::default(),
+            connections: Users::default(),
             users: Users::default(),
-            sessions: Users::default(),
+            sessions: Sessions::default(),
             attached: Arc::default(),
             joins: Joins::default(),
             revision: watch::Sender::new(snapshot.revision),
             drain: drain.watch(),
+            shares: Shares::default(),
+            local,
         });
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
         let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
@@ -130,7 +163,7 @@ impl Proxy {
         changing.table.apply(prepared, &shared.snapshot.load(), &changing.doors, &drain.watch());
         let (changing, started) = (Mutex::new(changing), Instant::now());
         let drains = drain.clone();
-        let node = Node { shared, file, admin_socket, started, set_log, changing, drain: drains, upkeep };
+        let node = Node { shared, file, admin_socket, started, log, changing, drain: drains, upkeep };
         let proxy = Self { node: Arc::new(node), drain, admin, workers: Some(workers) };
         proxy.serve_admin()?;
         Ok(proxy)
@@ -147,6 +180,9 @@ impl Proxy {
         })?;
         watch.spawn(admin::serve_unix(socket, node, seeing.clone(), watch.clone()));
         watch.spawn(seeing.clone().watch_long(watch.clone()));
+        watch.spawn(scarcity::watch(self.node.shared.clone(), watch.clone()));
+        watch.spawn(self.node.shared.local.clone().follow(watch.clone()));
+        watch.spawn(hold::press(watch.clone()));
         let shared = self.node.shared.clone();
         let config = move || {
             let snapshot = shared.snapshot.load();
@@ -189,7 +225,7 @@ impl Proxy {
     ///
     /// # Errors
     /// What is wrong with it; then nothing has changed.
-    pub fn reload(&self) -> Result<ReloadReport, Problems> {
+    pub fn reload(&self) -> Result<ReloadReport, NotReloaded> {
         self.node.reload()
     }
 

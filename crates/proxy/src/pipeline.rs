@@ -11,10 +11,9 @@ use bytes::Bytes;
 use hermes_config::model::Route;
 use hermes_http::{Kind, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
-use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_rules::path_is_ambiguous;
-use http::{StatusCode, Version};
+use hermes_proto::{hop, path};
+use http::{HeaderMap, StatusCode, Version};
 use tokio::time::Instant;
 
 use crate::arrival::Arrival;
@@ -22,11 +21,12 @@ use crate::believe::{Belief, Entry};
 use crate::explain::explains;
 use crate::filter::{self, Stage};
 use crate::forward::{Carried, Failed, Unanswered, forward, post};
-use crate::listeners::{Entrance, Place, Users};
+use crate::identify::Proof;
+use crate::listeners::{Entrance, Joined, Place, SessionPlace};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
-use crate::seeing::{Begin, Exchange};
+use crate::seeing::{Begin, CLIENT_CLOSED, Exchange};
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
 use crate::worker::Shared;
@@ -35,19 +35,27 @@ use crate::{max_forwards, pac, trace};
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
 const MAX_HOPS: usize = 16;
 
+/// The key that bounds a user's sessions.
+const SESSIONS_PER_USER: &str = "limits.sessions_per_user";
+
 /// What has been decided before the route.
 struct Identified {
     user: Option<String>,
     belief: Belief,
     target: Target,
     asked: Option<Asked>,
+    /// Of a TRACE: its fields as the client sent them.
+    received: HeaderMap,
 }
+
+/// The user's places: among the exchanges, and among the sessions.
+type Places = (Option<Place<String>>, Option<SessionPlace>);
 
 /// A tunnel that is open, and what it holds while it is carried.
 struct Open {
     routed: Routed,
     carried: Carried,
-    _places: [Option<Place<String>>; 2],
+    _places: Places,
 }
 
 /// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
@@ -73,7 +81,7 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
     let worker = &entrance.worker;
     let snapshot = worker.snapshot();
     let listener = entrance.rules_in(&snapshot);
-    let exchange = Arc::new(worker.shared.seeing.begin_at(described(&listener, &arrival), listener.seeing.clone()));
+    let exchange = entered(&worker.shared, &listener, &arrival);
     let source = arrival.source().clone();
     let entry = Entry { snapshot: &snapshot, listener: &listener, source: &source };
     trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
@@ -82,7 +90,8 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
         return None;
     }
     let explained = explains(&snapshot, &listener, &source);
-    let identified = identify(&entry, &exchange, arrival.head_mut()).await;
+    let identified = identify(entrance, &entry, &exchange, arrival.head_mut()).await;
+    let identified = identified.and_then(|identified| admitted(entrance, &listener, identified));
     let mut identified = identified.and_then(|identified| in_time(identified, too_early));
     if let Ok(Identified { user, belief, target, .. }) = &mut identified
         && !snapshot.filters.is_empty()
@@ -94,12 +103,12 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
         }
     }
     let decided = identified.and_then(|mut identified| {
-        let places = places(&worker.shared, &listener, &mut identified, arrival.kind())?;
+        let places = places((&worker.shared, &listener), &exchange, &mut identified, arrival.kind())?;
         let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
         exchange.route(&snapshot.route_names[route]);
         Ok((identified, route, places))
     });
-    let (Identified { user, belief, target, asked }, route, places) = match decided {
+    let (Identified { user, belief, target, asked, received }, route, places) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
             let unanswered = Unanswered::Arrival(arrival);
@@ -110,7 +119,7 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
     on_route(&snapshot.document.routes[route], &listener, &exchange, &mut arrival);
     let (worker, entrance, belief) = (worker.clone(), entrance.clone(), Arc::new(belief));
     let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, asked, route };
-    let forwarded = match count_down(&routed.snapshot, &mut arrival) {
+    let forwarded = match count_down(&routed.snapshot, &mut arrival, &received) {
         Ok(None) => forward(&routed, arrival).await,
         Ok(Some(answer)) => {
             Box::pin(here(&routed.exchange, arrival, answer, "responded: no hop is left")).await;
@@ -139,6 +148,24 @@ fn on_route(route: &Route, listener: &ListenerRules, exchange: &Exchange, arriva
     }
 }
 
+/// Lets a connection go from the account of its source to that of its user, once that is known.
+fn admitted(entrance: &Entrance, listener: &ListenerRules, identified: Identified) -> Result<Identified, Refusal> {
+    let Some(admission) = &entrance.admission else { return Ok(identified) };
+    let user = match (&identified.belief.proof, &identified.user) {
+        (Proof::Password(_) | Proof::Token(_), Some(user)) => user,
+        _ => return Ok(identified),
+    };
+    match admission.known(&entrance.worker.shared, listener, user) {
+        Ok(()) => Ok(identified),
+        Err(most) => {
+            let limit = "limits.connections_per_user";
+            listener.user_refused(user, limit, most);
+            let details = format!("the user has too many connections open here: {limit} is {most}");
+            Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS))
+        }
+    }
+}
+
 /// Refuses what came in early data and must not be repeated.
 fn in_time(identified: Identified, too_early: bool) -> Result<Identified, Refusal> {
     if !too_early {
@@ -150,36 +177,57 @@ fn in_time(identified: Identified, too_early: bool) -> Result<Identified, Refusa
 
 /// The user's places among the exchanges, and the sessions, at this listener, where there are bounds.
 fn places(
-    shared: &Shared,
-    listener: &ListenerRules,
-    Identified { user, asked, .. }: &mut Identified,
+    (shared, listener): (&Shared, &ListenerRules),
+    exchange: &Arc<Exchange>,
+    Identified { user, asked, target, .. }: &mut Identified,
     kind: Kind,
-) -> Result<[Option<Place<String>>; 2], Refusal> {
-    let user = user.as_deref();
-    let join = |users: &Users, most: usize, (what, limit): (&str, &str)| {
-        let Some(user) = user.filter(|_| most < usize::MAX) else { return Ok(None) };
-        if let Some(place) = users.join(&listener.name, user, most) {
-            return Ok(Some(place));
-        }
-        listener.user_refused(user, limit, most);
-        let details = format!("the user has too many {what} open here: {limit} is {most}");
-        Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS))
-    };
+) -> Result<Places, Refusal> {
+    let Some(user) = user.as_deref() else { return Ok((None, None)) };
     let per_user = listener.config.limits.per_user.unwrap_or(usize::MAX);
-    let exchange = join(&shared.users, per_user, ("exchanges", "limits.per_user"))?;
+    let mut places = (None, None);
+    if per_user < usize::MAX {
+        let place = shared.users.join(&listener.name, user, per_user);
+        places.0 = Some(place.ok_or_else(|| too_many(listener, user, ("exchanges", "limits.per_user", per_user)))?);
+    }
     let sessions = if kind == Kind::ConnectUdp { listener.sessions_per_user() } else { usize::MAX };
-    let words = ("sessions", "limits.sessions_per_user");
+    if sessions == usize::MAX {
+        return Ok(places);
+    }
     let known = match asked {
-        Some(Asked::Again(token)) if shared.resumable.knows(token, user) => Some(*token),
+        Some(Asked::Again(token)) if shared.resumable.knows(token, Some(user)) => Some(*token),
         _ => None,
     };
-    let Some(token) = known else { return Ok([exchange, join(&shared.sessions, sessions, words)?]) };
     // One that is taken over counts twice until its old way has ended, and must not fail for that. A fresh one must.
-    let session = join(&shared.sessions, sessions.saturating_mul(2), words)?;
-    if user.is_some_and(|user| shared.sessions.count(&listener.name, user) > sessions) {
+    let most = if known.is_some() { sessions.saturating_mul(2) } else { sessions };
+    let joined = shared.sessions.join((&listener.name, user), most, target, exchange);
+    let Joined { place, evicted } =
+        joined.ok_or_else(|| too_many(listener, user, ("sessions", SESSIONS_PER_USER, most)))?;
+    if evicted > 0 {
+        listener.sessions_evicted(evicted, (SESSIONS_PER_USER, most), Some(user));
+    }
+    if let Some(token) = known
+        && shared.sessions.count(&listener.name, user) > sessions
+    {
         *asked = Some(Asked::Only(token));
     }
-    Ok([exchange, session])
+    places.1 = Some(place);
+    Ok(places)
+}
+
+/// The user has as many as he may have.
+fn too_many(listener: &ListenerRules, user: &str, (what, limit, most): (&str, &str, usize)) -> Refusal {
+    listener.user_refused(user, limit, most);
+    let details = format!("the user has too many {what} open here: {limit} is {most}");
+    Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS)
+}
+
+/// Enters it in the table of live exchanges.
+fn entered(shared: &Shared, listener: &ListenerRules, arrival: &Arrival) -> Arc<Exchange> {
+    let exchange = Arc::new(shared.seeing.begin_at(described(listener, arrival), listener.seeing.clone()));
+    if let Some(session) = arrival.session() {
+        session.is_exchange(&exchange);
+    }
+    exchange
 }
 
 fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
@@ -195,16 +243,23 @@ fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
 }
 
 /// *Accept* and *identify*: what the exchange is for, whose it is, and which of its fields are believed; then *tag*.
-async fn identify(entry: &Entry<'_>, exchange: &Exchange, head: &mut RequestHead) -> Result<Identified, Refusal> {
+async fn identify(
+    entrance: &Entrance,
+    entry: &Entry<'_>,
+    exchange: &Exchange,
+    head: &mut RequestHead,
+) -> Result<Identified, Refusal> {
     let Entry { snapshot, listener, source } = *entry;
     exchange.method(head.wire_method());
+    let received = max_forwards::received(head);
     let tls = source.tls.is_some();
     let target = Target::of(head, listener, tls)?;
-    exchange.target(target.with_path(if head.kind() == Kind::Message { head.path() } else { "" }));
-    refuse_ambiguity(snapshot, head)?;
-    hop::strip(&mut head.fields).map_err(|error| {
-        Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(StatusCode::BAD_REQUEST)
-    })?;
+    let has_path = matches!(head.kind(), Kind::Message | Kind::Upgrade);
+    exchange.target(target.with_path(if has_path { head.path() } else { "" }));
+    entry.verify().inspect_err(|_| entrance.dismiss())?;
+    path::refuse_dots(head.path()).map_err(|error| bad_request(error.to_string()))?;
+    refuse_circles(snapshot, head)?;
+    hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind() == Kind::ConnectUdp);
     let mut belief = entry.identify(head).await?;
     let user = entry.believe(&belief, &target, head)?;
@@ -212,15 +267,15 @@ async fn identify(entry: &Entry<'_>, exchange: &Exchange, head: &mut RequestHead
         exchange.user(user);
     }
     belief.user.clone_from(&user);
-    Ok(Identified { user, belief, target, asked })
+    Ok(Identified { user, belief, target, asked, received })
 }
 
-/// Requests that two implementations could read differently, and those that go round in circles.
-fn refuse_ambiguity(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal> {
-    if matches!(head.kind(), Kind::Message | Kind::Upgrade) && path_is_ambiguous(head.path()) {
-        let refusal = Refusal::new(ProxyError::HttpRequestError, "the path has dot segments, written or encoded");
-        return Err(refusal.status(StatusCode::BAD_REQUEST));
-    }
+fn bad_request(reason: String) -> Refusal {
+    Refusal::new(ProxyError::HttpRequestError, reason).status(StatusCode::BAD_REQUEST)
+}
+
+/// Requests that go round in circles.
+fn refuse_circles(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal> {
     // RFC 9110, 7.6.3: Via shows loops.
     let passed = snapshot.via.passed(&head.fields);
     let details = if passed.own > 0 {
@@ -250,10 +305,15 @@ fn route(
 }
 
 /// A TRACE or OPTIONS comes one hop nearer to its end; the answer, if that is here.
-fn count_down(snapshot: &Snapshot, arrival: &mut Arrival) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
+fn count_down(
+    snapshot: &Snapshot,
+    arrival: &mut Arrival,
+    received: &HeaderMap,
+) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
     let Arrival::Offered(offered) = arrival else { return Ok(None) };
+    max_forwards::withdraw(&mut offered.head, received, &snapshot.overlay);
     let has_content = offered.has_content();
-    max_forwards::count_down(&mut offered.head, has_content, &snapshot.overlay)
+    max_forwards::count_down(&mut offered.head, has_content, received, &snapshot.overlay)
 }
 
 /// Answers what is for this proxy itself.
@@ -276,6 +336,7 @@ async fn answer(exchange: &Exchange, (node, explained): (&str, bool), unanswered
         Unanswered::Responder(responder) => responder.answer(head, content).await,
     };
     match answered {
+        _ if reason.starts_with(CLIENT_CLOSED) => exchange.finish(&reason),
         Ok(()) => exchange.finish(&reason),
         Err(_) => exchange.finish(&format!("client_closed: before the answer ({reason})")),
     }

@@ -16,6 +16,8 @@ pub struct Refusal {
     fields: HeaderMap,
     processed: Processed,
     content: Option<Bytes>,
+    /// The client went away: it learns nothing any more, and the record says so rather than that it was wrong.
+    gone: bool,
 }
 
 impl Refusal {
@@ -29,7 +31,13 @@ impl Refusal {
             fields: HeaderMap::new(),
             processed: Processed::No,
             content: None,
+            gone: false,
         }
+    }
+
+    /// The client went away before it was answered. Should it still listen, it gets a 400.
+    pub fn client_gone(details: impl Into<String>) -> Self {
+        Self { gone: true, ..Self::new(ProxyError::HttpRequestError, details) }
     }
 
     /// With another status than the recommended one.
@@ -100,7 +108,8 @@ impl Refusal {
 
     /// The reason in words, for logs.
     pub fn reason(&self) -> String {
-        format!("{}: {}", self.error.token(), self.details)
+        let word = if self.gone { "client_closed" } else { self.error.token() };
+        format!("{word}: {}", self.details)
     }
 
     /// The answer: head and content. Who is not `explained` anything learns the kind of the failure only.

@@ -2,6 +2,7 @@
 //!
 //! It is immutable. An exchange keeps the one that it began with; what is learnt at run time lives elsewhere.
 
+mod crowded;
 mod listener;
 
 use std::borrow::Cow;
@@ -13,19 +14,19 @@ use std::time::Duration;
 
 use hermes_config::model::{self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace};
 use hermes_config::{Loaded, Problem, Problems, child};
-use hermes_net::StreamInfo;
 use hermes_net::quic::Record;
 use hermes_net::tls::ClientOptions;
+use hermes_net::{LocalAddresses, StreamInfo};
 use hermes_proto::via;
 use hermes_rules::route::hops_of;
-use hermes_rules::{EgressRules, OverlayFields, Source, Table, chains, lint};
+use hermes_rules::{Denied, EgressRules, OverlayFields, Provenance, Source, Table, chains, ends, lint};
 use hermes_upstream::{BuildError, Upstream};
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 
 use crate::filter::{self, Filter};
 use crate::listeners::DoorId;
 use crate::seeing::{Destination, Seeing};
-pub use listener::ListenerRules;
+pub use listener::{Counted, ListenerRules};
 
 /// One valid configuration.
 pub struct Snapshot {
@@ -41,6 +42,8 @@ pub struct Snapshot {
     pub(crate) via: via::Node,
     /// Which fields are overlay fields.
     pub overlay: OverlayFields,
+    /// Which fields say where a request came from.
+    pub(crate) provenance: Provenance,
     /// The routes.
     pub table: Table,
     /// Names of the routes, by index.
@@ -54,7 +57,9 @@ pub struct Snapshot {
     /// Which listener is behind which door.
     pub doors: HashMap<DoorId, Arc<str>>,
     /// Which addresses a request may choose.
-    pub egress: EgressRules,
+    egress: EgressRules,
+    /// This machine's addresses, as they are at any moment.
+    local: LocalAddresses,
     /// Who gets spans and metrics.
     pub collector: Option<Destination>,
     /// What is written down of QUIC connections.
@@ -70,19 +75,21 @@ impl Snapshot {
     /// # Errors
     /// Everything that is wrong with the document or with the files it names, each with its place.
     pub fn build(mut loaded: Loaded, previous: Option<&Self>, seeing: &Arc<Seeing>) -> Result<Self, Problems> {
+        ends::expand(&mut loaded.document);
         let findings = lint(&loaded.document);
         chains::expand(&mut loaded.document);
         let Loaded { document, places, .. } = &loaded;
         let mut problems: Vec<Problem> = findings
             .into_iter()
-            .map(|finding| Problem {
-                place: places.locate(&finding.path),
-                path: finding.path,
-                reason: finding.reason,
-                remedy: finding.remedy,
+            .map(|finding| {
+                let path = places.origin_of(&finding.path);
+                Problem { place: places.locate(&path), path, reason: finding.reason, remedy: finding.remedy }
             })
             .collect();
+        // What `defaults` say is wrong once, however many entries take it over.
+        problems.dedup();
         let mut report = |path: String, reason: String, remedy: Option<String>| {
+            let path = places.origin_of(&path);
             // What the rules said of a place need not be said again by whoever uses it.
             if !problems.iter().any(|known: &Problem| known.path == path) {
                 problems.push(Problem { place: places.locate(&path), path, reason, remedy });
@@ -91,7 +98,7 @@ impl Snapshot {
         let previous_record = previous.filter(|previous| previous.document.debug == document.debug);
         let record = previous_record.map_or_else(|| record(document), |previous| previous.record.clone());
         let upstreams = upstreams(document, previous, &record, &mut report);
-        let listeners = listener::all(document, seeing, &record, &mut report);
+        let listeners = listener::all(document, previous, (seeing, &record), &mut report);
         let collector = collector(&document.trace, &mut report);
         let token = token(document, &mut report);
         if !problems.is_empty() {
@@ -105,13 +112,15 @@ impl Snapshot {
             via: via::Node::new(&node),
             node,
             overlay: OverlayFields::new(&document.fields),
+            provenance: Provenance::new(&document.provenance),
             route_names: (0..document.routes.len()).map(route_name).collect(),
             table,
             filters: filter::assemble(document, |name| upstreams.get(name).cloned()),
             upstreams,
             listeners,
             doors: HashMap::new(),
-            egress: EgressRules::compile(&document.egress, &[], &[]),
+            egress: EgressRules::compile(&document.egress, &[]),
+            local: LocalAddresses::default(),
             collector,
             record,
             token,
@@ -120,13 +129,28 @@ impl Snapshot {
         })
     }
 
+    /// Removes from trailers the fields that mean something in the overlay or say where a request came from. No trailer may.
+    pub(crate) fn strip_trailers(&self, trailers: &mut HeaderMap) {
+        self.overlay.strip(trailers, &[]);
+        self.provenance.strip(trailers, &[]);
+    }
+
     /// With the sockets that this process listens on: which listener each belongs to, and the addresses, which no request
-    /// may choose.
+    /// may choose; and with what knows this machine's addresses.
     #[must_use]
-    pub fn own(mut self, doors: HashMap<DoorId, Arc<str>>, own: &[SocketAddr]) -> Self {
+    pub fn own(mut self, doors: HashMap<DoorId, Arc<str>>, own: &[SocketAddr], local: &LocalAddresses) -> Self {
         self.doors = doors;
-        self.egress = EgressRules::compile(&self.document.egress, own, &hermes_net::os::local_addresses());
+        self.egress = EgressRules::compile(&self.document.egress, own);
+        self.local = local.clone();
         self
+    }
+
+    /// Whether a request may choose this address.
+    ///
+    /// # Errors
+    /// With the rule that denies it.
+    pub fn may_choose(&self, address: SocketAddr) -> Result<(), Denied> {
+        self.egress.check(address, |ip| self.local.contains(ip))
     }
 
     /// The rules of the listener behind a door; `None` once nobody wants it any more.
@@ -147,16 +171,12 @@ impl Snapshot {
                 return Source::Peer { name, speaks_for: &peer.speaks_for };
             }
         }
-        let trusted = source.peer.ip().is_some_and(|ip| {
-            let ip = ip.to_canonical();
-            listener.config.insecure_trust.iter().any(|prefix| prefix.contains(&ip))
-        });
-        if trusted { Source::InsecurePeer } else { Source::Client }
+        if listener.is_trusted(&source.peer) { Source::InsecurePeer } else { Source::Client }
     }
 }
 
 /// How links to other proxies are watched where the configuration says nothing: a peer that is gone without a word is noticed
-/// within 9 s, before the default time of a response head (10 s) is over, so that what waits for it can go elsewhere.
+/// within 9 s, so that what waits for it can go elsewhere. Nothing else bounds how long a response head is waited for there.
 const LINK_KEEPALIVE: Keepalive =
     Keepalive { every: Some(Interval(Duration::from_secs(4))), timeout: Some(Interval(Duration::from_secs(5))) };
 
@@ -202,6 +222,7 @@ fn upstreams(
         if proxies.contains(name.as_str()) && config.keepalive.is_none() && config.attached.is_none() {
             config.to_mut().keepalive = Some(LINK_KEEPALIVE);
         }
+        config.to_mut().timeouts = config.timeouts.or(&document.defaults.timeouts);
         if let Err(error) = build(name, &config) {
             let path = error.path.replacen(name, Chain::last_of(name), 1);
             report(path, error.reason, error.remedy);
@@ -221,7 +242,9 @@ fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<Strin
     let details = trace.tls.clone().unwrap_or_default();
     let file = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
     let (ca, cert, key) = (file(&details.ca_file), file(&details.cert_file), file(&details.key_file));
+    let lists: Vec<PathBuf> = details.crl_file.iter().flatten().map(|file| file.0.clone()).collect();
     let options = ClientOptions {
+        crl_files: &lists,
         ca_file: ca.as_deref(),
         cert_file: cert.as_deref(),
         key_file: key.as_deref(),

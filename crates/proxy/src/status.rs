@@ -5,6 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::admin::Control;
+use crate::believe::now;
+use crate::change::NotReloaded;
+use crate::hold;
 use crate::node::Node;
 
 /// Attached nodes that an answer lists.
@@ -32,22 +35,29 @@ impl Control for Node {
             "pid": std::process::id(),
             "uptime_seconds": self.started.elapsed().as_secs(),
             "config": { "file": self.file, "revision": snapshot.revision, "routes": snapshot.document.routes.len() },
+            "log": self.log.current(),
             "workers": changing.doors.len(),
             "listeners": changing.table.views(&snapshot.document),
             "upstreams": upstreams,
             "hops": hops,
+            "certificates": self.shared.seeing.certificates().iter().map(|held| held.view(now())).collect::<Vec<_>>(),
             "attached": self.shared.attached.views(ATTACHED),
             "attachments": self.shared.joins.views(),
             "exchanges": { "live": self.shared.seeing.live_count() },
+            "memory": hold::view(),
+            "holders": hold::holders(),
             "draining": self.drain.watch().is_draining(),
         })
     }
 
     fn reload(&self) -> Result<Value, Value> {
-        Self::reload(self).map(|report| json!(report)).map_err(|problems| json!({ "problems": problems }))
+        Self::reload(self).map(|report| json!(report)).map_err(|refused| {
+            let valid = matches!(refused, NotReloaded::Unbound(_));
+            json!({ "problems": refused.problems(), "valid": valid })
+        })
     }
 
     fn log_level(&self, filter: &str) -> Result<(), String> {
-        (self.set_log)(filter)
+        self.log.change(filter)
     }
 }

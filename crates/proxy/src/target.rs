@@ -5,8 +5,8 @@ use std::fmt::{self, Write as _};
 use hermes_http::{Kind, RequestHead};
 use hermes_proto::authority::{self, HostPort};
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::ptth;
 use hermes_proto::udp_bind;
+use hermes_proto::upgrade::Protocol;
 use hermes_proto::uri_template::{self, TemplateError, UriTemplate};
 use http::uri::{Authority, PathAndQuery};
 use http::{StatusCode, uri::Scheme};
@@ -64,9 +64,13 @@ impl Target {
             Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
             // Who attaches asks this proxy itself.
             Kind::Message | Kind::Upgrade if head.origin_form && !listener.config.gateway && !asks_to_attach(head) => {
-                Err(bad_request(
-                    "this is a proxy: send the request in absolute form, or set `gateway: true` on the listener",
-                ))
+                Err(bad_request(if head.kind() == Kind::Upgrade {
+                    // Java's HttpClient, where a connection of a plain request is kept.
+                    "this is a proxy: ask for WebSocket by CONNECT or in absolute form; clients that send origin form on a \
+                     connection that they keep, as Java's, need one for WebSocket alone, or wss://"
+                } else {
+                    "this is a proxy: send the request in absolute form, or set `gateway: true` on the listener"
+                }))
             }
             Kind::Message | Kind::Upgrade => {
                 let default = if is_https(head, tls) { 443 } else { 80 };
@@ -150,8 +154,7 @@ pub fn is_https(head: &RequestHead, tls: bool) -> bool {
 
 /// Whether the request asks for an attachment.
 pub(crate) fn asks_to_attach(head: &RequestHead) -> bool {
-    head.kind() == Kind::Upgrade
-        && head.protocol.as_deref().is_some_and(|token| token.eq_ignore_ascii_case(ptth::TOKEN))
+    head.kind() == Kind::Upgrade && head.protocol == Some(Protocol::Ptth)
 }
 
 fn required(authority: Option<&Authority>) -> Result<&str, Refusal> {

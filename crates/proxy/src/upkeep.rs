@@ -1,12 +1,16 @@
 //! What goes on beside the exchanges, once for the process: checks of endpoints, and what metrics say of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_net::{Resolver, Watch};
 use hermes_upstream::{Checks, Client};
 use tokio_util::task::TaskTracker;
 
+use crate::believe::now;
 use crate::snapshot::Snapshot;
+use crate::validity::{self, Held, State};
 use crate::worker::Shared;
 
 /// The upkeep of the upstreams in force.
@@ -18,6 +22,7 @@ pub(crate) struct Upkeep {
 impl Upkeep {
     /// Begins; to be called inside the runtime of administration. Ends when `watch` drains.
     pub(crate) fn new(shared: &Arc<Shared>, resolver: Arc<Resolver>, watch: Watch) -> Self {
+        watch.spawn(remind(shared.clone(), watch.clone()));
         let client = Client::new(resolver, TaskTracker::new(), shared.clone());
         let upkeep = Self { shared: shared.clone(), checks: Checks::new(client, watch) };
         upkeep.follow(&shared.snapshot.load());
@@ -28,5 +33,37 @@ impl Upkeep {
     pub(crate) fn follow(&self, snapshot: &Snapshot) {
         self.checks.follow(snapshot.upstreams.values());
         self.shared.seeing.watch_upstreams(snapshot.upstreams.values().cloned().collect());
+        let held = validity::all(&snapshot.document);
+        held.iter().for_each(|held| warn(held, now()));
+        self.shared.seeing.watch_certificates(held);
+    }
+}
+
+/// How often certificates are looked at.
+const LOOK: Duration = Duration::from_secs(3600);
+
+/// Warns of certificates that end soon, each once a day, and of those that have ended, once.
+async fn remind(shared: Arc<Shared>, watch: Watch) {
+    let mut told: HashMap<String, State> = HashMap::new();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = watch.graceful() => return,
+        }
+        let now = now();
+        let held = shared.seeing.certificates();
+        told.retain(|path, _| held.iter().any(|held| held.path == *path));
+        for held in held {
+            let state = held.state(now);
+            if told.insert(held.path.clone(), state) != Some(state) {
+                warn(&held, now);
+            }
+        }
+    }
+}
+
+fn warn(held: &Held, now: u64) {
+    if let Some((reason, remedy)) = held.warning(now) {
+        tracing::warn!(key = held.path, file = %held.file.display(), "{reason}; {remedy}");
     }
 }

@@ -6,15 +6,15 @@ use bytes::{Bytes, BytesMut};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Frame, Incoming, Outgoing, Processed, RequestHead, ResponseHead, StreamError};
 use hermes_upstream::{Checkout, Opened};
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
 /// Why there is no whole response.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The stream failed.
     Stream(StreamError),
-    /// The response's content is larger than this many bytes.
-    TooLarge(usize),
+    /// The content is larger than this many bytes; where it is that of a response, with its status.
+    TooLarge(usize, Option<StatusCode>),
     /// The server opened a tunnel that nobody asked for.
     Tunnel,
 }
@@ -31,7 +31,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stream(error) => error.fmt(f),
-            Self::TooLarge(limit) => write!(f, "the answer has more than {limit} bytes"),
+            Self::TooLarge(limit, _) => write!(f, "the answer has more than {limit} bytes"),
             Self::Tunnel => f.write_str("the answer opens a tunnel"),
         }
     }
@@ -113,7 +113,13 @@ pub(crate) async fn message(
     loop {
         tokio::select! {
             biased;
-            content = &mut read => return Ok((head, content?)),
+            content = &mut read => {
+                return match content {
+                    Ok(content) => Ok((head, content)),
+                    Err(Failure::TooLarge(limit, _)) => Err(Failure::TooLarge(limit, Some(head.status))),
+                    Err(failure) => Err(failure),
+                };
+            }
             () = &mut send, if !sent => sent = true,
         }
     }
@@ -125,7 +131,7 @@ pub(crate) async fn message(
 /// The stream failed, or there is more.
 pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Content, Failure> {
     if incoming.length().is_some_and(|length| length > limit as u64) {
-        return Err(Failure::TooLarge(limit));
+        return Err(Failure::TooLarge(limit, None));
     }
     let (mut content, mut trailers) = (BytesMut::new(), None);
     while let Some(frame) = incoming.frame().await {
@@ -137,7 +143,7 @@ pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Conten
             }
         };
         if content.len() + data.len() > limit {
-            return Err(Failure::TooLarge(limit));
+            return Err(Failure::TooLarge(limit, None));
         }
         content.extend_from_slice(&data);
     }

@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hermes_net::{Resolver, Watch};
+use hermes_net::{LocalAddresses, Resolver, Watch};
 use hermes_upstream::{Attached, Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::listeners::{Joins, Sources, Users};
+use crate::listeners::{Joins, Sessions, Sources, Users};
 use crate::redecide::Tunnels;
 use crate::resume::Resumable;
 use crate::seeing::Seeing;
+use crate::shares::Shares;
 use crate::snapshot::Snapshot;
 
 /// What all workers share.
@@ -28,12 +29,14 @@ pub struct Shared {
     pub(crate) tunnels: Tunnels,
     /// What each source has open at each listener.
     pub sources: Sources,
+    /// Connections of each user who is known by a password or token, at each listener.
+    pub connections: Users,
     /// What each user has open at each listener.
     pub users: Users,
     /// UDP sessions that can be taken over.
     pub(crate) resumable: Arc<Resumable>,
     /// CONNECT-UDP sessions of each user.
-    pub sessions: Users,
+    pub sessions: Sessions,
     /// The nodes that are attached to this one.
     pub attached: Arc<Attached>,
     /// What this node attaches to.
@@ -42,6 +45,10 @@ pub struct Shared {
     pub revision: watch::Sender<u64>,
     /// Says when the process is to stop.
     pub drain: Watch,
+    /// Whose exchanges hold how many descriptors.
+    pub shares: Shares,
+    /// This machine's addresses.
+    pub local: LocalAddresses,
 }
 
 impl Directory for Shared {

@@ -34,7 +34,7 @@ pub(crate) fn chain_of(route: &Route) -> Option<&Chain> {
 }
 
 /// The upstreams that are reached as the file says.
-fn named(document: &Document) -> HashSet<String> {
+pub(crate) fn named(document: &Document) -> HashSet<String> {
     let routes = document.routes.iter().flat_map(|route| {
         let to: Vec<&String> = match &route.to {
             Some(Hops::One(name)) => vec![name],

@@ -8,9 +8,13 @@
 //! - [`attach`]: who may be attached under which name.
 //! - [`broadcast`]: who may have a request copied.
 //! - [`chains`]: several next proxies, one behind the other.
+//! - [`ends`]: addresses at which the overlay ends.
+//! - [`session`]: what a UDP session is, and how long it may be silent.
 //! - [`shadow`]: routes that can never match.
 //! - [`retry`]: whether a failed attempt is followed by another (RFC 9110, 9.2.2).
 //! - [`lint`](mod@lint): everything about a document that its schema cannot say.
+//! - [`log_filter`]: whether a log filter would log anything.
+//! - [`warn`](mod@warn): what in a sound document does nothing.
 //! - [`trust`]: whose an exchange is, and which overlay fields it keeps.
 //! - [`fields`] and [`template`]: changes to fields.
 //! - [`redecide`](mod@redecide): what becomes of an open tunnel when the rules change.
@@ -21,21 +25,26 @@ pub mod attach;
 pub mod broadcast;
 pub mod chains;
 pub mod egress;
+pub mod ends;
 pub mod fields;
 pub mod lint;
+pub mod log_filter;
 pub mod redecide;
 pub mod retry;
 pub mod route;
+pub mod session;
 pub mod shadow;
 pub mod template;
 pub mod trust;
 pub mod versions;
+pub mod warn;
 
 pub use egress::{Denied, EgressRules};
-pub use fields::{BadField, OverlayFields, apply};
+pub use fields::{BadField, OverlayFields, Provenance, apply};
 pub use lint::{Finding, lint};
 pub use redecide::{redecide, still_believed};
-pub use route::{Explanation, Facts, Matcher, Table, Target, path_is_ambiguous, pick_hop};
+pub use route::{Explanation, Facts, Matcher, Table, Target, normalise, pick_hop, rewrite_path};
 pub use template::{Values, render};
 pub use trust::{Refusal, Source, believe};
 pub use versions::versions;
+pub use warn::warn;

@@ -147,6 +147,11 @@ impl Outcome {
         }
     }
 
+    /// Whether it is an answer that no policy could want to be tried again.
+    pub fn is_answer(self) -> bool {
+        matches!(self, Self::Response { status, .. } if status < 500 && status != 429)
+    }
+
     /// Whether the next hop may have acted.
     fn maybe_processed(self) -> bool {
         !matches!(self, Self::ConnectFailure | Self::Refused)

@@ -8,7 +8,7 @@ use hermes_config::model::{FieldMatch, Match, PathMatch, PortMatch, Route, Targe
 use ipnet::IpNet;
 
 use crate::route::host::HostTest;
-use crate::route::{canonical_net, normalise};
+use crate::route::{canonical_net, normalise_written};
 
 /// A route that can never match, and the earlier route that takes its exchanges; indices into the document's routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,11 +96,11 @@ fn target_implies(one: &TargetMatch, two: &TargetMatch) -> bool {
 
 fn path_implies(one: &PathMatch, two: &PathMatch) -> bool {
     match (one, two) {
-        (PathMatch::Exact(one), PathMatch::Exact(two)) => normalise(one) == normalise(two),
+        (PathMatch::Exact(one), PathMatch::Exact(two)) => normalise_written(one) == normalise_written(two),
         (PathMatch::Exact(one) | PathMatch::Prefix(one), PathMatch::Prefix(two)) => {
-            normalise(one).starts_with(&*normalise(two))
+            normalise_written(one).starts_with(&normalise_written(two))
         }
-        (PathMatch::Exact(one), PathMatch::Regex(two)) => two.is_match(&normalise(one)),
+        (PathMatch::Exact(one), PathMatch::Regex(two)) => two.is_match(&normalise_written(one)),
         (PathMatch::Regex(one), PathMatch::Regex(two)) => one.as_str() == two.as_str(),
         _ => false,
     }

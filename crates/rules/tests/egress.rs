@@ -10,13 +10,18 @@ use serde_json::{Value, json};
 
 fn rules(egress: Value) -> EgressRules {
     let egress: Egress = serde_json::from_value(egress).unwrap();
-    EgressRules::compile(&egress, &[], &[])
+    EgressRules::compile(&egress, &[])
+}
+
+/// Of a machine without addresses.
+fn nowhere(_: IpAddr) -> bool {
+    false
 }
 
 /// The rule that denies port 443 of an address, or nothing.
 fn denied(rules: &EgressRules, ip: &str) -> Option<String> {
     let address = SocketAddr::new(ip.parse().unwrap(), 443);
-    rules.check(address).err().map(|denied| denied.rule)
+    rules.check(address, nowhere).err().map(|denied| denied.rule)
 }
 
 #[test]
@@ -157,8 +162,9 @@ fn deny_beats_allow() {
 
 #[test]
 fn ports_are_denied_whatever_the_address() {
-    let check =
-        |rules: &EgressRules, address: &str| rules.check(address.parse().unwrap()).map_err(|denied| denied.to_string());
+    let check = |rules: &EgressRules, address: &str| {
+        rules.check(address.parse().unwrap(), nowhere).map_err(|denied| denied.to_string())
+    };
     let default = rules(json!({ "allow": ["10.0.0.0/8"] }));
     assert_eq!(check(&default, "8.8.8.8:25").unwrap_err(), "8.8.8.8:25 is denied: egress.deny_ports names port 25");
     assert!(check(&default, "10.0.0.1:25").is_err());
@@ -174,12 +180,14 @@ fn ports_are_denied_whatever_the_address() {
 
 #[test]
 fn own_listeners_are_denied_even_if_allowed() {
-    let egress: Egress = serde_json::from_value(json!({ "allow": ["0.0.0.0/0", "::/0"] })).unwrap();
+    let allow = json!({ "allow": ["0.0.0.0/0", "::/0", "127.0.0.0/8", "::1/128", "192.168.1.5/32", "2a00::2/128"] });
+    let egress: Egress = serde_json::from_value(allow).unwrap();
     let own: Vec<SocketAddr> =
         ["127.0.0.1:8080", "0.0.0.0:80", "[::]:443", "[2a00::1]:99"].iter().map(|own| own.parse().unwrap()).collect();
     let local: Vec<IpAddr> = ["192.168.1.5", "2a00::2"].iter().map(|local| local.parse().unwrap()).collect();
-    let rules = EgressRules::compile(&egress, &own, &local);
-    let check = |address: &str| rules.check(address.parse().unwrap()).map_err(|denied| denied.rule);
+    let rules = EgressRules::compile(&egress, &own);
+    let is_local = |ip: IpAddr| ip.is_loopback() || local.contains(&ip);
+    let check = |address: &str| rules.check(address.parse().unwrap(), is_local).map_err(|denied| denied.rule);
     for address in [
         "127.0.0.1:8080",
         "[::ffff:127.0.0.1]:8080",
@@ -202,4 +210,40 @@ fn own_listeners_are_denied_even_if_allowed() {
         assert_eq!(check(address), Ok(()), "{address}");
     }
     assert_eq!(check("127.0.0.1:8080").unwrap_err(), "this proxy itself listens on 127.0.0.1:8080");
+}
+
+/// The rule that denies port 6379 of an address, on a machine that has these.
+fn denied_at(allow: Value, ip: &str) -> Option<String> {
+    let own: [IpAddr; 3] = ["198.18.7.7", "8.8.4.4", "2a00::5"].map(|own| own.parse().unwrap());
+    let is_local = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified() || own.contains(&ip);
+    let address = SocketAddr::new(ip.parse().unwrap(), 6379);
+    rules(json!({ "allow": allow })).check(address, is_local).err().map(|denied| denied.rule)
+}
+
+#[test]
+fn addresses_of_this_machine_are_denied_in_every_form() {
+    for ip in
+        ["8.8.4.4", "::ffff:8.8.4.4", "64:ff9b::8.8.4.4", "2002:808:404::1", "2a00::5", "2001:0:808:404::f7f7:f7f7"]
+    {
+        assert!(denied_at(json!([]), ip).is_some(), "{ip}");
+    }
+    assert_eq!(
+        denied_at(json!([]), "8.8.4.4").unwrap(),
+        "8.8.4.4 is an address of this machine, denied unless egress.allow names 8.8.4.4/32 alone"
+    );
+    assert_eq!(denied_at(json!([]), "8.8.4.5"), None);
+}
+
+#[test]
+fn a_prefix_opens_a_network_and_not_this_machine_in_it() {
+    for allow in [json!(["0.0.0.0/0", "::/0"]), json!(["8.8.4.0/24", "2a00::/64", "198.18.0.0/15"])] {
+        for ip in ["8.8.4.4", "64:ff9b::8.8.4.4", "2a00::5", "198.18.7.7", "127.0.0.1", "::1"] {
+            assert!(denied_at(allow.clone(), ip).is_some(), "{ip} with {allow}");
+        }
+        assert_eq!(denied_at(allow, "8.8.4.9"), None);
+    }
+    let alone = json!(["8.8.4.4/32", "2a00::5/128", "198.18.7.7/32", "127.0.0.0/8", "::1/128"]);
+    for ip in ["8.8.4.4", "::ffff:8.8.4.4", "2a00::5", "198.18.7.7", "127.0.0.9", "::1"] {
+        assert_eq!(denied_at(alone.clone(), ip), None, "{ip}");
+    }
 }

@@ -111,19 +111,6 @@ fn what_is_not_known_does_not_match() {
 }
 
 #[test]
-fn ambiguous_paths_match_no_path_condition() {
-    let (method, fields) = (Method::GET, HeaderMap::new());
-    for path in ["/a/../b", "/a/%2e%2E/b", "/a/..%2fb", "/a/."] {
-        let facts = Facts { path, ..facts(&method, &fields) };
-        for condition in ["/a/*", "/*", "~.*", path] {
-            let table = table(json!([{ "match": { "path": condition }, "to": "next" }]));
-            assert_eq!(table.decide(&facts), None, "{path} {condition}");
-            assert_eq!(table.explain(&facts)[0].failed, Some(format!("path {path} has dot segments")));
-        }
-    }
-}
-
-#[test]
 fn first_route_that_matches_decides() {
     let table = table(json!([
         { "name": "db", "match": { "target": "DB" }, "to": "next" },

@@ -12,11 +12,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::eventually::{PATIENCE, eventually, found};
-use crate::program;
+use crate::{peak, program};
 
 /// Keys that every node needs; a test's own win.
-const DEFAULTS: [(&str, &str); 4] = [
+const DEFAULTS: [(&str, &str); 5] = [
     ("version", "1"),
+    // Without it, a test that is not root's could not count descriptors.
+    ("debug", "{ core_dumps: true }"),
     ("admin", "{ socket: admin.sock }"),
     ("log", "{ level: \"hermes_proxy=debug,info\", access: { file: access.json } }"),
     ("workers", "2"),
@@ -210,6 +212,14 @@ impl Node {
         fs::read_to_string(self.folder().join("stderr")).unwrap_or_default()
     }
 
+    /// The most memory that it has had so far, in bytes.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn peak(&self) -> usize {
+        peak::peak(self.pid()).unwrap()
+    }
+
     /// Its open descriptors.
     pub fn fds(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
@@ -286,6 +296,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        let peak = peak::peak(self.pid()).filter(|_| peak::is_promised());
         // It may have ended already.
         drop(self.process.kill());
         drop(self.process.wait());
@@ -293,6 +304,8 @@ impl Drop for Node {
             let file = fs::read_to_string(self.file()).unwrap_or_default();
             let records = fs::read_to_string(self.folder().join("access.json")).unwrap_or_default();
             eprintln!("--- {}: file\n{file}--- log\n{}--- access\n{records}---", self.name, self.log());
+        } else if let Some(peak) = peak {
+            assert!(peak < peak::PROMISED, "node {} has had {peak} bytes of memory", self.name);
         }
     }
 }

@@ -4,13 +4,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
 };
-use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tempfile::TempDir;
 
 /// An authority, and a folder with what it has issued. Dropping it removes the folder.
@@ -18,6 +20,8 @@ use tempfile::TempDir;
 pub struct Pki {
     folder: TempDir,
     authority: CertifiedIssuer<'static, KeyPair>,
+    /// How many certificates.
+    issued: AtomicU64,
 }
 
 /// Files with a certificate and its key.
@@ -27,6 +31,7 @@ pub struct Issued {
     pub cert: PathBuf,
     /// PEM private key, mode 0600.
     pub key: PathBuf,
+    serial: u64,
 }
 
 impl Default for Pki {
@@ -48,7 +53,7 @@ impl Pki {
         let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
-        Self { folder, authority }
+        Self { folder, authority, issued: AtomicU64::new(0) }
     }
 
     /// The authority's certificate, as PEM.
@@ -67,21 +72,77 @@ impl Pki {
     /// # Panics
     /// When a name cannot stand in a certificate.
     pub fn issue(&self, names: &[&str]) -> Issued {
+        let day = Duration::from_secs(24 * 60 * 60);
+        self.issue_for(names, SystemTime::now() - day, SystemTime::now() + 365 * day)
+    }
+
+    /// As [`Self::issue`], valid from then until then; a certificate knows whole seconds.
+    ///
+    /// # Panics
+    /// As [`Self::issue`].
+    pub fn issue_for(&self, names: &[&str], from: SystemTime, until: SystemTime) -> Issued {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name.push(DnType::CommonName, names[0]);
         parameters.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect();
         parameters.use_authority_key_identifier_extension = true;
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        (parameters.not_before, parameters.not_after) = (from.into(), until.into());
+        let serial = self.issued.fetch_add(1, Ordering::Relaxed) + 1;
+        parameters.serial_number = Some(SerialNumber::from(serial));
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().unwrap();
         let certificate = parameters.signed_by(&key, &self.authority).unwrap();
         let stem: String = names[0].chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let path = |ending| self.folder.path().join(format!("{stem}.{ending}"));
-        let issued = Issued { cert: path("pem"), key: path("key") };
+        let issued = Issued { cert: path("pem"), key: path("key"), serial };
         fs::write(&issued.cert, certificate.pem()).unwrap();
         fs::write(&issued.key, key.serialize_pem()).unwrap();
         fs::set_permissions(&issued.key, fs::Permissions::from_mode(0o600)).unwrap();
         issued
+    }
+
+    /// Writes a list that revokes these certificates, and is to be renewed within so many days, in place of the one before.
+    ///
+    /// # Panics
+    /// When the list cannot be made.
+    pub fn revoke(&self, certificates: &[&Issued], next: SystemTime) -> PathBuf {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let revoked = |issued: &&Issued| RevokedCertParams {
+            serial_number: SerialNumber::from(issued.serial),
+            revocation_time: (SystemTime::now() - day).into(),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: (SystemTime::now() - 30 * day).into(),
+            next_update: next.into(),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: certificates.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let file = self.folder.path().join("crl.pem");
+        fs::write(&file, list.signed_by(&self.authority).unwrap().pem().unwrap()).unwrap();
+        file
+    }
+
+    /// Client side of TLS that believes this authority and shows `own`, with these versions and a memory of sessions.
+    ///
+    /// # Panics
+    /// When a file cannot be read.
+    pub fn client(&self, own: Option<&Issued>, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.ca()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
+        let builder = builder.with_root_certificates(roots);
+        Arc::new(match own {
+            None => builder.with_no_client_auth(),
+            Some(own) => {
+                let chain = CertificateDer::pem_file_iter(&own.cert).unwrap().map(Result::unwrap).collect();
+                builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(&own.key).unwrap()).unwrap()
+            }
+        })
     }
 
     /// Server side of TLS with a certificate for these names.

@@ -210,7 +210,15 @@ fn one_user_has_so_many_sessions_at_once() {
     );
     let client = Client::connect(node.address("web"));
     let open = |user: &str| UdpTunnel::h2(&client, node.address("web"), "127.0.0.1", origin.port(), &[("user", user)]);
-    let mut held = vec![open("alice").unwrap(), open("alice").unwrap()];
+    // A question would make room: these go on speaking.
+    let converse = |mut tunnel: UdpTunnel| {
+        for word in ["one", "two"] {
+            tunnel.send(word);
+            assert_eq!(tunnel.receive(), word.as_bytes());
+        }
+        tunnel
+    };
+    let mut held = vec![converse(open("alice").unwrap()), converse(open("alice").unwrap())];
     let refused = open("alice").unwrap_err();
     assert_eq!(refused.status, 429);
     let status = refused.fields["proxy-status"].to_str().unwrap();

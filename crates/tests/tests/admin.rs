@@ -166,8 +166,14 @@ fn the_log_filter_changes_at_run_time() {
     eventually_true("a line about the request", || node.log().contains("malformed"));
     let (status, answer) = node.ask("PUT", "/log", "hermes_proxy=loud");
     assert_eq!(status, 422, "{answer}");
-    let said = run(&["log", "info", "--admin", node.socket().to_str().unwrap()]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let socket = node.socket();
+    let log = |words: &[&str]| run(&[&["log", "--admin", socket.to_str().unwrap()], words].concat());
+    assert_eq!(log(&[]).stdout, "hermes_proxy=debug\n");
+    assert_eq!(log(&["warn"]).code, 0);
+    for nonsense in ["loud", "hermes_proxi=debug", ""] {
+        assert_eq!((log(&[nonsense]).code, node.ask("PUT", "/log", nonsense).0), (2, 422), "{nonsense}");
+    }
+    assert_eq!((log(&[]).stdout.as_str(), &node.status()["log"]), ("warn\n", &"warn".into()));
 }
 
 #[test]
@@ -196,6 +202,16 @@ fn a_hang_up_signal_reloads_too() {
     fs::write(node.file(), text.replace("body: one", "body: two")).unwrap();
     node.signal(Signal::HUP);
     eventually_true("the new route answers", || version(&node, "web") == "two");
+    let said = "reloaded: revision 2; listeners: kept web; routes: 2";
+    eventually_true("the log says what changed, in words", || node.log().contains(said));
+}
+
+#[test]
+fn a_program_that_cannot_be_run_has_the_code_of_a_shell() {
+    let exec = |program: &str| run(&["exec", "--proxy", "http://127.0.0.1:1", "--", program]);
+    for (program, code) in [("/no/such/program", 127), ("/etc/passwd", 126), ("/", 126), ("false", 1)] {
+        assert_eq!(exec(program).code, code, "{program}");
+    }
 }
 
 #[test]
@@ -224,9 +240,14 @@ fn a_listener_whose_port_is_taken_changes_nothing() {
         .replace("body: one", "body: two")
         .replace("listeners: {", &format!("listeners: {{ side: {{ http: \"{}\" }},", taken.local_addr().unwrap()));
     let (status, answer) = node.reload(&second);
-    assert_eq!(status, 422, "{answer}");
+    assert_eq!(status, 409, "the file is valid: {answer}");
     assert!(answer.to_string().contains("listeners.side"), "{answer}");
     assert_eq!(version(&node, "web"), "one");
+    let said = run(&["reload", "--admin", node.socket().to_str().unwrap()]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stderr.contains("the file is valid, but") && said.stdout.contains("listeners.side"), "{said:?}");
+    drop(taken);
+    assert_eq!(node.reload(&second).0, 200, "the same file is taken a moment later");
 }
 
 #[test]

@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use hermes_tests::origins::Act;
 use hermes_tests::program::{Said, command, run};
-use hermes_tests::{Node, Pki, curl};
+use hermes_tests::{Node, Pki, curl, origins};
 
 /// `hermes check` on a file with this text, which lies in `folder`.
 fn check_in(folder: &Path, text: &str) -> Said {
@@ -271,4 +272,223 @@ fn the_schema_is_json_and_knows_every_key_of_the_file() {
         assert!(schema["properties"].get(key).is_some(), "{key}");
     }
     assert_eq!(schema["additionalProperties"], false);
+}
+
+#[test]
+fn mistakes_in_defaults_are_said_once_and_where_they_stand() {
+    let said = check(
+        r#"version: 1
+listeners:
+  web: { http: 127.0.0.1:8080, tls: true }
+routes: [ { to: a } ]
+defaults:
+  timeouts: { header: 0s }
+  limits: { listeners: { streams: 0 } }
+  tls: { cert_file: none.pem }
+upstreams:
+  a: { endpoints: ["a:1"], tls: true }
+  b: { endpoints: ["b:1"], tls: true }
+"#,
+    );
+    let places: Vec<_> =
+        said.stdout.lines().map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(": ")).collect();
+    let expected = [
+        "node.yaml:3:37: listeners.web.tls",
+        "node.yaml:6:23: defaults.timeouts.header",
+        "node.yaml:7:35: defaults.limits.listeners.streams",
+        "node.yaml:8:21: defaults.tls.cert_file",
+        "node.yaml: 4 problems",
+    ];
+    assert_eq!(places, expected, "{said:?}");
+}
+
+#[test]
+fn a_default_counts_where_nothing_nearer_says_otherwise_and_is_named_by_its_error() {
+    let server = origins::acting(&[Act::Hang]);
+    let file = |time: &str| {
+        format!(
+            "defaults: {{ timeouts: {{ header: {time} }} }}\nlisteners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes:\n  \
+             - {{ match: {{ target: OWN }}, terminate: server, timeouts: {{ header: 300ms }} }}\n  \
+             - {{ match: {{ target: SLOW }}, terminate: slow }}\n  - {{ terminate: server }}\nupstreams:\n  \
+             server: {{ endpoints: [\"{0}\"] }}\n  slow: {{ endpoints: [\"{0}\"], timeouts: {{ header: 400ms }} }}\n",
+            server.address()
+        )
+    };
+    let node = Node::start("edge", &file("500ms"));
+    let says = |host: &str, key: &str| {
+        let got = curl(&["-x", &node.url("web"), &format!("http://{host}/")]);
+        let said = got.field("proxy-status").unwrap();
+        let expected = format!("details=\"no response head within {key} on edge)\"");
+        assert!(got.status == 504 && said.contains("http_response_timeout") && said.contains(&expected), "{said}");
+    };
+    says("OWN", "300ms (routes[0].timeouts.header");
+    says("SLOW", "400ms (upstreams.slow.timeouts.header");
+    says("VIDEO", "500ms (defaults.timeouts.header");
+    let (status, report) = node.reload(&file("1s"));
+    assert_eq!((status, &report["upstreams_changed"]), (200, &serde_json::json!(["server"])), "{report}");
+    says("VIDEO", "1s (defaults.timeouts.header");
+}
+
+#[test]
+fn mistakes_that_newcomers_make_are_answered_with_what_to_write() {
+    let file = |rest: &str| {
+        format!("version: 1\nlisteners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: up }} ]\n{rest}")
+    };
+    let up = "upstreams: { up: { endpoints: [a.example:1] } }\n";
+    for (text, line, reason, remedy) in [
+        (
+            file(&format!("{up}log: {{ access: access.json }}\n")),
+            ":5:",
+            "log.access: ",
+            "write a map: { file: access.json }",
+        ),
+        (
+            file(&format!("{up}log: {{ level: loud }}\n")),
+            ":5:",
+            "log.level: `loud` is no log level",
+            "levels are off, error",
+        ),
+        (
+            file(&up.replace("a.example:1", "\"https://a.example/x\"")),
+            ":4:",
+            "upstreams.up.endpoints[0]: ",
+            "write a.example:443, and `tls: true`",
+        ),
+        (
+            file(&up.replace("] }", "], tls: { ca: x.pem } }")),
+            ":4:",
+            "upstreams.up.tls.ca: ",
+            "did you mean `ca_file`?",
+        ),
+        (
+            file(up).replace("http: 127.0.0.1:0", "http: 127.0.0.1:0, auth: basic"),
+            ":2:",
+            "listeners.web.auth: ",
+            "write a map: { basic: { file: .. } }",
+        ),
+        (file(up).replace("listeners", "node:n\nlisteners"), ":2:", "`node:n` is one word", "`node: n`"),
+    ] {
+        let said = check(&text);
+        let mut lines = said.stdout.lines().filter(|said| said.starts_with(&format!("node.yaml{line}")));
+        let found = lines.any(|said| said.contains(reason) && said.contains(remedy));
+        assert!(found && said.code == 2, "{line} {reason} {remedy}:\n{}", said.stdout);
+    }
+}
+
+#[test]
+fn what_does_nothing_is_warned_of_and_the_file_is_valid() {
+    let text = "version: 1\nlisteners: { web: { http: 127.0.0.1:0 } }\nroutes:\n  - { to: up, expose: [user] }\n\
+                log: { access: { file: none/access.json } }\n\
+                upstreams:\n  up: { endpoints: [a.example:1] }\n  idle: { endpoints: [a.example:1] }\n";
+    let said = check(text);
+    let expected = [
+        "node.yaml:8:3: warning: upstreams.idle: nothing uses this upstream; ",
+        "node.yaml:4:15: warning: routes[0].expose: `expose` does nothing beside `to`: ",
+        "node.yaml:5:24: warning: log.access.file: records cannot be written to ",
+    ];
+    for line in expected {
+        assert!(said.stdout.lines().any(|said| said.starts_with(line)), "{line}\n{}", said.stdout);
+    }
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(
+        said.stdout.ends_with("node.yaml: valid, with 1 listener, 1 route and 2 upstreams, 3 warnings\n"),
+        "{}",
+        said.stdout
+    );
+
+    let node = Node::start(
+        "alice",
+        "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { respond: { status: 200 } } ]\nupstreams: { idle: { endpoints: [a.example:1] } }\n",
+    );
+    assert!(node.log().contains("upstreams.idle: nothing uses this upstream"), "{}", node.log());
+}
+
+#[test]
+fn several_files_are_checked_and_standard_input_is_one() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let (good, bad) = (folder.path().join("good.yaml"), folder.path().join("bad.yaml"));
+    let text = "version: 1\nlisteners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { respond: { status: 200 } } ]\n";
+    fs::write(&good, text).unwrap();
+    fs::write(&bad, text.replace("200", "99")).unwrap();
+    let mut command = command();
+    command.arg("check").args([&good, &bad]).arg("-");
+    let pipe = std::process::Stdio::piped;
+    let mut running = command.stdin(pipe()).stdout(pipe()).spawn().unwrap();
+    running.stdin.take().unwrap().write_all(text.replace("routes", "rootes").as_bytes()).unwrap();
+    let ended = running.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stdout).unwrap();
+    assert!(said.contains("good.yaml: valid") && said.contains("bad.yaml:3:32: routes[0].respond.status"), "{said}");
+    assert!(said.contains("\n-:3:1: rootes: unknown key; did you mean `routes`?\n"), "{said}");
+    assert_eq!(ended.status.code(), Some(2));
+}
+
+/// The upstreams of a file that are tried, each with how it ends.
+#[test]
+fn upstreams_are_tried_when_asked() {
+    let pki = Pki::new();
+    let (sap, alice, other) = (pki.issue(&["sap.test"]), pki.issue(&["alice.test"]), Pki::new());
+    let ca = pki.ca().display().to_string();
+    let overlay = format!("http: 127.0.0.1:0, auth: mtls, tls: {{ {}, client_ca_file: {ca} }}", sap.yaml());
+    let next = Node::start(
+        "sap",
+        &format!(
+            "listeners: {{ overlay: {{ {overlay}, versions: [1, 2, 3] }}, clear: {{ http: 127.0.0.1:0 }} }}\n\
+             routes: [ {{ respond: {{ status: 204 }} }} ]\n"
+        ),
+    );
+    let (tls, clear) = (next.address("overlay"), next.address("clear"));
+    let identity = format!("ca_file: {ca}, server_name: sap.test, {}", alice.yaml());
+    let strange = format!("ca_file: {}, server_name: sap.test, {}", other.ca().display(), alice.yaml());
+    let voice = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let upstreams = [
+        ("sound", format!("endpoints: [\"{tls}\"], http: [3, 2], tls: {{ {identity} }}")),
+        ("clear", format!("endpoints: [\"{clear}\"], http: 2")),
+        ("nameless", format!("endpoints: [\"{tls}\"], http: 2, tls: {{ ca_file: {ca}, server_name: sap.test }}")),
+        ("distrusted", format!("endpoints: [\"{tls}\"], http: 2, tls: {{ {strange} }}")),
+        (
+            "misnamed",
+            format!("endpoints: [\"{tls}\"], http: 2, tls: {{ {} }}", identity.replace("sap.test", "core.test")),
+        ),
+        ("nowhere", "endpoints: [\"no-such-name.invalid:1\"]".to_owned()),
+        ("closed", format!("endpoints: [\"{}\"]", hermes_tests::free::tcp())),
+        ("end", format!("endpoints: [\"{clear}\"]")),
+        ("voice", format!("endpoints: [\"{}\"]", voice.local_addr().unwrap())),
+        ("silent", format!("endpoints: [\"{}\"]", hermes_tests::free::tcp())),
+    ];
+    let routes: String = upstreams
+        .iter()
+        .map(|(name, _)| {
+            let action = if ["end", "voice", "silent"].contains(name) { "terminate" } else { "to" };
+            format!("  - {{ match: {{ target: {name} }}, {action}: {name} }}\n")
+        })
+        .collect();
+    let listed: String = upstreams.iter().map(|(name, says)| format!("  {name}: {{ {says} }}\n")).collect();
+    let file = next.folder().join("dp.yaml");
+    let text =
+        format!("version: 1\nlisteners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes:\n{routes}upstreams:\n{listed}");
+    fs::write(&file, text).unwrap();
+
+    let said = run(&["check", "--connect", file.to_str().unwrap()]);
+    for (begins, has) in [
+        (format!("ok  upstreams.sound {tls} TCP: {tls}, certificate of sap.test, HTTP/2, answered "), ""),
+        (format!("ok  upstreams.sound {tls} QUIC: {tls}, certificate of sap.test, HTTP/3, answered "), ""),
+        (format!("ok  upstreams.clear {clear} TCP: {clear}, HTTP/2, answered "), ""),
+        (format!("FAILED  upstreams.nameless {tls} TCP: failed at "), "ertificate"),
+        (format!("FAILED  upstreams.distrusted {tls} TCP: failed at its certificate: "), "invalid peer certificate"),
+        (format!("FAILED  upstreams.misnamed {tls} TCP: failed at its certificate: "), "core.test"),
+        ("FAILED  upstreams.nowhere no-such-name.invalid:1 TCP: failed at ".to_owned(), ""),
+        ("FAILED  upstreams.closed ".to_owned(), "failed at the connection: "),
+        (format!("ok  upstreams.end {clear} TCP: {clear}"), ""),
+        ("ok  upstreams.voice ".to_owned(), "refuses connections, and no datagrams"),
+        ("FAILED  upstreams.silent ".to_owned(), "failed at the connection: "),
+    ] {
+        let found = said.stdout.lines().any(|line| line.starts_with(&begins) && line.contains(has));
+        assert!(found, "{begins} {has}\n{}", said.stdout);
+    }
+    assert_eq!(said.code, 1, "{said:?}");
+    let json = run(&["check", "--json", "--connect", file.to_str().unwrap()]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let failed = json["tried"].as_array().unwrap().iter().filter(|tried| tried["error"].is_string()).count();
+    assert_eq!((failed, json["tried"].as_array().unwrap().len()), (6, 11), "{json:#}");
 }

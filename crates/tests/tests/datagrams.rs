@@ -11,7 +11,7 @@ use hermes_tests::crowd::resident;
 use hermes_tests::eventually::{PATIENCE, eventually_true};
 use hermes_tests::h2c::Client;
 use hermes_tests::raw::Raw;
-use hermes_tests::{Node, origins, udp};
+use hermes_tests::{Node, origins, program, udp};
 
 /// What a flood may make a node keep, in bytes: windows, sockets, and what the allocator keeps of it.
 const FLOOD: usize = 24 * 1024 * 1024;
@@ -57,6 +57,14 @@ fn dropped(node: &Node) -> bool {
     node.metrics().lines().any(counts)
 }
 
+/// What `hermes exchanges` says of the only live exchange.
+fn drops_shown(node: &Node) -> Option<u64> {
+    let table = program::run(&["exchanges", "--once", "--admin", node.socket().to_str().unwrap()]).stdout;
+    let (header, row) = table.split_once('\n')?;
+    let end = header.find("drops")? + "drops".len();
+    row.get(..end)?.rsplit(' ').next()?.parse().ok()
+}
+
 #[test]
 fn a_tunnel_that_stopped_gets_nothing_old_when_it_goes_on() {
     let node = end();
@@ -72,6 +80,7 @@ fn a_tunnel_that_stopped_gets_nothing_old_when_it_goes_on() {
         }
         dropped(&node)
     });
+    assert!(drops_shown(&node).is_some_and(|drops| drops > 0));
     let mut came = 0;
     loop {
         target.send_to(b"new", socket).unwrap();

@@ -183,5 +183,5 @@ fn what_left_for_a_tunnel_that_was_refused_does_not_count_as_carried() {
     client.send("knock");
     assert_eq!(heard(&receiver, 1), [b"knock"]);
     let record = node.record(|record| record["kind"] == "connect-udp");
-    assert_eq!((&record["status"], &record["datagrams"]["client_to_target"]), (&502.into(), &0.into()), "{record}");
+    assert_eq!((&record["status"], &record["datagrams"]["client_to_target"]), (&403.into(), &0.into()), "{record}");
 }

@@ -118,6 +118,32 @@ fn an_origin_that_fails_every_request_is_ejected_also_across_a_reload() {
 }
 
 #[test]
+fn a_next_hop_that_dies_is_shown_as_failing_and_told_once() {
+    let address = hermes_tests::free::tcp();
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: next }} ]\nupstreams:\n  \
+         users: {{ attached: \"{{target.host}}\" }}\n  next: {{ endpoints: [\"{address}\"] }}\n"
+    );
+    let node = Node::start("dp", &yaml);
+    let next = |node: &Node| node.status()["upstreams"][1]["endpoints"][0].clone();
+    let told = |words: &str| node.log().matches(words).count();
+    assert_eq!((send(&node, "web", 20), next(&node)["health"].as_str()), (502, Some("failing")));
+    let reason = next(&node)["reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("20 of the last 20 attempts failed") && reason.contains("refused"), "{reason}");
+    assert!(node.metrics().contains("hermes_upstream_endpoints{upstream=\"next\",health=\"failing\"} 1"));
+    assert!(node.metrics().contains("hermes_upstream_endpoints{upstream=\"next\",health=\"healthy\"} 0"));
+    assert_eq!((told("the next hop fails"), told("works again")), (1, 0), "{}", node.log());
+    assert!(node.log().contains("there is no other endpoint: each exchange tries it again"), "{}", node.log());
+    let shown = program::command().args(["status", "--admin"]).arg(node.socket()).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.lines().any(|line| line.starts_with(" next  ") && line.contains("failing")), "{shown}");
+    assert!(shown.lines().any(|line| line.starts_with(" users  ") && line.contains("{target.host}")), "{shown}");
+    let _back = origins::http_on(address);
+    assert_eq!((send(&node, "web", 30), next(&node)["health"].as_str()), (200, Some("healthy")));
+    assert_eq!((told("the next hop fails"), told("works again")), (1, 1), "{}", node.log());
+}
+
+#[test]
 fn an_exchange_above_the_limit_is_refused_with_its_reason() {
     let origin = origins::http();
     let node = node(&[origin.address().to_string()], "limits: { streams: 1, pending: 0 }");

@@ -4,6 +4,8 @@
 
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
+#[path = "namespaces/local.rs"]
+mod local;
 #[path = "namespaces/mtu.rs"]
 mod mtu;
 

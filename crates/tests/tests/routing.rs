@@ -222,7 +222,7 @@ fn paths_that_two_servers_may_read_differently_are_refused() {
     let origin = origins::http();
     let node = Node::forward_proxy();
     let authority = origin.address();
-    for path in ["/a/../b", "/a/./b", "/..", "/a/%2e%2e/b", "/%2E./b", "/a%2f..%2fb", "/a/..;/b", "/a/..%5cb"] {
+    for path in ["/a/../../b", "/..", "/%2e%2e/b", "/%2E./b", "/a%2f..%2fb", "/a/..;/b", "/a/..%5cb"] {
         let mut raw = Raw::connect(node.address("web"));
         raw.send(format!("GET http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
         assert_eq!(raw.head().status(), 400, "{path}");

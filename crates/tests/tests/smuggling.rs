@@ -297,7 +297,7 @@ fn a_length_that_a_stream_does_not_keep_poisons_no_connection() {
 fn paths_and_authorities_of_http_2_are_as_strict() {
     let (node, origin) = (Node::forward_proxy(), origins::http());
     let client = Client::connect(node.address("web"));
-    for path in ["/a/../b", "/%2e%2e/b"] {
+    for path in ["/../b", "/%2e%2e/b"] {
         let uri = format!("http://{}{path}", origin.address());
         assert_eq!(client.send(Request::get(&uri).body(()).unwrap(), b"").unwrap().status, 400, "{path}");
     }

@@ -1,6 +1,6 @@
 //! Active checks: each endpoint is asked from time to time whether it is well, once for the whole process.
 
-mod probe;
+pub(crate) mod probe;
 
 use std::collections::HashMap;
 use std::sync::Arc;

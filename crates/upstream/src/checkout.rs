@@ -12,6 +12,7 @@ use crate::connect::{self, Attempt, Bounds};
 use crate::endpoint::Active;
 use crate::failure::ConnectFailure;
 use crate::limits::Room;
+use crate::pinned::Own;
 use crate::pool::{Carrier, Dialling, Key, Pool, Slot, Taken};
 use crate::tour::Leg;
 use crate::upstream::Upstream;
@@ -55,12 +56,23 @@ impl Checkout {
         Self { endpoint, address, reused, carrier, room, active, home }
     }
 
+    /// For an exchange after which no other may have the connection: one of HTTP/1.1 closes. A link goes on.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { home: None, ..self }
+    }
+
     /// Who is at the other end.
     pub(crate) fn source(&self) -> Arc<StreamInfo> {
         match &self.carrier {
             Carrier::H1(connection) => connection.source().clone(),
             Carrier::Shared(link, _) => link.source(),
         }
+    }
+
+    /// Whether exchanges share the connection: a link, whose end is noticed.
+    pub fn is_link(&self) -> bool {
+        matches!(self.carrier, Carrier::Shared(..))
     }
 
     /// Opens the exchange. `length` is that of the content, `None` if unknown; `receiver` decides the form of the target on
@@ -91,12 +103,13 @@ impl Checkout {
     }
 }
 
-/// Gets a connection to one endpoint.
+/// Gets a connection to one endpoint; one that nobody else has where it is for `own`, in HTTP/1.1 if that is spoken there.
 pub(crate) async fn endpoint(
     client: &Inner,
     upstream: &Arc<Upstream>,
     leg: Leg,
     depth: u8,
+    own: Option<Own<'_>>,
 ) -> Result<Checkout, ConnectFailure> {
     let Leg { index, endpoint, active, until } = leg;
     let road = connect::road(client, upstream, &endpoint).await?;
@@ -105,9 +118,19 @@ pub(crate) async fn endpoint(
         (Some(known), Some(address)) => known.contains(&address),
         (known, address) => known.is_none() == address.is_none(),
     };
-    let slot = client.pool.slot(Key::Endpoint(upstream.id, index), Some(upstream), upstream.may_share());
+    let key = Key::Endpoint(upstream.id, index);
+    let slot = match own {
+        None => client.pool.slot(key, Some(upstream), upstream.may_share()),
+        Some(own) => own.slot(key, || client.pool.own_slot(Some(upstream), index, !upstream.speaks_h1())),
+    };
     let attempt = Attempt { client, upstream, endpoint: &endpoint, bounds: Bounds { until, depth } };
-    let dial = || -> Dialling<'_> { Box::pin(attempt.http(&road)) };
+    let dial = || -> Dialling<'_> {
+        if own.is_some() && upstream.speaks_h1() {
+            Box::pin(attempt.http1(&road))
+        } else {
+            Box::pin(attempt.http(&road))
+        }
+    };
     let taken = client.pool.acquire(&slot, &fits, dial).await?;
     if !taken.reused {
         endpoint.succeeded();

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::checkout::{self, Checkout};
 use crate::connect::Bounds;
 use crate::failure::ConnectFailure;
+use crate::pinned::Own;
 use crate::pool::Pool;
 use crate::ring::Affinity;
 use crate::tour::Tour;
@@ -62,7 +63,14 @@ pub(crate) struct Inner {
     pub(crate) tasks: TaskTracker,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) pool: Arc<Pool>,
-    origin_tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    origin_tls: OnceLock<Result<OriginTls, String>>,
+}
+
+/// TLS towards origins that requests name, by the HTTP versions that it offers.
+#[derive(Debug, Clone)]
+pub(crate) struct OriginTls {
+    pub(crate) any: Arc<ClientConfig>,
+    pub(crate) h1: Arc<ClientConfig>,
 }
 
 impl std::fmt::Debug for Client {
@@ -137,13 +145,30 @@ impl Client {
     ) -> Result<Checkout, ConnectFailure> {
         let bounds = Bounds { until: Instant::now() + timeouts.connect, depth: 0 };
         let tour = Tour::begin(upstream, affinity, bounds.until).await?;
-        self.inner.take(upstream, bounds, tour.avoiding(avoid)).await
+        self.inner.take(upstream, bounds, tour.avoiding(avoid), None).await
+    }
+
+    /// As [`Self::checkout_for`], of a connection that no exchange but those of `own` ever has. It speaks HTTP/1.1 where the
+    /// upstream does: what authenticates connections works nowhere else. An endpoint that was spoken to before is preferred.
+    ///
+    /// # Errors
+    /// As for [`Self::checkout`].
+    pub async fn checkout_own(
+        &self,
+        upstream: &Arc<Upstream>,
+        timeouts: &Timeouts,
+        (affinity, own): (Option<Affinity>, Own<'_>),
+        avoid: &[Arc<str>],
+    ) -> Result<Checkout, ConnectFailure> {
+        let bounds = Bounds { until: Instant::now() + timeouts.connect, depth: 0 };
+        let tour = Tour::begin(upstream, affinity, bounds.until).await?;
+        self.inner.take(upstream, bounds, tour.avoiding(avoid), Some(own)).await
     }
 }
 
 impl Inner {
     pub(crate) async fn checkout(&self, upstream: &Arc<Upstream>, bounds: Bounds) -> Result<Checkout, ConnectFailure> {
-        self.take(upstream, bounds, Tour::begin(upstream, None, bounds.until).await?).await
+        self.take(upstream, bounds, Tour::begin(upstream, None, bounds.until).await?, None).await
     }
 
     async fn take(
@@ -151,10 +176,12 @@ impl Inner {
         upstream: &Arc<Upstream>,
         bounds: Bounds,
         mut tour: Tour<'_>,
+        own: Option<Own<'_>>,
     ) -> Result<Checkout, ConnectFailure> {
+        tour.prefer(own.and_then(|own| own.index(upstream.id)));
         while let Some(leg) = tour.next() {
             let (endpoint, until) = (leg.endpoint.clone(), leg.until);
-            let attempt = pin!(checkout::endpoint(self, upstream, leg, bounds.depth));
+            let attempt = pin!(checkout::endpoint(self, upstream, leg, bounds.depth, own));
             match within(|| until, attempt).await {
                 Some(Ok(checkout)) => return Ok(checkout),
                 Some(Err(failure)) => tour.failed(&endpoint, failure),
@@ -165,7 +192,11 @@ impl Inner {
     }
 
     /// TLS towards origins that requests name; made at its first use.
-    pub(crate) fn origin_tls(&self) -> Result<Arc<ClientConfig>, String> {
-        self.origin_tls.get_or_init(security::for_origins).clone()
+    pub(crate) fn origin_tls(&self) -> Result<OriginTls, String> {
+        let made = self.origin_tls.get_or_init(|| {
+            let any = security::for_origins()?;
+            Ok(OriginTls { h1: security::h1_only(&any), any })
+        });
+        made.clone()
     }
 }

@@ -84,11 +84,17 @@ impl Attempt<'_> {
         Ok(reached)
     }
 
+    /// As [`http`](Self::http), over HTTP/1.1.
+    pub(crate) async fn http1(self, road: &Road) -> Result<Reached, ConnectFailure> {
+        let room = self.room().await?;
+        Ok(Reached { room, ..Box::pin(self.over_tcp(road, &[HttpVersion::H1])).await? })
+    }
+
     /// As [`http`](Self::http), without regard to the bound of connections. Where QUIC is one of several ways, the preferred one has
     /// a head start, and what became of QUIC is remembered.
     pub(crate) async fn unbounded(self, road: &Road) -> Result<Reached, ConnectFailure> {
         // Boxed: an exchange that finds a connection should not carry the room for making one.
-        let tcp = Box::pin(self.over_tcp(road));
+        let tcp = Box::pin(self.over_tcp(road, &self.upstream.versions));
         let Some(config) = self.quic_config() else { return tcp.await };
         let quic = Box::pin(self.over_quic(config, road));
         let memory = &self.endpoint.quic;
@@ -104,7 +110,10 @@ impl Attempt<'_> {
             // The other way round there is nothing to remember: TCP is tried first anyway.
             _ => return staggered(HEAD_START, tcp, quic).await.0,
         };
-        remember(memory, &first.1);
+        // Where nobody listens over TCP either, it is not QUIC that failed.
+        if !matches!(&first.0, Err(failure) if failure.kind == FailureKind::Refused) {
+            remember(memory, &first.1);
+        }
         first.0
     }
 
@@ -147,11 +156,11 @@ impl Attempt<'_> {
         self.upstream.limits.connection(self.bounds.until, &self.endpoint.text).await
     }
 
-    fn quic_config(&self) -> Option<&quic::ClientConfig> {
+    pub(crate) fn quic_config(&self) -> Option<&quic::ClientConfig> {
         self.upstream.security.as_ref().and_then(|tls| tls.quic.as_ref())
     }
 
-    async fn over_quic(self, config: &quic::ClientConfig, road: &Road) -> Result<Reached, ConnectFailure> {
+    pub(crate) async fn over_quic(self, config: &quic::ClientConfig, road: &Road) -> Result<Reached, ConnectFailure> {
         let Self { client, upstream, endpoint, bounds } = self;
         let name = upstream.security.as_ref().map_or("", |tls| tls.server_name(&endpoint.address));
         let (connection, address, seam) = match (&endpoint.address, &upstream.via, road) {
@@ -173,7 +182,7 @@ impl Attempt<'_> {
         Ok(Reached { seam, ..self.reached(Line::H3(connection), address) })
     }
 
-    async fn over_tcp(self, road: &Road) -> Result<Reached, ConnectFailure> {
+    pub(crate) async fn over_tcp(self, road: &Road, versions: &[HttpVersion]) -> Result<Reached, ConnectFailure> {
         let Self { upstream, endpoint, .. } = self;
         let (stream, address) = self.plain(road).await?;
         // The connection will carry exchanges of many clients.
@@ -181,10 +190,11 @@ impl Attempt<'_> {
         let line = match &upstream.security {
             Some(security) => {
                 let name = security.server_name(&endpoint.address);
-                let stream = secure(stream, &security.http, name, self.bounds.until, &endpoint.text).await?;
-                agreed(stream, &upstream.versions, &endpoint.text)?
+                let config = if versions == [HttpVersion::H1] { &security.h1 } else { &security.http };
+                let stream = secure(stream, config, name, self.bounds.until, &endpoint.text).await?;
+                agreed(stream, versions, &endpoint.text)?
             }
-            None if upstream.versions.first() == Some(&HttpVersion::H2) => Line::H2(stream),
+            None if versions.first() == Some(&HttpVersion::H2) => Line::H2(stream),
             None => Line::H1(stream),
         };
         Ok(self.reached(line, address))
@@ -208,7 +218,7 @@ impl Attempt<'_> {
             }
             (EndpointAddress::Tcp(_), None, addresses) => {
                 let addresses = addresses.as_deref().unwrap_or_default();
-                let stream = race(addresses, bounds.until, &endpoint.text).await?;
+                let stream = client.race(addresses, bounds.until, &endpoint.text).await?;
                 let address = stream.info().peer.socket();
                 Ok((stream, address))
             }
@@ -252,8 +262,25 @@ fn quic_depth(client: &Inner, via: &str) -> u8 {
     depth
 }
 
+impl Inner {
+    /// As [`race`]. What is kept for exchanges to come gives way where descriptors are missing.
+    pub(crate) async fn race(
+        &self,
+        addresses: &[SocketAddr],
+        until: Instant,
+        endpoint: &str,
+    ) -> Result<Stream, ConnectFailure> {
+        match race(addresses, until, endpoint).await {
+            Err(failure) if failure.kind == FailureKind::Descriptors && self.pool.give_way() => {
+                race(addresses, until, endpoint).await
+            }
+            done => done,
+        }
+    }
+}
+
 /// Connects to the first of `addresses` that answers (RFC 8305).
-pub(crate) async fn race(addresses: &[SocketAddr], until: Instant, endpoint: &str) -> Result<Stream, ConnectFailure> {
+async fn race(addresses: &[SocketAddr], until: Instant, endpoint: &str) -> Result<Stream, ConnectFailure> {
     let tcp = in_time(until, endpoint, connect::tcp(addresses, remaining(until))).await?;
     Ok(Stream::from(tcp))
 }

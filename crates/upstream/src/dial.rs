@@ -13,7 +13,7 @@ use crate::client::{Client, Inner};
 use crate::connect::{self, Attempt, Bounds};
 use crate::endpoint::{Active, Endpoint};
 use crate::failure::{ConnectFailure, FailureKind};
-use crate::origin::{Allow, place};
+use crate::origin::{Asking, place};
 use crate::ring::Affinity;
 use crate::timeouts::Timeouts;
 use crate::tour::Tour;
@@ -38,8 +38,8 @@ pub enum Dial<'a> {
         host: &'a str,
         /// Its port.
         port: u16,
-        /// Which addresses may be dialled.
-        allow: Allow<'a>,
+        /// For whom, and which addresses may be dialled.
+        asking: Asking<'a>,
     },
 }
 
@@ -110,9 +110,9 @@ impl Client {
                 let tour = Tour::begin(upstream, affinity, until).await?.avoiding(avoid);
                 self.inner.dial_upstream(upstream, tour, whose).await
             }
-            Dial::Target { host, port, allow } => {
+            Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
-                let dialled = timeout_at(until, self.inner.dial_target(host, port, allow, until)).await;
+                let dialled = timeout_at(until, self.inner.dial_target(host, port, asking, until)).await;
                 dialled.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint)))
             }
         }
@@ -130,9 +130,9 @@ impl Client {
                 let tour = Tour::begin(upstream, affinity, until).await?.avoiding(avoid);
                 self.inner.udp_endpoint(upstream, tour).await
             }
-            Dial::Target { host, port, allow } => {
+            Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
-                let Ok(allowed) = timeout_at(until, self.inner.allowed(host, port, allow)).await else {
+                let Ok(allowed) = timeout_at(until, self.inner.allowed(host, port, asking)).await else {
                     return Err(ConnectFailure::timeout(endpoint));
                 };
                 let address = routable(&allowed?, &endpoint).await?;
@@ -147,12 +147,12 @@ impl Inner {
         &self,
         host: &str,
         port: u16,
-        allow: Allow<'_>,
+        asking: Asking<'_>,
         until: Instant,
     ) -> Result<Dialled, ConnectFailure> {
         let endpoint = place(host, port);
-        let addresses = self.allowed(host, port, allow).await?;
-        let stream = connect::race(&addresses, until, &endpoint).await?;
+        let addresses = self.allowed(host, port, asking).await?;
+        let stream = self.race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
         Ok(Dialled { stream, endpoint: endpoint.into(), address, active: Active::default() })
     }

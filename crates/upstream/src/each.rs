@@ -40,7 +40,7 @@ impl Client {
         let room = upstream.limits.exchange(until, upstream.name()).await?;
         let active = Active::on(&endpoint).in_rooms(Some(room), None);
         let leg = Leg { index, active, endpoint: endpoint.clone(), until };
-        let attempt = timeout_at(until, checkout::endpoint(&self.inner, upstream, leg, 0)).await;
+        let attempt = timeout_at(until, checkout::endpoint(&self.inner, upstream, leg, 0, None)).await;
         attempt
             .unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text)))
             .inspect_err(|failure| endpoint.failed(failure))

@@ -10,15 +10,21 @@ use tokio::time::Instant;
 
 use crate::addresses::Addresses;
 use crate::condition::{Condition, Fitness, Thresholds};
+use crate::deaths::Deaths;
 use crate::ejector::Ejector;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::hop::Last;
 use crate::limits::Room;
+use crate::news::News;
 use crate::pool::Counted;
 use crate::quic::Memory;
+use crate::recent::Recent;
 
 /// How long an endpoint that failed is tried only after the others.
 const REST: Duration = Duration::from_secs(1);
+
+/// The word for an endpoint that nothing keeps from being used, but with which exchanges fail.
+pub const FAILING: &str = "failing";
 
 /// One endpoint of an upstream.
 #[derive(Debug)]
@@ -32,40 +38,64 @@ pub(crate) struct Endpoint {
     pub(crate) addresses: Option<Arc<Addresses>>,
     /// Whether QUIC reaches it.
     pub(crate) quic: Memory,
+    /// What its links of QUIC tell one another.
+    pub(crate) deaths: Deaths,
     /// How it was reached last.
     pub(crate) hop: Last,
     active: AtomicUsize,
-    failures: AtomicU64,
-    trouble: Mutex<Option<Trouble>>,
+    history: History,
     condition: Mutex<Condition>,
     ejector: Option<Arc<Ejector>>,
 }
 
-/// The last failure, until a connection succeeds.
+/// What exchanges have met at an endpoint.
+#[derive(Debug)]
+struct History {
+    failures: AtomicU64,
+    recent: Recent,
+    /// The last failure.
+    trouble: Mutex<Option<Trouble>>,
+    news: News,
+}
+
 #[derive(Debug)]
 struct Trouble {
     when: Instant,
     reason: String,
+    /// A connection has succeeded since.
+    over: bool,
 }
 
 impl Endpoint {
-    pub(crate) fn new(config: &model::Endpoint, ejector: Option<Arc<Ejector>>) -> Self {
+    /// The endpoint that `config` says, one of so many of the upstream.
+    pub(crate) fn new(
+        config: &model::Endpoint,
+        ejector: Option<Arc<Ejector>>,
+        (upstream, endpoints): (&Arc<str>, usize),
+    ) -> Self {
         let address = config.address().clone();
+        let text: Arc<str> = address.to_string().into();
+        let news = News::new(upstream.clone(), text.clone(), endpoints);
         let addresses = match &address {
             EndpointAddress::Tcp(place) => Some(Arc::new(Addresses::new(place))),
             EndpointAddress::Unix(_) => None,
         };
         Self {
-            text: address.to_string().into(),
+            text,
             weight: config.weight().max(1),
             zone: config.zone().map(str::to_owned),
             address,
             addresses,
             quic: Memory::default(),
+            deaths: Deaths::default(),
             hop: Last::default(),
             active: AtomicUsize::new(0),
-            failures: AtomicU64::new(0),
-            trouble: Mutex::new(None),
+            history: History {
+                failures: AtomicU64::new(0),
+                recent: Recent::default(),
+                trouble: Mutex::new(None),
+                news,
+            },
             condition: Mutex::default(),
             ejector,
         }
@@ -78,17 +108,19 @@ impl Endpoint {
 
     /// Failures since the start.
     pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.history.failures.load(Ordering::Relaxed)
     }
 
     /// Why it failed, unless it succeeded since.
     pub(crate) fn last_error(&self) -> Option<String> {
-        self.trouble.lock().as_ref().map(|trouble| trouble.reason.clone())
+        let trouble = self.history.trouble.lock();
+        trouble.as_ref().filter(|trouble| !trouble.over).map(|trouble| trouble.reason.clone())
     }
 
     /// Whether it failed a moment ago.
     pub(crate) fn is_resting(&self, now: Instant) -> bool {
-        self.trouble.lock().as_ref().is_some_and(|trouble| now < trouble.when + REST)
+        let trouble = self.history.trouble.lock();
+        trouble.as_ref().is_some_and(|trouble| !trouble.over && now < trouble.when + REST)
     }
 
     pub(crate) fn failed(&self, failure: &ConnectFailure) {
@@ -96,8 +128,10 @@ impl Endpoint {
         if failure.kind == FailureKind::Limit {
             return;
         }
-        self.note(failure.reason.clone());
+        self.note(&failure.reason);
         if failure.is_of_endpoint() {
+            self.history.recent.failed();
+            self.history.news.unreached(&failure.reason);
             self.spoiled(&failure.reason);
         }
     }
@@ -113,6 +147,8 @@ impl Endpoint {
 
     /// An exchange went well.
     pub(crate) fn served(&self) {
+        self.history.recent.succeeded();
+        self.history.news.answered();
         if self.ejector.is_some() {
             self.condition.lock().served();
         }
@@ -135,6 +171,21 @@ impl Endpoint {
         self.condition.lock().fitness(now)
     }
 
+    /// How it is, for people and metrics: what checks and ejection say; and if those have nothing against it, what exchanges met.
+    pub(crate) fn health(&self, now: Instant) -> (&'static str, Option<String>) {
+        let fitness = self.fitness(now);
+        let outcomes = self.history.recent.outcomes();
+        if fitness != Fitness::Healthy || outcomes.failed == 0 {
+            return (fitness.word(), self.unfit_because(now));
+        }
+        let mut reason = format!("{} of the last {} attempts failed", outcomes.failed, outcomes.of);
+        if let Some(trouble) = &*self.history.trouble.lock() {
+            let ago = now.saturating_duration_since(trouble.when).as_secs();
+            reason = format!("{reason}, the last {ago}s ago: {}", trouble.reason);
+        }
+        (if outcomes.is_failing() { FAILING } else { fitness.word() }, Some(reason))
+    }
+
     /// Why it may not be used.
     pub(crate) fn unfit_because(&self, now: Instant) -> Option<String> {
         self.condition.lock().reason(now)
@@ -145,13 +196,20 @@ impl Endpoint {
         self.condition.lock().share(slow_start, now)
     }
 
+    /// A connection came about.
     pub(crate) fn succeeded(&self) {
-        *self.trouble.lock() = None;
+        if let Some(trouble) = &mut *self.history.trouble.lock() {
+            trouble.over = true;
+        }
     }
 
-    fn note(&self, reason: String) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        *self.trouble.lock() = Some(Trouble { when: Instant::now(), reason });
+    fn note(&self, reason: &str) {
+        self.history.failures.fetch_add(1, Ordering::Relaxed);
+        self.remember(reason, false);
+    }
+
+    fn remember(&self, reason: &str, over: bool) {
+        *self.history.trouble.lock() = Some(Trouble { when: Instant::now(), reason: reason.to_owned(), over });
     }
 }
 
@@ -199,7 +257,9 @@ impl Active {
     /// As [`Self::failed`], with the reason.
     pub fn failed_because(&self, reason: &str) {
         if let Some(endpoint) = &self.endpoint {
-            endpoint.note(reason.to_owned());
+            endpoint.note(reason);
+            endpoint.history.recent.failed();
+            endpoint.history.news.broke(reason);
             endpoint.spoiled(reason);
         }
     }
@@ -207,7 +267,11 @@ impl Active {
     /// The endpoint answered with a status of 5xx: it counts towards its ejection, but it can be asked again at once.
     pub fn answered_badly(&self, status: u16) {
         if let Some(endpoint) = &self.endpoint {
-            endpoint.spoiled(&format!("status {status}"));
+            let reason = format!("status {status}");
+            endpoint.history.recent.failed();
+            endpoint.history.news.answered();
+            endpoint.remember(&reason, true);
+            endpoint.spoiled(&reason);
         }
     }
 
@@ -234,7 +298,7 @@ mod tests {
     #[test]
     fn a_failed_endpoint_rests_for_a_moment() {
         let address = "127.0.0.1:1".parse().unwrap();
-        let endpoint = Arc::new(Endpoint::new(&model::Endpoint::Address(address), None));
+        let endpoint = Arc::new(Endpoint::new(&model::Endpoint::Address(address), None, (&"x".into(), 1)));
         let active = Active::on(&endpoint);
         active.failed();
         let (now, later) = (Instant::now(), Instant::now() + REST);

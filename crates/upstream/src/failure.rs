@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hermes_net::descriptors::Shortage;
 use hermes_net::dns::{DnsError, DnsErrorKind};
 use hermes_net::tls::{TlsError, TlsErrorKind};
 use hermes_net::{ConnectError, ConnectErrorKind};
@@ -55,7 +56,11 @@ pub enum FailureKind {
     Protocol,
     /// A configured bound of the upstream is reached.
     Limit,
-    /// This machine could not try, for instance for want of descriptors.
+    /// No descriptor is left on this machine.
+    Descriptors,
+    /// No local port is left towards what was dialled.
+    Ports,
+    /// This machine could not try.
     Local,
 }
 
@@ -75,9 +80,20 @@ impl ConnectFailure {
             ConnectErrorKind::Unreachable | ConnectErrorKind::Other => FailureKind::Unreachable,
             ConnectErrorKind::Dns(kind) => dns_kind(kind),
             ConnectErrorKind::NoAddress => FailureKind::NoEndpoint,
+            ConnectErrorKind::Descriptors => FailureKind::Descriptors,
+            ConnectErrorKind::Ports => FailureKind::Ports,
             ConnectErrorKind::Local => FailureKind::Local,
         };
         Self::new(kind, endpoint, error.to_string())
+    }
+
+    /// What ran out on this machine, if an error of a socket says that.
+    #[must_use]
+    pub fn kind_of_socket(error: &std::io::Error) -> Option<FailureKind> {
+        Some(match Shortage::of(error)? {
+            Shortage::Descriptors => FailureKind::Descriptors,
+            Shortage::Ports => FailureKind::Ports,
+        })
     }
 
     pub(crate) fn dns(endpoint: &str, error: &DnsError) -> Self {
@@ -101,11 +117,33 @@ impl ConnectFailure {
         !matches!(
             self.kind,
             FailureKind::Limit
+                | FailureKind::Descriptors
+                | FailureKind::Ports
                 | FailureKind::Local
                 | FailureKind::NoEndpoint
                 | FailureKind::Prohibited
                 | FailureKind::Dotless
         )
+    }
+
+    /// How far the attempt came, for people: the step that failed.
+    pub fn step(&self) -> &'static str {
+        match self.kind {
+            FailureKind::Dns { .. } | FailureKind::Dotless => "the name",
+            FailureKind::Refused | FailureKind::Unreachable => "the connection",
+            FailureKind::Timeout => "time",
+            FailureKind::Tls { certificate: true } => "its certificate",
+            FailureKind::Tls { certificate: false } => "TLS",
+            FailureKind::TlsAlert(_) => "TLS, which it refuses",
+            FailureKind::Via { .. } => "the proxy on the way",
+            FailureKind::Protocol => "HTTP",
+            FailureKind::Prohibited
+            | FailureKind::NoEndpoint
+            | FailureKind::Limit
+            | FailureKind::Descriptors
+            | FailureKind::Ports
+            | FailureKind::Local => "this node",
+        }
     }
 
     /// The error type to show in `Proxy-Status` (RFC 9209, section 2.3).
@@ -123,7 +161,7 @@ impl ConnectFailure {
             FailureKind::Prohibited => ProxyError::DestinationIpProhibited,
             FailureKind::NoEndpoint | FailureKind::Via { .. } => ProxyError::DestinationUnavailable,
             FailureKind::Protocol => ProxyError::HttpProtocolError,
-            FailureKind::Limit => ProxyError::ConnectionLimitReached,
+            FailureKind::Limit | FailureKind::Descriptors | FailureKind::Ports => ProxyError::ConnectionLimitReached,
             FailureKind::Local => ProxyError::ProxyInternalError,
         }
     }

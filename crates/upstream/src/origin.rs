@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use hermes_config::model::HttpVersion;
+use hermes_net::Asker;
 use hermes_net::peer::canonical;
 use tokio::time::{Instant, timeout_at};
 
@@ -11,6 +12,7 @@ use crate::client::{Client, Inner};
 use crate::connect::{self, Line, Reached};
 use crate::endpoint::Active;
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::pinned::Own;
 use crate::pool::Key;
 use crate::timeouts::Timeouts;
 
@@ -29,19 +31,57 @@ pub struct Origin {
     pub port: u16,
 }
 
+impl Origin {
+    fn key(&self) -> Key {
+        Key::Origin(self.tls, unbracketed(&self.host).to_ascii_lowercase(), self.port)
+    }
+
+    /// Whether an exchange of this client connection and user has to be on a connection of its own, because one was before.
+    pub fn is_known_to(&self, own: Own<'_>) -> bool {
+        own.knows(&self.key())
+    }
+}
+
+/// For whom a target is sought, and what that may be.
+#[derive(Clone, Copy)]
+pub struct Asking<'a> {
+    /// Which addresses may be dialled.
+    pub allow: Allow<'a>,
+    /// Whose turn it is at DNS.
+    pub asker: Asker,
+}
+
 impl Client {
     /// A connection for one exchange with an origin that a request names. Under TLS the system's authorities are believed.
     ///
     /// # Errors
-    /// Why there is none; [`FailureKind::Prohibited`] when `allow` refused every address.
+    /// Why there is none; [`FailureKind::Prohibited`] when `asking.allow` refused every address.
     pub async fn checkout_origin(
         &self,
         origin: &Origin,
-        allow: Allow<'_>,
+        asking: Asking<'_>,
         timeouts: &Timeouts,
     ) -> Result<Checkout, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
-        match timeout_at(until, self.inner.origin(origin, allow, until)).await {
+        match timeout_at(until, self.inner.origin(origin, asking, until, None)).await {
+            Ok(done) => done,
+            Err(_) => Err(ConnectFailure::timeout(place(&origin.host, origin.port))),
+        }
+    }
+
+    /// As [`Self::checkout_origin`], of a connection in HTTP/1.1 that no exchange but those of `own` ever has.
+    ///
+    /// # Errors
+    /// As for [`Self::checkout_origin`].
+    pub async fn checkout_own_origin(
+        &self,
+        origin: &Origin,
+        asking: Asking<'_>,
+        timeouts: &Timeouts,
+        own: Own<'_>,
+    ) -> Result<Checkout, ConnectFailure> {
+        let until = Instant::now() + timeouts.connect;
+        match timeout_at(until, self.inner.origin(origin, asking, until, Some(own))).await {
             Ok(done) => done,
             Err(_) => Err(ConnectFailure::timeout(place(&origin.host, origin.port))),
         }
@@ -49,26 +89,42 @@ impl Client {
 }
 
 impl Inner {
-    async fn origin(&self, origin: &Origin, allow: Allow<'_>, until: Instant) -> Result<Checkout, ConnectFailure> {
-        let fits = |address: Option<SocketAddr>| address.is_some_and(|address| allow(address).is_ok());
-        let host = unbracketed(&origin.host).to_ascii_lowercase();
-        let slot = self.pool.slot(Key::Origin(origin.tls, host, origin.port), None, origin.tls);
-        let taken = self.pool.acquire(&slot, &fits, || Box::pin(self.reach(origin, allow, until))).await?;
+    async fn origin(
+        &self,
+        origin: &Origin,
+        asking: Asking<'_>,
+        until: Instant,
+        own: Option<Own<'_>>,
+    ) -> Result<Checkout, ConnectFailure> {
+        let fits = |address: Option<SocketAddr>| address.is_some_and(|address| (asking.allow)(address).is_ok());
+        let slot = match own {
+            None => self.pool.slot(origin.key(), None, origin.tls),
+            Some(own) => own.slot(origin.key(), || self.pool.own_slot(None, 0, false)),
+        };
+        let own = own.is_some();
+        let taken = self.pool.acquire(&slot, &fits, || Box::pin(self.reach(origin, asking, until, own))).await?;
         let endpoint = place(&origin.host, origin.port);
         Ok(Checkout::new(Some((self.pool.clone(), slot)), taken, endpoint.into(), Active::default()))
     }
 
-    async fn reach(&self, origin: &Origin, allow: Allow<'_>, until: Instant) -> Result<Reached, ConnectFailure> {
+    async fn reach(
+        &self,
+        origin: &Origin,
+        asking: Asking<'_>,
+        until: Instant,
+        own: bool,
+    ) -> Result<Reached, ConnectFailure> {
         let endpoint = place(&origin.host, origin.port);
-        let addresses = self.allowed(&origin.host, origin.port, allow).await?;
-        let stream = connect::race(&addresses, until, &endpoint).await?;
+        let addresses = self.allowed(&origin.host, origin.port, asking).await?;
+        let stream = self.race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
         if !origin.tls {
             return Ok(Reached { line: Line::H1(stream), address, endpoint, room: None, keepalive: None, seam: None });
         }
         let roots = self.origin_tls();
         let roots = roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
-        let stream = connect::secure(stream, &roots, &origin.host, until, &endpoint).await?;
+        let roots = if own { &roots.h1 } else { &roots.any };
+        let stream = connect::secure(stream, roots, &origin.host, until, &endpoint).await?;
         let line = connect::agreed(stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
         Ok(Reached { line, address, endpoint, room: None, keepalive: None, seam: None })
     }
@@ -78,12 +134,12 @@ impl Inner {
         &self,
         host: &str,
         port: u16,
-        allow: Allow<'_>,
+        asking: Asking<'_>,
     ) -> Result<Vec<SocketAddr>, ConnectFailure> {
         let endpoint = place(host, port);
-        let lookup = self.resolver.lookup_target(unbracketed(host)).await;
+        let lookup = self.resolver.lookup_target(unbracketed(host), asking.asker).await;
         let lookup = lookup.map_err(|error| ConnectFailure::dns(&endpoint, &error))?;
-        permitted(lookup.addresses.iter().map(|ip| canonical(SocketAddr::new(*ip, port))), allow, &endpoint)
+        permitted(lookup.addresses.iter().map(|ip| canonical(SocketAddr::new(*ip, port))), asking.allow, &endpoint)
     }
 }
 

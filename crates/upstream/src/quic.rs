@@ -24,6 +24,9 @@ const DOUBT: Duration = Duration::from_secs(10);
 /// Why QUIC is left out after that.
 pub(crate) const SILENT: &str = "UDP became silent";
 
+/// Why a connection does not come about where nobody listens.
+const NOBODY: &str = "nothing listens on that UDP port (ICMP)";
+
 /// What is known of QUIC to one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Known>);
@@ -157,9 +160,16 @@ fn race<'a>(addresses: &'a [SocketAddr], config: &'a ClientConfig, name: &'a str
 }
 
 async fn one(to: SocketAddr, config: &ClientConfig, name: &str, endpoint: &str) -> Result<Connection, ConnectFailure> {
-    let socket = Socket::client(to)
-        .map_err(|error| ConnectFailure::new(FailureKind::Local, endpoint, format!("no UDP socket: {error}")))?;
-    socket.connect(to, name, config).await.map_err(|error| failure(endpoint, &error))
+    let socket = Socket::client(to).map_err(|error| {
+        let kind = ConnectFailure::kind_of_socket(&error).unwrap_or(FailureKind::Local);
+        ConnectFailure::new(kind, endpoint, format!("no UDP socket: {error}"))
+    })?;
+    tokio::select! {
+        biased;
+        connected = socket.connect(to, name, config) => connected.map_err(|error| failure(endpoint, &error)),
+        // As TCP takes it (RFC 5461, 4): until there is a connection, that is the answer.
+        () = socket.refused() => Err(ConnectFailure::new(FailureKind::Refused, endpoint, NOBODY)),
+    }
 }
 
 /// Which of two ways led to the goal, and what became of the first.

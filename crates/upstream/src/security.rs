@@ -1,7 +1,7 @@
 //! TLS to an upstream's endpoints: made once, from files, when the upstream is built.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_config::model::{self, ClientTls, EndpointAddress, FilePath, HttpVersion, TlsChoice};
@@ -18,6 +18,8 @@ use crate::upstream::BuildError;
 pub(crate) struct Security {
     /// Offers the HTTP versions of the upstream (RFC 7301).
     pub(crate) http: Arc<ClientConfig>,
+    /// Offers HTTP/1.1 alone.
+    pub(crate) h1: Arc<ClientConfig>,
     /// Offers no application protocol: what runs inside is not ours.
     pub(crate) bare: Arc<ClientConfig>,
     /// Offers HTTP/3, if the upstream speaks that.
@@ -39,7 +41,9 @@ impl Security {
         let alpn: Vec<&[u8]> = over_tcp.map(protocol).collect();
         let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
         let (ca, cert, key) = (path(&details.ca_file), path(&details.cert_file), path(&details.key_file));
+        let lists = crl_files(&details);
         let options = ClientOptions {
+            crl_files: &lists,
             ca_file: ca.as_deref(),
             cert_file: cert.as_deref(),
             key_file: key.as_deref(),
@@ -47,11 +51,12 @@ impl Security {
             alpn: &alpn,
         };
         let wrong = |error: tls::TlsFileError| {
-            let is = |file: &Option<std::path::PathBuf>| file.as_deref() == Some(&*error.file);
+            let is = |file: &Option<PathBuf>| file.as_deref() == Some(&*error.file);
             let key = match () {
                 () if is(&ca) => ".ca_file",
                 () if is(&cert) => ".cert_file",
                 () if is(&key) => ".key_file",
+                () if lists.contains(&error.file) => ".crl_file",
                 () => "",
             };
             let reason = format!("{}: {}", error.file.display(), error.reason);
@@ -65,7 +70,13 @@ impl Security {
             Some(keepalive) => quic.kept_alive(keepalive.every),
             None => quic,
         });
-        let security = Self { bare: without_protocols(&http), http, quic, server_name: details.server_name.clone() };
+        let security = Self {
+            h1: h1_only(&http),
+            bare: without_protocols(&http),
+            http,
+            quic,
+            server_name: details.server_name.clone(),
+        };
         security.check_names(name, config, &details)?;
         Ok(Some(security))
     }
@@ -105,11 +116,16 @@ pub(crate) fn details(config: &model::Upstream) -> Option<ClientTls> {
     }
 }
 
+fn crl_files(details: &ClientTls) -> Vec<PathBuf> {
+    details.crl_file.iter().flatten().map(|file| file.0.clone()).collect()
+}
+
 /// Changes when the content of any of the files changes; for noticing renewed certificates.
 pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
     let mut hasher = DefaultHasher::new();
     if let Some(details) = details(config) {
-        for file in [&details.ca_file, &details.cert_file, &details.key_file].into_iter().flatten() {
+        let files = [&details.ca_file, &details.cert_file, &details.key_file].into_iter().flatten();
+        for file in files.chain(details.crl_file.iter().flatten()) {
             read(&file.0).hash(&mut hasher);
         }
     }
@@ -124,6 +140,13 @@ fn read(file: &Path) -> Option<Vec<u8>> {
 pub(crate) fn for_origins() -> Result<Arc<ClientConfig>, String> {
     let alpn: &[&[u8]] = &[protocol(HttpVersion::H2), protocol(HttpVersion::H1)];
     tls::client(ClientOptions { alpn, ..ClientOptions::default() }).map_err(|error| error.to_string())
+}
+
+/// The same, offering HTTP/1.1 alone.
+pub(crate) fn h1_only(config: &ClientConfig) -> Arc<ClientConfig> {
+    let mut only = config.clone();
+    only.alpn_protocols = vec![protocol(HttpVersion::H1).to_vec()];
+    Arc::new(only)
 }
 
 fn without_protocols(config: &ClientConfig) -> Arc<ClientConfig> {

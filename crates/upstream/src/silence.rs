@@ -61,6 +61,12 @@ impl Silence {
         self.silent
     }
 
+    /// The peer's machine says that nobody listens there. Unless something is acknowledged again, it is silent from now on.
+    pub(crate) fn refused(&mut self, now: Instant) {
+        (self.silent, self.heard) = (true, 0);
+        self.waiting.get_or_insert(now);
+    }
+
     /// Whether it should be probed, if somebody is waiting for something to come on it; the probe is taken to be sent now.
     pub(crate) fn wants_probe(&mut self, now: Instant) -> bool {
         let wants = self.waiting.is_none() && now.duration_since(self.heard_at) >= QUIET;
@@ -138,6 +144,15 @@ mod tests {
         assert!(!silence.wants_probe(now + QUIET * 2) && silence.wants_probe(now + QUIET * 3));
         assert!(!silence.handle(pulse(7, 6, 20), now + QUIET * 4));
         assert!(silence.handle(pulse(8, 6, 20), now + QUIET * 3 + SILENCE), "counted from the probe");
+    }
+
+    #[test]
+    fn a_connection_whose_peer_is_gone_is_silent_at_once_and_a_forged_word_costs_a_moment() {
+        let (mut silence, now) = (Silence::new(pulse(5, 5, 20), Instant::now()), Instant::now());
+        silence.refused(now);
+        assert!(silence.handle(pulse(6, 5, 20), now) && !silence.has_heard());
+        assert!(silence.handle(pulse(6, 6, 20), now) && silence.has_heard());
+        assert!(!silence.handle(pulse(7, 7, 20), now));
     }
 
     #[test]

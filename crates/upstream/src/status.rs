@@ -16,6 +16,9 @@ pub struct UpstreamStatus {
     /// The upstream through which it is reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
+    /// Instead of endpoints: the name under which the nodes are attached that it stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attached: Option<String>,
     /// Its endpoints.
     pub endpoints: Vec<EndpointStatus>,
     /// Whether so few endpoints are healthy that all are used.
@@ -35,9 +38,10 @@ pub struct EndpointStatus {
     pub weight: u16,
     /// Where it stands, if that is configured.
     pub zone: Option<String>,
-    /// `healthy`, `unhealthy` (checks fail) or `ejected` (exchanges failed).
+    /// `healthy`, `failing` (half of the last attempts failed, or all of the latest; it is used all the same), `unhealthy` (checks
+    /// fail) or `ejected` (exchanges failed).
     pub health: &'static str,
-    /// Why it is not healthy.
+    /// Why it is not healthy, or what of the last attempts failed.
     pub reason: Option<String>,
     /// What its name resolved to.
     pub addresses: Vec<SocketAddr>,

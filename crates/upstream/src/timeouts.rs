@@ -9,21 +9,55 @@ use hermes_config::model;
 pub struct Timeouts {
     /// Until a connection is usable, TLS and tunnels through other proxies included.
     pub connect: Duration,
-    /// Until a response head arrives.
-    pub header: Duration,
-    /// Longest silence within a message's content.
-    pub idle: Duration,
-    /// Longest silence of a UDP session.
+    /// Until a response head arrives; `None` where nobody said, see [`Self::header_of`].
+    pub header: Option<Duration>,
+    /// Longest silence within a message's content; `None` where nobody said, see [`Self::idle_of`].
+    pub idle: Option<Duration>,
+    /// Longest silence of a UDP session that is a conversation.
     pub udp: Duration,
+    /// Of a `udp` listener's session whose target has not answered.
+    pub udp_unanswered: Duration,
+    /// Of a `udp` listener's session with one turn of questions and answers.
+    pub udp_answered: Duration,
 }
+
+/// What waits at the other end of a hop. It decides how long is waited where nobody said: the node nearest to a fault is to find it,
+/// and the others wait for what that says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hop {
+    /// An origin: the overlay ends here.
+    Origin,
+    /// Another proxy, on a link whose end is noticed: by PING over HTTP/2, by silence over HTTP/3.
+    Link,
+    /// Another proxy over HTTP/1.1, which has neither.
+    Unwatched,
+}
+
+/// How long an origin may take to answer: more than most servers give themselves.
+const ORIGIN: Duration = Duration::from_secs(60);
+
+/// How long another proxy may take over HTTP/1.1, where nothing says that it has died.
+const UNWATCHED: Duration = Duration::from_secs(300);
+
+/// Longest silence within contents where the overlay ends.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// So much later a hop before the end of the overlay gives up, so that the end speaks first.
+const LATER: Duration = Duration::from_secs(10);
+
+/// How long a link may have no room for a further exchange, and how long a proxy may take to let this node be attached.
+pub const OPENING: Duration = Duration::from_secs(10);
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(5),
-            header: Duration::from_secs(10),
-            idle: Duration::from_secs(60),
+            header: None,
+            idle: None,
             udp: Duration::from_secs(300),
+            // Resolvers ask again after 5 s at the latest.
+            udp_unanswered: Duration::from_secs(5),
+            udp_answered: Duration::from_secs(3),
         }
     }
 }
@@ -34,10 +68,29 @@ impl Timeouts {
         let or = |set: &Option<model::Duration>, default| set.as_ref().map_or(default, |duration| duration.0);
         Self {
             connect: or(&over.connect, self.connect),
-            header: or(&over.header, self.header),
-            idle: or(&over.idle, self.idle),
+            header: over.header.map_or(self.header, |header| Some(header.0)),
+            idle: over.idle.map_or(self.idle, |idle| Some(idle.0)),
             udp: or(&over.udp, self.udp),
+            udp_unanswered: or(&over.udp_unanswered, self.udp_unanswered),
+            udp_answered: or(&over.udp_answered, self.udp_answered),
         }
+    }
+
+    /// Until a response head arrives from there; `None`: as long as the link is alive.
+    pub fn header_of(&self, hop: Hop) -> Option<Duration> {
+        self.header.or(match hop {
+            Hop::Origin => Some(ORIGIN),
+            Hop::Link => None,
+            Hop::Unwatched => Some(UNWATCHED),
+        })
+    }
+
+    /// Longest silence within contents that come from there or go there.
+    pub fn idle_of(&self, hop: Hop) -> Duration {
+        self.idle.unwrap_or(match hop {
+            Hop::Origin => IDLE,
+            Hop::Link | Hop::Unwatched => IDLE + LATER,
+        })
     }
 }
 
@@ -49,6 +102,18 @@ mod tests {
     fn what_is_set_stands_over_what_is_not() {
         let over = model::Timeouts { header: "1s".parse().ok(), ..model::Timeouts::default() };
         let timeouts = Timeouts::default().overlaid(&over);
-        assert_eq!((timeouts.header.as_secs(), timeouts.connect.as_secs()), (1, 5));
+        assert_eq!((timeouts.header.map(|header| header.as_secs()), timeouts.connect.as_secs()), (Some(1), 5));
+    }
+
+    #[test]
+    fn the_end_of_the_overlay_gives_up_before_those_who_wait_for_it() {
+        let timeouts = Timeouts::default();
+        let end = timeouts.header_of(Hop::Origin).unwrap();
+        assert!(timeouts.header_of(Hop::Unwatched).unwrap() > end && timeouts.header_of(Hop::Link).is_none());
+        assert!([Hop::Link, Hop::Unwatched].iter().all(|hop| timeouts.idle_of(*hop) > timeouts.idle_of(Hop::Origin)));
+        let set = Timeouts { header: Some(Duration::from_secs(1)), idle: Some(Duration::from_secs(2)), ..timeouts };
+        for hop in [Hop::Origin, Hop::Link, Hop::Unwatched] {
+            assert_eq!((set.header_of(hop).unwrap().as_secs(), set.idle_of(hop).as_secs()), (1, 2));
+        }
     }
 }

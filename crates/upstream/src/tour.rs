@@ -26,6 +26,8 @@ pub(crate) struct Tour<'a> {
     /// Endpoints, as configured, that earlier attempts of the exchange had: taken only when there is no other.
     avoid: &'a [Arc<str>],
     last: Option<ConnectFailure>,
+    /// The endpoint that is to be tried first.
+    first: Option<usize>,
 }
 
 /// One endpoint to try, and until when.
@@ -45,12 +47,17 @@ impl<'a> Tour<'a> {
         deadline: Instant,
     ) -> Result<Self, ConnectFailure> {
         let room = upstream.limits.exchange(deadline, upstream.name()).await?;
-        Ok(Self { upstream, deadline, affinity, room, tried: Vec::new(), avoid: &[], last: None })
+        Ok(Self { upstream, deadline, affinity, room, tried: Vec::new(), avoid: &[], last: None, first: None })
     }
 
     /// The same, with other endpoints preferred to those that earlier attempts of the exchange had.
     pub(crate) fn avoiding(self, avoid: &'a [Arc<str>]) -> Self {
         Self { avoid, ..self }
+    }
+
+    /// Tries this endpoint first, if it is still the upstream's.
+    pub(crate) fn prefer(&mut self, index: Option<usize>) {
+        self.first = index.filter(|index| *index < self.upstream.endpoints.len());
     }
 
     /// The next endpoint. What time is left is shared with those that could still follow, so that one that does not
@@ -62,7 +69,8 @@ impl<'a> Tour<'a> {
         if left == 0 || (time == Duration::ZERO && self.last.is_some()) {
             return None;
         }
-        let index = self.other().or_else(|| self.upstream.pick(&self.tried, self.affinity))?;
+        let index =
+            self.first.take().or_else(|| self.other()).or_else(|| self.upstream.pick(&self.tried, self.affinity))?;
         self.tried.push(index);
         let endpoint = self.upstream.endpoints[index].clone();
         let until = if left == 1 { self.deadline } else { Instant::now() + time / left };

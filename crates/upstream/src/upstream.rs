@@ -18,6 +18,7 @@ use crate::ejector::Ejector;
 use crate::endpoint::Endpoint;
 use crate::keeping::Keeping;
 use crate::limits::Limits;
+use crate::pinned::Own;
 use crate::security::{self, Security};
 use crate::{EndpointStatus, HopStatus, Timeouts, UpstreamStatus};
 
@@ -105,11 +106,12 @@ impl Upstream {
         let templates = templates(name, config)?;
         let security = Security::build(name, config, &versions, record)?;
         let ejector = config.eject.as_ref().map(|eject| Arc::new(Ejector::new(eject, config.endpoints.len())));
-        let endpoint = |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone()));
+        let (upstream, count): (Arc<str>, _) = (name.into(), config.endpoints.len());
+        let endpoint = |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone(), (&upstream, count)));
         let endpoints: Vec<_> = config.endpoints.iter().map(endpoint).collect();
         Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            name: name.into(),
+            name: upstream,
             choice: Choice::new(zone, config, &endpoints),
             endpoints,
             versions,
@@ -205,6 +207,7 @@ impl Upstream {
             http: self.versions.iter().copied().map(HttpVersion::number).collect(),
             tls: self.security.is_some(),
             via: self.via.clone(),
+            attached: self.attached.as_ref().map(ToString::to_string),
             endpoints: self.endpoints.iter().map(|endpoint| self.endpoint_status(endpoint, now)).collect(),
             panics: self.endpoints.len() > 1 && self.panics(now),
             waiting: self.limits.waiting(),
@@ -214,12 +217,13 @@ impl Upstream {
 
     fn endpoint_status(&self, endpoint: &Endpoint, now: Instant) -> EndpointStatus {
         let (version, speaks_h3) = (endpoint.hop.version(), self.versions.contains(&HttpVersion::H3));
+        let (health, reason) = endpoint.health(now);
         EndpointStatus {
             address: endpoint.text.to_string(),
             weight: endpoint.weight,
             zone: endpoint.zone.clone(),
-            health: endpoint.fitness(now).word(),
-            reason: endpoint.unfit_because(now),
+            health,
+            reason,
             addresses: endpoint.addresses.as_ref().map_or_else(Vec::new, |addresses| addresses.known()),
             active: endpoint.active(),
             failures: endpoint.failures(),
@@ -247,8 +251,18 @@ impl Upstream {
         matches!(self.versions.as_slice(), [HttpVersion::H3, _, ..])
     }
 
+    /// Whether it speaks HTTP/1.1.
+    pub(crate) fn speaks_h1(&self) -> bool {
+        self.versions.contains(&HttpVersion::H1)
+    }
+
+    /// Whether an exchange of this client connection and user has to be on a connection of its own, because one was before.
+    pub fn is_known_to(&self, own: Own<'_>) -> bool {
+        own.knows_upstream(self.id)
+    }
+
     /// Whether a connection to it may turn out to be a link that exchanges share.
-    pub(crate) fn may_share(&self) -> bool {
+    pub fn may_share(&self) -> bool {
         match self.security {
             Some(_) => self.versions.iter().any(|version| *version != HttpVersion::H1),
             None => self.versions.first() == Some(&HttpVersion::H2),

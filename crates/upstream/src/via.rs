@@ -9,7 +9,8 @@ use hermes_config::model::HostPort;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Incoming, Kind, Outgoing, Processed, RequestHead, StreamError};
 use hermes_net::{PeerAddress, Stream, StreamInfo};
-use hermes_proto::{datagram_floor, datagram_limit, uri_template};
+use hermes_proto::upgrade::Protocol;
+use hermes_proto::{datagram_floor, datagram_limit, proxy_status, uri_template};
 use http::header::PROXY_AUTHORIZATION;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
@@ -100,7 +101,7 @@ pub(crate) fn tunnel<'a>(
             };
             match answer {
                 Ok(Answer::Tunnel(tunnel)) => return Ok(*tunnel),
-                Ok(Answer::Refused(status)) => return Err(refused(&target, &proxy, status)),
+                Ok(Answer::Refused(status, why)) => return Err(refused(&target, &proxy, (status, why))),
                 // Nothing of ours was in the tunnel yet, so asking again does no harm.
                 Err(error) if attempt < ATTEMPTS && (reused || error.processed == Processed::No) => {}
                 Err(error) => return Err(unreachable(format!("via {proxy}: {error}"))),
@@ -110,8 +111,9 @@ pub(crate) fn tunnel<'a>(
     })
 }
 
-fn refused(target: &str, proxy: &str, status: StatusCode) -> ConnectFailure {
-    let reason = format!("via {proxy}: it answered {status}");
+fn refused(target: &str, proxy: &str, (status, why): (StatusCode, Option<String>)) -> ConnectFailure {
+    let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+    let reason = format!("via {proxy}: it answered {status}{why}");
     ConnectFailure::new(FailureKind::Via { status: Some(status) }, target, reason)
 }
 
@@ -145,7 +147,7 @@ fn head(
     fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
     fields.insert(datagram_limit::FIELD, datagram_limit::understood());
     if carries == Carries::Quic {
-        fields.insert(datagram_floor::FIELD, datagram_floor::most());
+        fields.insert(datagram_floor::FIELD, datagram_floor::value(datagram_floor::QUIC));
     }
     let template = upstream.template(Kind::ConnectUdp).unwrap_or(&uri_template::UDP);
     let path = template.expand(&place.host, place.port);
@@ -158,7 +160,7 @@ fn head(
         scheme: Some(scheme),
         authority: Some(authority),
         path: Some(path.parse().map_err(|error| format!("`{path}` is no path: {error}"))?),
-        protocol: Some("connect-udp".to_owned()),
+        protocol: Some(Protocol::ConnectUdp),
         fields,
         ..connect
     })
@@ -166,7 +168,8 @@ fn head(
 
 enum Answer {
     Tunnel(Box<Tunnel>),
-    Refused(StatusCode),
+    /// With this status, and perhaps its words.
+    Refused(StatusCode, Option<String>),
 }
 
 async fn ask(opened: Opened) -> Result<Answer, StreamError> {
@@ -175,7 +178,10 @@ async fn ask(opened: Opened) -> Result<Answer, StreamError> {
     loop {
         match pending.event(Some(&mut outgoing)).await? {
             Event::Interim(_) => {}
-            Event::Final(head, _) => return Ok(Answer::Refused(head.status)),
+            Event::Final(head, _) => {
+                let why = proxy_status::first_error(&head.fields).map(|told| told.to_string());
+                return Ok(Answer::Refused(head.status, why));
+            }
             Event::Tunnel(head, incoming) => {
                 let has_floor = datagram_floor::of(&head.fields) > 0;
                 let listens = datagram_limit::is_understood(&head.fields);

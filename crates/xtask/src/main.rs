@@ -1,9 +1,10 @@
 //! House rules that a machine checks. `cargo run -p xtask -- tidy` prints every violation and fails if there is one;
-//! `matrix` writes what tests have shown of peers into the documentation.
+//! `deny` holds the dependency tree to its rules; `matrix` writes what tests have shown of peers into the documentation.
 //!
 //! What it is not: a formatter or a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
 //! who may depend on whom, how long things are, which words and names stay out, what every file says of itself.
 
+mod deny;
 mod docs;
 mod errors;
 mod layers;
@@ -26,10 +27,13 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["deny"] => done(deny::check().map(|said| say(&said))),
         ["matrix", folder] => done(matrix::run(folder, false)),
         ["matrix", "--check", folder] => done(matrix::run(folder, true)),
         _ => {
-            say("usage: cargo run -p xtask -- tidy\n       cargo run -p xtask -- matrix [--check] FOLDER");
+            say(
+                "usage: cargo run -p xtask -- tidy\n       cargo run -p xtask -- deny\n       cargo run -p xtask -- matrix [--check] FOLDER",
+            );
             ExitCode::from(2)
         }
     }

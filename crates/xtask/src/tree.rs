@@ -88,7 +88,11 @@ fn read(root: &Path, path: &str) -> Result<Option<File>, String> {
     Ok(String::from_utf8(bytes).ok().map(|text| File::new(path, &text)))
 }
 
-fn run(command: &mut Command) -> Result<Vec<u8>, String> {
+/// Runs a command; what it wrote.
+///
+/// # Errors
+/// A sentence, with what it wrote to standard error.
+pub fn run(command: &mut Command) -> Result<Vec<u8>, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("cannot run {name}: {error}"))?;
     if output.status.success() {

@@ -9,7 +9,7 @@ use super::scalar::{PortMatch, Prefix};
 /// Rules for addresses chosen by a request, checked on the address dialled.
 ///
 /// Loopback, link-local, private, shared, documentation, multicast and unspecified addresses, and the
-/// addresses that Hermes itself listens on, are denied unless `allow` names them. Endpoints that the operator
+/// machine's own addresses, public ones too, are denied unless `allow` names them; those that Hermes listens on always are. Endpoints that the operator
 /// wrote are not subject to these rules.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@ use super::scalar::FilePath;
 use super::{Auth, Document, Listener, TlsChoice, Upstream};
 
 impl Document {
-    /// Files that are read when the document is put in force: certificates, keys, authorities, tokens, users and key sets.
+    /// Files that are read when the document is put in force: certificates, keys, authorities, revocation lists, tokens, users and key sets.
     pub fn files(&self) -> Vec<&Path> {
         let token = self.identity.as_ref().and_then(|identity| identity.token_file.as_ref());
         let listeners = self.listeners.values().flat_map(of_listener);
@@ -17,10 +17,10 @@ impl Document {
 }
 
 fn of_listener(listener: &Listener) -> Vec<&FilePath> {
-    let tls = listener
-        .tls
-        .iter()
-        .flat_map(|tls| [Some(&tls.cert_file), Some(&tls.key_file), tls.client_ca_file.as_ref()].into_iter().flatten());
+    let tls = listener.tls.iter().flat_map(|tls| {
+        let files = [Some(&tls.cert_file), Some(&tls.key_file), tls.client_ca_file.as_ref()];
+        files.into_iter().flatten().chain(tls.crl_file.iter().flatten())
+    });
     let ways = match &listener.auth {
         Some(Auth::Ways(ways)) => Some(ways),
         Some(Auth::Word(_)) | None => None,
@@ -33,7 +33,8 @@ fn of_listener(listener: &Listener) -> Vec<&FilePath> {
 fn of_upstream(upstream: &Upstream) -> Vec<&FilePath> {
     match &upstream.tls {
         Some(TlsChoice::Details(tls)) => {
-            [&tls.ca_file, &tls.cert_file, &tls.key_file].into_iter().filter_map(Option::as_ref).collect()
+            let files = [&tls.ca_file, &tls.cert_file, &tls.key_file].into_iter().filter_map(Option::as_ref);
+            files.chain(tls.crl_file.iter().flatten()).collect()
         }
         Some(TlsChoice::Switch(_)) | None => Vec::new(),
     }

@@ -34,8 +34,9 @@ pub struct Listener {
     /// What a `tcp` or `udp` listener's exchanges are for, as `host:port`.
     #[serde(default)]
     pub target: Option<HostPort>,
-    /// TLS on an `http` listener.
+    /// TLS on an `http` listener: its files, or `true` for those of `defaults.tls`, which are here once the document is loaded.
     #[serde(default)]
+    #[schemars(with = "Option<ServerTlsChoice>")]
     pub tls: Option<ServerTls>,
     /// HTTP versions of an `http` listener with TLS. Default: [1, 2, 3]; without 3 on a Unix socket, behind a PROXY header, and
     /// where a `udp` listener has the port.
@@ -100,6 +101,17 @@ pub struct Listener {
     pub limits: Limits,
 }
 
+/// TLS of a listener, as it is written.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used: `true` is gone when the document is loaded")]
+enum ServerTlsChoice {
+    /// `true`: TLS with the files of `defaults.tls`; `false`: none.
+    Switch(bool),
+    /// TLS with files of its own.
+    Files(ServerTls),
+}
+
 /// Certificate and key of a listener.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -111,6 +123,10 @@ pub struct ServerTls {
     /// PEM authorities whose client certificates are accepted (mTLS).
     #[serde(default)]
     pub client_ca_file: Option<FilePath>,
+    /// Lists of revoked client certificates (CRL), PEM or DER, at least one of every authority that issues any. Default: none,
+    /// nothing is asked about revocation.
+    #[serde(default)]
+    pub crl_file: Option<OneOrMany<FilePath>>,
     /// Take requests of returning HTTP/3 clients before their handshake has ended (0-RTT); those that are not safe are answered
     /// with 425. Whoever sees them on the way can send them again. Default: false.
     #[serde(default)]
@@ -206,7 +222,7 @@ pub struct Limits {
     #[serde(default)]
     pub idle_time: Option<Duration>,
     /// Bytes a second that a client must send of a request's content, and read of a response, on average while it is waited
-    /// for; 0B is no bound. Default: 240B on a `public` listener that no peers use, else no bound.
+    /// for; 0B is no bound. Default: 240B for strangers, on a `public` listener or one with `auth`, else no bound.
     #[serde(default)]
     pub min_rate: Option<ByteSize>,
     /// How far a client may fall behind `min_rate`. Default: 20s.
@@ -216,10 +232,16 @@ pub struct Limits {
     #[serde(default)]
     pub connections: Option<usize>,
     /// Connections (`udp`: sessions) at once of one source, an IPv4 address or an IPv6 /64, over all workers.
-    /// Default: 1000 on a `public` listener that no peers use, else no bound.
+    /// Default: a tenth of `connections`, 1000 at most: of strangers on a `public` listener, and where clients are asked who they
+    /// are, of those who have not said so yet; else no bound.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub per_source: Option<usize>,
+    /// Connections at once of one user who is known by a password or token, over all workers; requests on more are answered
+    /// with 429. Default: a quarter of `connections`.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub connections_per_user: Option<usize>,
     /// Exchanges (tunnels and `udp` sessions included) at once of one user, over all workers; more are answered with 429.
     /// Default: no bound.
     #[serde(default)]

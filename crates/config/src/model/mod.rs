@@ -8,11 +8,13 @@ mod authorize;
 mod bind;
 mod broadcast;
 mod chain;
+mod defaults;
 mod egress;
 mod files;
 mod health;
 mod keeping;
 mod listener;
+mod memory;
 mod node;
 mod pac;
 mod proxy_protocol;
@@ -30,21 +32,24 @@ pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fai
 pub use bind::Bind;
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use chain::Chain;
+pub use defaults::{DefaultLimits, Defaults, NodeTls};
 pub use egress::Egress;
 pub use health::{CheckKind, Eject, Health};
 pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
-pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer};
+pub use memory::Memory;
+pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer, default_provenance};
 pub use pac::{Pac, PacWord};
 pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
-    Action, Datagrams, FieldMatch, Hops, Match, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate, Timeouts,
+    Action, Datagrams, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate,
+    Timeouts,
 };
 pub use scalar::{
     ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl, ListenAddress,
     OneOrMany, PathMatch, Percent, PortMatch, Rate, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch,
-    UserPattern, Variable,
+    UpgradeName, UserPattern, Variable,
 };
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::scalar::{Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, UserPattern};
-use super::{Authorize, Egress, Listener, Metrics, Route, Trace, Upstream};
+use super::{Authorize, Defaults, Egress, Listener, Memory, Metrics, Route, Trace, Upstream};
 
 /// One node's configuration.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -38,6 +38,9 @@ pub struct Document {
     /// Where this node stands: upstreams prefer their endpoints in the same zone. Default: nowhere.
     #[serde(default)]
     pub zone: Option<String>,
+    /// What holds for the whole node where no entry says otherwise: time-outs, TLS and limits.
+    #[serde(default)]
+    pub defaults: Defaults,
     /// Where the administrator asks.
     #[serde(default)]
     pub admin: Admin,
@@ -53,12 +56,19 @@ pub struct Document {
     /// Bounds of the metrics.
     #[serde(default)]
     pub metrics: Metrics,
+    /// What the node may hold of contents whose readers are slower than their senders.
+    #[serde(default)]
+    pub memory: Memory,
     /// Whose traffic enters at listeners that authenticate nobody, and the token shown to the next proxy.
     #[serde(default)]
     pub identity: Option<NodeIdentity>,
     /// Overlay fields. Default: user, service, namespace, ipaddress, x-hermes-*.
     #[serde(default = "default_fields")]
     pub fields: Vec<FieldPattern>,
+    /// Fields that say where a request came from, which clients may not write: they are removed from what clients send, unless
+    /// the listener `accepts` them. Default: x-forwarded-*, x-real-ip, client-cert and what other proxies write.
+    #[serde(default = "default_provenance")]
+    pub provenance: Vec<FieldPattern>,
     /// Where exchanges enter, by name.
     #[serde(default)]
     pub listeners: IndexMap<String, Listener>,
@@ -87,6 +97,54 @@ pub fn default_fields() -> Vec<FieldPattern> {
         .collect()
 }
 
+/// The fields by which a request's origin is told, of a document that names none: what proxies, gateways and content networks
+/// write about a client's address, certificate, user and original URL, and what origins believe.
+pub fn default_provenance() -> Vec<FieldPattern> {
+    [
+        "x-forwarded-*",
+        "x-real-ip",
+        "x-client-ip",
+        "x-client-cert*",
+        "x-client-dn",
+        "x-client-verify",
+        "x-cluster-client-ip",
+        "x-original-forwarded-for",
+        "x-original-host",
+        "x-original-uri",
+        "x-original-url",
+        "x-originating-ip",
+        "x-remote-addr",
+        "x-remote-ip",
+        "x-remote-user",
+        "x-rewrite-url",
+        "x-ssl-cert",
+        "x-ssl-client*",
+        "x-tls-client*",
+        "x-auth-request-*",
+        "x-authenticated-*",
+        "x-amzn-mtls-*",
+        "x-arr-clientcert",
+        "x-azure-clientip",
+        "x-azure-socketip",
+        "x-envoy-external-address",
+        "x-envoy-internal",
+        "x-envoy-original-*",
+        "cf-connecting-*",
+        "client-cert",
+        "client-cert-*",
+        "client-ip",
+        "fastly-client-ip",
+        "fly-client-ip",
+        "remote-user",
+        "ssl-cert",
+        "ssl-client*",
+        "true-client-ip",
+    ]
+    .into_iter()
+    .filter_map(|name| name.parse().ok())
+    .collect()
+}
+
 /// Administration: a Unix socket, and metrics over TCP if asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -106,6 +164,9 @@ pub struct Log {
     /// Filter such as `info` or `hermes_proxy=debug,info`. Default: info. Can be changed at run time.
     #[serde(default)]
     pub level: Option<String>,
+    /// File that the log is added to; begun anew when it was moved. Default: standard error.
+    #[serde(default)]
+    pub file: Option<FilePath>,
     /// Where access records go, one JSON object a line. Default: stdout.
     #[serde(default)]
     pub access: Access,
@@ -121,6 +182,10 @@ pub struct Debug {
     /// File that the TLS secrets of QUIC connections are added to, readable for its owner only.
     #[serde(default)]
     pub tls_secrets: Option<FilePath>,
+    /// Let the system dump the process when it crashes, and other processes of its user read its memory; both then see keys and
+    /// passwords. Default: false.
+    #[serde(default)]
+    pub core_dumps: bool,
 }
 
 /// Where access records go.

@@ -9,7 +9,7 @@ use super::attach::AttachAs;
 use super::retry::{Hedge, Retry};
 use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix, TargetMatch, Template,
-    TextMatch,
+    TextMatch, UpgradeName,
 };
 use super::tunnel::Tunnel;
 use super::{Bind, Broadcast, Chain};
@@ -59,10 +59,15 @@ pub struct Route {
     /// route is one. Default: as they came; those of `tcp` listeners as CONNECT.
     #[serde(default)]
     pub tunnel: Option<Tunnel>,
+    /// Further protocols that an Upgrade or extended CONNECT on this route may ask for. Default: `websocket`, and those that
+    /// Hermes itself speaks.
+    #[serde(default)]
+    pub upgrades: Vec<UpgradeName>,
     /// Forward to the next proxy: an upstream, a list of 1 to 4 that are passed one inside the other, or a map with weights.
     #[serde(default)]
     pub to: Option<Hops>,
-    /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints.
+    /// End the overlay here: `true` dials the target, a name dials that upstream's endpoints, `host:port` or `unix:/path` dials
+    /// that address.
     #[serde(default)]
     pub terminate: Option<Terminate>,
     /// Let nodes be attached here, to be reached through an upstream with `attached`: `true` under the name of the request's
@@ -188,15 +193,37 @@ pub struct Timeouts {
     /// Until a connection is usable, TLS included. Default: 5s.
     #[serde(default)]
     pub connect: Option<Duration>,
-    /// Until a response head arrives, counted from the request's end or the last interim response. Default: 10s.
+    /// Until a response head arrives, counted from the request's end or the last interim response. Default: 60s where the overlay
+    /// ends; on a hop to another proxy as long as the link is alive, or 5m over HTTP/1.1.
     #[serde(default)]
     pub header: Option<Duration>,
-    /// Longest silence within a message's content. Default: 60s.
+    /// Longest silence within a message's content. Default: 5m where the overlay ends, 10s more on a hop to another proxy.
     #[serde(default)]
     pub idle: Option<Duration>,
-    /// Longest silence of a UDP session. Default: 300s.
+    /// Longest silence of a UDP session that is a conversation. Default: 300s.
     #[serde(default)]
     pub udp: Option<Duration>,
+    /// Longest silence of a `udp` listener's session whose target has not answered. Default: 5s.
+    #[serde(default)]
+    pub udp_unanswered: Option<Duration>,
+    /// Longest silence of a `udp` listener's session with one turn of questions and answers, as in DNS. Default: 3s.
+    #[serde(default)]
+    pub udp_answered: Option<Duration>,
+}
+
+impl Timeouts {
+    /// These, and for what they do not say what `others` say.
+    #[must_use]
+    pub fn or(&self, others: &Self) -> Self {
+        Self {
+            connect: self.connect.or(others.connect),
+            header: self.header.or(others.header),
+            idle: self.idle.or(others.idle),
+            udp: self.udp.or(others.udp),
+            udp_unanswered: self.udp_unanswered.or(others.udp_unanswered),
+            udp_answered: self.udp_answered.or(others.udp_answered),
+        }
+    }
 }
 
 /// Bounds on datagrams kept while a tunnel opens; the oldest are dropped first, and counted.
@@ -209,6 +236,20 @@ pub struct Datagrams {
     /// Age at which a kept datagram is dropped. Default: 5s.
     #[serde(default)]
     pub hold_time: Option<Duration>,
+    /// What becomes of datagrams of a `udp` listener that are too large for the QUIC datagrams of a hop: `capsule` or `drop`.
+    #[serde(default)]
+    pub oversize: Option<Oversize>,
+}
+
+/// What becomes of datagrams that are too large for QUIC datagrams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Oversize {
+    /// They travel as capsules on the stream beside, and may so come later than those behind them.
+    #[default]
+    Capsule,
+    /// They are dropped, and counted.
+    Drop,
 }
 
 /// Next proxies: one upstream, several that are passed one behind the other, or several with weights.
@@ -229,7 +270,8 @@ pub enum Hops {
 pub enum Terminate {
     /// `true`: at the target itself, if `egress` allows its address.
     Target(bool),
-    /// At the endpoints of this upstream.
+    /// At the endpoints of this upstream; without one of that name, at this address.
+    #[schemars(extend("format" = super::scalar::END))]
     Upstream(String),
 }
 

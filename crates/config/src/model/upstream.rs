@@ -188,6 +188,10 @@ pub struct ClientTls {
     /// PEM authorities that the endpoints' certificates must come from. Default: the system's.
     #[serde(default)]
     pub ca_file: Option<FilePath>,
+    /// Lists of revoked server certificates (CRL), PEM or DER, at least one of every authority that issues any. Default: none,
+    /// nothing is asked about revocation.
+    #[serde(default)]
+    pub crl_file: Option<OneOrMany<FilePath>>,
     /// PEM client certificate chain, shown when asked for.
     #[serde(default)]
     pub cert_file: Option<FilePath>,

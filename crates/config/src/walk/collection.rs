@@ -46,7 +46,9 @@ impl<'s> Walk<'s> {
     /// Reports an unknown key; returns the key that was probably meant.
     fn unknown(&mut self, properties: Option<&'s Map<String, Json>>, entry: &Entry, path: &str) -> Option<&'s str> {
         let keys = || properties.into_iter().flatten().map(|(key, _)| key.as_str());
-        let near = nearest(&entry.key, keys());
+        // `ca` for `ca_file`: what is only shorter is nearer than anything that resembles it.
+        let file = format!("{}_file", entry.key);
+        let near = keys().find(|key| **key == file).or_else(|| nearest(&entry.key, keys()));
         let remedy = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("keys here are {}", keys().collect::<Vec<_>>().join(", ")),

@@ -24,6 +24,27 @@ impl<'s> Walk<'s> {
     }
 }
 
+impl<'s> Walk<'s> {
+    /// What to write where a word stands for a map with that key, such as `basic` for `{ basic: { file: .. } }`, or where a path
+    /// stands for `{ file: PATH }`.
+    pub(super) fn map_form(&self, branches: &[&'s Json], text: &str) -> Option<String> {
+        let maps = || branches.iter().filter_map(|branch| branch.get("properties")?.as_object());
+        if let Some(inner) = maps().find_map(|properties| properties.get(text)) {
+            let mut alternatives = Vec::new();
+            self.branches(inner, &mut alternatives);
+            let keys = alternatives.iter().find_map(|inner| inner.get("required")?.as_array());
+            let keys: Vec<&str> = keys.into_iter().flatten().filter_map(Json::as_str).collect();
+            let value = match keys.as_slice() {
+                [] => "..".to_owned(),
+                keys => format!("{{ {} }}", keys.iter().map(|key| format!("{key}: ..")).collect::<Vec<_>>().join(", ")),
+            };
+            return Some(format!("write a map: {{ {text}: {value} }}"));
+        }
+        let path = text.contains(['/', '.']) && maps().any(|properties| properties.contains_key("file"));
+        path.then(|| format!("write a map: {{ file: {text} }}"))
+    }
+}
+
 fn format_of(schema: &Json, plain: &str) -> Result<(), ScalarError> {
     check(schema.get("format").and_then(Json::as_str).unwrap_or_default(), plain)
 }

@@ -78,8 +78,24 @@ impl<'s> Walk<'s> {
         let mut branches = Vec::new();
         self.branches(schema, &mut branches);
         let fitting: Vec<&Json> = branches.iter().copied().filter(|branch| accepts(branch, &at.node.value)).collect();
-        match fitting.as_slice() {
-            [] => self.mismatch(&branches, at),
+        let problems = self.found.problems.len();
+        let json = self.of_kind(&branches, &fitting, at);
+        // A word that is none of those listed may be the beginning of a map.
+        if let Value::Text(text) = &at.node.value
+            && fitting.iter().all(|branch| scalar::is_choice(branch))
+            && let Some(form) = self.map_form(&branches, text)
+            && let [problem] = &mut self.found.problems[problems..]
+            && problem.path == at.path
+        {
+            problem.remedy = Some(form);
+        }
+        json
+    }
+
+    /// The value as one of the alternatives that take its kind.
+    fn of_kind(&mut self, branches: &[&'s Json], fitting: &[&'s Json], at: At<'_>) -> Json {
+        match fitting {
+            [] => self.mismatch(branches, at),
             [only] => self.typed(only, at),
             several => self.best(several, at),
         }

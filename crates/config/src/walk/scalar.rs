@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::{At, Walk};
 use crate::Problem;
-use crate::model::scalar::{PATH, UNIX, check};
+use crate::model::scalar::{END, PATH, UNIX, check};
 use crate::nearest;
 use crate::tree::Value;
 
@@ -98,7 +98,9 @@ fn absolute(format: &str, text: &str, file: &Path) -> String {
         std::path::absolute(&joined).unwrap_or(joined).to_string_lossy().into_owned()
     };
     match text.strip_prefix(UNIX) {
-        Some(path) if !path.is_empty() && matches!(format, "hermes-listen-address" | "hermes-endpoint-address") => {
+        Some(path)
+            if !path.is_empty() && matches!(format, "hermes-listen-address" | "hermes-endpoint-address" | END) =>
+        {
             format!("{UNIX}{}", whole(path))
         }
         _ if format == PATH && !text.is_empty() => whole(text),

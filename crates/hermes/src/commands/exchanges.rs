@@ -7,8 +7,9 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::admin::{self, Which};
+use crate::columns::{Column, fit};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, terminal_size};
 use crate::table;
 
 /// How often the live table is drawn again.
@@ -41,7 +42,7 @@ pub async fn run(exchanges: &Exchanges, output: Output) -> Result<(), Failure> {
         if output.json {
             output.value(&answer)
         } else {
-            output.line(text(&answer))
+            output.line(text(&answer, output.width(), None))
         }
         return Ok(());
     }
@@ -60,7 +61,12 @@ async fn draw(socket: &Path, output: Output) -> Failure {
     loop {
         ticks.tick().await;
         match admin::ask(socket, "/exchanges").await {
-            Ok(answer) => output.raw(&format!("{HOME}{}\n\nCtrl-C ends this view.\n", text(&answer))),
+            Ok(answer) => {
+                let (width, height) = terminal_size();
+                // Beside the header there are four lines: what has no room, what is not shown, an empty one and the last.
+                let text = text(&answer, Some(width), Some(height.saturating_sub(5).max(1)));
+                output.raw(&format!("{HOME}{text}\n\nCtrl-C ends this view."));
+            }
             Err(failure) => return failure,
         }
     }
@@ -72,14 +78,37 @@ pub fn list(answer: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn text(answer: &Value) -> String {
+/// The columns; what they show of an exchange says [`row`].
+const COLUMNS: [Column; 11] = [
+    Column::text("what", 0),
+    Column::text("target", 0),
+    Column::text("user", 0),
+    Column::text("from", 3),
+    Column::text("listener", 5),
+    Column::text("route", 4),
+    Column::text("to", 2),
+    Column::figure("in", 0),
+    Column::figure("out", 0),
+    Column::figure("drops", 0),
+    Column::figure("age", 0),
+];
+
+/// As a table that fits the width, of at most so many exchanges.
+fn text(answer: &Value, width: Option<usize>, most: Option<usize>) -> String {
     let list = list(answer);
     if list.is_empty() {
         return "no exchange is live".to_owned();
     }
-    let mut table = table::plain(&["what", "target", "user", "from", "listener", "route", "to", "in", "out", "age"]);
-    table.add_rows(list.iter().map(row));
-    table.trim_fmt()
+    let shown = &list[..list.len().min(most.unwrap_or(usize::MAX))];
+    let table = fit(&COLUMNS, &shown.iter().map(row).collect::<Vec<_>>(), width.unwrap_or(usize::MAX));
+    let mut lines = table.lines;
+    if list.len() > shown.len() {
+        lines.push(format!("  and {} more", list.len() - shown.len()));
+    }
+    if !table.missing.is_empty() {
+        lines.push(format!("  a wider terminal and --json show also: {}", table.missing.join(", ")));
+    }
+    lines.join("\n")
 }
 
 fn row(exchange: &Value) -> Vec<String> {
@@ -99,6 +128,10 @@ fn row(exchange: &Value) -> Vec<String> {
         to,
         table::bytes(count("client_to_target")),
         table::bytes(count("target_to_client")),
+        match count("dropped") {
+            0 => table::NOTHING.to_owned(),
+            count => count.to_string(),
+        },
         table::age(Duration::from_millis(count("age_ms"))),
     ]
 }
@@ -113,7 +146,7 @@ mod tests {
         let exchange = json!({
             "kind": "connect", "protocol": "h2", "target": "DB:5432", "user": "alice", "source": "127.0.0.1:4",
             "listener": "overlay", "route": null, "upstream": "core", "endpoint": "127.0.0.1:5",
-            "client_to_target": 12, "target_to_client": 2048, "age_ms": 65_000,
+            "client_to_target": 12, "target_to_client": 2048, "dropped": 7, "age_ms": 65_000,
         });
         let row = row(&exchange);
         let expected = [
@@ -126,6 +159,7 @@ mod tests {
             "core 127.0.0.1:5",
             "12 B",
             "2.0 KiB",
+            "7",
             "1m 05s",
         ];
         assert_eq!(row, expected);
@@ -133,6 +167,21 @@ mod tests {
 
     #[test]
     fn no_exchange_is_said_in_words() {
-        assert_eq!(text(&json!({"exchanges": []})), "no exchange is live");
+        assert_eq!(text(&json!({"exchanges": []}), None, None), "no exchange is live");
+    }
+
+    #[test]
+    fn a_terminal_of_eighty_columns_shows_what_matters_most() {
+        let exchange = json!({
+            "kind": "connect-udp", "protocol": "h2", "target": "VOICE.example.org:5004", "user": "alice",
+            "source": "127.0.0.1:40404", "listener": "overlay", "route": "voices", "upstream": "core",
+            "endpoint": "127.0.0.1:5", "client_to_target": 12, "target_to_client": 2048, "dropped": 12_345, "age_ms": 65_000,
+        });
+        let text = text(&json!({"exchanges": [exchange, exchange, exchange]}), Some(80), Some(2));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(lines[1].contains("VOICE.example.org:5004") && lines[1].contains("12345"), "{text}");
+        assert_eq!(lines[3], "  and 1 more");
+        assert!(lines[4].ends_with("show also: from, listener, route, to"), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! `hermes exec -- CMD ARGS`: a program that uses a node as its proxy.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -19,6 +20,10 @@ pub struct Exec {
     command: Vec<OsString>,
 }
 
+/// Exit codes of a program that is not there, and of one that cannot be run: those of a shell (POSIX, 2.8.2).
+const MISSING: u8 = 127;
+const CANNOT_RUN: u8 = 126;
+
 /// Becomes the program, so that signals reach it and its exit code is ours.
 ///
 /// # Errors
@@ -28,5 +33,13 @@ pub async fn run(exec: Exec) -> Result<(), Failure> {
     let (program, arguments) =
         exec.command.split_first().ok_or_else(|| Failure::invalid("no program is named after `--`"))?;
     let error = Command::new(program).args(arguments).envs(variables(&proxy)).exec();
-    Err(Failure::failed(format!("{}: {error}", program.display())))
+    Err(not_run(program, &error))
+}
+
+fn not_run(program: &OsString, error: &io::Error) -> Failure {
+    let program = program.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::coded(MISSING, format!("there is no program `{program}`")),
+        _ => Failure::coded(CANNOT_RUN, format!("`{program}` cannot be run: {error}")),
+    }
 }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod completions;
+pub mod echo;
 pub mod env;
 pub mod exchanges;
 pub mod exec;

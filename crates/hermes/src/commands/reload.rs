@@ -1,8 +1,9 @@
 //! `hermes reload`: the running node reads its file again.
 
 use clap::Args;
+use hermes_proxy::change::ReloadReport;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::admin::{self, Which};
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ pub struct Reload {
 /// Asks for a reload and shows what changed, or what is wrong with the file; then nothing changed.
 ///
 /// # Errors
-/// When the node cannot be reached, or its file is not valid (exit code 2).
+/// When the node cannot be reached, its file is not valid (exit code 2), or something cannot be bound (1).
 pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
     let socket = reload.which.socket()?;
     let (status, answer) = admin::call(&socket, Method::POST, "/reload", "").await?;
@@ -27,15 +28,20 @@ pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
         return Ok(());
     }
     let problems = answer.get("problems").and_then(Value::as_array);
-    let Some(problems) = problems.filter(|_| status == 422) else {
+    let Some(problems) = problems.filter(|_| matches!(status, 409 | 422)) else {
         return Err(Failure::failed(admin::refusal("/reload", status, &answer)));
+    };
+    // What cannot be bound now may be free a moment later, with the same file.
+    let failure = match status {
+        409 => Failure::failed("the file is valid, but not all that it asks for can be bound now"),
+        _ => Failure::invalid("the file is not valid"),
     };
     if output.json {
         output.value(&answer);
-        return Err(Failure::told(2));
+        return Err(Failure::told(failure.code));
     }
     problems.iter().for_each(|problem| output.line(line(problem)));
-    Err(Failure::invalid("the file is not valid").remedy("the node goes on as it was"))
+    Err(failure.remedy("the node goes on as it was"))
 }
 
 fn shown(answer: &Value, output: Output) {
@@ -52,6 +58,14 @@ fn shown(answer: &Value, output: Output) {
     }
 }
 
+/// A report in one line.
+pub fn summary(report: &ReloadReport) -> String {
+    let parts = json!(report);
+    let parts = parts.as_object().into_iter().flatten().map(|(name, value)| (name.replace('_', " "), words(value)));
+    let said = parts.filter(|(_, words)| !words.is_empty()).map(|(name, words)| format!("{name}: {words}"));
+    said.collect::<Vec<_>>().join("; ").replacen("revision: ", "revision ", 1)
+}
+
 /// A value of the report; nothing for what is empty.
 fn words(value: &Value) -> String {
     match value {
@@ -59,7 +73,8 @@ fn words(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(words).collect::<Vec<_>>().join(", "),
         Value::Object(parts) => {
-            let said = parts.iter().map(|(name, value)| (name, words(value))).filter(|(_, words)| !words.is_empty());
+            let said = parts.iter().map(|(name, value)| (name, words(value)));
+            let said = said.filter(|(_, words)| !words.is_empty() && words != "0");
             said.map(|(name, words)| format!("{name} {words}")).collect::<Vec<_>>().join("; ")
         }
         other => other.to_string(),

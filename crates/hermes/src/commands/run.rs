@@ -50,14 +50,26 @@ pub async fn run(run: Run) -> Result<(), Failure> {
 fn start(file: PathBuf) -> Result<Proxy, Failure> {
     // Where it cannot be asked for, the process is larger, no worse.
     let _ = hermes_net::os::use_small_pages();
+    // Before any secret is read, and until the file says otherwise.
+    let undumped = hermes_net::os::allow_dumps(false);
     let loaded = super::load(&file)?;
+    let dumps = if loaded.document.debug.core_dumps { hermes_net::os::allow_dumps(true) } else { undumped };
     let filter = loaded.document.log.level.as_deref().unwrap_or(logging::DEFAULT);
-    let logging = Logging::start(filter).map_err(|error| Failure::invalid(format!("{}: {error}", file.display())))?;
+    // What is wrong with the filter is said with its place, and with all else that is wrong.
+    let place = loaded.document.log.file.as_ref().map(|file| file.0.as_path());
+    let start = |filter| Logging::start(filter, place);
+    let logging = start(filter).or_else(|_| start(logging::DEFAULT)).map_err(Failure::failed)?;
+    if let Err(error) = dumps {
+        tracing::warn!("the process can be dumped as the system says: {error}");
+    }
     if let Err(error) = hermes_net::os::raise_open_files() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }
+    if let limit @ 1.. = hermes_net::os::process_stats().open_files_limit {
+        hermes_net::descriptors::keep_back(limit);
+    }
     let files = loaded.files.clone();
-    let started = Proxy::start(loaded, file.clone(), Box::new(move |filter| logging.change(filter)));
+    let started = Proxy::start(loaded, file.clone(), Box::new(logging));
     started.map_err(|problems| not_started(problems.in_order(&files), &file))
 }
 
@@ -77,9 +89,7 @@ fn announce(proxy: &Proxy) {
 
 fn reload(proxy: &Proxy) {
     match proxy.reload() {
-        Ok(report) => {
-            tracing::info!(revision = report.revision, listeners = ?report.listeners, tunnels = ?report.tunnels, "reloaded");
-        }
+        Ok(report) => tracing::info!("reloaded: {}", super::reload::summary(&report)),
         Err(problems) => tracing::error!("not reloaded, the node goes on as it was:\n{problems}"),
     }
 }

@@ -26,61 +26,78 @@ pub async fn run(status: &Status, output: Output) -> Result<(), Failure> {
     if output.json {
         output.value(&answer)
     } else {
-        output.raw(&text(&answer))
+        output.raw(&text(&answer, output.width()))
     }
     Ok(())
 }
 
 /// Simple values as lines, lists of objects as tables.
-fn text(status: &Value) -> String {
+fn text(status: &Value, width: Option<usize>) -> String {
     let mut lines = String::new();
     let mut tables = String::new();
     for (name, value) in status.as_object().into_iter().flatten() {
-        match rows(value) {
+        match rows(value, width) {
             None if value.as_array().is_some_and(Vec::is_empty) => {}
             Some(rows) => {
                 tables.push_str(&format!("\n{}\n{}\n", words(name), rows));
-                tables.push_str(&inner(name, value).unwrap_or_default());
+                tables.push_str(&inner(name, value, width).unwrap_or_default());
             }
-            None => lines.push_str(&format!("{:<18}{}\n", words(name), shown(name, value))),
+            None => lines.push_str(&line(&words(name), &shown(name, value), width)),
         }
     }
     lines + &tables
 }
 
-/// A table of a list of objects; `None` for anything else.
-fn rows(value: &Value) -> Option<String> {
+/// A name and a value, which goes on below itself where the line is too long.
+fn line(name: &str, value: &str, width: Option<usize>) -> String {
+    const NAMES: usize = 18;
+    let lines = table::wrapped(value, NAMES, width.unwrap_or(usize::MAX)).join("\n");
+    format!("{name:<NAMES$}{}\n", lines.trim_start())
+}
+
+/// A table of a list of objects; `None` for anything else. Not all of them have the same keys, so the columns are those of any.
+fn rows(value: &Value, width: Option<usize>) -> Option<String> {
     let items = value.as_array().filter(|items| !items.is_empty() && items.iter().all(Value::is_object))?;
-    let names: Vec<&String> =
-        items[0].as_object()?.iter().filter(|field| !is_list(field.1)).map(|field| field.0).collect();
+    let lists = lists(items);
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    let names = columns(items.iter(), |name, value| lists.contains(&name) || is_empty(value));
     let header: Vec<String> = names.iter().map(|name| words(name)).collect();
-    let mut table = table::plain(&header.iter().map(String::as_str).collect::<Vec<_>>());
-    for item in items {
-        table.add_row(names.iter().map(|name| shown(name, &item[name.as_str()])).collect::<Vec<_>>());
-    }
-    Some(table.trim_fmt())
+    let row = |item: &Value| names.iter().map(|name| shown(name, &item[*name])).collect();
+    Some(table::fitted(&header, &items.iter().map(row).collect::<Vec<_>>(), width))
 }
 
 /// Lists of objects within a list of objects, which have a table of their own: of the `upstreams`, the `endpoints`. What
 /// is not known of any of them has no column.
-fn inner(outer: &str, value: &Value) -> Option<String> {
+fn inner(outer: &str, value: &Value, width: Option<usize>) -> Option<String> {
     let items = value.as_array()?;
-    let name = items.iter().find_map(|item| item.as_object()?.iter().find(|field| is_list(field.1)))?.0;
-    let lists = items.iter().filter_map(|item| Some((&item["name"], item[name.as_str()].as_array()?)));
+    let name = *lists(items).first()?;
+    let lists = items.iter().filter_map(|item| Some((&item["name"], item[name].as_array()?)));
     let all: Vec<(&Value, &Value)> = lists.flat_map(|(of, list)| list.iter().map(move |object| (of, object))).collect();
-    let mut names: Vec<&String> = Vec::new();
-    for (field, value) in all.iter().filter_map(|(_, object)| object.as_object()).flatten() {
-        if !value.is_null() && !names.contains(&field) {
-            names.push(field);
+    let names = columns(all.iter().map(|(_, object)| *object), |_, value| value.is_null());
+    let header = std::iter::once(words(outer.trim_end_matches('s'))).chain(names.iter().map(|name| words(name)));
+    let row = |(of, object): (&Value, &Value)| {
+        let cells = names.iter().map(|name| shown(name, &object[*name]));
+        std::iter::once(shown("", of)).chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = all.into_iter().map(row).collect();
+    Some(format!("\n{}\n{}\n", words(name), table::fitted(&header.collect::<Vec<_>>(), &rows, width)))
+}
+
+/// The keys of these objects in the order of their first appearance, but for those that are to be left out.
+fn columns<'a>(items: impl Iterator<Item = &'a Value>, left_out: impl Fn(&str, &Value) -> bool) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for (name, value) in items.filter_map(Value::as_object).flatten() {
+        if !names.contains(&name.as_str()) && !left_out(name, value) {
+            names.push(name.as_str());
         }
     }
-    let header = std::iter::once(words(outer.trim_end_matches('s'))).chain(names.iter().map(|name| words(name)));
-    let mut table = table::plain(&header.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>());
-    for (of, object) in all {
-        let cells = names.iter().map(|name| shown(name, &object[name.as_str()]));
-        table.add_row(std::iter::once(shown("", of)).chain(cells).collect::<Vec<_>>());
-    }
-    Some(format!("\n{}\n{}\n", words(name), table.trim_fmt()))
+    names
+}
+
+/// The keys under which any of the objects has a list of objects; the list of another may be empty.
+fn lists(items: &[Value]) -> Vec<&str> {
+    let fields = items.iter().filter_map(Value::as_object).flatten();
+    fields.filter(|(_, value)| is_list(value)).map(|(name, _)| name.as_str()).collect()
 }
 
 /// A list of objects.
@@ -98,7 +115,7 @@ fn shown(name: &str, value: &Value) -> String {
     match (value, value.as_u64()) {
         (_, Some(count)) if name.ends_with("_bytes") => table::bytes(count),
         (_, Some(count)) if name.ends_with("_seconds") => table::age(Duration::from_secs(count)),
-        (Value::Null, _) => "-".to_owned(),
+        (Value::Null, _) => table::NOTHING.to_owned(),
         (Value::String(text), _) => text.clone(),
         (Value::Array(items), _) => items.iter().map(|item| shown("", item)).collect::<Vec<_>>().join(", "),
         (Value::Object(fields), _) => {
@@ -123,7 +140,7 @@ mod tests {
             "uptime_seconds": 125,
             "resident_bytes": 1536,
         });
-        let text = text(&status);
+        let text = text(&status, None);
         assert!(
             text.starts_with("node              alice\nuptime            2m 05s\nresident          1.5 KiB\n"),
             "{text}"
@@ -139,11 +156,24 @@ mod tests {
             {"name": "near", "tls": true, "endpoints": endpoints(json!(2))},
             {"name": "far", "tls": false, "endpoints": endpoints(Value::Null)},
         ]});
-        let text = text(&status);
+        let text = text(&status, None);
         assert!(text.starts_with("\nupstreams\n name  tls\n near  true\n"), "{text}");
         let table =
             "endpoints\n upstream  address  http  why\n near      a:1      2     -\n near      a:2      -     x\n far";
         assert!(text.contains(table), "{text}");
+    }
+
+    #[test]
+    fn an_upstream_without_endpoints_leaves_the_tables_whole() {
+        let status = json!({ "upstreams": [
+            {"name": "users", "tls": false, "attached": "{target.host}", "endpoints": []},
+            {"name": "edge", "tls": true, "endpoints": [{"address": "127.0.0.1:8444"}], "panics": false},
+        ]});
+        let expected = "\nupstreams\n name   tls    attached       panics\n users  false  {target.host}  -\n edge   true   -              false\n\
+                        \nendpoints\n upstream  address\n edge      127.0.0.1:8444\n";
+        assert_eq!(text(&status, None), expected);
+        let alone = json!({ "upstreams": [{"name": "users", "attached": "alice", "endpoints": []}]});
+        assert_eq!(text(&alone, None), "\nupstreams\n name   attached\n users  alice\n");
     }
 
     #[test]

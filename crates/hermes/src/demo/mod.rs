@@ -17,10 +17,10 @@ mod report;
 mod says;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::output::{Output, note};
+use crate::stop::told_to_stop;
 
 use certificates::Certificates;
 use children::Children;
@@ -89,13 +89,4 @@ async fn play(scene: &Scene, children: &mut Children, output: Output) -> Result<
         note("Four proxies are up on loopback: alice -> ingress -> core -> edge. Sending traffic through them.");
     }
     Ok(checks::all(scene).await)
-}
-
-/// Resolves at Ctrl-C and at SIGTERM. Without signals it never does, and the demo ends as processes end.
-async fn told_to_stop() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
 }

@@ -1,6 +1,5 @@
 //! What the demo shows for it.
 
-use comfy_table::{ColumnConstraint, Width};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -9,8 +8,12 @@ use crate::table;
 
 use super::evidence::{Checked, Evidence, Latency};
 
-/// Columns of the path, so that it stands on one line: five names, four arrows, and the space around.
-const PATH_WIDTH: u16 = 44;
+/// Columns of the report: those of a usual terminal.
+const WIDTH: usize = 80;
+
+/// What the paragraph of a check begins with.
+const GOOD: &str = "ok  ";
+const BAD: &str = "FAILED  ";
 
 /// Shows what was found.
 ///
@@ -40,36 +43,46 @@ fn verdict(results: &[Checked], output: Output) -> Result<(), Failure> {
     }
 }
 
+/// A paragraph for each check.
 fn text(results: &[Checked]) -> String {
-    let mut table = table::framed(&["what", "path, hop by hop", "fields added", "round trip"]);
-    table.add_rows(results.iter().map(row));
-    if let Some(path) = table.column_mut(1) {
-        path.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(PATH_WIDTH)));
-    }
-    table.trim_fmt()
+    results.iter().map(paragraph).collect::<Vec<_>>().join("\n")
 }
 
-fn row(result: &Checked) -> [String; 4] {
-    match &result.outcome {
-        Ok(evidence) => [
-            format!("ok  {}", result.what),
-            format!("{}\n{}", evidence.journey.hops.join(" -> "), evidence.proof),
-            evidence.journey.fields.join("\n"),
-            evidence.latency.map(times).unwrap_or_default(),
-        ],
-        Err(reason) => [format!("FAILED  {}", result.what), reason.clone(), String::new(), String::new()],
-    }
+/// The verdict and the times, then the path hop by hop, what proves it and the fields that were added.
+fn paragraph(result: &Checked) -> String {
+    let (evidence, what) = match &result.outcome {
+        Ok(evidence) => (evidence, format!("{GOOD}{}", result.what)),
+        Err(reason) => return block(format!("{BAD}{}", result.what), &[reason]),
+    };
+    let times = evidence.latency.map(times).unwrap_or_default();
+    // The times stand at the end of the line.
+    let room = WIDTH.saturating_sub(times.chars().count() + 1);
+    let title = if times.is_empty() { what } else { format!("{what:<room$} {times}") };
+    let fields = match evidence.journey.fields.as_slice() {
+        [] => String::new(),
+        fields => format!("fields added: {}", fields.join(", ")),
+    };
+    block(title, &[&evidence.journey.hops.join(" -> "), &evidence.proof, &fields])
+}
+
+/// A line and, indented below it, others that are wrapped to fit.
+fn block(title: String, below: &[&str]) -> String {
+    let below = below.iter().flat_map(|line| table::wrapped(line, GOOD.len(), WIDTH));
+    std::iter::once(title).chain(below).collect::<Vec<_>>().join("\n")
 }
 
 fn times(latency: Latency) -> String {
-    format!("{}\ndirect {}", table::short_time(latency.overlay), table::short_time(latency.direct))
+    format!("{}, direct {}", table::short_time(latency.overlay), table::short_time(latency.direct))
 }
 
-/// Colours the verdicts. After the table is laid out: colours have no width.
+/// Colours the verdicts. After the text is laid out: colours have no width.
 fn painted(text: &str, output: Output) -> String {
-    let good = output.paint(Colour::Good, "ok");
-    let bad = output.paint(Colour::Bad, "FAILED");
-    text.replace("│ ok  ", &format!("│ {good}  ")).replace("│ FAILED  ", &format!("│ {bad}  "))
+    let paint = |line: &str| match (line.strip_prefix(GOOD), line.strip_prefix(BAD)) {
+        (Some(rest), _) if !rest.starts_with(' ') => format!("{}{rest}", output.paint(Colour::Good, GOOD)),
+        (_, Some(rest)) => format!("{}{rest}", output.paint(Colour::Bad, BAD)),
+        _ => line.to_owned(),
+    };
+    text.lines().map(paint).collect::<Vec<_>>().join("\n")
 }
 
 fn object(results: &[Checked]) -> Value {
@@ -121,13 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_path_fields_and_time() {
+    fn a_paragraph_tells_path_fields_and_time() {
         let text = text(&results());
         for expected in
-            ["ok  TCP", "alice -> DB", "service: db", "640 us", "direct 85 us", "FAILED  UDP", "nothing came back"]
+            ["ok  TCP", "alice -> DB", "service: db", "640 us, direct 85 us", "FAILED  UDP", "nothing came back"]
         {
             assert!(text.contains(expected), "{expected}:\n{text}");
         }
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 
     #[test]
@@ -148,7 +162,7 @@ mod tests {
     fn colours_come_after_the_layout() {
         let terminal = Output { json: false, terminal: true };
         assert!(
-            painted("│ ok  TCP │", QUIET) == "│ ok  TCP │" && painted("│ ok  TCP │", terminal).ends_with("  TCP │")
+            painted("ok  TCP\n    ok", QUIET) == "ok  TCP\n    ok" && painted("ok  TCP", terminal).ends_with("mTCP")
         );
     }
 }

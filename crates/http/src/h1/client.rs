@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use hermes_proto::h1::{self as codec, Framing, Limits, RequestTarget};
+use hermes_proto::upgrade::Protocol;
 use hermes_proto::websocket::{Key, check_accept};
 use http::header::{CONNECTION, TE, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::connection::Home;
 use super::{Connection, Ends, Incoming, Outgoing, ReadSide, Rejoin};
 use crate::error::{Cause, Processed, StreamError};
-use crate::pending::Event;
+use crate::pending::{Awaited, Event};
 use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead, ResponseHead};
 
 /// Whom a request is sent to, which decides the form of its target (RFC 9112, 3.2).
@@ -48,10 +49,11 @@ pub fn open(
         rejoin,
         method: head.method.clone(),
         kind: head.kind(),
+        protocol: head.protocol.clone(),
         accept: key.as_ref().map(crate::websocket::accept),
         limits: Limits::default(),
     };
-    Ok((AnyOutgoing::H1(outgoing), crate::Pending::H1(pending)))
+    Ok((AnyOutgoing::H1(outgoing), Awaited::H1(pending).into()))
 }
 
 fn framing(head: &RequestHead, length: Option<u64>) -> Framing {
@@ -85,10 +87,13 @@ fn encode(
         (Kind::Message, _) => (head.method.clone(), message_target(head, authority, path(), receiver)),
         (Kind::Connect, _) | (_, None) => (Method::CONNECT, RequestTarget::Authority(authority)),
         // RFC 9298, 3.2: an extended CONNECT is GET with Upgrade.
-        (_, Some(token)) => {
+        (_, Some(protocol)) => {
             let fields = fields.to_mut();
             fields.append(CONNECTION, HeaderValue::from_static("upgrade"));
-            fields.insert(UPGRADE, HeaderValue::from_str(token).map_err(|_| invalid("the protocol is no token"))?);
+            fields.insert(
+                UPGRADE,
+                HeaderValue::from_str(protocol.as_str()).map_err(|_| invalid("the protocol is no token"))?,
+            );
             // A proxy is the origin of its template; any other protocol runs at the origin of the URI.
             let receiver = if head.kind().is_templated() { Receiver::Origin } else { receiver };
             (Method::GET, message_target(head, authority, path(), receiver))
@@ -119,6 +124,8 @@ pub struct Pending {
     rejoin: Arc<Rejoin>,
     method: Method,
     kind: Kind,
+    /// What was asked for, and nothing else may be switched to.
+    protocol: Option<Protocol>,
     /// The `Sec-WebSocket-Accept` that must come.
     accept: Option<HeaderValue>,
     limits: Limits,
@@ -133,6 +140,9 @@ impl Pending {
         }
         let read = self.read.take().ok_or_else(|| StreamError::new(Cause::Incomplete))?;
         if self.accepted(head.status)? {
+            if let Some(protocol) = &self.protocol {
+                check_switched(&response.fields, protocol)?;
+            }
             if let Some(expected) = &self.accept {
                 check_accept(&response.fields, expected)
                     .map_err(|error| StreamError::new(Cause::Protocol(error.to_string())))?;
@@ -179,6 +189,18 @@ impl Pending {
             Kind::Message => Ok(false),
         }
     }
+}
+
+/// RFC 9110, 15.2.2: a 101 names what it switches to. What was not asked for would be bytes that nobody meant.
+fn check_switched(fields: &HeaderMap, protocol: &Protocol) -> Result<(), StreamError> {
+    let mut lines = fields.get_all(UPGRADE).iter();
+    let said = lines.next().and_then(|line| Protocol::parse(line.as_bytes()).ok());
+    if said.as_ref() == Some(protocol) && lines.next().is_none() {
+        return Ok(());
+    }
+    let said = said.map_or_else(|| "nothing, or several protocols,".to_owned(), |said| said.to_string());
+    let reason = format!("101 switches to {said} where {protocol} was asked for");
+    Err(StreamError::new(Cause::Protocol(reason)))
 }
 
 impl Drop for Pending {

@@ -60,6 +60,8 @@ pub(crate) struct ReadSide {
     pub(crate) buffer: BytesMut,
     /// Room for the next read: more while reads fill it, less when they do not.
     room: usize,
+    /// Room for it at the most: what the other side has room for.
+    pub(crate) most: usize,
 }
 
 impl fmt::Debug for ReadSide {
@@ -77,7 +79,7 @@ impl fmt::Debug for WriteSide {
 impl ReadSide {
     /// The reading half of a connection, of which `buffer` was read already.
     pub(crate) fn new(half: ReadHalf, buffer: BytesMut) -> Self {
-        Self { half, buffer, room: READ_ROOM }
+        Self { half, buffer, room: READ_ROOM, most: MOST_ROOM }
     }
 
     /// Reads more into the buffer; 0 at the end of input. While nothing comes, there is no buffer: most connections wait most of
@@ -90,18 +92,23 @@ impl ReadSide {
 
     /// Room for the next read after one that brought so many bytes.
     fn adapt(&mut self, read: usize) {
-        if read >= self.room {
+        if read >= self.size() {
             self.room = (2 * self.room).min(MOST_ROOM);
         } else if read < self.room / 4 {
             self.room = (self.room / 2).max(READ_ROOM);
         }
     }
 
+    fn size(&self) -> usize {
+        self.room.min(self.most)
+    }
+
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.buffer.is_empty() && !self.buffer.try_reclaim(self.room) {
+        let size = self.size();
+        if self.buffer.is_empty() && !self.buffer.try_reclaim(size) {
             return self.poll_read_empty(cx);
         }
-        self.buffer.reserve(self.room);
+        self.buffer.reserve(size);
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut self.buffer);
         if read.is_pending() && self.buffer.is_empty() {
             let buffer = std::mem::take(&mut self.buffer);
@@ -113,7 +120,7 @@ impl ReadSide {
     /// Reads into the room that the connections of this thread share. Much is kept where it lies, little is copied.
     fn poll_read_empty(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut room = ROOM.take();
-        room.reserve(self.room);
+        room.reserve(self.size());
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut room);
         if is_little(&room) {
             self.buffer = BytesMut::from(&room[..]);
@@ -129,7 +136,7 @@ impl ReadSide {
     /// allocated.
     pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let mut room = ROOM.take();
-        room.reserve(self.room);
+        room.reserve(self.size());
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut room);
         let bytes = take(&mut room);
         ROOM.set(room);

@@ -106,6 +106,13 @@ impl Incoming {
         Poll::Ready(polled)
     }
 
+    /// Reads no more at once than the other side has room for.
+    pub(crate) fn limit(&mut self, most: usize) {
+        if let Some(read) = &mut self.read {
+            read.most = most.max(READ_ROOM);
+        }
+    }
+
     /// Asks the system at once for what has come of a tunnel's bytes.
     pub(crate) fn look(&mut self) {
         if let Some(read) = self.read.as_mut().filter(|read| read.buffer.is_empty() && !self.done) {

@@ -1,13 +1,16 @@
 //! The server side of an HTTP/1.1 connection: one exchange after the other.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use hermes_net::{StreamInfo, Watch};
+use hermes_proto::greeting::Greeting;
 use hermes_proto::h1::{self as codec, DecodeError, Framing, RequestTarget};
-use hermes_proto::websocket::{self, BadKey, Key};
+use hermes_proto::upgrade::Protocol;
+use hermes_proto::websocket::{BadKey, Key};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -26,9 +29,6 @@ use crate::{RequestHead, Responder as AnyResponder, ResponseHead};
 /// How long, and how much of, an unwanted rest of a request is read so that the client can see the answer (RFC 9112, 9.6).
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 * 1024 * 1024;
-
-/// Upgrade tokens that are ignored, as RFC 9110, 7.8 allows: they change the connection, not the exchange.
-const IGNORED_UPGRADES: [&str; 2] = ["h2c", "tls"];
 
 /// Offers the exchanges of a connection until it ends.
 pub(crate) async fn serve<H: Handler>(
@@ -79,7 +79,7 @@ async fn next_head(
     let mut deadline = None;
     loop {
         if let Some(head) = codec::decode_request(&mut connection.read.buffer, &options.head)? {
-            if upgrade(&head).is_some_and(websocket::is_websocket) {
+            if upgrade(&head) == Some(&Protocol::WebSocket) {
                 refuse_bad_key(&head.fields)?;
             }
             return Ok(Some(head));
@@ -132,7 +132,7 @@ fn offer(
 
 /// The version-independent head. `Host` is folded into the authority.
 fn request_head(head: codec::RequestHead) -> RequestHead {
-    let protocol = upgrade(&head).map(str::to_owned);
+    let protocol = upgrade(&head).cloned();
     let codec::RequestHead { method, target, version, mut fields, .. } = head;
     let host = fields.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
     let origin_form = matches!(target, RequestTarget::Origin(_) | RequestTarget::Asterisk);
@@ -147,13 +147,9 @@ fn request_head(head: codec::RequestHead) -> RequestHead {
 }
 
 /// The protocol that a request switches to; other requests keep theirs, as RFC 9110, 7.8 allows.
-fn upgrade(head: &codec::RequestHead) -> Option<&str> {
+fn upgrade(head: &codec::RequestHead) -> Option<&Protocol> {
     let possible = head.method == Method::GET && head.framing == Framing::Empty;
-    head.upgrade.as_deref().filter(|token| possible && !is_ignored_upgrade(token))
-}
-
-fn is_ignored_upgrade(token: &str) -> bool {
-    IGNORED_UPGRADES.iter().any(|ignored| token.eq_ignore_ascii_case(ignored) || token.starts_with("tls/"))
+    head.upgrade.as_ref().filter(|_| possible)
 }
 
 /// A request that is answered by the connection itself.
@@ -162,6 +158,8 @@ enum Bad {
     Malformed(DecodeError),
     /// It asked for WebSocket with a bad key (RFC 6455, 4.2.1).
     Handshake(BadKey),
+    /// It is no HTTP at all.
+    Greeting(Greeting),
     /// Its head took too long (RFC 9110, 15.5.9).
     Slow,
 }
@@ -170,7 +168,7 @@ impl Bad {
     fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(error) => error.status(),
-            Self::Handshake(_) => StatusCode::BAD_REQUEST,
+            Self::Handshake(_) | Self::Greeting(_) => StatusCode::BAD_REQUEST,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
         }
     }
@@ -179,6 +177,7 @@ impl Bad {
         match self {
             Self::Malformed(error) => error.to_string(),
             Self::Handshake(error) => error.to_string(),
+            Self::Greeting(greeting) => greeting.reason().to_owned(),
             Self::Slow => "the request head took too long".to_owned(),
         }
     }
@@ -193,6 +192,25 @@ impl From<BadKey> for Bad {
 impl From<DecodeError> for Bad {
     fn from(error: DecodeError) -> Self {
         Self::Malformed(error)
+    }
+}
+
+/// Answers a client that does not speak HTTP.
+pub(crate) async fn refuse_greeting<H: Handler>(
+    mut connection: Connection,
+    greeting: Greeting,
+    source: &StreamInfo,
+    handler: &H,
+) {
+    match greeting.refusal() {
+        None => refuse_malformed(connection, &Bad::Greeting(greeting), source, handler).await,
+        Some(refusal) => {
+            // Counts it; the answer is not for this client.
+            drop(handler.malformed(StatusCode::BAD_REQUEST, greeting.reason(), source));
+            if connection.write.half.write_all(refusal).await.is_ok() {
+                linger(connection).await;
+            }
+        }
     }
 }
 
@@ -232,7 +250,7 @@ pub struct Responder {
     rejoin: Arc<Rejoin>,
     keep_alive: bool,
     method: Method,
-    upgrade: Option<String>,
+    upgrade: Option<Protocol>,
     /// The key that a WebSocket client waits to see answered.
     websocket: Option<Key>,
     version: Version,
@@ -244,14 +262,21 @@ pub struct Responder {
 }
 
 impl Responder {
+    /// Dropping the future harms nothing.
     pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
         if self.version == Version::HTTP_10 {
             return Ok(());
         }
-        let mut out = BytesMut::new();
-        codec::encode_response(head.status, &head.fields, Framing::Empty, &self.method, &mut out)?;
-        self.write.half.write_all(&out).await?;
-        self.write.half.flush().await?;
+        let WriteSide { half, pieces } = &mut self.write;
+        codec::encode_response(head.status, &head.fields, Framing::Empty, &self.method, &mut pieces.head)?;
+        // Where this is given up, what is left goes before the next head.
+        while pieces.has_remaining() {
+            if half.write_buf(&mut **pieces).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::WriteZero).into());
+            }
+        }
+        pieces.clear(true);
+        half.flush().await?;
         Ok(())
     }
 
@@ -318,15 +343,15 @@ impl Responder {
         }
         let AnyIncoming::H1(incoming) = incoming else { return Err(not_a_tunnel()) };
         let method = self.wire_method();
-        let ends = match self.upgrade.as_deref() {
-            Some(token) if Kind::of_protocol(token) == Kind::Upgrade => Ends::Closed,
+        let ends = match &self.upgrade {
+            Some(protocol) if Kind::of_protocol(protocol) == Kind::Upgrade => Ends::Closed,
             _ => Ends::Notified,
         };
         let status = match self.upgrade.take() {
             None => StatusCode::OK,
-            Some(token) => {
+            Some(protocol) => {
                 fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-                let token = HeaderValue::from_bytes(token.as_bytes()).map_err(|_| not_a_tunnel())?;
+                let token = HeaderValue::from_str(protocol.as_str()).map_err(|_| not_a_tunnel())?;
                 fields.insert(UPGRADE, token);
                 crate::websocket::answer(self.websocket.as_ref(), &mut fields);
                 StatusCode::SWITCHING_PROTOCOLS

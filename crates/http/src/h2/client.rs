@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
+use hermes_net::memory::{Account, Arrivals};
 use hermes_net::{Stream, StreamInfo};
 use http::{Method, StatusCode};
 use tokio::sync::watch;
@@ -16,19 +16,21 @@ pub use super::keepalive::Keepalive;
 use super::keepalive::settle;
 use super::meter::Verdict;
 use super::metered::{Metered, Watchman};
+use super::piece::Piece;
 use super::profile::Profile;
+use super::windows::{self, Windows};
 use super::{
-    FRAME_SIZE, HEADER_LIST, Incoming, LINK_WINDOW, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert, link_frame_budget,
+    FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert, link_frame_budget,
     link_reset_streams,
 };
 use crate::error::{Cause, StreamError};
-use crate::pending::Event;
+use crate::pending::{Awaited, Event};
 use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
 
 /// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
 #[derive(Clone)]
 pub struct Link {
-    send: SendRequest<Bytes>,
+    send: SendRequest<Piece>,
     state: Arc<State>,
 }
 
@@ -41,6 +43,7 @@ struct State {
     settled: watch::Receiver<bool>,
     alert: Alert,
     source: Arc<StreamInfo>,
+    arrivals: Arc<Arrivals>,
 }
 
 impl State {
@@ -94,15 +97,17 @@ impl Link {
         let (stream, alert) = Watched::new(stream);
         let profile = Profile::link(STREAMS);
         let (stream, watchman) = Metered::dialled(stream, profile);
+        let arrivals = Arrivals::of(&Account::open(&source));
+        let stream = stream.counted(&arrivals);
         let (send, mut connection) =
-            builder(profile).handshake(stream).await.map_err(|error| explain(&alert, error))?;
+            builder(profile).handshake::<_, Piece>(stream).await.map_err(|error| explain(&alert, error))?;
         let (settled_in, settled) = watch::channel(false);
         let (alive, retired) = (AtomicBool::new(true), AtomicBool::new(false));
-        let state = Arc::new(State { alive, retired, settled, alert, source });
+        let state = Arc::new(State { alive, retired, settled, alert, source, arrivals });
         let (ping_pong, driven) = (connection.ping_pong(), state.clone());
         tasks.spawn(async move {
             tokio::select! {
-                _ = connection => {}
+                () = drive(connection, driven.arrivals.account()) => {}
                 () = settle(ping_pong, settled_in, keepalive, watchman.clone()) => {}
                 () = retire(&watchman, &driven) => {}
             }
@@ -148,8 +153,12 @@ impl Link {
         let mut send = self.send.clone().ready().await.map_err(|error| self.state.unprocessed(error))?;
         let (response, stream) = send.send_request(request, end).map_err(|error| self.state.unsent(error))?;
         let pending = Pending { response, method: head.method.clone(), state: self.state.clone() };
-        let outgoing = if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) };
-        Ok((outgoing, crate::Pending::H2(pending)))
+        let outgoing = if end {
+            AnyOutgoing::Ended
+        } else {
+            AnyOutgoing::H2(Outgoing::new(stream, self.state.arrivals.account()))
+        };
+        Ok((outgoing, Awaited::H2(pending).into()))
     }
 
     /// The TLS alert that ended the link, if one did: its number and what the peer said.
@@ -184,6 +193,25 @@ impl Link {
 /// Streams for which the budgets of a link that we open are meant: those of a usual listener.
 const STREAMS: u32 = 1000;
 
+/// Drives the connection to its end.
+async fn drive(mut connection: Dialled, account: &Arc<Account>) {
+    let mut windows = Windows::new(account, STREAMS);
+    loop {
+        tokio::select! {
+            _ = &mut connection => return,
+            change = windows.change() => {
+                let told = connection.set_initial_window_size(change.stream);
+                if let Some(room) = windows.told(change, told) {
+                    connection.set_target_window_size(room);
+                }
+            }
+            () = account.ended() => return,
+        }
+    }
+}
+
+type Dialled = h2::client::Connection<Metered<Watched>, Piece>;
+
 /// Notes when the link is to be followed by another one; never ends.
 async fn retire(watchman: &Watchman, state: &State) {
     watchman.worse_than(Verdict::Fine).await;
@@ -196,7 +224,7 @@ fn builder(profile: Profile) -> h2::client::Builder {
     builder
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(LINK_WINDOW)
+        .initial_connection_window_size(windows::of_link())
         .max_frame_size(FRAME_SIZE)
         .max_header_list_size(HEADER_LIST)
         .max_concurrent_reset_streams(link_reset_streams(STREAMS))
@@ -221,12 +249,12 @@ impl Pending {
             if interim.status() == StatusCode::SWITCHING_PROTOCOLS {
                 return Err(StreamError::new(Cause::Protocol("101 over HTTP/2".to_owned())));
             }
-            return Ok(Event::Interim(convert::response(interim.into_parts().0)));
+            return Ok(Event::Interim(convert::response(interim.into_parts().0)?));
         }
         let (parts, stream) = (&mut self.response).await.map_err(|error| self.state.explain(error))?.into_parts();
-        let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers));
+        let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers, &self.state.arrivals));
         let tunnel = self.method == Method::CONNECT && parts.status.is_success();
-        let head = convert::response(parts);
+        let head = convert::response(parts)?;
         Ok(if tunnel { Event::Tunnel(head, incoming) } else { Event::Final(head, incoming) })
     }
 

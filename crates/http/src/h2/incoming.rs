@@ -1,15 +1,18 @@
 //! What arrives on an HTTP/2 stream.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::RecvStream;
+use hermes_net::memory::Arrivals;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 
+use super::convert::check_values;
 use super::packed::Packed;
 use crate::Frame;
-use crate::error::StreamError;
+use crate::error::{Cause, StreamError};
 use crate::pace::Pace;
 
 /// The receiving half.
@@ -23,13 +26,18 @@ pub struct Incoming {
     packed: Packed,
     /// The stream has no more data, or this error.
     over: Option<Result<(), h2::Error>>,
+    /// Counts what has come and whose room was not given back.
+    arrivals: Arc<Arrivals>,
     pace: Pace,
 }
 
 impl Incoming {
-    pub(crate) fn new(stream: RecvStream, fields: &HeaderMap) -> Self {
+    pub(crate) fn new(mut stream: RecvStream, fields: &HeaderMap, arrivals: &Arc<Arrivals>) -> Self {
         let announced = fields.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let done = stream.is_end_stream();
+        if !done {
+            arrivals.open(stream.stream_id().as_u32(), stream.flow_control().used_capacity());
+        }
         Self {
             stream,
             length: if done { Some(0) } else { announced },
@@ -37,6 +45,7 @@ impl Incoming {
             done,
             packed: Packed::default(),
             over: None,
+            arrivals: arrivals.clone(),
             pace: Pace::default(),
         }
     }
@@ -113,6 +122,7 @@ impl Incoming {
         if taken > 0 {
             // Fails only when the stream is gone, which the next poll reports.
             let _ = self.stream.flow_control().release_capacity(taken);
+            self.arrivals.went(self.stream.stream_id().as_u32(), taken);
         }
     }
 
@@ -120,7 +130,10 @@ impl Incoming {
         let trailers = ready!(self.stream.poll_trailers(cx));
         self.done = true;
         Poll::Ready(match trailers {
-            Ok(trailers) => trailers.map(|trailers| Ok(Frame::Trailers(trailers))),
+            Ok(trailers) => trailers.map(|trailers| match check_values(&trailers) {
+                Ok(()) => Ok(Frame::Trailers(trailers)),
+                Err(reason) => Err(StreamError::new(Cause::Protocol(reason))),
+            }),
             Err(error) => self.fail(error),
         })
     }
@@ -136,5 +149,11 @@ impl Incoming {
 
     pub(crate) fn length(&self) -> Option<u64> {
         self.length
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.arrivals.close(self.stream.stream_id().as_u32());
     }
 }

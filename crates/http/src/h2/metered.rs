@@ -3,14 +3,15 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use hermes_net::memory::Arrivals;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::heads::{GOAWAY, Heads};
+use super::heads::{DATA, GOAWAY, HEADERS, Heads};
 use super::meter::{Meter, Verdict};
 use super::profile::Profile;
 
@@ -26,6 +27,9 @@ pub(crate) struct Watchman {
     worst: AtomicU32,
     heard: AtomicU64,
     changed: Notify,
+    /// Whether the peer has stopped taking what is written.
+    blocked: AtomicBool,
+    unblocked: Notify,
 }
 
 impl Watchman {
@@ -52,6 +56,26 @@ impl Watchman {
         self.heard.load(Ordering::Relaxed)
     }
 
+    /// Waits while the peer takes nothing. Heads pass no window, so whoever adds one to what is to be sent asks here first.
+    pub(super) async fn writable(&self) {
+        while self.blocked.load(Ordering::Relaxed) {
+            let unblocked = self.unblocked.notified();
+            if !self.blocked.load(Ordering::Relaxed) {
+                return;
+            }
+            unblocked.await;
+        }
+    }
+
+    fn wrote(&self, blocked: bool) {
+        if self.blocked.load(Ordering::Relaxed) != blocked {
+            self.blocked.store(blocked, Ordering::Relaxed);
+            if !blocked {
+                self.unblocked.notify_waiters();
+            }
+        }
+    }
+
     fn verdict(&self) -> Verdict {
         match self.worst.load(Ordering::Relaxed) {
             0 => Verdict::Fine,
@@ -68,9 +92,17 @@ pub(super) struct Metered<S> {
     received: Heads,
     sent: Heads,
     watchman: Arc<Watchman>,
+    arrivals: Option<Arc<Arrivals>>,
+    /// The stream and the length of a DATA frame that is not here as a whole yet.
+    arriving: Option<(u32, usize)>,
     /// Whether it fails by itself when calm is asked for, since nobody could say so to a server.
     fails: bool,
+    /// Whether others are to run before more is read.
+    pauses: bool,
 }
+
+/// Heads of responses that come in one read before the exchanges that they are for look at them: the `h2` crate keeps any number.
+const HEADS_AT_ONCE: u32 = 64;
 
 impl<S> Metered<S> {
     /// Of a client, which is served.
@@ -84,17 +116,51 @@ impl<S> Metered<S> {
         (Self { fails: true, ..metered }, watchman)
     }
 
+    /// Counts what arrives, too.
+    pub(super) fn counted(self, arrivals: &Arc<Arrivals>) -> Self {
+        Self { arrivals: Some(arrivals.clone()), ..self }
+    }
+
     fn new(stream: S, profile: Profile, (received, sent): (usize, usize)) -> (Self, Arc<Watchman>) {
         let watchman = Arc::<Watchman>::default();
         let meter = Meter::new(profile, Instant::now());
         let (received, sent) = (Heads::after(received), Heads::after(sent));
-        (Self { stream, meter, received, sent, watchman: watchman.clone(), fails: false }, watchman)
+        (
+            Self {
+                stream,
+                meter,
+                received,
+                sent,
+                watchman: watchman.clone(),
+                arrivals: None,
+                arriving: None,
+                fails: false,
+                pauses: false,
+            },
+            watchman,
+        )
     }
 
     fn note_received(&mut self, bytes: &[u8]) {
         let (mut verdict, now) = (Verdict::Fine, Instant::now());
+        let mut heads = 0;
         self.watchman.heard.fetch_add(1, Ordering::Relaxed);
-        self.received.feed(bytes, |head| verdict = verdict.max(self.meter.received(head, now)));
+        let (arrivals, arriving) = (self.arrivals.as_deref(), &mut self.arriving);
+        // A stream counts frames that are here as a whole, as the `h2` crate does.
+        let mut whole = |next| {
+            if let (Some((stream, length)), Some(arrivals)) = (std::mem::replace(arriving, next), arrivals) {
+                arrivals.came(stream, length);
+            }
+        };
+        self.received.feed(bytes, |head| {
+            whole((head.kind == DATA).then_some((head.stream, head.length)));
+            heads += u32::from(head.kind == HEADERS);
+            verdict = verdict.max(self.meter.received(head, now));
+        });
+        if self.received.is_between() {
+            whole(None);
+        }
+        self.pauses = self.fails && heads > HEADS_AT_ONCE;
         self.watchman.note(verdict);
     }
 
@@ -119,6 +185,10 @@ impl<S: AsyncWrite + Unpin> Metered<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Metered<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if std::mem::take(&mut self.pauses) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = into.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, into);
         if read.is_ready() {
@@ -135,6 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Metered<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, data);
+        self.watchman.wrote(written.is_pending());
         if let Poll::Ready(Ok(length)) = &written {
             self.note_sent(&data[..*length], Instant::now());
         }
@@ -147,6 +218,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, data);
+        self.watchman.wrote(written.is_pending());
         if let Poll::Ready(Ok(length)) = &written {
             let (mut left, now) = (*length, Instant::now());
             for slice in data {

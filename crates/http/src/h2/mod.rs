@@ -10,14 +10,16 @@ mod meter;
 mod metered;
 mod outgoing;
 mod packed;
+mod piece;
 mod profile;
 pub(crate) mod server;
+mod windows;
 
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
 pub(crate) use meter::{Bucket, Budget, Verdict};
-pub(crate) use profile::{LINK_WINDOW, PUBLIC_WINDOW, Profile, link_frame_budget, link_reset_streams};
+pub(crate) use profile::{PUBLIC_WINDOW, Profile, link_frame_budget, link_reset_streams};
 
 /// Room for a stream that the peer may fill before we read, in bytes.
 pub(crate) const STREAM_WINDOW: u32 = 1024 * 1024;

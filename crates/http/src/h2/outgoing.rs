@@ -1,26 +1,31 @@
 //! What leaves on an HTTP/2 stream.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use h2::SendStream;
+use hermes_net::memory::{Account, Part};
 use http::HeaderMap;
 
+use super::piece::Piece;
 use crate::error::{Cause, Reset, StreamError};
 use crate::pace::Pace;
 
 /// The sending half.
 #[derive(Debug)]
 pub struct Outgoing {
-    stream: SendStream<Bytes>,
+    stream: SendStream<Piece>,
+    /// Counts what waits here and in the connection.
+    part: Arc<Part>,
     ended: bool,
     pace: Pace,
 }
 
 impl Outgoing {
-    pub(crate) fn new(stream: SendStream<Bytes>) -> Self {
-        Self { stream, ended: false, pace: Pace::default() }
+    pub(crate) fn new(stream: SendStream<Piece>, account: &Arc<Account>) -> Self {
+        Self { stream, part: Part::of(account), ended: false, pace: Pace::default() }
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
@@ -31,11 +36,14 @@ impl Outgoing {
         if self.ended && !data.is_empty() {
             return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
         }
+        let mut held = self.part.hold(data.len());
         while !data.is_empty() {
-            let room = self.room(data.len()).await?;
+            let room = self.capacity(data.len()).await?;
             let piece = data.split_to(room.min(data.len()));
+            let length = piece.len();
+            let piece = Piece::new(piece, held.split(length));
             self.ended = end && data.is_empty();
-            self.pace.moved(piece.len());
+            self.pace.moved(length);
             self.stream.send_data(piece, self.ended).map_err(|error| self.failed(error))?;
         }
         if end { self.finish(None).await } else { Ok(()) }
@@ -43,11 +51,22 @@ impl Outgoing {
 
     /// Hands on what may wait for room in the connection itself.
     pub(crate) fn early(&mut self, data: Bytes) -> Result<(), StreamError> {
-        self.stream.send_data(data, false).map_err(|error| self.failed(error))
+        let held = self.part.hold(data.len());
+        self.stream.send_data(Piece::new(data, held), false).map_err(|error| self.failed(error))
     }
 
-    /// Waits for room for some of `wanted` bytes.
-    async fn room(&mut self, wanted: usize) -> Result<usize, StreamError> {
+    /// How much more may wait here.
+    pub(crate) fn room(&self) -> usize {
+        self.part.room()
+    }
+
+    /// Waits for that: the peer does not take what was handed over before.
+    pub(crate) async fn roomy(&mut self) -> Result<usize, StreamError> {
+        self.pace.bound(self.part.roomy()).await
+    }
+
+    /// Waits for the peer to give room for some of `wanted` bytes.
+    async fn capacity(&mut self, wanted: usize) -> Result<usize, StreamError> {
         self.stream.reserve_capacity(wanted);
         loop {
             let room = self.stream.capacity();
@@ -66,7 +85,7 @@ impl Outgoing {
         if !std::mem::replace(&mut self.ended, true) {
             let sent = match trailers {
                 Some(trailers) => self.stream.send_trailers(trailers),
-                None => self.stream.send_data(Bytes::new(), true),
+                None => self.stream.send_data(Piece::empty(), true),
             };
             sent.map_err(|error| self.failed(error))?;
         }

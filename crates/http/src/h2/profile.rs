@@ -2,7 +2,7 @@
 //!
 //! | Bound                        | `public`                          | `link`                        |
 //! |------------------------------|-----------------------------------|-------------------------------|
-//! | room for all streams         | 16 MiB                            | that of its streams           |
+//! | room for all streams         | `memory.connection`               | that, and more: [`windows`](super::windows) |
 //! | resets (CVE-2023-44487)      | twice its streams, 100 a second   | 10 times its streams a second |
 //! | SETTINGS, PING, PRIORITY ... | 200, 20 a second                  | 2,000, 200 a second           |
 //! | our resets (CVE-2025-8671)   | the same again; [`PUBLIC_CAUSED`] | the same again                |
@@ -13,10 +13,6 @@
 //! a connection's life never ends one: before that it is retired, with GOAWAY by a server, and by a client with a new link.
 
 use super::meter::Budget;
-
-/// Room for all streams of a link together, in bytes: no bound of its own, so that streams whose reader stopped cannot stall
-/// the others. What a link can hold is bounded by its streams and their windows.
-pub(crate) const LINK_WINDOW: u32 = i32::MAX as u32;
 
 /// Room for all streams of a stranger's connection together, in bytes: his streams share it, and stall only each other.
 pub(crate) const PUBLIC_WINDOW: u32 = 16 * 1024 * 1024;

@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
+use hermes_net::memory::{Account, Arrivals, Memory};
 use hermes_net::{Stream, StreamInfo, Watch};
 use hermes_proto::websocket::Key;
 use http::header::EXPECT;
@@ -14,13 +14,15 @@ use http::{HeaderMap, Method, Request, StatusCode};
 
 use super::keepalive::silence;
 use super::meter::Verdict;
-use super::metered::Metered;
+use super::metered::{Metered, Watchman};
+use super::piece::Piece;
 use super::profile::Profile;
+use super::windows::{self, Windows};
 use super::{
-    FRAME_SIZE, Incoming, LINK_WINDOW, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert,
+    FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert,
     link_frame_budget, link_reset_streams,
 };
-use crate::error::StreamError;
+use crate::error::{Cause, StreamError};
 use crate::exchanges::{Active, Exchanges};
 use crate::head::ResponseHead;
 use crate::pace::{Answered, Pace};
@@ -36,16 +38,20 @@ pub(crate) async fn serve<H: Handler>(
     watch: &Watch,
 ) {
     let profile = if options.link { Profile::link } else { Profile::public }(options.streams);
+    let account = Account::open(&source);
+    let arrivals = Arrivals::of(&account);
     let (stream, watchman) = Metered::served(stream, profile);
-    let handshake = builder(options, profile).handshake::<_, Bytes>(stream);
+    let handshake = builder(options, profile).handshake::<_, Piece>(stream.counted(&arrivals));
     let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else { return };
     let mut silent = silence(connection.ping_pong(), options.keepalive, watchman.clone());
     let active = Arc::new(Exchanges::default());
+    let mut windows = Windows::new(&account, options.streams);
     let (mut draining, mut verdict) = (false, Verdict::Fine);
     loop {
         tokio::select! {
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
+                    let respond = Answering { respond, connection: watchman.clone(), arrivals: arrivals.clone() };
                     spawn(request, respond, (&source, options), &handler, watch, &active);
                 }
                 Some(Err(_)) | None => return,
@@ -56,13 +62,18 @@ pub(crate) async fn serve<H: Handler>(
             }
             () = watch.forced() => return,
             () = &mut silent => return,
+            change = windows.change(), if options.link => {
+                let told = connection.set_initial_window_size(change.stream);
+                if let Some(room) = windows.told(change, told) {
+                    connection.set_target_window_size(room);
+                }
+            }
+            () = account.ended() => return calm(&mut connection).await,
             worse = watchman.worse_than(verdict) => {
                 verdict = worse;
                 if worse == Verdict::Calm {
                     tracing::warn!(peer = %source.peer, "connection ended: too many resets, or SETTINGS, PING, WINDOW_UPDATE or PRIORITY frames");
-                    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-                    let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await;
-                    return;
+                    return calm(&mut connection).await;
                 }
                 draining = true;
                 connection.graceful_shutdown();
@@ -80,14 +91,27 @@ pub(crate) async fn serve<H: Handler>(
 /// How long a client may take to answer a GOAWAY when nothing else is open.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+type Served = h2::server::Connection<Metered<Stream>, Piece>;
+
+/// Ends a connection whose client costs too much.
+async fn calm(connection: &mut Served) {
+    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await;
+}
+
 /// Streams of a stranger that were reset before they were looked at, at the least.
 const PENDING_RESETS: usize = 20;
+
+/// Room for all streams of a stranger's connection together, in bytes.
+fn public_window() -> u32 {
+    u32::try_from(Memory::node().connection()).map_or(PUBLIC_WINDOW, |most| most.min(PUBLIC_WINDOW))
+}
 
 fn builder(options: &Options, profile: Profile) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(if options.link { LINK_WINDOW } else { PUBLIC_WINDOW })
+        .initial_connection_window_size(if options.link { windows::of_link() } else { public_window() })
         .max_frame_size(if options.link { FRAME_SIZE } else { PUBLIC_FRAME_SIZE })
         .max_header_list_size(u32::try_from(options.head.head_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(options.streams)
@@ -110,7 +134,7 @@ fn builder(options: &Options, profile: Profile) -> h2::server::Builder {
 
 fn spawn<H: Handler>(
     request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+    mut answering: Answering,
     (source, options): (&Arc<StreamInfo>, &Options),
     handler: &H,
     watch: &Watch,
@@ -118,7 +142,7 @@ fn spawn<H: Handler>(
 ) {
     let (parts, stream) = request.into_parts();
     let (pace, answered) = Pace::of_content(options.min_rate, parts.headers.contains_key(EXPECT));
-    let mut incoming = Incoming::new(stream, &parts.headers);
+    let mut incoming = Incoming::new(stream, &parts.headers, &answering.arrivals);
     if parts.method != Method::CONNECT {
         incoming.pace(pace);
     }
@@ -127,13 +151,13 @@ fn spawn<H: Handler>(
     let head = match convert::request(parts, options.head.fields) {
         Ok(head) => head,
         Err((status, reason)) => {
-            let answer = handler.malformed(status, reason, source);
-            let _ = respond.send_response(convert::to_response(answer), true);
+            let answer = handler.malformed(status, &reason, source);
+            let _ = answering.respond.send_response(convert::to_response(answer), true);
             return;
         }
     };
     let (websocket, min_rate) = (crate::websocket::key_of(&head), options.min_rate);
-    let responder = Responder { respond, is_head, websocket, min_rate, answered };
+    let responder = Responder { answering, is_head, websocket, min_rate, answered };
     let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(responder));
     let (handler, active) = (handler.clone(), Active::enter(active));
     watch.spawn(async move {
@@ -142,9 +166,16 @@ fn spawn<H: Handler>(
     });
 }
 
+/// The way to send heads.
+struct Answering {
+    respond: SendResponse<Piece>,
+    connection: Arc<Watchman>,
+    arrivals: Arc<Arrivals>,
+}
+
 /// The way to answer one exchange.
 pub struct Responder {
-    respond: SendResponse<Bytes>,
+    answering: Answering,
     is_head: bool,
     /// The key that a WebSocket client waits to see answered, behind a proxy that passes it on.
     websocket: Option<Key>,
@@ -156,13 +187,25 @@ pub struct Responder {
 
 impl std::fmt::Debug for Responder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Responder").field("stream", &self.respond.stream_id()).finish()
+        f.debug_struct("Responder").field("stream", &self.answering.respond.stream_id()).finish()
     }
 }
 
 impl Responder {
-    pub(crate) fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
-        Ok(self.respond.send_informational(convert::to_response(head.clone()))?)
+    /// Waits while the client takes nothing: the heads of a connection would else wait for it without bound.
+    pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
+        self.writable().await?;
+        Ok(self.answering.respond.send_informational(convert::to_response(head.clone()))?)
+    }
+
+    /// Waits until the client takes what is written, which may be never, or is gone.
+    async fn writable(&mut self) -> Result<(), StreamError> {
+        let Answering { respond, connection, .. } = &mut self.answering;
+        tokio::select! {
+            biased;
+            () = connection.writable() => Ok(()),
+            reset = poll_fn(|cx| respond.poll_reset(cx)) => Err(reset.map_or_else(StreamError::from, gone)),
+        }
     }
 
     pub(crate) fn is_head(&self) -> bool {
@@ -170,26 +213,37 @@ impl Responder {
     }
 
     pub(crate) async fn gone(&mut self) {
-        let _ = poll_fn(|cx| self.respond.poll_reset(cx)).await;
+        let _ = poll_fn(|cx| self.answering.respond.poll_reset(cx)).await;
     }
 
-    pub(crate) fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
+    pub(crate) async fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
         let end = length == Some(0);
-        let stream = self.respond.send_response(convert::to_response(head), end)?;
+        let mut pace = Pace::of_reader(self.min_rate);
+        pace.bound(self.writable()).await??;
+        let stream = self.answering.respond.send_response(convert::to_response(head), end)?;
         self.answered.set();
-        let outgoing = if end { AnyOutgoing::Ended } else { AnyOutgoing::H2(Outgoing::new(stream)) };
-        Ok(outgoing.paced(Pace::of_reader(self.min_rate)))
+        let outgoing = if end {
+            AnyOutgoing::Ended
+        } else {
+            AnyOutgoing::H2(Outgoing::new(stream, self.answering.arrivals.account()))
+        };
+        Ok(outgoing.paced(pace))
     }
 
     pub(crate) fn accept(mut self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
         crate::websocket::answer(self.websocket.as_ref(), &mut fields);
         let head = ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) };
-        let stream = self.respond.send_response(convert::to_response(head), false)?;
-        Ok(AnyOutgoing::H2(Outgoing::new(stream)))
+        let stream = self.answering.respond.send_response(convert::to_response(head), false)?;
+        Ok(AnyOutgoing::H2(Outgoing::new(stream, self.answering.arrivals.account())))
     }
 
     /// Resets the stream without an answer.
     pub fn reset(mut self, reason: Reason) {
-        self.respond.send_reset(reason);
+        self.answering.respond.send_reset(reason);
     }
+}
+
+/// The client reset the stream.
+fn gone(reason: Reason) -> StreamError {
+    StreamError::new(Cause::Reset(reason.into()))
 }

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use super::shared::{Hold, Shared, StreamState};
 use super::{Incoming, Outgoing, RESPONSE_LIMITS, Watched};
 use crate::error::{Cause, StreamError};
 use crate::h2::Profile;
-use crate::pending::Event;
+use crate::pending::{Awaited, Event};
 use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
 
 /// How long a connection that nobody needs any more waits for its last bytes to be confirmed.
@@ -95,7 +94,7 @@ impl Link {
 
     /// Whether nothing comes back on it at the moment, as whoever watches over it says.
     pub fn is_silent(&self) -> bool {
-        self.shared.silent.load(Ordering::Relaxed)
+        self.shared.is_silent()
     }
 
     /// The link, to be watched over.
@@ -150,7 +149,7 @@ impl Link {
         };
         let again = early.then(|| Again { link: self.clone(), request });
         let pending = Pending { reader: Some(reader), method: head.method.clone(), again };
-        Ok((outgoing, crate::Pending::H3(pending)))
+        Ok((outgoing, Awaited::H3(pending).into()))
     }
 
     async fn send(&self, request: &Request) -> Result<(AnyOutgoing, Reader), StreamError> {
@@ -261,6 +260,7 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver
     tokio::select! {
         () = drive(shared.clone(), settings, budget, later) => {}
         () = overdue(&shared) => {}
+        () = shared.evicted() => {}
         () = gone.cancelled() => {
             let _ = tokio::time::timeout(FAREWELL, shared.finishing.delivered()).await;
         }

@@ -1,7 +1,7 @@
 //! Heads between our form and that of the codec.
 
 use bytes::{Bytes, BytesMut};
-use hermes_proto::h3::{self, Fault, Limits, RequestParts, Signal, encode_request, encode_response};
+use hermes_proto::h3::{self, BadRequest, Fault, Limits, RequestParts, Signal, encode_request, encode_response};
 use http::uri::Scheme;
 use http::{HeaderMap, Method, StatusCode, Version};
 
@@ -9,7 +9,7 @@ use crate::error::StreamError;
 use crate::head::{Kind, RequestHead, ResponseHead};
 
 /// A request's head.
-pub(super) fn request(section: Bytes, limits: Limits) -> Result<RequestHead, Fault> {
+pub(super) fn request(section: Bytes, limits: Limits) -> Result<RequestHead, BadRequest> {
     let h3::RequestHead { method, scheme, authority, path, protocol, fields } = h3::decode_request(section, limits)?;
     let version = Version::HTTP_3;
     Ok(RequestHead { method, scheme, authority, path, protocol, fields, version, origin_form: false })
@@ -24,7 +24,7 @@ pub(super) fn from_request(head: &RequestHead) -> Result<BytesMut, StreamError> 
         scheme: web.then_some(&scheme),
         authority: head.authority.as_ref(),
         path: head.path.as_ref().filter(|_| web),
-        protocol: head.protocol.as_deref(),
+        protocol: head.protocol.as_ref(),
         fields: &head.fields,
     };
     let mut section = BytesMut::new();

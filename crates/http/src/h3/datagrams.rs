@@ -74,6 +74,11 @@ impl Registry {
         queue
     }
 
+    /// The bytes that wait.
+    pub(super) fn total(&self) -> &Total {
+        &self.total
+    }
+
     /// A stream takes no more.
     pub(super) fn close(&self, stream: u64) {
         if let Some(queue) = self.known.lock().queues.remove(&stream) {
@@ -168,6 +173,16 @@ impl DatagramSender {
     /// Waits a moment until the connection's buffer takes `bytes`; false when it does not.
     pub async fn room(&self, bytes: usize) -> bool {
         self.0.shared().connection.datagram_room_for(bytes).await
+    }
+
+    /// Whether nothing comes back on the connection at the moment: what is sent now may be lost.
+    pub fn is_silent(&self) -> bool {
+        self.0.shared().is_silent()
+    }
+
+    /// Waits while that is so, at the longest until the connection has ended. Dropping the future loses nothing.
+    pub async fn heard(&self) {
+        self.0.shared().heard().await;
     }
 
     /// Whether the connection has not ended.

@@ -54,6 +54,9 @@ impl From<Fault> for StreamError {
     fn from(fault: Fault) -> Self {
         match fault.code {
             Code::RequestIncomplete => Self::new(Cause::Incomplete),
+            // A peer that ends at once may drop this stream before its connection: what was open breaks with the way, and is no
+            // fault of its own.
+            Code::ClosedCriticalStream => Self::new(Cause::Io(io::Error::other(fault.to_string()))),
             _ => Self::new(Cause::Protocol(fault.to_string())),
         }
     }
@@ -119,6 +122,15 @@ mod tests {
         assert_eq!(code(Reset::Refused, Role::Client), Code::RequestCancelled);
         assert_eq!(reset(Code::Other(0x21)), Reset::Cancel);
         assert_eq!(reset(Code::MessageError), Reset::Protocol);
+    }
+
+    #[test]
+    fn a_peer_that_ends_its_control_stream_is_gone() {
+        let gone =
+            StreamError::from(Fault::connection(Code::ClosedCriticalStream, "a control or QPACK stream was closed"));
+        assert_eq!(gone.reset(), Reset::Connect);
+        let broken = StreamError::from(Fault::connection(Code::IdError, "a push that was not allowed"));
+        assert_eq!(broken.reset(), Reset::Protocol);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod drive;
 mod errors;
 mod finishing;
 mod incoming;
+mod load;
 mod outgoing;
 mod priority;
 mod queue;

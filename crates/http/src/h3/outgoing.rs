@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
+use hermes_net::memory::Part;
 use hermes_proto::h3::encode_trailers;
 use http::HeaderMap;
 
@@ -17,12 +19,15 @@ use crate::pace::Pace;
 #[derive(Debug)]
 pub struct Outgoing {
     sender: Sender,
+    /// Counts what waits here.
+    part: Arc<Part>,
     pace: Pace,
 }
 
 impl Outgoing {
     pub(super) fn new(sender: Sender) -> Self {
-        Self { sender, pace: Pace::default() }
+        let part = Part::of(&sender.state.shared().account);
+        Self { sender, part, pace: Pace::default() }
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
@@ -35,10 +40,21 @@ impl Outgoing {
         }
         if !data.is_empty() {
             let length = data.len();
+            let _held = self.part.hold(length);
             self.pace.bound(self.sender.data(data)).await??;
             self.pace.moved(length);
         }
         if end { self.finish(None).await } else { Ok(()) }
+    }
+
+    /// How much may wait here.
+    pub(crate) fn room(&self) -> usize {
+        self.part.room()
+    }
+
+    /// Waits for that.
+    pub(crate) async fn roomy(&mut self) -> Result<usize, StreamError> {
+        self.pace.bound(self.part.roomy()).await
     }
 
     /// What finds no room now waits, and leaves with [`Self::flush`] or what follows.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hermes_net::Watch;
 use hermes_net::quic::{Connection, RecvStream, SendStream};
-use hermes_proto::h3::{Code, Fault, Limits, Role, Section, Settings, frame};
+use hermes_proto::h3::{BadRequest, Code, Fault, Limits, Role, Section, Settings, frame};
+use hermes_proto::path::BadPath;
 use hermes_proto::varint;
 use http::header::{CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
@@ -77,6 +78,7 @@ pub async fn serve<H: Handler>(connection: Connection, options: &Options, handle
         () = drive(shared.clone(), settings, profile.control, next) => {}
         () = server.run() => {}
         () = watch.forced() => {}
+        () = shared.evicted() => {}
     }
     shared.connection.close(Code::NoError.number(), b"");
     shared.end();
@@ -192,8 +194,8 @@ impl<H: Handler> Context<H> {
         let mut reader = Reader::new(recv, state.clone());
         let head = match timeout(self.options.head_time, head_of(&mut reader)).await {
             Ok(Ok(head)) => head,
-            Ok(Err(failure)) => {
-                self.refuse(failure, reader, Sender::new(send, state.clone())).await;
+            Ok(Err(bad)) => {
+                self.refuse(bad, reader, Sender::new(send, state.clone())).await;
                 state.part().await;
                 return self.count(&state);
             }
@@ -231,14 +233,20 @@ impl<H: Handler> Context<H> {
     }
 
     /// A request whose head cannot be used: one that is too large is told so, a malformed one is a stream error.
-    async fn refuse(&self, failure: Failure, reader: Reader, sender: Sender) {
-        match failure {
-            Failure::Fault(Fault { code: Code::ExcessiveLoad, reason, .. }) => {
+    async fn refuse(&self, bad: Bad, reader: Reader, sender: Sender) {
+        match bad {
+            Bad::Request(BadRequest::Fault(Fault { code: Code::ExcessiveLoad, reason, .. })) => {
                 drop(reader);
                 self.answer(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, reason, sender).await;
             }
-            Failure::Fault(fault) => sender.state.fail(fault),
-            Failure::Broken(_) => {}
+            Bad::Request(BadRequest::Fault(fault)) => sender.state.fail(fault),
+            Bad::Request(BadRequest::Path(path)) => {
+                drop(reader);
+                let too_long = path == BadPath::TooLong;
+                let status = if too_long { StatusCode::URI_TOO_LONG } else { StatusCode::BAD_REQUEST };
+                self.answer(status, &path.to_string(), sender).await;
+            }
+            Bad::Broken => {}
         }
     }
 
@@ -261,14 +269,43 @@ impl<H: Handler> Context<H> {
     }
 }
 
+/// Why there is no head that could be used.
+enum Bad {
+    /// It cannot be taken.
+    Request(BadRequest),
+    /// The stream or the connection broke.
+    Broken,
+}
+
+impl From<BadRequest> for Bad {
+    fn from(bad: BadRequest) -> Self {
+        Self::Request(bad)
+    }
+}
+
+impl From<Fault> for Bad {
+    fn from(fault: Fault) -> Self {
+        Self::Request(fault.into())
+    }
+}
+
+impl From<Failure> for Bad {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(fault) => fault.into(),
+            Failure::Broken(_) => Self::Broken,
+        }
+    }
+}
+
 /// Reads a request's head, and whether it is all of the request.
-async fn head_of(reader: &mut Reader) -> Result<RequestHead, Failure> {
+async fn head_of(reader: &mut Reader) -> Result<RequestHead, Bad> {
     let section = match poll_fn(|cx| reader.poll_part(cx)).await? {
         Part::Section(Section::Head, section) => section,
-        _ => return Err(Failure::Fault(Fault::stream(Code::RequestIncomplete, "no head came"))),
+        _ => return Err(Fault::stream(Code::RequestIncomplete, "no head came").into()),
     };
-    let head = convert::request(section, reader.state.shared().limits).map_err(Failure::Fault)?;
-    let length = hermes_proto::h3::content_length(&head.fields).map_err(Failure::Fault)?;
+    let head = convert::request(section, reader.state.shared().limits)?;
+    let length = hermes_proto::h3::content_length(&head.fields)?;
     if head.method == Method::CONNECT {
         reader.sequence.begin_tunnel();
         return Ok(head);

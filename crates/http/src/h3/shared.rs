@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hermes_net::memory::Account;
 use hermes_net::quic::{Connection, RecvStream, Stopped};
 use hermes_proto::h3::{Code, Fault, Limits, Role, Scope, Settings};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::datagrams::Registry;
 use super::errors;
 use super::finishing::Finishing;
+use super::load;
 use super::priority::{Order, Priorities, Rank};
 use super::queue::Queue;
 use crate::error::{Cause, Processed, Reset, StreamError};
@@ -34,17 +36,25 @@ pub(super) struct Shared {
     ended: AtomicBool,
     fault: OnceLock<Fault>,
     /// Nothing comes back at the moment.
-    pub(super) silent: AtomicBool,
+    silent: AtomicBool,
+    /// Something comes back again, or never will.
+    heard: Notify,
     /// Why it was given up, if it was.
     pub(super) given_up: OnceLock<&'static str>,
     pub(super) finishing: Finishing,
     pub(super) datagrams: Registry,
     pub(super) priorities: Priorities,
+    /// What its streams hold.
+    pub(super) account: Arc<Account>,
 }
 
 impl Shared {
     pub(super) fn new(connection: Connection, role: Role, limits: Limits, order: Order) -> Arc<Self> {
+        let datagrams = Registry::default();
+        // Those of a stranger take turns: it has one purse for all.
+        let account = load::account(&connection, datagrams.total(), !order.in_turn);
         Arc::new(Self {
+            account,
             connection,
             role,
             limits,
@@ -53,9 +63,10 @@ impl Shared {
             ended: AtomicBool::new(false),
             fault: OnceLock::new(),
             silent: AtomicBool::new(false),
+            heard: Notify::new(),
             given_up: OnceLock::new(),
             finishing: Finishing::default(),
-            datagrams: Registry::default(),
+            datagrams,
             priorities: Priorities::new(order),
         })
     }
@@ -67,12 +78,44 @@ impl Shared {
         self.connection.close(fault.code.number(), fault.reason.as_bytes());
     }
 
+    /// Resolves when it holds too much and does not move; it is closed then.
+    pub(super) async fn evicted(&self) {
+        self.account.ended().await;
+        let _ = self.given_up.set(load::REASON);
+        self.connection.close(Code::ExcessiveLoad.number(), load::REASON.as_bytes());
+    }
+
     /// Nothing more comes on this connection.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.datagrams.close_all();
         // Whoever waits for settings learns that none come.
         self.settings.send_modify(|_| {});
+        self.set_silent(false);
+    }
+
+    /// Whether nothing comes back at the moment, as was said last.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// Says whether nothing comes back.
+    pub(super) fn set_silent(&self, silent: bool) {
+        self.silent.store(silent, Ordering::Relaxed);
+        if !silent {
+            self.heard.notify_waiters();
+        }
+    }
+
+    /// Waits while nothing comes back, at the longest until the connection has ended. Dropping the future loses nothing.
+    pub(super) async fn heard(&self) {
+        loop {
+            let heard = self.heard.notified();
+            if !self.is_silent() {
+                return;
+            }
+            heard.await;
+        }
     }
 
     /// Whether new exchanges can be opened.

@@ -1,7 +1,6 @@
 //! A link as whoever watches over it sees it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hermes_net::quic::Pulse;
@@ -31,6 +30,16 @@ impl Watched {
         self.shared.connection.closed().await;
     }
 
+    /// How often the peer's machine has said that nobody listens there: a hint, that can be forged.
+    pub fn refusals(&self) -> u64 {
+        self.shared.connection.refusals()
+    }
+
+    /// Resolves when it has said so more than `count` times.
+    pub async fn refused(&self, count: u64) {
+        self.shared.connection.refused(count).await;
+    }
+
     /// Sends something that the peer acknowledges and otherwise ignores. A PING would do, but quinn sends those by its own timer
     /// only, which serves idle connections as well.
     pub fn probe(&self) {
@@ -40,12 +49,12 @@ impl Watched {
 
     /// Whether nothing comes back at the moment, as was said last.
     pub fn is_silent(&self) -> bool {
-        self.shared.silent.load(Ordering::Relaxed)
+        self.shared.is_silent()
     }
 
     /// Says whether nothing comes back.
     pub fn set_silent(&self, silent: bool) {
-        self.shared.silent.store(silent, Ordering::Relaxed);
+        self.shared.set_silent(silent);
     }
 
     /// Ends the link, and all that is on it, for this reason. The peer may never hear of it.

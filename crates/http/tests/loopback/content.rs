@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, Offered, Outgoing, RequestHead, ResponseHead, StreamError};
+use hermes_proto::upgrade::Protocol;
 use http::header::CONTENT_LENGTH;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -94,7 +95,7 @@ pub fn connect() -> RequestHead {
 
 /// A tunnel under another protocol.
 pub fn upgrade(protocol: &str) -> RequestHead {
-    RequestHead { protocol: Some(protocol.to_owned()), ..request(Method::CONNECT, "/chat") }
+    RequestHead { protocol: Protocol::parse(protocol.as_bytes()).ok(), ..request(Method::CONNECT, "/chat") }
 }
 
 /// A response that announces `length`, where there is one.

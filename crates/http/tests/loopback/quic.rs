@@ -26,6 +26,7 @@ fn server() -> ServerOptions {
         cert_file: &cert,
         key_file: &key,
         client_ca_file: None,
+        client_crl_files: &[],
         client_required: false,
         alpn: &[],
     };

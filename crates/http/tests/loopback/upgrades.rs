@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Cause, Event, Kind, Offered, Processed};
+use hermes_proto::upgrade::Protocol;
 use http::{HeaderMap, StatusCode};
 
 use crate::client::{link, open_h1};
@@ -13,7 +14,7 @@ use crate::{H1, PATHS, bounded, each, reach};
 
 /// Sends back the first five bytes.
 async fn parrot(offered: Offered) {
-    assert_eq!((offered.kind(), offered.head.protocol.as_deref()), (Kind::Upgrade, Some("chat")));
+    assert_eq!((offered.kind(), offered.head.protocol.as_ref().map(Protocol::as_str)), (Kind::Upgrade, Some("chat")));
     let (mut incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
     Content::expect(&mut incoming, "hello").await;
     outgoing.data(Bytes::from("hello"), true).await.unwrap();
@@ -71,6 +72,22 @@ async fn an_upgrade_of_the_connection_itself_is_ignored() {
             raw.send(&format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: {token}\r\n\r\n")).await;
             assert!(raw.head().await.starts_with("HTTP/1.1 200 "));
             assert_eq!(raw.exactly(5).await, "hello");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_switch_to_something_else_is_no_tunnel() {
+    bounded(async {
+        for said in ["upgrade: h2c\r\n", "", "upgrade: chat\r\nupgrade: h2c\r\n", "upgrade: chat, h2c\r\n"] {
+            let (mut raw, tcp) = Raw::pair().await;
+            let (mut outgoing, mut pending, _home) = open_h1(tcp, &upgrade("chat"), None, Receiver::Origin);
+            outgoing.flush().await.unwrap();
+            raw.head().await;
+            raw.send(&format!("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n{said}\r\n")).await;
+            let error = pending.event(Some(&mut outgoing)).await.unwrap_err();
+            assert!(matches!(&error.cause, Cause::Protocol(reason) if reason.contains("101")), "{said}: {error}");
         }
     })
     .await;

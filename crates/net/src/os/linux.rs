@@ -2,24 +2,50 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
 use crate::quic::steering::Instruction;
 
+mod addresses;
 mod pipe;
+pub use addresses::{AddressChanges, local_addresses};
 pub use pipe::Pipe;
 
 /// The user that runs the process at the other end (`SO_PEERCRED`).
 #[must_use]
 pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
     unix.peer_cred().ok().map(|credentials| credentials.uid())
+}
+
+/// Lets a UDP socket hear what ICMP says of packets that it sent (`IP_RECVERR`, `IPV6_RECVERR`). They wait in a queue of their own:
+/// see [`take_queued_error`].
+///
+/// # Errors
+/// When the system does not know the option.
+pub fn report_errors(socket: &std::net::UdpSocket, ipv6: bool) -> io::Result<()> {
+    match ipv6 {
+        false => setsockopt(socket, sockopt::Ipv4RecvErr, &true)?,
+        true => setsockopt(socket, sockopt::Ipv6RecvErr, &true)?,
+    }
+    Ok(())
+}
+
+/// Takes one of the errors that wait.
+///
+/// # Errors
+/// `WouldBlock`: there is none.
+pub fn take_queued_error(socket: &SockRef<'_>) -> io::Result<()> {
+    // The packet that it is about is of no interest, and need not fit.
+    let mut packet = [MaybeUninit::uninit(); 16];
+    socket.recv_with_flags(&mut packet, libc::MSG_ERRQUEUE).map(|_| ())
 }
 
 /// The largest IP packet that the route of a connected socket carries, in bytes (`IP_MTU`, `IPV6_MTU`).
@@ -72,41 +98,6 @@ pub fn attach_reuseport_filter(socket: &std::net::UdpSocket, program: &[Instruct
     Ok(())
 }
 
-/// Every address of every interface, loopback included; empty where `/proc` is not mounted.
-#[must_use]
-pub fn local_addresses() -> Vec<IpAddr> {
-    let mut found = Vec::new();
-    if let Ok(table) = fs::read_to_string("/proc/net/fib_trie") {
-        found.extend(ipv4_in_fib(&table).into_iter().map(IpAddr::V4));
-    }
-    if let Ok(table) = fs::read_to_string("/proc/net/if_inet6") {
-        found.extend(table.lines().filter_map(ipv6_in_line).map(IpAddr::V6));
-    }
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
-/// Host entries of scope local: an address line followed by `/32 host LOCAL`.
-fn ipv4_in_fib(table: &str) -> Vec<Ipv4Addr> {
-    let mut found = Vec::new();
-    let mut last: Option<Ipv4Addr> = None;
-    for line in table.lines().map(str::trim) {
-        if let Some(address) = line.strip_prefix("|-- ") {
-            last = address.parse().ok();
-        } else if line.starts_with("/32 host LOCAL") {
-            found.extend(last);
-        }
-    }
-    found
-}
-
-/// A line of `if_inet6` starts with 32 hexadecimal digits.
-fn ipv6_in_line(line: &str) -> Option<Ipv6Addr> {
-    let digits = line.split_whitespace().next().filter(|digits| digits.len() == 32)?;
-    u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits)
-}
-
 /// Raises the soft limit of open descriptors to the hard limit and returns it.
 ///
 /// # Errors
@@ -126,6 +117,16 @@ pub fn raise_open_files() -> io::Result<u64> {
 /// When the system refuses; all goes on as it was.
 pub fn use_small_pages() -> io::Result<()> {
     Ok(rustix::thread::disable_transparent_huge_pages(true)?)
+}
+
+/// Whether the system writes what this process holds to a file when it crashes, and lets other processes of its user look into it
+/// (`PR_SET_DUMPABLE`; limits say nothing to systems that pipe dumps to a program). Root always can.
+///
+/// # Errors
+/// When the system refuses; all goes on as it was.
+pub fn allow_dumps(allowed: bool) -> io::Result<()> {
+    let behaviour = if allowed { DumpableBehavior::Dumpable } else { DumpableBehavior::NotDumpable };
+    Ok(set_dumpable_behavior(behaviour)?)
 }
 
 /// What this process uses now; a figure that cannot be read is 0.
@@ -148,25 +149,6 @@ pub fn process_stats() -> ProcessStats {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn loopback_is_among_the_local_addresses() {
-        assert!(local_addresses().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
-    }
-
-    #[test]
-    fn host_entries_are_told_from_networks() {
-        let table = "  +-- 10.0.0.0/24 2 0 2\n     |-- 10.0.0.0\n        /24 link UNICAST\n     \
-                     |-- 10.0.0.7\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n";
-        assert_eq!(ipv4_in_fib(table), [Ipv4Addr::new(10, 0, 0, 7)]);
-    }
-
-    #[test]
-    fn interface_lines_give_ipv6_addresses() {
-        let line = "fe800000000000000000000000000001 02 40 20 80     eth0";
-        assert_eq!(ipv6_in_line(line), Some("fe80::1".parse().unwrap()));
-        assert_eq!(ipv6_in_line("nonsense"), None);
-    }
 
     #[test]
     fn process_stats_are_not_zero() {

@@ -4,16 +4,18 @@
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
-    PREPARES_DATAGRAMS, Pipe, attach_reuseport_filter, datagram_socket, local_addresses, path_mtu, peer_uid,
-    prepare_datagrams, process_stats, raise_open_files, use_small_pages,
+    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, datagram_socket, local_addresses,
+    path_mtu, peer_uid, prepare_datagrams, process_stats, raise_open_files, report_errors, take_queued_error,
+    use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    PREPARES_DATAGRAMS, Pipe, attach_reuseport_filter, datagram_socket, local_addresses, path_mtu, peer_uid,
-    prepare_datagrams, process_stats, raise_open_files, use_small_pages,
+    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, datagram_socket, local_addresses,
+    path_mtu, peer_uid, prepare_datagrams, process_stats, raise_open_files, report_errors, take_queued_error,
+    use_small_pages,
 };
 
 /// What this process uses now.

@@ -1,9 +1,9 @@
 //! Systems without `/proc`: what the standard library gives, and modest answers for the rest.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
@@ -22,6 +22,22 @@ pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
 #[must_use]
 pub fn path_mtu(_socket: &UdpSocket, _remote: SocketAddr) -> Option<usize> {
     None
+}
+
+/// Not supported: silence says the same later.
+///
+/// # Errors
+/// Always.
+pub fn report_errors(_socket: &std::net::UdpSocket, _ipv6: bool) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// There is none.
+///
+/// # Errors
+/// Always.
+pub fn take_queued_error(_socket: &SockRef<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// A UDP socket that does not block.
@@ -45,10 +61,38 @@ pub fn prepare_datagrams(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The loopback addresses: the others cannot be listed here.
+/// Every address of every interface (getifaddrs(3)); empty where the system does not tell.
 #[must_use]
 pub fn local_addresses() -> Vec<IpAddr> {
-    vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let addresses = interfaces.filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+    });
+    addresses.collect()
+}
+
+/// Changes of addresses, which nobody tells here.
+#[derive(Debug)]
+pub struct AddressChanges;
+
+impl AddressChanges {
+    /// Nothing to hear.
+    ///
+    /// # Errors
+    /// Always: not supported.
+    pub fn hear() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never resolves.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn next(&mut self) -> io::Result<()> {
+        std::future::pending().await
+    }
 }
 
 /// Leaves the limit as it is.
@@ -64,6 +108,14 @@ pub fn raise_open_files() -> io::Result<u64> {
 /// # Errors
 /// Always: not supported.
 pub fn use_small_pages() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Leaves dumps as they are.
+///
+/// # Errors
+/// Always: not supported.
+pub fn allow_dumps(_allowed: bool) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -17,11 +17,15 @@ use tokio::time::Instant;
 
 use super::datagrams::{self, Counters, DatagramCounts, SentDatagrams};
 use super::error::ConnectionError;
+use super::flows::Flows;
+use super::handshakes::Handshake;
 use super::pulse::Pulse;
 use super::recv::RecvStream;
+use super::refusals::Refusals;
 use super::send::{SendStream, code_of};
+use crate::memory::{Flow, Pressure};
 use crate::peer::{PeerAddress, StreamInfo, TlsPeer, canonical};
-use crate::tls::certificate_names;
+use crate::tls::{ShownChain, certificate_names};
 
 /// How long datagrams may wait for room in the send buffer before they are dropped.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(10);
@@ -44,7 +48,10 @@ struct State {
     quinn: quinn::Connection,
     info: Arc<StreamInfo>,
     counters: Counters,
+    flows: Arc<Flows>,
     confirmation: Confirmation,
+    /// What the peer's machine says to our socket.
+    refusals: OnceLock<Arc<Refusals>>,
 }
 
 /// Whether the handshake has ended.
@@ -53,16 +60,45 @@ struct Confirmation {
     /// The server did not take what was sent before.
     lost: AtomicBool,
     /// Until then; locked by whoever waits.
-    pending: Mutex<Option<ZeroRttAccepted>>,
+    pending: Mutex<Option<Unfinished>>,
+}
+
+/// A handshake whose end is still to come, while the connection can be used already.
+pub(super) struct Unfinished {
+    /// Resolves with the end of the handshake, which a server sees only of a client that receives what is sent to its address.
+    pub(super) accepted: ZeroRttAccepted,
+    /// On a server, what counts it as unfinished.
+    pub(super) _counted: Option<Handshake>,
 }
 
 impl Connection {
     /// A connection whose handshake has ended, or will end when `pending` resolves. `local` is the address of the socket.
-    pub(super) fn new(quinn: quinn::Connection, local: Option<SocketAddr>, pending: Option<ZeroRttAccepted>) -> Self {
+    pub(super) fn new(quinn: quinn::Connection, local: Option<SocketAddr>, pending: Option<Unfinished>) -> Self {
         let info = Arc::new(info_of(&quinn, local));
         let done = AtomicBool::new(pending.is_none());
         let confirmation = Confirmation { done, lost: AtomicBool::new(false), pending: Mutex::new(pending) };
-        Self { state: Arc::new(State { quinn, info, counters: Counters::default(), confirmation }) }
+        let (counters, flows, refusals) = (Counters::default(), Arc::default(), OnceLock::new());
+        Self { state: Arc::new(State { quinn, info, counters, flows, confirmation, refusals }) }
+    }
+
+    /// The same, with what the peer's machine says to its socket.
+    pub(super) fn told(self, refusals: &Arc<Refusals>) -> Self {
+        let _ = self.state.refusals.set(refusals.clone());
+        self
+    }
+
+    /// How often the peer's machine has said that nobody listens on the peer's port (ICMP): a hint, that can be forged.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.state.refusals.get().map_or(0, |refusals| refusals.count())
+    }
+
+    /// Resolves when it has said so more than `count` times; never where it is not heard.
+    pub async fn refused(&self, count: u64) {
+        match self.state.refusals.get() {
+            Some(refusals) => refusals.more_than(count).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The same connection, not kept open.
@@ -101,7 +137,7 @@ impl Connection {
     /// When the connection ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (send, recv) = self.state.quinn.open_bi().await?;
-        Ok((SendStream::new(send), RecvStream::new(recv)))
+        Ok((SendStream::new(send, &self.state.flows), RecvStream::new(recv, &self.state.flows)))
     }
 
     /// Opens a stream of both directions, if the peer allows one now.
@@ -118,7 +154,7 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
-        Ok(SendStream::new(self.state.quinn.open_uni().await?))
+        Ok(SendStream::new(self.state.quinn.open_uni().await?, &self.state.flows))
     }
 
     /// The next stream of both directions that the peer opens.
@@ -127,7 +163,7 @@ impl Connection {
     /// When the connection ended.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (send, recv) = self.state.quinn.accept_bi().await?;
-        Ok((SendStream::new(send), RecvStream::new(recv)))
+        Ok((SendStream::new(send, &self.state.flows), RecvStream::new(recv, &self.state.flows)))
     }
 
     /// The next stream towards us that the peer opens.
@@ -135,7 +171,7 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
-        Ok(RecvStream::new(self.state.quinn.accept_uni().await?))
+        Ok(RecvStream::new(self.state.quinn.accept_uni().await?, &self.state.flows))
     }
 
     /// The largest datagram that can be sent now, in bytes; it changes with the path. `None` when the peer takes none.
@@ -246,8 +282,8 @@ impl Connection {
             return;
         }
         let mut pending = confirmation.pending.lock().await;
-        if let Some(accepted) = pending.as_mut() {
-            let accepted = accepted.await;
+        if let Some(unfinished) = pending.as_mut() {
+            let accepted = (&mut unfinished.accepted).await;
             confirmation.lost.store(!accepted, Ordering::Relaxed);
             *pending = None;
         }
@@ -271,7 +307,7 @@ impl Connection {
         // Somebody who holds the lock waits for it, and will say so.
         let Ok(mut pending) = confirmation.pending.try_lock() else { return false };
         let mut cx = Context::from_waker(Waker::noop());
-        let ended = match pending.as_mut().map(|accepted| Pin::new(accepted).poll(&mut cx)) {
+        let ended = match pending.as_mut().map(|unfinished| Pin::new(&mut unfinished.accepted).poll(&mut cx)) {
             Some(Poll::Pending) => false,
             Some(Poll::Ready(accepted)) => {
                 confirmation.lost.store(!accepted, Ordering::Relaxed);
@@ -284,6 +320,12 @@ impl Connection {
             confirmation.done.store(true, Ordering::Release);
         }
         ended
+    }
+
+    /// Says what it keeps for its streams, an upper bound, and follows the pressure. A `link` carries exchanges of many.
+    #[must_use]
+    pub fn look(&self, link: bool, pressure: Pressure) -> Flow {
+        self.state.flows.look(&self.state.quinn, link, pressure)
     }
 
     /// Sets how many streams of both directions the peer may have open at once.
@@ -313,7 +355,7 @@ fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
     let (alpn, server_name) = handshake.map(|data| (data.protocol, data.server_name)).unwrap_or_default();
     let chain = quinn.peer_identity().and_then(|peer| peer.downcast::<Vec<CertificateDer<'static>>>().ok());
     let certificate = chain.as_ref().and_then(|chain| chain.first().map(|own| certificate_names(own)));
-    let chain = chain.map(|chain| (*chain).into());
+    let chain = chain.map(|chain| Arc::new(ShownChain::new(*chain)));
     let local = local.map(|local| match quinn.local_ip() {
         Some(ip) => canonical(SocketAddr::new(ip, local.port())),
         None => canonical(local),

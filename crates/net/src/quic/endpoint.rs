@@ -11,16 +11,20 @@ use socket2::SockRef;
 
 use super::cid::WorkerIds;
 use super::config::{ClientConfig, ServerOptions};
-use super::connection::Connection;
+use super::connection::{Connection, Unfinished};
 use super::error::ConnectionError;
-use super::incoming::{HANDSHAKES, Handshake, Incoming};
+use super::handshakes::{Handshake, Handshakes, Judged};
+use super::incoming::Incoming;
 use super::keys::Keys;
 use super::record::Record;
+use super::refusals::Refusals;
 use super::send::code_of;
 use super::transport::{KEEP_ALIVE, Sizes, transport};
 use super::way::Socket;
 use super::wire::Wire;
+use crate::descriptors::{claim, noted};
 use crate::listen;
+use crate::os;
 use crate::peer::canonical;
 
 /// A UDP socket that accepts and opens connections. Clones are the same one. Its work is done on the runtime that it was made
@@ -29,13 +33,15 @@ use crate::peer::canonical;
 pub struct Endpoint {
     quinn: quinn::Endpoint,
     serving: Arc<Serving>,
+    /// Of a client, whose socket leads to one peer.
+    refusals: Arc<Refusals>,
 }
 
 /// The accepting side of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Serving {
     current: Mutex<Option<Current>>,
-    handshakes: Arc<AtomicUsize>,
+    handshakes: Handshakes,
     retries: AtomicUsize,
 }
 
@@ -60,7 +66,9 @@ impl Endpoint {
     /// Outside a tokio runtime.
     pub fn server(socket: UdpSocket, worker: u8, options: &ServerOptions) -> io::Result<Self> {
         let current = Current::build(options)?;
-        let endpoint = Self::on(socket, worker, &options.keys, Some((*current.config).clone()))?;
+        let ours = endpoint_config(worker, &options.keys, Sizes::OWN);
+        let wire = wire(socket, None)?;
+        let endpoint = Self::on(wire, ours, Some((*current.config).clone()))?;
         *endpoint.serving.current.lock() = Some(current);
         Ok(endpoint)
     }
@@ -78,9 +86,14 @@ impl Endpoint {
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
         // Not `listen::udp`: of ports that may be shared, the system gives out those that somebody has.
-        let socket = UdpSocket::bind(any)?;
+        let socket = UdpSocket::bind(any).map_err(noted).and_then(claim)?;
         listen::enlarge_buffers(&SockRef::from(&socket));
-        Self::on(socket, 0, &Keys::random(), None)
+        // Where errors are not told, silence says the same later.
+        let _ = os::report_errors(&socket, towards.is_ipv6());
+        let refusals = Arc::<Refusals>::default();
+        let wire = wire(socket, Some(refusals.clone()))?;
+        let endpoint = Self::on(wire, endpoint_config(0, &Keys::random(), Sizes::OWN), None)?;
+        Ok(Self { refusals, ..endpoint })
     }
 
     /// Opens a connection whose packets take another way than a UDP socket; as [`Self::connect`].
@@ -99,16 +112,18 @@ impl Endpoint {
         let ours = endpoint_config(0, &Keys::random(), sizes);
         let quinn = quinn::Endpoint::new_with_abstract_socket(ours, None, Arc::new(socket), Arc::new(TokioRuntime))
             .map_err(|error| ConnectionError::Other(error.to_string()))?;
-        let endpoint = Self { quinn, serving: Arc::default() };
+        let endpoint = Self { quinn, serving: Arc::default(), refusals: Arc::default() };
         endpoint.connect_sized(Socket::FAR, server_name, config, sizes).await
     }
 
-    fn on(socket: UdpSocket, worker: u8, keys: &Keys, config: Option<quinn::ServerConfig>) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        let ours = endpoint_config(worker, keys, Sizes::OWN);
-        let wire = Arc::new(Wire::new(socket)?);
-        let quinn = quinn::Endpoint::new_with_abstract_socket(ours, config, wire, Arc::new(TokioRuntime))?;
-        Ok(Self { quinn, serving: Arc::default() })
+    fn on(wire: Wire, ours: EndpointConfig, config: Option<quinn::ServerConfig>) -> io::Result<Self> {
+        let quinn = quinn::Endpoint::new_with_abstract_socket(ours, config, Arc::new(wire), Arc::new(TokioRuntime))?;
+        Ok(Self { quinn, serving: Arc::default(), refusals: Arc::default() })
+    }
+
+    /// Resolves when the machine of the peer has said that nobody listens there (ICMP). For clients; a hint only.
+    pub async fn refused(&self) {
+        self.refusals.more_than(0).await;
     }
 
     /// Accepts connections to come by other rules: a new certificate, for example. Open ones are not touched.
@@ -136,22 +151,21 @@ impl Endpoint {
                 incoming.refuse();
                 continue;
             };
-            let open = self.serving.handshakes.load(Ordering::Relaxed);
-            if open >= HANDSHAKES {
-                incoming.refuse();
-            } else if open >= current.retry_above && !incoming.remote_address_validated() {
-                self.serving.retries.fetch_add(1, Ordering::Relaxed);
-                // It can be asked: its address is not validated.
-                drop(incoming.retry());
-            } else {
-                return Some(self.incoming(incoming));
+            let (peer, proved) = (incoming.remote_address(), incoming.remote_address_validated());
+            match self.serving.handshakes.judge(peer, proved, current.retry_above) {
+                Judged::Welcome(handshake) => return Some(self.incoming(incoming, handshake)),
+                Judged::Refused => incoming.refuse(),
+                Judged::Retry => {
+                    self.serving.retries.fetch_add(1, Ordering::Relaxed);
+                    // It can be asked: its address is not validated.
+                    drop(incoming.retry());
+                }
             }
         }
     }
 
-    fn incoming(&self, quinn: quinn::Incoming) -> Incoming {
+    fn incoming(&self, quinn: quinn::Incoming, handshake: Handshake) -> Incoming {
         let local = self.quinn.local_addr().ok();
-        let handshake = Handshake::begin(&self.serving.handshakes);
         Incoming { quinn, serving: self.serving.clone(), local, handshake }
     }
 
@@ -191,12 +205,15 @@ impl Endpoint {
         })?;
         let local = self.quinn.local_addr().ok();
         if !config.early_data() {
-            return Ok(Connection::new(connecting.await?, local, None));
+            return Ok(Connection::new(connecting.await?, local, None).told(&self.refusals));
         }
-        match connecting.into_0rtt() {
-            Ok((connection, accepted)) => Ok(Connection::new(connection, local, Some(accepted))),
-            Err(connecting) => Ok(Connection::new(connecting.await?, local, None)),
-        }
+        let connection = match connecting.into_0rtt() {
+            Ok((connection, accepted)) => {
+                Connection::new(connection, local, Some(Unfinished { accepted, _counted: None }))
+            }
+            Err(connecting) => Connection::new(connecting.await?, local, None),
+        };
+        Ok(connection.told(&self.refusals))
     }
 
     /// Goes on with another socket, whose address the peers learn (RFC 9000 section 9). For clients.
@@ -204,8 +221,7 @@ impl Endpoint {
     /// # Errors
     /// When the system refuses the socket.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
-        socket.set_nonblocking(true)?;
-        self.quinn.rebind_abstract(Arc::new(Wire::new(socket)?))
+        self.quinn.rebind_abstract(Arc::new(wire(socket, None)?))
     }
 
     /// Our own address.
@@ -231,6 +247,11 @@ impl Endpoint {
     pub async fn idle(&self) {
         self.quinn.wait_idle().await;
     }
+}
+
+fn wire(socket: UdpSocket, refusals: Option<Arc<Refusals>>) -> io::Result<Wire> {
+    socket.set_nonblocking(true)?;
+    Wire::new(socket, refusals)
 }
 
 fn endpoint_config(worker: u8, keys: &Keys, sizes: Sizes) -> EndpointConfig {

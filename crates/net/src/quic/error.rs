@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::tls::{TlsError, TlsErrorKind};
+use crate::tls::{Fault, TlsError, TlsErrorKind};
 
 /// Codes of TLS alerts as QUIC carries them: 0x100 and the alert (RFC 9001 section 4.8).
 const CRYPTO: std::ops::RangeInclusive<u64> = 0x100..=0x1ff;
@@ -81,7 +81,7 @@ impl ConnectionError {
     /// What stands in for the name of the server when it is none.
     pub(super) fn bad_name(name: &str) -> Self {
         let detail = format!("{name:?}: not a host name or address");
-        Self::Tls(TlsError { kind: TlsErrorKind::BadName, detail })
+        Self::Tls(TlsError::new(TlsErrorKind::BadName, detail))
     }
 }
 
@@ -118,7 +118,9 @@ fn tls(code: u64, said: &str, kind: impl FnOnce(u8) -> TlsErrorKind) -> Option<C
         return None;
     }
     let alert = (code & 0xff) as u8;
-    Some(ConnectionError::Tls(TlsError { kind: kind(alert), detail: said.to_owned() }))
+    let plain = TlsError::new(kind(alert), said.to_owned());
+    let ours = !matches!(plain.kind, TlsErrorKind::Alert { .. });
+    Some(ConnectionError::Tls(TlsError { fault: if ours { Fault::of_alert(alert) } else { plain.fault }, ..plain }))
 }
 
 /// The alert that we sent says what we found.

@@ -2,18 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::connection::Connection;
+use super::connection::{Connection, Unfinished};
 use super::endpoint::Serving;
 use super::error::ConnectionError;
+use super::handshakes::Handshake;
 use crate::peer::canonical;
-
-/// Unfinished handshakes of one socket from which on clients must prove their address first (RFC 9000 section 8.1.2): more
-/// than a burst of honest clients, less than what a forger of addresses would need to be felt.
-pub const RETRY_ABOVE: usize = 64;
-/// Unfinished handshakes of one socket; more are refused. Each is a few milliseconds of work and some 50 KiB.
-pub const HANDSHAKES: usize = 1024;
 
 /// A connection that a client asks for. Dropped, it is refused.
 #[derive(Debug)]
@@ -22,25 +16,6 @@ pub struct Incoming {
     pub(super) serving: Arc<Serving>,
     pub(super) local: Option<SocketAddr>,
     pub(super) handshake: Handshake,
-}
-
-/// Counts one unfinished handshake for as long as it lives.
-#[derive(Debug)]
-pub(super) struct Handshake {
-    open: Arc<AtomicUsize>,
-}
-
-impl Handshake {
-    pub(super) fn begin(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self { open: open.clone() }
-    }
-}
-
-impl Drop for Handshake {
-    fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Incoming {
@@ -56,7 +31,8 @@ impl Incoming {
         self.quinn.remote_address_validated()
     }
 
-    /// Runs the handshake. It has no time limit of its own. With early data the connection is there before its end.
+    /// Runs the handshake. It has no time limit of its own. With early data the connection is there before its end, and before
+    /// the client has proved its address: it counts among the unfinished until [`Connection::confirmed`] resolves for its holder.
     ///
     /// # Errors
     /// When the handshake fails. The client was told why.
@@ -72,9 +48,11 @@ impl Incoming {
             return Ok(Connection::new(connecting.await?, local, None));
         }
         connecting.handshake_data().await?;
-        drop(handshake);
         match connecting.into_0rtt() {
-            Ok((connection, accepted)) => Ok(Connection::new(connection, local, Some(accepted))),
+            Ok((connection, accepted)) => {
+                let unfinished = Unfinished { accepted, _counted: Some(handshake) };
+                Ok(Connection::new(connection, local, Some(unfinished)))
+            }
             Err(connecting) => Ok(Connection::new(connecting.await?, local, None)),
         }
     }

@@ -1,11 +1,13 @@
 //! The sending side of a stream.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use quinn::{StoppedError, VarInt};
 
 use super::error::{ConnectionError, Stopped, WriteError};
+use super::flows::Flows;
 
 /// The code of a stream that was dropped unfinished: H3_REQUEST_CANCELLED (RFC 9114 section 8.1).
 const ABANDONED: u64 = 0x10c;
@@ -14,12 +16,13 @@ const ABANDONED: u64 = 0x10c;
 #[derive(Debug)]
 pub struct SendStream {
     stream: quinn::SendStream,
+    flows: Arc<Flows>,
     ended: bool,
 }
 
 impl SendStream {
-    pub(super) fn new(stream: quinn::SendStream) -> Self {
-        Self { stream, ended: false }
+    pub(super) fn new(stream: quinn::SendStream, flows: &Arc<Flows>) -> Self {
+        Self { stream, flows: flows.clone(), ended: false }
     }
 
     /// The stream's ID (RFC 9000 section 2.1).
@@ -37,7 +40,9 @@ impl SendStream {
         if pieces.iter().all(Bytes::is_empty) {
             return Ok(());
         }
-        Ok(self.stream.write_chunks(pieces).await.map(drop)?)
+        let written = self.stream.write_chunks(pieces).await?;
+        self.flows.wrote(written.bytes);
+        Ok(())
     }
 
     /// Says that nothing more comes.

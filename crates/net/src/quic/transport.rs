@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::congestion::CubicConfig;
 use quinn::{IdleTimeout, MtuDiscoveryConfig, QlogStream, TransportConfig, VarInt};
+
+use super::flows::Counting;
+use crate::memory::Memory;
 
 /// Bytes that a peer may send on one stream before we read. At most 2.5 MiB: quinn gives a connection up when a stream has
 /// more than 1024 gaps, and with packets of [`INITIAL_MTU`] so many do not fit in less.
 pub(super) const STREAM_WINDOW: u32 = 2 << 20;
-/// Bytes that a peer may send on all streams of one connection before we read: 8 full streams, and 1 Gbit/s at 128 ms.
-pub(super) const CONNECTION_WINDOW: u32 = 16 << 20;
-/// Bytes that we keep of one connection until the peer acknowledges them: 1 Gbit/s at 64 ms.
-pub(super) const SEND_WINDOW: u64 = 8 << 20;
+/// Bytes that a peer may send on all streams of one connection before we read, if `memory.connection` is not less: 8 full streams, and 1 Gbit/s at 128 ms.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Bytes that we keep of one connection until the peer acknowledges them, if half of `memory.connection` is not less: 1 Gbit/s at 64 ms.
+const SEND_WINDOW: u64 = 8 << 20;
 /// Streams of one direction that a peer may open: HTTP/3 needs three, and more are refused one layer up.
 pub(super) const UNI_STREAMS: u32 = 16;
 /// Requests at once on a connection where nobody says otherwise.
@@ -76,6 +78,16 @@ impl Sizes {
     }
 }
 
+/// Room to receive for all streams of a connection together, in bytes.
+pub(super) fn receive_window() -> u64 {
+    u64::from(CONNECTION_WINDOW).min(Memory::node().connection() as u64)
+}
+
+/// Bytes that a connection keeps until they are acknowledged.
+pub(super) fn send_window() -> u64 {
+    SEND_WINDOW.min(Memory::node().connection() as u64 / 2)
+}
+
 /// The settings of a connection on which the peer may have so many `streams` of both directions, and which is kept alive every
 /// `keep_alive`; written down to `qlog` if there is one.
 pub(super) fn transport(
@@ -92,8 +104,8 @@ pub(super) fn transport(
         .max_concurrent_bidi_streams(streams.into())
         .max_concurrent_uni_streams(UNI_STREAMS.into())
         .stream_receive_window(STREAM_WINDOW.into())
-        .receive_window(CONNECTION_WINDOW.into())
-        .send_window(SEND_WINDOW)
+        .receive_window(VarInt::from_u64(receive_window()).unwrap_or(VarInt::MAX))
+        .send_window(send_window())
         .max_idle_timeout(Some(idle))
         .keep_alive_interval(Some(keep_alive))
         .initial_mtu(sizes.initial)
@@ -101,7 +113,7 @@ pub(super) fn transport(
         .datagram_receive_buffer_size(Some(DATAGRAMS_IN))
         .datagram_send_buffer_size(DATAGRAMS_OUT)
         // Not BBR: quinn's grows without bound where the application does not fill the path, as a tunnel does.
-        .congestion_controller_factory(Arc::new(CubicConfig::default()))
+        .congestion_controller_factory(Arc::new(Counting::default()))
         .qlog_stream(qlog);
     Arc::new(config)
 }

@@ -15,8 +15,13 @@ use std::task::{Context, Poll, Waker, ready};
 use parking_lot::Mutex;
 use quinn::udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use quinn::{AsyncUdpSocket, UdpPoller};
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+
+use super::refusals::Refusals;
+use crate::os;
 
 /// Packets of a send of quinn's that was as large as quinn makes them: most of the time another one follows.
 const FULL: usize = 10;
@@ -39,6 +44,9 @@ struct Shared {
     blocked: AtomicBool,
     /// The last answer brought as many packets as were asked for.
     plenty: AtomicBool,
+    /// Who is told that nobody listens at the other end.
+    refusals: Option<Arc<Refusals>>,
+    closed: Notify,
 }
 
 /// Packets of equal size to one peer that wait for those that follow, until the tasks that are due have run.
@@ -100,13 +108,17 @@ impl Wire {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+    pub(super) fn new(socket: std::net::UdpSocket, refusals: Option<Arc<Refusals>>) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let io = UdpSocket::from_std(socket)?;
         // Whether there is room is not known yet.
         let (blocked, plenty) = (AtomicBool::new(true), AtomicBool::new(false));
-        let shared = Arc::new(Shared { io, state, train: Mutex::default(), blocked, plenty });
+        let (train, closed, hears) = (Mutex::default(), Notify::new(), refusals.is_some());
+        let shared = Arc::new(Shared { io, state, train, blocked, plenty, refusals, closed });
         tokio::spawn(shared.clone().conduct());
+        if hears {
+            tokio::spawn(shared.clone().hear());
+        }
         Ok(Self(shared))
     }
 }
@@ -116,6 +128,8 @@ impl Drop for Wire {
         let mut train = self.0.train.lock();
         train.closed = true;
         train.wake();
+        drop(train);
+        self.0.closed.notify_one();
     }
 }
 
@@ -154,9 +168,52 @@ impl Shared {
         Ok(())
     }
 
+    /// Takes what the system has to say of packets that were sent before. Ends with the socket.
+    async fn hear(self: Arc<Self>) {
+        loop {
+            tokio::select! {
+                ready = self.io.ready(Interest::ERROR) => if ready.is_err() { return },
+                () = self.closed.notified() => return,
+            }
+            // Until there is nothing left: what waits takes room from packets that come.
+            while self.io.try_io(Interest::ERROR, || self.take_error()).is_ok() {}
+        }
+    }
+
+    /// Takes one message of the system.
+    ///
+    /// # Errors
+    /// `WouldBlock`: there is none.
+    fn take_error(&self) -> io::Result<()> {
+        let socket = SockRef::from(&self.io);
+        if let Ok(Some(error)) = socket.take_error() {
+            self.note(&error);
+        }
+        os::take_queued_error(&socket)
+    }
+
+    /// Tells whoever wants to know, if nobody listens at the other end.
+    fn note(&self, error: &io::Error) {
+        if let Some(refusals) = self.refusals.as_ref().filter(|_| error.kind() == io::ErrorKind::ConnectionRefused) {
+            refusals.note();
+        }
+    }
+
     /// Sends now. Errors other than `WouldBlock` are those of the path, which quinn finds out by itself.
     fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let sent = self.io.try_io(Interest::WRITABLE, || self.state.send((&self.io).into(), transmit));
+        let sent = self.io.try_io(Interest::WRITABLE, || {
+            if self.refusals.is_none() {
+                return self.state.send((&self.io).into(), transmit);
+            }
+            match self.state.try_send((&self.io).into(), transmit) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    self.note(&error);
+                    // It may have been that of an earlier packet.
+                    self.state.send((&self.io).into(), transmit)
+                }
+                sent => sent,
+            }
+        });
         if sent.is_err() {
             self.blocked.store(true, Ordering::Relaxed);
         }
@@ -206,6 +263,9 @@ impl AsyncUdpSocket for Wire {
                 // There are no more: the next call is to wait, and need not ask the kernel first.
                 if count < most { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
+            if let Err(error) = &tried {
+                self.0.note(error);
+            }
             if count > 0 {
                 plenty.store(tried.is_ok(), Ordering::Relaxed);
                 return Poll::Ready(Ok(count));
@@ -263,7 +323,7 @@ mod tests {
 
     /// What sends, and what receives.
     async fn both() -> (Wire, UdpSocket, SocketAddr) {
-        let (wire, far) = (Wire::new(bound()).unwrap(), UdpSocket::from_std(bound()).unwrap());
+        let (wire, far) = (Wire::new(bound(), None).unwrap(), UdpSocket::from_std(bound()).unwrap());
         wire.0.io.writable().await.unwrap();
         let to = far.local_addr().unwrap();
         (wire, far, to)
@@ -350,8 +410,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn hears_that_nobody_listens_any_more_and_sends_on() {
+        let (gone, near) = (bound().local_addr().unwrap(), bound());
+        let far = UdpSocket::from_std(bound()).unwrap();
+        os::report_errors(&near, false).unwrap();
+        let refusals = Arc::<Refusals>::default();
+        let wire = Wire::new(near, Some(refusals.clone())).unwrap();
+        wire.0.io.writable().await.unwrap();
+        for count in 0..3 {
+            wire.try_send(&transmit(gone, &[7; 50], 50)).unwrap();
+            refusals.more_than(count).await;
+        }
+        wire.try_send(&transmit(gone, &[7; 50], 50)).unwrap();
+        // The error of the packet before is not this one's.
+        wire.try_send(&transmit(far.local_addr().unwrap(), &[7; 60], 60)).unwrap();
+        assert_eq!(received(&far).await, [60]);
+    }
+
+    #[tokio::test]
     async fn takes_all_packets_that_came() {
-        let (wire, near) = (Wire::new(bound()).unwrap(), bound());
+        let (wire, near) = (Wire::new(bound(), None).unwrap(), bound());
         let to = wire.local_addr().unwrap();
         let mut taken = 0;
         for count in [1, 3, 40, 2] {

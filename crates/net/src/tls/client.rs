@@ -1,11 +1,12 @@
 //! The connecting side.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::files::{TlsFileError, certificates, private_key, refused_pair, roots};
+use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
 use super::provider;
 use super::verify::AcceptAnyServer;
 
@@ -14,6 +15,9 @@ use super::verify::AcceptAnyServer;
 pub struct ClientOptions<'a> {
     /// The authorities to believe (PEM); without it those that the system trusts.
     pub ca_file: Option<&'a Path>,
+    /// Lists of server certificates that were revoked (PEM or DER); with any, every certificate of a chain but the authority's own
+    /// must be covered by one of its issuer.
+    pub crl_files: &'a [PathBuf],
     /// Our own certificate, then those that issued it (PEM), for servers that ask.
     pub cert_file: Option<&'a Path>,
     /// Its private key (PEM), readable for its owner only.
@@ -41,11 +45,15 @@ pub fn client(options: ClientOptions<'_>) -> Result<Arc<ClientConfig>, TlsFileEr
             Some(file) => roots(file)?,
             None => system_roots()?,
         };
-        builder.with_root_certificates(trusted)
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider)
+            .with_crls(revocations(options.crl_files)?)
+            .build()
+            .map_err(|error| TlsFileError::new(options.ca_file.unwrap_or(Path::new("tls")), error.to_string()))?;
+        builder.with_webpki_verifier(verifier)
     };
     let mut config = match (options.cert_file, options.key_file) {
         (Some(cert), Some(key)) => builder
-            .with_client_auth_cert(certificates(cert)?, private_key(key)?)
+            .with_client_auth_cert(own_certificates(cert)?, private_key(key)?)
             .map_err(|error| refused_pair(cert, key, &error))?,
         (Some(lonely), None) | (None, Some(lonely)) => {
             return Err(TlsFileError::new(lonely, "a certificate and its key belong together")

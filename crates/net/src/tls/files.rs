@@ -7,10 +7,16 @@ use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Version};
+
+use super::words;
 
 /// Permission bits that let others than the owner use a file.
 const GROUP_AND_OTHER: u32 = 0o077;
+
+/// What a PEM block begins with.
+const PEM: &[u8] = b"-----BEGIN ";
 
 /// A certificate or key file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +64,17 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(found)
 }
 
+/// The certificates of a file that we are to show.
+pub(super) fn own_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+    let found = certificates(file)?;
+    let version = |der: &CertificateDer<'_>| X509Certificate::from_der(der).ok().map(|(_, one)| one.version());
+    match found.iter().position(|one| version(one) == Some(X509Version::V1)) {
+        Some(index) => Err(TlsFileError::new(file, format!("certificate {} is {}", index + 1, words::VERSION_1))
+            .remedy("issue it as version 3, with its names as subjectAltName (openssl: -addext or -extfile)")),
+        None => Ok(found),
+    }
+}
+
 /// The private key of a file that nobody but its owner can read.
 pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
     let metadata = fs::metadata(file).map_err(|error| unreadable(file, &error))?;
@@ -85,6 +102,32 @@ pub(super) fn roots(file: &Path) -> Result<RootCertStore, TlsFileError> {
     Ok(roots)
 }
 
+/// The lists of revoked certificates of some files, each of which is DER or holds PEM blocks.
+pub(super) fn revocations(files: &[PathBuf]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(revocations_of(file)?);
+    }
+    Ok(all)
+}
+
+/// The lists of one file, at least one, each of which can be read.
+pub(super) fn revocations_of(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
+    let content = read(file)?;
+    let is_pem = content.windows(PEM.len()).any(|bytes| bytes == PEM);
+    let found: Result<Vec<_>, _> = match is_pem {
+        true => CertificateRevocationListDer::pem_slice_iter(&content).collect(),
+        false => Ok(vec![CertificateRevocationListDer::from(content)]),
+    };
+    let found = found.map_err(|error| bad_pem(file, &error))?;
+    let is_list = |list: &CertificateRevocationListDer<'_>| CertificateRevocationList::from_der(list).is_ok();
+    if found.is_empty() || !found.iter().all(is_list) {
+        return Err(TlsFileError::new(file, "no list of revoked certificates in it")
+            .remedy("it must be DER, or hold PEM blocks that start with -----BEGIN X509 CRL-----"));
+    }
+    Ok(found)
+}
+
 /// Why rustls refused a chain and its key, in terms of the files they came from.
 pub(super) fn refused_pair(cert: &Path, key: &Path, error: &rustls::Error) -> TlsFileError {
     match error {
@@ -94,7 +137,7 @@ pub(super) fn refused_pair(cert: &Path, key: &Path, error: &rustls::Error) -> Tl
             TlsFileError::new(key, reason).remedy(remedy)
         }
         rustls::Error::InvalidCertificate(problem) => {
-            TlsFileError::new(cert, format!("not a usable certificate: {problem:?}"))
+            TlsFileError::new(cert, format!("not a usable certificate: {}", words::of_certificate(problem)))
         }
         other => TlsFileError::new(key, format!("not a usable key: {other}")),
     }

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{AlertDescription, ClientConfig, CommonState, ServerConfig};
+use rustls::{AlertDescription, CertificateError, ClientConfig, CommonState, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::chain::ShownChain;
 use super::names::certificate_names;
+use super::words::{self, Fault};
 use crate::peer::{StreamInfo, TlsPeer};
 use crate::stream::{Stream, Transport};
 
@@ -27,6 +29,8 @@ pub struct TlsError {
     pub kind: TlsErrorKind,
     /// What rustls or the system said.
     pub detail: String,
+    /// The same for metrics: more exact about certificates.
+    pub fault: Fault,
 }
 
 /// The kind of a [`TlsError`]; RFC 9209 has an error type for each.
@@ -72,6 +76,7 @@ pub async fn accept(stream: Stream, config: Arc<ServerConfig>, timeout: Duration
     let session = tls.get_ref().1;
     let server_name = session.server_name().map(str::to_owned);
     let chain = session.peer_certificates().map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
+    let chain = chain.map(|chain| Arc::new(ShownChain::new(chain)));
     let peer = TlsPeer { server_name, chain, ..peer_of(session) };
     Ok(wrap(&below, peer, Transport::TlsServer(Box::new(tls))))
 }
@@ -91,7 +96,7 @@ pub async fn connect(
     // RFC 6066 section 3: the name is sent without its trailing dot.
     let name = bare.unwrap_or(server_name).trim_end_matches('.').to_owned();
     let name = ServerName::try_from(name)
-        .map_err(|error| TlsError { kind: TlsErrorKind::BadName, detail: format!("{server_name:?}: {error}") })?;
+        .map_err(|error| TlsError::new(TlsErrorKind::BadName, format!("{server_name:?}: {error}")))?;
     let below = stream.info().clone();
     let tls = within(timeout, TlsConnector::from(config).connect(name, stream.ahead())).await?;
     let peer = peer_of(tls.get_ref().1);
@@ -115,7 +120,7 @@ async fn say_farewell(mut stream: Stream) {
 }
 
 fn timed_out(timeout: Duration) -> TlsError {
-    TlsError { kind: TlsErrorKind::Timeout, detail: format!("handshake not finished after {timeout:?}") }
+    TlsError::new(TlsErrorKind::Timeout, format!("handshake not finished after {timeout:?}"))
 }
 
 async fn within<T>(timeout: Duration, handshake: impl Future<Output = io::Result<T>>) -> Result<T, TlsError> {
@@ -140,6 +145,18 @@ fn wrap(below: &StreamInfo, peer: TlsPeer, transport: Transport) -> Stream {
 }
 
 impl TlsError {
+    /// Of a kind that says all there is to say.
+    pub(crate) fn new(kind: TlsErrorKind, detail: String) -> Self {
+        let fault = match kind {
+            TlsErrorKind::Certificate | TlsErrorKind::BadName => Fault::BadCertificate,
+            TlsErrorKind::Alert { .. } => Fault::RefusedByPeer,
+            TlsErrorKind::Protocol => Fault::Protocol,
+            TlsErrorKind::Timeout => Fault::Timeout,
+            TlsErrorKind::Eof | TlsErrorKind::Io => Fault::Closed,
+        };
+        Self { kind, detail, fault }
+    }
+
     /// Tells what went wrong from an error of a TLS stream, which is one of rustls in one of the system.
     #[must_use]
     pub fn from_io(error: &io::Error) -> Self {
@@ -149,7 +166,20 @@ impl TlsError {
             (None, io::ErrorKind::UnexpectedEof) => TlsErrorKind::Eof,
             (None, _) => TlsErrorKind::Io,
         };
-        Self { kind, detail: error.to_string() }
+        let fault = inner.map(Fault::of);
+        let detail = inner.map_or_else(|| error.to_string(), |inner| detail_of(inner, error));
+        let plain = Self::new(kind, detail);
+        Self { fault: fault.unwrap_or(plain.fault), ..plain }
+    }
+}
+
+/// The words of rustls, but where ours say more.
+fn detail_of(inner: &rustls::Error, error: &io::Error) -> String {
+    match inner {
+        rustls::Error::InvalidCertificate(CertificateError::Other(_) | CertificateError::UnknownRevocationStatus) => {
+            words::of(inner)
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -2,22 +2,28 @@
 //!
 //! [`server`] and [`client`] make configurations from files; [`accept`] and [`connect`] wrap a stream.
 
+mod chain;
 mod client;
 mod files;
 mod handshake;
 mod names;
 mod server;
+mod validity;
 mod verify;
+mod words;
 
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
+pub use chain::ShownChain;
 pub use client::{ClientOptions, client};
 pub use files::TlsFileError;
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
 pub use names::certificate_names;
 pub use server::{Clients, ServerOptions, server};
+pub use validity::{Span, of_certificates, of_revocations};
+pub use words::Fault;
 
 /// The one provider of cryptography.
 fn provider() -> Arc<CryptoProvider> {

@@ -1,16 +1,16 @@
 //! The accepting side.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientCertVerifierBuilder, WebPkiClientVerifier};
 
-use super::files::{TlsFileError, certificates, private_key, refused_pair, roots};
-use super::provider;
+use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
+use super::{provider, words};
 
 /// What an accepting configuration is made of.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,8 @@ pub struct ServerOptions<'a> {
     pub key_file: &'a Path,
     /// The authorities whose client certificates are believed; without it clients are not asked for one.
     pub client_ca_file: Option<&'a Path>,
+    /// Lists of client certificates that were revoked (PEM or DER), one at least of each authority; see [`Clients::read`].
+    pub client_crl_files: &'a [PathBuf],
     /// A client without a certificate is refused. Needs `client_ca_file`.
     pub client_required: bool,
     /// Application protocols, the preferred first (RFC 7301), e.g. `h2`, `http/1.1`.
@@ -29,10 +31,13 @@ pub struct ServerOptions<'a> {
 
 /// Makes an accepting configuration.
 ///
+/// Sessions can be resumed, with the certificate that a client showed before: whoever goes by it must verify it again, as
+/// [`Clients::believe`] does.
+///
 /// # Errors
 /// The file at fault, and why.
 pub fn server(options: ServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileError> {
-    let chain = certificates(options.cert_file)?;
+    let chain = own_certificates(options.cert_file)?;
     let key = private_key(options.key_file)?;
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -50,14 +55,14 @@ pub fn server(options: ServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileEr
 pub struct Clients(Arc<dyn ClientCertVerifier>);
 
 impl Clients {
-    /// Reads `client_ca_file`.
+    /// Reads `client_ca_file` and the lists of revoked certificates. With any list, every certificate of a chain but the
+    /// authority's own must be covered by one of its issuer (RFC 5280 section 5); one that has not been renewed in time counts on.
     ///
     /// # Errors
     /// The file at fault, and why.
-    pub fn read(client_ca_file: &Path) -> Result<Self, TlsFileError> {
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(client_ca_file)?), provider());
-        let verifier = builder.build().map_err(|error| TlsFileError::new(client_ca_file, error.to_string()))?;
-        Ok(Self(verifier))
+    pub fn read(client_ca_file: &Path, crl_files: &[PathBuf]) -> Result<Self, TlsFileError> {
+        let verifier = authorities(client_ca_file, crl_files)?.build();
+        Ok(Self(verifier.map_err(|error| TlsFileError::new(client_ca_file, error.to_string()))?))
     }
 
     /// Whether a certificate, which stands first in `chain`, would be believed at `now`, Unix time in seconds.
@@ -67,8 +72,13 @@ impl Clients {
     pub fn believe(&self, chain: &[CertificateDer<'_>], now: u64) -> Result<(), String> {
         let (own, others) = chain.split_first().ok_or("no certificate was shown")?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        self.0.verify_client_cert(own, others, now).map(drop).map_err(|error| error.to_string())
+        self.0.verify_client_cert(own, others, now).map(drop).map_err(|error| words::of(&error))
     }
+}
+
+fn authorities(ca: &Path, crl_files: &[PathBuf]) -> Result<ClientCertVerifierBuilder, TlsFileError> {
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), provider());
+    Ok(builder.with_crls(revocations(crl_files)?))
 }
 
 fn client_verifier(options: &ServerOptions<'_>) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
@@ -79,7 +89,7 @@ fn client_verifier(options: &ServerOptions<'_>) -> Result<Arc<dyn ClientCertVeri
         }
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(file)?), provider());
+    let builder = authorities(file, options.client_crl_files)?;
     let builder = if options.client_required { builder } else { builder.allow_unauthenticated() };
     let verifier = builder.build().map_err(|error| TlsFileError::new(file, error.to_string()))?;
     Ok(verifier)

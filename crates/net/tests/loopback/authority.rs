@@ -71,6 +71,7 @@ impl Identity {
             cert_file: &self.cert,
             key_file: &self.key,
             client_ca_file: None,
+            client_crl_files: &[],
             client_required: false,
             alpn: &[],
         }

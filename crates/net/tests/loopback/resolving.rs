@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hermes_net::{DnsErrorKind, Resolver};
+use hermes_net::{Asker, DnsErrorKind, Resolver};
 use tokio::net::UdpSocket;
 
 const A: u16 = 1;
@@ -12,7 +12,7 @@ const NXDOMAIN: u8 = 3;
 const SERVFAIL: u8 = 2;
 
 /// A name server of its own for each test. It knows `both.example.` (A and AAAA), `four.example.` and `single.` (A
-/// only), fails for `broken.example.`, never answers for AAAA of `slow.example.`, and knows nothing else.
+/// only), fails for `broken.example.`, never answers for AAAA of `slow.example.` nor for `mute.test.`, and knows nothing else.
 struct Server {
     address: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -46,12 +46,15 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
         at += 1 + length;
     }
     let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
+    if name.ends_with(".mute.test.") {
+        return None;
+    }
     let (code, data): (u8, Option<IpAddr>) = match (name.to_ascii_lowercase().as_str(), kind) {
-        ("both.example." | "four.example." | "slow.example.", A) => (0, Some([192, 0, 2, 1].into())),
+        ("both.example." | "four.example." | "slow.example." | "x.example.org.", A) => (0, Some([192, 0, 2, 1].into())),
         ("single.", A) => (0, Some([192, 0, 2, 2].into())),
         ("both.example.", AAAA) => (0, Some("2001:db8::1".parse().unwrap())),
         ("slow.example.", AAAA) => return None,
-        ("four.example." | "single.", _) => (0, None),
+        ("four.example." | "single." | "x.example.org.", _) => (0, None),
         ("broken.example.", _) => (SERVFAIL, None),
         _ => (NXDOMAIN, None),
     };
@@ -72,7 +75,7 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
 #[tokio::test]
 async fn both_families_are_found_ipv6_first_with_their_lifetime() {
     let resolver = Resolver::with_server(server().await.address).unwrap();
-    let found = resolver.lookup_target("both.example").await.unwrap();
+    let found = resolver.lookup_target("both.example", Asker::of("alice")).await.unwrap();
     let expected: [IpAddr; 2] = ["2001:db8::1".parse().unwrap(), [192, 0, 2, 1].into()];
     assert_eq!(found.addresses, expected);
     assert!(found.ttl <= Duration::from_secs(60) && found.ttl > Duration::ZERO);
@@ -82,7 +85,7 @@ async fn both_families_are_found_ipv6_first_with_their_lifetime() {
 async fn a_family_that_is_missing_or_silent_does_not_hide_the_other() {
     let resolver = Resolver::with_server(server().await.address).unwrap();
     for name in ["four.example", "slow.example"] {
-        let found = resolver.lookup_target(name).await.unwrap();
+        let found = resolver.lookup_target(name, Asker::of("alice")).await.unwrap();
         assert_eq!(found.addresses, [IpAddr::from([192, 0, 2, 1])]);
     }
 }
@@ -92,7 +95,7 @@ async fn an_answer_is_asked_for_once_in_its_lifetime() {
     let server = server().await;
     let resolver = Resolver::with_server(server.address).unwrap();
     for _ in 0..3 {
-        resolver.lookup_target("both.example").await.unwrap();
+        resolver.lookup_target("both.example", Asker::of("alice")).await.unwrap();
     }
     assert_eq!(server.asked.load(Ordering::Relaxed), 2);
 }
@@ -100,12 +103,12 @@ async fn an_answer_is_asked_for_once_in_its_lifetime() {
 #[tokio::test]
 async fn failures_are_told_apart() {
     let resolver = Resolver::with_server(server().await.address).unwrap();
-    let error = resolver.lookup_target("nothing.example").await.unwrap_err();
+    let error = resolver.lookup_target("nothing.example", Asker::of("alice")).await.unwrap_err();
     assert_eq!((error.kind, error.rcode.as_deref()), (DnsErrorKind::NotFound, Some("NXDOMAIN")));
     assert_eq!(error.to_string(), "nothing.example: no such name (NXDOMAIN)");
-    let error = resolver.lookup_target("broken.example").await.unwrap_err();
+    let error = resolver.lookup_target("broken.example", Asker::of("alice")).await.unwrap_err();
     assert_eq!((error.kind, error.rcode.as_deref()), (DnsErrorKind::Failed, Some("SERVFAIL")));
-    let error = resolver.lookup_target("a..example").await.unwrap_err();
+    let error = resolver.lookup_target("a..example", Asker::of("alice")).await.unwrap_err();
     assert_eq!(error.kind, DnsErrorKind::Invalid);
 }
 
@@ -114,7 +117,7 @@ async fn a_dotless_target_never_reaches_dns_and_a_dotless_endpoint_does() {
     let server = server().await;
     let resolver = Resolver::with_server(server.address).unwrap();
     for name in ["single", "SINGLE", "single.", ""] {
-        let error = resolver.lookup_target(name).await.unwrap_err();
+        let error = resolver.lookup_target(name, Asker::of("alice")).await.unwrap_err();
         assert_eq!(error.kind, DnsErrorKind::Dotless);
     }
     assert_eq!(server.asked.load(Ordering::Relaxed), 0);
@@ -127,12 +130,52 @@ async fn literals_and_localhost_ask_nobody() {
     let server = server().await;
     let resolver = Resolver::with_server(server.address).unwrap();
     for (name, expected) in [("192.0.2.9", "192.0.2.9"), ("2001:db8::9", "2001:db8::9"), ("[::1]", "::1")] {
-        let found = resolver.lookup_target(name).await.unwrap();
+        let found = resolver.lookup_target(name, Asker::of("alice")).await.unwrap();
         assert_eq!(found.addresses, [expected.parse::<IpAddr>().unwrap()]);
     }
     for name in ["localhost", "LocalHost.", "db.localhost"] {
-        let found = resolver.lookup_target(name).await.unwrap();
+        let found = resolver.lookup_target(name, Asker::of("alice")).await.unwrap();
         assert!(found.addresses.iter().all(IpAddr::is_loopback));
     }
     assert_eq!(server.asked.load(Ordering::Relaxed), 0);
+}
+
+/// So many lookups of a zone that never answers, by one user.
+async fn mute_zone(resolver: &Resolver, asker: Asker) -> (tokio::task::JoinSet<()>, Arc<AtomicUsize>) {
+    let (mut lookups, ended) = (tokio::task::JoinSet::new(), Arc::new(AtomicUsize::new(0)));
+    for index in 0..250 {
+        let (resolver, ended) = (resolver.clone(), ended.clone());
+        lookups.spawn(async move {
+            drop(resolver.lookup_target(&format!("n{index}.mute.test"), asker).await);
+            ended.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    (lookups, ended)
+}
+
+#[tokio::test]
+async fn a_mute_zone_costs_other_users_and_other_zones_nothing() {
+    let resolver = Resolver::with_server(server().await.address).unwrap();
+    let (alice, bob) = (Asker::of("alice"), Asker::of("bob"));
+    let (_lookups, ended) = mute_zone(&resolver, alice).await;
+    for (asker, name) in [(bob, "both.example"), (alice, "x.example.org"), (bob, "four.example")] {
+        resolver.lookup_target(name, asker).await.unwrap();
+        assert_eq!(ended.load(Ordering::Relaxed), 0, "{name} waited for a lookup of the mute zone");
+    }
+}
+
+#[tokio::test]
+async fn those_who_ask_for_the_same_name_share_one_lookup() {
+    let server = server().await;
+    let resolver = Resolver::with_server(server.address).unwrap();
+    let mut lookups = tokio::task::JoinSet::new();
+    for index in 0..50 {
+        let resolver = resolver.clone();
+        lookups.spawn(async move { resolver.lookup_target("both.example", Asker::of(index)).await.unwrap() });
+    }
+    assert_eq!(lookups.join_all().await.len(), 50);
+    assert_eq!(server.asked.load(Ordering::Relaxed), 2, "once for each family");
 }

@@ -214,7 +214,7 @@ async fn every_future_is_send() {
     is_send(hermes_net::connect::tcp(&[], crate::PATIENCE));
     is_send(hermes_net::connect::unix(std::path::Path::new("s")));
     let resolver = hermes_net::Resolver::with_server(crate::loopback()).unwrap();
-    is_send(resolver.lookup_target("a.example"));
+    is_send(resolver.lookup_target("a.example", hermes_net::Asker::of("alice")));
     let socket = hermes_net::listen::udp(crate::loopback()).unwrap();
     let socket = hermes_net::UdpSocket::bound(socket).unwrap();
     let mut batch = hermes_net::RecvBatch::new();

@@ -5,6 +5,7 @@ use http::header::{CONNECTION, UPGRADE};
 
 use super::error::DecodeErrorKind as Kind;
 use super::head::{is_token, trim};
+use crate::upgrade::Protocol;
 
 /// The connection options that the codec itself knows.
 #[derive(Debug, Default, Clone, Copy)]
@@ -30,22 +31,15 @@ pub(super) fn options(fields: &HeaderMap) -> Result<Options, Kind> {
     Ok(options)
 }
 
-/// The first protocol that Upgrade offers, in lower case; the whole field is checked.
-pub(super) fn first_protocol(fields: &HeaderMap) -> Result<Option<String>, Kind> {
-    let mut first = None;
+/// The protocol of those that Upgrade offers which could be spoken; the whole field is checked.
+pub(super) fn protocol(fields: &HeaderMap) -> Result<Option<Protocol>, Kind> {
+    let mut offered = Vec::new();
     for line in fields.get_all(UPGRADE) {
-        for protocol in members(line.as_bytes()) {
-            let mut parts = protocol.splitn(2, |byte| *byte == b'/');
-            if !parts.all(is_token) {
-                return Err(Kind::BadUpgrade);
-            }
-            if first.is_none() {
-                let text = std::str::from_utf8(protocol).map_err(|_| Kind::BadUpgrade)?;
-                first = Some(text.to_ascii_lowercase());
-            }
+        for member in members(line.as_bytes()) {
+            offered.push(Protocol::parse(member).map_err(|_| Kind::BadUpgrade)?);
         }
     }
-    Ok(first)
+    Ok(Protocol::choose(offered))
 }
 
 /// The members of a comma-separated list, without white space and without empty ones.

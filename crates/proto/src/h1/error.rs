@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use crate::path::BadPath;
+
 /// Bytes that broke a rule. The connection they came on must not be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}")]
@@ -18,7 +20,7 @@ impl DecodeError {
     /// The status to answer a bad *request* with. A bad response becomes 502, whatever its kind.
     pub fn status(&self) -> StatusCode {
         match self.kind {
-            DecodeErrorKind::TargetTooLong => StatusCode::URI_TOO_LONG,
+            DecodeErrorKind::TargetTooLong | DecodeErrorKind::Path(BadPath::TooLong) => StatusCode::URI_TOO_LONG,
             DecodeErrorKind::HeadTooLarge | DecodeErrorKind::TooManyFields | DecodeErrorKind::TrailersTooLarge => {
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
             }
@@ -73,9 +75,9 @@ pub enum DecodeErrorKind {
     /// The target holds a space, a control, a non-ASCII or another forbidden byte (RFC 9112 3.2).
     #[error("the request target holds a forbidden byte")]
     BadTarget,
-    /// The target holds a fragment (RFC 9110 7.1).
-    #[error("the request target holds a fragment")]
-    Fragment,
+    /// The path or the query cannot be taken (RFC 3986 3.3, 3.4).
+    #[error(transparent)]
+    Path(#[from] BadPath),
     /// The form of the target does not fit the method (RFC 9112 3.2).
     #[error("the form of the request target does not fit the method")]
     TargetForm,

@@ -11,6 +11,7 @@ use super::framing::{self, Framing};
 use super::head::{Section, cr_or, decode_fields, decode_version, find_section, is_token_byte};
 use super::limits::Limits;
 use super::target::{RequestTarget, check_authority, decode_target};
+use crate::upgrade::Protocol;
 
 /// The head of a request, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +31,9 @@ pub struct RequestHead {
     /// Always false for HTTP/1.0, because a proxy must not keep such a connection (RFC 9112 9.3), and for CONNECT,
     /// because bytes after a refused one may be a tunnel's payload (RFC 9931).
     pub keep_alive: bool,
-    /// The first protocol of Upgrade in lower case, when Connection lists `upgrade` in HTTP/1.1 (RFC 9110 7.8).
-    pub upgrade: Option<String>,
+    /// The protocol of Upgrade that could be spoken, when Connection lists `upgrade` in HTTP/1.1 (RFC 9110 7.8). Those of
+    /// [connections](Protocol::is_of_connections) are ignored, as section 7.8 allows.
+    pub upgrade: Option<Protocol>,
     /// Whether the client waits for 100 before it sends its content (RFC 9110 10.1.1).
     pub expect_continue: bool,
 }
@@ -142,9 +144,9 @@ fn request_framing(method: &Method, version: Version, fields: &HeaderMap) -> Res
 }
 
 /// RFC 9110 7.8: Upgrade counts only in HTTP/1.1 and only when Connection lists it.
-fn upgrade(version: Version, options: Options, fields: &HeaderMap) -> Result<Option<String>, Kind> {
+fn upgrade(version: Version, options: Options, fields: &HeaderMap) -> Result<Option<Protocol>, Kind> {
     if version == Version::HTTP_11 && options.upgrade {
-        return connection::first_protocol(fields);
+        return connection::protocol(fields);
     }
     Ok(None)
 }

@@ -7,6 +7,7 @@ use http::Method;
 use http::uri::{Authority, PathAndQuery, Scheme};
 
 use super::error::DecodeErrorKind as Kind;
+use crate::path;
 
 /// The longest target that can be held.
 const LONGEST: usize = u16::MAX as usize - 1;
@@ -47,7 +48,6 @@ pub(super) fn decode_target(method: &Method, raw: Bytes) -> Result<RequestTarget
     if raw.len() > LONGEST {
         return Err(Kind::TargetTooLong);
     }
-    check_bytes(&raw)?;
     if *method == Method::CONNECT {
         return connect_target(raw);
     }
@@ -60,16 +60,8 @@ pub(super) fn decode_target(method: &Method, raw: Bytes) -> Result<RequestTarget
 
 /// Visible ASCII without a fragment (RFC 9110 7.1, RFC 9112 3.2).
 pub(super) fn check_bytes(raw: &[u8]) -> Result<(), Kind> {
-    let (fits, fragment) = raw
-        .iter()
-        .fold((true, false), |(fits, fragment), byte| (fits & byte.is_ascii_graphic(), fragment | (*byte == b'#')));
-    if !fits {
-        return Err(Kind::BadTarget);
-    }
-    if fragment {
-        return Err(Kind::Fragment);
-    }
-    Ok(())
+    let fits = raw.iter().fold(true, |fits, byte| fits & byte.is_ascii_graphic() & (*byte != b'#'));
+    if fits { Ok(()) } else { Err(Kind::BadTarget) }
 }
 
 fn connect_target(raw: Bytes) -> Result<RequestTarget, Kind> {
@@ -90,7 +82,7 @@ fn absolute_target(method: &Method, raw: &Bytes) -> Result<RequestTarget, Kind> 
         _ => return Err(Kind::Scheme),
     };
     let rest = raw.slice(colon + 3..);
-    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let authority = rest.slice(..end);
     check_authority(&authority)?;
     Ok(RequestTarget::Absolute {
@@ -116,7 +108,7 @@ fn absolute_path(method: &Method, raw: Bytes) -> Result<PathAndQuery, Kind> {
 }
 
 fn decode_path(raw: Bytes) -> Result<PathAndQuery, Kind> {
-    PathAndQuery::from_maybe_shared(raw).map_err(|_| Kind::BadTarget)
+    Ok(path::decode(raw)?)
 }
 
 fn decode_authority(raw: Bytes) -> Result<Authority, Kind> {

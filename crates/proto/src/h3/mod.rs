@@ -31,7 +31,7 @@ pub use fields::{EncodeError, content_length, decode_trailers, encode_trailers, 
 pub use frame::{Frame, FrameType};
 pub use fuzz::fuzz_one;
 pub use priority::{Priority, Signal};
-pub use request::{RequestHead, RequestParts, decode_request, encode_request};
+pub use request::{BadRequest, RequestHead, RequestParts, decode_request, encode_request};
 pub use response::{ResponseHead, decode_response, encode_response};
 pub use sequence::{Section, Sequence};
 pub use settings::Settings;

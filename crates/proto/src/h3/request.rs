@@ -7,7 +7,9 @@ use http::{HeaderMap, Method};
 
 use super::code::Fault;
 use super::fields::{self, EncodeError, Pseudo, all_or_nothing};
+use crate::path::{self, BadPath};
 use crate::qpack::{self, Limits};
+use crate::upgrade::Protocol;
 
 /// The head of a request, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,19 +23,36 @@ pub struct RequestHead {
     /// `:path`; `None` for CONNECT without a protocol; `*` for `OPTIONS *`.
     pub path: Option<PathAndQuery>,
     /// `:protocol` of extended CONNECT.
-    pub protocol: Option<String>,
+    pub protocol: Option<Protocol>,
     /// The fields without `Host`.
     pub fields: HeaderMap,
+}
+
+/// A request that cannot be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadRequest {
+    /// It breaks the protocol.
+    #[error("{}", .0.reason)]
+    Fault(Fault),
+    /// Its path is refused: answer 400, or 414.
+    #[error(transparent)]
+    Path(#[from] BadPath),
+}
+
+impl From<Fault> for BadRequest {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
 }
 
 /// Reads the head of a request.
 ///
 /// # Errors
 /// The section cannot be read, is too large, or the request is malformed.
-pub fn decode_request(section: Bytes, limits: Limits) -> Result<RequestHead, Fault> {
+pub fn decode_request(section: Bytes, limits: Limits) -> Result<RequestHead, BadRequest> {
     let (pseudo, mut fields) = fields::decode(section, limits)?;
     if pseudo.status.is_some() {
-        return Err(Fault::message("a request with :status"));
+        return Err(Fault::message("a request with :status").into());
     }
     let method = pseudo.method.as_deref().ok_or(Fault::message("a request without :method"))?;
     let method = Method::from_bytes(method).map_err(|_| Fault::message(":method is no token"))?;
@@ -46,7 +65,7 @@ pub fn decode_request(section: Bytes, limits: Limits) -> Result<RequestHead, Fau
         }
         (&Method::CONNECT, Some(_)) | (_, None) => target(&method, &pseudo, authority.as_ref())?,
         // RFC 8441, section 4, as RFC 9220 takes it over.
-        (_, Some(_)) => return Err(Fault::message(":protocol without CONNECT")),
+        (_, Some(_)) => return Err(Fault::message(":protocol without CONNECT").into()),
     };
     Ok(RequestHead { method, scheme, authority, path, protocol, fields })
 }
@@ -67,33 +86,25 @@ fn target(
     method: &Method,
     pseudo: &Pseudo,
     authority: Option<&Authority>,
-) -> Result<(Option<Scheme>, Option<PathAndQuery>), Fault> {
+) -> Result<(Option<Scheme>, Option<PathAndQuery>), BadRequest> {
     let (Some(scheme), Some(path)) = (&pseudo.scheme, &pseudo.path) else {
-        return Err(Fault::message("a request without :scheme or :path"));
+        return Err(Fault::message("a request without :scheme or :path").into());
     };
     let scheme = Scheme::try_from(&scheme[..]).map_err(|_| Fault::message(":scheme is no scheme"))?;
     let web = scheme == Scheme::HTTP || scheme == Scheme::HTTPS;
     if authority.is_none() && (web || method == Method::CONNECT) {
-        return Err(Fault::message("a request without :authority and Host"));
+        return Err(Fault::message("a request without :authority and Host").into());
     }
-    let rooted = match path[..] {
-        [b'/', ..] => true,
-        [b'*'] => method == Method::OPTIONS,
-        _ => !web && !path.is_empty(),
+    let path = match path[..] {
+        [b'*'] if method == Method::OPTIONS => PathAndQuery::from_static("*"),
+        [b'/', ..] => path::decode(path.clone())?,
+        _ => return Err(Fault::message(":path is no path").into()),
     };
-    let clean = path.iter().all(|byte| (b'!'..=b'~').contains(byte) || *byte >= 0x80) && !path.contains(&b'#');
-    if !rooted || !clean {
-        return Err(Fault::message(":path is no path"));
-    }
-    let path = PathAndQuery::from_maybe_shared(path.clone()).map_err(|_| Fault::message(":path is no path"))?;
     Ok((Some(scheme), Some(path)))
 }
 
-fn decode_protocol(protocol: &[u8]) -> Result<String, Fault> {
-    if !crate::quoted::is_token(protocol) {
-        return Err(Fault::message(":protocol is no token"));
-    }
-    Ok(String::from_utf8_lossy(protocol).into_owned())
+fn decode_protocol(protocol: &[u8]) -> Result<Protocol, Fault> {
+    Protocol::parse(protocol).map_err(|_| Fault::message(":protocol is not one protocol"))
 }
 
 /// RFC 9114, section 4.3.1: `Host` says what `:authority` says, which names no user.
@@ -127,7 +138,7 @@ pub struct RequestParts<'a> {
     /// `:path`.
     pub path: Option<&'a PathAndQuery>,
     /// `:protocol`.
-    pub protocol: Option<&'a str>,
+    pub protocol: Option<&'a Protocol>,
     /// The fields; `Host` is passed over.
     pub fields: &'a HeaderMap,
 }
@@ -136,7 +147,7 @@ impl<'a> From<&'a RequestHead> for RequestParts<'a> {
     fn from(head: &'a RequestHead) -> Self {
         let RequestHead { method, scheme, authority, path, protocol, fields } = head;
         let (scheme, authority, path) = (scheme.as_ref(), authority.as_ref(), path.as_ref());
-        Self { method, scheme, authority, path, protocol: protocol.as_deref(), fields }
+        Self { method, scheme, authority, path, protocol: protocol.as_ref(), fields }
     }
 }
 
@@ -154,7 +165,7 @@ pub fn encode_request(request: &RequestParts<'_>, output: &mut BytesMut) -> Resu
             (":scheme", request.scheme.map(Scheme::as_str).filter(|_| !connect)),
             (":authority", request.authority.map(Authority::as_str)),
             (":path", request.path.map(PathAndQuery::as_str).filter(|_| !connect)),
-            (":protocol", request.protocol),
+            (":protocol", request.protocol.map(Protocol::as_str)),
         ];
         for (name, value) in pseudo {
             if let Some(value) = value {
@@ -173,7 +184,6 @@ fn check(request: &RequestParts<'_>) -> Result<(), EncodeError> {
         None if connect && request.authority.and_then(Authority::port_u16).is_none() => "CONNECT without a port",
         None if connect => return Ok(()),
         _ if !whole => "no scheme or no path",
-        Some(protocol) if !crate::quoted::is_token(protocol.as_bytes()) => "the protocol is no token",
         _ if request.authority.is_none() => "no authority",
         _ => return Ok(()),
     };

@@ -81,6 +81,8 @@ impl Admin {
         let control = Arc::clone(&self.control);
         match tokio::task::spawn_blocking(move || control.reload()).await {
             Ok(Ok(applied)) => json_answer(StatusCode::OK, &applied),
+            // A port that somebody has may be free a moment later, with the same file.
+            Ok(Err(problems)) if problems["valid"] == true => json_answer(StatusCode::CONFLICT, &problems),
             Ok(Err(problems)) => json_answer(StatusCode::UNPROCESSABLE_ENTITY, &problems),
             Err(failed) => error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the reload broke off: {failed}")),
         }

@@ -5,14 +5,16 @@
 mod metrics;
 mod watch;
 
+use std::fmt;
 use std::sync::Arc;
 
 use hermes_config::model::Document;
 use hermes_config::{Problems, read};
 use serde::Serialize;
 
+use crate::hold;
 use crate::listeners::table::Changes;
-use crate::node::{Changing, Node, check_rest, own_addresses, unbound};
+use crate::node::{Changing, Node, check_rest, doubts, log_doubts, own_addresses, unbound};
 use crate::redecide::Redecided;
 use crate::seeing::AccessSink;
 use crate::snapshot::Snapshot;
@@ -36,26 +38,59 @@ pub struct ReloadReport {
     pub needs_restart: Vec<&'static str>,
 }
 
+/// Why nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotReloaded {
+    /// The configuration is not valid.
+    Invalid(Problems),
+    /// It is valid, but something that it asks for cannot be bound now.
+    Unbound(Problems),
+}
+
+impl NotReloaded {
+    /// What is wrong.
+    pub fn problems(&self) -> &Problems {
+        let (Self::Invalid(problems) | Self::Unbound(problems)) = self;
+        problems
+    }
+}
+
+impl From<Problems> for NotReloaded {
+    fn from(problems: Problems) -> Self {
+        Self::Invalid(problems)
+    }
+}
+
+impl fmt::Display for NotReloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problems().fmt(f)
+    }
+}
+
 impl Node {
-    pub(crate) fn reload(&self) -> Result<ReloadReport, Problems> {
+    pub(crate) fn reload(&self) -> Result<ReloadReport, NotReloaded> {
+        // Whoever moves logs away asks so too, whether the file is valid or not.
+        self.shared.seeing.reopen_access();
+        self.log.reopen();
         let reloaded = self.change();
         self.shared.seeing.reload(if reloaded.is_ok() { "applied" } else { "refused" });
         reloaded
     }
 
-    fn change(&self) -> Result<ReloadReport, Problems> {
+    fn change(&self) -> Result<ReloadReport, NotReloaded> {
         let mut changing = self.changing.lock();
         let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| flawed.judged(check_rest))?;
-        let (places, files) = (loaded.places.clone(), loaded.files.clone());
+        let (places, files, doubts) = (loaded.places.clone(), loaded.files.clone(), doubts(&loaded));
         let previous = self.shared.snapshot.load_full();
         let snapshot = Snapshot::build(loaded, Some(&previous), &self.shared.seeing);
         let snapshot = snapshot.map_err(|problems| problems.in_order(&files))?;
         let workers = changing.doors.len();
+        log_doubts(&doubts);
         let prepared = changing.table.prepare(&snapshot.document, workers);
-        let prepared = prepared.map_err(|errors| unbound(errors, &places))?;
-        let metrics = changing.metrics.prepare(&snapshot.document)?;
+        let prepared = prepared.map_err(|errors| NotReloaded::Unbound(unbound(errors, &places)))?;
+        let metrics = changing.metrics.prepare(&snapshot.document).map_err(NotReloaded::Unbound)?;
         let own = own_addresses(&changing.table, &prepared, changing.metrics.address(&metrics));
-        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own));
+        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own, &self.shared.local));
         // New rules first: a new listener must find them.
         self.shared.snapshot.store(snapshot.clone());
         self.shared.revision.send_replace(snapshot.revision);
@@ -65,6 +100,7 @@ impl Node {
         served.apply(metrics);
         let tunnels = self.shared.tunnels.redecide(&snapshot);
         self.shared.seeing.users(snapshot.document.metrics.users);
+        hold::bound(&snapshot.document.memory);
         self.follow_log(&previous.document, &snapshot.document);
         Ok(ReloadReport {
             revision: snapshot.revision,
@@ -85,7 +121,7 @@ impl Node {
             }
         }
         if let Some(level) = new.log.level.as_deref().filter(|level| old.log.level.as_deref() != Some(level))
-            && let Err(error) = (self.set_log)(level)
+            && let Err(error) = self.log.change(level)
         {
             tracing::error!(error, "the log level stays as it was");
         }
@@ -106,7 +142,9 @@ fn needs_restart(old: &Document, new: &Document) -> Vec<&'static str> {
     let changed = [
         ("node", old.node != new.node),
         ("workers", old.workers != new.workers),
+        ("debug.core_dumps", old.debug.core_dumps != new.debug.core_dumps),
         ("admin.socket", old.admin.socket != new.admin.socket),
+        ("log.file", old.log.file != new.log.file),
     ];
     changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
 }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use hermes_net::descriptors::claim;
 use hermes_net::{RecvBatch, UdpError, UdpSocket};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::MAX_UDP_CAPSULE;
@@ -32,7 +33,7 @@ impl Bound {
     /// An address is not one of this machine, or no port or descriptor is left.
     pub(crate) fn open(addresses: impl Iterator<Item = IpAddr>, worker: Arc<Worker>) -> std::io::Result<Self> {
         let socket = |address| {
-            let socket = UdpSocket::bound(std::net::UdpSocket::bind(SocketAddr::new(address, 0))?)?;
+            let socket = UdpSocket::bound(claim(std::net::UdpSocket::bind(SocketAddr::new(address, 0))?)?)?;
             Ok((socket.local_addr()?, socket))
         };
         let sockets = addresses.map(socket).collect::<std::io::Result<_>>()?;
@@ -47,7 +48,7 @@ impl Bound {
     /// The socket from which this peer is reached, by the rules that are in force now.
     fn towards(&self, peer: SocketAddr) -> Option<&UdpSocket> {
         let (_, socket) = self.sockets.iter().find(|(own, _)| own.is_ipv4() == peer.is_ipv4())?;
-        self.worker.snapshot().egress.check(peer).is_ok().then_some(socket)
+        self.worker.snapshot().may_choose(peer).is_ok().then_some(socket)
     }
 
     /// Waits until something has come.

@@ -83,6 +83,14 @@ impl UdpReader {
         Ok(())
     }
 
+    /// Keeps what [`UdpReader::fill`] found, because it cannot be sent now: it is found again.
+    pub fn keep(&mut self) {
+        match self {
+            Self::Session(session, queue) => session.give_back(queue),
+            Self::Socket(_, received) => received.keep(),
+        }
+    }
+
     /// Calls `each` for every datagram that [`UdpReader::fill`] found.
     pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
         match self {

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::h3::DatagramSender;
-use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
+use hermes_http::{Incoming, Outgoing, Reset, StreamError};
 use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS};
 use hermes_proto::capsule::{CapsuleCursor, CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
@@ -19,6 +19,9 @@ use super::UdpEnd;
 use super::end::UdpReader;
 use super::limit::Limits;
 use super::quic::Beside;
+use super::shared::Shared;
+use super::stop::Stop;
+use super::stream::{CapsuleStream, Reached};
 use crate::forward::{Broken, Side};
 use crate::seeing::{DropReason, Exchange};
 
@@ -56,22 +59,13 @@ pub(crate) struct Capsules {
     pub(super) beside: Beside,
 }
 
-/// The stream alone.
-pub(super) struct CapsuleStream {
-    incoming: Incoming,
-    /// What was read beyond the capsule at which the lane was stopped.
-    pub(super) rest: Bytes,
-    /// Whether what was read and passed on to another stream ends within a capsule.
-    pub(super) within: bool,
-}
-
 /// Where datagrams go. A stream is shared by the lanes that lead there: whoever writes holds it to the end of a capsule.
 #[derive(Clone)]
 pub(crate) enum Sink {
     /// UDP.
     Udp(UdpEnd),
     /// Capsules, and QUIC datagrams where there are any.
-    Stream(Arc<Mutex<Outgoing>>, Option<DatagramSender>),
+    Stream(Arc<Mutex<Shared>>, Option<DatagramSender>),
 }
 
 /// How a lane was left.
@@ -95,44 +89,29 @@ pub(crate) struct Lane<'a> {
     pub(crate) limits: &'a Limits,
 }
 
-/// Tells lanes to stop. Whoever sets it polls them next, in the same task, so that nobody is woken for it.
-#[derive(Debug, Default)]
-pub(crate) struct Stop(AtomicBool);
-
-impl Stop {
-    /// From now on.
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Resolves when it is set, as far as whoever waits is polled then.
-    pub(super) async fn seen(&self) {
-        poll_fn(|_| if self.is_set() { Poll::Ready(()) } else { Poll::Pending }).await;
-    }
-}
-
 impl Origin {
     /// Reads a stream.
     pub(crate) fn stream(mut incoming: Incoming) -> Self {
         let beside = Beside::new(incoming.datagrams());
-        Self::Stream(Capsules { stream: CapsuleStream { incoming, rest: Bytes::new(), within: false }, beside })
+        Self::Stream(Capsules { stream: CapsuleStream::new(incoming), beside })
     }
 
     /// Waits for the end of a stream; what still comes is of no use.
     pub(crate) async fn drain(&mut self) {
         if let Self::Stream(capsules) = self {
-            while let Some(Ok(_)) = capsules.stream.incoming.frame().await {}
+            while let Some(Ok(_)) = capsules.stream.next().await {}
         }
     }
 
     /// Whether the last that was read is a piece of a capsule, which has been passed on: nothing else can follow it there, nor its other
     /// piece anywhere else.
     pub(crate) fn is_within(&self) -> bool {
-        matches!(self, Self::Stream(capsules) if capsules.stream.within)
+        matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Passed)
+    }
+
+    /// Whether whoever reads on here begins with a capsule.
+    pub(crate) fn is_between(&self) -> bool {
+        matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Between) || self.is_udp()
     }
 
     /// Whether it is UDP.
@@ -145,14 +124,22 @@ impl Sink {
     /// Writes a stream.
     pub(crate) fn stream(outgoing: Outgoing) -> Self {
         let quic = outgoing.datagrams();
-        Self::Stream(Arc::new(Mutex::new(outgoing)), quic)
+        Self::Stream(Arc::new(Mutex::new(Shared::new(outgoing))), quic)
+    }
+
+    /// Whether nobody is writing there, and whoever does next begins with a capsule.
+    pub(crate) fn is_between(&self) -> bool {
+        match self {
+            Self::Udp(_) => true,
+            Self::Stream(stream, _) => stream.try_lock().is_ok_and(|stream| stream.is_between()),
+        }
     }
 
     /// Ends a stream; UDP has no end.
     pub(crate) async fn finish(&self) -> Result<(), StreamError> {
         match self {
             Self::Udp(_) => Ok(()),
-            Self::Stream(outgoing, _) => outgoing.lock().await.finish(None).await,
+            Self::Stream(outgoing, _) => outgoing.lock().await.finish().await,
         }
     }
 
@@ -174,30 +161,6 @@ impl Sink {
             && let Ok(mut outgoing) = outgoing.try_lock()
         {
             outgoing.reset(reset);
-        }
-    }
-}
-
-impl CapsuleStream {
-    /// What is there without waiting.
-    async fn ready(&mut self) -> Option<Option<Result<Bytes, StreamError>>> {
-        poll_fn(|cx| match pin!(self.next()).poll(cx) {
-            Poll::Ready(data) => Poll::Ready(Some(data)),
-            Poll::Pending => Poll::Ready(None),
-        })
-        .await
-    }
-
-    pub(super) async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
-        if !self.rest.is_empty() {
-            return Some(Ok(std::mem::take(&mut self.rest)));
-        }
-        loop {
-            match self.incoming.frame().await? {
-                Ok(Frame::Data(data)) => return Some(Ok(data)),
-                Ok(Frame::Trailers(_)) => {}
-                Err(error) => return Some(Err(error)),
-            }
         }
     }
 }
@@ -237,6 +200,23 @@ impl Lane<'_> {
         };
         count.fetch_add(datagrams, Ordering::Relaxed);
         sum.fetch_add(bytes, Ordering::Relaxed);
+        if datagrams + bytes > 0 {
+            counters.spoke(from == Side::Client);
+        }
+    }
+
+    /// Notes where what was read ends.
+    pub(super) fn reached(&self, stream: &mut CapsuleStream, reached: Reached) {
+        stream.reached = reached;
+        if self.from == Side::Client {
+            self.stop.client_reached(reached == Reached::Between);
+        }
+    }
+
+    /// Holds a stream, to begin a capsule there.
+    pub(super) async fn hold(&self, stream: &Arc<Mutex<Shared>>) -> Result<OwnedMutexGuard<Shared>, Broken> {
+        let stream = stream.clone().lock_owned().await;
+        if stream.is_between() { Ok(stream) } else { Err(Broken::torn()) }
     }
 
     pub(super) fn read(&self, error: &StreamError) -> Broken {
@@ -270,7 +250,7 @@ impl Lane<'_> {
     }
 
     /// The lane against this one reads the same stream, and hears when it breaks. Whoever asks here, too, is woken by each frame that leaves.
-    async fn udp_to_stream(&self, reader: &mut UdpReader, sink: &Arc<Mutex<Outgoing>>) -> Result<Left, Broken> {
+    async fn udp_to_stream(&self, reader: &mut UdpReader, sink: &Arc<Mutex<Shared>>) -> Result<Left, Broken> {
         loop {
             tokio::select! {
                 biased;
@@ -281,12 +261,7 @@ impl Lane<'_> {
                 let (datagrams, bytes) = reader.encode(room, |_| true);
                 self.moved(datagrams, bytes);
             });
-            let write = async {
-                let mut outgoing = sink.lock().await;
-                outgoing.data(data, false).await?;
-                outgoing.flush().await
-            };
-            reader.during(write, self.exchange).await.map_err(|error| self.write(&error))?;
+            reader.during(self.write_on(sink, data), self.exchange).await?;
         }
     }
 
@@ -317,18 +292,19 @@ impl Lane<'_> {
                 return ended.map_err(|error| Broken::malformed(self.from, error.to_string()));
             };
             decoder.push(data.map_err(|error| self.read(&error))?);
+            // What is in the way of the rest of it is not known before.
+            self.reached(&mut capsules.stream, Reached::Held);
             self.deliver(&mut decoder, &mut batch, udp).await?;
+            if decoder.finish().is_ok() {
+                self.reached(&mut capsules.stream, Reached::Between);
+            }
         }
     }
 
     /// Passes capsules on as they are, those of unknown types too (RFC 9297, 3.2).
-    async fn stream_to_stream(
-        &self,
-        capsules: &mut CapsuleStream,
-        sink: &Arc<Mutex<Outgoing>>,
-    ) -> Result<Left, Broken> {
+    async fn stream_to_stream(&self, capsules: &mut CapsuleStream, sink: &Arc<Mutex<Shared>>) -> Result<Left, Broken> {
         let mut cursor = CapsuleCursor::default();
-        let mut held: Option<OwnedMutexGuard<Outgoing>> = None;
+        let mut held: Option<OwnedMutexGuard<Shared>> = None;
         loop {
             let stops = self.stop.is_set() && cursor.is_between();
             let data = match if stops { None } else { capsules.ready().await } {
@@ -350,19 +326,19 @@ impl Lane<'_> {
             let Some(data) = data else { return Ok(Left::Ended) };
             let mut data = data.map_err(|error| self.read(&error))?;
             capsules.rest = self.follow(&mut cursor, &mut data);
-            capsules.within = !cursor.is_between();
+            self.reached(capsules, Reached::passing(cursor.is_between()));
             self.moved(0, data.len() as u64);
             let mut outgoing = match held.take() {
                 Some(outgoing) => outgoing,
-                None => sink.clone().lock_owned().await,
+                None => self.hold(sink).await?,
             };
-            outgoing.data(data, false).await.map_err(|error| self.write(&error))?;
+            outgoing.data(data, cursor.is_between()).await.map_err(|error| self.write(&error))?;
             held = (!cursor.is_between()).then_some(outgoing);
         }
     }
 
     /// Sends what was written; whoever holds the stream need not take it again.
-    async fn flush(&self, held: &mut Option<OwnedMutexGuard<Outgoing>>, sink: &Mutex<Outgoing>) -> Result<(), Broken> {
+    async fn flush(&self, held: &mut Option<OwnedMutexGuard<Shared>>, sink: &Mutex<Shared>) -> Result<(), Broken> {
         let flushed = match held {
             Some(outgoing) => outgoing.flush().await,
             None => sink.lock().await.flush().await,
@@ -426,7 +402,7 @@ impl Lane<'_> {
 }
 
 /// Resolves when the stream breaks, as far as that can be seen while nobody writes to it.
-pub(super) async fn broken(sink: &Mutex<Outgoing>) -> Reset {
+pub(super) async fn broken(sink: &Mutex<Shared>) -> Reset {
     poll_fn(|cx| match sink.try_lock() {
         Ok(mut outgoing) => pin!(outgoing.broken()).poll(cx),
         Err(_) => Poll::Pending,

@@ -79,6 +79,11 @@ impl Limits {
         self.of(side).heard.load(Ordering::Relaxed).max(self.floor)
     }
 
+    /// The largest payload that goes to this side as a QUIC datagram, by its own word and by what the path carries.
+    pub(super) fn fits(&self, side: Side) -> usize {
+        self.of(side).own().min(self.heard(side))
+    }
+
     /// This side said how large payloads may be.
     pub(super) fn hear(&self, side: Side, limit: usize) {
         let of = self.of(side);

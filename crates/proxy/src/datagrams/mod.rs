@@ -11,12 +11,16 @@ mod queue;
 mod quic;
 mod received;
 mod session;
+mod shared;
+mod stop;
+mod stream;
 
 pub(crate) use bound::Bound;
 pub use end::UdpEnd;
 pub(crate) use end::UdpReader;
-pub(crate) use lane::{Lane, Left, Origin, Sink, Stop};
+pub(crate) use lane::{Lane, Left, Origin, Sink};
 pub(crate) use limit::Limits;
 pub use queue::{Bounds, Queue};
 pub(crate) use received::Received;
 pub use session::{Early, Session};
+pub(crate) use stop::Stop;

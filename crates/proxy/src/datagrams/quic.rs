@@ -6,18 +6,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use hermes_http::Reset;
 use hermes_http::h3::{DatagramReceiver, DatagramSender};
-use hermes_http::{Outgoing, Reset};
 use hermes_net::quic::SentDatagrams;
 use hermes_proto::batch::Batch;
 use hermes_proto::capsule::{self, CapsuleSieve, CapsuleType, Sifted};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
-use hermes_proto::datagram_limit;
+use hermes_proto::{datagram_floor, datagram_limit};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::UdpEnd;
 use super::end::UdpReader;
-use super::lane::{CapsuleStream, Capsules, Lane, Left, broken};
+use super::lane::{Capsules, Lane, Left, broken};
+use super::shared::Shared;
+use super::stream::{CapsuleStream, Reached};
 use crate::forward::{Broken, Side};
 use crate::seeing::DropReason;
 
@@ -26,6 +28,9 @@ const MOST: usize = 128;
 
 /// Room that a sender's buffer should have before more is read, in bytes: what one wake-up of a UDP socket may bring.
 const ROOM: usize = 512 * 1024;
+
+/// Bytes of capsules other than datagrams that are gathered for one write, while more of them are there.
+const OTHERS: usize = 32 * 1024;
 
 /// The context of UDP payloads as it is written.
 const CONTEXT: [u8; 1] = [UDP_CONTEXT as u8];
@@ -64,6 +69,15 @@ impl Beside {
     }
 }
 
+/// Capsules other than datagrams that go on as they are.
+#[derive(Default)]
+struct Others {
+    /// Gathered for the next write.
+    room: BytesMut,
+    /// The stream that they go to, while a piece of one has gone there.
+    held: Option<OwnedMutexGuard<Shared>>,
+}
+
 impl Lane<'_> {
     /// Sends what was taken to UDP, in runs.
     pub(super) async fn deliver_beside(
@@ -86,7 +100,7 @@ impl Lane<'_> {
     pub(super) async fn udp_to_quic(
         &self,
         reader: &mut UdpReader,
-        stream: &Arc<Mutex<Outgoing>>,
+        stream: &Arc<Mutex<Shared>>,
         quic: &DatagramSender,
     ) -> Result<Left, Broken> {
         loop {
@@ -100,11 +114,18 @@ impl Lane<'_> {
                 filled = reader.fill() => filled.map_err(|error| Broken::socket(self.from, &error))?,
                 reset = broken(stream), if self.alone => return Err(Broken::reset(self.from.other(), reset)),
             }
+            if quic.is_silent() {
+                reader.keep();
+                reader.during(self.heard(stream, quic), self.exchange).await?;
+                continue;
+            }
             let by_stream = self.by_stream(quic);
             let takes_stream = |size: usize| by_stream.contains(&(size + CONTEXT.len()));
             let (most, largest, above) = (self.limits.heard(self.to()), Cell::new(0), Cell::new(0));
+            let beside = Cell::new(0);
             let (sent, bytes) = reader.send(quic, &CONTEXT, |size| {
                 if takes_stream(size) {
+                    beside.set(size.max(beside.get()));
                     return false;
                 }
                 largest.set(size.max(largest.get()));
@@ -113,13 +134,25 @@ impl Lane<'_> {
             });
             self.sent(sent, bytes);
             self.too_large(above.get() + sent.too_large, largest.get());
-            if !by_stream.is_empty() {
+            if beside.get() > 0 {
                 let mut capsules = BytesMut::new();
                 let (datagrams, bytes) = reader.encode(&mut capsules, takes_stream);
                 self.moved(datagrams, bytes);
-                self.write_on(stream, capsules.freeze()).await?;
+                self.by_capsule(beside.get(), quic);
+                reader.during(self.write_on(stream, capsules.freeze()), self.exchange).await?;
             }
             quic.room(ROOM).await;
+        }
+    }
+
+    /// Waits while nothing comes back on the connection: what waits until it is heard of, or another tunnel has taken its place, is
+    /// not lost.
+    async fn heard(&self, stream: &Mutex<Shared>, quic: &DatagramSender) -> Result<(), Broken> {
+        tokio::select! {
+            biased;
+            () = self.stop.seen() => Ok(()),
+            () = quic.heard() => Ok(()),
+            reset = broken(stream), if self.alone => Err(Broken::reset(self.from.other(), reset)),
         }
     }
 
@@ -127,56 +160,92 @@ impl Lane<'_> {
     pub(super) async fn capsules_to_quic(
         &self,
         capsules: &mut CapsuleStream,
-        stream: &Arc<Mutex<Outgoing>>,
+        stream: &Arc<Mutex<Shared>>,
         quic: &DatagramSender,
     ) -> Result<Left, Broken> {
         let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, MAX_UDP_CAPSULE);
-        let mut held = None;
+        let mut others = Others::default();
         loop {
-            let data = tokio::select! {
-                biased;
-                () = self.stop.seen(), if sieve.is_between() => return Ok(Left::Stopped),
-                limit = self.limits.due(self.to()), if sieve.is_between() => {
-                    self.tell(stream, limit).await?;
-                    continue;
+            // What is there goes into one write; only then is more waited for.
+            let waits = others.room.is_empty() || (self.stop.is_set() && sieve.is_between());
+            let data = match if waits { None } else { capsules.ready().await } {
+                Some(data) => data,
+                None => {
+                    self.pass_others(&mut others, stream, sieve.is_between()).await?;
+                    tokio::select! {
+                        biased;
+                        () = self.stop.seen(), if sieve.is_between() => return Ok(Left::Stopped),
+                        limit = self.limits.due(self.to()), if sieve.is_between() => {
+                            self.tell(stream, limit).await?;
+                            continue;
+                        }
+                        data = capsules.next() => data,
+                        reset = broken(stream), if self.alone && others.held.is_none() => match reset {
+                            Reset::Unneeded => return Ok(Left::Ended),
+                            reset => return Err(Broken::reset(self.from.other(), reset)),
+                        },
+                    }
                 }
-                data = capsules.next() => data,
-                reset = broken(stream), if self.alone && held.is_none() => match reset {
-                    Reset::Unneeded => return Ok(Left::Ended),
-                    reset => return Err(Broken::reset(self.from.other(), reset)),
-                },
             };
             let Some(data) = data else {
+                self.pass_others(&mut others, stream, sieve.is_between()).await?;
                 let ended = sieve.is_between().then_some(Left::Ended);
                 return ended
                     .ok_or_else(|| Broken::malformed(self.from, "the stream ended inside a capsule".to_owned()));
             };
             sieve.push(data.map_err(|error| self.read(&error))?);
-            let mut datagrams = Vec::new();
-            while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
-                match piece {
-                    Sifted::Taken(datagram) => datagrams.push(datagram),
-                    Sifted::Other(bytes) => {
-                        // It may be a part only: what else goes on the stream goes before.
-                        self.forward(&mut datagrams, stream, quic).await?;
-                        self.pass_on(&mut held, stream, bytes, sieve.is_between()).await?;
-                    }
-                }
-                if self.stop.is_set() && sieve.is_between() {
-                    capsules.rest = sieve.take_rest();
-                    break;
-                }
-            }
-            capsules.within = !sieve.is_between();
+            // Where it ends is not known before all of it was looked at.
+            self.reached(capsules, Reached::Passed);
+            let mut datagrams = self.sift(&mut sieve, &mut others, stream, quic).await?;
+            capsules.rest = sieve.take_rest();
+            self.reached(capsules, Reached::passing(sieve.is_between()));
             self.forward(&mut datagrams, stream, quic).await?;
         }
+    }
+
+    /// Takes the datagrams out of what came, up to the next capsule if the lane is to stop, and gathers the rest. What goes on the same
+    /// stream stays in order: datagrams that are returned come before what is gathered next, and after what was before.
+    async fn sift(
+        &self,
+        sieve: &mut CapsuleSieve,
+        others: &mut Others,
+        stream: &Arc<Mutex<Shared>>,
+        quic: &DatagramSender,
+    ) -> Result<Vec<Bytes>, Broken> {
+        let mut datagrams = Vec::new();
+        while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
+            match piece {
+                Sifted::Taken(datagram) => {
+                    self.pass_others(others, stream, true).await?;
+                    datagrams.push(datagram);
+                }
+                Sifted::Other(bytes) => {
+                    // It may be a part only: what else goes on the stream goes before.
+                    self.forward(&mut datagrams, stream, quic).await?;
+                    others.room.extend_from_slice(&bytes);
+                    if others.room.len() >= OTHERS {
+                        self.pass_others(others, stream, sieve.is_between()).await?;
+                    }
+                }
+            }
+            if self.stop.is_set() && sieve.is_between() {
+                break;
+            }
+        }
+        Ok(datagrams)
+    }
+
+    /// Writes the capsules that were gathered.
+    async fn pass_others(&self, others: &mut Others, stream: &Arc<Mutex<Shared>>, ends: bool) -> Result<(), Broken> {
+        let bytes = others.room.split().freeze();
+        self.pass_on(&mut others.held, stream, bytes, ends).await
     }
 
     /// QUIC datagrams and a stream of capsules in; out go QUIC datagrams, or capsules where the other side has none.
     pub(super) async fn quic_to_stream(
         &self,
         capsules: &mut Capsules,
-        stream: &Arc<Mutex<Outgoing>>,
+        stream: &Arc<Mutex<Shared>>,
         quic: Option<&DatagramSender>,
     ) -> Result<Left, Broken> {
         let Capsules { stream: from, beside } = capsules;
@@ -220,7 +289,7 @@ impl Lane<'_> {
                     break;
                 }
             }
-            from.within = !sieve.is_between();
+            self.reached(from, Reached::passing(sieve.is_between()));
             self.moved(0, room.len() as u64);
             self.pass_on(&mut held, stream, room.split().freeze(), sieve.is_between()).await?;
         }
@@ -235,7 +304,7 @@ impl Lane<'_> {
     }
 
     /// Tells the side that it leads to how large payloads may be that come from there.
-    async fn tell(&self, stream: &Mutex<Outgoing>, limit: usize) -> Result<(), Broken> {
+    async fn tell(&self, stream: &Mutex<Shared>, limit: usize) -> Result<(), Broken> {
         tracing::debug!(exchange = %self.exchange.id(), limit, "the largest payload that goes on");
         let mut capsule = BytesMut::new();
         datagram_limit::encode(limit, &mut capsule);
@@ -260,7 +329,7 @@ impl Lane<'_> {
     pub(super) async fn forward(
         &self,
         datagrams: &mut Vec<Bytes>,
-        stream: &Mutex<Outgoing>,
+        stream: &Mutex<Shared>,
         quic: &DatagramSender,
     ) -> Result<(), Broken> {
         if datagrams.is_empty() {
@@ -269,9 +338,12 @@ impl Lane<'_> {
         let by_stream = self.by_stream(quic);
         if !by_stream.is_empty() {
             let mut capsules = BytesMut::new();
-            let mut large = datagrams.extract_if(.., |datagram| by_stream.contains(&datagram.len())).collect();
-            self.encode(&mut large, &mut capsules);
-            self.write_on(stream, capsules.freeze()).await?;
+            let mut large: Vec<_> = datagrams.extract_if(.., |datagram| by_stream.contains(&datagram.len())).collect();
+            if let Some(largest) = large.iter().map(Bytes::len).max() {
+                self.by_capsule(largest - CONTEXT.len(), quic);
+                self.encode(&mut large, &mut capsules);
+                self.write_on(stream, capsules.freeze()).await?;
+            }
         }
         let largest = datagrams.iter().map(Bytes::len).max().unwrap_or(0).saturating_sub(CONTEXT.len());
         let above = match self.limits.heard(self.to()) {
@@ -305,17 +377,17 @@ impl Lane<'_> {
     /// the same stream.
     async fn pass_on(
         &self,
-        held: &mut Option<OwnedMutexGuard<Outgoing>>,
-        stream: &Arc<Mutex<Outgoing>>,
+        held: &mut Option<OwnedMutexGuard<Shared>>,
+        stream: &Arc<Mutex<Shared>>,
         bytes: Bytes,
         ends: bool,
     ) -> Result<(), Broken> {
         if !bytes.is_empty() {
             let mut outgoing = match held.take() {
                 Some(outgoing) => outgoing,
-                None => stream.clone().lock_owned().await,
+                None => self.hold(stream).await?,
             };
-            outgoing.data(bytes, false).await.map_err(|error| self.write(&error))?;
+            outgoing.data(bytes, ends).await.map_err(|error| self.write(&error))?;
             outgoing.flush().await.map_err(|error| self.write(&error))?;
             *held = Some(outgoing);
         }
@@ -325,12 +397,16 @@ impl Lane<'_> {
         Ok(())
     }
 
-    pub(super) async fn write_on(&self, stream: &Mutex<Outgoing>, bytes: Bytes) -> Result<(), Broken> {
+    /// Writes whole capsules.
+    pub(super) async fn write_on(&self, stream: &Mutex<Shared>, bytes: Bytes) -> Result<(), Broken> {
         if bytes.is_empty() {
             return Ok(());
         }
         let mut stream = stream.lock().await;
-        stream.data(bytes, false).await.map_err(|error| self.write(&error))?;
+        if !stream.is_between() {
+            return Err(Broken::torn());
+        }
+        stream.data(bytes, true).await.map_err(|error| self.write(&error))?;
         stream.flush().await.map_err(|error| self.write(&error))
     }
 
@@ -346,6 +422,15 @@ impl Lane<'_> {
         if count > 0 {
             self.exchange.dropped(DropReason::TooLarge, count as u64);
             self.limits.exceeded(self.to(), largest);
+            self.exchange.oversize(largest, self.limits.fits(self.to()), "dropped");
+        }
+    }
+
+    /// Notes that datagrams of up to so many bytes go as capsules. A QUIC connection inside the tunnel looks for larger packets all the
+    /// time: that is no news.
+    fn by_capsule(&self, largest: usize, quic: &DatagramSender) {
+        if self.limits.floor() > datagram_floor::QUIC {
+            self.exchange.oversize(largest, quic.max_payload().saturating_sub(CONTEXT.len()), "sent as capsules");
         }
     }
 }

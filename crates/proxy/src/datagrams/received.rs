@@ -91,6 +91,21 @@ impl Received {
         kept.chain(batch.into_iter().flatten().map(|(source, datagram)| (Some(source), datagram)))
     }
 
+    /// Keeps what [`Self::fill`] found, because it cannot be sent now.
+    pub(super) fn keep(&mut self) {
+        let (now, mut full) = (Instant::now(), 0);
+        if self.taken.is_empty() {
+            let batch = self.batch.as_ref().map(RecvBatch::datagrams);
+            full += batch.into_iter().flatten().map(|(_, datagram)| self.waiting.push(datagram, now)).sum::<usize>();
+        } else {
+            std::mem::swap(&mut self.taken, &mut self.waiting);
+            full += self.taken.iter().map(|datagram| self.waiting.push(datagram, now)).sum::<usize>();
+        }
+        self.lost.0 += full as u64;
+        self.taken.clear();
+        self.give_back();
+    }
+
     /// Waits for `write`, which sends what was found. If that takes long, the socket is emptied meanwhile, and `lost` is told of
     /// datagrams for which there was no room, and of those that waited too long.
     pub(super) async fn during<W: Future>(

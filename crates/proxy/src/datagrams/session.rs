@@ -1,19 +1,22 @@
 //! One UDP client of a `udp` listener.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_net::{UdpError, UdpSocket};
 use hermes_proto::datagram;
+use hermes_rules::session::Class;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::lane::in_room;
 use super::{Bounds, Queue};
+use crate::seeing::Exchange;
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
 /// burst is not lost between one task and the next.
@@ -22,6 +25,9 @@ const OPEN_BYTES: usize = 1024 * 1024;
 /// Bytes of datagrams that leave with the request for the tunnel: less than the 64 KiB that every stream of HTTP/2 may carry at once,
 /// as some of it may be taken.
 const EARLY_BYTES: usize = 16 * 1024;
+
+/// How long a tunnel that is open may take to end when others need its room.
+const EVICTION: Duration = Duration::from_secs(2);
 
 /// Datagrams that left before the tunnel was answered (RFC 9298, 5). They wait on until it is, so that another try has them too.
 pub struct Early {
@@ -38,6 +44,7 @@ pub struct Early {
 /// A client address and what it sent that has not left yet. The listener fills it, the tunnel empties it.
 pub struct Session {
     client: SocketAddr,
+    began: Instant,
     /// The address of ours that the client asked, which its answers come from.
     local: Option<IpAddr>,
     socket: Arc<UdpSocket>,
@@ -47,6 +54,10 @@ pub struct Session {
     /// Counts what came and went, for whoever waits for silence.
     activity: AtomicU64,
     refused: AtomicBool,
+    /// Takes nothing any more: what comes begins another.
+    retired: AtomicBool,
+    evicted: CancellationToken,
+    exchange: OnceLock<Arc<Exchange>>,
 }
 
 impl Session {
@@ -54,6 +65,7 @@ impl Session {
     pub fn new(client: SocketAddr, local: Option<IpAddr>, socket: Arc<UdpSocket>, bounds: Bounds) -> Self {
         Self {
             client,
+            began: Instant::now(),
             local,
             socket,
             queue: Mutex::new(Queue::new(bounds)),
@@ -61,6 +73,9 @@ impl Session {
             lost: Lost::default(),
             activity: AtomicU64::new(0),
             refused: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
+            evicted: CancellationToken::new(),
+            exchange: OnceLock::new(),
         }
     }
 
@@ -125,6 +140,16 @@ impl Session {
         }
     }
 
+    /// Takes back what was taken and cannot leave now; it comes first again, and grows older.
+    pub fn give_back(&self, taken: &mut Queue) {
+        let (mut queue, now) = (self.queue.lock(), Instant::now());
+        std::mem::swap(&mut *queue, taken);
+        // As a rule nothing: this is done as soon as it was taken.
+        let full: usize = taken.iter().map(|datagram| queue.push(datagram, now)).sum();
+        self.lost.full(full);
+        taken.clear();
+    }
+
     /// Sets other bounds, once the route is known; what is outside them is dropped.
     pub fn set_bounds(&self, bounds: Bounds) {
         self.lost.full(self.queue.lock().set_bounds(bounds));
@@ -153,6 +178,53 @@ impl Session {
                 return;
             }
             tokio::time::sleep(time).await;
+        }
+    }
+
+    /// When it began.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// It is this exchange from now on.
+    pub fn is_exchange(&self, exchange: &Arc<Exchange>) {
+        let _ = self.exchange.set(exchange.clone());
+    }
+
+    /// What it is by now.
+    pub fn class(&self) -> Class {
+        self.exchange.get().map_or(Class::Unanswered, |exchange| exchange.counters().traffic().class())
+    }
+
+    /// Takes nothing any more, so that what comes begins another; false where something has come and was not taken yet.
+    pub fn retire(&self) -> bool {
+        let is_empty = self.queue.lock().is_empty();
+        if is_empty {
+            self.retired.store(true, Ordering::Relaxed);
+        }
+        is_empty
+    }
+
+    /// Whether it takes nothing any more.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Ends it, because others need the room.
+    pub fn evict(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+        self.lost.full(self.queue.lock().clear());
+        if let Some(exchange) = self.exchange.get() {
+            exchange.evict();
+        }
+        self.evicted.cancel();
+    }
+
+    /// Resolves when others need the room and its tunnel, if it is open, has had time to end.
+    pub async fn evicted(&self) {
+        self.evicted.cancelled().await;
+        if self.exchange.get().is_some_and(|exchange| exchange.can_be_evicted()) {
+            tokio::time::sleep(EVICTION).await;
         }
     }
 

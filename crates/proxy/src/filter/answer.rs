@@ -11,6 +11,7 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
+use super::undecided::Undecided;
 use super::{Changes, Decision, Denial};
 
 /// Characters of a reason that a server gave; they go into records and `Proxy-Status`.
@@ -30,7 +31,7 @@ pub(super) struct Answer {
 }
 
 /// An answer; an error is one that decides nothing.
-pub(super) type Answered = Result<Answer, String>;
+pub(super) type Answered = Result<Answer, Undecided>;
 
 /// Longest time that a server can let its answer count: a year.
 const LONGEST: u64 = 365 * 24 * 3600;
@@ -45,7 +46,7 @@ pub(super) fn http(head: ResponseHead, content: Bytes, owned: &[FieldPattern]) -
         return Ok(Answer { decision, reason: "200".to_owned(), lasts: lasts(&head.fields) });
     }
     if status.is_server_error() {
-        return Err(format!("the server answered {}", status.as_u16()));
+        return Err(Undecided::status(status, "the server"));
     }
     let (mut fields, lasts) = (head.fields, None);
     // A connection field that cannot be read names nothing that could be kept.
@@ -73,7 +74,7 @@ fn lasts(fields: &HeaderMap) -> Option<Duration> {
 /// denies, as OPA's own default would.
 pub(super) fn opa(head: &ResponseHead, content: &[u8], owned: &[FieldPattern]) -> Answered {
     if head.status != StatusCode::OK {
-        return Err(format!("OPA answered {}", head.status.as_u16()));
+        return Err(Undecided::status(head.status, "OPA"));
     }
     let answer: Value = serde_json::from_slice(content).map_err(|_| "OPA's answer is no JSON".to_owned())?;
     match answer.get("result") {
@@ -84,7 +85,7 @@ pub(super) fn opa(head: &ResponseHead, content: &[u8], owned: &[FieldPattern]) -
         Some(Value::Bool(false)) => denied(&Map::new(), "false"),
         None if answer.is_object() => denied(&Map::new(), "the decision is undefined"),
         Some(Value::Object(result)) => object(result, owned),
-        _ => Err("OPA's result is neither a truth value nor an object".to_owned()),
+        _ => Err("OPA's result is neither a truth value nor an object".into()),
     }
 }
 
@@ -107,7 +108,7 @@ fn object(result: &Map<String, Value>, owned: &[FieldPattern]) -> Answered {
             Ok(Answer { decision, reason: reason.unwrap_or_else(yes), lasts: max_age(result)? })
         }
         Some(Value::Bool(false)) => denied(result, reason.as_deref().unwrap_or("false")),
-        _ => Err("OPA's result has no truth value `allow`".to_owned()),
+        _ => Err("OPA's result has no truth value `allow`".into()),
     }
 }
 

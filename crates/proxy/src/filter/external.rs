@@ -1,6 +1,7 @@
 //! External authorisation: a server is asked over HTTP, through an upstream with its pool, TLS and balance.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hermes_config::model::{Authorize, AuthorizeKind, Fail, FieldPattern};
@@ -13,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::answer::{self, Answer, Answered};
 use super::question::{Form, Question};
+use super::undecided::{LARGE, Undecided, Whose};
 use super::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 use crate::identify::cache::Cache;
 use crate::whole::{self, Content};
@@ -50,10 +52,17 @@ pub(super) struct External {
     owned: Vec<FieldPattern>,
     matcher: Matcher,
     upstream: Arc<Upstream>,
-    places: Semaphore,
+    asking: Asking,
     memory: Option<Memory>,
     recheck: Option<Duration>,
     grace: Duration,
+}
+
+/// The questions that are under way.
+struct Asking {
+    places: Semaphore,
+    /// Whether the last one found a server that works.
+    answered: AtomicBool,
 }
 
 /// Answers that count for a while. Times are milliseconds since `began`.
@@ -108,6 +117,7 @@ impl External {
         } else {
             Form::Http { prefix: path.trim_end_matches('/').to_owned(), body: config.body }
         };
+        let places = config.concurrency.map_or(CONCURRENCY, usize::from).min(Semaphore::MAX_PERMITS);
         let memory = config.cache.as_ref().map(|cache| Memory {
             time: cache.time.0,
             began: Instant::now(),
@@ -122,7 +132,7 @@ impl External {
             owned: config.allow_fields.clone(),
             matcher: Matcher::compile(&config.matches),
             upstream,
-            places: Semaphore::new(config.concurrency.map_or(CONCURRENCY, usize::from).min(Semaphore::MAX_PERMITS)),
+            asking: Asking { places: Semaphore::new(places), answered: AtomicBool::new(true) },
             memory,
             recheck: config.recheck.map(|recheck| recheck.0),
             grace: config.grace.map_or(GRACE, |grace| grace.0),
@@ -132,7 +142,7 @@ impl External {
     async fn verdict(&self, subject: &Subject<'_>) -> Verdict {
         let question = match Question::new(&self.form, &self.send, subject) {
             Ok(question) => question,
-            Err(reason) => return self.failed(reason, None),
+            Err(reason) => return self.failed(Undecided::client(reason), None),
         };
         let key = self.memory.as_ref().map(|_| question.digest());
         let known = self.memory.as_ref().zip(key.as_deref()).and_then(|(memory, key)| memory.find(key));
@@ -140,28 +150,49 @@ impl External {
             return self.decided(answered, None);
         }
         let began = Instant::now();
-        let asked = tokio::time::timeout(self.timeout, self.ask(subject.worker, &question)).await;
+        let answered = self.ask_in_time(subject.worker, &question).await;
         let took = Some(began.elapsed());
-        match asked {
-            Ok(Ok(answered)) => {
+        match answered {
+            Ok(answered) => {
+                self.asking.answered.store(true, Ordering::Relaxed);
                 if let (Some(memory), Some(key)) = (&self.memory, key) {
                     memory.keep(key, &answered);
                 }
                 self.decided(answered, took)
             }
-            Ok(Err(reason)) => self.failed(reason, took),
-            Err(_) => self.failed(format!("no answer within {} ms", self.timeout.as_millis()), took),
+            Err(undecided) => self.failed(undecided, took),
         }
+    }
+
+    /// Asks, and answers within the filter's time.
+    async fn ask_in_time(&self, worker: &Worker, question: &Question) -> Answered {
+        let until = tokio::time::Instant::now() + self.timeout;
+        let too_late = || format!("no answer within {} ms", self.timeout.as_millis());
+        // While a server answers, those who wait for a place wait for other clients. One that does not answer takes the places.
+        let crowded = || match self.asking.answered.load(Ordering::Relaxed) {
+            true => Undecided::unknown(format!("{}: too many questions at once", too_late())),
+            false => Undecided::server(too_late()),
+        };
+        let place = tokio::time::timeout_at(until, self.asking.places.acquire()).await;
+        let _place = place.map_err(|_| crowded())?.map_err(|_| "no questions are asked any more")?;
+        let asked = tokio::time::timeout_at(until, self.ask(worker, question)).await;
+        let answered = asked.unwrap_or_else(|_| {
+            let large = question.size() > LARGE;
+            Err(if large { Undecided::unknown(too_late()) } else { Undecided::server(too_late()) })
+        });
+        if matches!(&answered, Err(undecided) if undecided.whose == Whose::Server) {
+            self.asking.answered.store(false, Ordering::Relaxed);
+        }
+        answered
     }
 
     /// Asks, and once more where the connection died without an answer.
     async fn ask(&self, worker: &Worker, question: &Question) -> Answered {
-        let _place = self.places.acquire().await.map_err(|_| "no questions are asked any more".to_owned())?;
         let timeouts = Timeouts { connect: self.timeout, ..*self.upstream.timeouts() };
-        let mut again = AGAIN;
+        let (mut again, by_status) = (AGAIN, matches!(self.form, Form::Http { .. }));
         loop {
             let checkout = worker.client.checkout(&self.upstream, &timeouts).await;
-            let checkout = checkout.map_err(|failure| format!("{}: {}", failure.endpoint, failure.reason))?;
+            let checkout = checkout.map_err(|failure| Undecided::connect(&failure))?;
             let reused = checkout.reused;
             let content = Content::of(question.content.clone());
             match whole::message(checkout, &question.head, content, Receiver::Origin, ANSWER_BYTES).await {
@@ -172,24 +203,27 @@ impl External {
                     };
                 }
                 Err(failure) if again > 0 && failure.may_repeat(reused) => again -= 1,
-                Err(failure) => return Err(failure.to_string()),
+                Err(failure) => return Err(Undecided::broken(&failure, question.size(), by_status)),
             }
         }
     }
 
     /// Nobody decided.
-    fn failed(&self, reason: String, took: Option<Duration>) -> Verdict {
-        tracing::debug!(filter = self.name, reason, "no decision");
-        // The server's fields are nobody else's, also where it says nothing.
-        let open = || answer::changes(&self.owned, HeaderMap::new(), HeaderMap::new()).unwrap_or_default();
-        let (decision, outcome) = match self.fail {
-            Fail::Open => (Decision::Allow(open()), Outcome::FailedOpen),
-            Fail::Closed => {
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                (Decision::Deny(Denial { status, fields: HeaderMap::new(), content: None }), Outcome::FailedClosed)
+    fn failed(&self, undecided: Undecided, took: Option<Duration>) -> Verdict {
+        let Undecided { reason, whose } = undecided;
+        tracing::debug!(filter = self.name, reason, ?whose, "no decision");
+        let denied = |status| Decision::Deny(Denial { status, fields: HeaderMap::new(), content: None });
+        let (decision, outcome) = match (whose, self.fail) {
+            (Whose::Server, Fail::Open) => {
+                // The server's fields are nobody else's, also where it says nothing.
+                let open = answer::changes(&self.owned, HeaderMap::new(), HeaderMap::new()).unwrap_or_default();
+                (Decision::Allow(open), Outcome::FailedOpen)
             }
+            (Whose::Server | Whose::Unknown, _) => (denied(StatusCode::SERVICE_UNAVAILABLE), Outcome::FailedClosed),
+            (Whose::Client, _) => (denied(StatusCode::BAD_REQUEST), Outcome::FailedClosed),
         };
-        Verdict { decision, reason, outcome, took, lasts: self.recheck, grace: self.grace }
+        let grace = if whose == Whose::Client { Duration::ZERO } else { self.grace };
+        Verdict { decision, reason, outcome, took, lasts: self.recheck, grace }
     }
 
     fn decided(&self, answer: Answer, took: Option<Duration>) -> Verdict {

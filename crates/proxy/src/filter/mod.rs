@@ -6,6 +6,7 @@
 mod answer;
 mod external;
 mod question;
+mod undecided;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use hermes_config::model::{Document, FieldPattern};
 use hermes_http::{Kind, RequestHead};
 use hermes_net::StreamInfo;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::upgrade::Protocol;
 use hermes_rules::Facts;
 use hermes_rules::fields::{USER, is_reserved};
 use hermes_upstream::Upstream;
@@ -255,7 +257,7 @@ pub(crate) fn facts<'a>(
         authority: head.authority.as_ref().map(|authority| (authority.host(), authority.port_u16())),
         path: head.path(),
         method: &head.method,
-        protocol: head.protocol.as_deref(),
+        protocol: head.protocol.as_ref().map(Protocol::as_str),
         fields: &head.fields,
         user,
         source: source.peer.socket().map(|peer| peer.ip()),

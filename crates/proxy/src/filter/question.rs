@@ -1,10 +1,14 @@
 //! What an authorisation server is asked.
 
+use std::borrow::Cow;
+
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use hermes_config::model::{AuthorizeBody, FieldPattern};
 use hermes_http::RequestHead;
+use hermes_proto::upgrade::Protocol;
 use hermes_rules::fields::is_reserved;
+use hermes_rules::normalise;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
@@ -91,6 +95,13 @@ impl Question {
         Ok(Self { head, content: Bytes::from(content) })
     }
 
+    /// Its bytes, roughly as they are sent over HTTP/1.1.
+    pub(super) fn size(&self) -> usize {
+        let path = self.head.path.as_ref().map_or(0, |path| path.as_str().len());
+        let line = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 4;
+        path + self.head.fields.iter().map(line).sum::<usize>() + self.content.len()
+    }
+
     /// The same for equal questions only; says nothing about them.
     pub(super) fn digest(&self) -> Vec<u8> {
         let mut hash = digest::Context::new(&digest::SHA256);
@@ -129,8 +140,16 @@ fn question_method(head: &RequestHead) -> Method {
     if head.method == Method::CONNECT { Method::GET } else { head.method.clone() }
 }
 
-fn path_of(head: &RequestHead) -> &str {
-    head.path.as_ref().map(PathAndQuery::as_str).filter(|path| path.starts_with('/')).unwrap_or("/")
+/// Path and query as routes compare them, so that a server which denies `/admin/` denies `//admin/` and `/%61dmin/`, too.
+fn path_of(head: &RequestHead) -> Cow<'_, str> {
+    let Some(path) = head.path.as_ref().filter(|path| path.as_str().starts_with('/')) else {
+        return Cow::Borrowed("/");
+    };
+    match (normalise(path.path()), path.query()) {
+        (Cow::Borrowed(_), _) => Cow::Borrowed(path.as_str()),
+        (compared, None) => compared,
+        (compared, Some(query)) => Cow::Owned(format!("{compared}?{query}")),
+    }
 }
 
 /// What servers for other proxies look for, too.
@@ -146,7 +165,7 @@ fn forwarded(subject: &Subject<'_>) -> Result<HeaderMap, String> {
     };
     add("x-forwarded-method", head.wire_method().as_str())?;
     add("x-forwarded-host", &target.to_string())?;
-    add("x-forwarded-uri", path_of(head))?;
+    add("x-forwarded-uri", &path_of(head))?;
     add("x-forwarded-proto", scheme)?;
     add("x-hermes-listener", listener)?;
     add("x-hermes-kind", kind(head))?;
@@ -174,9 +193,9 @@ fn described(subject: &Subject<'_>, shown: &HeaderMap) -> Value {
         "port": target.port,
         "kind": kind(head),
         "method": head.wire_method().as_str(),
-        "path": head.path(),
+        "path": normalise(head.path()),
         "query": head.path.as_ref().and_then(PathAndQuery::query),
-        "protocol": head.protocol,
+        "protocol": head.protocol.as_ref().map(Protocol::as_str),
         "user": user,
         "source": source.peer.socket().map(|peer| peer.ip().to_string()),
         "listener": listener,

@@ -68,7 +68,7 @@ fn admit(routed: &Routed, head: &RequestHead, rule: &AttachAs) -> Result<(Place,
     let name = ptth::name(head.path(), &head.fields).map_err(|error| bad(error.to_string()))?;
     permits(rule, &name, routed.user.as_deref())
         .map_err(|reason| Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN))?;
-    let place = routed.worker.shared.attached.reserve(&name).map_err(|full| {
+    let place = routed.worker.shared.attached.reserve(&name, routed.user.as_deref()).map_err(|full| {
         let status = if full == Full::Name { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
         Refusal::new(ProxyError::ConnectionLimitReached, full.to_string()).status(status)
     })?;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use hermes_config::model::Bind;
+use hermes_net::descriptors::Shortage;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::udp_bind::{CONNECT_UDP_BIND, PROXY_PUBLIC_ADDRESS};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -42,8 +43,12 @@ fn open(routed: &Routed, next: &Next) -> Result<(Bound, HeaderValue), Refusal> {
         return Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::FORBIDDEN));
     };
     let failed = |reason: String| Refusal::new(ProxyError::ProxyConfigurationError, format!("bind: {reason}"));
+    reach::hold(routed)?;
     let listen = bind.listen.iter().filter_map(|text| text.parse().ok());
-    let bound = Bound::open(listen, routed.worker.clone()).map_err(|error| failed(error.to_string()))?;
+    let bound = Bound::open(listen, routed.worker.clone()).map_err(|error| match Shortage::of(&error) {
+        Some(Shortage::Descriptors) => Refusal::new(ProxyError::ConnectionLimitReached, error.to_string()),
+        _ => failed(error.to_string()),
+    })?;
     let public = HeaderValue::try_from(public(bind, &bound)).map_err(|error| failed(error.to_string()))?;
     Ok((bound, public))
 }

@@ -8,24 +8,25 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_http::{Incoming, Outgoing};
+use hermes_http::{Incoming, Outgoing, Reset};
 use hermes_net::UdpSocket;
-use hermes_proto::{datagram_floor, datagram_limit};
+use hermes_proto::datagram_limit;
+use hermes_rules::session::Silence;
 use hermes_upstream::Active;
-use http::HeaderMap;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::held::Held;
 use super::pump::END_TIME;
 use super::resume::Again;
-use super::{Broken, Side, paths, silence};
+use super::{Broken, Side, departure, paths};
 use crate::arrival::End;
-use crate::datagrams::{Lane, Left, Limits, Origin, Received, Sink, Stop, UdpEnd, UdpReader};
+use crate::datagrams::{Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader};
 use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
-use crate::resume::{Asked, Claim, Seat, Token};
+use crate::resume::{Asked, Claim};
 use crate::routed::Routed;
-use crate::seeing::Exchange;
+use crate::seeing::{Counters, Exchange};
 use crate::seldom::seldom;
 
 /// How long answers are still taken from a way that was left: longer than any sensible path takes to answer.
@@ -33,6 +34,15 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// Ways at once from which answers are still taken; with more, the next move waits.
 const LINGERING: usize = 8;
+
+/// Looks at a silent tunnel before it ends.
+const LOOKS: u32 = 4;
+
+/// How long the end of a tunnel that has to make room may take to be sent.
+const PART_TIME: Duration = Duration::from_secs(1);
+
+/// The reason of a tunnel that had to make room.
+const EVICTED: &str = "evicted: others needed its room";
 
 /// How long a way that is being left may take to send what was read; its next hop may have stopped reading.
 const SWITCH_TIME: Duration = Duration::from_secs(1);
@@ -51,45 +61,11 @@ pub(crate) struct Path {
     pub(crate) ends: Ends,
     pub(crate) active: Active,
     /// Silence after which the tunnel ends, where it has UDP on a side.
-    pub(crate) idle: Duration,
+    pub(crate) silence: Silence,
     /// What lets the session go on when a way breaks.
     pub(crate) held: Held,
     /// Whether the next hop understands [`datagram_limit`].
     pub(crate) listens: bool,
-}
-
-/// What lets a UDP session go on when the way to it breaks.
-pub(crate) enum Held {
-    /// Nothing: nobody asked for it, or the next hop does not know how.
-    Nothing,
-    /// The token of a session that ends at a later proxy.
-    Beyond(Token),
-    /// Its place in the table of this proxy, where it ends.
-    Here(Seat),
-}
-
-impl Held {
-    /// What the response of the next hop says.
-    pub(crate) fn beyond(fields: &mut HeaderMap) -> Self {
-        Token::take(fields).map_or(Self::Nothing, Self::Beyond)
-    }
-
-    /// Tells whoever asked.
-    pub(crate) fn tell(&self, fields: &mut HeaderMap) {
-        match self {
-            Self::Nothing => {}
-            Self::Beyond(token) => token.write(fields),
-            Self::Here(seat) => seat.token().write(fields),
-        }
-    }
-
-    /// Waits until somebody takes the session over.
-    async fn claimed(&mut self) -> Claim {
-        match self {
-            Self::Here(seat) => seat.claimed().await,
-            Self::Nothing | Self::Beyond(_) => std::future::pending().await,
-        }
-    }
 }
 
 impl Ends {
@@ -118,6 +94,32 @@ impl Ends {
             }
         })
         .await;
+    }
+}
+
+impl Ends {
+    /// The client of a `udp` listener, if it leads to one.
+    fn session(&self) -> Option<Arc<Session>> {
+        match &self.sink {
+            Sink::Udp(UdpEnd::Session(session)) => Some(session.clone()),
+            _ => None,
+        }
+    }
+
+    /// Ends our direction, and waits for nothing: others need the room.
+    async fn part(&mut self) {
+        let _ = tokio::time::timeout(PART_TIME, self.sink.finish()).await;
+    }
+}
+
+/// Resolves when a tunnel of datagrams was silent for as long as what it is may be, looked at four times in that span.
+async fn silent(counters: &Counters, silence: &Silence) {
+    let (mut last, mut looks) = (counters.moved(), 0);
+    while looks < LOOKS {
+        tokio::time::sleep(silence.after(counters.traffic()) / LOOKS).await;
+        let now = counters.moved();
+        looks = if now == last { looks + 1 } else { 0 };
+        last = now;
     }
 }
 
@@ -179,6 +181,7 @@ enum Round {
 /// What comes seldom while datagrams go to and fro.
 enum Seldom {
     Silent,
+    Evicted,
     Claimed(Claim),
     Ordered(Order),
     Opened(Box<Result<(Path, Opened), Refusal>>),
@@ -189,7 +192,7 @@ type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Se
 impl Tunnel {
     fn new(routed: &Routed, (client, path, place): (End, Path, Place)) -> (Self, Place) {
         let (client, head) = (Ends::from(client), place.standing().head());
-        let mut limits = Limits::new(datagram_floor::of(&head.fields));
+        let mut limits = Limits::new(departure::floor(routed, &head));
         limits.lead(Side::Client, &client.sink, datagram_limit::is_understood(&head.fields));
         let (exchange, asked) = (routed.exchange.clone(), routed.asked.is_some());
         let (left, over, again) = (JoinSet::new(), CancellationToken::new(), Again::default());
@@ -202,20 +205,27 @@ impl Tunnel {
         let alone = self.left.is_empty();
         let udp = self.has_udp();
         self.limits.lead(Side::Target, &self.path.ends.sink, self.path.listens);
-        let Self { exchange, client, path: Path { ends, idle, held, .. }, limits, .. } = self;
+        let silence = self.silence();
+        let Self { exchange, client, path: Path { ends, held, .. }, limits, .. } = self;
+        let (session, sink) = (client.session(), client.sink.clone());
         let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, limits));
-        let mut silent = pin!(silence(exchange.counters(), *idle));
+        let mut silent = pin!(silent(exchange.counters(), &silence));
         let mut opening: Option<Opening> = None;
         loop {
             let came = {
-                let beside = pin!(beside((silent.as_mut(), udp), held, place, &mut opening));
+                let beside = pin!(beside((silent.as_mut(), udp), exchange, held, place, &mut opening));
                 tokio::select! {
                     left = &mut lanes => return Round::Over(left.map(|_| "done")),
                     came = seldom(beside) => came,
                 }
             };
             match came {
-                Seldom::Silent => return Round::Over(Ok("idle")),
+                // What came just now begins no other session, but goes on with this one.
+                Seldom::Silent if session.as_ref().is_none_or(|session| session.retire()) => {
+                    return Round::Over(Ok("idle"));
+                }
+                Seldom::Silent => silent.set(self::silent(exchange.counters(), &silence)),
+                Seldom::Evicted => return Round::Over(Ok(EVICTED)),
                 Seldom::Claimed(claim) => {
                     stop.set();
                     // What was read is sent, as far as that goes: the way may lead nowhere.
@@ -229,7 +239,15 @@ impl Tunnel {
                     match *opened {
                         Ok(new) => {
                             stop.set();
-                            return stopped(tokio::time::timeout(SWITCH_TIME, &mut lanes).await, new);
+                            let left = tokio::time::timeout(SWITCH_TIME, &mut lanes).await;
+                            // What is within a capsule cannot go on elsewhere, and nothing else can follow it.
+                            if left.is_ok() || (stop.client_is_between() && sink.is_between()) {
+                                return stopped(left, new);
+                            }
+                            stop.take_back();
+                            if let Err(broken) = stay(exchange, place, new) {
+                                return Round::Over(Err(broken));
+                            }
                         }
                         Err(refusal) => {
                             tracing::warn!(exchange = %exchange.id(), reason = refusal.reason(), "not moved; it goes on as it was");
@@ -237,6 +255,15 @@ impl Tunnel {
                     }
                 }
             }
+        }
+    }
+
+    /// How long it may be silent. Only who has the client itself knows that it is done when it has its answer: a client that asks
+    /// by CONNECT-UDP says so by ending its stream (RFC 9298, 3.1), and all nodes behind it let go with that.
+    fn silence(&self) -> Silence {
+        match self.client.session() {
+            Some(_) => self.path.silence,
+            None => Silence::of_any(self.path.silence.conversation),
         }
     }
 
@@ -249,6 +276,11 @@ impl Tunnel {
         let mut old = std::mem::replace(&mut self.path, new);
         // It leads to another socket now.
         old.held = Held::Nothing;
+        // It did not stop in time. What would still come begins within a capsule, and so would what follows there.
+        if !old.ends.origin.is_between() || !old.ends.sink.is_between() {
+            old.ends.sink.reset(Reset::Cancel);
+            return;
+        }
         let (client, exchange) = (self.client.sink.clone(), self.exchange.clone());
         self.left.spawn(linger(old, client, exchange, (self.limits.floor(), self.over.clone())));
     }
@@ -265,6 +297,10 @@ impl Tunnel {
         self.over.cancel();
         let (client, path) = (&mut self.client, &mut self.path.ends);
         let reason = match ended {
+            Ok(EVICTED) => {
+                tokio::join!(client.part(), path.part());
+                EVICTED.to_owned()
+            }
             Ok(reason) if udp => {
                 tokio::join!(client.farewell(), path.farewell());
                 reason.to_owned()
@@ -289,12 +325,14 @@ impl Tunnel {
 /// What comes beside the lanes.
 async fn beside(
     (silent, udp): (Pin<&mut impl Future<Output = ()>>, bool),
+    exchange: &Exchange,
     held: &mut Held,
     place: &mut Place,
     opening: &mut Option<Opening>,
 ) -> Seldom {
     tokio::select! {
         () = silent, if udp => Seldom::Silent,
+        () = exchange.evicted() => Seldom::Evicted,
         claim = held.claimed() => Seldom::Claimed(claim),
         order = place.order() => Seldom::Ordered(order),
         opened = finished(opening) => Seldom::Opened(Box::new(opened)),
@@ -311,6 +349,16 @@ async fn finished(opening: &mut Option<Opening>) -> Result<(Path, Opened), Refus
         Some(opening) => opening.await,
         None => std::future::pending().await,
     }
+}
+
+/// The way cannot be left, because a capsule does not end. The tunnel goes on there if the rules allow it for what cannot be moved.
+fn stay(exchange: &Exchange, place: &Place, (path, opened): (Path, Opened)) -> Result<(), Broken> {
+    path.ends.sink.reset(Reset::Cancel);
+    if let Some(reason) = place.forbids(&opened) {
+        return Err(Broken::policy(&reason).note("and a capsule that had begun kept it from moving"));
+    }
+    tracing::warn!(exchange = %exchange.id(), "not moved; a capsule that has begun does not end, and it goes on as it was");
+    Ok(())
 }
 
 /// What follows once the lanes were told to stop.
@@ -350,13 +398,21 @@ async fn lanes(
     Ok(if [first, second].contains(&Left::Ended) { Left::Ended } else { Left::Stopped })
 }
 
-/// One direction; its end goes on where both sides are streams.
+/// One direction; its end goes on where both sides are streams. It has stopped once the other one has, too.
 async fn direction(lane: Lane<'_>, origin: &mut Origin, sink: &Sink, passes_end: bool) -> Result<Left, Broken> {
-    let left = lane.run(origin, sink).await?;
-    if left == Left::Ended && passes_end {
-        sink.finish().await.map_err(|error| Broken::write(lane.from.other(), &error))?;
+    loop {
+        let left = lane.run(origin, sink).await?;
+        if left == Left::Ended {
+            if passes_end {
+                sink.finish().await.map_err(|error| Broken::write(lane.from.other(), &error))?;
+            }
+            lane.stop.ended();
+            return Ok(left);
+        }
+        if lane.stop.rest().await {
+            return Ok(left);
+        }
     }
-    Ok(left)
 }
 
 /// Takes what still comes on a way that was left, then ends it.

@@ -4,20 +4,22 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
-use hermes_config::model::{PathRewrite, Route};
+use hermes_config::model::{Oversize, Route};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_proto::forwarded::{self, Element, Identifier};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
-use hermes_rules::{Values, apply};
-use hermes_upstream::Upstream;
+use hermes_proto::{datagram_floor, datagram_limit};
+use hermes_rules::{Values, apply, rewrite_path};
+use hermes_upstream::{Hop, Upstream};
 use http::header::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderName, StatusCode};
+use http::uri::{Authority, Scheme};
+use http::{HeaderName, Method, StatusCode};
 
 use super::form;
 use crate::refusal::Refusal;
+use crate::resume::Asked;
 use crate::routed::Routed;
 use crate::target::Target;
 use crate::trace;
@@ -45,6 +47,15 @@ impl Next {
         match self {
             Self::Upstream { receiver, .. } => *receiver,
             Self::Target => Receiver::Origin,
+        }
+    }
+
+    /// What waits at its end, on a link or on a connection of the exchange's own.
+    pub(crate) fn hop(&self, is_link: bool) -> Hop {
+        match self.receiver() {
+            Receiver::Origin => Hop::Origin,
+            Receiver::Proxy if is_link => Hop::Link,
+            Receiver::Proxy => Hop::Unwatched,
         }
     }
 
@@ -107,22 +118,21 @@ fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result
         *target = Target { host: new.host.clone(), port: new.port };
         target.write_into(head)?;
     }
-    if let (Some(change), Kind::Message | Kind::Upgrade) = (&rewrite.path, head.kind()) {
-        head.path = head.path.take().map(|path| rewrite_path(&path, change)).transpose()?;
+    if let (Some(change), Some(path), Kind::Message | Kind::Upgrade) = (&rewrite.path, &head.path, head.kind()) {
+        let rewritten = rewrite_path(path, change).map_err(|error| {
+            Refusal::new(ProxyError::ProxyConfigurationError, format!("the rewritten path is bad: {error}"))
+        })?;
+        if rewritten.is_some() {
+            head.path = rewritten;
+        }
     }
     Ok(())
 }
 
-fn rewrite_path(path: &PathAndQuery, change: &PathRewrite) -> Result<PathAndQuery, Refusal> {
-    let Some(rest) = path.path().strip_prefix(&change.prefix) else { return Ok(path.clone()) };
-    let query = path.query().map(|query| format!("?{query}")).unwrap_or_default();
-    PathAndQuery::try_from(format!("{}{rest}{query}", change.with)).map_err(|error| {
-        Refusal::new(ProxyError::ProxyConfigurationError, format!("the rewritten path is bad: {error}"))
-    })
-}
-
 fn change_fields(routed: &Routed, route: &Route, head: &mut RequestHead, target: &Target) -> Result<(), Refusal> {
-    if route.set.is_empty() && route.append.is_empty() && route.remove.is_empty() {
+    let unchanged = route.set.is_empty() && route.append.is_empty() && route.remove.is_empty();
+    // Whoever answers a TRACE shows it to the client (RFC 9110, 9.3.8), who must not see what the operator adds.
+    if unchanged || head.method == Method::TRACE {
         return Ok(());
     }
     let (path, method) = (head.path().to_owned(), head.method.clone());
@@ -152,6 +162,28 @@ pub(crate) fn keep_own_challenge(head: &mut ResponseHead) {
     head.fields.remove(PROXY_AUTHENTICATION_INFO);
     if head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         head.status = StatusCode::BAD_GATEWAY;
+    }
+}
+
+/// What a CONNECT-UDP says to the next proxy of its session, and of the datagrams that it understands and wants.
+pub(crate) fn ask(routed: &Routed, asked: Asked, head: &mut RequestHead) {
+    asked.write(&mut head.fields);
+    head.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
+    let floor = floor(routed, head);
+    if floor > 0 {
+        head.fields.insert(datagram_floor::FIELD, datagram_floor::value(floor));
+    }
+}
+
+/// Bytes of the UDP payloads that go as capsules where QUIC datagrams are too small for them. Who sends plain UDP knows of no tunnel, and
+/// cannot find out what fits. Who asks by CONNECT-UDP can (RFC 9298, 6.1), unless he asks for more.
+pub(crate) fn floor(routed: &Routed, head: &RequestHead) -> usize {
+    if routed.listener.config.udp.is_none() {
+        return datagram_floor::of(&head.fields);
+    }
+    match routed.listener.oversize(routed.snapshot.document.routes[routed.route].datagrams.as_ref()) {
+        Oversize::Capsule => datagram_floor::ALL,
+        Oversize::Drop => 0,
     }
 }
 

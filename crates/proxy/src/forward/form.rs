@@ -2,7 +2,8 @@
 
 use hermes_config::model::{Route, Tunnel, TunnelWord};
 use hermes_http::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
-use hermes_proto::{connect_tcp, uri_template};
+use hermes_proto::upgrade::Protocol;
+use hermes_proto::uri_template;
 use hermes_upstream::Upstream;
 use http::header::EXPECT;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -27,7 +28,7 @@ pub(super) fn depart(
             target.write_into(head)?;
         }
         (Kind::Connect, Some(TunnelWord::ConnectTcp)) => {
-            head.protocol = Some(connect_tcp::PROTOCOL.to_owned());
+            head.protocol = Some(Protocol::ConnectTcp);
             head.fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
         }
         _ => {}

@@ -9,14 +9,17 @@ use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, Reset, Respon
 use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::{Outcome, Stop};
+use hermes_upstream::Hop;
 use http::{Method, StatusCode};
-use tokio::time::Instant;
 
+use super::cause;
 use super::departure::{self, Next, depart};
+use super::heads::Heads;
 use super::pump::{Direction, Source, pump, silence};
 use super::reach::{self, Reached, Unreached};
 use super::retry::hedge::{self, Answered};
 use super::retry::{self, Replay, Tries};
+use super::wait::{Key, Wait};
 use super::{Broken, Failed, Side, Unanswered, verdict};
 use crate::alternative;
 use crate::arrival::Arrival;
@@ -94,16 +97,16 @@ impl Request<'_> {
             Ok(reached) => reached,
             Err(unreached) => return Err(self.lost(responder, unreached.into())),
         };
-        let Reached { mut outgoing, mut pending, active, endpoint, reused } = reached;
+        let Reached { mut outgoing, mut pending, active, endpoint, reused, hop } = reached;
         // The content counts what came from the client; what is sent again came once.
         let sent = AtomicU64::new(0);
         let upload = pump(content, &mut outgoing, self.direction(Side::Client, &sent));
-        let silent = silence(routed.exchange.counters(), tries.timeouts.idle);
-        let mut upload = Upload { pump: pin!(upload), done: false, silent: pin!(silent) };
+        let silent = silence(routed.exchange.counters(), tries.timeouts.idle_of(hop));
+        let mut upload = Upload { pump: pin!(upload), done: false, silent: pin!(silent), hop };
         let answered = tokio::select! {
             biased;
             answered = self.response(&mut pending, &mut upload, &mut responder, (&active, reused)) => answered,
-            () = retry::over(deadline) => Err(NoResponse::timeout()),
+            () = retry::over(deadline) => Err(NoResponse::timeout(tries.attempt().no_head(tries))),
         };
         match answered {
             Ok((head, incoming)) => {
@@ -138,7 +141,7 @@ impl Request<'_> {
             }
         }
         let (upload, silent) = (std::future::ready(Ok(())), std::future::pending());
-        let upload = Upload { pump: pin!(upload), done: true, silent: pin!(silent) };
+        let upload = Upload { pump: pin!(upload), done: true, silent: pin!(silent), hop: Hop::Origin };
         Ok(self.deliver(head, incoming, upload, responder).await)
     }
 
@@ -163,31 +166,41 @@ impl Request<'_> {
         responder: &mut Responder,
         (active, reused): (&hermes_upstream::Active, bool),
     ) -> Result<(ResponseHead, Incoming), NoResponse> {
-        let header = self.tries.timeouts.header;
-        let mut deadline = Instant::now() + header;
+        let wait = self.tries.header(upload.hop);
+        let mut deadline = wait.deadline();
+        let mut heads = Heads::default();
         loop {
             tokio::select! {
                 biased;
-                event = pending.event(None) => match event.map_err(|error| NoResponse::broken(active, &error, reused))? {
+                event = heads.next(pending) => match event.map_err(|error| NoResponse::broken(active, &error, reused))? {
                     Event::Interim(head) => {
-                        deadline = Instant::now() + header;
-                        responder.interim(&self.returning(head)).await.map_err(|_| NoResponse::last(client_gone()))?;
+                        let head = self.returning(head);
+                        tokio::select! {
+                            biased;
+                            sent = heads.ahead(pending, responder.interim(&head)) => sent
+                                .map_err(|error| NoResponse::broken(active, &error, reused))?
+                                .map_err(|_| NoResponse::last(client_gone()))?,
+                            () = upload.silent.as_mut() => return Err(NoResponse::last(client_gone())),
+                        }
+                        deadline = wait.deadline();
                     }
                     Event::Final(head, incoming) => return Ok((head, incoming)),
                     Event::Tunnel(..) => return Err(NoResponse::unexpected_tunnel()),
                 },
                 sent = upload.pump.as_mut(), if !upload.done => {
                     upload.done = true;
-                    deadline = Instant::now() + header;
+                    deadline = wait.deadline();
                     match sent {
                         Err(broken) if broken.side == Side::Client => return Err(NoResponse::client_broke(&broken)),
                         // The target may have answered before it stopped reading.
                         Err(_) | Ok(()) => {}
                     }
                 }
-                () = upload.silent.as_mut(), if !upload.done => return Err(NoResponse::silent()),
+                () = upload.silent.as_mut(), if !upload.done => return Err(NoResponse::silent(&self.silence(upload.hop))),
                 () = responder.gone() => return Err(NoResponse::last(client_gone())),
-                () = tokio::time::sleep_until(deadline), if upload.done => return Err(NoResponse::timeout()),
+                () = retry::over(deadline), if upload.done => {
+                    return Err(NoResponse::timeout(wait.no_head(self.tries)));
+                }
             }
         }
     }
@@ -201,6 +214,7 @@ impl Request<'_> {
         responder: Responder,
     ) -> String {
         let exchange = &self.routed.exchange;
+        let refused = cause::of(exchange, self.tries.next, &head);
         // There is no further attempt, so what is still to come need not be kept.
         self.lost.store(true, Ordering::Relaxed);
         let mut head = self.returning(head);
@@ -211,7 +225,12 @@ impl Request<'_> {
         // A response may have no content and still trailers.
         let length = incoming.length().filter(|length| *length > 0 || incoming.is_end());
         let length = if self.head.method == Method::HEAD { Some(0) } else { length };
-        let mut outgoing: Outgoing = match responder.respond(head, length).await {
+        let responded = tokio::select! {
+            biased;
+            responded = responder.respond(head, length) => responded,
+            () = upload.silent.as_mut() => return Broken::idle(Side::Client).reason(),
+        };
+        let mut outgoing: Outgoing = match responded {
             Ok(outgoing) => outgoing,
             Err(error) => return format!("client_closed: {error}"),
         };
@@ -225,12 +244,12 @@ impl Request<'_> {
                     biased;
                     done = &mut download => break done,
                     _ = upload.pump.as_mut(), if !upload.done => upload.done = true,
-                    () = upload.silent.as_mut() => break Err(Broken::idle(Side::Target)),
+                    () = upload.silent.as_mut() => break Err(Broken::silent(Side::Target, &self.silence(upload.hop))),
                 }
             }
         };
         match done {
-            Ok(()) => "done".to_owned(),
+            Ok(()) => refused.map_or_else(|| "done".to_owned(), |told| told.to_string()),
             Err(broken) => {
                 // RFC 9113, 7: CONNECT_ERROR speaks of tunnels only.
                 let of_tunnels = matches!(broken.reset, Reset::Connect | Reset::Lost | Reset::Silent(_));
@@ -241,9 +260,15 @@ impl Request<'_> {
         }
     }
 
+    /// How long contents may be silent, in words.
+    fn silence(&self, hop: Hop) -> String {
+        let time = Some(self.tries.timeouts.idle_of(hop));
+        Wait { time, key: Key::Idle }.told(self.tries)
+    }
+
     fn direction<'a>(&'a self, from: Side, moved: &'a AtomicU64) -> Direction<'a> {
-        let overlay = Some(&self.routed.snapshot.overlay);
-        Direction { from, moved, overlay }
+        let rules = Some(&*self.routed.snapshot);
+        Direction { from, moved, rules }
     }
 
     /// A response head on its way back: without what concerned the connection it came on.
@@ -264,6 +289,8 @@ struct Upload<'a, F, S> {
     pump: Pin<&'a mut F>,
     done: bool,
     silent: Pin<&'a mut S>,
+    /// Where it goes.
+    hop: Hop,
 }
 
 /// Why no response came.
@@ -299,14 +326,15 @@ impl NoResponse {
         Self { refusal, outcome: None }
     }
 
-    pub(super) fn timeout() -> Self {
-        let refusal = Refusal::new(ProxyError::HttpResponseTimeout, "no response head came in time");
+    /// No response head came in time.
+    pub(super) fn timeout(refusal: Refusal) -> Self {
         Self { refusal, outcome: Some(Outcome::Timeout) }
     }
 
     /// Neither did the client send nor the next hop take any content for too long.
-    fn silent() -> Self {
-        let refusal = Refusal::new(ProxyError::ConnectionReadTimeout, "the request's content stopped for too long");
+    fn silent(time: &str) -> Self {
+        let details = format!("the request's content stopped for {time}");
+        let refusal = Refusal::new(ProxyError::ConnectionReadTimeout, details);
         Self::last(refusal.status(StatusCode::REQUEST_TIMEOUT))
     }
 
@@ -315,11 +343,16 @@ impl NoResponse {
     }
 
     fn client_broke(broken: &Broken) -> Self {
-        let status = if broken.is_slow() { StatusCode::REQUEST_TIMEOUT } else { StatusCode::BAD_REQUEST };
-        Self::last(Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(status))
+        Self::last(match broken.reset {
+            _ if broken.is_slow() => {
+                Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(StatusCode::REQUEST_TIMEOUT)
+            }
+            Reset::Protocol | Reset::Internal => Refusal::new(ProxyError::HttpRequestError, broken.details()),
+            _ => Refusal::client_gone(broken.details()),
+        })
     }
 }
 
 fn client_gone() -> Refusal {
-    Refusal::new(ProxyError::HttpRequestError, "the client is gone")
+    Refusal::client_gone("before the answer")
 }

@@ -10,13 +10,17 @@
 
 mod affinity;
 mod attach;
+mod binding;
 mod bound;
 mod broadcast;
 mod carried;
+mod cause;
 mod datagrams;
 pub(crate) mod departure;
 mod early;
 mod form;
+mod heads;
+mod held;
 mod local;
 mod message;
 mod paths;
@@ -27,7 +31,9 @@ mod resume;
 mod retry;
 mod terminate;
 mod tunnel;
+mod upgrades;
 mod verdict;
+mod wait;
 
 use hermes_config::model::{Action, Terminate};
 use hermes_http::h1::client::Receiver;
@@ -44,6 +50,7 @@ pub(crate) use carried::Carried;
 pub(crate) use departure::Next;
 pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
+pub(crate) use upgrades::permits_upgrade;
 
 /// What is still to be answered.
 pub(crate) enum Unanswered {
@@ -93,6 +100,9 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, action: Option<Action<'_
     let ends_here = next.receiver() == Receiver::Origin && !routed.target.is_any();
     if matches!(routed.asked, Some(Asked::Only(_))) && !ends_here {
         return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal: paths::no_room() });
+    }
+    if let Err(refusal) = upgrades::check(routed, arrival.head()) {
+        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
     }
     form::confirm(&mut arrival).await;
     match (arrival.kind(), next.receiver()) {

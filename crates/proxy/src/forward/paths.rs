@@ -6,12 +6,13 @@ use hermes_http::{Event, RequestHead};
 use hermes_net::UdpSocket;
 use hermes_proto::datagram_limit;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_upstream::{UdpDialled, UdpWay};
+use hermes_upstream::{ConnectFailure, UdpDialled, UdpWay};
 use http::StatusCode;
 
-use super::datagrams::{Ends, Held, Path};
-use super::departure::{Next, depart};
+use super::datagrams::{Ends, Path};
+use super::departure::{self, Next, depart};
 use super::early::EarlyBytes;
+use super::held::Held;
 use super::retry::Tries;
 use super::{next_hop, reach, tunnel};
 use crate::datagrams::UdpEnd;
@@ -31,21 +32,17 @@ pub(crate) async fn open(routed: &Routed, head: &RequestHead, asked: Asked) -> R
         return socket(routed, head, &next, None).await;
     }
     let (mut departing, target) = depart(routed, head.clone(), &next)?;
-    asked.write(&mut departing.fields);
-    departing.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
+    departure::ask(routed, asked, &mut departing);
     let opened =
         tunnel::open(&Tries::new(routed, &next, head), &departing, &target, &mut EarlyBytes::default()).await?;
     match opened.answer {
         Event::Tunnel(mut answer, incoming) => {
             let (ends, held) = (Ends::streams(incoming, opened.outgoing), Held::beyond(&mut answer.fields));
             let listens = datagram_limit::is_understood(&answer.fields);
-            let path = Path { ends, active: opened.active, idle: opened.idle, held, listens };
+            let path = Path { ends, active: opened.active, silence: opened.silence, held, listens };
             Ok((path, Opened::new(routed, head, &next, None)))
         }
-        Event::Final(head, _) | Event::Interim(head) => {
-            let details = format!("the next hop answered {}", head.status);
-            Err(Refusal::new(ProxyError::HttpUpgradeFailed, details).status(head.status))
-        }
+        Event::Final(head, _) | Event::Interim(head) => Err(tunnel::refused((routed, &next), &head)),
     }
 }
 
@@ -67,24 +64,28 @@ pub(crate) async fn socket(
     if let Some(Asked::Only(_)) = asked {
         return Err(no_room());
     }
+    reach::hold(routed)?;
     let UdpDialled { way, active, .. } = reach::dial_udp(&tries, &target).await?;
-    let idle = tries.timeouts.udp;
+    let silence = reach::silence(&tries.timeouts);
     let address = match way {
         UdpWay::Address(address) => address,
         UdpWay::Tunnel(streams, listens) => {
-            let path = Path { ends: Ends::streams(streams.0, streams.1), active, idle, held: Held::Nothing, listens };
+            let path =
+                Path { ends: Ends::streams(streams.0, streams.1), active, silence, held: Held::Nothing, listens };
             return Ok((path, Opened::new(routed, head, next, None)));
         }
     };
     let socket = UdpSocket::connected(address).await.map_err(|error| {
-        Refusal::new(ProxyError::DestinationIpUnroutable, error.to_string()).next_hop(&address.to_string())
+        let short = ConnectFailure::kind_of_socket(&error).is_some();
+        let kind = if short { ProxyError::ConnectionLimitReached } else { ProxyError::DestinationIpUnroutable };
+        Refusal::new(kind, error.to_string()).next_hop(&address.to_string())
     })?;
     let hold = routed.listener.hold(routed.snapshot.document.routes[routed.route].datagrams.as_ref());
     let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket), hold));
     let held = bound
         .zip(Token::random())
         .map_or(Held::Nothing, |(bound, token)| Held::Here(routed.worker.shared.resumable.enter(token, bound, 0)));
-    let path = Path { ends, active, idle, held, listens: false };
+    let path = Path { ends, active, silence, held, listens: false };
     Ok((path, Opened::new(routed, head, next, Some(address))))
 }
 
@@ -113,7 +114,7 @@ async fn take_over(tries: &Tries<'_>, head: &RequestHead, token: &Token, bound: 
     let resumable = &routed.worker.shared.resumable;
     let Handed { socket, remote, received, active, times } = resumable.claim(token, bound).await?;
     let chosen = matches!(next, Next::Target);
-    if chosen && routed.snapshot.egress.check(remote).is_err() {
+    if chosen && routed.snapshot.may_choose(remote).is_err() {
         return None;
     }
     let socket = Arc::new(UdpSocket::resumed(socket, remote).ok()?);
@@ -121,6 +122,7 @@ async fn take_over(tries: &Tries<'_>, head: &RequestHead, token: &Token, bound: 
     tries.goes_to(&remote.to_string().into());
     routed.exchange.resumed(times);
     let held = Held::Here(resumable.enter(*token, bound.clone(), times));
-    let path = Path { ends: Ends::resumed(socket, received), active, idle: tries.timeouts.udp, held, listens: false };
+    let silence = reach::silence(&tries.timeouts);
+    let path = Path { ends: Ends::resumed(socket, received), active, silence, held, listens: false };
     Some((path, Opened::new(routed, head, next, Some(remote))))
 }

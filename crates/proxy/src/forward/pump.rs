@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use hermes_http::{Cause, Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::{SpliceError, UdpError, splice};
-use hermes_rules::OverlayFields;
 use hermes_rules::redecide::Reason;
 use http::HeaderMap;
 use tokio::net::TcpStream;
 
 use crate::redecide::Place;
 use crate::seeing::Counters;
+use crate::snapshot::Snapshot;
 
 /// A side of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +91,12 @@ impl Broken {
         Self { side, reset: Reset::Protocol, not_error: None, details }
     }
 
+    /// A way that was left ended within a capsule, of which the client has a piece: nothing can follow that.
+    pub fn torn() -> Self {
+        let details = "a way that was left ended within a capsule".to_owned();
+        Self { side: Side::Target, reset: Reset::Cancel, not_error: Some("target_reset"), details }
+    }
+
     /// The UDP socket towards `side` failed.
     pub fn socket(side: Side, error: &UdpError) -> Self {
         Self { side, reset: Reset::Connect, not_error: None, details: error.to_string() }
@@ -99,6 +105,11 @@ impl Broken {
     /// `side` was silent for too long.
     pub fn idle(side: Side) -> Self {
         Self { side, reset: Reset::Cancel, not_error: Some("idle"), details: "nothing came for too long".to_owned() }
+    }
+
+    /// `side` was silent within contents for so long.
+    pub fn silent(side: Side, time: &str) -> Self {
+        Self { details: format!("nothing came for {time}"), ..Self::idle(side) }
     }
 
     /// It may not go on, by the rules that are in force now.
@@ -116,6 +127,11 @@ impl Broken {
     pub fn note(mut self, more: &str) -> Self {
         self.details = format!("{} ({more})", self.details);
         self
+    }
+
+    /// What happened, without the word for the side.
+    pub fn details(&self) -> &str {
+        &self.details
     }
 
     /// The reason, for an access record.
@@ -142,8 +158,8 @@ pub struct Direction<'a> {
     pub from: Side,
     /// Counts its bytes.
     pub moved: &'a AtomicU64,
-    /// Overlay fields, which are never taken from trailers: those come after everything was decided.
-    pub overlay: Option<&'a OverlayFields>,
+    /// The rules by which fields are never taken from trailers: those come after everything was decided.
+    pub rules: Option<&'a Snapshot>,
 }
 
 /// What a direction is read from.
@@ -153,6 +169,9 @@ pub trait Source {
 
     /// Whether it is certain that nothing more arrives.
     fn is_end(&self) -> bool;
+
+    /// The other side has room for so many bytes.
+    fn limit(&mut self, most: usize);
 
     /// Packs what has come and was not asked for yet.
     fn pack(&mut self, cx: &mut Context<'_>);
@@ -180,6 +199,10 @@ impl Source for Incoming {
         Self::is_end(self)
     }
 
+    fn limit(&mut self, most: usize) {
+        Self::limit(self, most);
+    }
+
     fn pack(&mut self, cx: &mut Context<'_>) {
         Self::pack(self, cx);
     }
@@ -202,9 +225,14 @@ pub async fn pump<S: Source>(
     outgoing: &mut Outgoing,
     direction: Direction<'_>,
 ) -> Result<(), Broken> {
-    let Direction { from, moved, overlay } = direction;
+    let Direction { from, moved, rules } = direction;
     let to = from.other();
     loop {
+        let room = match outgoing.room() {
+            0 => packing(incoming, pin!(outgoing.roomy())).await.map_err(|error| Broken::write(to, &error))?,
+            room => room,
+        };
+        incoming.limit(room);
         let frame = match ready(incoming).await {
             Some(frame) => frame,
             None => {
@@ -220,8 +248,8 @@ pub async fn pump<S: Source>(
             None => return finish(outgoing, None, to).await,
             Some(Err(error)) => return Err(Broken::read(from, &error)),
             Some(Ok(Frame::Trailers(mut trailers))) => {
-                if let Some(overlay) = overlay {
-                    overlay.strip(&mut trailers, &[]);
+                if let Some(rules) = rules {
+                    rules.strip_trailers(&mut trailers);
                 }
                 return finish(outgoing, Some(trailers), to).await;
             }
@@ -309,15 +337,10 @@ async fn wait<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, from: Side) 
 ///
 /// One silent direction is no silence: a long download leaves the client nothing to say.
 pub async fn silence(counters: &Counters, time: Duration) {
-    let moved = || {
-        let all =
-            [&counters.client_to_target, &counters.target_to_client, &counters.datagrams_in, &counters.datagrams_out];
-        all.iter().fold(0u64, |sum, count| sum.wrapping_add(count.load(Ordering::Relaxed)))
-    };
-    let (mut last, mut silent) = (moved(), 0);
+    let (mut last, mut silent) = (counters.moved(), 0);
     while silent < 4 {
         tokio::time::sleep(time / 4).await;
-        let now = moved();
+        let now = counters.moved();
         silent = if now == last { silent + 1 } else { 0 };
         last = now;
     }
@@ -334,7 +357,7 @@ pub async fn tunnel(
     counters: &Counters,
     place: &mut Place,
 ) -> Result<(), Broken> {
-    let direction = |from, moved| Direction { from, moved, overlay: None };
+    let direction = |from, moved| Direction { from, moved, rules: None };
     let both = async {
         tokio::try_join!(
             pump(client_in, target_out, direction(Side::Client, &counters.client_to_target)),

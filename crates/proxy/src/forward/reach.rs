@@ -5,21 +5,26 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_http::h1::client::Receiver;
 use hermes_http::{Outgoing, Pending, RequestHead};
-use hermes_net::within;
+use hermes_net::peer::network;
+use hermes_net::{Asker, descriptors, within};
 use hermes_proto::proxy_protocol::Header;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
+use hermes_rules::session::Silence;
 use hermes_rules::{Values, render};
-use hermes_upstream::{Checkout, ConnectFailure, Dial, FailureKind, Origin, Timeouts, Upstream};
+use hermes_upstream::{Asking, Checkout, ConnectFailure, Dial, FailureKind, Hop, OPENING, Origin, Timeouts, Upstream};
 use http::StatusCode;
 use tokio::time::Instant;
 
 use super::affinity::affinity;
+use super::binding;
 use super::departure::{Next, address_proxy};
 use super::retry::{self, Tries};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
+use crate::shares::Exceeded;
 use crate::target::{Target, is_https};
 
 /// Longest silence within the content of a refusal that is passed on.
@@ -33,6 +38,8 @@ pub(crate) struct Reached {
     pub(crate) endpoint: Arc<str>,
     /// Whether the connection had served other exchanges, so that it may have died of age unseen.
     pub(crate) reused: bool,
+    /// What waits at the other end.
+    pub(crate) hop: Hop,
 }
 
 /// Why the next hop was not reached.
@@ -64,9 +71,14 @@ impl From<Refusal> for Unreached {
 pub(crate) fn timeouts(routed: &Routed, next: &Next) -> Timeouts {
     let base = match next {
         Next::Upstream { upstream, .. } => *upstream.timeouts(),
-        Next::Target => Timeouts::default(),
+        Next::Target => Timeouts::default().overlaid(&routed.snapshot.document.defaults.timeouts),
     };
     base.overlaid(&routed.snapshot.document.routes[routed.route].timeouts)
+}
+
+/// Longest silence of a session of UDP.
+pub(crate) fn silence(timeouts: &Timeouts) -> Silence {
+    Silence { unanswered: timeouts.udp_unanswered, answered: timeouts.udp_answered, conversation: timeouts.udp }
 }
 
 /// Opens an exchange over HTTP. Nothing of its content has left if that fails.
@@ -79,10 +91,14 @@ pub(crate) async fn open(
     let (next, timeouts) = (tries.next, &tries.timeouts);
     let checkout = checkout(tries, head, target).await?;
     tries.goes_to(&checkout.endpoint);
+    if !checkout.is_link() {
+        hold(tries.routed)?;
+    }
     let (endpoint, reused) = (checkout.endpoint.clone(), checkout.reused);
+    let hop = next.hop(checkout.is_link());
     let head = address_proxy(head, &endpoint, next);
     let opening = pin!(checkout.open(&head, length, next.receiver()));
-    let opening = within(|| Instant::now() + timeouts.header, opening).await;
+    let opening = within(|| Instant::now() + timeouts.header.unwrap_or(OPENING), opening).await;
     let opening = opening.ok_or_else(|| {
         let details = "the next hop has no room for a further exchange, or does not answer";
         let refusal = Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint);
@@ -93,7 +109,7 @@ pub(crate) async fn open(
         Unreached { refusal: Refusal::of_stream(&error, &endpoint), outcome }
     })?;
     let (outgoing, pending, active) = (opened.outgoing, opened.pending, opened.active);
-    Ok(Reached { outgoing, pending, active, endpoint, reused })
+    Ok(Reached { outgoing, pending, active, endpoint, reused, hop })
 }
 
 async fn checkout(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Checkout, Unreached> {
@@ -105,14 +121,27 @@ async fn checkout(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Res
             let attached = &routed.worker.shared.attached;
             attached.checkout(upstream, &name, timeouts, &tries.tried()).await
         }
-        Next::Upstream { upstream, .. } => {
+        Next::Upstream { upstream, receiver } => {
             let affinity = affinity(routed, tries.next, Some(head));
-            client.checkout_for(upstream, timeouts, affinity, &tries.tried()).await
+            // A link to another proxy may carry it: who ends the overlay is who has the server's connection.
+            let is_link = *receiver == Receiver::Proxy && upstream.may_share();
+            match binding::own(routed, head, |own| upstream.is_known_to(own)) {
+                // It may turn out to be no link.
+                Some(_) if is_link => {
+                    client.checkout_for(upstream, timeouts, affinity, &tries.tried()).await.map(Checkout::alone)
+                }
+                Some(own) => client.checkout_own(upstream, timeouts, (affinity, own), &tries.tried()).await,
+                None => client.checkout_for(upstream, timeouts, affinity, &tries.tried()).await,
+            }
         }
         Next::Target => {
             let tls = is_https(head, false);
             let origin = Origin { tls, host: target.host.clone(), port: target.port };
-            client.checkout_origin(&origin, &|address| allowed(routed, address), timeouts).await
+            let allow = |address| allowed(routed, address);
+            match binding::own(routed, head, |own| origin.is_known_to(own)) {
+                Some(own) => client.checkout_own_origin(&origin, asking(routed, &allow), timeouts, own).await,
+                None => client.checkout_origin(&origin, asking(routed, &allow), timeouts).await,
+            }
         }
     };
     checked_out.map_err(|failure| unreached(tries, &failure))
@@ -128,6 +157,7 @@ fn attached_name(routed: &Routed, upstream: &Upstream, head: &RequestHead, targe
 
 /// Opens a TCP connection to where the overlay ends.
 pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_upstream::Dialled, Refusal> {
+    hold(tries.routed)?;
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
@@ -191,13 +221,50 @@ fn place<'a>(
         Next::Upstream { upstream, .. } => {
             Dial::Upstream { upstream, affinity: affinity(tries.routed, tries.next, None), avoid }
         }
-        Next::Target => Dial::Target { host: &target.host, port: target.port, allow },
+        Next::Target => Dial::Target { host: &target.host, port: target.port, asking: asking(tries.routed, allow) },
     }
+}
+
+/// Whose turn it is at DNS: the user's, or the source's of one who has no name.
+fn asking<'a>(routed: &Routed, allow: hermes_upstream::Allow<'a>) -> Asking<'a> {
+    let source = routed.source.peer.ip().map(network);
+    let asker = match &routed.user {
+        Some(user) => Asker::of(("user", user)),
+        None => Asker::of(("source", source)),
+    };
+    Asking { allow, asker }
+}
+
+/// Takes a descriptor out of the share of whoever's exchange this is; it holds one, however often it is tried.
+///
+/// # Errors
+/// The share is used up.
+pub(crate) fn hold(routed: &Routed) -> Result<(), Refusal> {
+    if routed.exchange.holds() {
+        return Ok(());
+    }
+    let user = routed.user.as_deref();
+    let exceeded = match routed.worker.shared.shares.take(user, &routed.source.peer) {
+        Ok(share) => {
+            routed.exchange.hold(share);
+            return Ok(());
+        }
+        Err(exceeded) => exceeded,
+    };
+    descriptors::note_refusal();
+    let (who, Exceeded { holds, taken }) = (if user.is_some() { "user" } else { "source" }, exceeded);
+    let details = format!(
+        "the {who} holds {holds} of {} descriptors, as many as are free: {taken} are taken",
+        descriptors::ceiling()
+    );
+    let refusal = Refusal::new(ProxyError::ConnectionLimitReached, details);
+    // Whoever is the cause of it is told so.
+    Err(if holds * 2 >= taken { refusal.status(StatusCode::TOO_MANY_REQUESTS) } else { refusal })
 }
 
 /// The egress rules, on the address that is about to be dialled.
 fn allowed(routed: &Routed, address: SocketAddr) -> Result<(), String> {
-    routed.snapshot.egress.check(address).map_err(|denied| denied.to_string())
+    routed.snapshot.may_choose(address).map_err(|denied| denied.to_string())
 }
 
 fn unreached(tries: &Tries<'_>, failure: &ConnectFailure) -> Unreached {

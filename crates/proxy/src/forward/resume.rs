@@ -8,7 +8,8 @@ use hermes_http::Reset;
 use hermes_proto::proxy_status::ProxyError;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::datagrams::{Held, Path, Tunnel};
+use super::datagrams::{Path, Tunnel};
+use super::held::Held;
 use super::{Broken, paths};
 use crate::datagrams::{Origin, UdpReader};
 use crate::redecide::{Opened, Place, Standing};
@@ -21,8 +22,9 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// Before the way is tried once more that could not be opened; doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Longest time between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Longest time between two tries: a session is back within a second of the proxy that it goes through. All sessions share the
+/// connections that are tried.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The reason of a tunnel whose session goes on in another.
 const TAKEN_OVER: &str = "done: its session was taken over";
@@ -52,6 +54,7 @@ impl Tunnel {
         let reopened = tokio::select! {
             reopened = timeout(KEPT_FOR, reopen(place.standing().clone(), token)) => reopened,
             reason = place.ended() => return Err(Broken::policy(&reason)),
+            () = self.exchange.evicted() => return Err(broken.note("and others needed its room")),
         };
         match reopened {
             Ok(Ok((path, _))) if !self.may_follow(&path, token) => {
@@ -95,6 +98,7 @@ impl Tunnel {
             // Whoever comes for it is sent elsewhere.
             () = standing.stops() => broken.note("the node stops"),
             reason = place.ended() => Broken::policy(&reason),
+            () = self.exchange.evicted() => broken.note("others needed its room"),
         };
         self.end(Err(ended)).await
     }
@@ -129,7 +133,8 @@ async fn reopen(standing: Arc<Standing>, token: Token) -> Result<(Path, Opened),
             Err(_) => {}
         }
         tokio::select! {
-            () = sleep(pause) => {}
+            // Sessions that broke together need not come back in one moment.
+            () = sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)) => {}
             () = standing.stops() => {}
         }
         pause = (pause * 2).min(LONGEST_PAUSE);

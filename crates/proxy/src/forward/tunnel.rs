@@ -8,18 +8,21 @@ use hermes_http::{Cause, Event, Incoming, Kind, Outgoing, RequestHead, ResponseH
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{datagram_limit, hop, udp_bind};
 use hermes_rules::retry::Outcome;
+use hermes_rules::session::Silence;
 use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{HeaderName, StatusCode, Version};
 
 use super::carried::{Bytes, Carried};
-use super::datagrams::{Ends, Held, Path};
+use super::cause;
+use super::datagrams::{Ends, Path};
 use super::departure::{self, Next, depart};
 use super::early::EarlyBytes;
-use super::pump::{Broken, Direction, silence};
+use super::held::Held;
+use super::pump::{self, Direction};
 use super::reach::{self, Reached, Unreached};
 use super::retry::{self, Tries};
-use super::{Failed, Side, Unanswered, form, post, pump, verdict};
+use super::{Failed, Side, Unanswered, form, post, verdict};
 use crate::arrival::{Arrival, End};
 use crate::datagrams::{Early, Lane};
 use crate::explain;
@@ -27,6 +30,7 @@ use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
+use crate::seeing::CLIENT_CLOSED;
 use crate::target::Target;
 
 /// `Capsule-Protocol` (RFC 9297, 3.4).
@@ -37,15 +41,14 @@ pub(super) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) 
     let opened = match depart(routed, arrival.head().clone(), next) {
         Ok((mut head, target)) => {
             if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
-                routed.asked.unwrap_or(Asked::New).write(&mut head.fields);
-                head.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
+                departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
             }
             let session = arrival.session().cloned();
             let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
             let mut first = EarlyBytes::of(&tries, &mut arrival, &head);
             let opened = open(&tries, &head, &target, &mut first).await;
             if let Some(gone) = first.gone.take() {
-                return Ok(Carried::Over(Broken::read(Side::Client, &gone).reason()));
+                return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}")));
             }
             routed.exchange.counters().from_client(first.moved());
             opened.map(|opened| (opened, head.kind()))
@@ -56,7 +59,7 @@ pub(super) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) 
         Ok(opened) => opened,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
-    let Open { outgoing, answer, active, idle, early } = opened;
+    let Open { outgoing, answer, active, silence, early } = opened;
     match answer {
         Event::Tunnel(head, incoming) => {
             if let (Some(session), Some(early)) = (arrival.session(), early) {
@@ -64,10 +67,10 @@ pub(super) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) 
                 Lane::count(&routed.exchange, Side::Client, early.count, early.bytes);
             }
             let opened = Opened::new(routed, arrival.head(), next, None);
-            Ok(accept(routed, arrival, head, (incoming, outgoing, form), (active, idle, opened)).await)
+            Ok(accept(routed, arrival, head, (incoming, outgoing, form), (active, silence, opened)).await)
         }
         Event::Final(head, incoming) => {
-            Box::pin(pass_refusal(routed, arrival, head, incoming)).await.map(Carried::Over)
+            Box::pin(pass_refusal((routed, next), arrival, head, incoming)).await.map(Carried::Over)
         }
         Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
     }
@@ -79,7 +82,7 @@ pub(super) struct Open {
     pub(super) answer: Event,
     pub(super) active: Active,
     /// Silence after which a tunnel of datagrams ends.
-    pub(super) idle: Duration,
+    pub(super) silence: Silence,
     /// Datagrams that it has carried already.
     early: Option<Early>,
 }
@@ -118,7 +121,7 @@ fn again(tries: &Tries<'_>, answer: &Event) -> Option<Duration> {
 
 /// The time of an attempt was over before the tunnel was answered.
 fn too_late(tries: &Tries<'_>) -> Unreached {
-    let refusal = Refusal::new(ProxyError::HttpResponseTimeout, "no tunnel in the time of an attempt");
+    let refusal = tries.attempt().no_head(tries);
     let refusal = match tries.tried().last() {
         Some(endpoint) => refusal.next_hop(endpoint),
         None => refusal,
@@ -136,7 +139,7 @@ async fn attempt(
     let is_post = post::is_post(head);
     let length = if is_post { None } else { Some(0) };
     let reached = reach::open(tries, head, target, length).await?;
-    let Reached { mut outgoing, mut pending, active, endpoint, reused } = reached;
+    let Reached { mut outgoing, mut pending, active, endpoint, reused, hop } = reached;
     let early = tries.first_datagrams().filter(|_| outgoing.takes_early());
     first.begin(tries, &outgoing);
     let answered = async {
@@ -166,19 +169,20 @@ async fn attempt(
             }
         }
     };
-    match tokio::time::timeout(timeouts.header, answered).await {
-        Ok(Ok(answer)) => {
+    let wait = tries.header(hop);
+    let answered = retry::within(wait.deadline(), pin!(answered)).await;
+    match answered {
+        Some(Ok(answer)) => {
             active.served();
-            Ok(Open { outgoing, answer, active, idle: timeouts.udp, early })
+            Ok(Open { outgoing, answer, active, silence: reach::silence(timeouts), early })
         }
-        Ok(Err(error)) => {
+        Some(Err(error)) => {
             verdict::broke(&active, &error);
             let outcome = retry::of_stream(&error, reused);
             Err(Unreached { refusal: Refusal::of_stream(&error, &endpoint), outcome })
         }
-        Err(_) => {
-            let details = "the next hop did not answer the tunnel in time";
-            let refusal = Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint);
+        None => {
+            let refusal = wait.no_head(tries).next_hop(&endpoint);
             Err(Unreached { refusal, outcome: Some(Outcome::Timeout) })
         }
     }
@@ -190,7 +194,7 @@ async fn accept(
     arrival: Arrival,
     mut head: ResponseHead,
     target: (Incoming, Outgoing, Kind),
-    (active, idle, opened): (Active, Duration, Opened),
+    (active, silence, opened): (Active, Silence, Opened),
 ) -> Carried {
     let kind = arrival.kind();
     let held = Held::beyond(&mut head.fields);
@@ -219,22 +223,33 @@ async fn accept(
             Carried::Bytes(Box::new(Bytes { client, target, place, active }))
         }
         client => {
-            let path = Path { ends: Ends::streams(incoming, outgoing), active, idle, held, listens };
+            let path = Path { ends: Ends::streams(incoming, outgoing), active, silence, held, listens };
             Carried::Datagrams(Box::new((client, path, place)))
         }
     }
 }
 
+/// Why the next hop refused: what the proxy says that did it, or else its status.
+pub(super) fn refused((routed, next): (&Routed, &Next), head: &ResponseHead) -> Refusal {
+    let refusal = match cause::of(&routed.exchange, next, head) {
+        Some(told) => Refusal::new(told.error, told.words()),
+        None => Refusal::new(ProxyError::HttpUpgradeFailed, format!("the next hop answered {}", head.status)),
+    };
+
+    // What is no error, such as 200 where 101 is needed, is one by being no tunnel: 502.
+    if head.status.is_client_error() || head.status.is_server_error() { refusal.status(head.status) } else { refusal }
+}
+
 /// Passes the next hop's refusal on, with its status, fields and content, so that the client learns the true reason.
 async fn pass_refusal(
-    routed: &Routed,
+    (routed, next): (&Routed, &Next),
     arrival: Arrival,
     head: ResponseHead,
     mut incoming: Incoming,
 ) -> Result<String, Failed> {
-    let reason = format!("http_upgrade_failed: the next hop answered {}", head.status);
+    let refusal = refused((routed, next), &head);
+    let reason = refusal.reason();
     let Arrival::Offered(offered) = arrival else {
-        let refusal = Refusal::new(ProxyError::HttpUpgradeFailed, reason);
         return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
     };
     let mut head = ResponseHead { fields: passed_on(head.fields), ..head };
@@ -255,11 +270,11 @@ async fn pass_refusal(
     if let Ok(mut outgoing) = responder.respond(head, length).await {
         let counters = routed.exchange.counters();
         let (from, moved) = (Side::Target, &counters.target_to_client);
-        let passed = pump::pump(&mut incoming, &mut outgoing, Direction { from, moved, overlay: None });
+        let passed = pump::pump(&mut incoming, &mut outgoing, Direction { from, moved, rules: None });
         // The client may not care for the rest of a refusal.
         tokio::select! {
             _ = passed => {}
-            () = silence(counters, reach::REFUSAL_IDLE) => {}
+            () = pump::silence(counters, reach::REFUSAL_IDLE) => {}
         }
     }
     Ok(reason)

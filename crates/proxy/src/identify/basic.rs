@@ -2,32 +2,33 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use hermes_config::model::Basic;
+use hermes_net::PeerAddress;
+use hermes_net::peer::network;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use super::BuildError;
 use super::cache::Cache;
 use super::challenge::{REALM, Refusal};
+use super::hashing::{Hashing, Turn};
 use super::proof::PasswordProof;
 use super::users::Users;
-
-/// Hashes that are computed at once: each keeps a processor busy for a quarter of a second.
-const AT_ONCE: usize = 4;
-
-/// Requests that wait for a hash to be computed; at a quarter of a second each, the last waits 16 s.
-const WAITING: usize = 256;
 
 /// Users whose latest right password is remembered.
 const REMEMBERED: usize = 1024;
 
 /// Seconds for which it is.
 const REMEMBERED_FOR: u64 = 300;
+
+/// Wrong pairs of user and password that are remembered, so that no flood of the same one costs anything.
+const WRONG: usize = 4096;
+
+/// Seconds for which they are.
+const WRONG_FOR: u64 = 60;
 
 /// bcrypt reads no more bytes of a password than these; a longer one would match by its beginning.
 const PASSWORD_LIMIT: usize = 72;
@@ -36,16 +37,23 @@ const PASSWORD_LIMIT: usize = 72;
 pub(super) struct BasicAuth {
     realm: String,
     users: Users,
+    memory: Arc<Memory>,
+    /// Digests of pairs that the file of now does not know.
+    wrong: Arc<Mutex<Cache<Vec<u8>, ()>>>,
+    hashing: Arc<Hashing>,
+}
+
+/// What outlives a change of the configuration.
+struct Memory {
     key: hmac::Key,
-    /// By user: the keyed digest of the pair that was right.
-    right: Mutex<Cache<String, Vec<u8>>>,
-    slots: Arc<Semaphore>,
-    pending: AtomicUsize,
+    /// By user: the keyed digest of the pair that was right, and the hash that it matched.
+    right: Mutex<Cache<String, (Vec<u8>, PasswordProof)>>,
 }
 
 impl BasicAuth {
-    /// Reads the file of users; `path` is the path of `config`.
-    pub fn build(config: &Basic, path: &str) -> Result<Self, Vec<BuildError>> {
+    /// Reads the file of users; `path` is the path of `config`. Passwords that the same listener knows are right need not be checked
+    /// again, and those that wait for a check wait in the same line.
+    pub fn build(config: &Basic, path: &str, previous: Option<&Self>) -> Result<Self, Vec<BuildError>> {
         let error = |key: &str, reason: &str| {
             vec![BuildError { path: format!("{path}.{key}"), reason: reason.to_owned(), remedy: None }]
         };
@@ -54,16 +62,16 @@ impl BasicAuth {
             return Err(error("realm", "a realm is at most 128 printable ASCII characters"));
         }
         let users = Users::read(&config.file.0, &format!("{path}.file"))?;
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
-        let key = key.map_err(|_| error("file", "the system gives no random bytes"))?;
-        Ok(Self {
-            realm,
-            users,
-            key,
-            right: Mutex::new(Cache::new(REMEMBERED)),
-            slots: Arc::new(Semaphore::new(AT_ONCE)),
-            pending: AtomicUsize::new(0),
-        })
+        let memory = match previous {
+            Some(previous) => previous.memory.clone(),
+            None => {
+                let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
+                let key = key.map_err(|_| error("file", "the system gives no random bytes"))?;
+                Arc::new(Memory { key, right: Mutex::new(Cache::new(REMEMBERED)) })
+            }
+        };
+        let hashing = previous.map_or_else(Hashing::new, |previous| previous.hashing.clone());
+        Ok(Self { realm, users, memory, wrong: Arc::new(Mutex::new(Cache::new(WRONG))), hashing })
     }
 
     /// What the client is shown.
@@ -77,36 +85,60 @@ impl BasicAuth {
         known.then(|| PasswordProof::of(hash))
     }
 
-    /// Checks a password. A user that is not known takes as long as one who is.
-    pub async fn verify(&self, user: &str, password: String, now: u64) -> Result<(), Refusal> {
-        let digest = self.digest(user, &password);
-        if self.is_remembered(user, &digest, now) {
-            return Ok(());
+    /// Checks a password of somebody at `source`. A user that is not known takes as long as one who is. What is remembered waits for
+    /// nothing.
+    pub async fn verify(&self, user: &str, password: String, source: PeerAddress, now: u64) -> Result<(), Refusal> {
+        let digest = self.memory.digest(user, &password);
+        if let Some(known) = self.recall(user, &digest, now) {
+            return known;
         }
         if password.len() > PASSWORD_LIMIT {
             return Err(Refusal::Basic);
         }
-        let _pending = Pending::enter(&self.pending)?;
-        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_| Refusal::Busy)?;
-        if self.is_remembered(user, &digest, now) {
-            return Ok(());
+        let turn = self.hashing.turn(source.ip().map(network), user).await.map_err(|_| Refusal::Busy)?;
+        // Another check of the same pair may have ended meanwhile.
+        if let Some(known) = self.recall(user, &digest, now) {
+            return known;
         }
-        let (hash, known) = self.users.hash_of(user);
-        let hash = hash.to_owned();
-        let check = tokio::task::spawn_blocking(move || {
-            let matches = bcrypt::verify(password, &hash).unwrap_or(false);
-            // Kept until here: whoever waited may be gone, the processor is busy all the same.
-            drop(slot);
-            matches
-        });
-        let matches = check.await.map_err(|_| Refusal::Busy)?;
-        if !(known && matches) {
-            return Err(Refusal::Basic);
-        }
-        self.right.lock().insert(user.to_owned(), digest, now.saturating_add(REMEMBERED_FOR));
-        Ok(())
+        let right = self.hash(turn, user, password, digest, now).await.ok_or(Refusal::Busy)?;
+        if right { Ok(()) } else { Err(Refusal::Basic) }
     }
 
+    /// Whether the password is right; `None` if the process is ending.
+    async fn hash(&self, turn: Turn, user: &str, password: String, digest: Vec<u8>, now: u64) -> Option<bool> {
+        let (hash, known) = self.users.hash_of(user);
+        let (hash, user) = (hash.to_owned(), user.to_owned());
+        let (memory, wrong) = (self.memory.clone(), self.wrong.clone());
+        let check = tokio::task::spawn_blocking(move || {
+            let right = bcrypt::verify(password, &hash).unwrap_or(false) && known;
+            // Before the turn ends, so that who waits for the same pair finds it.
+            if right {
+                let proved = (digest, PasswordProof::of(&hash));
+                memory.right.lock().insert(user, proved, now.saturating_add(REMEMBERED_FOR));
+            } else {
+                wrong.lock().insert(digest, (), now.saturating_add(WRONG_FOR));
+            }
+            // Kept until here: whoever waited may be gone, the processor is busy all the same.
+            turn.found(right);
+            right
+        });
+        check.await.ok()
+    }
+
+    /// What is remembered of a pair; `None` if nothing is.
+    fn recall(&self, user: &str, digest: &[u8], now: u64) -> Option<Result<(), Refusal>> {
+        let right = self.memory.right.lock().find(user, now).cloned();
+        if let Some((known, proof)) = right
+            && verify_slices_are_equal(&known, digest).is_ok()
+            && self.proof(user) == Some(proof)
+        {
+            return Some(Ok(()));
+        }
+        self.wrong.lock().find(digest, now).map(|()| Err(Refusal::Basic))
+    }
+}
+
+impl Memory {
     /// A digest that nobody without the key can try passwords against.
     fn digest(&self, user: &str, password: &str) -> Vec<u8> {
         // A user holds no colon, so that the pair is unambiguous.
@@ -116,48 +148,10 @@ impl BasicAuth {
         }
         context.sign().as_ref().to_vec()
     }
-
-    fn is_remembered(&self, user: &str, digest: &[u8], now: u64) -> bool {
-        let right = self.right.lock();
-        right.find(user, now).is_some_and(|known| verify_slices_are_equal(known, digest).is_ok())
-    }
 }
 
 impl fmt::Debug for BasicAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BasicAuth").field("realm", &self.realm).finish_non_exhaustive()
-    }
-}
-
-/// A place among those who wait or are served.
-struct Pending<'a>(&'a AtomicUsize);
-
-impl<'a> Pending<'a> {
-    fn enter(count: &'a AtomicUsize) -> Result<Self, Refusal> {
-        let before = count.fetch_add(1, Ordering::Relaxed);
-        let place = Self(count);
-        if before < AT_ONCE + WAITING { Ok(place) } else { Err(Refusal::Busy) }
-    }
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn those_who_wait_are_bounded() {
-        let count = AtomicUsize::new(0);
-        let mut places: Vec<_> = (0..AT_ONCE + WAITING).map(|_| Pending::enter(&count).ok().unwrap()).collect();
-        assert_eq!(Pending::enter(&count).err(), Some(Refusal::Busy));
-        places.pop();
-        assert!(Pending::enter(&count).is_ok());
-        drop(places);
-        assert_eq!(count.into_inner(), 0);
     }
 }

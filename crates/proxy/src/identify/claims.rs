@@ -7,6 +7,10 @@ use super::is_user;
 /// Seconds by which the issuer's clock and ours may differ.
 pub(crate) const LEEWAY: u64 = 30;
 
+/// The last second that a date can show (9999-12-31T23:59:59Z). A later time counts as this one, so that whoever adds to it need
+/// not fear the end of numbers.
+const LATEST: u64 = 253_402_300_799;
+
 /// What a token has to claim.
 #[derive(Debug)]
 pub(super) struct Expected {
@@ -50,6 +54,6 @@ impl Expected {
 
 /// A NumericDate (RFC 7519 section 2), fractions cut off.
 fn seconds(value: &Value) -> Option<u64> {
-    let fraction = || value.as_f64().filter(|seconds| (0.0..1e15).contains(seconds)).map(|seconds| seconds as u64);
-    value.as_u64().or_else(fraction)
+    let fraction = || value.as_f64().filter(|seconds| *seconds >= 0.0).map(|seconds| seconds as u64);
+    value.as_u64().or_else(fraction).map(|seconds| seconds.min(LATEST))
 }

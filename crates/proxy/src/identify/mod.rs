@@ -15,15 +15,17 @@ pub(crate) mod cache;
 mod challenge;
 mod claims;
 mod credentials;
+mod hashing;
 mod keys;
 mod proof;
+mod turns;
 mod users;
 
 #[cfg(test)]
 mod tests;
 
 use hermes_config::model::{Auth, AuthMode, AuthWays, Listener};
-use hermes_net::{CertificateNames, StreamInfo};
+use hermes_net::{CertificateNames, PeerAddress, StreamInfo};
 use http::HeaderMap;
 
 pub use challenge::Challenge;
@@ -73,11 +75,12 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Reads the files that `listener.auth` names. `path` is the listener's own path, e.g. `listeners.web`.
+    /// Reads the files that `listener.auth` names. `path` is the listener's own path, e.g. `listeners.web`; `previous` what it asked
+    /// before, some of which need not be asked again.
     ///
     /// # Errors
     /// Everything that is wrong, not only the first: files that cannot be read, bad lines, unusable keys.
-    pub fn build(listener: &Listener, path: &str) -> Result<Self, Vec<BuildError>> {
+    pub fn build(listener: &Listener, path: &str, previous: Option<&Self>) -> Result<Self, Vec<BuildError>> {
         let ways = match &listener.auth {
             None | Some(Auth::Word(AuthMode::None)) => AuthWays::default(),
             Some(Auth::Word(AuthMode::Mtls)) => AuthWays { mtls: true, ..AuthWays::default() },
@@ -85,7 +88,8 @@ impl Authenticator {
         };
         let mut errors = Vec::new();
         let mut built = |error: Vec<BuildError>| errors.extend(error);
-        let basic = ways.basic.map(|basic| BasicAuth::build(&basic, &format!("{path}.auth.basic")));
+        let known = previous.and_then(|previous| previous.basic.as_ref());
+        let basic = ways.basic.map(|basic| BasicAuth::build(&basic, &format!("{path}.auth.basic"), known));
         let basic = basic.and_then(|basic| basic.map_err(&mut built).ok());
         let bearer = ways.bearer.map(|bearer| BearerAuth::build(&bearer, &format!("{path}.auth.bearer")));
         let bearer = bearer.and_then(|bearer| bearer.map_err(&mut built).ok());
@@ -105,7 +109,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// The response to send: 407 (gateway: 401) with a challenge for each scheme, 403 where no challenge could be
-    /// met (a certificate is missing), 503 when too many passwords are waiting to be checked.
+    /// met (a certificate is missing), 503 when too many passwords of this source or user are waiting to be checked.
     pub async fn authenticate(
         &self,
         fields: &mut HeaderMap,
@@ -116,7 +120,7 @@ impl Authenticator {
         let shown = credentials::take(fields, gateway, self.asks_field());
         let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.clone());
         let found = match shown {
-            Ok(shown) => self.check(shown, certificate, now).await,
+            Ok(shown) => self.check(shown, certificate, source.peer, now).await,
             Err(reason) => Err(Refusal::Malformed(reason)),
         };
         found.map_err(|refusal| Challenge::new(refusal, &self.schemes(), gateway))
@@ -154,12 +158,13 @@ impl Authenticator {
         &self,
         shown: Option<Credentials>,
         certificate: Option<CertificateNames>,
+        source: PeerAddress,
         now: u64,
     ) -> Result<Identity, Refusal> {
         let identity = |user, proof, expires| Identity { user, proof, certificate: certificate.clone(), expires };
         match (shown, &self.basic, &self.bearer) {
             (Some(Credentials::Basic { user, password }), Some(basic), _) => {
-                basic.verify(&user, password, now).await?;
+                basic.verify(&user, password, source, now).await?;
                 let proof = basic.proof(&user).ok_or(Refusal::Basic)?;
                 Ok(identity(Some(user), Proof::Password(proof), None))
             }

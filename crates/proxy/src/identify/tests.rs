@@ -94,7 +94,7 @@ fn listener(ways: AuthWays) -> Listener {
 }
 
 fn build(ways: AuthWays) -> Authenticator {
-    Authenticator::build(&listener(ways), "listeners.web").unwrap()
+    Authenticator::build(&listener(ways), "listeners.web", None).unwrap()
 }
 
 /// Users alice and bob, whose passwords are `wonder` and `builder`.
@@ -145,7 +145,8 @@ fn lines(challenge: &Challenge, name: &http::HeaderName) -> Vec<String> {
 #[tokio::test]
 async fn nobody_is_asked_and_credentials_are_removed_all_the_same() {
     for auth in [None, Some(Auth::Word(AuthMode::None))] {
-        let authenticator = Authenticator::build(&Listener { auth, ..Listener::default() }, "listeners.web").unwrap();
+        let authenticator =
+            Authenticator::build(&Listener { auth, ..Listener::default() }, "listeners.web", None).unwrap();
         assert!(!authenticator.asks());
         let shown = basic("alice", "wrong");
         assert_eq!(outcome(ask(&authenticator, Some(&shown)).await), "none ");
@@ -233,7 +234,7 @@ async fn two_lines_of_credentials_are_refused() {
 #[tokio::test]
 async fn a_certificate_names_the_user() {
     let mtls = Listener { auth: Some(Auth::Word(AuthMode::Mtls)), ..Listener::default() };
-    let authenticator = Authenticator::build(&mtls, "listeners.web").unwrap();
+    let authenticator = Authenticator::build(&mtls, "listeners.web", None).unwrap();
     let cases = [
         (Some(named("Alice Adams")), "mtls Alice Adams"),
         (Some(named(" alice")), "the certificate's name cannot be a user"),
@@ -260,7 +261,7 @@ async fn a_certificate_names_the_user() {
 #[tokio::test]
 async fn a_user_of_a_certificate_ends_with_it_to_the_second() {
     let mtls = Listener { auth: Some(Auth::Word(AuthMode::Mtls)), ..Listener::default() };
-    let authenticator = Authenticator::build(&mtls, "listeners.web").unwrap();
+    let authenticator = Authenticator::build(&mtls, "listeners.web", None).unwrap();
     let certificate = CertificateNames { not_after: Some(NOW + 600), ..named("alice") };
     let identity = authenticator.authenticate(&mut HeaderMap::new(), &stream(Some(certificate)), false, NOW).await;
     assert_eq!(identity.unwrap().expires.map(|end| end + LEEWAY), Some(NOW + 600));
@@ -400,7 +401,7 @@ fn busy_is_not_the_fault_of_the_credential() {
 
 /// The errors of a configuration that cannot be built, without the folder's name.
 fn errors(issuer: &Issuer, ways: AuthWays) -> Vec<String> {
-    let errors = Authenticator::build(&listener(ways), "listeners.web").unwrap_err();
+    let errors = Authenticator::build(&listener(ways), "listeners.web", None).unwrap_err();
     let folder = format!("{}/", issuer.folder.path().display());
     errors.iter().map(|error| error.to_string().replace(&folder, "")).collect()
 }

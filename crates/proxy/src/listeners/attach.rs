@@ -111,6 +111,11 @@ fn hold(entrance: &Entrance, joined: Joined, watch: &Watch) -> (Drain, oneshot::
     (serving, ended)
 }
 
+/// Whose this node is.
+fn user(snapshot: &Snapshot) -> Option<&str> {
+    snapshot.document.identity.as_ref().map(|identity| identity.user.as_str())
+}
+
 /// What is attached to, and under which name.
 struct Way {
     upstream: Arc<Upstream>,
@@ -131,8 +136,7 @@ impl Way {
     /// Attaches.
     async fn join(&self, entrance: &Entrance) -> Result<Joined, NotJoined> {
         let mut fields = HeaderMap::new();
-        let identity = self.snapshot.document.identity.as_ref();
-        if let Some(user) = identity.and_then(|identity| HeaderValue::from_str(&identity.user).ok()) {
+        if let Some(user) = user(&self.snapshot).and_then(|user| HeaderValue::from_str(user).ok()) {
             fields.insert(USER, user);
         }
         if let Some(token) = self.snapshot.token.as_ref().filter(|_| self.upstream.sends_token()) {
@@ -149,7 +153,9 @@ impl Way {
             let _ = revision.changed().await;
             let now = entrance.worker.snapshot();
             let same = |upstream: &Arc<Upstream>| Arc::ptr_eq(upstream, &self.upstream);
-            if now.upstreams.get(self.upstream.name()).is_some_and(|upstream| !same(upstream)) {
+            let other = now.upstreams.get(self.upstream.name()).is_some_and(|upstream| !same(upstream));
+            // Who attaches is said once, when the connection begins.
+            if other || user(&now) != user(&self.snapshot) {
                 return;
             }
         }

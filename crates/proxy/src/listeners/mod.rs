@@ -2,12 +2,17 @@
 //!
 //! Sockets are owned by one [`table`], which is diffed and never rebuilt; every worker has its share of each socket.
 
+mod admission;
 mod attach;
 mod bind;
+mod clients;
+mod greetings;
 mod http;
 mod introduction;
 mod joins;
 mod quic;
+mod refusals;
+mod sessions;
 mod sources;
 mod stream;
 pub mod table;
@@ -17,12 +22,16 @@ mod udp;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hermes_net::{Listener, Watch};
+use hermes_net::{Drain, Listener, StreamInfo, Watch};
+use hermes_upstream::Pinned;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::believe::now;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Worker;
+pub(crate) use admission::Admission;
 pub use joins::{JoinView, Joins};
+pub use sessions::{Joined, SessionPlace, Sessions};
 pub use sources::{Place, Sources, Users};
 pub use table::ListenerTable;
 
@@ -91,7 +100,7 @@ impl Door {
     /// Serves what comes, in a task of its own.
     fn open(self, worker: &Arc<Worker>) {
         let Self { id, socket, share, watch, rules, served } = self;
-        let (entrance, tasks) = (Entrance { worker: worker.clone(), door: id, rules }, watch.clone());
+        let (entrance, tasks) = (Entrance::of(worker, id, rules), watch.clone());
         tasks.spawn(async move {
             let (name, _held) = (entrance.rules.name.clone(), served);
             let served = match socket {
@@ -119,9 +128,41 @@ pub(crate) struct Entrance {
     pub(crate) door: DoorId,
     /// The rules last seen. They stay in force where the listener is gone and what it accepted goes on.
     pub(crate) rules: Arc<ListenerRules>,
+    /// The place of the connection among those of its source, where there is a bound.
+    pub(crate) admission: Option<Arc<Admission>>,
+    /// The connection that it came on; none where that is not one of HTTP that a client opened.
+    pub(crate) connection: Option<Arc<Connection>>,
+}
+
+/// What belongs to one connection of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    /// Ends it, once what is open on it has ended; for those whose client showed a certificate.
+    ending: Option<Drain>,
+    /// Connections to servers that are its own.
+    pub(crate) pinned: Pinned,
 }
 
 impl Entrance {
+    /// A door before anything came through it.
+    fn of(worker: &Arc<Worker>, door: DoorId, rules: Arc<ListenerRules>) -> Self {
+        Self { worker: worker.clone(), door, rules, admission: None, connection: None }
+    }
+
+    /// Whether the certificate that the client showed, if any, is believed now: a resumed session shows one of before.
+    pub(crate) fn believes(&self, source: &StreamInfo) -> bool {
+        let snapshot = self.worker.snapshot();
+        self.rules_in(&snapshot).still_believes(source, snapshot.revision, now()).is_ok()
+    }
+
+    /// Takes no more exchanges from the connection, whose client is to come again on another: its certificate is not believed any
+    /// more, and perhaps there is a new one.
+    pub(crate) fn dismiss(&self) {
+        if let Some(ending) = self.connection.as_ref().and_then(|connection| connection.ending.as_ref()) {
+            ending.start();
+        }
+    }
+
     /// The rules in force now for what arrives.
     fn renew(&mut self) -> &Arc<ListenerRules> {
         if let Some(rules) = self.worker.snapshot().behind(self.door) {
@@ -140,7 +181,7 @@ impl Entrance {
             rules.config.udp.as_ref().is_some_and(|other| other.overlaps(address)).then(|| (*door, rules.clone()))
         });
         let (door, rules) = found?;
-        Some(Self { worker: self.worker.clone(), door, rules })
+        Some(Self::of(&self.worker, door, rules))
     }
 
     /// The rules of `snapshot` for an exchange of something that was accepted here before. A listener that has become one of

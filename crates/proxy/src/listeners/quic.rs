@@ -2,19 +2,23 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_net::quic::{Connection, Endpoint, Incoming};
+use hermes_net::quic::{Connection, ConnectionError, Endpoint, Incoming};
 use hermes_net::{PeerAddress, Watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Entrance, http};
+use super::{Admission, Entrance, http, refusals};
 use crate::snapshot::ListenerRules;
 
 /// The codes of RFC 9114, section 8.1.
 const NO_ERROR: u64 = 0x100;
 const EXCESSIVE_LOAD: u64 = 0x107;
+
+/// Why a connection of a source that has too many is closed.
+const TOO_MANY: &[u8] = b"too many connections";
 
 /// How long the ends of connections may take to reach their clients when everything ends at once.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -88,23 +92,44 @@ fn renew(endpoint: &Endpoint, rules: &ListenerRules) {
     }
 }
 
-/// Serves one connection. Its source counts once it has proved its address: others could claim it.
-async fn connection(entrance: Entrance, incoming: Incoming, watch: &Watch) {
+/// Serves one connection. Its source counts once it has proved its address: others could claim it. Until then it is one of the
+/// unfinished handshakes, whose number has a bound of its own, even where early data is served already.
+async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
     let rules = entrance.rules.clone();
     let peer = PeerAddress::Ip(incoming.peer());
+    let deadline = Instant::now() + rules.options.head_time;
     let accepted = tokio::select! {
-        accepted = timeout(rules.options.head_time, incoming.accept()) => accepted,
+        accepted = timeout_at(deadline, incoming.accept()) => accepted,
         () = watch.forced() => return,
     };
     let connection: Connection = match accepted {
         Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return tracing::debug!(listener = %rules.name, %error, "QUIC failed"),
-        Err(_) => return tracing::debug!(listener = %rules.name, "QUIC: no end of the handshake in time"),
+        Ok(Err(error)) => return refusals::of_quic(&rules, peer, &error),
+        Err(_) => return refusals::of_quic(&rules, peer, &ConnectionError::TimedOut),
     };
-    let Some(place) = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source()) else {
-        rules.source_refused(&peer);
-        return connection.close(EXCESSIVE_LOAD, b"too many connections");
+    entrance.admission = Admission::of(&rules, &peer);
+    let (shared, admission) = (entrance.worker.shared.clone(), entrance.admission.clone());
+    let has_room = || admission.as_ref().is_none_or(|own| own.enter(&shared, &rules, &peer));
+    if connection.is_confirmed() {
+        if !has_room() {
+            return connection.close(EXCESSIVE_LOAD, TOO_MANY);
+        }
+        let _held = rules.seeing.accepted();
+        return http::quic_connection(entrance, connection, watch).await;
+    }
+
+    let mut served = pin!(http::quic_connection(entrance, connection.clone(), watch));
+    let confirmed = tokio::select! {
+        confirmed = timeout_at(deadline, connection.confirmed()) => confirmed.is_ok(),
+        () = &mut served => return,
     };
-    let _held = (place, rules.seeing.accepted());
-    http::quic_connection(entrance, connection, watch).await;
+    if !confirmed {
+        refusals::of_quic(&rules, peer, &ConnectionError::TimedOut);
+        return connection.close(EXCESSIVE_LOAD, b"the handshake did not end in time");
+    }
+    if !has_room() {
+        return connection.close(EXCESSIVE_LOAD, TOO_MANY);
+    }
+    let _held = rules.seeing.accepted();
+    served.await;
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hermes_net::PeerAddress;
+use hermes_net::peer::network;
 use parking_lot::Mutex;
 
 /// Connections or sessions of each source at each listener, over all workers.
@@ -45,7 +46,7 @@ impl Sources {
         if most == usize::MAX {
             return Some(Place { held: None });
         }
-        self.hold((listener.clone(), prefix(address.ip())), most)
+        self.hold((listener.clone(), network(address.ip())), most)
     }
 }
 
@@ -53,11 +54,6 @@ impl Users {
     /// A place for one more of `user`, of which `most` may be open at `listener`; `None` when there is none.
     pub fn join(&self, listener: &Arc<str>, user: &str, most: usize) -> Option<Place<String>> {
         self.hold((listener.clone(), user.to_owned()), most)
-    }
-
-    /// How many `user` has open at `listener`.
-    pub fn count(&self, listener: &Arc<str>, user: &str) -> usize {
-        self.open.lock().get(&(listener.clone(), user.to_owned())).copied().unwrap_or_default()
     }
 }
 
@@ -84,14 +80,6 @@ impl<T: Eq + Hash> Drop for Place<T> {
                 open.remove(&key);
             }
         }
-    }
-}
-
-/// What counts as one source: an IPv4 address, or the /64 that one IPv6 network has at the least (RFC 4291, 2.5.4).
-fn prefix(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 

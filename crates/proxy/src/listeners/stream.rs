@@ -2,14 +2,13 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use hermes_net::{Acceptor, Listener, Stream, Watch};
 
-use super::{Entrance, Place, http, introduction, tcp};
+use super::{Admission, Entrance, http, introduction, tcp};
 
 /// Accepts connections until told to stop; then those that the kernel has accepted already.
 pub(super) async fn serve(mut entrance: Entrance, listener: Listener, watch: &Watch) -> io::Result<()> {
@@ -29,40 +28,38 @@ pub(super) async fn serve(mut entrance: Entrance, listener: Listener, watch: &Wa
         }
         // A source that is introduced is not known yet.
         let unknown = rules.config.proxy_protocol.is_some();
-        let place = if unknown { None } else { enter(&entrance, &stream) };
-        if !unknown && place.is_none() {
+        let mut inside = entrance.clone();
+        if !unknown && !admit(&mut inside, &stream) {
             stream.abort();
             continue;
         }
-        let (entrance, open, own) = (entrance.clone(), open.clone(), watch.clone());
+        let open = (open.clone(), inside.worker.shared.shares.connection());
+        let own = watch.clone();
         watch.spawn(async move {
-            let _held = (open, place, entrance.rules.seeing.accepted());
-            connection(entrance, stream, &own).await;
+            let _held = (open, inside.rules.seeing.accepted());
+            connection(inside, stream, &own).await;
         });
     }
 }
 
-/// A place under the bound of the stream's source; `None` when that has too many already.
-fn enter(entrance: &Entrance, stream: &Stream) -> Option<Place<IpAddr>> {
-    let (rules, peer) = (&entrance.rules, stream.info().peer);
-    let place = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source());
-    if place.is_none() {
-        rules.source_refused(&peer);
-    }
-    place
+/// Takes a place under the bound of the stream's source; false when that has too many already.
+fn admit(entrance: &mut Entrance, stream: &Stream) -> bool {
+    let (rules, peer) = (&entrance.rules, &stream.info().peer);
+    let admission = Admission::of(rules, peer);
+    let admitted = admission.as_ref().is_none_or(|own| own.enter(&entrance.worker.shared, rules, peer));
+    entrance.admission = admission;
+    admitted
 }
 
 /// Serves one connection, once its client is introduced where it must be.
-async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
-    let mut introduced = None;
+async fn connection(mut entrance: Entrance, stream: Stream, watch: &Watch) {
     let stream = if entrance.rules.config.proxy_protocol.is_some() {
         let taken = tokio::select! {
             taken = Box::pin(introduction::take(stream, &entrance.rules)) => taken,
             () = watch.forced() => None,
         };
         let Some(stream) = taken else { return };
-        introduced = enter(&entrance, &stream);
-        if introduced.is_none() {
+        if !admit(&mut entrance, &stream) {
             return stream.abort();
         }
         stream
@@ -75,7 +72,6 @@ async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
         // In a place of its own: tunnels of TCP would else be as large as it is.
         Box::pin(http::connection(entrance, stream, watch)).await;
     }
-    drop(introduced);
 }
 
 /// A connection that is there without waiting: its client believes that it was accepted.

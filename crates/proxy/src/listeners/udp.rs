@@ -1,6 +1,5 @@
 //! `udp` listeners: the datagrams of one client address become a CONNECT-UDP session for the configured target.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -11,12 +10,13 @@ use hermes_config::model::HostPort;
 use hermes_http::RequestHead;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_proto::udp_template;
+use hermes_proto::upgrade::Protocol;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Version};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Entrance;
+use super::clients::Clients;
 use crate::arrival::Arrival;
 use crate::datagrams::Session;
 use crate::forward::CAPSULE_PROTOCOL;
@@ -36,14 +36,11 @@ const DRAIN_QUIET: Duration = Duration::from_secs(2);
 /// How often a listener that drains looks whether its sessions have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
-/// The live sessions of one worker's share of a listener.
-type Sessions = Arc<Mutex<HashMap<SocketAddr, Arc<Session>>>>;
-
 /// Takes datagrams until told to stop; then those that have arrived already, and those of sessions that are open.
 pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, watch: &Watch) -> io::Result<()> {
     let socket = Arc::new(UdpSocket::bound(socket)?);
     let own = socket.local_addr().ok();
-    let sessions = Sessions::default();
+    let sessions = Clients::default();
     let mut batch = RecvBatch::new();
     // Whether clients without a session may still begin one.
     let (mut closing, mut welcome) = (false, true);
@@ -91,8 +88,8 @@ pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, w
 }
 
 /// Resolves when no session is left: those that are open may go on.
-async fn drained(sessions: &Sessions) {
-    while !sessions.lock().is_empty() {
+async fn drained(sessions: &Clients) {
+    while !sessions.is_empty() {
         tokio::time::sleep(DRAIN_LOOK).await;
     }
 }
@@ -100,21 +97,26 @@ async fn drained(sessions: &Sessions) {
 /// The client's session, begun if need be; `None` when there are too many.
 fn session(
     entrance: &Entrance,
-    sessions: &Sessions,
+    sessions: &Clients,
     (socket, own): (&Arc<UdpSocket>, Option<SocketAddr>),
     (client, local): (SocketAddr, Option<IpAddr>),
     (watch, welcome): (&Watch, bool),
 ) -> Option<Arc<Session>> {
-    let mut live = sessions.lock();
-    if let Some(session) = live.get(&client) {
-        return Some(session.clone());
+    if let Some(session) = sessions.find(client) {
+        return Some(session);
     }
     let successor = if welcome { None } else { Some(entrance.successor()?) };
     let entrance = successor.as_ref().unwrap_or(entrance);
     let rules = &entrance.rules;
     let head = rules.config.target.as_ref().and_then(connect_udp)?;
-    if live.len() >= rules.connections() {
-        return None;
+    let bound = ("limits.connections", rules.connections());
+    match sessions.make_room(bound.1) {
+        Ok(0) => {}
+        Ok(ended) => rules.sessions_evicted(ended, bound, None),
+        Err(()) => {
+            rules.sessions_refused(1, bound);
+            return None;
+        }
     }
     let peer = PeerAddress::Ip(client);
     let Some(place) = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source()) else {
@@ -122,7 +124,7 @@ fn session(
         return None;
     };
     let session = Arc::new(Session::new(client, local, socket.clone(), rules.hold(None)));
-    live.insert(client, session.clone());
+    sessions.enter(client, session.clone());
     let source = Arc::new(StreamInfo { peer, local: own, tls: None });
     let arrival = Arrival::Session { head: Box::new(head), source, session: session.clone() };
     let (entrance, sessions, begun) = (entrance.clone(), sessions.clone(), session.clone());
@@ -136,6 +138,7 @@ fn session(
                     begun.quiet(DRAIN_QUIET).await;
                 } => {}
                 () = end.forced() => {}
+                () = begun.evicted() => {}
             }
         });
         tokio::select! {
@@ -145,7 +148,7 @@ fn session(
         if begun.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;
         }
-        sessions.lock().remove(&client);
+        sessions.leave(client, &begun);
     });
     Some(session)
 }
@@ -158,7 +161,7 @@ fn connect_udp(target: &HostPort) -> Option<RequestHead> {
         scheme: Some(Scheme::HTTPS),
         authority: Authority::try_from(target.to_string()).ok(),
         path: Some(PathAndQuery::try_from(path).ok()?),
-        protocol: Some("connect-udp".to_owned()),
+        protocol: Some(Protocol::ConnectUdp),
         fields: HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]),
         // It is the extended CONNECT of HTTP/2 until a hop writes it otherwise.
         version: Version::HTTP_2,

@@ -133,6 +133,11 @@ impl Place {
         }
     }
 
+    /// Why the tunnel may not stay where it is, if the rules send it along `opened` and it cannot be moved there.
+    pub(crate) fn forbids(&self, opened: &Opened) -> Option<Reason> {
+        self.standing.forbids(opened)
+    }
+
     /// Waits for the next order: to move or to end. The expiry of the credential is one. May be dropped and called again.
     pub(crate) async fn order(&mut self) -> Order {
         let mut expired = pin!(expiry(self.standing.expires()));
@@ -197,8 +202,9 @@ async fn until(again: Option<Instant>) {
 /// Resolves when a credential that ends at Unix time `expires` is not accepted any more; never without one.
 async fn expiry(expires: Option<u64>) {
     let Some(expires) = expires else { return std::future::pending().await };
-    let until = UNIX_EPOCH + Duration::from_secs(expires.saturating_add(LEEWAY));
-    let left = until.duration_since(SystemTime::now()).unwrap_or_default();
+    // Whoever wrote the token chose the number: what a clock cannot show is not added to one.
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let left = Duration::from_secs(expires.saturating_add(LEEWAY)).saturating_sub(since_epoch);
     Box::pin(tokio::time::sleep(left)).await;
 }
 

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::{Move, Order, Tunnels, Word};
 use crate::believe::{Entry, now};
 use crate::filter::{self, Denied, Stage};
-use crate::forward::{Next, post};
+use crate::forward::{Next, permits_upgrade, post};
 use crate::identify::Proof;
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
@@ -40,8 +40,9 @@ pub(crate) struct Opened {
     chosen: Option<SocketAddr>,
     /// The request, after *authorize*.
     head: Arc<RequestHead>,
-    /// The snapshot by whose rules it was opened.
+    /// The snapshot by whose rules it was opened, and the route's name there.
     revision: u64,
+    route: Arc<str>,
     /// Where it is an attachment: under which name.
     attached: Option<String>,
 }
@@ -61,15 +62,17 @@ impl Opened {
         let rewritten = rewrite.and_then(|rewrite| rewrite.target.clone());
         let name = upstream.as_ref().map(|upstream| upstream.name().to_owned());
         let chosen = address.filter(|_| upstream.is_none());
-        let (head, revision) = (Arc::new(head.clone()), routed.snapshot.revision);
-        Self { way: Way { end, upstream: name, rewritten }, upstream, chosen, head, revision, attached: None }
+        let (way, head) = (Way { end, upstream: name, rewritten }, Arc::new(head.clone()));
+        let (revision, route) = (routed.snapshot.revision, routed.snapshot.route_names[routed.route].clone());
+        Self { way, upstream, chosen, head, revision, route, attached: None }
     }
 
     /// For an attachment under `name`, which the request `head` asked for.
     pub(crate) fn attached(routed: &Routed, head: &RequestHead, name: String) -> Self {
         let way = Way { end: End::Attachment, upstream: None, rewritten: None };
-        let (head, revision) = (Arc::new(head.clone()), routed.snapshot.revision);
-        Self { way, upstream: None, chosen: None, head, revision, attached: Some(name) }
+        let (revision, route) = (routed.snapshot.revision, routed.snapshot.route_names[routed.route].clone());
+        let head = Arc::new(head.clone());
+        Self { way, upstream: None, chosen: None, head, revision, route, attached: Some(name) }
     }
 }
 
@@ -119,6 +122,12 @@ impl Standing {
     pub(crate) fn routed(&self, snapshot: Arc<Snapshot>, route: usize) -> Routed {
         let listener = self.routed.entrance.rules_in(&snapshot);
         Routed { snapshot, listener, route, ..self.routed.clone() }
+    }
+
+    /// As of a tunnel that cannot be moved: it may outlive another hop, but not the end of the overlay where that is no more.
+    pub(super) fn forbids(&self, opened: &Opened) -> Option<Reason> {
+        let other = self.opened.lock().way.end != opened.way.end;
+        other.then(|| Reason::OtherAction(opened.route.to_string()))
     }
 
     /// It leads elsewhere now; says by which snapshot's rules.
@@ -232,11 +241,11 @@ impl Standing {
         let user = belief.user.as_deref();
         listener.authenticator.still_accepts(&belief.proof, user, now()).map_err(Reason::Identity)?;
         still_believed(&snapshot.source_of(listener, source), belief.peer, user)?;
-        let names = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
-        if let Some(names) = names.filter(|_| belief.peer || belief.proof == Proof::Certificate) {
+        let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
+        if let Some(chain) = chain.filter(|_| belief.peer || belief.proof == Proof::Certificate) {
             // A link goes on when its certificate is renewed; only a user's ends with it.
-            let at = names.not_after.filter(|_| belief.peer).map_or(now(), |end| now().min(end));
-            listener.believes(source, at).map_err(Reason::Identity)?;
+            let at = if belief.peer { chain.last_valid(now()) } else { now() };
+            listener.still_believes(source, snapshot.revision, at).map_err(Reason::Identity)?;
         }
         Ok(())
     }
@@ -270,7 +279,7 @@ impl Standing {
             return Verdict::Ended(Reason::Identity(words));
         }
         let opened = self.opened.lock();
-        if let Some(Err(denied)) = opened.chosen.map(|address| snapshot.egress.check(address)) {
+        if let Some(Err(denied)) = opened.chosen.map(|address| snapshot.may_choose(address)) {
             return Verdict::Ended(Reason::Egress(denied.to_string()));
         }
         let Routed { source, target, entrance, .. } = &self.routed;
@@ -287,6 +296,12 @@ impl Standing {
         let verdict = redecide(&Tunnel { facts, way: &opened.way, movable: self.movable, relabelled }, &rules);
         if let Verdict::Kept { route } | Verdict::Outlives { route } = &verdict
             && (target.is_any() && opened.upstream.is_none() && snapshot.document.routes[*route].bind.is_none())
+        {
+            return Verdict::Ended(Reason::OtherAction(snapshot.route_names[*route].to_string()));
+        }
+        if let Verdict::Kept { route } | Verdict::Outlives { route } = &verdict
+            && opened.attached.is_none()
+            && !permits_upgrade(&snapshot.document.routes[*route], &asked)
         {
             return Verdict::Ended(Reason::OtherAction(snapshot.route_names[*route].to_string()));
         }

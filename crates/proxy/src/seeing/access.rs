@@ -1,15 +1,15 @@
 //! Where access records go: one thread that writes, and a queue that never makes a worker wait.
 
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use hermes_config::model::Access;
 use prometheus_client::metrics::counter::Counter;
 
+use super::appended::AppendedFile;
 use super::record::Record;
+use crate::shown::write_json;
 
 /// Records that wait for the writer: some megabytes, a fraction of a second's traffic at full speed.
 const QUEUE: usize = 8192;
@@ -18,7 +18,15 @@ const QUEUE: usize = 8192;
 const RETRY: Duration = Duration::from_millis(5);
 
 /// A place for access records.
-pub struct AccessSink(Option<Box<dyn Write + Send>>);
+pub struct AccessSink(Option<Place>);
+
+/// What records are written to.
+enum Place {
+    /// A file, which may be moved away.
+    File(AppendedFile),
+    /// Anything else.
+    Other(Box<dyn Write + Send>),
+}
 
 impl AccessSink {
     /// Opens what the configuration names. A file is appended to, and made readable by this user only.
@@ -30,11 +38,7 @@ impl AccessSink {
             Access::Stdout => Self::writer(Box::new(io::stdout())),
             Access::Stderr => Self::writer(Box::new(io::stderr())),
             Access::Off => Self::off(),
-            Access::File(path) => {
-                let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path.0);
-                let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.0.display()));
-                Self::writer(Box::new(file.map_err(named)?))
-            }
+            Access::File(path) => Self(Some(Place::File(AppendedFile::open(&path.0)?))),
         })
     }
 
@@ -47,13 +51,44 @@ impl AccessSink {
     /// Anything that can be written to.
     #[must_use]
     pub fn writer(writer: Box<dyn Write + Send>) -> Self {
-        Self(Some(writer))
+        Self(Some(Place::Other(writer)))
+    }
+}
+
+impl Place {
+    /// Whether it is time to look where the file is.
+    fn is_due(&self) -> bool {
+        matches!(self, Self::File(file) if file.is_due())
+    }
+
+    fn follow(&mut self) {
+        if let Self::File(file) = self {
+            file.follow();
+        }
+    }
+}
+
+impl Write for Place {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.write(bytes),
+            Self::Other(writer) => writer.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.flush(),
+            Self::Other(writer) => writer.flush(),
+        }
     }
 }
 
 /// What goes through the queue.
 enum Message {
     Record(Box<Record>),
+    /// The file may have been moved; what follows goes to a new one then.
+    Follow,
     /// Everything before this is to be written out; then the sender is dropped or used.
     Flush(SyncSender<()>),
 }
@@ -94,6 +129,13 @@ impl Writer {
         }
     }
 
+    /// Has it looked at once whether the file was moved. Where the queue is full, it is looked soon anyway.
+    pub fn follow(&self) {
+        if let Some(queue) = &self.queue {
+            let _ = queue.try_send(Message::Follow);
+        }
+    }
+
     /// Waits at most `limit` until everything queued so far is written out; false when it is not.
     pub fn flush(&self, limit: Duration) -> bool {
         let Some(queue) = &self.queue else { return true };
@@ -112,12 +154,13 @@ impl Writer {
 }
 
 /// Writes records until the queue's near end is gone; flushes whenever the queue is empty.
-fn write_all(queue: &Receiver<Message>, writer: Box<dyn Write + Send>, lost: &Counter) {
+fn write_all(queue: &Receiver<Message>, writer: Place, lost: &Counter) {
     let mut output = BufWriter::new(writer);
     let mut failing = false;
     while let Some(message) = next(queue, &mut output) {
         let written = match message {
-            Message::Record(record) => write_one(&mut output, &record),
+            Message::Record(record) => follow_if_due(&mut output).and_then(|()| write_one(&mut output, &record)),
+            Message::Follow => follow(&mut output),
             Message::Flush(done) => {
                 let flushed = output.flush();
                 // Whoever asked may have stopped waiting.
@@ -138,7 +181,7 @@ fn write_all(queue: &Receiver<Message>, writer: Box<dyn Write + Send>, lost: &Co
 }
 
 /// The next message. When there is none yet, what was written is flushed before waiting.
-fn next(queue: &Receiver<Message>, output: &mut BufWriter<Box<dyn Write + Send>>) -> Option<Message> {
+fn next(queue: &Receiver<Message>, output: &mut BufWriter<Place>) -> Option<Message> {
     match queue.try_recv() {
         Ok(message) => Some(message),
         Err(TryRecvError::Empty) => {
@@ -150,8 +193,19 @@ fn next(queue: &Receiver<Message>, output: &mut BufWriter<Box<dyn Write + Send>>
     }
 }
 
+fn follow_if_due(output: &mut BufWriter<Place>) -> io::Result<()> {
+    if output.get_ref().is_due() { follow(output) } else { Ok(()) }
+}
+
+/// Goes on in a new file if the old one was moved; what was written before is in the old one, to the end of its line.
+fn follow(output: &mut BufWriter<Place>) -> io::Result<()> {
+    let flushed = output.flush();
+    output.get_mut().follow();
+    flushed
+}
+
 /// One line.
 fn write_one(output: &mut impl Write, record: &Record) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, record)?;
+    write_json(output, record)?;
     output.write_all(b"\n")
 }

@@ -1,18 +1,24 @@
 //! The guard of one exchange: what is learnt about it on its way.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use hermes_net::PeerAddress;
+use hermes_rules::session::{Traffic, Turn};
 use http::Method;
+use tokio::sync::Notify;
 
 use super::live::{Attempt, Id, Live};
 use super::span::Span;
-use super::{DropReason, Seeing};
+use super::{CLIENT_CLOSED, DropReason, Seeing, class_of};
+use crate::shares::Share;
 
 /// Bytes of a text that a client chose, in records and views: the queue of records stays below some megabytes.
 const TEXT_LIMIT: usize = 1024;
+
+/// Stands for a status where the client went away before it was answered. It is never sent: no such status is registered.
+const CLIENT_GONE: u16 = 499;
 
 /// What is known when an exchange begins.
 #[derive(Debug, Clone)]
@@ -44,7 +50,12 @@ pub struct Counters {
     pub datagram_limit_in: AtomicU16,
     /// The same to the client.
     pub datagram_limit_out: AtomicU16,
+    /// Who spoke, in order: the number of a [`Turn`].
+    turn: AtomicU8,
 }
+
+/// Bytes that count as a datagram where datagrams are not counted: a stream of capsules that is passed on as it is.
+const CAPSULE_BYTES: u64 = 8 * 1024;
 
 impl Counters {
     /// Counts bytes from the client.
@@ -56,6 +67,41 @@ impl Counters {
     pub fn datagram_limit(&self, from_client: bool, limit: usize) {
         let of = if from_client { &self.datagram_limit_in } else { &self.datagram_limit_out };
         of.store(u16::try_from(limit).unwrap_or(u16::MAX), Ordering::Relaxed);
+    }
+
+    /// Notes that the client, or else the target, has sent something in a tunnel of datagrams.
+    pub fn spoke(&self, by_client: bool) {
+        let turn = self.turn();
+        let next = turn.spoken(by_client);
+        if next != turn {
+            self.turn.store(next as u8, Ordering::Relaxed);
+        }
+    }
+
+    /// All that it has moved: it changes with each byte and each datagram.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        let all = [&self.client_to_target, &self.target_to_client, &self.datagrams_in, &self.datagrams_out];
+        all.iter().fold(0, |sum, count| sum.wrapping_add(count.load(Ordering::Relaxed)))
+    }
+
+    /// What went to and fro in a tunnel of datagrams.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let count = |datagrams: &AtomicU64, bytes: &AtomicU64| {
+            datagrams.load(Ordering::Relaxed).max(bytes.load(Ordering::Relaxed) / CAPSULE_BYTES)
+        };
+        let asked = count(&self.datagrams_in, &self.client_to_target);
+        let answered = count(&self.datagrams_out, &self.target_to_client);
+        Traffic { asked, answered, turn: self.turn() }
+    }
+
+    fn turn(&self) -> Turn {
+        match self.turn.load(Ordering::Relaxed) {
+            0 => Turn::Asked,
+            1 => Turn::Answered,
+            _ => Turn::AskedAgain,
+        }
     }
 
     /// Counts bytes to the client.
@@ -71,11 +117,54 @@ impl Counters {
 pub struct Exchange {
     seeing: Arc<Seeing>,
     live: Arc<Live>,
+    /// The descriptor that it holds of its user's share.
+    held: OnceLock<Share>,
+    eviction: Eviction,
+}
+
+/// Whether an exchange has to make room for another.
+#[derive(Debug, Default)]
+struct Eviction {
+    asked: AtomicBool,
+    changed: Notify,
+    /// It is carried, and looks.
+    carried: AtomicBool,
 }
 
 impl Exchange {
     pub(super) fn new(seeing: Arc<Seeing>, live: Arc<Live>) -> Self {
-        Self { seeing, live }
+        Self { seeing, live, held: OnceLock::new(), eviction: Eviction::default() }
+    }
+
+    /// Whether it holds a descriptor.
+    pub fn holds(&self) -> bool {
+        self.held.get().is_some()
+    }
+
+    /// Holds a descriptor until it ends.
+    pub fn hold(&self, share: Share) {
+        // Of two at once, one is given back.
+        let _ = self.held.set(share);
+    }
+
+    /// Tells its carrier to end it, because others need the room.
+    pub fn evict(&self) {
+        self.eviction.asked.store(true, Ordering::Relaxed);
+        self.eviction.changed.notify_one();
+    }
+
+    /// Resolves when it has to make room; for its carrier. May be dropped and called again.
+    pub async fn evicted(&self) {
+        self.eviction.carried.store(true, Ordering::Relaxed);
+        while !self.eviction.asked.load(Ordering::Relaxed) {
+            self.eviction.changed.notified().await;
+        }
+    }
+
+    /// Whether somebody looks whether it has to make room.
+    #[must_use]
+    pub fn can_be_evicted(&self) -> bool {
+        self.eviction.carried.load(Ordering::Relaxed)
     }
 
     /// Its identifier in access records and in the table.
@@ -94,6 +183,7 @@ impl Exchange {
             target.drain(..=at);
         }
         target.truncate(target.floor_char_boundary(TEXT_LIMIT));
+        tracing::debug!(exchange = %self.live.id, ?target, "is for");
         self.live.facts.lock().target = target;
     }
 
@@ -104,17 +194,20 @@ impl Exchange {
 
     /// Whose it is.
     pub fn user(&self, user: &str) {
+        tracing::debug!(exchange = %self.live.id, ?user, "belongs to");
         self.live.facts.lock().user = Some(user.to_owned());
     }
 
     /// The configured name of the route that decided. It becomes a label: never give a text that a client chose.
     pub fn route(&self, route: &Arc<str>) {
+        tracing::debug!(exchange = %self.live.id, %route, "takes the route");
         self.live.facts.lock().route = Some(Arc::clone(route));
     }
 
     /// The Upstream's configured name and the endpoint of the latest attempt; to be called once an attempt.
     pub fn upstream(&self, name: &Arc<str>, endpoint: &Arc<str>) {
         let at = SystemTime::now();
+        tracing::debug!(exchange = %self.live.id, upstream = %name, %endpoint, "goes to");
         let mut facts = self.live.facts.lock();
         facts.upstream = Some(Arc::clone(name));
         facts.endpoint = Some(Arc::clone(endpoint));
@@ -125,9 +218,15 @@ impl Exchange {
 
     /// The latest attempt was not the end of it; `outcome` is from a fixed set.
     pub fn attempt_ended(&self, outcome: &'static str) {
+        tracing::debug!(exchange = %self.live.id, outcome, "an attempt ended");
         if let Some(attempt) = self.live.facts.lock().tried.last_mut() {
             attempt.outcome = Some(outcome);
         }
+    }
+
+    /// The later proxy of this name refused it.
+    pub fn refused_by(&self, node: &str) {
+        self.live.facts.lock().refused_by = Some(clip(node));
     }
 
     /// It is a tunnel over POST.
@@ -142,6 +241,7 @@ impl Exchange {
 
     /// What a filter decided, and why.
     pub fn filtered(&self, decision: &str) {
+        tracing::debug!(exchange = %self.live.id, ?decision, "was asked about");
         self.live.facts.lock().filters.push(clip(decision));
     }
 
@@ -157,6 +257,7 @@ impl Exchange {
 
     /// The status of the final response to the client.
     pub fn status(&self, status: u16) {
+        tracing::debug!(exchange = %self.live.id, status, "is answered");
         self.live.status.store(status, Ordering::Relaxed);
     }
 
@@ -185,10 +286,34 @@ impl Exchange {
         }
     }
 
+    /// Notes that datagrams of up to `largest` bytes are too large for the QUIC datagrams on the way, and what `becomes` of them. A user of
+    /// UDP sees nothing of that but loss, or the order of his datagrams changed; so the log tells it of each listener.
+    pub fn oversize(&self, largest: usize, fits: usize, becomes: &'static str) {
+        if self.live.listener.oversize.count(1, std::time::Instant::now()).is_none() {
+            return;
+        }
+        let facts = self.live.facts.lock();
+        let (listener, upstream) = (&*self.live.begin.listener, facts.upstream.as_deref().unwrap_or_default());
+        tracing::warn!(
+            listener,
+            upstream,
+            target = facts.target,
+            largest,
+            fits,
+            "datagrams larger than {fits} bytes do not fit the QUIC datagrams of this path, and are {becomes}: let what sends them use at \
+             most {fits} bytes (an MTU lower by {}), or see `datagrams.oversize`",
+            largest.saturating_sub(fits)
+        );
+    }
+
     /// Ends it. `reason` is a word of [`super::class_of`]'s set, with details after a colon if there are any, e.g.
     /// `connection_refused: 192.0.2.1:80`. Only the first end counts.
     pub fn finish(&self, reason: &str) {
         if self.live.end_once() {
+            if class_of(reason) == CLIENT_CLOSED {
+                self.live.status.store(CLIENT_GONE, Ordering::Relaxed);
+            }
+            tracing::debug!(exchange = %self.live.id, status = self.live.status(), ?reason, "ended");
             self.seeing.end(&self.live, reason);
         }
     }

@@ -67,6 +67,8 @@ pub(super) struct Facts {
     pub tried: Vec<Attempt>,
     /// What filters decided, and why.
     pub filters: Vec<String>,
+    /// The later proxy that refused it.
+    pub refused_by: Option<String>,
     /// How often its session changed from one way to another because that broke.
     pub resumed: u32,
 }

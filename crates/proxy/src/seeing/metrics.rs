@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -17,9 +17,12 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::broadcasts::BroadcastFamilies;
+use super::certificates::Certificates;
 use super::filters::FilterFamilies;
+use super::lines::Lines;
 use super::live::Live;
 use super::otlp::SpanCounters;
+use super::periodic::Periodic;
 use super::process::ProcessCollector;
 use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
@@ -40,6 +43,7 @@ macro_rules! labels {
 labels!(ListenerLabel { listener: Arc<str> });
 labels!(DirectionLabels { listener: Arc<str>, direction: &'static str });
 labels!(SchemeLabels { listener: Arc<str>, scheme: &'static str });
+labels!(HandshakeLabels { listener: Arc<str>, reason: &'static str });
 labels!(ExchangeLabels { listener: Arc<str>, kind: &'static str, route: Arc<str>, status: &'static str, reason: &'static str });
 labels!(ConnectLabels { upstream: String, kind: &'static str });
 labels!(RetryLabels { upstream: String, reason: &'static str });
@@ -103,6 +107,7 @@ pub(super) struct Metrics {
     filters: FilterFamilies,
     broadcasts: BroadcastFamilies,
     pub(super) upstreams: Upstreams,
+    pub(super) certificates: Certificates,
 }
 
 /// Families with a series per listener.
@@ -114,6 +119,7 @@ struct ListenerFamilies {
     exchanges: Family<ListenerLabel, Gauge>,
     malformed: Family<ListenerLabel, Counter>,
     auth_failures: Family<SchemeLabels, Counter>,
+    handshakes: Family<HandshakeLabels, Counter>,
 }
 
 /// Families about attempts that follow others.
@@ -139,6 +145,8 @@ impl ListenerFamilies {
         registry.register("exchanges_active", "Exchanges open now", self.exchanges.clone());
         registry.register("malformed_requests", "Requests that broke their protocol", self.malformed.clone());
         registry.register("auth_failures", "Requests whose sender was refused", self.auth_failures.clone());
+        let help = "Handshakes of TLS and QUIC that came to nothing";
+        registry.register("handshakes_refused", help, self.handshakes.clone());
     }
 
     fn handles(&self, listener: &str) -> ListenerSeeing {
@@ -154,6 +162,9 @@ impl ListenerFamilies {
             exchanges: self.exchanges.get_or_create_owned(&label()),
             malformed: self.malformed.get_or_create_owned(&label()),
             auth_failures: self.auth_failures.clone(),
+            handshakes: self.handshakes.clone(),
+            lines: Mutex::default(),
+            oversize: Periodic::default(),
         }
     }
 }
@@ -165,6 +176,8 @@ impl Metrics {
         registry.register_collector(Box::new(ProcessCollector::new()));
         let upstreams = Upstreams::default();
         registry.register_collector(Box::new(upstreams.clone()));
+        let certificates = Certificates::default();
+        registry.register_collector(Box::new(certificates.clone()));
         let hermes = registry.sub_registry_with_prefix("hermes");
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         hermes.register("build", "What is running", build);
@@ -208,6 +221,7 @@ impl Metrics {
             filters,
             broadcasts,
             upstreams,
+            certificates,
         }
     }
 
@@ -362,6 +376,11 @@ pub struct ListenerSeeing {
     exchanges: Gauge,
     malformed: Counter,
     auth_failures: Family<SchemeLabels, Counter>,
+    handshakes: Family<HandshakeLabels, Counter>,
+    /// Of the log, about handshakes.
+    lines: Mutex<Lines>,
+    /// Datagrams that were too large for QUIC datagrams, as the log tells of them.
+    pub(super) oversize: Periodic,
 }
 
 impl ListenerSeeing {
@@ -382,6 +401,14 @@ impl ListenerSeeing {
     pub fn auth_failure(&self, scheme: &'static str) {
         let labels = SchemeLabels { listener: self.name.clone(), scheme };
         self.auth_failures.get_or_create(&labels).inc();
+    }
+
+    /// Counts a handshake that came to nothing for this reason. Where it is one to `tell` of, and not too many were told of lately:
+    /// how many were left out before it.
+    pub fn handshake_refused(&self, reason: &'static str, tell: bool) -> Option<u64> {
+        let labels = HandshakeLabels { listener: self.name.clone(), reason };
+        self.handshakes.get_or_create(&labels).inc();
+        if tell { self.lines.lock().next(Instant::now()) } else { None }
     }
 
     pub(super) fn exchange_began(&self) {

@@ -7,12 +7,16 @@
 //! What it is not: it decides nothing, and it is not the log (that is `tracing`).
 
 mod access;
+mod appended;
 mod broadcasts;
+mod certificates;
 mod exchange;
 mod filters;
+mod lines;
 mod live;
 mod metrics;
 mod otlp;
+mod periodic;
 mod process;
 mod reason;
 mod record;
@@ -33,11 +37,13 @@ use hermes_net::Watch;
 use parking_lot::RwLock;
 
 pub use access::AccessSink;
+pub use appended::AppendedFile;
 pub use exchange::{Begin, Counters, Exchange};
 pub use live::{ExchangeView, Id};
 pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
 pub use otlp::Destination;
-pub use reason::class_of;
+pub use periodic::Periodic;
+pub use reason::{CLIENT_CLOSED, class_of};
 pub use span::Span;
 pub use usage::{Counts, UsageView};
 
@@ -47,6 +53,8 @@ use metrics::Metrics;
 use otlp::Spans;
 use record::{Event, Record};
 use usage::Usage;
+
+use crate::validity::Held;
 
 /// Views of live exchanges in one answer; the rest is only counted, so that an answer stays below some megabytes.
 pub const VIEW_LIMIT: usize = 5000;
@@ -98,6 +106,11 @@ impl Seeing {
         *self.writer.write() = writer;
     }
 
+    /// Looks at once whether the file of access records was moved, and begins a new one then.
+    pub fn reopen_access(&self) {
+        self.writer.read().follow();
+    }
+
     /// Waits at most `limit` until the access records written so far have left the process; false when they have not.
     ///
     /// Blocks the thread: for the end of a process.
@@ -118,6 +131,8 @@ impl Seeing {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         listener.exchange_began();
         let live = Arc::new(Live::new(Id { prefix: self.prefix, number }, begin, listener));
+        let Begin { kind, listener, source, protocol } = &live.begin;
+        tracing::debug!(exchange = %live.id, %listener, %source, protocol, kind, "arrives");
         self.table.insert(Arc::clone(&live));
         Exchange::new(Arc::clone(self), live)
     }
@@ -179,6 +194,16 @@ impl Seeing {
     /// Counts a reload; `outcome` is `applied` or `refused`.
     pub fn reload(&self, outcome: &'static str) {
         self.metrics.reload(outcome);
+    }
+
+    /// Says in metrics how long these certificates count, and no others.
+    pub(crate) fn watch_certificates(&self, held: Vec<Held>) {
+        self.metrics.certificates.replace(held);
+    }
+
+    /// The certificates in force.
+    pub(crate) fn certificates(&self) -> Vec<Held> {
+        self.metrics.certificates.all()
     }
 
     /// Says in metrics how these upstreams are, and of no others.

@@ -2,6 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
+use hermes_net::memory::Memory;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -27,6 +28,8 @@ impl Collector for ProcessCollector {
             ("process_start_time_seconds", "Start, in Unix time", Some(began.as_secs_f64())),
             ("process_uptime_seconds", "Time since the start", Some(self.since.elapsed().as_secs_f64())),
             ("process_resident_memory_bytes", "Resident memory", resident_bytes()),
+            ("hermes_memory_held_bytes", "Contents held on their way", bytes(Memory::node().held())),
+            ("hermes_memory_total_bytes", "Contents that may be held", bytes(Memory::node().budget())),
             ("process_open_fds", "Open file descriptors", open_descriptors()),
         ];
         for (name, help, value) in values {
@@ -37,6 +40,11 @@ impl Collector for ProcessCollector {
         }
         Ok(())
     }
+}
+
+/// As a gauge, which is exact up to 2^53.
+fn bytes(count: usize) -> Option<f64> {
+    u32::try_from(count / 1024).ok().map(|kib| f64::from(kib) * 1024.0)
 }
 
 /// Resident memory; `None` where the system has no `/proc`.

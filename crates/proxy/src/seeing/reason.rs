@@ -3,7 +3,7 @@
 use hermes_proto::proxy_status::ProxyError;
 
 /// Ends that are no proxy error, or that say more than one would.
-const ENDS: [&str; 9] = [
+const ENDS: [&str; 10] = [
     "done",
     "abandoned",
     "responded",
@@ -13,7 +13,11 @@ const ENDS: [&str; 9] = [
     "target_reset",
     "idle",
     "policy_changed",
+    "evicted",
 ];
+
+/// The client was gone before the answer.
+pub const CLIENT_CLOSED: &str = ENDS[4];
 
 /// The class of `reason`: what stands before its first colon, if that is one of our own words or a proxy error type
 /// (RFC 9209 section 2.3); `other` if not.

@@ -46,6 +46,9 @@ pub(super) struct Record {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
     pub status: Option<u16>,
+    /// The later proxy that refused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_by: Option<String>,
     /// How often a UDP session went on on another way.
     #[serde(skip_serializing_if = "is_zero")]
     pub resumed: u32,
@@ -107,6 +110,7 @@ impl Record {
             made: facts.tried,
             filters: facts.filters,
             status: live.status(),
+            refused_by: facts.refused_by,
             resumed: facts.resumed,
             bytes: Moved {
                 client_to_target: counters.client_to_target.load(Ordering::Relaxed),

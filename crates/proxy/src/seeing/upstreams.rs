@@ -41,7 +41,7 @@ impl Collector for Upstreams {
             MetricType::Gauge,
         )?;
         for status in &all {
-            for health in ["healthy", "unhealthy", "ejected"] {
+            for health in ["healthy", "failing", "unhealthy", "ejected"] {
                 let labels = [("upstream", status.name.as_str()), ("health", health)];
                 ConstGauge::new(count(status, health)).encode(family.encode_family(&labels)?)?;
             }

@@ -1,12 +1,15 @@
 //! What one listener asks of its clients, made ready.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hermes_config::child;
-use hermes_config::model::{Auth, AuthMode, Datagrams, Document, HttpVersion, Listener, OneOrMany, ServerTls};
+use hermes_config::model::{
+    Auth, AuthMode, Datagrams, Document, HttpVersion, Listener, OneOrMany, Oversize, ServerTls,
+};
 use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
@@ -18,12 +21,24 @@ use hermes_upstream::ATTACHMENT_KEEPALIVE;
 use crate::datagrams::Bounds;
 use crate::identify::Authenticator;
 use crate::seeing::{ListenerSeeing, Seeing};
+use crate::snapshot::Snapshot;
+use crate::snapshot::crowded::Crowded;
 
 /// Connections at once of one worker, where the configuration says nothing.
 const CONNECTIONS: usize = 10_000;
 
-/// Connections at once of one source of a `public` listener: ten sources are needed to fill a worker.
+/// Connections at once of one source of strangers: ten sources are needed to fill a worker, where it takes fewer connections too.
 const PER_SOURCE: usize = 1_000;
+const SOURCES: usize = 10;
+
+/// Strangers from so many sources are needed to take all descriptors.
+const DESCRIPTORS: usize = 8;
+
+/// What a browser opens, and some more.
+const FEWEST_OF_SOURCE: usize = 16;
+
+/// Users who are needed to fill what a worker takes: they are known, and can be asked.
+const USERS: usize = 4;
 
 /// Bytes a second that strangers must send and read: a modem of 1990 manages ten times as much.
 const MIN_RATE: u64 = 240;
@@ -43,6 +58,17 @@ const HOLD_TIME: Duration = Duration::from_secs(5);
 
 /// How long an attachment may be without exchanges: a year stands for ever. PINGs say whether the other side is there.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Which connections count against the bound of their source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// None.
+    Never,
+    /// Those whose client is not known yet; so many at most.
+    UntilKnown(usize),
+    /// All, as long as they are open; so many at most.
+    Always(usize),
+}
 
 /// The rules of one listener. Its socket lives elsewhere and outlives them.
 pub struct ListenerRules {
@@ -72,14 +98,30 @@ pub struct ListenerRules {
     pub seeing: Arc<ListenerSeeing>,
     /// Whether the log says already that a user has reached a bound.
     warned: AtomicBool,
+    /// Sessions that made room, and datagrams that found none.
+    pub(super) crowded: Crowded,
 }
 
 impl ListenerRules {
-    /// Whether the certificate that a client or peer showed when it connected would be believed at `now`, Unix time in seconds.
+    /// Whether the certificate that a client or peer showed when it connected, if it showed one, would be believed at `now`, Unix
+    /// time in seconds, by these rules, which are of this revision. Asked at every exchange: the answer is kept with the connection
+    /// until another revision, or until one of its certificates ends. So it does not matter whether the handshake verified them:
+    /// it does not where a session was resumed.
     ///
     /// # Errors
     /// Why not, in words.
-    pub fn believes(&self, source: &StreamInfo, now: u64) -> Result<(), String> {
+    pub fn still_believes(&self, source: &StreamInfo, revision: u64, now: u64) -> Result<(), String> {
+        let Some(chain) = source.tls.as_ref().and_then(|tls| tls.chain.as_deref()) else { return Ok(()) };
+        if chain.is_believed(revision, now) {
+            return Ok(());
+        }
+        self.believes(source, now)?;
+        chain.believed(revision, now);
+        Ok(())
+    }
+
+    /// The same without regard to what was found before.
+    fn believes(&self, source: &StreamInfo, now: u64) -> Result<(), String> {
         // The link is this node's own; its upstream judges who is at the other end, and a change of that makes another link.
         if self.config.attach.is_some() {
             return Ok(());
@@ -88,7 +130,9 @@ impl ListenerRules {
         let (Some(clients), Some(chain)) = (&self.clients, chain) else {
             return Err("certificates are not asked for any more".to_owned());
         };
-        clients.believe(chain, now).map_err(|reason| format!("its certificate is not believed any more: {reason}"))
+        clients
+            .believe(chain.certificates(), now)
+            .map_err(|reason| format!("its certificate is not believed any more: {reason}"))
     }
 
     /// `http`, `tcp`, `udp` or `attach`.
@@ -114,12 +158,56 @@ impl ListenerRules {
         self.config.limits.connections.unwrap_or(CONNECTIONS)
     }
 
-    /// Connections (UDP: sessions) at once of one source, over all workers.
+    /// UDP sessions at once of one source, over all workers.
     pub fn per_source(&self) -> usize {
-        let stated = self.config.limits.per_source;
         // A peer carries many users, and programs on this machine are no strangers.
-        let default = if self.config.public && !self.options.link { PER_SOURCE } else { usize::MAX };
-        stated.unwrap_or(default)
+        let default = if self.config.public && !self.options.link { self.of_source() } else { usize::MAX };
+        self.config.limits.per_source.unwrap_or(default)
+    }
+
+    /// Which connections from `peer` count against its bound of connections at once, over all workers.
+    pub fn counted(&self, peer: &PeerAddress) -> Counted {
+        if let Some(stated) = self.config.limits.per_source {
+            return Counted::Always(stated);
+        }
+        let identifies = self.authenticator.asks() || self.clients.is_some();
+        match () {
+            // A peer carries many users, and programs on this machine are no strangers.
+            () if self.is_trusted(peer) => Counted::Never,
+            () if identifies => Counted::UntilKnown(self.of_source()),
+            () if self.config.public => Counted::Always(self.of_source()),
+            () => Counted::Never,
+        }
+    }
+
+    /// Connections of one source, where the configuration says nothing.
+    fn of_source(&self) -> usize {
+        let descriptors = hermes_net::descriptors::ceiling() / DESCRIPTORS;
+        (self.connections() / SOURCES).clamp(FEWEST_OF_SOURCE, PER_SOURCE).min(descriptors).max(1)
+    }
+
+    /// Connections at once of one user whom a password or token makes known, over all workers.
+    pub fn connections_per_user(&self) -> usize {
+        self.config.limits.connections_per_user.unwrap_or((self.connections() / USERS).max(FEWEST_OF_SOURCE))
+    }
+
+    /// Whether `insecure_trust` names the address.
+    pub fn is_trusted(&self, peer: &PeerAddress) -> bool {
+        peer.ip().is_some_and(|ip| {
+            let ip = ip.to_canonical();
+            self.config.insecure_trust.iter().any(|prefix| prefix.contains(&ip))
+        })
+    }
+
+    /// Bounds of a connection of HTTP from `source`: those of a link for a peer, those of strangers for others at the same port.
+    pub fn options_for(&self, source: &StreamInfo) -> Options {
+        let mut options = self.options.clone();
+        let certified = source.tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
+        if options.link && !certified && !self.is_trusted(&source.peer) {
+            options.link = false;
+            options.min_rate = min_rate(&self.config, false);
+        }
+        options
     }
 
     /// CONNECT-UDP sessions at once of one user, over all workers.
@@ -143,6 +231,12 @@ impl ListenerRules {
         }
     }
 
+    /// What becomes of datagrams that are too large for QUIC datagrams: by `route`, else by the listener.
+    pub fn oversize(&self, route: Option<&Datagrams>) -> Oversize {
+        let stated = route.and_then(|route| route.oversize);
+        stated.or(self.config.datagrams.as_ref().and_then(|own| own.oversize)).unwrap_or_default()
+    }
+
     /// Bounds on datagrams that wait for a tunnel: those of `route`, else of the listener.
     pub fn hold(&self, route: Option<&Datagrams>) -> Bounds {
         let own = self.config.datagrams.as_ref();
@@ -158,22 +252,25 @@ impl ListenerRules {
 /// Makes all listeners of a document ready.
 pub(super) fn all(
     document: &Document,
-    seeing: &Arc<Seeing>,
-    record: &quic::Record,
+    previous: Option<&Snapshot>,
+    (seeing, record): (&Arc<Seeing>, &quic::Record),
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> HashMap<Arc<str>, Arc<ListenerRules>> {
     let mut built = HashMap::new();
     for (name, config) in &document.listeners {
         let path = child("listeners", name);
-        let authenticator = Authenticator::build(config, &path).map_err(|errors| {
+        let known = previous.and_then(|previous| previous.listeners.get(name.as_str()));
+        let known = known.map(|known| &known.authenticator);
+        let authenticator = Authenticator::build(config, &path, known).map_err(|errors| {
             for error in errors {
                 report(error.path, error.reason, error.remedy);
             }
         });
         let versions = hermes_rules::versions(document, config);
         let tls = config.tls.as_ref().map(|tls| server_tls(tls, config, &versions)).transpose();
-        let clients = config.tls.as_ref().and_then(|tls| tls.client_ca_file.as_ref());
-        let clients = clients.map(|file| Clients::read(&file.0)).transpose();
+        // The files were read once to make `tls`: what is wrong with them has been said there.
+        let clients = config.tls.as_ref().and_then(|tls| Some((tls.client_ca_file.as_ref()?, crl_files(tls))));
+        let clients = clients.map(|(ca, lists)| Clients::read(&ca.0, &lists)).transpose();
         let tls = tls.and_then(|tls| Ok((tls, clients.map_err(|error| vec![("client_ca_file", error)])?)));
         let tls = tls.map_err(|errors| {
             for (key, error) in errors {
@@ -200,6 +297,7 @@ pub(super) fn all(
             user: user(document, config),
             config: config.clone(),
             warned: AtomicBool::new(false),
+            crowded: Crowded::default(),
         };
         built.insert(name, Arc::new(rules));
     }
@@ -209,6 +307,10 @@ pub(super) fn all(
 /// The templates that hold; `lint` has said of the others what is wrong with them.
 fn templates(texts: Option<&OneOrMany<String>>) -> Vec<UriTemplate> {
     texts.into_iter().flatten().filter_map(|text| UriTemplate::parse(text).ok()).collect()
+}
+
+fn crl_files(tls: &ServerTls) -> Vec<PathBuf> {
+    tls.crl_file.iter().flatten().map(|file| file.0.clone()).collect()
 }
 
 /// What is wrong with the file of a key.
@@ -224,7 +326,9 @@ fn server_tls(
         ("key_file", Some(&tls.key_file)),
         ("client_ca_file", tls.client_ca_file.as_ref()),
     ];
-    let given = || files.iter().filter_map(|(key, file)| Some((*key, &file.as_ref()?.0)));
+    let lists = crl_files(tls);
+    let named = || files.iter().filter_map(|(key, file)| Some((*key, &file.as_ref()?.0)));
+    let given = || named().chain(lists.iter().map(|file| ("crl_file", file)));
     let unreadable: Vec<FileError> = given()
         .filter_map(|(key, file)| {
             let reason = std::fs::File::open(file).err()?.to_string();
@@ -241,6 +345,7 @@ fn server_tls(
         cert_file: &tls.cert_file.0,
         key_file: &tls.key_file.0,
         client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
+        client_crl_files: &lists,
         client_required: requires_certificate(config.auth.as_ref()),
         alpn: &alpn,
     });
@@ -299,22 +404,26 @@ fn options(config: &Listener) -> Options {
 
 /// How fast clients must be: strangers by default, links and programs on this machine only if the configuration says so.
 fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
-    let default = (config.public && !link).then_some(MIN_RATE);
+    let default = ((config.public || asks(config)) && !link).then_some(MIN_RATE);
     let rate = config.limits.min_rate.map_or(default, |rate| Some(rate.0)).filter(|rate| *rate > 0)?;
     Some(MinRate { rate, window: config.limits.rate_window.map_or(RATE_WINDOW, |window| window.0) })
 }
 
+/// Whether anybody is asked who they are: all are strangers until then.
+fn asks(config: &Listener) -> bool {
+    !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)))
+}
+
 /// Whose traffic this is when nobody is asked.
 fn user(document: &Document, config: &Listener) -> Option<String> {
-    let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)));
     let own = config.user.clone().or_else(|| document.identity.as_ref().map(|identity| identity.user.clone()));
     // What comes over an attachment is somebody else's, even where nobody says whose.
-    own.filter(|_| !asks && config.attach.is_none())
+    own.filter(|_| !asks(config) && config.attach.is_none())
 }
 
 #[cfg(test)]
 mod tests {
-    use hermes_config::model::{ByteSize, Limits};
+    use hermes_config::model::{AuthWays, ByteSize, Limits};
 
     use super::*;
 
@@ -330,6 +439,9 @@ mod tests {
         let trusted =
             Listener { insecure_trust: vec!["10.0.0.0/8".parse().unwrap()], ..listener(true, Limits::default()) };
         assert_eq!(options(&trusted).min_rate, None);
+        let asked =
+            Listener { auth: Some(Auth::Ways(AuthWays { mtls: true, ..AuthWays::default() })), ..Listener::default() };
+        assert_eq!(options(&asked).min_rate, strangers, "whoever is asked is a stranger until then");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use hermes_proxy::Proxy;
+use hermes_proxy::node::LogFilter;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -26,7 +27,7 @@ impl Node {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let guard = runtime.enter();
         let loaded = hermes_config::load(&file, &|_| None).unwrap();
-        let proxy = Proxy::start(loaded, file, Box::new(|_| Ok(()))).unwrap();
+        let proxy = Proxy::start(loaded, file, Box::new(NoLog)).unwrap();
         drop(guard);
         Self { proxy, _runtime: runtime, _folder: folder }
     }
@@ -34,5 +35,18 @@ impl Node {
     /// Where its listener is.
     pub fn address(&self) -> SocketAddr {
         self.proxy.listeners()[0].address.parse().unwrap()
+    }
+}
+
+/// Nothing is logged.
+struct NoLog;
+
+impl LogFilter for NoLog {
+    fn current(&self) -> String {
+        "off".to_owned()
+    }
+
+    fn change(&self, _: &str) -> Result<(), String> {
+        Ok(())
     }
 }

@@ -3,7 +3,9 @@
 //! Checked on the address that is dialled, after resolution, at every place where a tunnel or a request leaves the
 //! overlay for a target of the client's choice. An address that holds an IPv4 address is judged by that.
 //!
-//! Own listeners, `deny` and `deny_ports` beat `allow`; `allow` beats the defaults.
+//! Own listeners, `deny` and `deny_ports` beat `allow`; `allow` beats the defaults. A prefix that was written for a network does
+//! not open this machine, which may have an address there: only an entry for that address alone does, and for loopback a prefix
+//! of loopback.
 
 mod special;
 
@@ -35,28 +37,25 @@ pub struct EgressRules {
     deny: Vec<IpNet>,
     deny_ports: Vec<PortMatch>,
     own: Vec<SocketAddr>,
-    local: Vec<IpAddr>,
 }
 
 impl EgressRules {
-    /// Compiles the rules. `own` are the addresses that this process listens on (metrics included), as bound; `local` are the
-    /// addresses of this machine, on which a listener on the unspecified address is reached.
-    pub fn compile(egress: &Egress, own: &[SocketAddr], local: &[IpAddr]) -> Self {
+    /// Compiles the rules. `own` are the addresses that this process listens on (metrics included), as bound.
+    pub fn compile(egress: &Egress, own: &[SocketAddr]) -> Self {
         let nets = |nets: &[IpNet]| nets.iter().map(|net| canonical_net(*net)).collect();
         Self {
             allow: nets(&egress.allow),
             deny: nets(&egress.deny),
             deny_ports: egress.deny_ports.clone().unwrap_or_else(|| vec![DENIED_PORTS]),
             own: own.iter().map(|own| SocketAddr::new(own.ip().to_canonical(), own.port())).collect(),
-            local: local.iter().map(IpAddr::to_canonical).collect(),
         }
     }
 
-    /// Whether a request may choose this address.
+    /// Whether a request may choose this address; `is_local` says which addresses are this machine's at the moment.
     ///
     /// # Errors
     /// With the rule that denies it. TCP and UDP are not told apart: an own TCP listener's address is denied to UDP too.
-    pub fn check(&self, address: SocketAddr) -> Result<(), Denied> {
+    pub fn check(&self, address: SocketAddr, is_local: impl Fn(IpAddr) -> bool) -> Result<(), Denied> {
         let denied = |rule: String| Denied { address, rule };
         if let Some(range) = self.deny_ports.iter().find(|range| range.matches(address.port())) {
             return Err(denied(format!("egress.deny_ports names port {range}")));
@@ -66,33 +65,42 @@ impl EgressRules {
             return Err(denied(format!("egress.deny names {net}")));
         }
         for ip in judged(outer).into_iter().flatten() {
-            self.judge(ip, address.port()).map_err(denied)?;
+            self.judge(ip, address.port(), is_local(ip)).map_err(denied)?;
         }
         Ok(())
     }
 
     /// Judges one address; the rule that denies it is the error.
-    fn judge(&self, ip: IpAddr, port: u16) -> Result<(), String> {
-        if let Some(own) = self.own.iter().find(|own| own.port() == port && self.reaches(ip, own.ip())) {
+    fn judge(&self, ip: IpAddr, port: u16, local: bool) -> Result<(), String> {
+        // Dialling the unspecified address reaches this machine.
+        let reaches = |own: IpAddr| ip == own || ip.is_unspecified() || (own.is_unspecified() && local);
+        if let Some(own) = self.own.iter().find(|own| own.port() == port && reaches(own.ip())) {
             return Err(format!("this proxy itself listens on {own}"));
         }
         if let Some(net) = self.deny.iter().find(|net| net.contains(&ip)) {
             return Err(format!("egress.deny names {net}"));
         }
-        if self.allow.iter().any(|net| net.contains(&ip)) {
+        let mut allowing = self.allow.iter().filter(|net| net.contains(&ip)).peekable();
+        let named = allowing.peek().is_some();
+        if allowing.any(|net| !local || may_open_local(net)) {
             return Ok(());
         }
         match SPECIAL.iter().find(|special| special.net.contains(&ip)) {
-            Some(special) => {
+            Some(special) if !named => {
                 Err(format!("{} addresses ({}) are denied unless egress.allow names them", special.what, special.net))
             }
-            None => Ok(()),
+            _ if local => Err(format!(
+                "{ip} is an address of this machine, denied unless egress.allow names {} alone",
+                IpNet::from(ip)
+            )),
+            _ => Ok(()),
         }
     }
+}
 
-    /// Whether dialling `ip` may reach a listener on `own`. Dialling the unspecified address reaches this machine.
-    fn reaches(&self, ip: IpAddr, own: IpAddr) -> bool {
-        let local = || ip.is_loopback() || self.local.contains(&ip);
-        ip == own || ip.is_unspecified() || (own.is_unspecified() && local())
-    }
+/// Whether an entry of `allow` can be meant for this machine: one address, or addresses that are always this machine's.
+fn may_open_local(net: &IpNet) -> bool {
+    net.prefix_len() == net.max_prefix_len()
+        || net.network().is_loopback() && net.broadcast().is_loopback()
+        || net.network().is_unspecified() && net.prefix_len() >= 8
 }

@@ -1,7 +1,8 @@
-//! Overlay fields, and changes to fields.
+//! Overlay fields, fields that say where a request came from, and changes to fields.
 
 mod change;
 mod overlay;
+mod provenance;
 
 use hermes_config::model::FieldPattern;
 use http::header::{HeaderMap, HeaderName};
@@ -9,6 +10,7 @@ use http::header::{HeaderMap, HeaderName};
 pub(crate) use change::field_value;
 pub use change::{BadField, apply};
 pub use overlay::OverlayFields;
+pub use provenance::Provenance;
 
 /// Name of the field that says whose an exchange is.
 pub const USER: HeaderName = HeaderName::from_static("user");

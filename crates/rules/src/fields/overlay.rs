@@ -45,7 +45,7 @@ impl OverlayFields {
 }
 
 /// Whether some name matches both patterns.
-fn overlaps(one: &FieldPattern, two: &FieldPattern) -> bool {
+pub(super) fn overlaps(one: &FieldPattern, two: &FieldPattern) -> bool {
     match (one.wildcard, two.wildcard) {
         (true, true) => one.prefix.starts_with(&two.prefix) || two.prefix.starts_with(&one.prefix),
         (false, _) => two.matches(&one.prefix),

@@ -2,6 +2,7 @@
 
 use hermes_config::child;
 use hermes_config::model::{Document, FieldPattern, Template, TemplatePart};
+use hermes_proto::path::has_dot_segments;
 use http::HeaderName;
 use indexmap::IndexMap;
 
@@ -84,10 +85,12 @@ fn rewritten_paths(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
         let Some(rewrite) = route.rewrite.as_ref().and_then(|rewrite| rewrite.path.as_ref()) else { continue };
         for (key, text) in [("prefix", &rewrite.prefix), ("with", &rewrite.with)] {
-            let clean = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+            let fits = |byte: u8| byte.is_ascii_graphic() && !b"?#".contains(&byte);
+            let clean = text.bytes().all(fits) && !has_dot_segments(text.as_bytes());
             if !text.starts_with('/') || !clean {
                 let reason = format!("{text:?} is not the beginning of a path");
-                let remedy = "begin with `/`, and percent-encode space, `?`, `#` and what is not ASCII";
+                let remedy =
+                    "begin with `/`, without `.` and `..`, and percent-encode space, `?`, `#` and what is not ASCII";
                 report.add(format!("routes[{index}].rewrite.path.{key}"), reason, remedy);
             }
         }

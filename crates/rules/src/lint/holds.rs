@@ -11,6 +11,10 @@ pub fn holds(lost: &Lost, path: &str) -> bool {
     let words: Vec<&str> = steps.iter().map(Step::key).collect();
     let is_whole = |path: &str| !lost.touches(path);
     let is_known = |section: &str| !lost.covers(&[Step::Key(section.to_owned())]);
+    // What an entry does not say, `defaults` may.
+    if matches!(words.first(), Some(&("listeners" | "upstreams" | "peers"))) && !is_whole("defaults") {
+        return false;
+    }
     match words.as_slice() {
         // That it does nothing cannot be found: see `mend`. That it never matches rests on its conditions.
         ["routes", _] => return !lost.is_within(&[&steps[..], &[Step::Key("match".to_owned())]].concat()),
@@ -21,6 +25,7 @@ pub fn holds(lost: &Lost, path: &str) -> bool {
             return false;
         }
         ["routes", _, "expose", ..] | ["listeners", _, "accepts", _] if !is_whole("fields") => return false,
+        ["listeners", _, "accepts", _] if !is_whole("provenance") => return false,
         ["upstreams", _, "send_token"] if !is_whole("identity") => return false,
         ["peers"] if !is_whole("listeners") => return false,
         // Two that claim one address do so whatever else they say. That one is open cannot be found: see `mend`.

@@ -3,7 +3,7 @@
 use hermes_config::model::{Auth, AuthMode, Document, ListenAddress, Listener};
 
 use super::{Check, Report, each_listener};
-use crate::fields::OverlayFields;
+use crate::fields::{OverlayFields, Provenance};
 
 pub(super) const CHECKS: &[Check] =
     &[kind, target, udp_on_unix, http_only_keys, datagrams, empty_auth, open, mtls, accepts, limits];
@@ -138,10 +138,13 @@ fn mtls(document: &Document, report: &mut Report) {
 
 fn accepts(document: &Document, report: &mut Report) {
     let overlay = OverlayFields::new(&document.fields);
+    let provenance = Provenance::new(&document.provenance);
     each_listener(document, |path, listener| {
         for (index, pattern) in listener.accepts.iter().enumerate() {
-            if !overlay.meets(pattern) {
-                let reason = format!("`{pattern}` does nothing: it is no overlay field, and other fields pass anyway");
+            if !overlay.meets(pattern) && !provenance.meets(pattern) {
+                let reason = format!(
+                    "`{pattern}` does nothing: it is no overlay field and not in `provenance`, and other fields pass anyway"
+                );
                 report.add(format!("{path}.accepts[{index}]"), reason, "remove it, or declare it in `fields`");
             }
         }
@@ -158,6 +161,7 @@ fn limits(document: &Document, report: &mut Report) {
             ("idle_time", limits.idle_time.is_some_and(|time| time.0.is_zero())),
             ("connections", limits.connections == Some(0)),
             ("per_source", limits.per_source == Some(0)),
+            ("connections_per_user", limits.connections_per_user == Some(0)),
             ("per_user", limits.per_user == Some(0)),
             ("sessions_per_user", limits.sessions_per_user == Some(0)),
             ("rate_window", limits.rate_window.is_some_and(|time| time.0.is_zero())),

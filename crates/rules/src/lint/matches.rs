@@ -2,10 +2,10 @@
 
 use hermes_config::child;
 use hermes_config::model::{Document, Match, PathMatch};
+use hermes_proto::path::has_dot_segments;
 use http::HeaderName;
 
 use super::{Check, Report, instead, is_token};
-use crate::route::path_is_ambiguous;
 
 pub(super) const CHECKS: &[Check] = &[listeners, methods, field_names, paths, empty];
 
@@ -62,8 +62,8 @@ fn paths(document: &Document, report: &mut Report) {
     each_match(document, |path, matches| {
         for (index, condition) in matches.path.iter().flat_map(|list| list.iter().enumerate()) {
             let (PathMatch::Exact(text) | PathMatch::Prefix(text)) = condition else { continue };
-            if path_is_ambiguous(text) {
-                let reason = format!("`{condition}` never matches: paths with dot segments are refused");
+            if has_dot_segments(text.as_bytes()) {
+                let reason = format!("`{condition}` never matches: dot segments are resolved before, or refused");
                 report.add(format!("{path}.path[{index}]"), reason, "write the path without `.` and `..`");
             }
         }

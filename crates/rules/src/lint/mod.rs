@@ -1,7 +1,7 @@
 //! Everything about a document that its schema cannot say; all findings at once.
 //!
 //! Each check is one small function; the lists are in the modules, by what they look at. A finding makes the document
-//! unusable: what is merely unusual is not reported.
+//! unusable: what is merely unusual is for `warn`.
 
 mod attach;
 mod authorize;

@@ -4,8 +4,9 @@ use hermes_config::model::Document;
 
 use super::{Check, Report, each_listener, is_token};
 use crate::fields::{field_value, reserved_in};
+use crate::log_filter;
 
-pub(super) const CHECKS: &[Check] = &[version, name, users, no_listeners, no_routes, overlay_fields];
+pub(super) const CHECKS: &[Check] = &[version, name, users, no_listeners, no_routes, removed_fields, log_level];
 
 /// Only one version of the format exists.
 fn version(document: &Document, report: &mut Report) {
@@ -56,12 +57,24 @@ fn no_routes(document: &Document, report: &mut Report) {
     }
 }
 
-/// Overlay fields are removed from what clients send, which must not hit framing.
-fn overlay_fields(document: &Document, report: &mut Report) {
-    for (index, pattern) in document.fields.iter().enumerate() {
-        if let Some(name) = reserved_in(pattern) {
-            let reason = format!("`{pattern}` covers `{name}`, which belongs to the connection or to the proxy");
-            report.add(format!("fields[{index}]"), reason, "declare only fields of the overlay");
+/// They are removed from what clients send, which must not hit framing.
+fn removed_fields(document: &Document, report: &mut Report) {
+    let lists = [
+        ("fields", &document.fields, "declare only fields of the overlay"),
+        ("provenance", &document.provenance, "name only fields that say where a request came from"),
+    ];
+    for (key, patterns, remedy) in lists {
+        for (index, pattern) in patterns.iter().enumerate() {
+            if let Some(name) = reserved_in(pattern) {
+                let reason = format!("`{pattern}` covers `{name}`, which belongs to the connection or to the proxy");
+                report.add(format!("{key}[{index}]"), reason, remedy);
+            }
         }
+    }
+}
+
+fn log_level(document: &Document, report: &mut Report) {
+    if let Some((reason, remedy)) = document.log.level.as_deref().and_then(log_filter::mistake) {
+        report.add("log.level", reason, remedy);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use hermes_config::child;
-use hermes_config::model::{Document, Hops, Route, Terminate};
+use hermes_config::model::{Document, Hops, HostPort, Route, Terminate};
 
 use super::{Check, Report, instead};
 use crate::fields::OverlayFields;
@@ -45,7 +45,11 @@ fn terminate_false(document: &Document, report: &mut Report) {
     each_route(document, |path, route| {
         if matches!(route.terminate, Some(Terminate::Target(false))) {
             let reason = "`terminate: false` is no action";
-            report.add(format!("{path}.terminate"), reason, "write `true`, the name of an upstream, or another action");
+            report.add(
+                format!("{path}.terminate"),
+                reason,
+                "write `true`, the name of an upstream, an address, or another action",
+            );
         }
     });
 }
@@ -55,7 +59,8 @@ fn upstream_names(document: &Document, report: &mut Report) {
         let mut check = |path: String, name: &str| {
             if !document.upstreams.contains_key(name) {
                 let known = document.upstreams.keys().map(String::as_str);
-                report.add(path, format!("there is no upstream `{name}`"), instead(name, known, "upstreams"));
+                let remedy = address(name).unwrap_or_else(|| instead(name, known, "upstreams"));
+                report.add(path, format!("there is no upstream `{name}`"), remedy);
             }
         };
         match &route.to {
@@ -70,6 +75,18 @@ fn upstream_names(document: &Document, report: &mut Report) {
             check(format!("{path}.terminate"), name);
         }
     });
+}
+
+/// What to write for an address where the name of an upstream belongs. Of `terminate` those that are right are upstreams by now.
+fn address(name: &str) -> Option<String> {
+    if name.contains("://") {
+        return Some(
+            "only `host:port` can stand here; define an upstream with `endpoints`, and with `tls` for https".to_owned(),
+        );
+    }
+    name.parse::<HostPort>()
+        .ok()
+        .map(|address| format!("define an upstream with `endpoints: [{address}]` and name it here"))
 }
 
 fn weights(document: &Document, report: &mut Report) {
@@ -116,7 +133,8 @@ fn expose(document: &Document, report: &mut Report) {
     let overlay = OverlayFields::new(&document.fields);
     each_route(document, |path, route| {
         for (index, pattern) in route.expose.iter().enumerate() {
-            if !overlay.meets(pattern) {
+            // `Forwarded` is shown to an origin only if the route says so, as overlay fields are.
+            if !overlay.meets(pattern) && !pattern.matches("forwarded") {
                 let reason = format!("`{pattern}` does nothing: it is no overlay field, and other fields pass anyway");
                 report.add(format!("{path}.expose[{index}]"), reason, "remove it, or declare it in `fields`");
             }

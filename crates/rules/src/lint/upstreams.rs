@@ -81,12 +81,19 @@ fn client_certificate(document: &Document, report: &mut Report) {
 }
 
 fn timeouts(document: &Document, report: &mut Report) {
+    zero_timeouts("defaults", &document.defaults.timeouts, report);
     each_upstream(document, |path, upstream| zero_timeouts(path, &upstream.timeouts, report));
 }
 
 pub(super) fn zero_timeouts(path: &str, timeouts: &Timeouts, report: &mut Report) {
-    let times =
-        [("connect", timeouts.connect), ("header", timeouts.header), ("idle", timeouts.idle), ("udp", timeouts.udp)];
+    let times = [
+        ("connect", timeouts.connect),
+        ("header", timeouts.header),
+        ("idle", timeouts.idle),
+        ("udp", timeouts.udp),
+        ("udp_unanswered", timeouts.udp_unanswered),
+        ("udp_answered", timeouts.udp_answered),
+    ];
     for (key, _) in times.into_iter().filter(|(_, time)| time.is_some_and(|time| time.0.is_zero())) {
         let reason = "a time-out of zero lets nothing happen";
         report.add(format!("{path}.timeouts.{key}"), reason, "give a longer one, or remove it for the default");

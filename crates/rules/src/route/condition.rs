@@ -66,7 +66,7 @@ impl Condition {
             Self::Authority(any) => {
                 view.authority.is_some_and(|(host, port)| any.iter().any(|test| test.matches(&host, port)))
             }
-            Self::Path(any) => !view.ambiguous && any.iter().any(|(test, _)| test.matches(facts.path)),
+            Self::Path(any) => any.iter().any(|(test, _)| test.matches(facts.path)),
             Self::Method(any) => any.iter().any(|method| method == facts.method.as_str()),
             Self::Protocol(any) => {
                 facts.protocol.is_some_and(|token| any.iter().any(|wanted| wanted.eq_ignore_ascii_case(token)))
@@ -89,7 +89,6 @@ impl Condition {
                 Some((host, None)) => format!("authority {host} is not {}", AnyOf(any)),
                 Some((host, Some(port))) => format!("authority {host}:{port} is not {}", AnyOf(any)),
             },
-            Self::Path(_) if view.ambiguous => format!("path {} has dot segments", facts.path),
             Self::Path(any) if facts.path.is_empty() => format!("no path; {} is wanted", AnyOf(&written(any))),
             Self::Path(any) => format!("path {} is not {}", facts.path, AnyOf(&written(any))),
             Self::Method(any) => format!("method {} is not {}", facts.method, AnyOf(any)),

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method};
 
 use super::host::Host;
-use super::path_is_ambiguous;
 
 /// What an exchange is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub struct Facts<'a> {
     pub target: Target<'a>,
     /// The authority that names this proxy itself, with its port if it was given.
     pub authority: Option<(&'a str, Option<u16>)>,
-    /// Raw path without the query; empty for CONNECT.
+    /// Path without the query, as `hermes_proto::path` made it; empty for CONNECT.
     pub path: &'a str,
     /// Method.
     pub method: &'a Method,
@@ -45,7 +44,6 @@ pub(super) struct View<'a> {
     pub(super) target: Host<'a>,
     pub(super) authority: Option<(Host<'a>, Option<u16>)>,
     pub(super) source: Option<IpAddr>,
-    pub(super) ambiguous: bool,
 }
 
 impl<'a> View<'a> {
@@ -55,7 +53,6 @@ impl<'a> View<'a> {
             target: Host::new(facts.target.host),
             authority: facts.authority.map(|(host, port)| (Host::new(host), port)),
             source: facts.source.map(|address| address.to_canonical()),
-            ambiguous: path_is_ambiguous(facts.path),
         }
     }
 }

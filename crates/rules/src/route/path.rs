@@ -1,119 +1,115 @@
-//! Paths as they are compared, and paths that are not compared at all.
+//! Paths as they are compared.
 //!
-//! Paths are forwarded raw (RFC 9110, 7.7). Only for matching they are brought into one form (RFC 3986, 6.2.2): a
-//! percent-encoding of an unreserved character is decoded, every other one is written in capitals. An encoded slash stays
-//! encoded: it is data within a segment, so `/admin/*` does not match `/admin%2Fx`. Nothing is decoded twice, empty
-//! segments stay, case stays.
-//!
-//! Dot segments are not removed: what an origin makes of `/a/../b` is its own affair, so such a path is
-//! [ambiguous](path_is_ambiguous), matches no condition on a path, and is refused by the proxy.
+//! Paths are forwarded as `hermes_proto::path` made them. Only for matching they are brought into one form (RFC 3986,
+//! section 6.2.2): a percent-encoding of an unreserved character is decoded, every other one is written in capitals, and
+//! several slashes in a row are one, as most origins take them. An encoded slash stays encoded: it is data within a
+//! segment, so `/admin/*` does not match `/admin%2Fx`. Nothing is decoded twice, and case stays.
 
 use std::borrow::Cow;
 
-use hermes_config::model::PathMatch;
-
-/// Whether a path has a `.` or `..` segment for some reader: written or encoded, between slashes, encoded slashes or
-/// backslashes, with or without parameters after `;`. The proxy refuses such a request with 400.
-///
-/// `path` is the raw path; a query is not part of it.
-pub fn path_is_ambiguous(path: &str) -> bool {
-    let mut segment = Segment::default();
-    for token in Tokens(path.as_bytes()) {
-        match token {
-            Token::Plain(b'/' | b'\\') | Token::Encoded(b'/' | b'\\') => {
-                if segment.is_dots() {
-                    return true;
-                }
-                segment = Segment::default();
-            }
-            Token::Plain(byte) | Token::Encoded(byte) => segment.push(byte),
-        }
-    }
-    segment.is_dots()
-}
-
-/// What is known of the segment being read.
-#[derive(Default)]
-struct Segment {
-    dots: usize,
-    other: bool,
-    parameters: bool,
-}
-
-impl Segment {
-    fn push(&mut self, byte: u8) {
-        match byte {
-            b';' => self.parameters = true,
-            _ if self.parameters => {}
-            b'.' => self.dots += 1,
-            _ => self.other = true,
-        }
-    }
-
-    fn is_dots(&self) -> bool {
-        !self.other && (1..=2).contains(&self.dots)
-    }
-}
-
-/// One byte of a path, and whether it was percent-encoded.
-#[derive(Clone, Copy)]
-enum Token {
-    Plain(u8),
-    Encoded(u8),
-}
-
-/// The bytes of a path with percent-encodings recognised; a `%` without two digits stands for itself.
-struct Tokens<'a>(&'a [u8]);
-
-impl Iterator for Tokens<'_> {
-    type Item = Token;
-
-    fn next(&mut self) -> Option<Token> {
-        let (token, rest) = match self.0 {
-            [] => return None,
-            [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => (Token::Encoded(high << 4 | low), rest),
-                _ => (Token::Plain(b'%'), &self.0[1..]),
-            },
-            [byte, rest @ ..] => (Token::Plain(*byte), rest),
-        };
-        self.0 = rest;
-        Some(token)
-    }
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
-}
+use hermes_config::model::{PathMatch, PathRewrite};
+use hermes_proto::path::{BadPath, Token, Tokens, capital, decode, refuse_dots};
+use http::uri::PathAndQuery;
 
 /// Unreserved characters (RFC 3986, 2.3).
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// The bytes of a path in the compared form.
-fn normal_bytes(path: &str) -> impl Iterator<Item = u8> {
-    Tokens(path.as_bytes()).flat_map(|token| {
-        let (bytes, length) = match token {
-            Token::Plain(byte) => ([byte, 0, 0], 1),
-            Token::Encoded(byte) if is_unreserved(byte) => ([byte, 0, 0], 1),
-            Token::Encoded(byte) => ([b'%', capital(byte >> 4), capital(byte & 15)], 3),
-        };
-        bytes.into_iter().take(length)
-    })
+/// A walk over a path, in the compared form.
+struct Walk<'a> {
+    tokens: Tokens<'a>,
+    after_slash: bool,
 }
 
-fn capital(digit: u8) -> u8 {
-    b"0123456789ABCDEF"[usize::from(digit)]
+impl<'a> Walk<'a> {
+    fn new(path: &'a str) -> Self {
+        Self { tokens: Tokens(path.as_bytes()), after_slash: false }
+    }
+
+    /// What was not walked over yet, as it was written.
+    fn rest(&self) -> &'a [u8] {
+        self.tokens.0
+    }
+}
+
+/// A byte of the compared form, or a percent-encoding of it.
+impl Iterator for Walk<'_> {
+    type Item = ([u8; 3], usize);
+
+    fn next(&mut self) -> Option<([u8; 3], usize)> {
+        let mut token = self.tokens.next()?;
+        while self.after_slash && token == Token::Plain(b'/') {
+            token = self.tokens.next()?;
+        }
+        self.after_slash = token == Token::Plain(b'/');
+        Some(match token {
+            Token::Encoded(byte) if !is_unreserved(byte) => ([b'%', capital(byte >> 4), capital(byte)], 3),
+            Token::Encoded(byte) | Token::Plain(byte) => ([byte, 0, 0], 1),
+        })
+    }
+}
+
+/// The bytes of a path in the compared form.
+fn normal_bytes(path: &str) -> impl Iterator<Item = u8> {
+    Walk::new(path).flat_map(|(bytes, length)| bytes.into_iter().take(length))
 }
 
 /// A path in the compared form; borrowed where it already is.
-pub(crate) fn normalise(path: &str) -> Cow<'_, str> {
+pub fn normalise(path: &str) -> Cow<'_, str> {
     if normal_bytes(path).eq(path.bytes()) {
         return Cow::Borrowed(path);
     }
     let bytes: Vec<u8> = normal_bytes(path).collect();
     String::from_utf8(bytes).map_or(Cow::Borrowed(path), Cow::Owned)
+}
+
+/// A path that stands in a document in the compared form: what a path cannot hold, an exchange's has percent-encoded.
+pub(crate) fn normalise_written(path: &str) -> String {
+    let mut encoded = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if hermes_proto::path::is_polite(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.extend([b'%', capital(byte >> 4), capital(byte)].map(char::from));
+        }
+    }
+    normalise(&encoded).into_owned()
+}
+
+/// A path with its prefix replaced, or `None` where it has another one. The prefix is found in the compared form and ends
+/// where a segment ends; what follows it stays as it was written, and so does the query.
+///
+/// # Errors
+/// The result is no path.
+pub fn rewrite_path(path: &PathAndQuery, change: &PathRewrite) -> Result<Option<PathAndQuery>, BadPath> {
+    let Some(rest) = after_prefix(path.path(), &normalise_written(&change.prefix)) else { return Ok(None) };
+    let with = change.with.as_str();
+    let (with, slash) = match (with.strip_suffix('/'), rest.starts_with('/')) {
+        (Some(folder), true) => (folder, ""),
+        (None, false) if !rest.is_empty() => (with, "/"),
+        _ => (with, ""),
+    };
+    let (mark, query) = path.query().map_or(("", ""), |query| ("?", query));
+    // What came in was checked, and what stands in the document is checked with it.
+    let rewritten = decode(format!("{with}{slash}{rest}{mark}{query}").into())?;
+    refuse_dots(rewritten.path())?;
+    Ok(Some(rewritten))
+}
+
+/// What follows `prefix`, which is in the compared form, if a segment ends there.
+fn after_prefix<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
+    let mut walk = Walk::new(path);
+    let mut wanted = prefix.as_bytes();
+    while !wanted.is_empty() {
+        let (bytes, length) = walk.next()?;
+        wanted = wanted.strip_prefix(&bytes[..length])?;
+    }
+    let rest = std::str::from_utf8(walk.rest()).ok()?;
+    if prefix.ends_with('/') {
+        return Some(rest.trim_start_matches('/'));
+    }
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
 /// A compiled condition on a path.
@@ -127,14 +123,13 @@ pub(super) enum PathTest {
 impl PathTest {
     pub(super) fn compile(condition: &PathMatch) -> Self {
         match condition {
-            PathMatch::Exact(path) => Self::Exact(normalise(path).into_owned()),
-            PathMatch::Prefix(prefix) => Self::Prefix(normalise(prefix).into_owned()),
+            PathMatch::Exact(path) => Self::Exact(normalise_written(path)),
+            PathMatch::Prefix(prefix) => Self::Prefix(normalise_written(prefix)),
             PathMatch::Regex(regex) => Self::Regex(regex.clone()),
         }
     }
 
-    /// Whether a path that is not ambiguous matches. Allocates only where a regular expression meets a path that is
-    /// not in the compared form.
+    /// Whether a path matches. Allocates only where a regular expression meets a path that is not in the compared form.
     pub(super) fn matches(&self, path: &str) -> bool {
         match self {
             Self::Exact(exact) => normal_bytes(path).eq(exact.bytes()),
@@ -154,52 +149,6 @@ mod tests {
     fn matches(condition: &str, path: &str) -> bool {
         let condition: PathMatch = condition.parse().unwrap();
         PathTest::compile(&condition).matches(path)
-    }
-
-    #[test]
-    fn dot_segments_are_ambiguous_however_they_are_written() {
-        let ambiguous = [
-            "/..",
-            "/.",
-            "/a/../b",
-            "/a/./b",
-            "/a/..",
-            "/%2e%2e/b",
-            "/.%2E/",
-            "/%2e/",
-            "/a/..%2fb",
-            "/a%2f..",
-            "/a/..\\b",
-            "/a%5C..%5cb",
-            "/..;x=1/b",
-            "/.;/",
-            "..",
-            "/%2E%2e%3Bx/",
-        ];
-        for path in ambiguous {
-            assert!(path_is_ambiguous(path), "{path}");
-        }
-    }
-
-    #[test]
-    fn dots_within_names_are_not_ambiguous() {
-        for path in [
-            "",
-            "*",
-            "/",
-            "/a.b",
-            "/...",
-            "/.well-known/x",
-            "/a..b/",
-            "/..a",
-            "/a%2Fb",
-            "//",
-            "/%252e%252e/",
-            "/;x",
-            "/%",
-        ] {
-            assert!(!path_is_ambiguous(path), "{path}");
-        }
     }
 
     #[test]
@@ -243,6 +192,59 @@ mod tests {
 
     #[test]
     fn normal_paths_are_borrowed() {
-        assert!(matches!(normalise("/a%2Fb/\u{fc}"), Cow::Borrowed(_)));
+        assert!(matches!(normalise("/a%2Fb/c"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn several_slashes_are_compared_as_one() {
+        assert!(matches("/admin/*", "//admin/x"));
+        assert!(matches("/admin/*", "/admin//"));
+        assert!(matches("/a/b", "//a///b"));
+        assert!(matches("/a//b", "/a/b"));
+        assert!(!matches("/admin/*", "/%2Fadmin/x"));
+        assert_eq!(normalise("//a//b//"), "/a/b/");
+    }
+
+    #[test]
+    fn what_a_path_cannot_hold_is_compared_encoded() {
+        assert!(matches("/caf\u{e9}", "/caf%c3%a9"));
+        assert!(matches("/{id}/*", "/%7Bid%7d/x"));
+    }
+
+    fn rewritten(prefix: &str, with: &str, path: &str) -> Option<String> {
+        let change = PathRewrite { prefix: prefix.to_owned(), with: with.to_owned() };
+        let path = PathAndQuery::try_from(path).unwrap();
+        rewrite_path(&path, &change).unwrap().map(|path| path.as_str().to_owned())
+    }
+
+    #[test]
+    fn a_rewrite_ends_where_a_segment_ends() {
+        for (prefix, with, path, expected) in [
+            ("/api/", "/", "/api/x?a=/api/", Some("/x?a=/api/")),
+            ("/api", "/", "/api/x", Some("/x")),
+            ("/api", "/v2", "/api", Some("/v2")),
+            ("/api/", "/v2", "/api/x", Some("/v2/x")),
+            ("/api/", "/v2", "/api/", Some("/v2")),
+            ("/", "/v2/", "/x", Some("/v2/x")),
+            ("/s2", "/", "/s2../secret", None),
+            ("/s2", "/", "/s2x/secret", None),
+            ("/api/", "/", "/api", None),
+        ] {
+            assert_eq!(rewritten(prefix, with, path).as_deref(), expected, "{prefix} -> {with}: {path}");
+        }
+    }
+
+    #[test]
+    fn a_rewrite_finds_its_prefix_in_the_compared_form() {
+        assert_eq!(rewritten("/pub/", "/", "/%70ub/a%2fb").as_deref(), Some("/a%2fb"));
+        assert_eq!(rewritten("/p%75b/", "/", "/pub/x").as_deref(), Some("/x"));
+        assert_eq!(rewritten("/pub/", "/", "//pub//x//y").as_deref(), Some("/x//y"));
+        assert_eq!(rewritten("/caf\u{e9}", "/c", "/caf%c3%a9/x").as_deref(), Some("/c/x"));
+    }
+
+    #[test]
+    fn a_rewrite_that_makes_no_path_is_refused() {
+        let change = PathRewrite { prefix: "/a".to_owned(), with: "/../b".to_owned() };
+        assert!(rewrite_path(&PathAndQuery::from_static("/a/x"), &change).is_err());
     }
 }

@@ -46,8 +46,8 @@ fn paths_that_are_always_refused() {
     finds_in(
         json!({ "path": ["/a/../b", "/%2e/*", "/a.b"] }),
         &[
-            "routes[0].match.path[0]: `/a/../b` never matches: paths with dot segments are refused; write the path without `.` and `..`",
-            "routes[0].match.path[1]: `/%2e/*` never matches: paths with dot segments are refused; write the path without `.` and `..`",
+            "routes[0].match.path[0]: `/a/../b` never matches: dot segments are resolved before, or refused; write the path without `.` and `..`",
+            "routes[0].match.path[1]: `/%2e/*` never matches: dot segments are resolved before, or refused; write the path without `.` and `..`",
         ],
     );
 }

@@ -31,7 +31,7 @@ fn terminate_false() {
     finds_in(
         json!([{ "terminate": false }]),
         &[
-            "routes[0].terminate: `terminate: false` is no action; write `true`, the name of an upstream, or another action",
+            "routes[0].terminate: `terminate: false` is no action; write `true`, the name of an upstream, an address, or another action",
         ],
     );
 }

@@ -2,6 +2,7 @@
 
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::frames::{GOAWAY, HELLO, SETTINGS, frame};
+use hermes_tests::h2c::Client;
 use hermes_tests::raw::{End, Raw};
 use hermes_tests::{Node, Pki};
 
@@ -84,4 +85,24 @@ fn a_name_has_so_many_attachments_and_no_more() {
     assert!(head.field("proxy-status").unwrap().contains("32 attachments"), "{head:?}");
     drop(held);
     eventually_true("there is room again", || ask(&core, OWN, "ALPN: h2\r\n").1.status() == 101);
+}
+
+/// What may not pass to an origin may not pass to an attached node either, which would see requests that no route has seen.
+#[test]
+fn upgrades_and_paths_are_refused_before_an_attached_node_sees_them() {
+    let overlay = Overlay::start(2);
+    let client = Client::connect(overlay.core.address("web"));
+    for protocol in ["h2c", "tls/1.0", "irc/6.9"] {
+        let answer = client.extended(protocol, "http://alice/admin", &[]).unwrap_err();
+        assert_eq!(answer.status, 501, "{protocol}: {answer:?}");
+    }
+    let request = http::Request::get("http://alice/a/%2e%2e/../admin").body(()).unwrap();
+    assert_eq!(client.send(request, b"").unwrap().status, 400);
+    let record = overlay.core.record(|record| record["kind"] == "upgrade" && record["status"] == 501);
+    assert_eq!(
+        (&record["target"], &record["upstream"]),
+        (&"alice:80/admin".into(), &serde_json::Value::Null),
+        "{record}"
+    );
+    assert_eq!(overlay.site.seen(), []);
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins;
 use hermes_tests::{Node, Pki, curl};
 
@@ -60,6 +61,25 @@ routes:
     let alice =
         Node::start("alice", &reaching(&pki, "alice", core.address("overlay"), 2, machine, "{ to: core, as: door }"));
     refused(&alice, "answered 5");
+}
+
+#[test]
+fn a_changed_user_attaches_anew_under_the_same_name() {
+    let pki = Pki::new();
+    let routes = "routes:\n  - { match: { protocol: ptth }, attach: [\"~^printer-[0-9]+$\"] }\n  - { to: users }\n";
+    let core = core(&pki, routes).replace("speaks_for: [bob]", "speaks_for: [bob, carol]");
+    let core = Node::start("core", &core);
+    let yaml = reaching(&pki, "bob", core.address("overlay"), 2, nothing(), "{ to: core, as: printer-7 }");
+    let printer = Node::start("printer", &yaml);
+    attached(&core, "printer-7", 2);
+    let users = || {
+        let status = core.status();
+        let all = status["attached"].as_array().unwrap();
+        all.iter().map(|one| one["user"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(users(), ["bob", "bob"]);
+    assert_eq!(printer.reload(&yaml.replace("user: bob }", "user: carol }")).0, 200);
+    eventually_true("both are carol's", || users() == ["carol", "carol"]);
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn metrics_move_at_a_reload() {
     eventually_true("the old one is closed", || served(one).is_none());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (status, report) = node_.reload(&yaml(&format!(", metrics: \"{}\"", taken.local_addr().unwrap())));
-    assert_eq!(status, 422, "{report:#}");
+    assert_eq!(status, 409, "{report:#}");
     assert_eq!(served(two), Some(true), "nothing changed");
     assert_eq!(node_.reload(&yaml("")).0, 200);
     eventually_true("there is none", || served(two).is_none());

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
+mod capsules;
 mod changes;
 mod choice;
 mod early;

@@ -57,7 +57,8 @@ fn what_envoy_asks_above_the_limits_of_a_user_is_refused_with_429() {
         eventually("the tunnels are gone", || sap.exchanges().is_empty().then_some(()));
         payloads::messages(&dp.url("web"), &origins);
         let first = udp::Client::connect(dp.address("echo"));
-        assert_eq!(first.ask("first"), b"first");
+        // Twice: a mere question would make room.
+        (0..2).for_each(|_| assert_eq!(first.ask("first"), b"first"));
         udp::Client::connect(dp.address("echo")).send("second");
         sap.record(|record| record["kind"] == "connect-udp" && record["status"] == 429);
         assert_eq!(first.ask("again"), b"again", "the session that was there goes on");

@@ -49,7 +49,7 @@ fn hop(address: &str, tls: &str, route: &str, upstreams: &str) -> String {
         listeners: {{ overlay: {{ http: {address}, public: true, tls: {{ {tls} }} }} }}
         routes: [ {route} ]
         {upstreams}
-        egress: {{ allow: [10.0.1.0/24, 10.0.2.0/24] }}
+        egress: {{ allow: [10.0.1.2/32, 10.0.2.0/24, 10.0.2.2/32] }}
         "
     )
 }
@@ -73,7 +73,7 @@ fn entry(pki: &Pki, to: &str) -> String {
     }
     format!(
         "
-        listeners: {{ voice: {{ udp: {VOICE}, target: \"ECHO:7\" }} }}
+        listeners: {{ voice: {{ udp: {VOICE}, target: \"ECHO:7\", datagrams: {{ oversize: drop }} }} }}
         routes: [ {{ {action} }} ]
         {upstreams}
         "

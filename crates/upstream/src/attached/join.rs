@@ -6,6 +6,7 @@ use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Incoming, Outgoing, RequestHead, StreamError};
 use hermes_net::{Stream, StreamInfo};
 use hermes_proto::ptth;
+use hermes_proto::upgrade::Protocol;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Version};
 use tokio::time::{Instant, timeout_at};
@@ -14,7 +15,7 @@ use super::lent::Rest;
 use crate::checkout::Opened;
 use crate::endpoint::Active;
 use crate::tunnel_io::TunnelIo;
-use crate::{Client, ConnectFailure, Upstream};
+use crate::{Client, ConnectFailure, OPENING, Upstream};
 
 /// A stream on which a proxy that this node attached to begins HTTP/2, as the client.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Client {
     /// Why it does not.
     pub async fn attach(&self, upstream: &Arc<Upstream>, name: &str, fields: HeaderMap) -> Result<Joined, NotJoined> {
         let timeouts = upstream.timeouts();
-        let until = Instant::now() + timeouts.connect + timeouts.header;
+        let until = Instant::now() + timeouts.connect + timeouts.header.unwrap_or(OPENING);
         let attempt = async {
             let checkout = self.checkout(upstream, timeouts).await?;
             let (source, endpoint) = (checkout.source(), checkout.endpoint.clone());
@@ -96,7 +97,7 @@ fn head(upstream: &Upstream, endpoint: &str, name: &str, mut fields: HeaderMap) 
         scheme: Some(if upstream.is_tls() { Scheme::HTTPS } else { Scheme::HTTP }),
         authority: Some(authority),
         path: Some(path),
-        protocol: Some(ptth::TOKEN.to_owned()),
+        protocol: Some(Protocol::Ptth),
         fields,
         version: Version::HTTP_11,
         origin_form: false,

@@ -18,6 +18,7 @@ use crate::checkout::Checkout;
 use crate::endpoint::Active;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::pool::{Carrier, Counted, Link, Taken};
+use crate::shares::Shares;
 use crate::{Timeouts, Upstream};
 use attachment::Attachment;
 pub use attachment::{ATTACHMENT_KEEPALIVE, Carried, Detached};
@@ -36,13 +37,19 @@ pub struct Attached {
     table: Mutex<Table>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     names: HashMap<String, Name>,
-    /// Places that are taken.
-    taken: usize,
+    /// Places that are taken, by user.
+    taken: Shares,
     /// The last attachment's number.
     last: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { names: HashMap::new(), taken: Shares::new(ALL), last: 0 }
+    }
 }
 
 /// What is attached under one name.
@@ -59,8 +66,8 @@ pub enum Full {
     /// Under that name.
     #[error("there are {OF_NAME} attachments under that name already")]
     Name,
-    /// Of this node.
-    #[error("there are {ALL} attachments already")]
+    /// Of this node, or of what one user may take of them.
+    #[error("there are too many attachments already: {ALL} in all, of which a user has half of what others leave")]
     All,
 }
 
@@ -86,7 +93,7 @@ pub struct AttachmentView {
 impl Attached {
     /// How many attachments there are.
     pub fn count(&self) -> usize {
-        self.table.lock().taken
+        self.table.lock().taken.taken()
     }
 
     /// The attachments, by name, at most `most` of them.
@@ -99,23 +106,22 @@ impl Attached {
         some.iter().map(|one| one.view()).collect()
     }
 
-    /// Takes a place under `name`; it is given back when it is dropped.
+    /// Takes a place under `name` for a user, or for all who are nobody; it is given back when it is dropped.
     ///
     /// # Errors
     /// A bound is reached.
-    pub fn reserve(self: &Arc<Self>, name: &str) -> Result<Place, Full> {
+    pub fn reserve(self: &Arc<Self>, name: &str, user: Option<&str>) -> Result<Place, Full> {
         let mut table = self.table.lock();
-        if table.taken >= ALL {
-            return Err(Full::All);
-        }
-        let under = table.names.entry(name.to_owned()).or_default();
-        if under.taken >= OF_NAME {
+        if table.names.get(name).is_some_and(|under| under.taken >= OF_NAME) {
             return Err(Full::Name);
         }
-        under.taken += 1;
-        table.taken += 1;
+        let user = user.unwrap_or_default();
+        if !table.taken.take(user) {
+            return Err(Full::All);
+        }
+        table.names.entry(name.to_owned()).or_default().taken += 1;
         table.last += 1;
-        Ok(Place { attached: self.clone(), name: name.to_owned(), number: table.last })
+        Ok(Place { attached: self.clone(), name: name.to_owned(), user: user.to_owned(), number: table.last })
     }
 
     /// A link to a node that is attached as `name`, for one exchange of `upstream`: the least busy one, and not one of `avoid`,
@@ -154,6 +160,7 @@ impl Attached {
 pub struct Place {
     attached: Arc<Attached>,
     name: String,
+    user: String,
     number: u64,
 }
 
@@ -167,7 +174,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut table = self.attached.table.lock();
-        table.taken -= 1;
+        table.taken.give(&self.user);
         let Some(under) = table.names.get_mut(&self.name) else { return };
         under.taken -= 1;
         under.attachments.retain(|one| one.number != self.number);
@@ -184,14 +191,17 @@ mod tests {
     #[test]
     fn the_table_has_bounds_and_gives_places_back() {
         let attached = Arc::new(Attached::default());
-        let held: Vec<_> = (0..OF_NAME).map(|_| attached.reserve("alice").unwrap()).collect();
-        assert_eq!(attached.reserve("alice").unwrap_err(), Full::Name);
-        assert!(attached.reserve("bob").is_ok());
+        let held: Vec<_> = (0..OF_NAME).map(|_| attached.reserve("alice", None).unwrap()).collect();
+        assert_eq!(attached.reserve("alice", Some("eve")).unwrap_err(), Full::Name);
+        assert!(attached.reserve("bob", Some("bob")).is_ok());
         assert_eq!(attached.count(), OF_NAME);
         drop(held);
         assert_eq!(attached.count(), 0);
         assert!(attached.table.lock().names.is_empty());
-        attached.table.lock().taken = ALL;
-        assert_eq!(attached.reserve("alice").unwrap_err(), Full::All);
+        let names = (0..).map(|number| attached.reserve(&format!("name {number}"), Some("eve")));
+        let held: Vec<_> = names.take_while(Result::is_ok).collect();
+        assert!(held.len() < ALL / 2, "{}", held.len());
+        assert_eq!(attached.reserve("another", Some("eve")).unwrap_err(), Full::All);
+        assert!(attached.reserve("alice", Some("alice")).is_ok(), "others are not kept out");
     }
 }

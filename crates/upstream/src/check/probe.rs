@@ -10,7 +10,7 @@ use hermes_http::{Event, RequestHead, h1, h3};
 use hermes_net::{RecvBatch, UdpSocket};
 use hermes_proto::proxy_protocol::Header;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method, Version};
+use http::{HeaderMap, Method, StatusCode, Version};
 use tokio::time::Instant;
 
 use super::Plan;
@@ -54,28 +54,34 @@ async fn http(
     let head = head(upstream, endpoint, plan)?;
     let road = connect::road(client, upstream, endpoint).await.map_err(words)?;
     let Reached { line, .. } = Attempt { client, upstream, endpoint, bounds }.unbounded(&road).await.map_err(words)?;
+    let status = ask(client, line, &head).await?;
+    if plan.expects(status.as_u16()) { Ok(()) } else { Err(format!("it answered {status}")) }
+}
+
+/// Sends a request without content on a fresh connection; the status of its final response.
+///
+/// # Errors
+/// Why there is none, in words.
+pub(crate) async fn ask(client: &Inner, line: Line, head: &RequestHead) -> Result<StatusCode, String> {
     let (mut outgoing, mut pending) = match line {
         Line::H1(stream) => {
             let connection = h1::Connection::new(stream, BytesMut::new());
-            h1::client::open(connection, &head, Some(0), Receiver::Origin, Box::new(drop)).map_err(words)?
+            h1::client::open(connection, head, Some(0), Receiver::Origin, Box::new(drop)).map_err(words)?
         }
         Line::H2(stream) => {
             let link = Link::connect(stream, None, &client.tasks).await.map_err(words)?;
-            link.open(&head, Some(0)).await.map_err(words)?
+            link.open(head, Some(0)).await.map_err(words)?
         }
         Line::H3(connection) => {
             let link = h3::Link::connect(connection, &client.tasks).map_err(words)?;
-            link.open(&head, Some(0)).await.map_err(words)?
+            link.open(head, Some(0)).await.map_err(words)?
         }
     };
     outgoing.finish(None).await.map_err(words)?;
     loop {
         match pending.event(None).await.map_err(words)? {
             Event::Interim(_) => {}
-            Event::Final(head, _) | Event::Tunnel(head, _) => {
-                let status = head.status.as_u16();
-                return if plan.expects(status) { Ok(()) } else { Err(format!("it answered {}", head.status)) };
-            }
+            Event::Final(head, _) | Event::Tunnel(head, _) => return Ok(head.status),
         }
     }
 }

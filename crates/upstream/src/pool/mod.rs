@@ -137,6 +137,11 @@ impl Pool {
         slot
     }
 
+    /// A slot that is nobody else's; it has no place in the pool, and its connections close when it is dropped.
+    pub(crate) fn own_slot(&self, owner: Option<&Arc<Upstream>>, index: usize, shares: bool) -> Arc<Slot> {
+        Arc::new(Slot { index, ..Slot::new(owner, shares, self.exchanges.load(Ordering::Relaxed)) })
+    }
+
     /// A connection to the slot's place: a kept one that `fits`, or the one that `dial` makes. While the first link is
     /// being made, everybody else waits for it.
     pub(crate) async fn acquire<'d>(
@@ -255,7 +260,7 @@ impl Pool {
         let counted = slot.links.add(link.clone(), address, room.clone(), !self.closed.is_cancelled());
         if let Link::H3(link) = &link {
             let (pool, slot) = (Arc::downgrade(self), Arc::downgrade(slot));
-            let ward = Ward { link: link.watched(), uses: counted.uses(), pool, slot };
+            let ward = Ward { link: link.watched(), uses: counted.uses(), pool, slot, address };
             self.tasks.spawn(ward.watch());
         }
         Ok(Taken { carrier: Carrier::Shared(own, counted), address, reused: false, room })
@@ -288,6 +293,15 @@ impl Pool {
         for slot in slots {
             slot.clear();
         }
+    }
+
+    /// Lets go of the HTTP/1.1 connections that nobody uses; false when there was none.
+    pub(crate) fn give_way(&self) -> bool {
+        let slots: Vec<_> = self.slots.lock().values().cloned().collect();
+        let idle: usize = slots.iter().map(|slot| slot.idle.len()).sum();
+        slots.iter().for_each(|slot| slot.idle.clear());
+        self.kept.store(0, Ordering::Relaxed);
+        idle > 0
     }
 
     /// Makes sure that somebody looks over the connections.

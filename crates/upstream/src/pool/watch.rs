@@ -5,16 +5,19 @@
 //! that waiting is of no use.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hermes_http::h3::Watched;
+use hermes_net::quic::Pulse;
 use tokio::time::{Instant, sleep};
 
 use super::links::Use;
 use super::{Pool, Slot};
-use crate::failure::ConnectFailure;
+use crate::deaths::{Ear, Word};
+use crate::failure::{ConnectFailure, FailureKind};
 use crate::keeping;
 use crate::quic::SILENT;
 use crate::silence::{SILENCE, Silence};
@@ -37,6 +40,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BLOCKED: &str = "UDP became blocked: nothing was acknowledged any more, while TCP reached the peer";
 const DEAD: &str = "the connection died: nothing was acknowledged on it any more, while a new one reached the peer";
 
+const GONE: &str = "the peer is gone: nothing listens on its port any more";
+
 /// Why HTTP/3 is used again on the link that was there.
 const RECOVERED: &str = "it was silent for a moment only";
 
@@ -46,6 +51,8 @@ pub(super) struct Ward {
     pub(super) uses: Arc<Use>,
     pub(super) pool: Weak<Pool>,
     pub(super) slot: Weak<Slot>,
+    /// Of the peer, where it was dialled.
+    pub(super) address: Option<SocketAddr>,
 }
 
 /// How the peer of a silent link was reached otherwise.
@@ -58,10 +65,21 @@ struct Reached {
 
 type Reaching = Pin<Box<dyn Future<Output = Result<Reached, ConnectFailure>> + Send>>;
 
+/// What is known of a link.
+struct Sight<'a> {
+    ward: &'a Ward,
+    silence: Silence,
+    reaching: Option<Reaching>,
+    chance: Option<Chance>,
+    /// The peer's machine has said that nobody listens there, and nothing was heard since.
+    refused: bool,
+}
+
 /// The last chance of a silent link.
 #[derive(Debug)]
 struct Chance {
-    reached: Reached,
+    /// Why it is given up if it does not take it.
+    reason: &'static str,
     /// What the link had sent when the peer was reached.
     sent: u64,
     /// From when on an answer is waited for; `None` until the link has sent something. While nothing is heard it does so ever more
@@ -71,11 +89,18 @@ struct Chance {
 }
 
 impl Chance {
-    /// Of a link that has sent so much, and was not heard of since `heard_at`.
-    fn new(reached: Reached, sent: u64, heard_at: Instant, now: Instant) -> Self {
+    /// Of a link that has sent so much, and was not heard of since `heard_at`; `refused`: the peer's machine has said since that nobody
+    /// listened there, so that who listens now is another.
+    fn new(reached: Reached, refused: bool, (sent, heard_at): (u64, Instant), now: Instant) -> Self {
         // UDP that is blocked while TCP passes is told from a path that was gone by the time that it took.
-        let waits = reached.quic || reached.late;
-        Self { reached, sent, since: (!waits).then_some(now), until: now + now.duration_since(heard_at) }
+        let waits = (reached.quic || reached.late) && !refused;
+        let reason = if reached.quic { DEAD } else { BLOCKED };
+        Self { reason, sent, since: (!waits).then_some(now), until: now + now.duration_since(heard_at) }
+    }
+
+    /// Of a link to a peer that another link has found gone: a round trip, and a moment.
+    fn after_death(pulse: Pulse, now: Instant) -> Self {
+        Self { reason: GONE, sent: pulse.sent, since: Some(now + pulse.rtt), until: now + pulse.rtt }
     }
 
     /// Whether it is over.
@@ -87,48 +112,121 @@ impl Chance {
     }
 }
 
+impl<'a> Sight<'a> {
+    fn of(ward: &'a Ward) -> Self {
+        let silence = Silence::new(ward.link.pulse(), Instant::now());
+        Self { ward, silence, reaching: None, chance: None, refused: false }
+    }
+
+    /// The peer's machine says that nobody listens there.
+    fn refused(&mut self) {
+        // Once: each packet to a peer that is gone brings a further word.
+        if !self.refused {
+            self.ward.link.probe();
+        }
+        self.silence.refused(Instant::now());
+        self.refused = true;
+    }
+
+    /// Another link found that the peer is gone: unless it answers this one in time, it is.
+    fn gone(&mut self) {
+        self.refused();
+        self.chance = Some(Chance::after_death(self.ward.link.pulse(), Instant::now()));
+    }
+
+    /// A new connection has come about, or not. Returns whether the peer is gone.
+    fn reached(&mut self, reached: Result<Reached, ConnectFailure>) -> bool {
+        let ward = self.ward;
+        match reached {
+            Ok(reached) => {
+                let sent = ward.link.pulse().sent;
+                ward.link.probe();
+                let heard_at = self.silence.heard_at();
+                self.chance = Some(Chance::new(reached, self.refused, (sent, heard_at), Instant::now()));
+                false
+            }
+            // Both the link and a new connection were refused: nobody is there who knows it.
+            Err(failure) if self.refused && failure.kind == FailureKind::Refused && !self.silence.has_heard() => true,
+            Err(failure) => {
+                tracing::debug!(reason = failure.reason, "the peer of a silent link is not reached");
+                self.reaching = ward.reach(PAUSE);
+                false
+            }
+        }
+    }
+
+    /// Looks at the link; returns why it is to be given up, if it is.
+    fn look(&mut self) -> Option<&'static str> {
+        let (link, now) = (&self.ward.link, Instant::now());
+        let (was_silent, pulse) = (link.is_silent(), link.pulse());
+        let is_silent = self.silence.handle(pulse, now);
+        self.refused &= is_silent;
+        // Somebody answers after all; a second time, and all is well.
+        if self.refused && self.silence.has_heard() {
+            link.probe();
+        }
+        if self.ward.uses.streams() > 0 && self.silence.wants_probe(now) {
+            link.probe();
+        }
+        link.set_silent(is_silent);
+        match (was_silent, is_silent) {
+            (false, true) => self.reaching = self.ward.reach(Duration::ZERO),
+            (true, false) => {
+                (self.reaching, self.chance) = (None, None);
+                self.ward.recovered();
+            }
+            _ => {}
+        }
+        let over = self.chance.take_if(|chance| chance.is_over(pulse.sent, now))?;
+        if !self.silence.has_heard() {
+            return Some(over.reason);
+        }
+        self.reaching = self.ward.reach(PAUSE);
+        None
+    }
+}
+
 impl Ward {
     /// Watches until the link has ended.
     pub(super) async fn watch(self) {
-        let (link, mut silence) = (self.link.clone(), Silence::new(self.link.pulse(), Instant::now()));
+        let link = self.link.clone();
         let mut closed = pin!(link.closed());
-        let (mut reaching, mut chance): (Option<Reaching>, Option<Chance>) = (None, None);
+        let (mut sight, mut ear, mut refusals) = (Sight::of(&self), self.ear(), link.refusals());
         loop {
             tokio::select! {
-                () = self.next_look(&silence) => {}
+                () = self.next_look(&sight.silence) => {}
                 () = &mut closed => return,
-                reached = finished(&mut reaching) => match reached {
-                    Ok(reached) => {
-                        let sent = self.link.pulse().sent;
-                        self.link.probe();
-                        chance = Some(Chance::new(reached, sent, silence.heard_at(), Instant::now()));
-                    }
-                    Err(failure) => {
-                        tracing::debug!(reason = failure.reason, "the peer of a silent link is not reached");
-                        reaching = self.reach(PAUSE);
-                    }
+                () = link.refused(refusals) => {
+                    refusals = link.refusals();
+                    sight.refused();
+                    self.tell(Word::Refused);
+                }
+                word = heard(&mut ear) => match word {
+                    Word::Refused => sight.refused(),
+                    Word::Gone => sight.gone(),
+                },
+                reached = finished(&mut sight.reaching) => if sight.reached(reached) {
+                    self.tell(Word::Gone);
+                    return self.give_up(GONE);
                 },
             }
-            let (was_silent, pulse, now) = (self.link.is_silent(), self.link.pulse(), Instant::now());
-            let is_silent = silence.handle(pulse, now);
-            if self.uses.streams() > 0 && silence.wants_probe(now) {
-                self.link.probe();
+            if let Some(reason) = sight.look() {
+                return self.give_up(reason);
             }
-            self.link.set_silent(is_silent);
-            match (was_silent, is_silent) {
-                (false, true) => reaching = self.reach(Duration::ZERO),
-                (true, false) => {
-                    (reaching, chance) = (None, None);
-                    self.recovered();
-                }
-                _ => {}
-            }
-            if let Some(over) = chance.take_if(|chance| chance.is_over(pulse.sent, now)) {
-                if !silence.has_heard() {
-                    return self.give_up(over.reached.quic);
-                }
-                reaching = self.reach(PAUSE);
-            }
+        }
+    }
+
+    /// Hears what others say of the peer.
+    fn ear(&self) -> Option<Ear> {
+        let (upstream, index) = self.slot.upgrade()?.endpoint()?;
+        Some(upstream.endpoints[index].deaths.hear(self.address?))
+    }
+
+    /// Tells the links of other workers, too.
+    fn tell(&self, word: Word) {
+        let endpoint = self.slot.upgrade().and_then(|slot| slot.endpoint());
+        if let (Some((upstream, index)), Some(address)) = (endpoint, self.address) {
+            upstream.endpoints[index].deaths.tell(address, word);
         }
     }
 
@@ -172,10 +270,10 @@ impl Ward {
         }
     }
 
-    fn give_up(&self, quic: bool) {
-        self.link.give_up(if quic { DEAD } else { BLOCKED });
+    fn give_up(&self, reason: &'static str) {
+        self.link.give_up(reason);
         let endpoint = self.slot.upgrade().and_then(|slot| slot.endpoint());
-        if let Some((upstream, index)) = endpoint.filter(|_| !quic) {
+        if let Some((upstream, index)) = endpoint.filter(|_| reason == BLOCKED) {
             let endpoint = &upstream.endpoints[index];
             let first = endpoint.quic.fell_silent(Instant::now());
             endpoint.hop.explain(SILENT);
@@ -198,6 +296,13 @@ async fn finished(reaching: &mut Option<Reaching>) -> Result<Reached, ConnectFai
     }
 }
 
+async fn heard(ear: &mut Option<Ear>) -> Word {
+    match ear {
+        Some(ear) => ear.word().await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,13 +310,27 @@ mod tests {
     fn chance(quic: bool, late: bool) -> (Chance, Instant) {
         let heard_at = Instant::now();
         let now = heard_at + Duration::from_secs(4);
-        (Chance::new(Reached { quic, late }, 10, heard_at, now), now)
+        (Chance::new(Reached { quic, late }, false, (10, heard_at), now), now)
     }
 
     #[test]
     fn where_udp_alone_is_blocked_a_link_is_given_up_soon() {
         let (mut chance, now) = chance(false, false);
         assert!(!chance.is_over(10, now) && chance.is_over(10, now + GRACE));
+    }
+
+    #[test]
+    fn where_nobody_listened_meanwhile_a_link_is_given_up_soon() {
+        let (heard_at, reached) = (Instant::now(), Reached { quic: true, late: true });
+        let mut chance = Chance::new(reached, true, (10, heard_at), heard_at);
+        assert!(!chance.is_over(10, heard_at) && chance.is_over(10, heard_at + GRACE));
+    }
+
+    #[test]
+    fn where_another_link_found_the_peer_gone_a_link_has_a_round_trip_to_say_otherwise() {
+        let (now, rtt) = (Instant::now(), Duration::from_millis(300));
+        let mut chance = Chance::after_death(Pulse { sent: 10, acknowledged: 10, rtt }, now);
+        assert!(!chance.is_over(11, now + rtt) && chance.is_over(11, now + rtt + GRACE));
     }
 
     #[test]

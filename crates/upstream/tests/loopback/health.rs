@@ -136,7 +136,8 @@ async fn failures_in_a_row_eject_an_endpoint_and_time_brings_it_back() {
     let status = upstream.status().endpoints.swap_remove(0);
     assert_eq!(status.health, "ejected");
     assert!(status.reason.unwrap().starts_with("3 failures in a row, the last: status 503; back in"));
-    health(&upstream, 0, "healthy").await;
+    // It is used again, and has still to show that it works.
+    health(&upstream, 0, "failing").await;
     let mut seen = std::collections::HashSet::new();
     for _ in 0..4 {
         seen.insert(near.get(&upstream).await);

@@ -21,6 +21,7 @@ pub fn serving(authority: &Authority, alpn: &[&[u8]]) -> Arc<ServerConfig> {
         cert_file: &identity.cert,
         key_file: &identity.key,
         client_ca_file: None,
+        client_crl_files: &[],
         client_required: false,
         alpn,
     };

@@ -138,11 +138,24 @@ impl FromStr for EndpointAddress {
     type Err = ScalarError;
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
+        if let Some((scheme, rest)) = text.split_once("://") {
+            return Err(url(scheme, rest));
+        }
         match text.strip_prefix(UNIX) {
             Some(path) => file_path(path).map(Self::Unix),
             None => text.parse().map(Self::Tcp),
         }
     }
+}
+
+/// A URL where an address is wanted.
+fn url(scheme: &str, rest: &str) -> ScalarError {
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (port, tls) =
+        if matches!(scheme, "https" | "h3") { (443, ", and `tls: true` beside `endpoints`") } else { (80, "") };
+    let address =
+        if split_port(host).is_ok_and(|(_, port)| port.is_some()) { host.to_owned() } else { format!("{host}:{port}") };
+    ScalarError::new("this is a URL; an endpoint is a host and a port").remedy(format!("write {address}{tls}"))
 }
 
 impl fmt::Display for EndpointAddress {
@@ -231,6 +244,12 @@ mod tests {
             assert_eq!(text.parse::<EndpointAddress>().unwrap().to_string(), text);
         }
         assert!("unix:".parse::<EndpointAddress>().is_err());
+        for (url, remedy) in [
+            ("https://x.example/a", "write x.example:443, and `tls: true` beside `endpoints`"),
+            ("http://x.example:81", "write x.example:81"),
+        ] {
+            assert_eq!(url.parse::<EndpointAddress>().unwrap_err().remedy.as_deref(), Some(remedy));
+        }
     }
 
     #[test]

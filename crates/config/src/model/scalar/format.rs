@@ -5,15 +5,18 @@ use std::str::FromStr;
 use super::{
     ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl, ListenAddress,
     PathMatch, Percent, PortMatch, Prefix, Rate, ScalarError, StatusMatch, TargetMatch, Template, TextMatch,
-    UserPattern,
+    UpgradeName, UserPattern,
 };
 
 /// The `format` of a path, which the loader makes absolute.
 pub(crate) const PATH: &str = "hermes-path";
 
+/// The `format` of where the overlay ends: the name of an upstream, or an address.
+pub(crate) const END: &str = "hermes-end";
+
 type Check = fn(&str) -> Result<(), ScalarError>;
 
-const FORMATS: [(&str, Check); 19] = [
+const FORMATS: [(&str, Check); 21] = [
     ("hermes-duration", parses::<Duration>),
     ("hermes-byte-size", parses::<ByteSize>),
     ("hermes-rate", parses::<Rate>),
@@ -33,6 +36,9 @@ const FORMATS: [(&str, Check); 19] = [
     ("hermes-status-match", parses::<StatusMatch>),
     ("hermes-percent", parses::<Percent>),
     ("hermes-http-url", parses::<HttpUrl>),
+    // Which of both it is, and whether there is such an upstream, says the whole document.
+    (END, |_| Ok(())),
+    ("hermes-upgrade", parses::<UpgradeName>),
 ];
 
 /// Checks a text against a format; formats that are not ours accept everything.

@@ -18,6 +18,7 @@ mod range;
 mod rate;
 mod status;
 mod template;
+mod upgrade;
 
 pub use address::{EndpointAddress, FilePath, HostPort, ListenAddress};
 pub use host::{HostMatch, TargetMatch};
@@ -31,9 +32,10 @@ pub use quantity::{ByteSize, Duration};
 pub use rate::Rate;
 pub use status::StatusMatch;
 pub use template::{Template, TemplatePart, Variable};
+pub use upgrade::UpgradeName;
 
 pub(crate) use address::UNIX;
-pub(crate) use format::{PATH, check};
+pub(crate) use format::{END, PATH, check};
 pub(crate) use prefix::Prefix;
 
 /// Why a text is not what it should be.
@@ -113,7 +115,7 @@ mod tests {
 
     use super::{
         ByteSize, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, HttpUrl, ListenAddress, PathMatch,
-        Percent, PortMatch, StatusMatch, TargetMatch, Template, TextMatch, UserPattern,
+        Percent, PortMatch, StatusMatch, TargetMatch, Template, TextMatch, UpgradeName, UserPattern,
     };
 
     /// What parses is printed in a form that parses to the same.
@@ -154,6 +156,7 @@ mod tests {
             round_trips::<HttpUrl>(&text);
             round_trips::<Template>(&text);
             round_trips::<StatusMatch>(&text);
+            round_trips::<UpgradeName>(&text);
         }
     }
 }

@@ -4,10 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use rustix::termios::tcgetwinsize;
-
-use super::columns::{Side, cut, lines};
 use super::rates::{Flow, NodeRate, Rate, Rates};
+use crate::columns::{Column, cut, fit};
+use crate::output::terminal_size;
 use crate::table;
 
 /// Another screen of the terminal and no cursor; and their end.
@@ -20,7 +19,7 @@ const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\r\n";
 const END_OF_SCREEN: &str = "\x1b[J";
 
-/// Size where the terminal does not say, and of what is not shown on one.
+/// Size of what is not shown on a terminal.
 const SIZE: (usize, usize) = (120, 60);
 
 /// Seconds that the curve of a node shows.
@@ -108,8 +107,7 @@ impl Screen {
 
     /// The whole screen, to be written over the one before.
     pub fn frame(&self, rates: &Rates) -> String {
-        let size = tcgetwinsize(std::io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
-        let size = size.map_or(SIZE, |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+        let size = terminal_size();
         let text = self.text(rates, Some(size));
         let lines: Vec<&str> = text.lines().take(size.1).collect();
         format!("{HOME}{}\x1b[K{END_OF_SCREEN}", lines.join(END_OF_LINE))
@@ -143,13 +141,13 @@ impl Screen {
         format!("{}\n", if self.colours { format!("\x1b[7m{bar}\x1b[0m") } else { bar })
     }
 
-    fn table(&self, title: &str, header: &[(&str, Side)], rows: &[Vec<String>], width: usize) -> String {
+    fn table(&self, title: &str, columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
         if rows.is_empty() {
             return String::new();
         }
         let (bold, dim, off) = if self.colours { ("\x1b[1;36m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
         let mut text = format!("\n{bold} {title}{off}\n");
-        for (number, line) in lines(header, rows, width).iter().enumerate() {
+        for (number, line) in fit(columns, rows, width).lines.iter().enumerate() {
             let line = if number == 0 { format!("{dim}{line}{off}") } else { self.mark(line) };
             text.push_str(&line);
             text.push('\n');
@@ -201,36 +199,36 @@ const DOWN: &str = "✗";
 /// An upstream of which an endpoint does not work.
 const FAILING: &str = "!";
 
-const NODES: [(&str, Side); 7] = [
-    ("node", Side::Left),
-    ("exch/s", Side::Right),
-    ("failed/s", Side::Right),
-    ("in/s", Side::Right),
-    ("out/s", Side::Right),
-    ("live", Side::Right),
-    ("bytes/s, the last 20 s", Side::Left),
+const NODES: [Column; 7] = [
+    Column::text("node", 0),
+    Column::figure("exch/s", 0),
+    Column::figure("failed/s", 0),
+    Column::figure("in/s", 0),
+    Column::figure("out/s", 0),
+    Column::figure("live", 0),
+    Column::text("bytes/s, the last 20 s", 0),
 ];
 
-const UPSTREAMS: [(&str, Side); 9] = [
-    ("name", Side::Left),
-    ("node", Side::Left),
-    ("exch/s", Side::Right),
-    ("failed/s", Side::Right),
-    ("in/s", Side::Right),
-    ("out/s", Side::Right),
-    ("exchanges", Side::Right),
-    ("bytes", Side::Right),
-    ("endpoints", Side::Left),
+const UPSTREAMS: [Column; 9] = [
+    Column::text("name", 0),
+    Column::text("node", 0),
+    Column::figure("exch/s", 0),
+    Column::figure("failed/s", 0),
+    Column::figure("in/s", 0),
+    Column::figure("out/s", 0),
+    Column::figure("exchanges", 2),
+    Column::figure("bytes", 1),
+    Column::text("endpoints", 0),
 ];
 
-const OPEN: [(&str, Side); 7] = [
-    ("target", Side::Left),
-    ("nodes", Side::Left),
-    ("kind", Side::Left),
-    ("user", Side::Left),
-    ("in", Side::Right),
-    ("out", Side::Right),
-    ("age", Side::Right),
+const OPEN: [Column; 7] = [
+    Column::text("target", 0),
+    Column::text("nodes", 1),
+    Column::text("kind", 2),
+    Column::text("user", 0),
+    Column::figure("in", 0),
+    Column::figure("out", 0),
+    Column::figure("age", 0),
 ];
 
 fn flow(flow: &Flow) -> [String; 4] {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use crate::descriptors::claim;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// A pipe, and how much is in it.
@@ -20,6 +21,7 @@ impl Pipe {
     /// When no descriptor is left.
     pub fn new(size: usize) -> io::Result<Self> {
         let (far, near) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+        let (far, near) = (claim(far)?, claim(near)?);
         // A smaller one serves too.
         let _ = fcntl_setpipe_size(&near, size);
         Ok(Self { near, far, held: 0 })

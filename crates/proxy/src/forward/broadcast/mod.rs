@@ -129,7 +129,7 @@ async fn gather(
     routed.exchange.counters().from_client(kept.data.len() as u64);
     if let Some(trailers) = &mut kept.trailers {
         // Those come after everything was decided.
-        routed.snapshot.overlay.strip(trailers, &[]);
+        routed.snapshot.strip_trailers(trailers);
     }
     let unfit = copies.take_unfit();
     let mut tally = Tally::new(rule.reply, copies.len());
@@ -247,12 +247,12 @@ fn unavailable(details: &str) -> Refusal {
 
 fn unkept(failure: Failure) -> Refusal {
     let status = match failure {
-        Failure::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Failure::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
         Failure::Stream(ref error) if matches!(error.cause, Cause::Slow) => StatusCode::REQUEST_TIMEOUT,
         Failure::Stream(_) | Failure::Tunnel => StatusCode::BAD_REQUEST,
     };
     let details = match failure {
-        Failure::TooLarge(limit) => format!("the content of a broadcast may have {limit} bytes"),
+        Failure::TooLarge(limit, _) => format!("the content of a broadcast may have {limit} bytes"),
         other => other.to_string(),
     };
     Refusal::new(ProxyError::HttpRequestError, details).status(status)

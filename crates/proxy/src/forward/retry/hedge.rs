@@ -101,7 +101,7 @@ async fn first(running: &mut [Attempt<'_>]) -> (usize, Result<Answered, NoRespon
 async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Answered, NoResponse> {
     let deadline = tries.begin();
     let reached = within(deadline, pin!(reach::open(tries, head, target, Some(0)))).await;
-    let Reached { mut outgoing, mut pending, active, endpoint, reused } =
+    let Reached { mut outgoing, mut pending, active, endpoint, reused, hop } =
         reached.unwrap_or_else(|| Err(reach::Unreached::too_late(tries)))?;
     let mut interim = Vec::new();
     let answered = async {
@@ -115,8 +115,9 @@ async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Resu
             }
         }
     };
-    let until = deadline.unwrap_or_else(|| Instant::now() + tries.timeouts.header);
-    let answered = tokio::time::timeout_at(until, answered).await.unwrap_or_else(|_| Err(NoResponse::timeout()));
+    let wait = if deadline.is_some() { tries.attempt() } else { tries.header(hop) };
+    let answered = within(deadline.or_else(|| wait.deadline()), pin!(answered)).await;
+    let answered = answered.unwrap_or_else(|| Err(NoResponse::timeout(wait.no_head(tries))));
     let (head, incoming) = answered.map_err(|error| error.next_hop(&endpoint))?;
     verdict::answered(&active, tries.next, head.status);
     Ok(Answered { head, incoming, interim, endpoint, held: (outgoing, pending, active) })

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use hermes_config::model::{Hedge, Route, Upstream};
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_rules::retry::{Made, Outcome, Policy, Stop, decide};
-use hermes_upstream::{Allowance, Budget, Timeouts};
+use hermes_upstream::{Allowance, Budget, Hop, Timeouts};
 use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ pub(super) use replay::Replay;
 
 use super::departure::Next;
 use super::reach;
+use super::wait::{Key, Wait};
 use crate::datagrams::{Early, Session};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -54,9 +55,7 @@ impl<'a> Tries<'a> {
         let policy = Policy::of(upstream.and_then(|config| config.retry.as_ref()), route.retry.as_ref());
         let configured = policy.is_some();
         let policy = policy.unwrap_or_else(Policy::unprocessed_only);
-        let mut timeouts = reach::timeouts(routed, next);
-        // What an attempt may take in all, its response head may take too.
-        timeouts.header = timeouts.header.max(policy.per_try.unwrap_or_default());
+        let timeouts = reach::timeouts(routed, next);
         let hedge = hedge(route, upstream);
         let tries = Self {
             routed,
@@ -91,6 +90,20 @@ impl<'a> Tries<'a> {
     pub(super) fn begin(&self) -> Option<Instant> {
         self.made.fetch_add(1, Ordering::Relaxed);
         self.policy.per_try.map(|time| Instant::now() + time)
+    }
+
+    /// How long a response head is waited for from there. What an attempt may take in all, its response head may take too.
+    pub(super) fn header(&self, hop: Hop) -> Wait {
+        let (own, most) = (self.timeouts.header_of(hop), self.policy.per_try);
+        match (own, most) {
+            (Some(own), Some(most)) if most > own => Wait { time: Some(most), key: Key::PerTry },
+            _ => Wait { time: own, key: Key::Header },
+        }
+    }
+
+    /// How long an attempt may take in all.
+    pub(super) fn attempt(&self) -> Wait {
+        Wait { time: self.policy.per_try, key: Key::PerTry }
     }
 
     /// The attempt goes to this endpoint, or failed to connect to it.
@@ -130,7 +143,9 @@ impl<'a> Tries<'a> {
     /// Why there is none.
     pub(super) fn again(&self, outcome: Option<Outcome>, replayable: bool) -> Result<Duration, Stop> {
         let outcome = outcome.ok_or(Stop::NotNamed)?;
-        self.routed.exchange.attempt_ended(outcome.word());
+        if !outcome.is_answer() {
+            self.routed.exchange.attempt_ended(outcome.word());
+        }
         let idempotent = self.idempotent && !self.early.load(Ordering::Relaxed);
         let made = Made { attempts: self.made.load(Ordering::Relaxed), idempotent, replayable };
         let pause = decide(&self.policy, outcome, made, fastrand::u64(..))?;

@@ -25,6 +25,7 @@ pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option
 pub(in crate::forward) fn of_connect(kind: FailureKind) -> Option<Outcome> {
     match kind {
         FailureKind::Dotless | FailureKind::Prohibited | FailureKind::Limit => None,
+        FailureKind::Descriptors | FailureKind::Ports => None,
         _ => Some(Outcome::ConnectFailure),
     }
 }

@@ -3,44 +3,109 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, StreamError};
 use http::HeaderMap;
 use tokio::net::TcpStream;
 
 use crate::forward::pump::Source;
 
+/// Bytes of a block that small pieces are copied into, at the most.
+const BLOCK: usize = 16 * 1024;
+
+/// Bytes of the first block, at the least.
+const FIRST_BLOCK: usize = 64;
+
+/// What a line of trailers costs beside its bytes.
+const LINE_OVERHEAD: usize = 32;
+
 /// Content that is kept while it streams, up to a bound.
 pub(in crate::forward) struct Replay<'a> {
     incoming: Incoming,
     length: Option<u64>,
-    kept: Vec<Piece>,
-    /// The piece that is sent next; what follows the last one comes from the client.
-    at: usize,
-    /// Bytes that may still be kept.
-    room: u64,
+    kept: Kept,
+    /// While it is sent again: the block that is sent next. What follows the last one comes from the client.
+    again: Option<usize>,
     /// Set once something was passed on that was not kept, or once nothing need be kept.
     lost: &'a AtomicBool,
     /// Counts what came from the client, once.
     moved: &'a AtomicU64,
 }
 
-#[derive(Clone)]
-enum Piece {
-    Data(Bytes),
-    Trailers(HeaderMap),
+/// What was kept. It is copied together: content in pieces of one byte costs no more than content in one piece, and a few bytes
+/// do not hold the whole buffer that they came in.
+struct Kept {
+    blocks: Vec<Bytes>,
+    /// The last block, which more may join.
+    last: BytesMut,
+    trailers: Option<HeaderMap>,
+    /// Bytes of memory that blocks may still be given.
+    room: usize,
+}
+
+/// More content came than may be kept.
+struct Full;
+
+impl Kept {
+    fn new(room: u64) -> Self {
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        Self { blocks: Vec::new(), last: BytesMut::new(), trailers: None, room }
+    }
+
+    fn push(&mut self, mut data: &[u8]) -> Result<(), Full> {
+        while !data.is_empty() {
+            let free = self.last.capacity() - self.last.len();
+            if free == 0 {
+                self.begin_block(data.len())?;
+                continue;
+            }
+            let (taken, rest) = data.split_at(free.min(data.len()));
+            self.last.extend_from_slice(taken);
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// Blocks double up to [`BLOCK`], and never take more memory than there is room for content.
+    fn begin_block(&mut self, wanted: usize) -> Result<(), Full> {
+        self.close();
+        let grown = self.blocks.last().map_or(FIRST_BLOCK, |block| 2 * block.len());
+        let size = grown.max(wanted).min(BLOCK).min(self.room);
+        if size == 0 {
+            return Err(Full);
+        }
+        self.room -= size;
+        self.last = BytesMut::with_capacity(size);
+        Ok(())
+    }
+
+    /// Ends the last block, so that it can be sent; what is free of it stays with it.
+    fn close(&mut self) {
+        if !self.last.is_empty() {
+            let block = self.last.split().freeze();
+            self.blocks.push(block);
+        }
+    }
+
+    fn push_trailers(&mut self, trailers: &HeaderMap) -> Result<(), Full> {
+        let lines = trailers.iter().map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD);
+        self.room = self.room.checked_sub(lines.sum()).ok_or(Full)?;
+        self.trailers = Some(trailers.clone());
+        Ok(())
+    }
 }
 
 impl<'a> Replay<'a> {
     /// Keeps at most `room` bytes.
     pub(in crate::forward) fn new(incoming: Incoming, room: u64, lost: &'a AtomicBool, moved: &'a AtomicU64) -> Self {
         let length = incoming.length();
-        Self { incoming, length, kept: Vec::new(), at: 0, room, lost, moved }
+        Self { incoming, length, kept: Kept::new(room), again: None, lost, moved }
     }
 
     /// Begins again with the first piece.
     pub(in crate::forward) fn rewind(&mut self) {
-        self.at = 0;
+        self.kept.close();
+        self.again = Some(0);
     }
 
     /// Bytes of the whole content, where the client announced them.
@@ -50,39 +115,45 @@ impl<'a> Replay<'a> {
 
     /// Lets go of what was kept, all of which has been sent.
     fn forget(&mut self) {
-        self.kept = Vec::new();
-        self.at = 0;
+        self.kept = Kept::new(0);
+        self.again = None;
     }
 
     fn keep(&mut self, frame: &Frame) {
         if self.lost.load(Ordering::Relaxed) {
             return self.forget();
         }
-        let piece = match frame {
-            // A copy: a few bytes must not hold the whole buffer that they came in.
-            Frame::Data(data) if data.len() as u64 <= self.room => {
-                self.room -= data.len() as u64;
-                Piece::Data(Bytes::copy_from_slice(data))
-            }
-            Frame::Data(_) => {
-                self.lost.store(true, Ordering::Relaxed);
-                return self.forget();
-            }
-            Frame::Trailers(trailers) => Piece::Trailers(trailers.clone()),
+        let kept = match frame {
+            Frame::Data(data) => self.kept.push(data),
+            Frame::Trailers(trailers) => self.kept.push_trailers(trailers),
         };
-        self.kept.push(piece);
-        self.at = self.kept.len();
+        if kept.is_err() {
+            self.lost.store(true, Ordering::Relaxed);
+            self.forget();
+        }
+    }
+
+    /// What is sent again next, if there is anything.
+    fn next_kept(&mut self) -> Option<Frame> {
+        let at = self.again?;
+        if let Some(block) = self.kept.blocks.get(at) {
+            self.again = Some(at + 1);
+            return Some(Frame::Data(block.clone()));
+        }
+        self.again = None;
+        self.kept.trailers.clone().map(Frame::Trailers)
+    }
+
+    /// Whether something is still to be sent again.
+    fn is_behind(&self) -> bool {
+        self.again.is_some_and(|at| at < self.kept.blocks.len() || self.kept.trailers.is_some())
     }
 }
 
 impl Source for Replay<'_> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
-        if let Some(piece) = self.kept.get(self.at) {
-            self.at += 1;
-            return Poll::Ready(Some(Ok(match piece.clone() {
-                Piece::Data(data) => Frame::Data(data),
-                Piece::Trailers(trailers) => Frame::Trailers(trailers),
-            })));
+        if let Some(frame) = self.next_kept() {
+            return Poll::Ready(Some(Ok(frame)));
         }
         let polled = self.incoming.poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
@@ -95,7 +166,11 @@ impl Source for Replay<'_> {
     }
 
     fn is_end(&self) -> bool {
-        self.at >= self.kept.len() && self.incoming.is_end()
+        !self.is_behind() && self.incoming.is_end()
+    }
+
+    fn limit(&mut self, most: usize) {
+        self.incoming.limit(most);
     }
 
     fn pack(&mut self, cx: &mut Context<'_>) {
@@ -104,7 +179,7 @@ impl Source for Replay<'_> {
 
     /// Nothing of what the kernel moves could be kept.
     fn bulk(&self) -> Option<(&TcpStream, u64)> {
-        self.incoming.bulk().filter(|_| self.at >= self.kept.len() && self.lost.load(Ordering::Relaxed))
+        self.incoming.bulk().filter(|_| !self.is_behind() && self.lost.load(Ordering::Relaxed))
     }
 
     fn count(&self) -> Option<&AtomicU64> {
@@ -152,6 +227,27 @@ mod tests {
         let incoming = Incoming::Full(Some(Bytes::from_static(b"content")));
         let mut replay = Replay::new(incoming, 6, &lost, &moved);
         assert_eq!(all(&mut replay).await, b"content");
-        assert!(lost.load(Ordering::Relaxed) && replay.kept.is_empty());
+        assert!(lost.load(Ordering::Relaxed) && replay.kept.blocks.is_empty());
+    }
+
+    #[test]
+    fn content_in_pieces_of_one_byte_takes_no_more_memory_than_may_be_kept() {
+        const ROOM: usize = 64 * 1024;
+        let mut kept = Kept::new(ROOM as u64);
+        for _ in 0..ROOM {
+            assert!(kept.push(b"x").is_ok());
+        }
+        assert!(kept.push(b"x").is_err(), "the bound counts");
+        let memory = kept.blocks.iter().map(Bytes::len).sum::<usize>() + kept.last.capacity();
+        assert_eq!((memory, kept.room), (ROOM, 0));
+        assert!(kept.blocks.len() < 20, "{} blocks", kept.blocks.len());
+    }
+
+    #[test]
+    fn trailers_count() {
+        let mut kept = Kept::new(100);
+        let trailers = HeaderMap::from_iter([(http::header::ETAG, "x".repeat(64).parse().unwrap())]);
+        assert!(kept.push_trailers(&trailers).is_ok());
+        assert!(kept.push_trailers(&trailers).is_err());
     }
 }

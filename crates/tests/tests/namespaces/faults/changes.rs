@@ -86,7 +86,8 @@ fn sessions_outlive_a_proxy_that_is_restarted_and_tunnels_end_with_a_reason() {
         let mut tunnel = Raw::connect(TUNNEL.parse().unwrap());
         assert_eq!(tunnel.exchange(b"before").unwrap(), b"before");
         let sessions: Vec<_> = (0..4).map(|_| Client::connect(VOICE.parse().unwrap())).collect();
-        sessions.iter().for_each(|session| assert_eq!(session.ask("before"), b"before"));
+        // Twice, so that they are no mere questions.
+        (0..2).for_each(|_| sessions.iter().for_each(|session| assert_eq!(session.ask("before"), b"before")));
         (tunnel, sessions)
     });
     let sockets = row.echo.sockets();
@@ -96,7 +97,8 @@ fn sessions_outlive_a_proxy_that_is_restarted_and_tunnels_end_with_a_reason() {
     assert_eq!(tunnel.rest(), (Vec::new(), End::Reset));
     let record = row.entry.record(|record| record["kind"] == "connect");
     let reason = record["reason"].as_str().unwrap();
-    let told = ["the connection was lost", "knows nothing of the connection"];
+    let told =
+        ["the connection was lost", "knows nothing of the connection", "the peer is gone", "the connection died"];
     assert!(told.iter().any(|told| reason.contains(told)), "{reason}");
 
     row.restart_near(|near| assert!(near.stop().success()));
@@ -114,7 +116,7 @@ fn what_is_idle_for_long_is_there_when_it_is_wanted() {
         let mut tunnel = Raw::connect(TUNNEL.parse().unwrap());
         assert_eq!(tunnel.exchange(b"before").unwrap(), b"before");
         let session = Client::connect(VOICE.parse().unwrap());
-        assert_eq!(session.ask("before"), b"before");
+        (0..2).for_each(|_| assert_eq!(session.ask("before"), b"before"));
         (tunnel, session)
     });
     let sockets = row.echo.sockets();

@@ -25,7 +25,7 @@ fn tunnel(room: usize) -> ((Incoming, Outgoing), Carried, DuplexStream) {
 }
 
 fn place() -> Place {
-    Arc::new(Attached::default()).reserve("alice").unwrap()
+    Arc::new(Attached::default()).reserve("alice", None).unwrap()
 }
 
 /// Sends a little for as long as there is somebody to send to.

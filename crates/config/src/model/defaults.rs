@@ -1,0 +1,53 @@
+//! What holds for the whole node where no entry says otherwise.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::route::Timeouts;
+use super::scalar::FilePath;
+use super::{Limits, UpstreamLimits};
+
+/// What holds for the whole node where no entry says otherwise.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Defaults {
+    /// Time-outs of every exchange; under those of its upstream and its route.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// The node's own certificate and the authorities that it believes, for whoever says `tls: true`.
+    #[serde(default)]
+    pub tls: Option<NodeTls>,
+    /// Bounds of every listener and upstream; under their own.
+    #[serde(default)]
+    pub limits: DefaultLimits,
+}
+
+/// The node's own certificate and the authorities that it believes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeTls {
+    /// PEM authorities of upstreams' certificates. Default: the system's.
+    #[serde(default)]
+    pub ca_file: Option<FilePath>,
+    /// PEM certificate chain, leaf first: shown to upstreams, and by listeners with `tls: true`.
+    #[serde(default)]
+    pub cert_file: Option<FilePath>,
+    /// PEM private key of that certificate. Must not be readable by others.
+    #[serde(default)]
+    pub key_file: Option<FilePath>,
+    /// PEM authorities whose client certificates are accepted by listeners with `tls: true`. Default: none, nobody is asked.
+    #[serde(default)]
+    pub client_ca_file: Option<FilePath>,
+}
+
+/// Bounds by the side that they are on: some keys are in both, and mean something else.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DefaultLimits {
+    /// Bounds of every listener.
+    #[serde(default)]
+    pub listeners: Limits,
+    /// Bounds of every upstream.
+    #[serde(default)]
+    pub upstreams: UpstreamLimits,
+}

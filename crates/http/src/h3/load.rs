@@ -1,0 +1,35 @@
+//! What a connection holds beside what waits on its streams to be sent.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hermes_net::memory::{Account, Flow, Pressure, Transport};
+use hermes_net::quic::{Connection, WeakConnection};
+
+use super::queue::Total;
+
+/// Why a connection is ended.
+pub(super) const REASON: &str =
+    "the connection was ended: the node holds more than memory.total, and the peer takes nothing";
+
+/// QUIC, and the queues of datagrams.
+struct Load {
+    connection: WeakConnection,
+    datagrams: Total,
+    link: bool,
+}
+
+/// The account of a connection; a `link` carries exchanges of many.
+pub(super) fn account(connection: &Connection, datagrams: &Total, link: bool) -> Arc<Account> {
+    let account = Account::open(connection.info());
+    account.carried_by(Load { connection: connection.downgrade(), datagrams: datagrams.clone(), link });
+    account
+}
+
+impl Transport for Load {
+    fn look(&self, pressure: Pressure) -> Flow {
+        let Some(connection) = self.connection.upgrade() else { return Flow::default() };
+        let flow = connection.look(self.link, pressure);
+        Flow { kept: flow.kept + self.datagrams.load(Ordering::Relaxed), ..flow }
+    }
+}

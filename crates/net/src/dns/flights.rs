@@ -1,0 +1,82 @@
+//! Lookups that are under way: whoever asks for the same name waits for the same answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hickory_resolver::proto::rr::Name;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::{DnsError, Lookup};
+
+type Answer = Result<Lookup, DnsError>;
+type Answers = watch::Receiver<Option<Answer>>;
+
+/// The names that are asked for now. Only lookups that have a turn are here, so their number is bounded.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Flights {
+    running: Arc<Mutex<HashMap<Name, Answers>>>,
+}
+
+/// A lookup that is under way. Dropped without an answer, it lets those who wait ask themselves.
+pub(super) struct Flight {
+    of: Flights,
+    name: Name,
+    tell: watch::Sender<Option<Answer>>,
+}
+
+impl Flights {
+    /// The answer to a lookup of this name that is under way; `None` if there is none, or it was given up.
+    pub(super) async fn join(&self, name: &Name) -> Option<Answer> {
+        let mut answers = self.running.lock().get(name).cloned()?;
+        let answer = answers.wait_for(Option::is_some).await.ok()?;
+        answer.clone()
+    }
+
+    /// Begins a lookup; `None` when one is under way.
+    pub(super) fn begin(&self, name: &Name) -> Option<Flight> {
+        let mut running = self.running.lock();
+        if running.contains_key(name) {
+            return None;
+        }
+        let (tell, answers) = watch::channel(None);
+        running.insert(name.clone(), answers);
+        Some(Flight { of: self.clone(), name: name.clone(), tell })
+    }
+}
+
+impl Flight {
+    /// Tells the answer to all who wait.
+    pub(super) fn land(self, answer: &Answer) {
+        // Nobody may be waiting.
+        let _ = self.tell.send(Some(answer.clone()));
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.of.running.lock().remove(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dns::DnsErrorKind;
+
+    #[tokio::test]
+    async fn all_who_ask_share_an_answer_and_go_on_where_the_first_gives_up() {
+        let (flights, name) = (Flights::default(), Name::from_ascii("a.example.").unwrap());
+        assert!(flights.join(&name).await.is_none());
+        let flight = flights.begin(&name).unwrap();
+        assert!(flights.begin(&name).is_none());
+        let answer = Err(DnsError::new(DnsErrorKind::NotFound, "a.example"));
+        let (joined, ()) = tokio::join!(flights.join(&name), async { flight.land(&answer) });
+        assert_eq!(joined, Some(answer));
+
+        let flight = flights.begin(&name).unwrap();
+        let (joined, ()) = tokio::join!(flights.join(&name), async { drop(flight) });
+        assert_eq!(joined, None);
+        assert!(flights.running.lock().is_empty());
+    }
+}

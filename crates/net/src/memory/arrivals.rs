@@ -1,0 +1,132 @@
+//! What has come on a connection and is not read yet, and how much room its peer should have.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use super::Account;
+
+/// How much room a connection gives its peer, by what it has not read of it yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Little is unread.
+    Ample,
+    /// A quarter of what the connection may hold.
+    Less,
+    /// A half of it.
+    Little,
+    /// Three quarters, or more.
+    Least,
+}
+
+impl Level {
+    pub(super) const ALL: [Self; 4] = [Self::Ample, Self::Less, Self::Little, Self::Least];
+
+    /// With so much unread of what may be; a level is left only when there is clearly less than what led to it.
+    pub(super) fn of(self, unread: usize, most: usize) -> Self {
+        let at = |bytes: usize| Self::ALL[(4 * bytes / most.max(1)).min(3)];
+        let up = at(unread);
+        if up > self { up } else { self.min(at(unread + most / 8)) }
+    }
+}
+
+/// What was received on the streams of a connection and is not read yet, whoever is to read it and whether he looks or not.
+#[derive(Debug)]
+pub struct Arrivals {
+    account: Arc<Account>,
+    /// Bytes of each stream that somebody will read.
+    streams: Mutex<HashMap<u32, usize>>,
+}
+
+impl Arrivals {
+    /// On this connection.
+    pub fn of(account: &Arc<Account>) -> Arc<Self> {
+        Arc::new(Self { account: account.clone(), streams: Mutex::default() })
+    }
+
+    /// The account of the connection.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// A stream is to be read from now on, of which so many bytes have come.
+    pub fn open(&self, stream: u32, bytes: usize) {
+        self.streams.lock().insert(stream, bytes);
+        self.add(bytes);
+    }
+
+    /// Bytes came on a stream; those of a stream that nobody reads are not kept.
+    pub fn came(&self, stream: u32, bytes: usize) {
+        let mut streams = self.streams.lock();
+        let Some(unread) = streams.get_mut(&stream) else { return };
+        *unread += bytes;
+        drop(streams);
+        self.add(bytes);
+    }
+
+    /// Bytes of a stream went on.
+    pub fn went(&self, stream: u32, bytes: usize) {
+        let mut streams = self.streams.lock();
+        let Some(unread) = streams.get_mut(&stream) else { return };
+        let bytes = bytes.min(*unread);
+        *unread -= bytes;
+        drop(streams);
+        self.take(bytes);
+    }
+
+    /// Nobody reads a stream any more.
+    pub fn close(&self, stream: u32) {
+        let unread = self.streams.lock().remove(&stream);
+        self.take(unread.unwrap_or(0));
+    }
+
+    fn add(&self, bytes: usize) {
+        if bytes > 0 {
+            self.account.add(bytes);
+            let before = self.account.unread.fetch_add(bytes, Ordering::Relaxed);
+            self.account.note_unread(before + bytes);
+        }
+    }
+
+    fn take(&self, bytes: usize) {
+        if bytes > 0 {
+            self.account.take(bytes);
+            let before = self.account.unread.fetch_sub(bytes, Ordering::Relaxed);
+            self.account.note_unread(before - bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BUDGET;
+    use super::super::tests::account;
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn levels_follow_what_is_unread_and_do_not_flutter() {
+        let account = account(BUDGET);
+        let arrivals = Arrivals::of(&account);
+        arrivals.open(1, 0);
+        let mut seen = Vec::new();
+        for _ in 0..16 {
+            arrivals.came(1, MIB);
+            arrivals.came(3, MIB);
+            seen.push(account.level());
+        }
+        assert_eq!((seen[2], seen[3], seen[7], seen[11], seen[15]), {
+            use Level::{Ample, Least, Less, Little};
+            (Ample, Less, Little, Least, Least)
+        });
+        arrivals.went(1, 4 * MIB + 1);
+        assert_eq!(account.level(), Level::Least, "a little less is not enough");
+        arrivals.went(1, 2 * MIB);
+        assert_eq!(account.level(), Level::Little);
+        arrivals.close(1);
+        assert_eq!((account.level(), account.held()), (Level::Ample, 0));
+    }
+}

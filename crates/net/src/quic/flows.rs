@@ -1,0 +1,237 @@
+//! What a connection keeps for its streams. quinn does not say it: this is an upper bound by what can be seen from outside.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
+
+use super::transport::{DATAGRAMS_OUT, STREAM_WINDOW, receive_window, send_window};
+use crate::memory::{Flow, Pressure};
+
+/// A connection keeps so much at the least where memory is short, in bytes, in each direction.
+const LEAST: u64 = 64 << 10;
+
+/// Packets up to so many bytes are most often acknowledgements, which are not acknowledged, or hold next to nothing.
+const SMALL: u64 = 200;
+
+/// How many times its room a link may have, so that streams which stand still do not stop the others.
+const GROWTH: u64 = 4;
+
+/// What went through the streams of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    /// Bytes that were handed to quinn.
+    written: AtomicU64,
+    /// Bytes that were taken from it.
+    read: AtomicU64,
+    /// Streams on which there was something to read when they were read last: there may be more.
+    fed: AtomicUsize,
+    seen: Mutex<Seen>,
+}
+
+/// How it was when it was looked at last.
+#[derive(Debug, Default)]
+struct Seen {
+    written: u64,
+    read: u64,
+    drains: u64,
+    acknowledged: u64,
+    /// Of what was written, so much had arrived.
+    arrived: u64,
+    /// What had come, and what of it was read, when nothing was left to be read.
+    came: u64,
+    taken: u64,
+    kept: usize,
+    /// The windows that were set.
+    windows: Option<(u64, u64)>,
+}
+
+impl Flows {
+    pub(super) fn wrote(&self, bytes: usize) {
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// So much was there to read on a stream, of which `fed` says whether there was before; nothing, if it waits.
+    pub(super) fn read(&self, fed: &mut bool, bytes: Option<usize>) {
+        match (*fed, bytes) {
+            (false, Some(_)) => drop(self.fed.fetch_add(1, Ordering::Relaxed)),
+            (true, None) => drop(self.fed.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
+        *fed = bytes.is_some();
+        self.read.fetch_add(bytes.unwrap_or(0) as u64, Ordering::Relaxed);
+    }
+
+    /// Says what is kept, and gives the connection less room where memory is short; a `link` gets more while streams stand still.
+    pub(super) fn look(&self, quinn: &quinn::Connection, link: bool, pressure: Pressure) -> Flow {
+        let (written, read) = (self.written.load(Ordering::Relaxed), self.read.load(Ordering::Relaxed));
+        let fed = self.fed.load(Ordering::Relaxed) as u64;
+        let mut seen = self.seen.lock();
+        let windows = windows(fed, link, pressure);
+        if seen.windows.replace(windows) != Some(windows) {
+            quinn.set_receive_window(quinn::VarInt::from_u64(windows.0).unwrap_or(quinn::VarInt::MAX));
+            quinn.set_send_window(windows.1);
+        }
+        if seen.kept == 0 && fed == 0 && (written, read) == (seen.written, seen.read) {
+            return Flow { kept: 0, moved: 0 };
+        }
+        let flight = Flight::of(quinn);
+        let came = quinn.stats().udp_rx.bytes;
+        let moved = read - seen.read + flight.acknowledged.saturating_sub(seen.acknowledged);
+        let kept = seen.unacknowledged(written, &flight) + seen.unread(read, came, fed, windows.0);
+        let kept = usize::try_from(kept).unwrap_or(usize::MAX)
+            + DATAGRAMS_OUT.saturating_sub(quinn.datagram_send_buffer_space());
+        (seen.written, seen.read, seen.kept) = (written, read, kept);
+        (seen.drains, seen.acknowledged) = (flight.drains, flight.acknowledged);
+        Flow { kept, moved: usize::try_from(moved).unwrap_or(usize::MAX) }
+    }
+}
+
+impl Seen {
+    /// What may still wait for its acknowledgement: what was written since everything had arrived.
+    fn unacknowledged(&mut self, written: u64, flight: &Flight) -> u64 {
+        if flight.bytes == 0 {
+            self.arrived = written;
+        } else if flight.drains != self.drains {
+            self.arrived = self.written;
+        }
+        (written - self.arrived).min(send_window())
+    }
+
+    /// What may wait to be read: what came since nothing did.
+    fn unread(&mut self, read: u64, came: u64, fed: u64, window: u64) -> u64 {
+        if fed == 0 {
+            (self.came, self.taken) = (came, read);
+        }
+        let waits = (came - self.came).saturating_sub(read - self.taken);
+        waits.min(fed * u64::from(STREAM_WINDOW)).min(window)
+    }
+}
+
+/// Room to receive and to send.
+fn windows(fed: u64, link: bool, pressure: Pressure) -> (u64, u64) {
+    let (receive, send) = (receive_window(), send_window());
+    match pressure.fair {
+        Some(fair) => (receive.min(LEAST.max(fair as u64)), send.min(LEAST.max(fair as u64 / 2))),
+        None if link => (receive + (fed * u64::from(STREAM_WINDOW)).min((GROWTH - 1) * receive), send),
+        None => (receive, send),
+    }
+}
+
+/// What was sent and not acknowledged yet: a congestion controller hears of both.
+#[derive(Debug, Default, Clone)]
+struct Flight {
+    bytes: u64,
+    acknowledged: u64,
+    /// How often nothing was left on its way.
+    drains: u64,
+}
+
+impl Flight {
+    fn of(quinn: &quinn::Connection) -> Self {
+        let counted = quinn.congestion_state().into_any().downcast::<Counted>();
+        counted.map(|counted| counted.flight).unwrap_or_default()
+    }
+}
+
+/// Makes [`Counted`] controllers.
+#[derive(Debug, Default)]
+pub(super) struct Counting(Arc<CubicConfig>);
+
+impl ControllerFactory for Counting {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        Box::new(Counted { inner: self.0.clone().build(now, mtu), flight: Flight::default() })
+    }
+}
+
+/// A controller that counts what passes it.
+struct Counted {
+    inner: Box<dyn Controller>,
+    flight: Flight,
+}
+
+impl Controller for Counted {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last: u64) {
+        if bytes > SMALL {
+            self.flight.bytes += bytes;
+        }
+        self.inner.on_sent(now, bytes, last);
+    }
+
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &quinn_proto::RttEstimator) {
+        self.flight.acknowledged += bytes;
+        self.inner.on_ack(now, sent, bytes, app_limited, rtt);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest: Option<u64>) {
+        self.flight.bytes = in_flight;
+        self.flight.drains += u64::from(in_flight == 0);
+        self.inner.on_end_acks(now, in_flight, app_limited, largest);
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, persistent: bool, lost: u64) {
+        self.inner.on_congestion_event(now, sent, persistent, lost);
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.inner.on_mtu_update(mtu);
+    }
+
+    fn window(&self) -> u64 {
+        self.inner.window()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        self.inner.metrics()
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self { inner: self.inner.clone_box(), flight: self.flight.clone() })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.inner.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_kept_until_all_was_confirmed() {
+        let mut seen = Seen::default();
+        let flight = |bytes, drains| Flight { bytes, drains, ..Flight::default() };
+        assert_eq!(seen.unacknowledged(1_000, &flight(500, 0)), 1_000);
+        assert_eq!(seen.unacknowledged(1 << 40, &flight(12_000, 0)), send_window());
+        seen.written = 5_000;
+        assert_eq!(seen.unacknowledged(6_000, &flight(500, 1)), 1_000, "all had arrived in between");
+        assert_eq!(seen.unacknowledged(7_000, &flight(0, 1)), 0);
+    }
+
+    #[test]
+    fn what_came_is_unread_while_a_stream_has_something_to_read() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.unread(900, 1_000, 0, 1 << 24), 0);
+        assert_eq!(seen.unread(1_900, 3_000, 1, 1 << 24), 1_000);
+        assert_eq!(seen.unread(1_900, 1 << 40, 1, 1 << 24), u64::from(STREAM_WINDOW));
+        assert_eq!(seen.unread(1_900, 1 << 40, 100, 1 << 24), 1 << 24);
+    }
+
+    #[test]
+    fn a_link_has_more_room_while_streams_stand_still_and_all_have_less_where_memory_is_short() {
+        let none = Pressure::default();
+        let (receive, send) = (receive_window(), send_window());
+        assert_eq!((windows(0, true, none), windows(9, false, none)), ((receive, send), (receive, send)));
+        assert_eq!(windows(4, true, none).0, receive + 4 * u64::from(STREAM_WINDOW));
+        assert_eq!(windows(1_000, true, none).0, GROWTH * receive);
+        assert_eq!(windows(9, true, Pressure { fair: Some(0) }), (LEAST, LEAST));
+    }
+}

@@ -1,0 +1,39 @@
+//! What the peer's machine says when nobody listens on its port any more.
+//!
+//! It is a hint only: whoever guesses our port can forge it (RFC 9000, section 14.2.1 of MTU messages). So it ends no connection; it makes
+//! whoever watches over one look at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// Counts "port unreachable" messages of ICMP for what one socket sent.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    count: AtomicU64,
+    changed: Notify,
+}
+
+impl Refusals {
+    /// One has come.
+    pub(super) fn note(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    /// How many have come.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when more than so many have come. Dropping the future loses nothing.
+    pub(super) async fn more_than(&self, count: u64) {
+        loop {
+            let changed = self.changed.notified();
+            if self.count() > count {
+                return;
+            }
+            changed.await;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What went wrong in a handshake, in words and as a label for metrics.
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+
+/// What a certificate of version 1 is, and why that is no use.
+pub(super) const VERSION_1: &str = "X.509 version 1, which has no extensions and so no names that can be checked";
+
+/// Why a handshake came to nothing, as a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The client showed no certificate, and one is required.
+    NoCertificate,
+    /// No authority that is believed issued the certificate.
+    UnknownAuthority,
+    /// The certificate is not valid any more.
+    Expired,
+    /// It is not valid yet.
+    NotYetValid,
+    /// A list says that it was revoked.
+    Revoked,
+    /// Anything else about the certificate.
+    BadCertificate,
+    /// The peer does not believe our certificate, or ended the handshake otherwise.
+    RefusedByPeer,
+    /// What came is not TLS.
+    NotTls,
+    /// The two have no version, cipher suite or protocol in common, or the peer broke the rules.
+    Protocol,
+    /// It took too long.
+    Timeout,
+    /// The connection ended.
+    Closed,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::NoCertificate,
+        Self::UnknownAuthority,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::Revoked,
+        Self::BadCertificate,
+        Self::RefusedByPeer,
+        Self::NotTls,
+        Self::Protocol,
+        Self::Timeout,
+        Self::Closed,
+    ];
+
+    /// The label.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NoCertificate => "no_certificate",
+            Self::UnknownAuthority => "unknown_authority",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not_yet_valid",
+            Self::Revoked => "revoked",
+            Self::BadCertificate => "bad_certificate",
+            Self::RefusedByPeer => "refused_by_peer",
+            Self::NotTls => "not_tls",
+            Self::Protocol => "protocol",
+            Self::Timeout => "timeout",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// What it says to a person.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NoCertificate => "the client showed no certificate, and one is required",
+            Self::UnknownAuthority => "no authority that is believed here issued the certificate",
+            Self::Expired => "the certificate has expired",
+            Self::NotYetValid => "the certificate is not valid yet",
+            Self::Revoked => "the certificate was revoked",
+            Self::BadCertificate => "the certificate cannot be used",
+            Self::RefusedByPeer => "the peer ended the handshake, as those do that do not believe our certificate",
+            Self::NotTls => "what came is not TLS: clear text, or another protocol",
+            Self::Protocol => "no version or cipher suite in common, or a broken handshake",
+            Self::Timeout => "the handshake took too long",
+            Self::Closed => "the connection ended within the handshake",
+        }
+    }
+
+    /// What stands behind an error of rustls.
+    pub(super) fn of(error: &Error) -> Self {
+        match error {
+            Error::NoCertificatesPresented => Self::NoCertificate,
+            Error::InvalidCertificate(problem) => Self::of_certificate(problem),
+            Error::InvalidCertRevocationList(_) | Error::UnsupportedNameType => Self::BadCertificate,
+            Error::AlertReceived(_) => Self::RefusedByPeer,
+            Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
+                Self::NotTls
+            }
+            _ => Self::Protocol,
+        }
+    }
+
+    fn of_certificate(problem: &CertificateError) -> Self {
+        match problem {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
+            CertificateError::Revoked => Self::Revoked,
+            // One of the same name, but with another key, is another authority.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownAuthority,
+            _ => Self::BadCertificate,
+        }
+    }
+
+    /// What stands behind an alert that we sent (RFC 8446 section 6.2), where nothing else is left of the error.
+    pub(crate) fn of_alert(number: u8) -> Self {
+        match AlertDescription::from(number) {
+            AlertDescription::CertificateRequired => Self::NoCertificate,
+            // The second speaks of a signature: nearly always that of an authority of the same name, but with another key.
+            AlertDescription::UnknownCA | AlertDescription::DecryptError => Self::UnknownAuthority,
+            AlertDescription::CertificateExpired => Self::Expired,
+            AlertDescription::CertificateRevoked => Self::Revoked,
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::AccessDenied => Self::BadCertificate,
+            _ => Self::Protocol,
+        }
+    }
+}
+
+/// An error of rustls in words.
+pub(super) fn of(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(problem) => of_certificate(problem),
+        other => other.to_string(),
+    }
+}
+
+/// What is wrong with a certificate, in words.
+pub(super) fn of_certificate(problem: &CertificateError) -> String {
+    match problem {
+        CertificateError::UnknownRevocationStatus => {
+            "whether it was revoked is unknown: no list in crl_file is of its issuer".to_owned()
+        }
+        // The type is webpki's, which is not ours to name.
+        CertificateError::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion") => {
+            format!("it is {VERSION_1}")
+        }
+        known if Fault::of_certificate(known) != Fault::BadCertificate => {
+            Fault::of_certificate(known).words().to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_unique() {
+        let words: std::collections::BTreeSet<_> = Fault::ALL.into_iter().map(Fault::word).collect();
+        assert_eq!(words.len(), Fault::ALL.len());
+    }
+
+    #[test]
+    fn clear_text_is_told_from_a_broken_handshake() {
+        assert_eq!(Fault::of(&Error::InvalidMessage(InvalidMessage::InvalidContentType)), Fault::NotTls);
+        assert_eq!(Fault::of(&Error::InvalidMessage(InvalidMessage::InvalidCcs)), Fault::Protocol);
+    }
+}

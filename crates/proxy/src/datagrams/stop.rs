@@ -1,0 +1,103 @@
+//! How lanes are stopped, both at once.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+
+/// Lanes of a tunnel.
+const BOTH: usize = 2;
+
+/// Tells lanes to stop. Whoever sets it or takes it back polls them next, in the same task, so that nobody is woken for it.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    is_set: AtomicBool,
+    /// Lanes that have stopped or ended.
+    resting: AtomicUsize,
+    /// Whether what was read from the client ends within a capsule.
+    within: AtomicBool,
+}
+
+impl Stop {
+    /// From now on.
+    pub(crate) fn set(&self) {
+        self.is_set.store(true, Ordering::Relaxed);
+    }
+
+    /// Lanes go on, those that have stopped too.
+    pub(crate) fn take_back(&self) {
+        self.is_set.store(false, Ordering::Relaxed);
+    }
+
+    /// A lane has ended, for good.
+    pub(crate) fn ended(&self) {
+        self.resting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits, with a lane that has stopped, for the other one: false if both are to go on.
+    pub(crate) async fn rest(&self) -> bool {
+        self.resting.fetch_add(1, Ordering::Relaxed);
+        poll_fn(|_| {
+            if !self.is_set() {
+                self.resting.fetch_sub(1, Ordering::Relaxed);
+                return Poll::Ready(false);
+            }
+            if self.resting.load(Ordering::Relaxed) >= BOTH { Poll::Ready(true) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when it is set, as far as whoever waits is polled then.
+    pub(super) async fn seen(&self) {
+        poll_fn(|_| if self.is_set() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    pub(super) fn client_reached(&self, is_between: bool) {
+        self.within.store(!is_between, Ordering::Relaxed);
+    }
+
+    /// Whether whoever reads on from the client begins with a capsule.
+    pub(crate) fn client_is_between(&self) -> bool {
+        !self.within.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn poll(rest: Pin<&mut impl Future<Output = bool>>) -> Poll<bool> {
+        rest.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn lanes_rest_until_both_do() {
+        let stop = Stop::default();
+        stop.set();
+        let (mut one, mut two) = (pin!(stop.rest()), pin!(stop.rest()));
+        assert_eq!(poll(one.as_mut()), Poll::Pending);
+        assert_eq!(poll(two.as_mut()), Poll::Ready(true));
+        assert_eq!(poll(one.as_mut()), Poll::Ready(true));
+    }
+
+    #[test]
+    fn a_lane_that_rests_alone_goes_on_when_the_stop_is_taken_back() {
+        let stop = Stop::default();
+        for _ in 0..2 {
+            stop.set();
+            let mut one = pin!(stop.rest());
+            assert_eq!(poll(one.as_mut()), Poll::Pending);
+            stop.take_back();
+            assert_eq!(poll(one.as_mut()), Poll::Ready(false));
+        }
+        stop.ended();
+        stop.set();
+        assert_eq!(poll(pin!(stop.rest())), Poll::Ready(true));
+    }
+}

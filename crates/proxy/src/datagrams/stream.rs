@@ -1,0 +1,63 @@
+//! A stream of capsules that is read, and where that ends for now.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use bytes::Bytes;
+use hermes_http::{Frame, Incoming, StreamError};
+
+/// The stream alone.
+pub(super) struct CapsuleStream {
+    incoming: Incoming,
+    /// What was read beyond the capsule at which the lane was stopped.
+    pub(super) rest: Bytes,
+    /// Where what was read ends.
+    pub(super) reached: Reached,
+}
+
+/// Where what was read of a stream of capsules ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reached {
+    /// Between two capsules.
+    Between,
+    /// Within one, of which nothing was passed on.
+    Held,
+    /// Within one, whose first piece has been passed on to another stream.
+    Passed,
+}
+
+impl Reached {
+    /// Of what is passed on as it comes.
+    pub(super) fn passing(is_between: bool) -> Self {
+        if is_between { Self::Between } else { Self::Passed }
+    }
+}
+
+impl CapsuleStream {
+    pub(super) fn new(incoming: Incoming) -> Self {
+        Self { incoming, rest: Bytes::new(), reached: Reached::Between }
+    }
+
+    /// What is there without waiting.
+    pub(super) async fn ready(&mut self) -> Option<Option<Result<Bytes, StreamError>>> {
+        poll_fn(|cx| match pin!(self.next()).poll(cx) {
+            Poll::Ready(data) => Poll::Ready(Some(data)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
+    pub(super) async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
+        if !self.rest.is_empty() {
+            return Some(Ok(std::mem::take(&mut self.rest)));
+        }
+        loop {
+            match self.incoming.frame().await? {
+                Ok(Frame::Data(data)) => return Some(Ok(data)),
+                Ok(Frame::Trailers(_)) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

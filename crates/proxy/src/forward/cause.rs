@@ -1,0 +1,20 @@
+//! What a proxy further on says of a failure, for the record of this node: its own clients may never see the answer.
+
+use hermes_http::ResponseHead;
+use hermes_http::h1::client::Receiver;
+use hermes_proto::proxy_status::{self, Told};
+
+use super::departure::Next;
+use crate::seeing::Exchange;
+
+/// Why a later proxy refused an exchange, noted for its record; `None` where the response is an origin's, or none of failure. An origin
+/// may write what it likes: only the proxies of the route `to` are asked.
+pub(super) fn of(exchange: &Exchange, next: &Next, head: &ResponseHead) -> Option<Told> {
+    let failed = head.status.is_client_error() || head.status.is_server_error();
+    if !failed || next.receiver() != Receiver::Proxy {
+        return None;
+    }
+    let told = proxy_status::first_error(&head.fields)?;
+    exchange.refused_by(&told.node);
+    Some(told)
+}

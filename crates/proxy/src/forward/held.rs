@@ -1,0 +1,39 @@
+//! What lets a UDP session go on when the way to it breaks.
+
+use http::HeaderMap;
+
+use crate::resume::{Claim, Seat, Token};
+
+/// What lets a UDP session go on when the way to it breaks.
+pub(crate) enum Held {
+    /// Nothing: nobody asked for it, or the next hop does not know how.
+    Nothing,
+    /// The token of a session that ends at a later proxy.
+    Beyond(Token),
+    /// Its place in the table of this proxy, where it ends.
+    Here(Seat),
+}
+
+impl Held {
+    /// What the response of the next hop says.
+    pub(crate) fn beyond(fields: &mut HeaderMap) -> Self {
+        Token::take(fields).map_or(Self::Nothing, Self::Beyond)
+    }
+
+    /// Tells whoever asked.
+    pub(crate) fn tell(&self, fields: &mut HeaderMap) {
+        match self {
+            Self::Nothing => {}
+            Self::Beyond(token) => token.write(fields),
+            Self::Here(seat) => seat.token().write(fields),
+        }
+    }
+
+    /// Waits until somebody takes the session over.
+    pub(super) async fn claimed(&mut self) -> Claim {
+        match self {
+            Self::Here(seat) => seat.claimed().await,
+            Self::Nothing | Self::Beyond(_) => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How long something is waited for, and which key of the configuration says so.
+
+use std::time::Duration;
+
+use hermes_config::model::{self, Chain};
+use hermes_config::{child, element};
+use hermes_proto::proxy_status::ProxyError;
+use tokio::time::Instant;
+
+use super::departure::Next;
+use super::retry::Tries;
+use crate::refusal::Refusal;
+
+/// A time that something may take, if there is a bound.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wait {
+    pub(super) time: Option<Duration>,
+    pub(super) key: Key,
+}
+
+/// The key that sets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Header,
+    Idle,
+    PerTry,
+}
+
+impl Wait {
+    /// When the time is over that begins now.
+    pub(super) fn deadline(self) -> Option<Instant> {
+        self.time.map(|time| Instant::now() + time)
+    }
+
+    /// No response head came meanwhile.
+    pub(super) fn no_head(self, tries: &Tries<'_>) -> Refusal {
+        Refusal::new(ProxyError::HttpResponseTimeout, format!("no response head within {}", self.told(tries)))
+    }
+
+    /// The time, the key that sets it, and the node where it is to be set: `60s (upstreams.video.timeouts.header on edge)`.
+    pub(super) fn told(self, tries: &Tries<'_>) -> String {
+        let time = self.time.unwrap_or_default();
+        let time = if time.subsec_millis() == 0 { format!("{}s", time.as_secs()) } else { format!("{time:?}") };
+        format!("{time} ({} on {})", path(tries, self.key), tries.routed.snapshot.node)
+    }
+}
+
+/// Where the key stands that counts for this exchange; where none is written, the place for one.
+fn path(tries: &Tries<'_>, key: Key) -> String {
+    let (document, index) = (&tries.routed.snapshot.document, tries.routed.route);
+    let route = &document.routes[index];
+    let says = |timeouts: &model::Timeouts| match key {
+        Key::Header => timeouts.header.is_some(),
+        Key::Idle => timeouts.idle.is_some(),
+        Key::PerTry => false,
+    };
+    let of_route = says(&route.timeouts) || key == Key::PerTry && route.retry.as_ref().is_some_and(has_per_try);
+    let of_node = says(&document.defaults.timeouts);
+    let place = match tries.next {
+        _ if of_route => element("routes", index),
+        Next::Upstream { upstream, .. } => {
+            let own = document.upstreams.get(upstream.name()).is_some_and(|config| says(&config.timeouts));
+            let name = child("upstreams", Chain::last_of(upstream.name()));
+            if own || !of_node { name } else { "defaults".to_owned() }
+        }
+        Next::Target if of_node => "defaults".to_owned(),
+        Next::Target => element("routes", index),
+    };
+    let key = match key {
+        Key::Header => "timeouts.header",
+        Key::Idle => "timeouts.idle",
+        Key::PerTry => "retry.per_try_timeout",
+    };
+    format!("{place}.{key}")
+}
+
+fn has_per_try(retry: &model::Retry) -> bool {
+    retry.per_try_timeout.is_some()
+}

@@ -1,0 +1,376 @@
+//! Whose password is checked next: a machine without clocks, tasks or locks.
+//!
+//! Checks are dear, and anyone can ask for one. Sources take turns, and within a source its users; of one user at one source the
+//! newest comes first, because a person who has just typed waits, and a flood does not. Sources that were wrong lately come last in
+//! three turns of four. A user at a source whose passwords were wrong rests before the next is checked, longer each time.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Checks that wait, of all sources.
+pub(super) const WAITING: usize = 4096;
+
+/// Checks that wait, of one source: a burst of three hundred fits, and no source fills the room of the others.
+pub(super) const OF_SOURCE: usize = 512;
+
+/// Wrong passwords of a user at a source before the pair rests: people mistype.
+const FREE: u32 = 3;
+
+/// The first rest; each is twice the one before.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest: one guess in five seconds.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Users at sources whose wrong passwords are counted; the oldest is forgotten first.
+const COUNTED: usize = 4096;
+
+/// For how long after the last of them.
+const COUNTED_FOR: Duration = Duration::from_secs(600);
+
+/// Of so many turns, one does not ask whether a source was wrong lately.
+const ANYONE: u32 = 4;
+
+/// A source, as limits count them; `None` for a Unix socket.
+pub(super) type Source = Option<IpAddr>;
+
+/// A user at a source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Pair {
+    pub(super) source: Source,
+    pub(super) user: String,
+}
+
+/// The number of a check that waits.
+pub(super) type Ticket = u64;
+
+/// The checks that wait.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    lines: HashMap<Source, Line>,
+    /// Every source of `lines` once; the next one first.
+    order: VecDeque<Source>,
+    waiting: usize,
+    running: HashSet<Pair>,
+    wrong: Wrong,
+    turn: u32,
+}
+
+/// The checks of one source.
+#[derive(Debug, Default)]
+struct Line {
+    /// The next user first; of each, the newest ticket last. None is empty.
+    users: VecDeque<(String, VecDeque<Ticket>)>,
+    waiting: usize,
+}
+
+/// Who was wrong lately.
+#[derive(Debug, Default)]
+struct Wrong {
+    pairs: HashMap<Pair, Count>,
+    /// Pairs in the order in which they came.
+    order: VecDeque<Pair>,
+    /// How many pairs each source has here.
+    sources: HashMap<Source, usize>,
+}
+
+#[derive(Debug)]
+struct Count {
+    times: u32,
+    last: Instant,
+}
+
+impl Turns {
+    /// A check waits from now on. Returns one that has to go for it: the oldest of those who wait for most.
+    pub(super) fn enter(&mut self, pair: &Pair, ticket: Ticket) -> Option<Ticket> {
+        let own = self.lines.get(&pair.source).map_or(0, |line| line.waiting);
+        let lost = match () {
+            () if own >= OF_SOURCE => self.drop_of(pair.source),
+            () if self.waiting >= WAITING => {
+                let longest = self.lines.iter().max_by_key(|(_, line)| line.waiting).map(|(source, _)| *source);
+                longest.and_then(|source| self.drop_of(source))
+            }
+            () => None,
+        };
+        if !self.lines.contains_key(&pair.source) {
+            self.order.push_back(pair.source);
+        }
+        let line = self.lines.entry(pair.source).or_default();
+        match line.users.iter_mut().find(|(user, _)| *user == pair.user) {
+            Some((_, tickets)) => tickets.push_back(ticket),
+            None => line.users.push_back((pair.user.clone(), VecDeque::from([ticket]))),
+        }
+        line.waiting += 1;
+        self.waiting += 1;
+        lost
+    }
+
+    /// A check does not wait any more.
+    pub(super) fn leave(&mut self, pair: &Pair, ticket: Ticket) {
+        let Some(line) = self.lines.get_mut(&pair.source) else { return };
+        let Some(user) = line.users.iter().position(|(user, _)| *user == pair.user) else { return };
+        let tickets = &mut line.users[user].1;
+        let Some(at) = tickets.iter().position(|known| *known == ticket) else { return };
+        tickets.remove(at);
+        self.removed(pair.source, user);
+    }
+
+    /// The check whose turn it is, which runs from now on; `None` if all who wait are resting or have one that runs.
+    pub(super) fn next(&mut self, now: Instant) -> Option<(Pair, Ticket)> {
+        let anyone = self.turn % ANYONE == ANYONE - 1;
+        let found = if anyone { None } else { self.eligible(now, |wrong, source| !wrong.knows(source)) };
+        let (at, user) = found.or_else(|| self.eligible(now, |_, _| true))?;
+        self.turn = self.turn.wrapping_add(1);
+        let source = self.order.remove(at)?;
+        self.order.push_back(source);
+        let line = self.lines.get_mut(&source)?;
+        let (name, mut tickets) = line.users.remove(user)?;
+        let ticket = tickets.pop_back()?;
+        let pair = Pair { source, user: name.clone() };
+        line.users.push_back((name, tickets));
+        let last = line.users.len() - 1;
+        self.removed(source, last);
+        self.running.insert(pair.clone());
+        Some((pair, ticket))
+    }
+
+    /// A check has run: whether the password was right, if that was found out.
+    pub(super) fn done(&mut self, pair: &Pair, right: Option<bool>, now: Instant) {
+        self.running.remove(pair);
+        self.wrong.forget_before(now);
+        match right {
+            Some(true) => self.wrong.clear(pair),
+            Some(false) => self.wrong.add(pair, now),
+            None => {}
+        }
+    }
+
+    /// Places, in the order of sources and in the line, of the first check that may run.
+    fn eligible(&self, now: Instant, may: impl Fn(&Wrong, Source) -> bool) -> Option<(usize, usize)> {
+        let mut sources = self.order.iter().enumerate().filter(|(_, source)| may(&self.wrong, **source));
+        sources.find_map(|(at, source)| {
+            let line = self.lines.get(source)?;
+            let user = line.users.iter().position(|(user, _)| {
+                let pair = Pair { source: *source, user: user.clone() };
+                !self.running.contains(&pair) && self.wrong.rests_until(&pair).is_none_or(|until| until <= now)
+            })?;
+            Some((at, user))
+        })
+    }
+
+    /// Takes the oldest check of the user who has most of a source's.
+    fn drop_of(&mut self, source: Source) -> Option<Ticket> {
+        let line = self.lines.get_mut(&source)?;
+        let most = (0..line.users.len()).rev().max_by_key(|user| line.users[*user].1.len())?;
+        let lost = line.users[most].1.pop_front();
+        self.removed(source, most);
+        lost
+    }
+
+    /// One ticket of this user was taken out.
+    fn removed(&mut self, source: Source, user: usize) {
+        let Some(line) = self.lines.get_mut(&source) else { return };
+        if line.users[user].1.is_empty() {
+            line.users.remove(user);
+        }
+        line.waiting -= 1;
+        self.waiting -= 1;
+        if line.waiting == 0 {
+            self.lines.remove(&source);
+            self.order.retain(|known| *known != source);
+        }
+    }
+}
+
+impl Wrong {
+    fn knows(&self, source: Source) -> bool {
+        self.sources.contains_key(&source)
+    }
+
+    /// When the next password of a pair may be checked, if it was wrong more often than people are.
+    fn rests_until(&self, pair: &Pair) -> Option<Instant> {
+        let count = self.pairs.get(pair)?;
+        let doublings = count.times.checked_sub(FREE)?;
+        let pause = PAUSE.saturating_mul(1 << doublings.min(16)).min(LONGEST_PAUSE);
+        Some(count.last + pause)
+    }
+
+    fn add(&mut self, pair: &Pair, now: Instant) {
+        if let Some(count) = self.pairs.get_mut(pair) {
+            *count = Count { times: count.times.saturating_add(1), last: now };
+            return;
+        }
+        if self.order.len() >= COUNTED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.remove(&oldest);
+        }
+        self.pairs.insert(pair.clone(), Count { times: 1, last: now });
+        self.order.push_back(pair.clone());
+        *self.sources.entry(pair.source).or_default() += 1;
+    }
+
+    fn clear(&mut self, pair: &Pair) {
+        if self.pairs.contains_key(pair) {
+            self.order.retain(|known| known != pair);
+            self.remove(pair);
+        }
+    }
+
+    /// Forgets those who came first and were not wrong again for long enough.
+    fn forget_before(&mut self, now: Instant) {
+        while let Some(oldest) = self.order.front().cloned() {
+            let ended = self.pairs.get(&oldest).is_none_or(|count| now.duration_since(count.last) >= COUNTED_FOR);
+            if !ended {
+                return;
+            }
+            self.order.pop_front();
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, pair: &Pair) {
+        if self.pairs.remove(pair).is_none() {
+            return;
+        }
+        if let Some(count) = self.sources.get_mut(&pair.source) {
+            *count -= 1;
+            if *count == 0 {
+                self.sources.remove(&pair.source);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(source: u8, user: &str) -> Pair {
+        Pair { source: Some(IpAddr::from([10, 0, 0, source])), user: user.to_owned() }
+    }
+
+    /// Runs the next check; what it was.
+    fn run(turns: &mut Turns, right: bool, now: Instant) -> Option<(Pair, Ticket)> {
+        let (pair, ticket) = turns.next(now)?;
+        turns.done(&pair, Some(right), now);
+        Some((pair, ticket))
+    }
+
+    #[test]
+    fn a_flood_of_one_source_stands_before_nobody_else() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        for ticket in 0..300 {
+            assert_eq!(turns.enter(&pair(1, &format!("user{ticket}")), ticket), None);
+        }
+        turns.enter(&pair(2, "alice"), 300);
+        let first: Vec<_> = (0..2).filter_map(|_| run(&mut turns, false, now)).map(|(_, ticket)| ticket).collect();
+        assert!(first.contains(&300), "{first:?}");
+    }
+
+    #[test]
+    fn a_user_of_the_same_source_waits_for_one_check_of_each_other() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        for ticket in 0..300 {
+            turns.enter(&pair(1, "mallory"), ticket);
+        }
+        turns.enter(&pair(1, "alice"), 300);
+        let first: Vec<_> = (0..2).filter_map(|_| run(&mut turns, false, now)).map(|(_, ticket)| ticket).collect();
+        assert_eq!(first, [299, 300], "the newest of each");
+    }
+
+    #[test]
+    fn wrong_passwords_of_a_pair_rest_longer_each_time_and_nobody_else_does() {
+        let (mut turns, mut now) = (Turns::default(), Instant::now());
+        for ticket in 0..20 {
+            turns.enter(&pair(1, "alice"), ticket);
+        }
+        for _ in 0..FREE {
+            assert!(run(&mut turns, false, now).is_some());
+        }
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            let began = now;
+            while run(&mut turns, false, now).is_none() {
+                now += Duration::from_millis(100);
+            }
+            pauses.push((now - began).as_millis());
+        }
+        assert_eq!(pauses, [200, 400, 800, 1600, 3200, 5000, 5000]);
+        turns.enter(&pair(1, "bob"), 100);
+        assert_eq!(run(&mut turns, true, now).map(|(_, ticket)| ticket), Some(100));
+        // What is typed now comes before what was sent before, and once it was right nothing rests.
+        turns.enter(&pair(1, "alice"), 200);
+        now += LONGEST_PAUSE;
+        assert_eq!(run(&mut turns, true, now).map(|(_, ticket)| ticket), Some(200));
+        assert!(run(&mut turns, true, now).is_some());
+    }
+
+    #[test]
+    fn one_check_of_a_pair_runs_at_a_time() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.enter(&pair(1, "alice"), 1);
+        turns.enter(&pair(1, "alice"), 2);
+        let (running, _) = turns.next(now).unwrap();
+        assert_eq!(turns.next(now), None);
+        turns.done(&running, Some(true), now);
+        assert!(turns.next(now).is_some());
+    }
+
+    #[test]
+    fn sources_that_were_wrong_lately_come_last_but_come() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        for source in 0..100 {
+            turns.done(&pair(source, "alice"), Some(false), now);
+            turns.enter(&pair(source, "bob"), u64::from(source));
+        }
+        for ticket in 200..206 {
+            turns.enter(&pair(200, &format!("user{ticket}")), ticket);
+        }
+        let order: Vec<_> = (0..8).filter_map(|_| run(&mut turns, true, now)).map(|(_, ticket)| ticket).collect();
+        assert_eq!(order.iter().filter(|ticket| **ticket >= 200).count(), 6, "{order:?}");
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_the_longest_line_loses() {
+        let mut turns = Turns::default();
+        for ticket in 0..OF_SOURCE as u64 {
+            assert_eq!(turns.enter(&pair(1, "alice"), ticket), None);
+        }
+        assert_eq!(turns.enter(&pair(1, "bob"), 9000), Some(0), "the oldest of those who have most");
+        let mut ticket = 10_000;
+        for source in 2..=8 {
+            for _ in 0..OF_SOURCE {
+                turns.enter(&pair(source, &ticket.to_string()), ticket);
+                ticket += 1;
+            }
+        }
+        assert_eq!(turns.waiting, WAITING);
+        assert!(turns.enter(&pair(100, "carol"), 1).is_some());
+        assert_eq!(turns.waiting, WAITING);
+    }
+
+    #[test]
+    fn who_leaves_leaves_nothing() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.enter(&pair(1, "alice"), 1);
+        turns.enter(&pair(1, "bob"), 2);
+        turns.leave(&pair(1, "alice"), 1);
+        turns.leave(&pair(1, "alice"), 1);
+        turns.leave(&pair(1, "bob"), 2);
+        assert!(turns.lines.is_empty() && turns.order.is_empty() && turns.waiting == 0);
+        assert_eq!(turns.next(now), None);
+    }
+
+    #[test]
+    fn who_was_wrong_is_forgotten() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        for user in 0..2 * COUNTED {
+            turns.done(&pair(1, &user.to_string()), Some(false), now);
+        }
+        assert_eq!((turns.wrong.pairs.len(), turns.wrong.order.len()), (COUNTED, COUNTED));
+        turns.done(&pair(2, "alice"), None, now + COUNTED_FOR);
+        assert!(turns.wrong.pairs.is_empty() && turns.wrong.sources.is_empty());
+    }
+}

@@ -1,0 +1,188 @@
+//! The CONNECT-UDP sessions of each user at each listener. Where they have all the places there are, one that is of little use makes
+//! room for the next: a name server that is asked from ever new ports must not end a call.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_rules::session::{Candidate, evicted};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::seeing::Exchange;
+use crate::target::Target;
+
+/// A conversation that said nothing for so long may make room: more than the 25 s of WireGuard's keep-alive, twice.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// The part of all places that is made free at once, so that looking for them is not paid for by each.
+const PART: usize = 16;
+
+/// Sessions of each user at each listener, over all workers.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    users: HashMap<Key, BTreeMap<u64, Member>>,
+    next: u64,
+}
+
+/// A listener and a user.
+type Key = (Arc<str>, String);
+
+#[derive(Debug)]
+struct Member {
+    exchange: Arc<Exchange>,
+    target: Target,
+    /// What it had moved when it was looked at last, and since when that is so.
+    seen: (u64, Instant),
+}
+
+/// A session's place, held until this is dropped. One that has to make room loses it before.
+#[derive(Debug)]
+pub struct SessionPlace {
+    open: Arc<Mutex<Open>>,
+    key: Key,
+    number: u64,
+}
+
+/// How a session got its place.
+#[derive(Debug)]
+pub struct Joined {
+    /// The place.
+    pub place: SessionPlace,
+    /// How many others lost theirs for it.
+    pub evicted: usize,
+}
+
+impl Sessions {
+    /// A place for a session of `user` for `target`, of which `most` may be open at `listener`; `None` when there is none, and none
+    /// can be made.
+    pub fn join(
+        &self,
+        (listener, user): (&Arc<str>, &str),
+        most: usize,
+        target: &Target,
+        exchange: &Arc<Exchange>,
+    ) -> Option<Joined> {
+        let (key, now) = ((listener.clone(), user.to_owned()), Instant::now());
+        let mut open = self.open.lock();
+        let number = open.next;
+        let held = open.users.entry(key.clone()).or_default();
+        let evicted = if held.len() < most { 0 } else { make_room(held, most, target, now) };
+        if held.len() >= most {
+            return None;
+        }
+        let seen = (exchange.counters().moved(), now);
+        held.insert(number, Member { exchange: exchange.clone(), target: target.clone(), seen });
+        open.next += 1;
+        Some(Joined { place: SessionPlace { open: self.open.clone(), key, number }, evicted })
+    }
+
+    /// How many `user` has open at `listener`.
+    pub fn count(&self, listener: &Arc<str>, user: &str) -> usize {
+        self.open.lock().users.get(&(listener.clone(), user.to_owned())).map_or(0, BTreeMap::len)
+    }
+}
+
+/// Tells some of these sessions to end, and takes their places at once.
+fn make_room(held: &mut BTreeMap<u64, Member>, most: usize, target: &Target, now: Instant) -> usize {
+    // One that is still being opened does not look whether it has to go.
+    let looking = held.iter_mut().filter(|(_, member)| member.exchange.can_be_evicted());
+    let (numbers, candidates): (Vec<u64>, Vec<Candidate>) =
+        looking.map(|(number, member)| (*number, member.candidate(target, now))).unzip();
+    let gone = evicted(&candidates, (most / PART).max(1));
+    for index in &gone {
+        if let Some(member) = held.remove(&numbers[*index]) {
+            member.exchange.evict();
+        }
+    }
+    gone.len()
+}
+
+impl Member {
+    fn candidate(&mut self, target: &Target, now: Instant) -> Candidate {
+        let counters = self.exchange.counters();
+        let moved = counters.moved();
+        if moved != self.seen.0 {
+            self.seen = (moved, now);
+        }
+        let quiet = now.duration_since(self.seen.1) >= QUIET;
+        Candidate { class: counters.traffic().class(), own: self.target == *target, quiet }
+    }
+}
+
+impl Drop for SessionPlace {
+    fn drop(&mut self) {
+        let mut open = self.open.lock();
+        if let Some(held) = open.users.get_mut(&self.key) {
+            held.remove(&self.number);
+            if held.is_empty() {
+                open.users.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_net::PeerAddress;
+
+    use super::*;
+    use crate::seeing::{AccessSink, Begin, Seeing};
+
+    /// A session that looks whether it has to make room, after these have spoken: `c` the client, `t` the target.
+    fn session(seeing: &Arc<Seeing>, spoken: &str) -> Arc<Exchange> {
+        let source = PeerAddress::Unix { uid: None };
+        let begin = Begin { kind: "connect-udp", listener: "web".into(), source, protocol: "h2" };
+        let exchange = Arc::new(seeing.begin(begin));
+        spoken.chars().for_each(|who| exchange.counters().spoke(who == 'c'));
+        let cx = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        let _ = std::pin::pin!(exchange.evicted()).poll(cx);
+        exchange
+    }
+
+    fn is_evicted(exchange: &Exchange) -> bool {
+        let cx = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        std::pin::pin!(exchange.evicted()).poll(cx).is_ready()
+    }
+
+    fn target(host: &str) -> Target {
+        Target { host: host.to_owned(), port: 1 }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_make_room_for_questions_and_a_call_stays() {
+        let (sessions, seeing, name) = (Sessions::default(), Seeing::new("a", AccessSink::off()), Arc::from("web"));
+        let join = |exchange: &Arc<Exchange>, to| sessions.join((&name, "alice"), 4, &target(to), exchange);
+        let call = session(&seeing, "ctc");
+        let kept = join(&call, "VIDEO").unwrap();
+        let questions: Vec<_> = (0..9).map(|_| session(&seeing, "ct")).collect();
+        let places: Vec<_> = questions.iter().map(|one| join(one, "DNS").unwrap()).collect();
+        assert_eq!(places.iter().map(|joined| joined.evicted).sum::<usize>(), 6);
+        let gone: Vec<_> = questions.iter().map(|one| is_evicted(one)).collect();
+        assert_eq!(gone, [true, true, true, true, true, true, false, false, false], "the oldest");
+        assert!(!is_evicted(&call));
+        assert_eq!(sessions.count(&name, "alice"), 4);
+        drop((places, kept));
+        assert!(sessions.open.lock().users.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn conversations_are_refused_a_place_until_one_of_them_is_quiet() {
+        let (sessions, seeing, name) = (Sessions::default(), Seeing::new("a", AccessSink::off()), Arc::from("web"));
+        let join = |exchange: &Arc<Exchange>| sessions.join((&name, "alice"), 2, &target("VIDEO"), exchange);
+        let calls = [(); 2].map(|()| session(&seeing, "ctc"));
+        let _places = calls.each_ref().map(|call| join(call).unwrap());
+        let another = session(&seeing, "");
+        assert!(join(&another).is_none());
+        assert!(sessions.join((&name, "bob"), 2, &target("VIDEO"), &another).is_some(), "each user has his own");
+        tokio::time::advance(QUIET).await;
+        calls[0].counters().from_client(1);
+        assert!(join(&another).is_some());
+        assert_eq!(calls.each_ref().map(|call| is_evicted(call)), [false, true]);
+    }
+}

@@ -1,0 +1,179 @@
+//! Shares of the descriptors: whose exchanges hold how many, so that nobody takes all that the data plane may have.
+//!
+//! A holder, a user or the source of one who has no name, may hold as many as are free. One takes half at the most, two a third
+//! each, and so on: there is always room for one more, and nothing is kept back from those who are alone.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hermes_net::PeerAddress;
+use hermes_net::descriptors::ceiling;
+use hermes_net::peer::network;
+use parking_lot::Mutex;
+
+/// Holders that are remembered before those who hold nothing are looked for.
+const REMEMBERED: usize = 1024;
+
+/// What all holders have.
+#[derive(Debug, Default)]
+pub struct Shares {
+    users: Holders<Box<str>>,
+    sources: Holders<IpAddr>,
+    /// Held by exchanges.
+    held: Arc<AtomicUsize>,
+    /// Connections that came in.
+    connections: Arc<AtomicUsize>,
+}
+
+/// A descriptor that an exchange, or a connection, holds; given back when this is dropped.
+#[derive(Debug)]
+pub struct Share {
+    counts: [Option<Arc<AtomicUsize>>; 2],
+}
+
+/// A holder has as many as are free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exceeded {
+    /// How many it holds.
+    pub holds: usize,
+    /// How many all hold, connections included.
+    pub taken: usize,
+}
+
+#[derive(Debug)]
+struct Holders<K> {
+    known: Mutex<Known<K>>,
+}
+
+#[derive(Debug)]
+struct Known<K> {
+    counts: HashMap<K, Arc<AtomicUsize>>,
+    /// How many there may be before those who hold nothing go.
+    room: usize,
+}
+
+impl Shares {
+    /// One more descriptor for an exchange of `user`, or of `peer` if nobody knows whose it is. Programs that come by a Unix
+    /// socket and have no name hold what they like.
+    ///
+    /// # Errors
+    /// The holder has as many as are free.
+    pub fn take(&self, user: Option<&str>, peer: &PeerAddress) -> Result<Share, Exceeded> {
+        let own = match (user, peer.ip()) {
+            (Some(user), _) => self.users.of(user, || user.into()),
+            (None, Some(ip)) => {
+                let source = network(ip);
+                self.sources.of(&source, || source)
+            }
+            (None, None) => return Ok(Share { counts: [Some(counted(&self.held)), None] }),
+        };
+        let (holds, taken) = (own.load(Ordering::Relaxed), self.taken());
+        if holds >= ceiling().saturating_sub(taken) {
+            return Err(Exceeded { holds, taken });
+        }
+        Ok(Share { counts: [Some(counted(&self.held)), Some(counted(&own))] })
+    }
+
+    /// Counts a connection that came in.
+    pub fn connection(&self) -> Share {
+        Share { counts: [Some(counted(&self.connections)), None] }
+    }
+
+    /// What the data plane holds, as far as it is counted.
+    pub fn taken(&self) -> usize {
+        self.held.load(Ordering::Relaxed) + self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that came in and are open.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Who holds most, in words, and how many.
+    pub fn largest(&self) -> Option<(String, usize)> {
+        let user = self.users.largest().map(|(user, count)| (format!("user {user}"), count));
+        let source = self.sources.largest().map(|(source, count)| (format!("source {source}"), count));
+        user.into_iter().chain(source).max_by_key(|(_, count)| *count)
+    }
+}
+
+fn counted(count: &Arc<AtomicUsize>) -> Arc<AtomicUsize> {
+    count.fetch_add(1, Ordering::Relaxed);
+    count.clone()
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        for count in self.counts.iter().flatten() {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<K> Default for Holders<K> {
+    fn default() -> Self {
+        Self { known: Mutex::new(Known { counts: HashMap::new(), room: REMEMBERED }) }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Holders<K> {
+    fn of<Q: Hash + Eq + ?Sized>(&self, holder: &Q, name: impl FnOnce() -> K) -> Arc<AtomicUsize>
+    where
+        K: Borrow<Q>,
+    {
+        let mut known = self.known.lock();
+        if let Some(count) = known.counts.get(holder) {
+            return count.clone();
+        }
+
+        // Those who hold nothing go when the room is full, not each time: most come back.
+        if known.counts.len() >= known.room {
+            known.counts.retain(|_, count| Arc::strong_count(count) > 1);
+            known.room = REMEMBERED.max(2 * known.counts.len());
+        }
+        known.counts.entry(name()).or_default().clone()
+    }
+
+    fn largest(&self) -> Option<(K, usize)> {
+        let known = self.known.lock();
+        let counts = known.counts.iter().map(|(holder, count)| (holder, count.load(Ordering::Relaxed)));
+        let (holder, count) = counts.filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count)?;
+        Some((holder.clone(), count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(text: &str) -> PeerAddress {
+        PeerAddress::Ip(format!("{text}:1000").parse().unwrap())
+    }
+
+    #[test]
+    fn what_is_held_is_counted_by_holder_and_given_back() {
+        let shares = Shares::default();
+        let alice: Vec<_> = (0..3).map(|_| shares.take(Some("alice"), &peer("192.0.2.1")).unwrap()).collect();
+        let nobody: Vec<_> = (0..5).map(|_| shares.take(None, &peer("192.0.2.1")).unwrap()).collect();
+        let connection = shares.connection();
+        assert_eq!((shares.taken(), shares.connections()), (9, 1));
+        assert_eq!(shares.largest(), Some(("source 192.0.2.1".to_owned(), 5)));
+        drop(nobody);
+        assert_eq!(shares.largest(), Some(("user alice".to_owned(), 3)));
+        drop((alice, connection));
+        assert_eq!((shares.taken(), shares.largest()), (0, None));
+    }
+
+    #[test]
+    fn holders_of_nothing_are_not_remembered_for_ever() {
+        let shares = Shares::default();
+        for user in 0..10 * REMEMBERED {
+            drop(shares.take(Some(&user.to_string()), &peer("192.0.2.1")));
+        }
+        assert!(shares.users.known.lock().counts.len() <= REMEMBERED);
+    }
+}

@@ -1,0 +1,40 @@
+//! What the log tells of a listener with more UDP sessions than there may be.
+
+use std::time::Instant;
+
+use super::ListenerRules;
+use crate::seeing::Periodic;
+
+/// What the log tells of where sessions are too many.
+#[derive(Debug, Default)]
+pub(super) struct Crowded {
+    evicted: Periodic,
+    refused: Periodic,
+}
+
+impl ListenerRules {
+    /// Notes that so many sessions made room for others, where a bound of so `many` is reached, and of which `user` if it is his.
+    pub fn sessions_evicted(&self, sessions: usize, (limit, most): (&str, usize), user: Option<&str>) {
+        if let Some(sessions) = self.crowded.evicted.count(sessions as u64, Instant::now()) {
+            let (listener, user) = (&*self.name, user.unwrap_or_default());
+            tracing::warn!(
+                listener,
+                user,
+                sessions,
+                "many UDP sessions: unanswered and one-shot ones made room; {limit} is {most}"
+            );
+        }
+    }
+
+    /// Notes that so many datagrams of new clients were dropped, because as many sessions as there may be go on speaking.
+    pub fn sessions_refused(&self, datagrams: u64, (limit, most): (&str, usize)) {
+        if let Some(datagrams) = self.crowded.refused.count(datagrams, Instant::now()) {
+            let listener = &*self.name;
+            tracing::warn!(
+                listener,
+                datagrams,
+                "dropped: there is no room for a further UDP session; {limit} is {most}"
+            );
+        }
+    }
+}

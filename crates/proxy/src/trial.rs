@@ -1,0 +1,73 @@
+//! What an operator can ask about a configuration before it runs: whether its upstreams can be reached.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::{Action, Document, Terminate};
+use hermes_config::{Loaded, Problems};
+use hermes_net::Resolver;
+use hermes_rules::route::hops_of;
+use hermes_upstream::{Client, Directory, Question, Trial, Upstream};
+use http::HeaderValue;
+use tokio_util::task::TaskTracker;
+
+use crate::node::one;
+use crate::seeing::{AccessSink, Seeing};
+use crate::snapshot::Snapshot;
+
+/// Tries every upstream of a document that has endpoints of its own, each way to each endpoint no longer than `time`; by name, in
+/// the order of the document.
+///
+/// # Errors
+/// What is wrong with the document.
+pub async fn try_upstreams(loaded: Loaded, time: Duration) -> Result<Vec<(String, Vec<Trial>)>, Problems> {
+    let files = loaded.files.clone();
+    let built = Snapshot::build(loaded, None, &Seeing::new("check", AccessSink::off()));
+    let ways = Arc::new(Ways(built.map_err(|problems| problems.in_order(&files))?));
+    let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
+    let client = Client::new(resolver, TaskTracker::new(), ways.clone());
+
+    let document = &ways.0.document;
+    let (http, mut tried) = (proxies(document), Vec::new());
+    for name in document.upstreams.keys() {
+        let Some(upstream) = ways.upstream(name) else { continue };
+        let question = if http.contains(name.as_str()) { Question::Http } else { Question::Bare };
+        let trials = client.try_out(&upstream, question, time).await;
+        if !trials.is_empty() {
+            tried.push((name.clone(), trials));
+        }
+    }
+    client.close();
+    Ok(tried)
+}
+
+/// The upstreams of which it is known that they speak HTTP.
+fn proxies(document: &Document) -> HashSet<&str> {
+    let to = document.routes.iter().flat_map(|route| match route.action() {
+        Some(Action::To(hops)) => hops_of(hops).collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    let via = document.upstreams.values().filter_map(|upstream| upstream.via.as_deref());
+    let asked = document.authorize.iter().filter_map(|authorize| authorize.upstream.as_deref());
+    let ends = document.routes.iter().filter_map(|route| match &route.terminate {
+        Some(Terminate::Upstream(name)) => Some(name.as_str()),
+        _ => None,
+    });
+    let ends: HashSet<&str> = ends.collect();
+    // What ends tunnels, too, is not asked: it may speak anything.
+    to.chain(via).chain(asked).filter(|name| !ends.contains(name)).collect()
+}
+
+/// The upstreams of a snapshot that is not in force.
+struct Ways(Snapshot);
+
+impl Directory for Ways {
+    fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
+        self.0.upstreams.get(name).cloned()
+    }
+
+    fn token(&self, _: &Upstream) -> Option<HeaderValue> {
+        self.0.token.clone()
+    }
+}

@@ -1,0 +1,217 @@
+//! How long the certificates and revocation lists of a configuration count, and who is told before they end.
+//!
+//! None of that makes a configuration invalid: one certificate that has ended must not keep a node from starting, nor a change
+//! from being put in force.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use hermes_config::model::{Document, FilePath, OneOrMany, ServerTls, TlsChoice};
+use hermes_config::{Loaded, Problem, child};
+use hermes_net::tls::{Span, of_certificates, of_revocations};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::believe::now;
+
+/// Seconds of a day.
+const DAY: u64 = 24 * 60 * 60;
+
+/// Days before the end of a certificate from which on it is spoken of: authorities issue for 90 and renew after 60.
+const SOON: u64 = 30;
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A certificate that this node shows, with those that issued it: the first to end counts.
+    Own,
+    /// Authorities that are believed: the last to end counts. Bundles hold some that ended long ago.
+    Authority,
+    /// Lists of revoked certificates: the first that was not renewed counts.
+    List,
+}
+
+/// A file whose content counts for a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// The key that names it, such as `listeners.web.tls.cert_file`.
+    pub(crate) path: String,
+    /// The file.
+    pub(crate) file: PathBuf,
+    role: Role,
+    span: Span,
+}
+
+/// How a file is at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// There is time.
+    Valid,
+    /// It ends within so many days.
+    EndsSoon(u64),
+    /// It has ended.
+    Ended,
+    /// Its time has not come.
+    NotYet,
+}
+
+impl Held {
+    fn new(path: String, file: &Path, role: Role) -> Option<Self> {
+        let spans = match role {
+            Role::List => of_revocations(file),
+            Role::Own | Role::Authority => of_certificates(file),
+        };
+        let spans = spans.ok()?;
+        let first_of = |span: &&Span| span.until.unwrap_or(u64::MAX);
+        let span = match role {
+            Role::Own | Role::List => spans.iter().min_by_key(first_of)?.clone(),
+            Role::Authority => spans.iter().max_by_key(first_of)?.clone(),
+        };
+        let latest = spans.iter().map(|span| span.from).max().filter(|_| role == Role::Own);
+        let span = Span { from: latest.unwrap_or(span.from), ..span };
+        Some(Self { path, file: file.to_owned(), role, span })
+    }
+
+    /// Seconds until it ends at `now`, below 0 afterwards; `None` if it does not say.
+    pub(crate) fn left(&self, now: u64) -> Option<i64> {
+        let until = i64::try_from(self.span.until?).unwrap_or(i64::MAX);
+        Some(until.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)))
+    }
+
+    /// How it is at `now`, Unix time in seconds.
+    pub(crate) fn state(&self, now: u64) -> State {
+        if now < self.span.from {
+            return State::NotYet;
+        }
+        match self.left(now).map(u64::try_from) {
+            Some(Err(_)) => State::Ended,
+            // Lists last for days: only one that is late is worth a word.
+            Some(Ok(left)) if left < SOON * DAY && self.role != Role::List => State::EndsSoon(left / DAY),
+            Some(Ok(_)) | None => State::Valid,
+        }
+    }
+
+    /// What is to be said of it at `now`: what is the matter, and what to do.
+    pub(crate) fn warning(&self, now: u64) -> Option<(String, &'static str)> {
+        let of = &self.span.of;
+        let what = match self.role {
+            Role::Own => format!("the certificate of {of}"),
+            Role::Authority => format!("the authority {of}"),
+            Role::List => format!("the revocation list of {of}"),
+        };
+        let until = date(self.span.until.unwrap_or_default());
+        let told = match (self.state(now), self.role) {
+            (State::Valid, _) => return None,
+            (State::EndsSoon(days), _) => (format!("{what} ends on {until}, in {days} days"), "renew it"),
+            (State::Ended, Role::List) => {
+                (format!("{what} was to be renewed by {until}, and is used all the same"), "fetch a new one")
+            }
+            (State::Ended, _) => (format!("{what} has expired on {until}"), "renew it: peers refuse it"),
+            (State::NotYet, _) => {
+                (format!("{what} is not valid before {}", date(self.span.from)), "check the clock of this machine")
+            }
+        };
+        Some(told)
+    }
+
+    /// As `status` shows it.
+    pub(crate) fn view(&self, now: u64) -> Value {
+        let left = self.left(now);
+        let state = match self.state(now) {
+            State::Valid => "valid".to_owned(),
+            State::EndsSoon(days) => format!("ends in {days} days"),
+            State::Ended if self.role == Role::List => "late".to_owned(),
+            State::Ended => "expired".to_owned(),
+            State::NotYet => "not yet valid".to_owned(),
+        };
+        json!({
+            "key": self.path,
+            "of": self.span.of,
+            "state": state,
+            "left_seconds": left.map(|left| left.max(0)),
+        })
+    }
+}
+
+fn date(seconds: u64) -> String {
+    let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
+    time.split('T').next().unwrap_or_default().to_owned()
+}
+
+/// The files of a document whose content counts for a time. Those that cannot be read are spoken of elsewhere.
+pub(crate) fn all(document: &Document) -> Vec<Held> {
+    let mut held = Vec::new();
+    for (name, listener) in &document.listeners {
+        let Some(tls) = &listener.tls else { continue };
+        let path = child(&child("listeners", name), "tls");
+        held.extend(of_server(&path, tls));
+    }
+    for (name, upstream) in &document.upstreams {
+        let Some(TlsChoice::Details(tls)) = &upstream.tls else { continue };
+        let path = child(&child("upstreams", name), "tls");
+        held.extend(of_client(&path, [&tls.cert_file, &tls.ca_file], tls.crl_file.as_ref()));
+    }
+    if let Some(tls) = &document.trace.tls {
+        held.extend(of_client("trace.tls", [&tls.cert_file, &tls.ca_file], tls.crl_file.as_ref()));
+    }
+    held
+}
+
+fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
+    let own = Some(tls.cert_file.clone());
+    let mut held = of_client(path, [&own, &None], tls.crl_file.as_ref());
+    let authority = tls.client_ca_file.as_ref();
+    held.extend(authority.and_then(|file| Held::new(child(path, "client_ca_file"), &file.0, Role::Authority)));
+    held
+}
+
+fn of_client(path: &str, [own, authority]: [&Option<FilePath>; 2], lists: Option<&OneOrMany<FilePath>>) -> Vec<Held> {
+    let own = own.iter().map(|file| ("cert_file", file, Role::Own));
+    let authority = authority.iter().map(|file| ("ca_file", file, Role::Authority));
+    let lists = lists.into_iter().flatten().map(|file| ("crl_file", file, Role::List));
+    let named = own.chain(authority).chain(lists);
+    named.filter_map(|(key, file, role)| Held::new(child(path, key), &file.0, role)).collect()
+}
+
+/// What is to be said of a document that is valid: certificates that have ended, will soon, or whose time has not come.
+pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
+    let now = now();
+    let warning = |held: Held| {
+        let (reason, remedy) = held.warning(now)?;
+        let place = loaded.places.locate(&held.path);
+        let reason = format!("{}: {reason}", held.file.display());
+        Some(Problem { place, path: held.path, reason, remedy: Some(remedy.to_owned()) })
+    };
+    all(&loaded.document).into_iter().filter_map(warning).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(role: Role, from: u64, until: Option<u64>) -> Held {
+        let span = Span { of: "CN=a".to_owned(), from, until };
+        Held { path: "p".to_owned(), file: "f".into(), role, span }
+    }
+
+    #[test]
+    fn a_certificate_is_spoken_of_before_during_and_after() {
+        let own = held(Role::Own, 100 * DAY, Some(200 * DAY));
+        let states = [99, 100, 169, 170, 171, 199, 200, 201].map(|day| own.state(day * DAY));
+        use State::{Ended, EndsSoon, NotYet, Valid};
+        assert_eq!(states, [NotYet, Valid, Valid, Valid, EndsSoon(29), EndsSoon(1), EndsSoon(0), Ended]);
+        assert_eq!(own.warning(150 * DAY), None);
+        assert_eq!(own.warning(190 * DAY).unwrap().0, "the certificate of CN=a ends on 1970-07-20, in 10 days");
+        assert_eq!(own.warning(300 * DAY).unwrap().0, "the certificate of CN=a has expired on 1970-07-20");
+        assert_eq!(own.warning(0).unwrap().0, "the certificate of CN=a is not valid before 1970-04-11");
+    }
+
+    #[test]
+    fn a_list_is_late_and_counts_on_and_need_not_say_when() {
+        assert_eq!(held(Role::List, 0, Some(5)).state(4), State::Valid);
+        let late = held(Role::List, 0, Some(5)).warning(6).unwrap().0;
+        assert!(late.ends_with("was to be renewed by 1970-01-01, and is used all the same"), "{late}");
+        assert_eq!(held(Role::List, 0, None).state(u64::MAX), State::Valid);
+    }
+}

@@ -1,0 +1,129 @@
+//! Fields that say where a request came from.
+
+use hermes_config::model::FieldPattern;
+use http::header::{HeaderMap, HeaderName};
+
+use super::overlay::overlaps;
+use super::remove_where;
+
+/// Bits for the first two letters of names, five of each.
+const PAIRS: usize = 1024;
+
+/// Fields by which proxies tell the origin where a request came from, and which a client could write to be taken for somebody
+/// else. A name in which `_` stands for `-` counts too: many origins take the two for the same.
+#[derive(Debug, Clone)]
+pub struct Provenance {
+    patterns: Vec<FieldPattern>,
+    /// First two letters of names that a pattern may match: most names are passed over by them.
+    pairs: Box<[bool; PAIRS]>,
+}
+
+impl Provenance {
+    /// Those of a document, from its `provenance`.
+    pub fn new(patterns: &[FieldPattern]) -> Self {
+        let mut pairs = Box::new([false; PAIRS]);
+        for pattern in patterns {
+            match pattern.prefix.as_bytes() {
+                [] => pairs.fill(pattern.wildcard),
+                [first] => (0..=u8::MAX).for_each(|second| pairs[pair(*first, second)] = true),
+                [first, second, ..] => pairs[pair(*first, *second)] = true,
+            }
+        }
+        Self { patterns: patterns.to_vec(), pairs }
+    }
+
+    /// Whether this is one of them.
+    pub fn covers(&self, name: &HeaderName) -> bool {
+        let name = name.as_str();
+        let maybe = match name.as_bytes() {
+            [first, second, ..] => self.pairs[pair(*first, *second)],
+            _ => true,
+        };
+        maybe && (self.is_named(name) || (name.contains('_') && self.is_named(&name.replace('_', "-"))))
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.patterns.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// Whether a pattern covers at least one of them.
+    pub(crate) fn meets(&self, pattern: &FieldPattern) -> bool {
+        self.patterns.iter().any(|own| overlaps(own, pattern))
+    }
+
+    /// Removes those that `keep` does not name.
+    pub fn strip(&self, fields: &mut HeaderMap, keep: &[FieldPattern]) {
+        let kept = |name: &HeaderName| keep.iter().any(|pattern| pattern.matches(name.as_str()));
+        let unwanted = |name: &HeaderName| self.covers(name) && !kept(name);
+        if fields.keys().any(unwanted) {
+            remove_where(fields, unwanted);
+        }
+    }
+}
+
+/// `_` counts as `-`.
+fn pair(first: u8, second: u8) -> usize {
+    let five = |byte: u8| usize::from(if byte == b'_' { b'-' } else { byte } & 31);
+    five(first) * 32 + five(second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(names: &[&str]) -> Vec<FieldPattern> {
+        names.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    fn default() -> Provenance {
+        Provenance::new(&hermes_config::model::default_provenance())
+    }
+
+    #[test]
+    fn what_proxies_write_is_covered_however_it_is_written() {
+        for name in [
+            "X-Forwarded-For",
+            "x-forwarded-host",
+            "x_forwarded_for",
+            "X-Real-IP",
+            "X_Real-Ip",
+            "Client-Cert",
+            "client_cert_chain",
+            "X-Forwarded-Client-Cert",
+            "x-ssl-client-dn",
+            "ssl-client-verify",
+            "True-Client-IP",
+            "CF-Connecting-IP",
+            "x-client-ip",
+            "remote-user",
+            "x-original-url",
+        ] {
+            assert!(default().covers(&name.parse().unwrap()), "{name}");
+        }
+        for name in ["accept", "cookie", "content-type", "referer", "te", "x-requested-with", "x-real", "client-hints"]
+        {
+            assert!(!default().covers(&name.parse().unwrap()), "{name}");
+        }
+    }
+
+    #[test]
+    fn short_patterns_are_not_passed_over() {
+        let all = Provenance::new(&patterns(&["a*", "b", "cd"]));
+        for (name, covered) in [("a", true), ("ax-y", true), ("b", true), ("bx", false), ("cd", true), ("cde", false)] {
+            assert_eq!(all.covers(&name.parse().unwrap()), covered, "{name}");
+        }
+        assert!(!Provenance::new(&[]).covers(&"x-forwarded-for".parse().unwrap()));
+    }
+
+    #[test]
+    fn strip_keeps_what_the_listener_accepts() {
+        let mut fields = HeaderMap::new();
+        for name in ["x-forwarded-for", "x_forwarded_for", "x-real-ip", "accept"] {
+            fields.insert(HeaderName::from_static(name), "1".parse().unwrap());
+        }
+        default().strip(&mut fields, &patterns(&["x-forwarded-for"]));
+        let mut names: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["accept", "x-forwarded-for"]);
+    }
+}

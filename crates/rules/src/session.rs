@@ -1,0 +1,264 @@
+//! What a UDP session is, by what went to and fro, and how long it may be silent for that.
+//!
+//! UDP says no farewell, so silence has to end a session. How much depends on what it did: a question with its answer is over
+//! at once, as in DNS; a conversation may pause, as WireGuard does for 25 s and a QUIC connection or a call for longer.
+
+use std::time::Duration;
+
+/// Datagrams of one side that make a stream of a session, although the other side said nothing, or once only: a video that is
+/// sent one way, or that was asked for by one datagram. A question that is asked again and again stays below that.
+pub const STREAM: u64 = 16;
+
+/// What went to and fro.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Datagrams of the client.
+    pub asked: u64,
+    /// Datagrams of the target.
+    pub answered: u64,
+    /// Who spoke, in order.
+    pub turn: Turn,
+}
+
+/// Who spoke, in order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turn {
+    /// The client at most.
+    #[default]
+    Asked,
+    /// The target, and not the client since.
+    Answered,
+    /// The client again, after the target.
+    AskedAgain,
+}
+
+/// What a session is. The later ones are worth more: where room is needed, the first go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Nothing came from the target.
+    Unanswered,
+    /// One turn of questions and answers.
+    Answered,
+    /// Both sides go on speaking, or one of them speaks all the time.
+    Conversation,
+}
+
+/// Longest silence of a session of each class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// Of one that is unanswered.
+    pub unanswered: Duration,
+    /// Of one that was answered.
+    pub answered: Duration,
+    /// Of a conversation.
+    pub conversation: Duration,
+}
+
+impl Turn {
+    /// After the client, or else the target, has spoken.
+    #[must_use]
+    pub fn spoken(self, by_client: bool) -> Self {
+        match (self, by_client) {
+            (Self::Asked, true) => Self::Asked,
+            (Self::Asked | Self::Answered, false) => Self::Answered,
+            (Self::Answered | Self::AskedAgain, true) | (Self::AskedAgain, false) => Self::AskedAgain,
+        }
+    }
+}
+
+impl Traffic {
+    /// What the session is by now.
+    #[must_use]
+    pub fn class(self) -> Class {
+        let streams = self.asked > STREAM || self.answered > STREAM;
+        match self.turn {
+            _ if streams => Class::Conversation,
+            Turn::Asked => Class::Unanswered,
+            Turn::Answered => Class::Answered,
+            Turn::AskedAgain => Class::Conversation,
+        }
+    }
+}
+
+impl Silence {
+    /// The same for all.
+    #[must_use]
+    pub fn of_any(silence: Duration) -> Self {
+        Self { unanswered: silence, answered: silence, conversation: silence }
+    }
+
+    /// How long a session may be silent after this. A conversation never has less time than what could become one, nor has who waits
+    /// for one more answer less than who waits for the first: a resolver asks for IPv4 and IPv6 at once, and one may take longer.
+    #[must_use]
+    pub fn after(&self, traffic: Traffic) -> Duration {
+        let waits = traffic.asked > traffic.answered;
+        match traffic.class() {
+            Class::Unanswered => self.unanswered.min(self.conversation),
+            Class::Answered if waits => self.answered.max(self.unanswered).min(self.conversation),
+            Class::Answered => self.answered.min(self.conversation),
+            Class::Conversation => self.conversation,
+        }
+    }
+}
+
+/// A session that may have to make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// What it is.
+    pub class: Class,
+    /// Whether it is for the same target as the one that needs room.
+    pub own: bool,
+    /// Whether nothing was said for long.
+    pub quiet: bool,
+}
+
+impl Candidate {
+    /// Its place among those that go, where most are of the class `fills`: the lowest first. None for those that stay.
+    fn rank(self, fills: Class) -> Option<u8> {
+        let elsewhere = if self.own { 0 } else { 2 };
+        match self.class {
+            Class::Conversation => self.quiet.then_some(4 + elsewhere),
+            class => Some(elsewhere + u8::from(class != fills)),
+        }
+    }
+}
+
+/// Which of these sessions, the oldest first, make room for another: `most` of them at most. Those for the same target go before
+/// others, so that a flood towards one target displaces itself. Where few of many questions wait for their answer, those that have
+/// it go first, and where most wait, they do: they wait in vain. A conversation goes only when it is quiet.
+#[must_use]
+pub fn evicted(candidates: &[Candidate], most: usize) -> Vec<usize> {
+    let count = |class| candidates.iter().filter(|one| one.class == class).count();
+    let waiting = count(Class::Unanswered) >= count(Class::Answered);
+    let fills = if waiting { Class::Unanswered } else { Class::Answered };
+    let ranked = candidates.iter().enumerate();
+    let mut ranked: Vec<_> = ranked.filter_map(|(index, one)| Some((one.rank(fills)?, index))).collect();
+    let most = most.min(ranked.len());
+    if let Some(last) = most.checked_sub(1) {
+        ranked.select_nth_unstable(last);
+    }
+    ranked.truncate(most);
+    ranked.into_iter().map(|(_, index)| index).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What went to and fro after these have spoken: `c` the client, `t` the target.
+    fn traffic(spoken: &str) -> Traffic {
+        let mut traffic = Traffic::default();
+        spoken.chars().for_each(|who| speak(&mut traffic, who == 'c'));
+        traffic
+    }
+
+    fn class(spoken: &str) -> Class {
+        traffic(spoken).class()
+    }
+
+    fn speak(traffic: &mut Traffic, by_client: bool) {
+        let count = if by_client { &mut traffic.asked } else { &mut traffic.answered };
+        *count += 1;
+        traffic.turn = traffic.turn.spoken(by_client);
+    }
+
+    #[test]
+    fn a_question_and_its_answer_are_no_conversation() {
+        assert_eq!(["", "c", "cccc"].map(class), [Class::Unanswered; 3]);
+        // A resolver that asks for both families at once.
+        assert_eq!(["ct", "cctt", "cttt", "t"].map(class), [Class::Answered; 4]);
+    }
+
+    #[test]
+    fn a_client_that_speaks_after_the_answer_has_a_conversation() {
+        // The handshake of WireGuard, whose initiator confirms it; and of QUIC.
+        assert_eq!(["ctc", "cttc", "ctct"].map(class), [Class::Conversation; 3]);
+    }
+
+    #[test]
+    fn what_streams_one_way_is_a_conversation() {
+        let times = |who: &str, count: u64| who.repeat(usize::try_from(count).unwrap());
+        assert_eq!(class(&times("c", STREAM)), Class::Unanswered);
+        assert_eq!(class(&times("c", STREAM + 1)), Class::Conversation);
+        assert_eq!(class(&format!("c{}", times("t", STREAM + 1))), Class::Conversation);
+    }
+
+    #[test]
+    fn a_short_time_for_conversations_holds_for_all() {
+        let [second, minute] = [1, 60].map(Duration::from_secs);
+        let silence = Silence { conversation: second, ..Silence::of_any(minute) };
+        assert_eq!(["c", "ct", "cct", "ctc"].map(|spoken| silence.after(traffic(spoken))), [second; 4]);
+    }
+
+    #[test]
+    fn who_waits_for_a_second_answer_has_as_long_as_who_waits_for_the_first() {
+        let [unanswered, answered, conversation] = [5, 3, 300].map(Duration::from_secs);
+        let silence = Silence { unanswered, answered, conversation };
+        let after = |spoken| silence.after(traffic(spoken));
+        assert_eq!(["c", "cct", "cctt", "ctc"].map(after), [unanswered, unanswered, answered, conversation]);
+    }
+
+    #[test]
+    fn the_same_target_makes_room_first_and_the_oldest_before_the_others() {
+        let one = |class, own| Candidate { class, own, quiet: false };
+        let all = [
+            one(Class::Conversation, true),
+            one(Class::Unanswered, false),
+            one(Class::Answered, true),
+            one(Class::Answered, true),
+            one(Class::Unanswered, true),
+            Candidate { quiet: true, ..one(Class::Conversation, false) },
+        ];
+        let mut gone = evicted(&all, 2);
+        gone.sort_unstable();
+        assert_eq!(gone, [2, 4]);
+        let mut gone = evicted(&all, 100);
+        gone.sort_unstable();
+        assert_eq!(gone, [1, 2, 3, 4, 5], "a conversation that is not quiet stays");
+        assert!(evicted(&all, 0).is_empty() && evicted(&all[..1], 1).is_empty());
+    }
+
+    #[test]
+    fn of_questions_those_go_first_of_which_there_are_more() {
+        let one = |class| Candidate { class, own: true, quiet: false };
+        let [waits, done] = [Class::Unanswered, Class::Answered].map(one);
+        assert_eq!(evicted(&[waits, done, done], 1), [1]);
+        assert_eq!(evicted(&[done, waits, waits], 1), [1]);
+    }
+
+    proptest! {
+        /// As many go as are wanted and may; nobody goes before somebody who is worth less to the one who needs room.
+        #[test]
+        fn those_that_go_are_worth_no_more_than_those_that_stay(
+            all in prop::collection::vec((0_u8..3, any::<bool>(), any::<bool>()), 0..40), most in 0_usize..50
+        ) {
+            let classes = [Class::Unanswered, Class::Answered, Class::Conversation];
+            let candidate = |(class, own, quiet): (u8, bool, bool)| Candidate { class: classes[usize::from(class)], own, quiet };
+            let all: Vec<_> = all.into_iter().map(candidate).collect();
+            let gone = evicted(&all, most);
+            let count = |class| all.iter().filter(|one| one.class == class).count();
+            let waiting = count(Class::Unanswered) >= count(Class::Answered);
+            let rank = |one: &Candidate| one.rank(if waiting { Class::Unanswered } else { Class::Answered });
+            let may = all.iter().filter(|one| rank(one).is_some()).count();
+            prop_assert_eq!(gone.len(), most.min(may));
+            let worst = gone.iter().map(|index| (rank(&all[*index]), *index)).max();
+            for (index, one) in all.iter().enumerate().filter(|(index, _)| !gone.contains(index)) {
+                prop_assert!(rank(one).is_none() || Some((rank(one), index)) > worst);
+            }
+        }
+
+        /// Whoever speaks, a session is never worth less than it was, and each answer counts.
+        #[test]
+        fn a_session_only_gains(spoken in prop::collection::vec(any::<bool>(), 0..60)) {
+            let mut traffic = Traffic::default();
+            for by_client in spoken {
+                let before = traffic.class();
+                speak(&mut traffic, by_client);
+                prop_assert!(traffic.class() >= before);
+                prop_assert_eq!(traffic.class() == Class::Unanswered, traffic.answered == 0 && traffic.asked <= STREAM);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+"""Hostile HTTP/3 clients over aioquic: CA HOST:PORT AUTHORITY HOW CONNECTIONS STREAMS. One line of JSON says what came of it."""
+
+import asyncio
+import json
+import sys
+
+from aioquic.asyncio import QuicConnectionProtocol, connect
+from aioquic.h3.connection import H3_ALPN, H3Connection
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.events import ConnectionTerminated
+
+PATIENCE = 15
+# Enough for everything that is asked for.
+ROOM = 1 << 32
+REQUEST_CANCELLED = 0x10C
+DATAGRAMS = 40_000
+
+
+class Client(QuicConnectionProtocol):
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        # WebTransport brings SETTINGS_H3_DATAGRAM along.
+        self.http = H3Connection(self._quic, enable_webtransport=True)
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def quic_event_received(self, event):
+        if isinstance(event, ConnectionTerminated) and not self.ended.done():
+            self.ended.set_result(event.error_code)
+        self.http.handle_event(event)
+
+    def ask(self, *lines, end):
+        stream = self._quic.get_next_available_stream_id()
+        encoded = [(name.encode(), value.encode()) for name, value in lines]
+        self.http.send_headers(stream, encoded, end_stream=end)
+        return stream
+
+    def get(self, authority):
+        return self.ask(
+            (":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", "/"), end=True
+        )
+
+    def tunnel(self, address, target):
+        host, port = target.split(":")
+        path = f"/.well-known/masque/udp/{host}/{port}/"
+        return self.ask(
+            (":method", "CONNECT"), (":protocol", "connect-udp"), (":scheme", "https"), (":authority", address),
+            (":path", path), ("capsule-protocol", "?1"), end=False
+        )  # fmt: skip
+
+
+def say(what):
+    print(json.dumps(what), flush=True)
+
+
+async def stop(clients, address, authority, streams):
+    """Asks for much, and neither reads nor confirms anything until standard input ends."""
+    for client in clients:
+        for _ in range(streams):
+            client.get(authority)
+        client.transmit()
+    say({"asked": len(clients) * streams})
+    sys.stdin.read()
+
+
+async def reset(clients, address, authority, streams):
+    """Breaks requests off as fast as it may ask, and says what that was answered with."""
+    (client,), asked = clients, 0
+    while asked < streams and not client.ended.done():
+        for _ in range(10):
+            stream = client.get(authority)
+            client.transmit()
+            client._quic.reset_stream(stream, REQUEST_CANCELLED)
+            client._quic.stop_stream(stream, REQUEST_CANCELLED)
+            asked += 1
+        client.transmit()
+        await asyncio.sleep(0.001)
+    say({"asked": asked, "code": await asyncio.wait_for(client.ended, PATIENCE)})
+
+
+async def datagrams(clients, address, authority, streams):
+    """Sends datagrams into tunnels, and says when they are on their way."""
+    (client,) = clients
+    tunnels = [client.tunnel(address, authority) for _ in range(streams)]
+    client.transmit()
+    for number in range(DATAGRAMS):
+        client.http.send_datagram(tunnels[number % streams], bytes(1000))
+        if number % 20 == 0:
+            client.transmit()
+            await asyncio.sleep(0)
+    await asyncio.wait_for(client.ping(), PATIENCE)
+    say({"sent": DATAGRAMS})
+    sys.stdin.read()
+
+
+async def main(ca, address, authority, how, connections, streams):
+    host, port = address.split(":")
+    room = {"max_data": ROOM, "max_stream_data": ROOM, "max_datagram_frame_size": 65536}
+    trust = QuicConfiguration(alpn_protocols=H3_ALPN, is_client=True, server_name=host, idle_timeout=600, **room)
+    trust.load_verify_locations(ca)
+    async with asyncio.timeout(60):
+        dialled = [connect(host, int(port), configuration=trust, create_protocol=Client) for _ in range(int(connections))]
+        clients = [await client.__aenter__() for client in dialled]
+        await {"stop": stop, "reset": reset, "datagrams": datagrams}[how](clients, address, authority, int(streams))
+
+
+asyncio.run(main(*sys.argv[1:]))

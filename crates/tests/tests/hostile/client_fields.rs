@@ -1,0 +1,95 @@
+//! Fields by which an origin could be told that a request comes from somebody else.
+
+use hermes_tests::origins;
+
+use crate::versions::Versions;
+
+/// As origins of different makes believe them; the last ones are what CGI and its heirs make the same.
+const FORGED: [(&str, &str); 14] = [
+    ("x-forwarded-for", "203.0.113.9"),
+    ("x-forwarded-host", "admin.example"),
+    ("x-forwarded-proto", "https"),
+    ("x-forwarded-client-cert", "Subject=\"CN=root\""),
+    ("x-real-ip", "203.0.113.9"),
+    ("x-client-ip", "203.0.113.9"),
+    ("true-client-ip", "203.0.113.9"),
+    ("cf-connecting-ip", "203.0.113.9"),
+    ("client-cert", ":AAAA:"),
+    ("client-cert-chain", ":AAAA:"),
+    ("x-ssl-client-dn", "CN=root"),
+    ("x-original-url", "/admin"),
+    ("x_forwarded_for", "203.0.113.9"),
+    ("client_cert", ":AAAA:"),
+];
+
+fn node(keys: &str, more: &str, origin: &str) -> Versions {
+    let rest = format!(
+        r#"
+        {more}
+        routes: [ {{ terminate: video, expose: [forwarded] }} ]
+        upstreams: {{ video: {{ endpoints: ["{origin}"] }} }}
+        "#
+    );
+    Versions::start(keys, &rest)
+}
+
+#[test]
+fn what_a_client_says_of_its_origin_reaches_nobody() {
+    let origin = origins::http();
+    let node = node("", "", &origin.address().to_string());
+    let fields = [&FORGED[..], &[("forwarded", "for=203.0.113.9"), ("accept", "text/plain")]].concat();
+    for came in node.get("VIDEO", "/", &fields) {
+        assert_eq!(came.status, 200, "{came:?}");
+        let seen = origin.last();
+        for (name, _) in FORGED {
+            assert_eq!(seen.field(name), None, "{name}: {came:?}");
+        }
+        assert_eq!(seen.field("accept").as_deref(), Some("text/plain"));
+        // What the node itself knows stays true.
+        assert!(seen.field("forwarded").unwrap().starts_with("for=127.0.0.1"), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_listener_accepts_what_its_clients_may_say() {
+    let origin = origins::http();
+    let node = node(", accepts: [x-forwarded-for]", "", &origin.address().to_string());
+    for _ in node.get("VIDEO", "/", &FORGED) {
+        assert_eq!(origin.last().field("x-forwarded-for").as_deref(), Some("203.0.113.9"));
+        assert_eq!(origin.last().field("x-real-ip"), None);
+    }
+}
+
+#[test]
+fn the_list_is_the_operators() {
+    let origin = origins::http();
+    let node = node("", "provenance: [x-my-proxy]", &origin.address().to_string());
+    for _ in node.get("VIDEO", "/", &[("x-my-proxy", "1"), ("x-real-ip", "203.0.113.9")]) {
+        assert_eq!(origin.last().field("x-my-proxy"), None);
+        assert_eq!(origin.last().field("x-real-ip").as_deref(), Some("203.0.113.9"));
+    }
+}
+
+#[test]
+fn a_peer_is_believed() {
+    let origin = origins::http();
+    let node = node(", insecure_trust: [127.0.0.0/8]", "", &origin.address().to_string());
+    let came = node.h1("GET", "VIDEO", "/", &FORGED);
+    assert_eq!(came.status, 200, "{came:?}");
+    assert_eq!(origin.last().field("x-forwarded-for").as_deref(), Some("203.0.113.9"));
+}
+
+/// What comes behind the content comes after everything was decided.
+#[test]
+fn no_trailer_says_so_either() {
+    let origin = origins::http();
+    let node = node(", accepts: [x-real-ip]", "", &origin.address().to_string());
+    let mut raw = hermes_tests::raw::Raw::connect(node.node.address("web"));
+    raw.send(
+        "POST http://VIDEO/post HTTP/1.1\r\nHost: VIDEO\r\nTransfer-Encoding: chunked\r\n\r\n\
+         4\r\nbody\r\n0\r\nX-Real-IP: 203.0.113.9\r\nX-Sum: 1\r\n\r\n",
+    );
+    let (head, content) = raw.response();
+    let said = String::from_utf8(content).unwrap();
+    assert!(head.status() == 200 && said.contains("x-sum") && !said.contains("203.0.113.9"), "{said}");
+}

@@ -1,0 +1,78 @@
+//! Descriptors that run out: for one user, for all, and never for administration.
+
+use std::process::Command;
+
+use hermes_tests::eventually::eventually_true;
+use hermes_tests::h2c::Client;
+use hermes_tests::raw::Raw;
+use hermes_tests::{Node, curl, origins, program};
+
+/// What the process may have; a quarter is kept back of so few.
+const LIMIT: &str = "--nofile=256:256";
+
+fn node(yaml: &str) -> Node {
+    let mut command = Command::new("prlimit");
+    command.args([LIMIT, "--"]).arg(program::path());
+    Node::start_by(command, "edge", yaml)
+}
+
+const PROXY: &str = r#"
+    workers: 2
+    listeners: { web: { http: 127.0.0.1:0, accepts: [user] } }
+    routes: [ { match: { path: /here }, respond: { status: 204 } }, { terminate: true } ]
+    egress: { allow: [127.0.0.0/8] }
+"#;
+
+#[test]
+fn one_user_holds_as_many_descriptors_as_are_free() {
+    let (node, origin) = (node(PROXY), origins::tcp_echo());
+    let (client, authority) = (Client::connect(node.address("web")), origin.address().to_string());
+    let open = |user: &str| client.tunnel(&authority, &[("user", user)]);
+    let mut alice = Vec::new();
+    let refused = loop {
+        match open("alice") {
+            Ok(tunnel) => alice.push(tunnel),
+            Err(refused) => break refused,
+        }
+        assert!(alice.len() < 150, "one user takes all");
+    };
+    assert_eq!(refused.status, 429);
+    let status = refused.fields["proxy-status"].to_str().unwrap();
+    assert!(status.contains("the user holds") && status.contains("descriptors"), "{status}");
+    assert!(alice.len() > 60, "a user who is alone has half: {}", alice.len());
+
+    let mut bob: Vec<_> = (0..30).map(|_| open("bob").unwrap()).collect();
+    for tunnel in alice.iter_mut().chain(&mut bob) {
+        tunnel.send("x");
+        assert_eq!(tunnel.exactly(1), b"x");
+    }
+    eventually_true("the log says who", || node.log().contains("user alice holds most"));
+    assert_eq!(node.log().matches("no descriptor was left").count(), 1, "{}", node.log());
+    drop((alice, bob));
+    eventually_true("there is room again", || open("alice").is_ok());
+}
+
+#[test]
+fn administration_goes_on_when_all_descriptors_are_taken() {
+    let node = node(PROXY);
+    let address = node.address("web");
+    let mut held: Vec<Raw> = (0..400).filter_map(|_| Raw::try_connect(address)).collect();
+    eventually_true("the log says so, and what to do", || {
+        node.log().contains("no descriptor was left") && node.log().contains("LimitNOFILE=")
+    });
+    assert!(node.fds() < 230, "{} descriptors are open", node.fds());
+    assert_eq!(node.status()["node"], "edge");
+    let more = PROXY.replace("web: {", "other: { http: 127.0.0.1:0 }, web: {");
+    let (status, report) = node.reload(&more);
+    assert_eq!(status, 200, "{report}");
+    assert!(node.metrics().contains("process_open_fds"));
+
+    // Those that were accepted are served.
+    let first = &mut held[0];
+    first.send("GET http://a/here HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(first.head().status(), 204);
+    drop(held);
+    for listener in ["web", "other"] {
+        eventually_true("there is room again", || curl(&["-x", &node.url(listener), "http://a/here"]).status == 204);
+    }
+}

@@ -1,0 +1,31 @@
+//! What an attacker tries: hostile clients, origins and peers against real nodes, each bounded in time and memory.
+//!
+//! One module a mechanism; a test says what is promised in SECURITY.md.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+
+mod certificates;
+mod client_fields;
+mod descriptors;
+mod early_data;
+mod expiry;
+mod greetings;
+mod handshakes;
+mod interim;
+mod local_addresses;
+mod logins;
+mod open_filter;
+mod paths;
+mod pinned;
+mod proxy_header;
+mod races;
+mod reflections;
+mod replay;
+mod secrets;
+mod sources;
+mod stopped_reader;
+mod streams;
+mod terminal;
+mod udp_sources;
+mod upgrades;
+mod versions;

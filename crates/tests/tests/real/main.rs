@@ -1,0 +1,15 @@
+//! Real software that was not tuned for Hermes, through several nodes, as its users run it.
+//!
+//! One module a kind of traffic.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+
+mod apt;
+mod calls;
+mod dns;
+mod four;
+mod grpc;
+mod late;
+mod mending;
+mod row;
+mod wireguard;

@@ -1,0 +1,147 @@
+//! What the log says of an endpoint: once that it fails, and once that it works again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Exchanges in a row that break before it is said: a kept connection may end just as it is used, and nothing is wrong then.
+const BROKEN: u32 = 3;
+
+/// An endpoint that fails again within this time of the last line fails silently, so that one that comes and goes does not fill
+/// the log.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// What the log says of one endpoint.
+#[derive(Debug)]
+pub(crate) struct News {
+    upstream: Arc<str>,
+    endpoint: Arc<str>,
+    /// What is done about a failure.
+    remedy: &'static str,
+    /// Whether the last attempts failed.
+    failing: AtomicBool,
+    story: Mutex<Story>,
+}
+
+/// What has happened, and what was said of it.
+#[derive(Debug, Default)]
+struct Story {
+    failures: u32,
+    since: Option<Instant>,
+    told: bool,
+    told_at: Option<Instant>,
+}
+
+/// What there is to say.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Fails,
+    Works { after: Duration, failures: u32 },
+}
+
+impl News {
+    /// Of an endpoint, one of so many.
+    pub(crate) fn new(upstream: Arc<str>, endpoint: Arc<str>, endpoints: usize) -> Self {
+        let remedy = if endpoints > 1 {
+            "exchanges go to the other endpoints, and here again from a second on"
+        } else {
+            "there is no other endpoint: each exchange tries it again"
+        };
+        Self { upstream, endpoint, remedy, failing: AtomicBool::new(false), story: Mutex::default() }
+    }
+
+    /// No connection came about.
+    pub(crate) fn unreached(&self, reason: &str) {
+        self.failed(BROKEN, reason);
+    }
+
+    /// An exchange broke.
+    pub(crate) fn broke(&self, reason: &str) {
+        self.failed(1, reason);
+    }
+
+    fn failed(&self, weight: u32, reason: &str) {
+        self.failing.store(true, Ordering::Relaxed);
+        if self.story.lock().failed(weight, Instant::now()).is_some() {
+            let (upstream, endpoint, remedy) = (&*self.upstream, &*self.endpoint, self.remedy);
+            tracing::info!(upstream, endpoint, reason, "the next hop fails; {remedy}");
+        }
+    }
+
+    /// An exchange was answered.
+    pub(crate) fn answered(&self) {
+        if !self.failing.load(Ordering::Relaxed) {
+            return;
+        }
+        self.failing.store(false, Ordering::Relaxed);
+        let line = self.story.lock().answered(Instant::now());
+        if let Some(Line::Works { after, failures }) = line {
+            let (upstream, endpoint) = (&*self.upstream, &*self.endpoint);
+            let after = format!("{:.1} s", after.as_secs_f64());
+            tracing::info!(upstream, endpoint, failures, after, "the next hop works again");
+        }
+    }
+}
+
+impl Story {
+    fn failed(&mut self, weight: u32, now: Instant) -> Option<Line> {
+        self.failures = self.failures.saturating_add(weight);
+        self.since.get_or_insert(now);
+        let is_new = self.told_at.is_none_or(|last| now >= last + PAUSE);
+        if self.told || self.failures < BROKEN || !is_new {
+            return None;
+        }
+        (self.told, self.told_at) = (true, Some(now));
+        Some(Line::Fails)
+    }
+
+    fn answered(&mut self, now: Instant) -> Option<Line> {
+        let (failures, since, told) = (self.failures, self.since.take(), self.told);
+        (self.failures, self.told) = (0, false);
+        let since = since.filter(|_| told)?;
+        self.told_at = Some(now);
+        Some(Line::Works { after: now.duration_since(since), failures })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_death_is_told_once_and_so_is_the_return() {
+        let (mut story, now) = (Story::default(), Instant::now());
+        assert_eq!(story.failed(BROKEN, now), Some(Line::Fails));
+        assert!((0..1000).all(|_| story.failed(BROKEN, now + PAUSE * 2).is_none()));
+        let after = PAUSE * 3;
+        let failures = BROKEN * 1001;
+        assert_eq!(story.answered(now + after), Some(Line::Works { after, failures }));
+        assert_eq!(story.answered(now + after), None);
+    }
+
+    #[test]
+    fn a_broken_exchange_is_no_death_yet() {
+        let (mut story, now) = (Story::default(), Instant::now());
+        for _ in 0..10 {
+            assert!((1..BROKEN).all(|_| story.failed(1, now).is_none()));
+            assert_eq!(story.answered(now), None);
+        }
+        assert!((1..BROKEN).all(|_| story.failed(1, now).is_none()));
+        assert_eq!(story.failed(1, now), Some(Line::Fails));
+    }
+
+    #[test]
+    fn who_comes_and_goes_is_told_of_now_and_then() {
+        let (mut story, mut now) = (Story::default(), Instant::now());
+        let mut lines = 0;
+        for _ in 0..1000 {
+            now += PAUSE / 100;
+            lines += usize::from(story.failed(BROKEN, now).is_some());
+            lines += usize::from(story.answered(now).is_some());
+        }
+        assert!((2..=22).contains(&lines), "{lines}");
+    }
+}

@@ -1,0 +1,182 @@
+//! One try of every way to every endpoint, for an operator who asks whether his configuration works: by the means that exchanges
+//! use, and without a trace in what is learnt of the endpoints.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_config::model::{EndpointAddress, HttpVersion};
+use hermes_http::RequestHead;
+use hermes_net::{CertificateNames, RecvBatch, StreamInfo, UdpSocket};
+use hermes_proto::proxy_protocol::Header;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::check::probe;
+use crate::client::{Client, Inner};
+use crate::connect::{self, Attempt, Bounds, Line, Reached, Road};
+use crate::endpoint::Endpoint;
+use crate::failure::{ConnectFailure, FailureKind};
+use crate::upstream::Upstream;
+
+/// What an endpoint is tried for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// It speaks HTTP: it is sent `OPTIONS *`, which asks for nothing (RFC 9110, 9.3.7), so that it has to say what it thinks of us.
+    Http,
+    /// It takes connections, and TLS where that is configured. What it speaks is not known.
+    Bare,
+}
+
+/// One try of one way to an endpoint.
+#[derive(Debug)]
+pub struct Trial {
+    /// The endpoint as it is configured.
+    pub endpoint: Arc<str>,
+    /// `TCP` or `QUIC`.
+    pub way: &'static str,
+    /// What came of it.
+    pub outcome: Result<Found, ConnectFailure>,
+}
+
+/// Who answered.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The address that was reached; `None` for a Unix socket, or behind another proxy.
+    pub address: Option<SocketAddr>,
+    /// The names in its certificate; none without TLS.
+    pub names: Vec<String>,
+    /// The HTTP version that was agreed on, and what it answered.
+    pub answer: Option<(u8, StatusCode)>,
+    /// It refuses connections, but no datagrams.
+    pub datagrams: bool,
+}
+
+/// How long a datagram may take to be refused (ICMP).
+const REFUSAL: Duration = Duration::from_millis(500);
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{address}")?,
+            None => f.write_str("connected")?,
+        }
+        if !self.names.is_empty() {
+            write!(f, ", certificate of {}", self.names.join(", "))?;
+        }
+        if self.datagrams {
+            f.write_str(" refuses connections, and no datagrams: right if it is for UDP")?;
+        }
+        match self.answer {
+            Some((version, status)) => write!(f, ", HTTP/{version}, answered {status}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Client {
+    /// Tries every endpoint of an upstream, one after the other and each way no longer than `time`.
+    pub async fn try_out(&self, upstream: &Arc<Upstream>, question: Question, time: Duration) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        for endpoint in &upstream.endpoints {
+            let trial = |way, outcome| Trial { endpoint: endpoint.text.clone(), way, outcome };
+            let bounds = Bounds { until: Instant::now() + time, depth: 0 };
+            let road = within(endpoint, bounds, connect::road(&self.inner, upstream, endpoint)).await;
+            let road = match road {
+                Ok(road) => road,
+                Err(failure) => {
+                    trials.push(trial("TCP", Err(failure)));
+                    continue;
+                }
+            };
+            if upstream.versions.iter().any(|version| *version != HttpVersion::H3) {
+                let attempt = Attempt { client: &self.inner, upstream, endpoint, bounds };
+                trials.push(trial("TCP", within(endpoint, bounds, over_tcp(attempt, &road, question)).await));
+            }
+            let bounds = Bounds { until: Instant::now() + time, depth: 0 };
+            let attempt = Attempt { client: &self.inner, upstream, endpoint, bounds };
+            if attempt.quic_config().is_some() {
+                trials.push(trial("QUIC", within(endpoint, bounds, over_quic(attempt, &road)).await));
+            }
+        }
+        trials
+    }
+}
+
+async fn within<T>(
+    endpoint: &Endpoint,
+    bounds: Bounds,
+    attempt: impl Future<Output = Result<T, ConnectFailure>>,
+) -> Result<T, ConnectFailure> {
+    let late = |_| Err(ConnectFailure::timeout(&*endpoint.text));
+    timeout_at(bounds.until, attempt).await.unwrap_or_else(late)
+}
+
+async fn over_tcp(attempt: Attempt<'_>, road: &Road, question: Question) -> Result<Found, ConnectFailure> {
+    match question {
+        Question::Http => answered(attempt, attempt.over_tcp(road, &attempt.upstream.versions).await?).await,
+        Question::Bare => match attempt.bare(Header::Local).await {
+            Ok((stream, address)) => Ok(Found { address, names: names(stream.info()), ..Found::default() }),
+            Err(failure) if failure.kind == FailureKind::Refused => datagrams(attempt).await.ok_or(failure),
+            Err(failure) => Err(failure),
+        },
+    }
+}
+
+/// What ends here may be for UDP alone: then a datagram is not refused. Of one byte, which no protocol takes for a question.
+async fn datagrams(attempt: Attempt<'_>) -> Option<Found> {
+    let address = attempt.client.udp_of(attempt.upstream, attempt.endpoint).await.ok()?;
+    let socket = UdpSocket::connected(address).await.ok()?;
+    socket.send_segments(None, &[0], None).await.ok()?;
+    let mut batch = RecvBatch::with_slots(1);
+    let refused = matches!(timeout(REFUSAL, socket.recv(&mut batch)).await, Ok(Err(_)));
+    (!refused).then(|| Found { address: Some(address), datagrams: true, ..Found::default() })
+}
+
+async fn over_quic(attempt: Attempt<'_>, road: &Road) -> Result<Found, ConnectFailure> {
+    let Some(config) = attempt.quic_config() else { return Ok(Found::default()) };
+    answered(attempt, attempt.over_quic(config, road).await?).await
+}
+
+/// Lets the endpoint answer: only then it is known that it takes our certificate (RFC 8446, 4.4.2.4).
+async fn answered(attempt: Attempt<'_>, reached: Reached) -> Result<Found, ConnectFailure> {
+    let Attempt { client, upstream, endpoint, .. } = attempt;
+    let (version, names) = match &reached.line {
+        Line::H1(stream) => (1, names(stream.info())),
+        Line::H2(stream) => (2, names(stream.info())),
+        Line::H3(connection) => (3, names(connection.info())),
+    };
+    let answer = ask(client, upstream, endpoint, reached.line).await;
+    let status = answer.map_err(|reason| ConnectFailure::new(FailureKind::Protocol, &*endpoint.text, reason))?;
+    Ok(Found { address: reached.address, names, answer: Some((version, status)), datagrams: false })
+}
+
+async fn ask(client: &Inner, upstream: &Upstream, endpoint: &Endpoint, line: Line) -> Result<StatusCode, String> {
+    let host = match &endpoint.address {
+        EndpointAddress::Tcp(place) => place.to_string(),
+        EndpointAddress::Unix(_) => "localhost".to_owned(),
+    };
+    let mut fields = HeaderMap::new();
+    // A proxy answers for itself (RFC 9110, 7.6.2).
+    fields.insert(header::MAX_FORWARDS, HeaderValue::from_static("0"));
+    let head = RequestHead {
+        method: Method::OPTIONS,
+        scheme: Some(if upstream.is_tls() { Scheme::HTTPS } else { Scheme::HTTP }),
+        authority: Authority::try_from(host).ok(),
+        path: Some(PathAndQuery::from_static("*")),
+        protocol: None,
+        fields,
+        version: Version::HTTP_11,
+        origin_form: true,
+    };
+    probe::ask(client, line, &head).await
+}
+
+fn names(info: &StreamInfo) -> Vec<String> {
+    let certificate = info.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+    let mut names: Vec<String> = certificate.into_iter().flat_map(CertificateNames::all).map(str::to_owned).collect();
+    names.dedup();
+    names
+}
