@@ -18,7 +18,7 @@ use super::meter::Verdict;
 use super::metered::{Metered, Watchman};
 use super::piece::Piece;
 use super::profile::Profile;
-use super::windows::{self, Windows};
+use super::windows::{self, Change, Windows};
 use super::{
     FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert, link_frame_budget,
     link_reset_streams,
@@ -197,14 +197,16 @@ const STREAMS: u32 = 1000;
 async fn drive(mut connection: Dialled, account: &Arc<Account>) {
     let mut windows = Windows::new(account, STREAMS);
     loop {
+        windows.allow(connection.max_concurrent_send_streams());
         tokio::select! {
             _ = &mut connection => return,
-            change = windows.change() => {
-                let told = connection.set_initial_window_size(change.stream);
-                if let Some(room) = windows.told(change, told) {
-                    connection.set_target_window_size(room);
+            change = windows.change() => match change {
+                Change::Streams(level) => {
+                    let told = connection.set_initial_window_size(windows::of_stream(level));
+                    windows.told(level, told);
                 }
-            }
+                Change::Room(room) => connection.set_target_window_size(room),
+            },
             () = account.ended() => return,
         }
     }

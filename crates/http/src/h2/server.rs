@@ -17,7 +17,7 @@ use super::meter::Verdict;
 use super::metered::{Metered, Watchman};
 use super::piece::Piece;
 use super::profile::Profile;
-use super::windows::{self, Windows};
+use super::windows::{self, Change, Windows};
 use super::{
     FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert,
     link_frame_budget, link_reset_streams,
@@ -62,12 +62,13 @@ pub(crate) async fn serve<H: Handler>(
             }
             () = watch.forced() => return,
             () = &mut silent => return,
-            change = windows.change(), if options.link => {
-                let told = connection.set_initial_window_size(change.stream);
-                if let Some(room) = windows.told(change, told) {
-                    connection.set_target_window_size(room);
+            change = windows.change(), if options.link => match change {
+                Change::Streams(level) => {
+                    let told = connection.set_initial_window_size(windows::of_stream(level));
+                    windows.told(level, told);
                 }
-            }
+                Change::Room(room) => connection.set_target_window_size(room),
+            },
             () = account.ended() => return calm(&mut connection).await,
             worse = watchman.worse_than(verdict) => {
                 verdict = worse;

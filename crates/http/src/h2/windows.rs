@@ -3,8 +3,10 @@
 //! The `h2` crate lets all streams of a connection have one window, which can be changed while it runs. A link with few streams that
 //! stand still gives each a large one. The more is unread, the smaller are those of all: a thousand streams whose readers have
 //! stopped cost what a link may hold. Only when the peer has confirmed the smallest is there more room for all together, so that
-//! those streams cannot keep the others from going on.
+//! those streams cannot keep the others from going on. That room cannot be taken back: streams keep the smallest window until the
+//! peer has used up what it was given more.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use hermes_net::memory::{Account, Level, Memory};
@@ -19,6 +21,9 @@ const LEAST: u32 = 16 * 1024;
 const WINDOWS: [(Level, u32); 4] =
     [(Level::Ample, STREAM_WINDOW), (Level::Less, 256 * 1024), (Level::Little, 64 * 1024), (Level::Least, LEAST)];
 
+/// Streams for which there is room at the most.
+const MOST_STREAMS: u32 = 16_000;
+
 /// How long the peer has to confirm a change before it is told again.
 const AGAIN: Duration = Duration::from_millis(10);
 
@@ -30,12 +35,33 @@ pub(super) fn of_link() -> u32 {
     u32::try_from(Memory::node().connection()).unwrap_or(u32::MAX).clamp(STREAM_WINDOW, i32::MAX as u32)
 }
 
-/// What the peer is to be told.
+/// What is to be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Change {
-    level: Level,
-    /// The window of each stream.
-    pub(super) stream: u32,
+pub(super) enum Change {
+    /// The window of each stream, which the peer has to confirm; [`Windows::told`] hears whether it could be told.
+    Streams(Level),
+    /// The room for all streams together, in bytes.
+    Room(u32),
+}
+
+/// How much room there is for all streams together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// [`of_link`].
+    Usual,
+    /// So many bytes, because each stream has the least.
+    More(u32),
+    /// [`of_link`] again, but what the peer was allowed before cannot be taken back: it may use it up until so many bytes have come.
+    Excess { until: u64 },
+}
+
+/// When something is to be changed.
+#[derive(Debug, PartialEq, Eq)]
+enum Due {
+    Now(Change),
+    At(Instant),
+    /// When the account says so.
+    Later,
 }
 
 /// The windows of a link.
@@ -47,95 +73,180 @@ pub(super) struct Windows {
     /// Whether the peer has confirmed that, as far as it matters.
     is_confirmed: bool,
     since: Instant,
+    room: Room,
 }
 
 impl Windows {
     pub(super) fn new(account: &Arc<Account>, streams: u32) -> Self {
-        Self { account: account.clone(), streams, told: Level::Ample, is_confirmed: true, since: Instant::now() }
+        Self {
+            account: account.clone(),
+            streams,
+            told: Level::Ample,
+            is_confirmed: true,
+            since: Instant::now(),
+            room: Room::Usual,
+        }
     }
 
-    /// Resolves when the peer should be told something. Dropping the future loses nothing.
-    pub(super) async fn change(&self) -> Change {
-        if !self.is_confirmed {
-            sleep_until(self.since + AGAIN).await;
-            return Change::to(self.told.max(self.account.level()));
-        }
+    /// The peer allows so many streams.
+    pub(super) fn allow(&mut self, streams: usize) {
+        let streams = u32::try_from(streams).unwrap_or(u32::MAX);
+        self.streams = self.streams.max(streams.min(MOST_STREAMS));
+    }
+
+    /// Resolves when something is to be changed. Dropping the future loses nothing.
+    pub(super) async fn change(&mut self) -> Change {
         loop {
-            let level = self.account.level_other_than(self.told).await;
-            if level < self.told {
-                sleep_until(self.since + STAY).await;
-            }
-            if self.account.level() == level {
-                return Change::to(level);
+            match self.due(Instant::now()) {
+                Due::Now(change) => return change,
+                Due::At(moment) => sleep_until(moment).await,
+                Due::Later => self.account.changed().await,
             }
         }
     }
 
-    /// The peer was told, or could not be because it has not confirmed what it was told before. How much room there is for all
-    /// streams together from now on, if that changes.
-    pub(super) fn told<E>(&mut self, change: Change, told: Result<(), E>) -> Option<u32> {
+    /// The peer was told of a window for each stream, or could not be because it has not confirmed what it was told before.
+    pub(super) fn told<E>(&mut self, level: Level, told: Result<(), E>) {
         self.since = Instant::now();
         if told.is_err() {
             self.is_confirmed = false;
-            return None;
+            return;
         }
-        let before = std::mem::replace(&mut self.told, change.level);
-        match (before, change.level) {
-            // Told twice: the first time is confirmed.
-            (Level::Least, Level::Least) => {
-                self.is_confirmed = true;
-                Some(of_link().saturating_add(self.streams.saturating_mul(LEAST)).min(i32::MAX as u32))
+
+        // The least matters: telling it twice works only once the peer has confirmed the first time.
+        self.is_confirmed = level != Level::Least || self.told == Level::Least;
+        self.told = level;
+    }
+
+    fn due(&mut self, now: Instant) -> Due {
+        let level = self.account.level();
+        if !self.is_confirmed {
+            return at(self.since + AGAIN, now).unwrap_or(Due::Now(Change::Streams(self.told.max(level))));
+        }
+
+        match level.cmp(&self.told) {
+            Ordering::Greater => Due::Now(Change::Streams(level)),
+            Ordering::Equal if level == Level::Least => self.widen(),
+            Ordering::Equal => Due::Later,
+            Ordering::Less => {
+                let stay = at(self.since + STAY, now);
+                stay.or_else(|| self.narrow()).unwrap_or(Due::Now(Change::Streams(level)))
             }
-            (_, Level::Least) => {
-                self.is_confirmed = false;
+        }
+    }
+
+    /// More room for all streams, now that each has the least.
+    fn widen(&mut self) -> Due {
+        if matches!(self.room, Room::More(_)) {
+            return Due::Later;
+        }
+        let room = of_link().saturating_add(self.streams.saturating_mul(LEAST)).min(i32::MAX as u32);
+        self.room = Room::More(room);
+        Due::Now(Change::Room(room))
+    }
+
+    /// The usual room again, before any stream has more than the least: else those that stand still later could use up both.
+    fn narrow(&mut self) -> Option<Due> {
+        match self.room {
+            Room::Usual => None,
+            Room::More(room) => {
+                let excess = room.saturating_sub(of_link());
+                self.room = Room::Excess { until: self.account.arrived() + u64::from(excess) };
+                Some(Due::Now(Change::Room(of_link())))
+            }
+            Room::Excess { until } if self.account.arrives(until) => {
+                self.room = Room::Usual;
                 None
             }
-            (Level::Least, _) => {
-                self.is_confirmed = true;
-                Some(of_link())
-            }
-            _ => {
-                self.is_confirmed = true;
-                None
-            }
+            Room::Excess { .. } => Some(Due::Later),
         }
     }
 }
 
-impl Change {
-    fn to(level: Level) -> Self {
-        let stream = WINDOWS.iter().find(|(of, _)| *of == level).map_or(STREAM_WINDOW, |(_, size)| *size);
-        Self { level, stream }
-    }
+/// Not before this moment.
+fn at(moment: Instant, now: Instant) -> Option<Due> {
+    (now < moment).then_some(Due::At(moment))
+}
+
+/// The window of each stream.
+pub(super) fn of_stream(level: Level) -> u32 {
+    WINDOWS.iter().find(|(of, _)| *of == level).map_or(STREAM_WINDOW, |(_, size)| *size)
 }
 
 #[cfg(test)]
 mod tests {
-    use hermes_net::memory::{Arrivals, CONNECTION};
+    use hermes_net::memory::{Arrivals, CONNECTION, Memory};
     use hermes_net::{PeerAddress, StreamInfo};
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn windows_shrink_at_once_and_grow_later_and_all_have_more_room_once_each_has_the_least() {
+    fn arrivals() -> Arc<Arrivals> {
         let memory: &'static Memory = Box::leak(Box::new(Memory::new(8 * CONNECTION, CONNECTION)));
         let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
         let arrivals = Arrivals::of(&Account::within(memory, &Arc::new(info)));
         arrivals.open(1, 0);
+        arrivals
+    }
+
+    fn shrunk(windows: &mut Windows) {
+        windows.told(Level::Least, Ok::<(), ()>(()));
+        windows.told(Level::Least, Ok::<(), ()>(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn windows_shrink_at_once_and_all_have_more_room_once_the_peer_has_confirmed_the_least() {
+        let arrivals = arrivals();
         let mut windows = Windows::new(arrivals.account(), 1_000);
 
         arrivals.came(1, CONNECTION);
-        let change = windows.change().await;
-        assert_eq!((change, windows.told(change, Ok::<(), ()>(()))), (Change::to(Level::Least), None));
-        let again = windows.change().await;
-        assert_eq!((again, windows.told(again, Err(()))), (change, None), "it is not confirmed");
-        let again = windows.change().await;
-        assert_eq!((again.stream, windows.told(again, Ok::<(), ()>(()))), (LEAST, Some(of_link() + 1_000 * LEAST)));
+        let least = Change::Streams(Level::Least);
+        assert_eq!(windows.change().await, least);
+        windows.told(Level::Least, Ok::<(), ()>(()));
 
-        arrivals.close(1);
+        assert_eq!(windows.change().await, least);
+        windows.told(Level::Least, Err(()));
+        assert_eq!(windows.change().await, least, "it is not confirmed");
+        windows.told(Level::Least, Ok::<(), ()>(()));
+
+        assert_eq!(windows.change().await, Change::Room(of_link() + 1_000 * LEAST));
+        assert_eq!(windows.due(Instant::now()), Due::Later);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn windows_grow_only_once_the_peer_has_used_up_the_room_that_it_had_more() {
+        let arrivals = arrivals();
+        let mut windows = Windows::new(arrivals.account(), 1_000);
+        arrivals.came(1, CONNECTION);
+        shrunk(&mut windows);
+        windows.change().await;
+
+        arrivals.went(1, CONNECTION);
         let began = Instant::now();
-        let change = windows.change().await;
-        assert_eq!((began.elapsed(), change.stream), (STAY, STREAM_WINDOW));
-        assert_eq!(windows.told(change, Ok::<(), ()>(())), Some(of_link()));
+        assert_eq!(windows.change().await, Change::Room(of_link()));
+        assert_eq!(began.elapsed(), STAY);
+
+        let excess = 1_000 * LEAST as usize;
+        arrivals.came(1, excess - 1);
+        arrivals.went(1, excess - 1);
+        assert_eq!(windows.due(Instant::now()), Due::Later);
+        let grown = tokio::join!(windows.change(), async {
+            arrivals.came(1, 1);
+            arrivals.went(1, 1);
+        });
+        assert_eq!(grown.0, Change::Streams(Level::Ample));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_stand_still_again_meanwhile_leave_the_others_the_same_room() {
+        let arrivals = arrivals();
+        let mut windows = Windows::new(arrivals.account(), 1_000);
+        arrivals.came(1, CONNECTION);
+        shrunk(&mut windows);
+        let room = windows.change().await;
+        arrivals.went(1, CONNECTION);
+        assert_eq!(windows.change().await, Change::Room(of_link()));
+
+        arrivals.came(1, CONNECTION);
+        assert_eq!(windows.change().await, room);
     }
 }

@@ -64,6 +64,7 @@ impl Arrivals {
         *unread += bytes;
         drop(streams);
         self.add(bytes);
+        self.account.arrive(bytes);
     }
 
     /// Bytes of a stream went on.

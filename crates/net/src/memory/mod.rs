@@ -10,7 +10,7 @@ mod arrivals;
 mod carrier;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -185,7 +185,10 @@ pub struct Account {
     /// Bytes that were received and not read yet.
     unread: AtomicUsize,
     level: AtomicU8,
-    level_changed: Notify,
+    changed: Notify,
+    /// Bytes that came, all in all, and of how many its peer's windows wait to hear.
+    arrived: AtomicU64,
+    awaited: AtomicU64,
     /// Bytes that went on, all in all, and how many had when it was looked at last.
     moved: AtomicUsize,
     seen: AtomicUsize,
@@ -217,7 +220,9 @@ impl Account {
             holders: AtomicUsize::new(0),
             unread: AtomicUsize::new(0),
             level: AtomicU8::new(0),
-            level_changed: Notify::new(),
+            changed: Notify::new(),
+            arrived: AtomicU64::new(0),
+            awaited: AtomicU64::new(u64::MAX),
             moved: AtomicUsize::new(0),
             seen: AtomicUsize::new(UNSEEN),
             is_ended: AtomicBool::new(false),
@@ -259,15 +264,27 @@ impl Account {
         Level::ALL[usize::from(self.level.load(Ordering::Relaxed)) % Level::ALL.len()]
     }
 
-    /// Resolves when that is another level than `known`.
-    pub async fn level_other_than(&self, known: Level) -> Level {
-        loop {
-            let changed = self.level_changed.notified();
-            let level = self.level();
-            if level != known {
-                return level;
-            }
-            changed.await;
+    /// Resolves when the level has changed, or as many bytes have come as [`Account::arrives`] was asked for. For one who waits.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Bytes that have come on its streams, all in all.
+    pub fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many have. If not, [`Account::changed`] will tell.
+    pub fn arrives(&self, count: u64) -> bool {
+        self.awaited.store(count, Ordering::SeqCst);
+        self.arrived.load(Ordering::SeqCst) >= count
+    }
+
+    fn arrive(&self, bytes: usize) {
+        let arrived = self.arrived.fetch_add(bytes as u64, Ordering::SeqCst) + bytes as u64;
+        if arrived >= self.awaited.load(Ordering::SeqCst) {
+            self.awaited.store(u64::MAX, Ordering::SeqCst);
+            self.changed.notify_one();
         }
     }
 
@@ -304,7 +321,7 @@ impl Account {
         let now = level.of(unread, self.memory.connection());
         if now != level {
             self.level.store(now as u8, Ordering::Relaxed);
-            self.level_changed.notify_one();
+            self.changed.notify_one();
         }
     }
 
