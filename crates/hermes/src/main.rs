@@ -19,6 +19,7 @@ mod table;
 use std::process::ExitCode;
 
 use clap::Parser;
+use hermes_net::PassedSocket;
 
 use cli::{Cli, Command};
 use failure::Failure;
@@ -30,13 +31,26 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json);
-    let outcome = runtime().and_then(|runtime| runtime.block_on(dispatch(cli.command, output)));
+    let outcome = passed(cli.command.as_ref()).and_then(|passed| {
+        let runtime = runtime()?;
+        runtime.block_on(dispatch(cli.command, output, passed))
+    });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
             ExitCode::from(failure.code)
         }
+    }
+}
+
+/// The sockets that a service manager passed to a node. Before anything else opens descriptors or starts threads.
+fn passed(command: Option<&Command>) -> Result<Vec<PassedSocket>, Failure> {
+    match command {
+        Some(Command::Run(_)) => {
+            hermes_net::os::passed_sockets().map_err(|error| Failure::failed(format!("socket activation: {error}")))
+        }
+        _ => Ok(Vec::new()),
     }
 }
 
@@ -48,10 +62,10 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::failed(format!("the run time does not start: {error}")))
 }
 
-async fn dispatch(command: Option<Command>, output: Output) -> Result<(), Failure> {
+async fn dispatch(command: Option<Command>, output: Output, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     match command {
         None => commands::welcome(output),
-        Some(Command::Run(run)) => commands::run::run(run).await,
+        Some(Command::Run(run)) => commands::run::run(run, passed).await,
         Some(Command::Check(check)) => commands::check::run(&check, output).await,
         Some(Command::Schema) => commands::schema::run(output),
         Some(Command::Demo(demo)) => demo::run(&demo, output).await,

@@ -2,7 +2,7 @@
 //!
 //! What it is: everything below HTTP that touches the machine. A [`stream::Stream`] is one connection
 //! whatever carries it; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races addresses;
-//! [`listen`] opens sockets that several workers can share; [`tls`] wraps streams; [`quic`] opens and accepts connections
+//! [`listen`] opens sockets that several workers can share, [`activation`] takes those that a service manager opened; [`tls`] wraps streams; [`quic`] opens and accepts connections
 //! over UDP; [`dns`] resolves names;
 //! [`worker`] starts threads; [`drain`] ends what they run.
 //!
@@ -12,6 +12,7 @@
 //! Specifications: RFC 8305 (racing of addresses), RFC 8446 and RFC 5280 (TLS and certificates), RFC 9000 and RFC 9221 (QUIC),
 //! RFC 6761 (`localhost`), RFC 9298 section 3.1 and 5 (what a UDP socket towards a target must do).
 
+pub mod activation;
 pub mod connect;
 pub mod descriptors;
 pub mod dns;
@@ -32,6 +33,7 @@ mod udp_system;
 mod within;
 pub mod worker;
 
+pub use activation::{PassedKind, PassedSocket};
 pub use connect::{ConnectError, ConnectErrorKind};
 pub use dns::{Asker, DnsError, DnsErrorKind, Lookup, Resolver};
 pub use drain::{Drain, Watch};

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use hermes_config::{Loaded, Lost, Problem, Problems, child};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
-use hermes_net::{Drain, LocalAddresses, Resolver};
+use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver};
 use hermes_rules::lint::holds;
 use hermes_rules::{Finding, warn};
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use crate::admin;
 use crate::change::{Metrics, NotReloaded, ReloadReport, Watched, follow};
 use crate::hold;
 use crate::listeners::table::{BindError, ListenerView, Prepared};
-use crate::listeners::{self, Door, Joins, ListenerTable, Sessions, Sources, Users};
+use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources, Users};
 use crate::redecide::Tunnels;
 use crate::scarcity;
 use crate::seeing::{AccessSink, Seeing};
@@ -114,11 +114,16 @@ pub(crate) fn log_doubts(doubts: &[Problem]) {
 
 impl Proxy {
     /// Starts a proxy: binds every listener, then serves. To be called inside a runtime, where administration lives; the data
-    /// plane has threads of its own.
+    /// plane has threads of its own. Listeners whose sockets were `passed` to the process use those.
     ///
     /// # Errors
     /// What is wrong with the configuration, or cannot be bound.
-    pub fn start(loaded: Loaded, file: PathBuf, log: Box<dyn LogFilter>) -> Result<Self, Problems> {
+    pub fn start(
+        loaded: Loaded,
+        file: PathBuf,
+        log: Box<dyn LogFilter>,
+        passed: Vec<PassedSocket>,
+    ) -> Result<Self, Problems> {
         let access = AccessSink::open(&loaded.document.log.access).map_err(|error| one("log.access", &error))?;
         let seeing = Seeing::new(&node_name(&loaded), access);
         let (places, doubts) = (loaded.places.clone(), doubts(&loaded));
@@ -127,15 +132,17 @@ impl Proxy {
         seeing.users(snapshot.document.metrics.users);
         hold::bound(&snapshot.document.memory);
         let count = worker_count(&snapshot);
-        let mut table = ListenerTable::default();
+        let admin_socket = admin_socket(&snapshot);
+        let mut passed = PassedSockets::from(passed);
+        let passed_admin = passed.take_unix(&admin_socket);
+        let mut table = ListenerTable::new(passed);
         let prepared = table.prepare(&snapshot.document, count).map_err(|errors| unbound(errors, &places))?;
         let admin = Drain::new();
         let mut metrics = Metrics::new(seeing.clone(), admin.watch());
-        let endpoint = metrics.prepare(&snapshot.document)?;
+        let endpoint = metrics.prepare(&snapshot.document, table.passed())?;
         let own = own_addresses(&table, &prepared, metrics.address(&endpoint));
         let local = LocalAddresses::now();
         let snapshot = Arc::new(snapshot.own(prepared.doors(), &own, &local));
-        let admin_socket = admin_socket(&snapshot);
         let drain = Drain::new();
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::new(snapshot.clone()),
@@ -161,18 +168,21 @@ impl Proxy {
         metrics.apply(endpoint);
         let mut changing = Changing { table, doors, metrics };
         changing.table.apply(prepared, &shared.snapshot.load(), &changing.doors, &drain.watch());
+        changing.table.log_unused(&snapshot.document);
         let (changing, started) = (Mutex::new(changing), Instant::now());
         let drains = drain.clone();
         let node = Node { shared, file, admin_socket, started, log, changing, drain: drains, upkeep };
         let proxy = Self { node: Arc::new(node), drain, admin, workers: Some(workers) };
-        proxy.serve_admin()?;
+        proxy.serve_admin(passed_admin.as_ref())?;
         Ok(proxy)
     }
 
-    fn serve_admin(&self) -> Result<(), Problems> {
+    fn serve_admin(&self, passed: Option<&PassedSocket>) -> Result<(), Problems> {
         let (node, watch) = (self.node.clone(), self.admin.watch());
         let seeing = node.shared.seeing.clone();
-        let socket = admin::bind(&node.admin_socket).map_err(|error| {
+        let file = &node.admin_socket;
+        let socket = passed.map_or_else(|| admin::bind(file), |passed| admin::take(file, passed));
+        let socket = socket.map_err(|error| {
             let remedy = "give each node a name of its own (`node:`), or set `admin.socket`";
             let Problems(mut problems) = one("admin.socket", &error);
             problems.iter_mut().for_each(|problem| problem.remedy = Some(remedy.to_owned()));

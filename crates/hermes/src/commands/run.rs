@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hermes_config::Problems;
+use hermes_net::PassedSocket;
 use hermes_net::drain::Ended;
 use hermes_proxy::Proxy;
 use hermes_proxy::listeners::table::ListenerView;
@@ -29,13 +30,13 @@ pub struct Run {
     until_eof: bool,
 }
 
-/// Runs the node. SIGTERM and SIGINT end it kindly, a second one at once; SIGHUP reloads its file.
+/// Runs the node, on the sockets that were passed to the process where they fit. SIGTERM and SIGINT end it kindly, a second one at once; SIGHUP reloads its file.
 ///
 /// # Errors
 /// When the file is not valid, or the node cannot start or end.
-pub async fn run(run: Run) -> Result<(), Failure> {
+pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     let mut signals = Signals::new(run.until_eof).map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    let mut proxy = start(run.file)?;
+    let mut proxy = start(run.file, passed)?;
     proxy.watch_files(run.watch);
     announce(&proxy);
     loop {
@@ -47,7 +48,7 @@ pub async fn run(run: Run) -> Result<(), Failure> {
     }
 }
 
-fn start(file: PathBuf) -> Result<Proxy, Failure> {
+fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
     // Where it cannot be asked for, the process is larger, no worse.
     let _ = hermes_net::os::use_small_pages();
     // Before any secret is read, and until the file says otherwise.
@@ -69,7 +70,7 @@ fn start(file: PathBuf) -> Result<Proxy, Failure> {
         hermes_net::descriptors::keep_back(limit);
     }
     let files = loaded.files.clone();
-    let started = Proxy::start(loaded, file.clone(), Box::new(logging));
+    let started = Proxy::start(loaded, file.clone(), Box::new(logging), passed);
     started.map_err(|problems| not_started(problems.in_order(&files), &file))
 }
 

@@ -14,8 +14,10 @@ use tokio::net::{UdpSocket, UnixStream};
 use super::ProcessStats;
 use crate::quic::steering::Instruction;
 
+mod activation;
 mod addresses;
 mod pipe;
+pub use activation::{passed_kind, passed_sockets};
 pub use addresses::{AddressChanges, local_addresses};
 pub use pipe::Pipe;
 

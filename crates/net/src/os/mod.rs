@@ -5,8 +5,8 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
     AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, datagram_socket, local_addresses,
-    path_mtu, peer_uid, prepare_datagrams, process_stats, raise_open_files, report_errors, take_queued_error,
-    use_small_pages,
+    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats, raise_open_files, report_errors,
+    take_queued_error, use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -14,8 +14,8 @@ mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
     AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, datagram_socket, local_addresses,
-    path_mtu, peer_uid, prepare_datagrams, process_stats, raise_open_files, report_errors, take_queued_error,
-    use_small_pages,
+    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats, raise_open_files, report_errors,
+    take_queued_error, use_small_pages,
 };
 
 /// What this process uses now.

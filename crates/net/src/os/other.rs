@@ -7,6 +7,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
 use super::ProcessStats;
+use crate::activation::{ActivationError, PassedKind, PassedSocket};
 use crate::quic::steering::Instruction;
 
 mod pipe;
@@ -16,6 +17,22 @@ pub use pipe::Pipe;
 #[must_use]
 pub fn peer_uid(unix: &UnixStream) -> Option<u32> {
     unix.peer_cred().ok().map(|credentials| credentials.uid())
+}
+
+/// None: no service manager passes sockets here as systemd does.
+///
+/// # Errors
+/// Never.
+pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
+    Ok(Vec::new())
+}
+
+/// Unknown here.
+///
+/// # Errors
+/// Never.
+pub fn passed_kind(_socket: &Socket) -> io::Result<PassedKind> {
+    Ok(PassedKind::Unusable("a socket that this system passes in another way"))
 }
 
 /// Unknown here.

@@ -23,7 +23,6 @@ mod tests;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use hermes_net::Watch;
@@ -31,7 +30,8 @@ use hermes_net::Watch;
 use crate::seeing::Seeing;
 
 pub use client::{AdminError, call};
-pub use socket::{bind, default_socket};
+pub(crate) use socket::take;
+pub use socket::{AdminSocket, bind, default_socket};
 
 use answer::{Admin, MetricsOnly};
 
@@ -53,17 +53,17 @@ pub trait Control: Send + Sync + 'static {
     fn log_level(&self, filter: &str) -> Result<(), String>;
 }
 
-/// Serves the administrator on `listener` (see [`bind`]) until `watch` drains; then removes the socket's file.
+/// Serves the administrator on `socket` until `watch` drains; then removes its file, if that is ours.
 ///
 /// # Errors
 /// When the listener cannot be used at all. Failures to accept are logged and waited out.
 pub async fn serve_unix(
-    listener: UnixListener,
+    socket: AdminSocket,
     control: Arc<dyn Control>,
     seeing: Arc<Seeing>,
     watch: Watch,
 ) -> io::Result<()> {
-    let file = listener.local_addr()?.as_pathname().map(std::path::Path::to_owned);
+    let AdminSocket { listener, file } = socket;
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
     serve::serve(&listener, Arc::new(Admin { control, seeing }), &watch).await;

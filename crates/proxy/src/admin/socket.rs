@@ -6,8 +6,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use hermes_net::{Listener, PassedSocket};
+
 /// Mode of the socket: this user only.
 const SOCKET_MODE: u32 = 0o600;
+
+/// The permission to connect, of those who are neither the socket's user nor in its group (unix(7)).
+const OTHERS_CONNECT: u32 = 0o002;
 
 /// Mode of folders made for sockets.
 const FOLDER_MODE: u32 = 0o700;
@@ -38,14 +43,44 @@ fn file_name(node: &str) -> String {
     node.chars().map(|letter| if keep(letter) { letter } else { '_' }).collect()
 }
 
+/// The administrator's socket, which is bound.
+#[derive(Debug)]
+pub struct AdminSocket {
+    /// The socket.
+    pub(super) listener: UnixListener,
+    /// The file to remove at the end; `None` where it belongs to the service manager.
+    pub(super) file: Option<PathBuf>,
+}
+
 /// Opens the socket for [`super::serve_unix`], for this user only, and makes its folder (mode 0700) if there is none.
 ///
 /// # Errors
 /// When the folder is one in which another user could replace the socket, or somebody serves there already.
-pub fn bind(socket: &Path) -> io::Result<UnixListener> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", socket.display()));
-    prepare_folder(socket, rustix::process::getuid().as_raw()).map_err(named)?;
-    hermes_net::listen::unix(socket, SOCKET_MODE).map_err(named)
+pub fn bind(socket: &Path) -> io::Result<AdminSocket> {
+    prepare_folder(socket, rustix::process::getuid().as_raw()).map_err(|error| named(socket, error))?;
+    let listener = hermes_net::listen::unix(socket, SOCKET_MODE).map_err(|error| named(socket, error))?;
+    Ok(AdminSocket { listener, file: Some(socket.to_owned()) })
+}
+
+/// Takes a socket that the service manager opened on the file `socket`. Who can connect there can administer the node, so only the
+/// file's user and group may.
+///
+/// # Errors
+/// When every user can connect, or no descriptor is left.
+pub(crate) fn take(socket: &Path, passed: &PassedSocket) -> io::Result<AdminSocket> {
+    let mode = std::fs::metadata(socket).map_err(|error| named(socket, error))?.mode();
+    if mode & OTHERS_CONNECT != 0 {
+        let reason = format!("every user can connect to {}; set `SocketMode=0600` in its unit", socket.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    match passed.listener().map_err(|error| named(socket, error))? {
+        Listener::Unix(listener) => Ok(AdminSocket { listener, file: None }),
+        Listener::Tcp(_) => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn named(socket: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", socket.display()))
 }
 
 /// Makes the folder of `socket`, or checks the one that is there.
@@ -107,6 +142,19 @@ mod tests {
         assert_eq!(mode(socket.parent().unwrap()), 0o700);
         assert_eq!(mode(&socket), 0o600);
         assert_eq!(found(&socket).iter().filter(|found| **found == socket).count(), 1);
+    }
+
+    #[test]
+    fn a_passed_socket_that_every_user_can_connect_to_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let socket = root.path().join("node.sock");
+        let owned = UnixListener::bind(&socket).unwrap();
+        let passed = PassedSocket::new(3, None, owned.into());
+        std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
+        let refused = take(&socket, &passed).unwrap_err();
+        assert!(refused.to_string().contains("SocketMode=0600"), "{refused}");
+        std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o660)).unwrap();
+        assert!(take(&socket, &passed).unwrap().file.is_none(), "its file is not ours to remove");
     }
 
     #[test]

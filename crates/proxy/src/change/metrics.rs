@@ -9,6 +9,7 @@ use hermes_net::{Drain, Watch};
 use tokio::runtime::Handle;
 
 use crate::admin;
+use crate::listeners::PassedSockets;
 use crate::node::one;
 use crate::seeing::Seeing;
 
@@ -43,11 +44,11 @@ impl Metrics {
         Self { seeing, watch, runtime: Handle::current(), served: None }
     }
 
-    /// Binds what the document asks for, if that is not served already.
+    /// Binds what the document asks for, if that is not served already; a socket that was passed for it is bound.
     ///
     /// # Errors
     /// It cannot be bound.
-    pub(crate) fn prepare(&self, document: &Document) -> Result<Endpoint, Problems> {
+    pub(crate) fn prepare(&self, document: &Document, passed: &PassedSockets) -> Result<Endpoint, Problems> {
         let wanted = match &document.admin.metrics {
             Some(ListenAddress::Ip(address)) => *address,
             Some(ListenAddress::Unix(_)) | None => return Ok(Endpoint::None),
@@ -55,7 +56,10 @@ impl Metrics {
         if self.served.as_ref().is_some_and(|served| served.wanted == wanted) {
             return Ok(Endpoint::Same);
         }
-        let bound = TcpListener::bind(wanted).map_err(|error| one("admin.metrics", &error))?;
+        let bound = passed
+            .tcp(wanted)
+            .unwrap_or_else(|| TcpListener::bind(wanted))
+            .map_err(|error| one("admin.metrics", &error))?;
         Ok(Endpoint::New(wanted, bound))
     }
 

@@ -88,7 +88,8 @@ impl Node {
         log_doubts(&doubts);
         let prepared = changing.table.prepare(&snapshot.document, workers);
         let prepared = prepared.map_err(|errors| NotReloaded::Unbound(unbound(errors, &places)))?;
-        let metrics = changing.metrics.prepare(&snapshot.document).map_err(NotReloaded::Unbound)?;
+        let metrics =
+            changing.metrics.prepare(&snapshot.document, changing.table.passed()).map_err(NotReloaded::Unbound)?;
         let own = own_addresses(&changing.table, &prepared, changing.metrics.address(&metrics));
         let snapshot = Arc::new(snapshot.own(prepared.doors(), &own, &self.shared.local));
         // New rules first: a new listener must find them.

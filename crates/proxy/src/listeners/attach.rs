@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::Entrance;
 use super::http::attachment;
 use super::joins::Join;
-use super::table::attached_as;
+use super::wanted::attached_as;
 use crate::snapshot::Snapshot;
 
 /// The first pause after an attempt that failed; each is twice the one before, and a random part of its second half is left out,

@@ -5,17 +5,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use hermes_config::model::{Attach, Document, HttpVersion, ListenAddress, Listener};
+use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
 use hermes_net::{Drain, Watch};
 use hermes_rules::versions;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::bind::{At, Bound, Serves, Wanted, bind};
+use super::passed::{Passed, PassedSockets, Seeker};
+use super::wanted::wanted;
 use super::{Door, DoorId, Socket};
 use crate::snapshot::Snapshot;
-
-/// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
-const ATTACHMENTS: u8 = 2;
 
 /// Times that a free port is looked for which nobody uses for UDP either.
 const PORT_TRIES: usize = 16;
@@ -23,9 +22,11 @@ const PORT_TRIES: usize = 16;
 /// The sockets that are bound.
 #[derive(Default)]
 pub struct ListenerTable {
+    /// Those that the service manager opened; listeners come and go over them.
+    passed: PassedSockets,
     open: BTreeMap<Part, Open>,
     /// What is no longer wanted, while its sockets are there still.
-    closing: Vec<(Wanted, Weak<()>)>,
+    closing: Vec<Closing>,
     /// The next door's number.
     next: u64,
 }
@@ -38,9 +39,18 @@ struct Open {
     door: DoorId,
     wanted: Wanted,
     bound: Bound,
+    /// The sockets were not bound here, but passed.
+    passed: Vec<Passed>,
     drain: Drain,
     /// Held by whoever serves the sockets.
     served: Arc<()>,
+}
+
+/// Sockets that are about to close.
+struct Closing {
+    wanted: Wanted,
+    passed: Vec<Passed>,
+    served: Weak<()>,
 }
 
 /// A listener as it is seen from outside.
@@ -89,8 +99,25 @@ pub struct Prepared {
 /// A part whose sockets were bound for this change.
 struct New {
     name: Arc<str>,
-    open: (DoorId, Wanted, Bound),
+    door: DoorId,
+    opened: Opened,
+}
+
+/// The sockets of one part, which are bound.
+struct Opened {
+    wanted: Wanted,
+    bound: Bound,
+    passed: Vec<Passed>,
     sockets: Vec<Socket>,
+}
+
+/// A part of a listener that has no sockets yet.
+struct Missing<'a> {
+    name: &'a Arc<str>,
+    listener: &'a Listener,
+    wanted: &'a Wanted,
+    /// The passed sockets that it is to have; else it binds its own.
+    passed: Vec<Passed>,
 }
 
 /// A part whose sockets stay.
@@ -104,11 +131,16 @@ impl Prepared {
     /// Which listener is behind which door.
     pub fn doors(&self) -> HashMap<DoorId, Arc<str>> {
         let kept = self.kept.iter().map(|kept| (kept.door, kept.name.clone()));
-        kept.chain(self.new.iter().map(|new| (new.open.0, new.name.clone()))).collect()
+        kept.chain(self.new.iter().map(|new| (new.door, new.name.clone()))).collect()
     }
 }
 
 impl ListenerTable {
+    /// Nothing is bound yet, but what was passed.
+    pub fn new(passed: PassedSockets) -> Self {
+        Self { passed, ..Self::default() }
+    }
+
     /// Binds what a document asks for and is not bound yet. Nothing is served or closed.
     ///
     /// What a socket is called and what it serves may change under it: it stays as long as somebody wants its address.
@@ -120,26 +152,64 @@ impl ListenerTable {
         let wanted: Vec<(Arc<str>, Wanted)> = listeners
             .flat_map(|(name, listener)| wanted(document, listener).map(|wanted| (name.as_str().into(), wanted)))
             .collect();
-        self.closing.retain(|(_, served)| served.strong_count() > 0);
+        self.closing.retain(|closing| closing.served.strong_count() > 0);
         let mut prepared = Prepared { new: Vec::new(), kept: self.kept(&wanted) };
+        let missing = self.missing(document, &prepared.kept, &wanted);
         let mut errors = Vec::new();
-        for parts in wanted.chunk_by(|(one, _), (other, _)| one == other) {
-            let is_kept = |part: &Wanted| {
-                prepared.kept.iter().any(|kept| kept.name == parts[0].0 && kept.before.1 == part.serves)
-            };
-            let missing: Vec<&Wanted> = parts.iter().map(|(_, part)| part).filter(|part| !is_kept(part)).collect();
-            match self.bind_parts(&missing, self.stream_of(&prepared, &parts[0].0), workers) {
+        for parts in missing.chunk_by(|one, other| one.name == other.name) {
+            let name = parts[0].name;
+            match self.bind_parts(parts, self.stream_of(&prepared, name), workers) {
                 Ok(bound) => {
-                    for (wanted, bound, sockets) in bound {
+                    for opened in bound {
                         self.next += 1;
-                        let open = (DoorId(self.next), wanted, bound);
-                        prepared.new.push(New { name: parts[0].0.clone(), open, sockets });
+                        prepared.new.push(New { name: name.clone(), door: DoorId(self.next), opened });
                     }
                 }
-                Err(error) => errors.push(BindError { name: parts[0].0.to_string(), reason: error.to_string() }),
+                Err(error) => errors.push(BindError { name: name.to_string(), reason: error.to_string() }),
             }
         }
         if errors.is_empty() { Ok(prepared) } else { Err(errors) }
+    }
+
+    /// What has no sockets yet, and the passed ones that it is to have: those that no listener keeps.
+    fn missing<'a>(&self, document: &'a Document, kept: &[Kept], wanted: &'a [(Arc<str>, Wanted)]) -> Vec<Missing<'a>> {
+        let is_kept =
+            |name: &Arc<str>, part: &Wanted| kept.iter().any(|kept| kept.name == *name && kept.before.1 == part.serves);
+        let missing: Vec<_> = wanted.iter().filter(|(name, part)| !is_kept(name, part)).collect();
+
+        let kept = kept.iter().filter_map(|kept| self.open.get(&kept.before));
+        let mut held: Vec<Passed> = kept.flat_map(|open| open.passed.iter().copied()).collect();
+        held.extend(self.passed_for_metrics(document));
+
+        let seekers: Vec<_> = missing.iter().map(|(name, wanted)| Seeker { name, wanted }).collect();
+        let assigned = self.passed.assign(&seekers, &held);
+        let with_listener = missing.into_iter().zip(assigned).filter_map(|((name, wanted), passed)| {
+            let listener = document.listeners.get(&**name)?;
+            Some(Missing { name, listener, wanted, passed })
+        });
+        with_listener.collect()
+    }
+
+    /// The passed sockets that are where metrics are asked for.
+    fn passed_for_metrics(&self, document: &Document) -> Vec<Passed> {
+        match &document.admin.metrics {
+            Some(ListenAddress::Ip(address)) => self.passed.at(*address),
+            Some(ListenAddress::Unix(_)) | None => Vec::new(),
+        }
+    }
+
+    /// Sockets that the service manager opened.
+    pub(crate) fn passed(&self) -> &PassedSockets {
+        &self.passed
+    }
+
+    /// Names the sockets that were passed and that nothing uses.
+    pub(crate) fn log_unused(&self, document: &Document) {
+        let mut used = self.passed_for_metrics(document);
+        used.extend(self.open.values().flat_map(|open| &open.passed));
+        for socket in self.passed.unused(&used) {
+            tracing::warn!("no listener has the name or the address of a socket that was passed: {socket}");
+        }
     }
 
     /// Where the stream part of a listener stays.
@@ -152,11 +222,11 @@ impl ListenerTable {
     /// those that are missing.
     fn bind_parts(
         &self,
-        missing: &[&Wanted],
+        missing: &[Missing<'_>],
         beside: Option<SocketAddr>,
         workers: usize,
-    ) -> io::Result<Vec<(Wanted, Bound, Vec<Socket>)>> {
-        let chosen = missing.len() > 1 && !missing[0].is_definite();
+    ) -> io::Result<Vec<Opened>> {
+        let chosen = missing.len() > 1 && !missing[0].wanted.is_definite();
         let mut tries = if chosen { PORT_TRIES } else { 1 };
         loop {
             tries -= 1;
@@ -170,30 +240,66 @@ impl ListenerTable {
 
     fn bind_once(
         &self,
-        missing: &[&Wanted],
+        missing: &[Missing<'_>],
         mut beside: Option<SocketAddr>,
         workers: usize,
-    ) -> io::Result<Vec<(Wanted, Bound, Vec<Socket>)>> {
+    ) -> io::Result<Vec<Opened>> {
         let mut done = Vec::new();
-        for wanted in missing {
-            let at = match beside {
-                Some(address) if wanted.serves == Serves::Quic => &At::Address(ListenAddress::Ip(address)),
-                _ => &wanted.at,
+        for part in missing {
+            let (bound, sockets) = match part.passed.as_slice() {
+                [] => self.bind_own(part.wanted, beside, workers)?,
+                passed => {
+                    self.check_passed(part, beside)?;
+                    self.passed.open(part.listener, part.wanted, passed, workers)?
+                }
             };
-            // A port that moves from one of our sockets to another is shared until the old one lets go.
-            let open = self.open.values().map(|open| &open.wanted);
-            let bound = open.chain(self.closing.iter().map(|(old, _)| old));
-            let ours: Vec<&Wanted> = bound.filter(|old| old.overlaps(wanted)).collect();
-            // Not so with QUIC: the kernel would go on choosing among all of them by connection IDs.
-            if ours.iter().any(|old| old.serves == Serves::Quic || wanted.serves == Serves::Quic) {
-                let reason = "the port still serves UDP or HTTP/3 from before: reload again when that has ended";
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
-            }
-            let (bound, sockets) = bind(wanted.serves, at, workers, !ours.is_empty())?;
             beside = beside.or(bound.address());
-            done.push(((*wanted).clone(), bound, sockets));
+            done.push(Opened { wanted: part.wanted.clone(), bound, passed: part.passed.clone(), sockets });
         }
         Ok(done)
+    }
+
+    fn bind_own(
+        &self,
+        wanted: &Wanted,
+        beside: Option<SocketAddr>,
+        workers: usize,
+    ) -> io::Result<(Bound, Vec<Socket>)> {
+        let at = match beside {
+            Some(address) if wanted.serves == Serves::Quic => &At::Address(ListenAddress::Ip(address)),
+            _ => &wanted.at,
+        };
+        // A port that moves from one of our sockets to another is shared until the old one lets go.
+        let open = self.open.values().map(|open| (&open.wanted, &open.passed));
+        let bound = open.chain(self.closing.iter().map(|old| (&old.wanted, &old.passed)));
+        let bound_here = bound.filter(|(_, passed)| passed.is_empty()).map(|(old, _)| old);
+        let ours: Vec<&Wanted> = bound_here.filter(|old| old.overlaps(wanted)).collect();
+        // Not so with QUIC: the kernel would go on choosing among all of them by connection IDs.
+        if ours.iter().any(|old| old.serves == Serves::Quic || wanted.serves == Serves::Quic) {
+            return Err(still_served());
+        }
+        bind(wanted.serves, at, workers, !ours.is_empty())
+    }
+
+    /// Whether passed sockets can be had now, for HTTP/3 beside the stream part.
+    fn check_passed(&self, part: &Missing<'_>, beside: Option<SocketAddr>) -> io::Result<()> {
+        let shares = |passed: &[Passed]| passed.iter().any(|number| part.passed.contains(number));
+        let before = self.open.values().any(|open| shares(&open.passed));
+        let before = before || self.closing.iter().any(|old| shares(&old.passed));
+        // Datagrams for the part that had the socket would reach the one that has it now. A connection stays where it was accepted.
+        if before && part.wanted.serves != Serves::Streams {
+            return Err(still_served());
+        }
+
+        let port = |number: &Passed| self.passed.port(*number);
+        match (beside, part.passed.first().and_then(port)) {
+            (Some(streams), Some(port)) if part.wanted.serves == Serves::Quic && streams.port() != port => {
+                let reason =
+                    format!("the UDP socket that was passed has port {port}, and HTTP/3 needs that of {streams}");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whose sockets stay: first by name and address, then by address alone.
@@ -223,7 +329,7 @@ impl ListenerTable {
     /// The IP addresses that are bound, those of `prepared` included.
     pub fn addresses(&self, prepared: &Prepared) -> Vec<SocketAddr> {
         let kept = prepared.kept.iter().filter_map(|kept| self.open.get(&kept.before)).map(|open| &open.bound);
-        let all = kept.chain(prepared.new.iter().map(|new| &new.open.2));
+        let all = kept.chain(prepared.new.iter().map(|new| &new.opened.bound));
         all.filter_map(Bound::address).collect()
     }
 
@@ -247,12 +353,16 @@ impl ListenerTable {
         }
         for ((name, serves), open) in before {
             open.drain.start();
-            open.bound.unlink();
-            self.closing.push((open.wanted, Arc::downgrade(&open.served)));
+            if open.passed.is_empty() {
+                open.bound.unlink();
+            }
+            let served = Arc::downgrade(&open.served);
+            self.closing.push(Closing { wanted: open.wanted, passed: open.passed, served });
             add(&mut changes.closed, &name, serves);
         }
-        for New { name, open: (door, wanted, bound), sockets } in prepared.new {
+        for New { name, door, opened: Opened { wanted, bound, passed, sockets } } in prepared.new {
             let Some(rules) = snapshot.listeners.get(&name) else { continue };
+            self.log_taken(&name, &passed);
             let (drain, served) = (watch.child(), Arc::new(()));
             for (share, (socket, worker)) in (0..).zip(sockets.into_iter().zip(doors)) {
                 // A worker that is gone means that the process is stopping.
@@ -266,9 +376,15 @@ impl ListenerTable {
                 });
             }
             add(&mut changes.opened, &name, wanted.serves);
-            self.open.insert((name, wanted.serves), Open { door, wanted, bound, drain, served });
+            self.open.insert((name, wanted.serves), Open { door, wanted, bound, passed, drain, served });
         }
         changes
+    }
+
+    fn log_taken(&self, listener: &str, passed: &[Passed]) {
+        for socket in passed.iter().filter_map(|number| self.passed.socket(*number)) {
+            tracing::info!(listener, "takes a socket that was passed: {socket}");
+        }
     }
 
     /// What is bound for `document`, in its order.
@@ -294,6 +410,11 @@ impl ListenerTable {
     }
 }
 
+fn still_served() -> io::Error {
+    let reason = "the port still serves UDP or HTTP/3 from before: reload again when that has ended";
+    io::Error::new(io::ErrorKind::ResourceBusy, reason)
+}
+
 /// Notes a change of one part. What happens to HTTP/3 together with the rest of its listener need not be said twice.
 fn add(changes: &mut Vec<String>, what: &str, serves: Serves) {
     if serves != Serves::Quic {
@@ -301,30 +422,4 @@ fn add(changes: &mut Vec<String>, what: &str, serves: Serves) {
     } else if !changes.iter().any(|known| known == what) {
         changes.push(format!("{what} (HTTP/3)"));
     }
-}
-
-/// The name under which a listener attaches.
-pub(super) fn attached_as<'a>(document: &'a Document, attach: &'a Attach) -> Option<&'a str> {
-    attach.name().or(document.identity.as_ref().map(|identity| identity.user.as_str()))
-}
-
-/// What a listener asks for: the stream part first.
-fn wanted(document: &Document, listener: &Listener) -> impl Iterator<Item = Wanted> + use<> {
-    let http = versions(document, listener);
-    let streams = listener.http.clone().filter(|_| http != [HttpVersion::H3]);
-    let quic = listener.http.clone().filter(|_| http.contains(&HttpVersion::H3));
-    let streams = streams.or_else(|| listener.tcp.clone());
-    let attach = listener.attach.as_ref().map(|attach| At::Upstream {
-        upstream: attach.upstream().to_owned(),
-        name: attached_as(document, attach).unwrap_or_default().to_owned(),
-        connections: attach.connections().unwrap_or(ATTACHMENTS),
-    });
-    let address = |address: Option<ListenAddress>| address.map(At::Address);
-    let parts = [
-        (Serves::Streams, address(streams)),
-        (Serves::Datagrams, address(listener.udp.clone())),
-        (Serves::Quic, address(quic)),
-        (Serves::Attachments, attach),
-    ];
-    parts.into_iter().filter_map(|(serves, at)| Some(Wanted { serves, at: at? }))
 }

@@ -27,7 +27,7 @@ impl Node {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let guard = runtime.enter();
         let loaded = hermes_config::load(&file, &|_| None).unwrap();
-        let proxy = Proxy::start(loaded, file, Box::new(NoLog)).unwrap();
+        let proxy = Proxy::start(loaded, file, Box::new(NoLog), Vec::new()).unwrap();
         drop(guard);
         Self { proxy, _runtime: runtime, _folder: folder }
     }

@@ -1,5 +1,7 @@
 //! Checks of listeners: what they are, and who may use them.
 
+use std::net::SocketAddr;
+
 use hermes_config::model::{Auth, AuthMode, Document, ListenAddress, Listener};
 
 use super::{Check, Report, each_listener};
@@ -98,15 +100,17 @@ fn empty_auth(document: &Document, report: &mut Report) {
     });
 }
 
+/// Whether strangers could use a listener that is bound to `address`, though the operator does not say that they may.
+pub fn is_open(listener: &Listener, address: SocketAddr) -> bool {
+    !listener.public && !asks(listener) && !address.ip().to_canonical().is_loopback()
+}
+
 /// An open proxy is a danger to others: strangers are let in only if the operator says so.
 fn open(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if listener.public || asks(listener) {
-            return;
-        }
         for (key, address) in kinds(listener) {
             let ListenAddress::Ip(address) = address else { continue };
-            if address.ip().to_canonical().is_loopback() {
+            if !is_open(listener, *address) {
                 continue;
             }
             let reason = format!("strangers can reach {address}, and nobody is asked who he is");

@@ -29,6 +29,7 @@ use hermes_config::model::{Document, Listener};
 use hermes_config::{child, nearest};
 
 pub use holds::holds;
+pub use listeners::is_open;
 pub(crate) use ports::overlap;
 
 /// One thing that is wrong with a document.

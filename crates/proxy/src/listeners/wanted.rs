@@ -1,0 +1,35 @@
+//! What a listener asks for.
+
+use hermes_config::model::{Attach, Document, HttpVersion, ListenAddress, Listener};
+use hermes_rules::versions;
+
+use super::bind::{At, Serves, Wanted};
+
+/// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
+const ATTACHMENTS: u8 = 2;
+
+/// The name under which a listener attaches.
+pub(super) fn attached_as<'a>(document: &'a Document, attach: &'a Attach) -> Option<&'a str> {
+    attach.name().or(document.identity.as_ref().map(|identity| identity.user.as_str()))
+}
+
+/// What a listener asks for: the stream part first.
+pub(super) fn wanted(document: &Document, listener: &Listener) -> impl Iterator<Item = Wanted> + use<> {
+    let http = versions(document, listener);
+    let streams = listener.http.clone().filter(|_| http != [HttpVersion::H3]);
+    let quic = listener.http.clone().filter(|_| http.contains(&HttpVersion::H3));
+    let streams = streams.or_else(|| listener.tcp.clone());
+    let attach = listener.attach.as_ref().map(|attach| At::Upstream {
+        upstream: attach.upstream().to_owned(),
+        name: attached_as(document, attach).unwrap_or_default().to_owned(),
+        connections: attach.connections().unwrap_or(ATTACHMENTS),
+    });
+    let address = |address: Option<ListenAddress>| address.map(At::Address);
+    let parts = [
+        (Serves::Streams, address(streams)),
+        (Serves::Datagrams, address(listener.udp.clone())),
+        (Serves::Quic, address(quic)),
+        (Serves::Attachments, attach),
+    ];
+    parts.into_iter().filter_map(|(serves, at)| Some(Wanted { serves, at: at? }))
+}
