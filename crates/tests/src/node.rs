@@ -77,7 +77,14 @@ impl Node {
     /// # Panics
     /// As [`Self::start`].
     pub fn start_by(command: Command, name: &str, yaml: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_in_by(tempfile::tempdir().unwrap(), command, name, yaml)
+    }
+
+    /// As [`Self::start_by`], in a folder that the test has prepared.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_in_by(folder: TempDir, command: Command, name: &str, yaml: &str) -> Self {
         fs::write(folder.path().join("node.yaml"), complete(name, yaml)).unwrap();
         let process = spawn_by(command, folder.path(), &[]);
         let mut node = Self { name: name.to_owned(), folder, process };

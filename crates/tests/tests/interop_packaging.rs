@@ -1,4 +1,4 @@
-//! The files of `packaging/`: systemd's own judgement of the unit, Prometheus' own of its rules, and a Prometheus that scrapes
+//! The files of `packaging/`: systemd's own judgement of the units, Prometheus' own of its rules, and a Prometheus that scrapes
 //! nodes and is asked all that the dashboard and the rules ask.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
@@ -31,7 +31,7 @@ fn run(command: &mut Command) -> (bool, String) {
 }
 
 #[test]
-fn systemd_takes_the_unit_and_finds_it_little_exposed() {
+fn systemd_takes_the_units_and_finds_the_service_little_exposed() {
     let unit = packaging().join("systemd/hermes@.service");
     let analyze = || tool("HERMES_SYSTEMD_ANALYZE", "systemd-analyze");
     // The threshold is ten times what the last line says: below 3.
@@ -43,7 +43,10 @@ fn systemd_takes_the_unit_and_finds_it_little_exposed() {
     let copy = folder.path().join("hermes@sap.service");
     let text = fs::read_to_string(&unit).unwrap().replace("/usr/bin/hermes", program::path().to_str().unwrap());
     fs::write(&copy, text).unwrap();
-    let (fine, said) = run(analyze().arg("verify").arg("--man=no").arg(&copy));
+    // A socket unit is verified with the service that it starts, which stands beside it.
+    let socket = folder.path().join("hermes@sap.socket");
+    fs::copy(packaging().join("systemd/hermes@.socket"), &socket).unwrap();
+    let (fine, said) = run(analyze().arg("verify").arg("--man=no").args([&copy, &socket]));
     let ours: Vec<&str> = said.lines().filter(|line| line.contains("hermes@")).collect();
     assert!(fine && ours.is_empty(), "{said}");
 }

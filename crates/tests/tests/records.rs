@@ -193,7 +193,7 @@ fn logrotate_rotates_as_the_documentation_says() {
     let hermes = format!("{} reload --admin {}", program::path().display(), node.socket().display());
     let file = shown
         .replace("/var/log/hermes", folder)
-        .replace("/usr/local/bin/hermes reload --admin /run/hermes/node.sock", &hermes)
+        .replace("/usr/bin/hermes reload --admin /run/hermes/sap/hermes/sap.sock", &hermes)
         .replace("hermes hermes", "root root");
     assert!(file.contains(folder) && file.contains(&hermes), "{file}");
     let (rules, state) = (node.folder().join("rules"), node.folder().join("state"));
