@@ -174,7 +174,9 @@ impl Attempt<'_> {
             }
             (_, _, addresses) => {
                 let addresses = addresses.as_deref().unwrap_or_default();
-                let connection = crate::quic::connect(addresses, config, name, bounds.until, &endpoint.text).await?;
+                let config = config.expecting(endpoint.quic.rtt());
+                let connection = crate::quic::connect(addresses, &config, name, bounds.until, &endpoint.text).await?;
+                endpoint.quic.measured(connection.pulse().rtt);
                 let address = Some(connection.peer());
                 (connection, address, None)
             }

@@ -29,7 +29,11 @@ const NOBODY: &str = "nothing listens on that UDP port (ICMP)";
 
 /// What is known of QUIC to one endpoint.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<Known>);
+pub(crate) struct Memory {
+    known: Mutex<Known>,
+    /// How long a round trip took when a connection came about last.
+    rtt: Mutex<Option<Duration>>,
+}
 
 #[derive(Debug, Default, Clone)]
 struct Known {
@@ -45,29 +49,39 @@ struct Known {
 impl Memory {
     /// Whether QUIC should be tried where there is another way.
     pub(crate) fn is_worth_trying(&self, now: Instant) -> bool {
-        self.0.lock().rest_until.is_none_or(|until| now >= until)
+        self.known.lock().rest_until.is_none_or(|until| now >= until)
     }
 
     /// A connection came about, in time.
     pub(crate) fn worked(&self) {
-        *self.0.lock() = Known { works: true, ..Known::default() };
+        *self.known.lock() = Known { works: true, ..Known::default() };
+    }
+
+    /// A round trip took so long when a connection came about.
+    pub(crate) fn measured(&self, rtt: Duration) {
+        *self.rtt.lock() = Some(rtt);
+    }
+
+    /// How long a round trip is expected to take.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        *self.rtt.lock()
     }
 
     /// Connections came about beside another way that was used since the last failure. If that lasts, the failures are forgotten.
     pub(crate) fn worked_again(&self) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         let Known { failures, failed_at, .. } = *known;
         *known = Known { works: true, failures, failed_at, ..Known::default() };
     }
 
     /// A connection that came about has fallen silent: until that is explained, another way is tried at once beside QUIC.
     pub(crate) fn doubted(&self, now: Instant) {
-        self.0.lock().doubted_until = Some(now + DOUBT);
+        self.known.lock().doubted_until = Some(now + DOUBT);
     }
 
     /// How long QUIC is tried alone.
     pub(crate) fn head_start(&self, now: Instant) -> Duration {
-        let doubted = self.0.lock().doubted_until.is_some_and(|until| now < until);
+        let doubted = self.known.lock().doubted_until.is_some_and(|until| now < until);
         if doubted { Duration::ZERO } else { HEAD_START }
     }
 
@@ -77,7 +91,7 @@ impl Memory {
         if self.is_worth_trying(now) {
             self.failed(SILENT, now);
         }
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         known.doubted_until = None;
         known.reason.replace(SILENT.to_owned()).as_deref() != Some(SILENT)
     }
@@ -91,7 +105,7 @@ impl Memory {
 
     /// None came about, or too late.
     pub(crate) fn failed(&self, reason: &str, now: Instant) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         let forgotten = known.failed_at.is_some_and(|at| now.duration_since(at) > FORGOTTEN);
         let failures = if forgotten { 0 } else { known.failures };
         let rest = FIRST_REST.saturating_mul(1 << failures.min(16)).min(LONGEST_REST);
@@ -107,17 +121,17 @@ impl Memory {
 
     /// Why it failed last, unless it worked since.
     pub(crate) fn reason(&self) -> Option<String> {
-        self.0.lock().reason.clone()
+        self.known.lock().reason.clone()
     }
 
     /// How long until it is tried again beside another way; `None` where it is not left out.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
-        self.0.lock().rest_until.map(|until| until.saturating_duration_since(now)).filter(|rest| !rest.is_zero())
+        self.known.lock().rest_until.map(|until| until.saturating_duration_since(now)).filter(|rest| !rest.is_zero())
     }
 
     /// For people.
     pub(crate) fn words(&self, now: Instant) -> String {
-        let known = self.0.lock().clone();
+        let known = self.known.lock().clone();
         match (known.works, known.reason) {
             (true, _) => "works".to_owned(),
             (false, None) => "not tried yet".to_owned(),

@@ -10,7 +10,7 @@ use rustls::client::Resumption;
 use super::ALPN;
 use super::keys::Keys;
 use super::record::Record;
-use super::transport::{BI_STREAMS, KEEP_ALIVE, Sizes, transport};
+use super::transport::{BI_STREAMS, KEEP_ALIVE, Sizes, transport, transport_of_known_path};
 use crate::tls::TlsFileError;
 
 /// The value that allows early data in QUIC (RFC 9001 section 4.6.1).
@@ -81,6 +81,8 @@ pub struct ClientConfig {
     config: quinn::ClientConfig,
     early_data: bool,
     keep_alive: Duration,
+    /// Of the path, if it is known.
+    rtt: Option<Duration>,
     record: Record,
 }
 
@@ -102,7 +104,7 @@ impl ClientConfig {
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
         config.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
-        Ok(Self { config, early_data, keep_alive: KEEP_ALIVE, record })
+        Ok(Self { config, early_data, keep_alive: KEEP_ALIVE, rtt: None, record })
     }
 
     /// The same, with a PING each time that a connection was silent for `every`, but not less often than the 15 s of others.
@@ -113,6 +115,13 @@ impl ClientConfig {
         self
     }
 
+    /// The same, for a path whose round trip was so long on a connection before (RFC 9002, 6.2.2): where the first packet is lost, as by a
+    /// server that is not there yet, the next one follows soon.
+    #[must_use]
+    pub fn expecting(&self, rtt: Option<Duration>) -> Self {
+        Self { rtt, ..self.clone() }
+    }
+
     pub(super) fn early_data(&self) -> bool {
         self.early_data
     }
@@ -120,9 +129,15 @@ impl ClientConfig {
     /// For one connection.
     pub(super) fn one(&self, sizes: Sizes) -> quinn::ClientConfig {
         let mut config = self.config.clone();
-        if self.record.writes_qlog() || sizes != Sizes::OWN {
-            let qlog = self.record.qlog("client");
-            config.transport_config(transport(qlog, BI_STREAMS, self.keep_alive, sizes));
+        let qlog = || self.record.qlog("client");
+        match self.rtt {
+            Some(rtt) => {
+                config.transport_config(transport_of_known_path(qlog(), self.keep_alive, sizes, rtt));
+            }
+            None if self.record.writes_qlog() || sizes != Sizes::OWN => {
+                config.transport_config(transport(qlog(), BI_STREAMS, self.keep_alive, sizes));
+            }
+            None => {}
         }
         config
     }

@@ -1,5 +1,6 @@
 //! The transport's settings, each a bound with its reason.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,10 @@ pub const DATAGRAMS_OUT: usize = 1 << 20;
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// A silent connection is kept alive so often, also for the address translators on the path: many forget UDP after 30 s.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// What is expected of a path whose round trip was measured on a connection before, at the least and at most: the first packet is sent
+/// again after three of these. The most is what is expected where nothing is known (RFC 9002, 6.2.2); the least leaves a busy server
+/// the time for a handshake.
+const EXPECTED_RTT: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_millis(333);
 /// Bytes of a UDP payload before the path is measured. So much that the first packet of a QUIC connection inside (1200 bytes,
 /// RFC 9000 section 14) fits into a datagram from the start, and less than common tunnels carry.
 pub const INITIAL_MTU: u16 = 1280;
@@ -88,6 +93,18 @@ pub(super) fn send_window() -> u64 {
     SEND_WINDOW.min(Memory::node().connection() as u64 / 2)
 }
 
+/// The settings of a connection on a path whose round trip was `rtt` the last time; otherwise as [`transport`].
+pub(super) fn transport_of_known_path(
+    qlog: Option<QlogStream>,
+    keep_alive: Duration,
+    sizes: Sizes,
+    rtt: Duration,
+) -> Arc<TransportConfig> {
+    let mut config = settings(qlog, BI_STREAMS, keep_alive, sizes);
+    config.initial_rtt(rtt.clamp(*EXPECTED_RTT.start(), *EXPECTED_RTT.end()));
+    Arc::new(config)
+}
+
 /// The settings of a connection on which the peer may have so many `streams` of both directions, and which is kept alive every
 /// `keep_alive`; written down to `qlog` if there is one.
 pub(super) fn transport(
@@ -96,6 +113,10 @@ pub(super) fn transport(
     keep_alive: Duration,
     sizes: Sizes,
 ) -> Arc<TransportConfig> {
+    Arc::new(settings(qlog, streams, keep_alive, sizes))
+}
+
+fn settings(qlog: Option<QlogStream>, streams: u32, keep_alive: Duration, sizes: Sizes) -> TransportConfig {
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(sizes.largest).minimum_change(MTU_STEP).interval(SEARCH).black_hole_cooldown(MTU_COOLDOWN);
     let idle = IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT.as_millis() as u32));
@@ -115,7 +136,7 @@ pub(super) fn transport(
         // Not BBR: quinn's grows without bound where the application does not fill the path, as a tunnel does.
         .congestion_controller_factory(Arc::new(Counting::default()))
         .qlog_stream(qlog);
-    Arc::new(config)
+    config
 }
 
 #[cfg(test)]
