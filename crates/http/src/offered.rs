@@ -54,7 +54,11 @@ impl Offered {
     }
 
     /// Takes a message apart: its head, its content, and the way to answer it.
-    pub fn message(self) -> (RequestHead, Incoming, Responder) {
+    pub fn message(mut self) -> (RequestHead, Incoming, Responder) {
+        // Its connection can be watched then.
+        if let Incoming::H1(incoming) = &mut self.incoming {
+            incoming.part();
+        }
         (self.head, self.incoming, self.responder)
     }
 

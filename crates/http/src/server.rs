@@ -30,6 +30,8 @@ pub struct Options {
     pub streams: u32,
     /// Whether the clients are proxies that this one knows: one connection then carries many users.
     pub link: bool,
+    /// Whether a client of HTTP/1.1 that ends its side while it waits for a response is still there.
+    pub half_close: bool,
     /// How a client of HTTP/2 is watched; not at all if absent.
     pub keepalive: Option<Keepalive>,
 }
@@ -43,6 +45,7 @@ impl Default for Options {
             min_rate: None,
             streams: 1000,
             link: false,
+            half_close: false,
             keepalive: None,
         }
     }

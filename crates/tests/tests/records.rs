@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use hermes_tests::eventually::{eventually, eventually_true};
@@ -83,9 +85,16 @@ fn a_client_that_went_away_is_recorded_as_such() {
     let mut waits = Raw::connect(edge.address("web"));
     waits.send("GET http://VIDEO/hang?1 HTTP/1.1\r\nHost: VIDEO\r\n\r\n");
     eventually_true("it is there", || !origin.seen().is_empty());
-    // An end of what it sends could mean that it only listens: over HTTP/1.1 a client that goes away while it waits is known by a reset.
     waits.reset();
     gone("/hang");
+    for (close, path) in [("close", "/hang/head"), ("keep-alive", "/hang/content")] {
+        let mut closes = Raw::connect(edge.address("web"));
+        let content = if path.ends_with("content") { "Content-Length: 5\r\n\r\nfive!" } else { "\r\n" };
+        closes.send(format!("POST http://VIDEO{path} HTTP/1.1\r\nHost: VIDEO\r\nConnection: {close}\r\n{content}"));
+        eventually_true("it is there", || origin.seen().iter().any(|request| request.path == path));
+        drop(closes);
+        gone(path);
+    }
     for reset in [false, true] {
         let path = format!("/post/{reset}");
         let mut sends = Raw::connect(edge.address("web"));
@@ -107,6 +116,33 @@ fn a_client_that_went_away_is_recorded_as_such() {
     client.wait().unwrap();
     gone("/hang/h2");
     assert!(edge.metrics().contains("hermes_user_failures_total{user=\"\"} 0"), "{}", edge.metrics());
+}
+
+#[test]
+fn a_client_that_ends_its_side_is_answered_where_the_listener_says_so() {
+    let (asked, hears) = std::sync::mpsc::channel();
+    let (says, answer) = std::sync::mpsc::channel();
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = origin.local_addr().unwrap();
+    let origin = std::thread::spawn(move || {
+        let mut far = origin.accept().unwrap().0;
+        assert_ne!(far.read(&mut [0; 4096]).unwrap(), 0);
+        asked.send(()).unwrap();
+        answer.recv().unwrap();
+        far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate").unwrap();
+    });
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0, half_close: true }} }}\nroutes: [ {{ terminate: server }} ]\n\
+         upstreams: {{ server: {{ endpoints: [\"{address}\"] }} }}\n"
+    );
+    let edge = Node::start("edge", &yaml);
+    let mut waits = Raw::connect(edge.address("web"));
+    waits.send("GET http://VIDEO/ HTTP/1.1\r\nHost: VIDEO\r\n\r\n");
+    waits.finish();
+    hears.recv().unwrap();
+    says.send(()).unwrap();
+    assert_eq!(waits.response().1, b"late");
+    origin.join().unwrap();
 }
 
 /// A node that logs to a file, too.

@@ -96,6 +96,10 @@ pub struct Listener {
     /// listeners that authenticate are told.
     #[serde(default)]
     pub explain: bool,
+    /// Whether clients of HTTP/1.1 may end their side of the connection after a request and wait for the answer. Default: false; a client
+    /// that closes looks the same, and its exchange ends.
+    #[serde(default)]
+    pub half_close: bool,
     /// Bounds on what strangers can cost here.
     #[serde(default)]
     pub limits: Limits,

@@ -244,6 +244,11 @@ impl Rejoin {
         Arc::new(Self { halves: Mutex::new((None, None, Some(home))), reusable: AtomicBool::new(true), resets })
     }
 
+    /// Whether it is for a server.
+    pub(crate) fn is_server(&self) -> bool {
+        !self.resets
+    }
+
     /// Nobody reads what is still to come.
     pub(crate) fn abandon(&self, read: &ReadSide) {
         self.spoil();
@@ -260,6 +265,17 @@ impl Rejoin {
     /// Whether the connection is known not to serve another exchange.
     pub(crate) fn is_spoilt(&self) -> bool {
         !self.reusable.load(Ordering::Relaxed)
+    }
+
+    /// Whether the peer has ended its side, seen while its message has been read and another has not begun to come.
+    pub(crate) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut halves = self.halves.lock();
+        let Some(read) = halves.0.as_mut().filter(|read| read.buffer.is_empty()) else { return Poll::Pending };
+        match ready!(read.poll_fill(cx)) {
+            Ok(0) | Err(_) => Poll::Ready(()),
+            // The next request: it waits for its turn.
+            Ok(_) => Poll::Pending,
+        }
     }
 
     pub(crate) fn give_read(&self, read: ReadSide) {

@@ -103,7 +103,21 @@ impl Incoming {
         if let (Some(Err(_)), Some(rejoin)) = (&polled, &self.rejoin) {
             rejoin.spoil();
         }
+        if self.done && self.rejoin.as_ref().is_some_and(|rejoin| rejoin.is_server()) {
+            self.part();
+        }
         Poll::Ready(polled)
+    }
+
+    /// Gives the connection back, if the message was read to its end.
+    pub(crate) fn part(&mut self) {
+        if self.is_end()
+            && let Some(rejoin) = self.rejoin.take()
+            && let Some(read) = self.read.take()
+        {
+            self.done = true;
+            rejoin.give_read(read);
+        }
     }
 
     /// Reads no more at once than the other side has room for.

@@ -1,5 +1,6 @@
 //! The server side of an HTTP/1.1 connection: one exchange after the other.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -125,6 +126,7 @@ fn offer(
         version: request.version,
         min_rate: options.min_rate,
         answered,
+        half_close: options.half_close,
         watch,
     };
     Offered::new(request, source, AnyIncoming::H1(incoming), AnyResponder::H1(responder))
@@ -258,6 +260,8 @@ pub struct Responder {
     min_rate: Option<MinRate>,
     /// Told when the response begins.
     answered: Answered,
+    /// Whether a client that has ended its side still reads.
+    half_close: bool,
     watch: Arc<Watch>,
 }
 
@@ -306,8 +310,15 @@ impl Responder {
         self.method == Method::HEAD
     }
 
+    /// HTTP/1.1 has no word for an exchange that is not wanted any more: a client that gives up closes the connection, and all that can be
+    /// seen of that until something is sent to it is a FIN. One that ends its side only, and reads on, looks the same; few do, and
+    /// nothing in RFC 9112 asks a server to wait for them, so that `half_close` has to say that they are there.
     pub(crate) async fn gone(&mut self) {
-        self.write.half.broken().await;
+        let Self { write, rejoin, half_close, .. } = self;
+        tokio::select! {
+            () = write.half.broken() => {}
+            () = poll_fn(|cx| rejoin.poll_ended(cx)), if !*half_close => {}
+        }
     }
 
     /// The method that stood on the wire: an upgrade is a GET there.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
+use hermes_http::server::Options;
 use hermes_http::{Cause, Event, Frame, Incoming, Offered, Pending, Reset};
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
@@ -191,7 +192,7 @@ async fn a_response_that_is_not_read_on_ends_at_the_server() {
 }
 
 #[tokio::test]
-async fn a_client_that_half_closes_is_not_gone() {
+async fn a_client_that_half_closes_is_not_gone_where_that_is_expected() {
     bounded(async {
         let answer = async |offered: Offered| {
             let (_, _incoming, mut responder) = offered.message();
@@ -204,10 +205,51 @@ async fn a_client_that_half_closes_is_not_gone() {
             }
             responder.answer(response(200, None), Bytes::from("still here")).await.unwrap();
         };
-        let mut raw = Server::start(answer).await.raw().await;
+        let options = Options { half_close: true, ..Options::default() };
+        let mut raw = Server::with(options, answer).await.raw().await;
         raw.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         raw.finish().await;
         assert!(raw.rest().await.ends_with("\r\n\r\nstill here"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_ends_its_side_is_gone_and_one_that_asks_more_is_not() {
+    bounded(async {
+        let (told, mut tell) = mpsc::unbounded_channel();
+        let answer = move |offered: Offered| {
+            let told = told.clone();
+            async move {
+                let (head, mut incoming, mut responder) = offered.message();
+                Content::receive(&mut incoming).await.unwrap();
+                let path = head.path().to_owned();
+                told.send(path.clone()).unwrap();
+                if path == "/last" {
+                    responder.gone().await;
+                    told.send("gone".to_owned()).unwrap();
+                    return;
+                }
+                for _ in 0..100 {
+                    tokio::select! {
+                        biased;
+                        () = responder.gone() => return,
+                        () = tokio::task::yield_now() => {}
+                    }
+                }
+                responder.answer(response(200, None), Bytes::new()).await.unwrap();
+            }
+        };
+        for content in ["\r\n", "Content-Length: 2\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"] {
+            let mut raw = Server::start(answer.clone()).await.raw().await;
+            let requests = ["first", "last"].map(|path| format!("POST /{path} HTTP/1.1\r\nHost: a\r\n{content}"));
+            raw.send(&requests.concat()).await;
+            for expected in ["/first", "/last"] {
+                assert_eq!(tell.recv().await.unwrap(), expected);
+            }
+            raw.finish().await;
+            assert_eq!(tell.recv().await.unwrap(), "gone");
+        }
     })
     .await;
 }

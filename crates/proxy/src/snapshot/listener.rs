@@ -398,6 +398,7 @@ fn options(config: &Listener) -> Options {
     options.link =
         config.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some()) || !config.insecure_trust.is_empty();
     options.streams = limits.streams.unwrap_or(options.streams);
+    options.half_close = config.half_close;
     options.min_rate = min_rate(config, options.link);
     options
 }

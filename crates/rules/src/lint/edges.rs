@@ -4,7 +4,8 @@ use hermes_config::model::{Action, Document, ListenAddress, Listener, Tunnel, Tu
 
 use super::{Check, Report, each_listener};
 
-pub(super) const CHECKS: &[Check] = &[proxy_protocol, proxy_protocol_from, pac, explain, tunnel_action, tunnel_path];
+pub(super) const CHECKS: &[Check] =
+    &[proxy_protocol, proxy_protocol_from, pac, explain, half_close, tunnel_action, tunnel_path];
 
 fn is_udp(listener: &Listener) -> bool {
     listener.udp.is_some() && listener.http.is_none() && listener.tcp.is_none()
@@ -54,6 +55,14 @@ fn explain(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if listener.http.is_none() && listener.explain {
             report.add(format!("{path}.explain"), "`explain` is for `http` listeners", "remove it");
+        }
+    });
+}
+
+fn half_close(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        if listener.http.is_none() && listener.half_close {
+            report.add(format!("{path}.half_close"), "`half_close` is for `http` listeners", "remove it");
         }
     });
 }

@@ -28,13 +28,14 @@ fn proxy_headers_need_to_come_from_somewhere() {
 }
 
 #[test]
-fn pac_and_explain_are_for_http() {
-    finds(json!({ "listeners": { "web": { "pac": true, "explain": true } } }), &[]);
+fn pac_explain_and_half_close_are_for_http() {
+    finds(json!({ "listeners": { "web": { "pac": true, "explain": true, "half_close": true } } }), &[]);
     finds(
-        json!({ "listeners": { "db": { "tcp": "127.0.0.1:5432", "target": "DB:5432", "pac": "all", "explain": true } } }),
+        json!({ "listeners": { "db": { "tcp": "127.0.0.1:5432", "target": "DB:5432", "pac": "all", "explain": true, "half_close": true } } }),
         &[
             "listeners.db.pac: `pac` is for `http` listeners; remove it",
             "listeners.db.explain: `explain` is for `http` listeners; remove it",
+            "listeners.db.half_close: `half_close` is for `http` listeners; remove it",
         ],
     );
 }
