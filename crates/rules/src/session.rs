@@ -9,6 +9,9 @@ use std::time::Duration;
 /// sent one way, or that was asked for by one datagram. A question that is asked again and again stays below that.
 pub const STREAM: u64 = 16;
 
+/// A client that speaks so soon after an answer goes on with what it had begun. It includes the way from the client to where it is seen.
+pub const REACTION: Duration = Duration::from_secs(1);
+
 /// What went to and fro.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -54,14 +57,27 @@ pub struct Silence {
     pub conversation: Duration,
 }
 
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    /// The client, so long after the target did, if that has.
+    Client(Duration),
+    /// The target.
+    Target,
+}
+
 impl Turn {
-    /// After the client, or else the target, has spoken.
+    /// After somebody has spoken. A client that goes on does so at once: the initiator of WireGuard or DTLS confirms, that of SIP shows its
+    /// credentials. Who asks later asks anew, as a resolver does that is given the same port again.
     #[must_use]
-    pub fn spoken(self, by_client: bool) -> Self {
-        match (self, by_client) {
-            (Self::Asked, true) => Self::Asked,
-            (Self::Asked | Self::Answered, false) => Self::Answered,
-            (Self::Answered | Self::AskedAgain, true) | (Self::AskedAgain, false) => Self::AskedAgain,
+    pub fn spoken(self, speaker: Speaker) -> Self {
+        match (self, speaker) {
+            (Self::Asked, Speaker::Client(_)) => Self::Asked,
+            (Self::Asked | Self::Answered, Speaker::Target) => Self::Answered,
+            (Self::Answered, Speaker::Client(after)) if after > REACTION => Self::Answered,
+            (Self::Answered | Self::AskedAgain, Speaker::Client(_)) | (Self::AskedAgain, Speaker::Target) => {
+                Self::AskedAgain
+            }
         }
     }
 }
@@ -76,6 +92,16 @@ impl Traffic {
             Turn::Asked => Class::Unanswered,
             Turn::Answered => Class::Answered,
             Turn::AskedAgain => Class::Conversation,
+        }
+    }
+
+    /// What it is where room is needed: who was answered and has asked once more waits like the others, and its question is not taken along
+    /// with those that are done.
+    #[must_use]
+    pub fn worth(self) -> Class {
+        match self.class() {
+            Class::Answered if self.asked > self.answered => Class::Unanswered,
+            class => class,
         }
     }
 }
@@ -148,9 +174,17 @@ mod tests {
     use super::*;
 
     /// What went to and fro after these have spoken: `c` the client, `t` the target.
+    /// A client that waits before it speaks is `C`.
     fn traffic(spoken: &str) -> Traffic {
         let mut traffic = Traffic::default();
-        spoken.chars().for_each(|who| speak(&mut traffic, who == 'c'));
+        for who in spoken.chars() {
+            let speaker = match who {
+                'c' => Speaker::Client(REACTION),
+                'C' => Speaker::Client(REACTION * 2),
+                _ => Speaker::Target,
+            };
+            speak(&mut traffic, speaker);
+        }
         traffic
     }
 
@@ -158,10 +192,10 @@ mod tests {
         traffic(spoken).class()
     }
 
-    fn speak(traffic: &mut Traffic, by_client: bool) {
-        let count = if by_client { &mut traffic.asked } else { &mut traffic.answered };
+    fn speak(traffic: &mut Traffic, speaker: Speaker) {
+        let count = if speaker == Speaker::Target { &mut traffic.answered } else { &mut traffic.asked };
         *count += 1;
-        traffic.turn = traffic.turn.spoken(by_client);
+        traffic.turn = traffic.turn.spoken(speaker);
     }
 
     #[test]
@@ -175,6 +209,15 @@ mod tests {
     fn a_client_that_speaks_after_the_answer_has_a_conversation() {
         // The handshake of WireGuard, whose initiator confirms it; and of QUIC.
         assert_eq!(["ctc", "cttc", "ctct"].map(class), [Class::Conversation; 3]);
+    }
+
+    #[test]
+    fn a_port_that_is_used_again_for_a_question_has_no_conversation_and_one_that_goes_on_has() {
+        assert_eq!(["ctC", "ctCt", "ctCtCt", "cCttCt"].map(class), [Class::Answered; 4]);
+        assert_eq!(["ctCtc", "ctcCt"].map(class), [Class::Conversation; 2]);
+        assert_eq!(["ctC", "ctCt"].map(|spoken| traffic(spoken).worth()), [Class::Unanswered, Class::Answered]);
+        let many = "Ct".repeat(usize::try_from(STREAM).unwrap() + 1);
+        assert_eq!(class(&many), Class::Conversation);
     }
 
     #[test]
@@ -251,11 +294,11 @@ mod tests {
 
         /// Whoever speaks, a session is never worth less than it was, and each answer counts.
         #[test]
-        fn a_session_only_gains(spoken in prop::collection::vec(any::<bool>(), 0..60)) {
+        fn a_session_only_gains(spoken in prop::collection::vec(prop::option::of(0_u64..3), 0..60)) {
             let mut traffic = Traffic::default();
-            for by_client in spoken {
+            for after in spoken {
                 let before = traffic.class();
-                speak(&mut traffic, by_client);
+                speak(&mut traffic, after.map_or(Speaker::Target, |seconds| Speaker::Client(Duration::from_secs(seconds))));
                 prop_assert!(traffic.class() >= before);
                 prop_assert_eq!(traffic.class() == Class::Unanswered, traffic.answered == 0 && traffic.asked <= STREAM);
             }

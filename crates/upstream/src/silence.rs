@@ -76,6 +76,12 @@ impl Silence {
         wants
     }
 
+    /// How long something has waited to be acknowledged, on a connection that is silent and was not heard of since.
+    pub(crate) fn lasts(&self, now: Instant) -> Duration {
+        let since = self.waiting.filter(|_| !self.has_heard());
+        since.map_or(Duration::ZERO, |since| now.duration_since(since))
+    }
+
     /// When something was acknowledged last.
     pub(crate) fn heard_at(&self) -> Instant {
         self.heard_at

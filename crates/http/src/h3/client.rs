@@ -342,9 +342,9 @@ impl Pending {
         let part = tokio::select! {
             biased;
             part = poll_fn(|cx| reader.poll_part(cx)) => part?,
-            () = state.shared().left_out(state.id()) => {
+            error = state.shared().unanswered(state.id()) => {
                 state.abandon(Code::RequestCancelled);
-                return Err(StreamError::unprocessed(Cause::Closing));
+                return Err(error);
             }
         };
         match part {

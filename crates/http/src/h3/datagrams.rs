@@ -177,7 +177,7 @@ impl DatagramSender {
 
     /// Whether nothing comes back on the connection at the moment: what is sent now may be lost.
     pub fn is_silent(&self) -> bool {
-        self.0.shared().is_silent()
+        self.0.shared().holds_back()
     }
 
     /// Waits while that is so, at the longest until the connection has ended. Dropping the future loses nothing.

@@ -9,6 +9,7 @@ mod datagrams;
 mod drive;
 mod errors;
 mod finishing;
+mod hearing;
 mod incoming;
 mod load;
 mod outgoing;

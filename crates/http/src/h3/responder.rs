@@ -39,7 +39,11 @@ impl Responder {
     }
 
     pub(crate) async fn gone(&mut self) {
-        self.sender.broken().await;
+        let state = self.sender.state.clone();
+        tokio::select! {
+            _ = self.sender.broken() => {}
+            () = state.shared().deserted() => {}
+        }
     }
 
     pub(crate) async fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {

@@ -31,8 +31,8 @@ use crate::pace::Pace;
 use crate::server::{Handler, Options};
 use crate::{Incoming as AnyIncoming, Offered, RequestHead, Responder as AnyResponder};
 
-/// GOAWAYs of a connection: that requests are to stop, and which are left out.
-const GOAWAYS: usize = 2;
+/// What the control stream has room for: a probe, and the GOAWAYs of a connection, that requests are to stop, and which are left out.
+const LATER: usize = 3;
 
 /// How long a client has to learn that the connection is to end before requests are left out: two round trips (RFC 9114, 5.2),
 /// within these bounds.
@@ -62,7 +62,8 @@ pub async fn serve<H: Handler>(connection: Connection, options: &Options, handle
         datagrams: true,
         ..Settings::default()
     };
-    let (later, next) = mpsc::channel(GOAWAYS);
+    let (later, next) = mpsc::channel(LATER);
+    shared.probe_by(later.clone());
     let server = Server {
         context: Arc::new(Context {
             options: options.clone(),

@@ -6,19 +6,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hermes_net::memory::Account;
 use hermes_net::quic::{Connection, RecvStream, Stopped};
 use hermes_proto::h3::{Code, Fault, Limits, Role, Scope, Settings};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::datagrams::Registry;
 use super::errors;
 use super::finishing::Finishing;
+use super::hearing::{self, Hearing};
 use super::load;
 use super::priority::{Order, Priorities, Rank};
 use super::queue::Queue;
+use super::watched::NOTHING;
 use crate::error::{Cause, Processed, Reset, StreamError};
 
 /// One connection.
@@ -31,14 +35,18 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// What the peer said of itself, once it has.
     settings: watch::Sender<Option<Settings>>,
-    /// Streams from this one on were not processed, says the peer.
-    goaway: watch::Sender<u64>,
+    /// What those who wait for a response have to expect.
+    outlook: watch::Sender<Outlook>,
     ended: AtomicBool,
     fault: OnceLock<Fault>,
     /// Nothing comes back at the moment.
     silent: AtomicBool,
     /// Something comes back again, or never will.
     heard: Notify,
+    /// Whether what was sent last is acknowledged.
+    hearing: Mutex<Hearing>,
+    /// Carries probes of a server.
+    probes: OnceLock<mpsc::Sender<Bytes>>,
     /// Why it was given up, if it was.
     pub(super) given_up: OnceLock<&'static str>,
     pub(super) finishing: Finishing,
@@ -59,11 +67,13 @@ impl Shared {
             role,
             limits,
             settings: watch::Sender::new(None),
-            goaway: watch::Sender::new(u64::MAX),
+            outlook: watch::Sender::new(Outlook { first: u64::MAX, lost: false }),
             ended: AtomicBool::new(false),
             fault: OnceLock::new(),
             silent: AtomicBool::new(false),
             heard: Notify::new(),
+            hearing: Mutex::new(Hearing::default()),
+            probes: OnceLock::new(),
             given_up: OnceLock::new(),
             finishing: Finishing::default(),
             datagrams,
@@ -107,28 +117,60 @@ impl Shared {
         }
     }
 
-    /// Waits while nothing comes back, at the longest until the connection has ended. Dropping the future loses nothing.
+    /// Whether what is sent now may be lost: whoever watches says so, or what was sent last is not acknowledged as soon as it should be.
+    pub(super) fn holds_back(&self) -> bool {
+        let looks = || self.hearing.lock().look(Instant::now(), || self.connection.pulse());
+        !self.ended.load(Ordering::Relaxed) && (self.is_silent() || looks())
+    }
+
+    /// Waits while that is so, at the longest until the connection has ended. Dropping the future loses nothing.
     pub(super) async fn heard(&self) {
         loop {
             let heard = self.heard.notified();
-            if !self.is_silent() {
+            if !self.holds_back() {
                 return;
             }
-            heard.await;
+            tokio::select! {
+                () = heard => {}
+                () = sleep(hearing::LOOK) => {}
+            }
+        }
+    }
+
+    /// Where a server's probes go: what the control stream is to carry.
+    pub(super) fn probe_by(&self, probes: mpsc::Sender<Bytes>) {
+        let _ = self.probes.set(probes);
+    }
+
+    /// Resolves when the client has sent nothing for a while, although it was asked for a sign of life.
+    pub(super) async fn deserted(&self) {
+        loop {
+            let before = self.connection.received();
+            sleep(QUIET).await;
+            if self.connection.received() != before {
+                continue;
+            }
+            if let Some(probes) = self.probes.get().filter(|probes| probes.capacity() == probes.max_capacity()) {
+                let _ = probes.try_send(Bytes::from_static(NOTHING));
+            }
+            sleep(GONE).await;
+            if self.connection.received() == before {
+                return;
+            }
         }
     }
 
     /// Whether new exchanges can be opened.
     pub(super) fn is_alive(&self) -> bool {
         !self.ended.load(Ordering::Relaxed)
-            && *self.goaway.borrow() == u64::MAX
+            && self.outlook.borrow().first == u64::MAX
             && self.connection.closed_reason().is_none()
     }
 
     /// An error of a stream, or what ended the whole connection before it.
     pub(super) fn explain(&self, stream: u64, error: impl Into<StreamError>) -> StreamError {
         let error = error.into();
-        let first = *self.goaway.borrow();
+        let first = self.outlook.borrow().first;
         if first != u64::MAX && stream >= first {
             return StreamError::unprocessed(Cause::Closing);
         }
@@ -165,17 +207,42 @@ impl Shared {
     }
 
     pub(super) fn goaway(&self, stream: u64) {
-        self.goaway.send_replace(stream);
+        self.outlook.send_modify(|outlook| outlook.first = stream);
     }
 
-    /// Resolves when the peer says that it did not process this stream, and will not.
-    pub(super) async fn left_out(&self, stream: u64) {
-        let mut goaway = self.goaway.subscribe();
-        if goaway.wait_for(|first| *first <= stream).await.is_err() {
-            std::future::pending::<()>().await;
+    /// Says whether nothing has come back for so long that a response is not to be expected.
+    pub(super) fn set_lost(&self, lost: bool) {
+        self.outlook.send_if_modified(|outlook| std::mem::replace(&mut outlook.lost, lost) != lost);
+    }
+
+    /// Resolves when no response to this stream is to be expected any more: why.
+    pub(super) async fn unanswered(&self, stream: u64) -> StreamError {
+        let mut outlook = self.outlook.subscribe();
+        let changed = outlook.wait_for(|outlook| outlook.lost || outlook.first <= stream).await;
+        match changed.map(|outlook| outlook.first <= stream) {
+            // The peer did not process it, and will not.
+            Ok(true) => StreamError::unprocessed(Cause::Closing),
+            Ok(false) => StreamError::new(Cause::Silent(LOST)),
+            Err(_) => std::future::pending().await,
         }
     }
 }
+
+/// What those who wait for a response have to expect.
+#[derive(Debug, Clone, Copy)]
+struct Outlook {
+    /// Streams from this one on were not processed, says the peer.
+    first: u64,
+    /// Nothing has come back for long.
+    lost: bool,
+}
+
+/// Why an exchange is given up whose link may yet come back.
+const LOST: &str = "the link is dead: nothing was acknowledged on it any more";
+
+/// How long a client may send nothing before it is asked for a sign of life, and how long that may take: as PING over HTTP/2.
+const QUIET: Duration = Duration::from_secs(4);
+const GONE: Duration = Duration::from_secs(5);
 
 /// What the halves of a stream share.
 #[derive(Debug)]

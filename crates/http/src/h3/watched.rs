@@ -17,7 +17,7 @@ pub struct Watched {
 }
 
 /// A frame that means nothing: its type, 0x21, is one of those reserved for that, its length 0 (RFC 9114, 7.2.8).
-const NOTHING: &[u8] = &[0x21, 0];
+pub(super) const NOTHING: &[u8] = &[0x21, 0];
 
 impl Watched {
     /// What tells whether the path still works.
@@ -55,6 +55,12 @@ impl Watched {
     /// Says whether nothing comes back.
     pub fn set_silent(&self, silent: bool) {
         self.shared.set_silent(silent);
+    }
+
+    /// Says whether nothing has come back for so long that those who wait for a response need wait no longer. The link may yet come back,
+    /// with what else it carries.
+    pub fn set_lost(&self, lost: bool) {
+        self.shared.set_lost(lost);
     }
 
     /// Ends the link, and all that is on it, for this reason. The peer may never hear of it.

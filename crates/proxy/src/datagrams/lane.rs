@@ -15,13 +15,13 @@ use hermes_proto::capsule::{CapsuleCursor, CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::UdpEnd;
+use super::beside::Beside;
 use super::end::UdpReader;
 use super::limit::Limits;
-use super::quic::Beside;
 use super::shared::Shared;
 use super::stop::Stop;
 use super::stream::{CapsuleStream, Reached};
+use super::{Bounds, UdpEnd};
 use crate::forward::{Broken, Side};
 use crate::seeing::{DropReason, Exchange};
 
@@ -94,6 +94,21 @@ impl Origin {
     pub(crate) fn stream(mut incoming: Incoming) -> Self {
         let beside = Beside::new(incoming.datagrams());
         Self::Stream(Capsules { stream: CapsuleStream::new(incoming), beside })
+    }
+
+    /// Lets so much of a stream's datagrams wait where they cannot go on. UDP has its own bounds.
+    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+        if let Self::Stream(capsules) = self {
+            capsules.beside.set_bounds(bounds);
+        }
+    }
+
+    /// Waits for `done`. Datagrams that come meanwhile wait within their bounds; capsules do in their stream.
+    pub(crate) async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
+        match self {
+            Self::Stream(capsules) => capsules.beside.during(done, exchange).await,
+            Self::Udp(_) => done.await,
+        }
     }
 
     /// Waits for the end of a stream; what still comes is of no use.
@@ -178,8 +193,11 @@ impl Lane<'_> {
             (Origin::Stream(capsules), Sink::Udp(udp)) => self.stream_to_udp(capsules, udp).await,
             (Origin::Stream(capsules), Sink::Stream(stream, quic)) => {
                 let is_quic = capsules.beside.is_there();
+                if quic.is_none() && capsules.beside.waits() {
+                    self.release_capsules(&mut capsules.beside, stream).await?;
+                }
                 match quic {
-                    Some(quic) if !is_quic => self.capsules_to_quic(&mut capsules.stream, stream, quic).await,
+                    Some(quic) if !is_quic => self.capsules_to_quic(capsules, stream, quic).await,
                     None if !is_quic => self.stream_to_stream(&mut capsules.stream, stream).await,
                     quic => self.quic_to_stream(capsules, stream, quic.as_ref()).await,
                 }
@@ -268,6 +286,7 @@ impl Lane<'_> {
     async fn stream_to_udp(&self, capsules: &mut Capsules, udp: &UdpEnd) -> Result<Left, Broken> {
         let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
         let mut batch = Batch::default();
+        self.exchange.dropped(DropReason::Expired, capsules.beside.release());
         loop {
             // Everything that is there goes into one batch; only then is it sent and waited for more.
             let stops = self.stop.is_set() && decoder.finish().is_ok();

@@ -3,6 +3,7 @@
 //! Datagrams move in batches: what is ready at one wake-up becomes one DATA frame of capsules, and a frame of capsules becomes
 //! as few sends as its lengths allow. Nothing waits for a batch to fill.
 
+mod beside;
 mod bound;
 mod end;
 mod lane;

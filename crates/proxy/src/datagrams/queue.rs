@@ -14,6 +14,11 @@ pub struct Bounds {
     pub age: Duration,
 }
 
+impl Bounds {
+    /// Nothing waits.
+    pub(crate) const NOTHING: Self = Self { bytes: 0, age: Duration::ZERO };
+}
+
 /// How many datagrams may wait, whatever their size: a bound on empty ones.
 const MAX_DATAGRAMS: usize = 16 * 1024;
 

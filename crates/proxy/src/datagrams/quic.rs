@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::Reset;
-use hermes_http::h3::{DatagramReceiver, DatagramSender};
+use hermes_http::h3::DatagramSender;
 use hermes_net::quic::SentDatagrams;
 use hermes_proto::batch::Batch;
 use hermes_proto::capsule::{self, CapsuleSieve, CapsuleType, Sifted};
@@ -16,15 +16,13 @@ use hermes_proto::{datagram_floor, datagram_limit};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::UdpEnd;
+use super::beside::Beside;
 use super::end::UdpReader;
 use super::lane::{Capsules, Lane, Left, broken};
 use super::shared::Shared;
-use super::stream::{CapsuleStream, Reached};
+use super::stream::Reached;
 use crate::forward::{Broken, Side};
 use crate::seeing::DropReason;
-
-/// QUIC datagrams that one wake-up takes at most: what fills two runs of the kernel's segmentation.
-const MOST: usize = 128;
 
 /// Room that a sender's buffer should have before more is read, in bytes: what one wake-up of a UDP socket may bring.
 const ROOM: usize = 512 * 1024;
@@ -34,40 +32,6 @@ const OTHERS: usize = 32 * 1024;
 
 /// The context of UDP payloads as it is written.
 const CONTEXT: [u8; 1] = [UDP_CONTEXT as u8];
-
-/// QUIC datagrams that belong to a stream, and those of them that were taken and not moved yet.
-pub(super) struct Beside {
-    receiver: Option<DatagramReceiver>,
-    pub(super) taken: Vec<Bytes>,
-}
-
-impl Beside {
-    pub(super) fn new(receiver: Option<DatagramReceiver>) -> Self {
-        Self { receiver, taken: Vec::new() }
-    }
-
-    /// Whether there are any, ever.
-    pub(super) fn is_there(&self) -> bool {
-        self.receiver.is_some()
-    }
-
-    /// Waits for datagrams; for ever once none can come. Dropping the future loses nothing.
-    pub(super) async fn fill(&mut self) {
-        while let Some(receiver) = &mut self.receiver {
-            if !self.taken.is_empty() || receiver.recv(&mut self.taken, MOST).await {
-                return;
-            }
-            // The stream says how it ended.
-            self.receiver = None;
-        }
-        std::future::pending().await
-    }
-
-    /// How many were dropped since this was last asked, because they were not taken in time.
-    pub(super) fn lost(&mut self) -> u64 {
-        self.receiver.as_mut().map_or(0, |receiver| receiver.take_lost().datagrams)
-    }
-}
 
 /// Capsules other than datagrams that go on as they are.
 #[derive(Default)]
@@ -159,13 +123,15 @@ impl Lane<'_> {
     /// Capsules in, QUIC datagrams out; other capsules go on as they are.
     pub(super) async fn capsules_to_quic(
         &self,
-        capsules: &mut CapsuleStream,
+        capsules: &mut Capsules,
         stream: &Arc<Mutex<Shared>>,
         quic: &DatagramSender,
     ) -> Result<Left, Broken> {
+        let Capsules { stream: capsules, beside } = capsules;
         let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, MAX_UDP_CAPSULE);
         let mut others = Others::default();
         loop {
+            self.release(beside, stream, quic).await?;
             // What is there goes into one write; only then is more waited for.
             let waits = others.room.is_empty() || (self.stop.is_set() && sieve.is_between());
             let data = match if waits { None } else { capsules.ready().await } {
@@ -179,6 +145,7 @@ impl Lane<'_> {
                             self.tell(stream, limit).await?;
                             continue;
                         }
+                        () = quic.heard(), if beside.waits() => continue,
                         data = capsules.next() => data,
                         reset = broken(stream), if self.alone && others.held.is_none() => match reset {
                             Reset::Unneeded => return Ok(Left::Ended),
@@ -196,32 +163,56 @@ impl Lane<'_> {
             sieve.push(data.map_err(|error| self.read(&error))?);
             // Where it ends is not known before all of it was looked at.
             self.reached(capsules, Reached::Passed);
-            let mut datagrams = self.sift(&mut sieve, &mut others, stream, quic).await?;
+            self.sift(&mut sieve, &mut others, beside, (stream, quic)).await?;
             capsules.rest = sieve.take_rest();
             self.reached(capsules, Reached::passing(sieve.is_between()));
-            self.forward(&mut datagrams, stream, quic).await?;
+            self.go_on(beside, stream, quic).await?;
         }
     }
 
+    /// Sends what was taken, unless it would be lost: then it waits until the connection is heard of, or another tunnel has taken its place.
+    async fn go_on(&self, beside: &mut Beside, stream: &Mutex<Shared>, quic: &DatagramSender) -> Result<(), Broken> {
+        if !beside.taken.is_empty() && (beside.waits() || quic.is_silent()) {
+            self.exchange.dropped(DropReason::QueueFull, beside.keep());
+        }
+        self.forward(&mut beside.taken, stream, quic).await
+    }
+
+    /// Sends what waited as capsules.
+    pub(super) async fn release_capsules(&self, beside: &mut Beside, stream: &Mutex<Shared>) -> Result<(), Broken> {
+        self.exchange.dropped(DropReason::Expired, beside.release());
+        let mut room = BytesMut::new();
+        self.encode(&mut beside.taken, &mut room);
+        self.write_on(stream, room.freeze()).await
+    }
+
+    /// Sends what waited, if it can go on now.
+    async fn release(&self, beside: &mut Beside, stream: &Mutex<Shared>, quic: &DatagramSender) -> Result<(), Broken> {
+        if !beside.waits() || quic.is_silent() {
+            return Ok(());
+        }
+        self.exchange.dropped(DropReason::Expired, beside.release());
+        self.forward(&mut beside.taken, stream, quic).await
+    }
+
     /// Takes the datagrams out of what came, up to the next capsule if the lane is to stop, and gathers the rest. What goes on the same
-    /// stream stays in order: datagrams that are returned come before what is gathered next, and after what was before.
+    /// stream stays in order: datagrams that are taken come before what is gathered next, and after what was before.
     async fn sift(
         &self,
         sieve: &mut CapsuleSieve,
         others: &mut Others,
-        stream: &Arc<Mutex<Shared>>,
-        quic: &DatagramSender,
-    ) -> Result<Vec<Bytes>, Broken> {
-        let mut datagrams = Vec::new();
+        beside: &mut Beside,
+        (stream, quic): (&Arc<Mutex<Shared>>, &DatagramSender),
+    ) -> Result<(), Broken> {
         while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
             match piece {
                 Sifted::Taken(datagram) => {
                     self.pass_others(others, stream, true).await?;
-                    datagrams.push(datagram);
+                    beside.taken.push(datagram);
                 }
                 Sifted::Other(bytes) => {
                     // It may be a part only: what else goes on the stream goes before.
-                    self.forward(&mut datagrams, stream, quic).await?;
+                    self.go_on(beside, stream, quic).await?;
                     others.room.extend_from_slice(&bytes);
                     if others.room.len() >= OTHERS {
                         self.pass_others(others, stream, sieve.is_between()).await?;
@@ -232,7 +223,7 @@ impl Lane<'_> {
                 break;
             }
         }
-        Ok(datagrams)
+        Ok(())
     }
 
     /// Writes the capsules that were gathered.
@@ -252,6 +243,9 @@ impl Lane<'_> {
         let mut sieve = CapsuleSieve::new(CapsuleType::DatagramLimit, datagram_limit::MAX_VALUE);
         let (mut room, mut held) = (BytesMut::new(), None);
         loop {
+            if let Some(quic) = quic {
+                self.release(beside, stream, quic).await?;
+            }
             let between = sieve.is_between();
             let data = tokio::select! {
                 biased;
@@ -263,7 +257,7 @@ impl Lane<'_> {
                 () = beside.fill(), if between || (quic.is_some() && self.limits.floor() == 0) => {
                     self.exchange.dropped(DropReason::QueueFull, beside.lost());
                     match quic {
-                        Some(quic) => self.forward(&mut beside.taken, stream, quic).await?,
+                        Some(quic) => self.go_on(beside, stream, quic).await?,
                         None => {
                             self.encode(&mut beside.taken, &mut room);
                             self.write_on(stream, room.split().freeze()).await?;
@@ -271,6 +265,7 @@ impl Lane<'_> {
                     }
                     continue;
                 }
+                () = heard(quic), if beside.waits() => continue,
                 data = from.next() => data,
                 reset = broken(stream), if self.alone && held.is_none() => match reset {
                     Reset::Unneeded => return Ok(Left::Ended),
@@ -432,5 +427,13 @@ impl Lane<'_> {
         if self.limits.floor() > datagram_floor::QUIC {
             self.exchange.oversize(largest, quic.max_payload().saturating_sub(CONTEXT.len()), "sent as capsules");
         }
+    }
+}
+
+/// Waits until the connection that datagrams go to is heard of.
+async fn heard(quic: Option<&DatagramSender>) {
+    match quic {
+        Some(quic) => quic.heard().await,
+        None => std::future::pending().await,
     }
 }

@@ -56,6 +56,8 @@ pub struct Session {
     refused: AtomicBool,
     /// Takes nothing any more: what comes begins another.
     retired: AtomicBool,
+    /// It began with what another left over.
+    is_second: bool,
     evicted: CancellationToken,
     exchange: OnceLock<Arc<Exchange>>,
 }
@@ -74,6 +76,7 @@ impl Session {
             activity: AtomicU64::new(0),
             refused: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            is_second: false,
             evicted: CancellationToken::new(),
             exchange: OnceLock::new(),
         }
@@ -191,9 +194,9 @@ impl Session {
         let _ = self.exchange.set(exchange.clone());
     }
 
-    /// What it is by now.
-    pub fn class(&self) -> Class {
-        self.exchange.get().map_or(Class::Unanswered, |exchange| exchange.counters().traffic().class())
+    /// What it is by now, where room is needed.
+    pub fn worth(&self) -> Class {
+        self.exchange.get().map_or(Class::Unanswered, |exchange| exchange.counters().traffic().worth())
     }
 
     /// Takes nothing any more, so that what comes begins another; false where something has come and was not taken yet.
@@ -203,6 +206,28 @@ impl Session {
             self.retired.store(true, Ordering::Relaxed);
         }
         is_empty
+    }
+
+    /// Takes nothing any more: its tunnel ends.
+    pub fn leave(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// What was not taken of a session whose tunnel has ended, for the next one of its client. A session that began with that leaves
+    /// nothing itself: a tunnel that ends each time as soon as it is open is not opened for ever.
+    pub fn leftover(&self) -> Option<Queue> {
+        let mut queue = self.queue.lock();
+        self.lost.expired(queue.expire(Instant::now()));
+        let is_left = self.is_retired() && !self.is_refused() && !self.is_second && !queue.is_empty();
+        let bounds = queue.bounds();
+        is_left.then(|| std::mem::replace(&mut *queue, Queue::new(bounds)))
+    }
+
+    /// The same, of a client that has left something over.
+    #[must_use]
+    pub fn second(mut self) -> Self {
+        self.is_second = true;
+        self
     }
 
     /// Whether it takes nothing any more.
@@ -259,5 +284,46 @@ impl Lost {
 
     fn expired(&self, count: usize) {
         self.expired.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn session() -> Session {
+        let socket = UdpSocket::bound(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+        let bounds = Bounds { bytes: 1000, age: Duration::from_secs(1) };
+        Session::new(SocketAddr::from(([127, 0, 0, 1], 1)), None, Arc::new(socket), bounds)
+    }
+
+    fn push(session: &Session) {
+        session.push(std::iter::once(&b"a"[..]), Instant::now());
+    }
+
+    #[tokio::test]
+    async fn what_came_while_a_tunnel_was_ending_is_left_over_once() {
+        let first = session().await;
+        push(&first);
+        assert!(first.leftover().is_none(), "its tunnel is there");
+        first.leave();
+        assert_eq!(first.leftover().unwrap().iter().collect::<Vec<_>>(), [b"a"]);
+        assert!(first.leftover().is_none());
+        let second = session().await.second();
+        push(&second);
+        second.leave();
+        assert!(second.leftover().is_none(), "not for ever");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_over_of_what_was_refused_or_had_to_make_room() {
+        let (refused, evicted) = (session().await, session().await);
+        for session in [&refused, &evicted] {
+            push(session);
+        }
+        refused.refuse();
+        refused.leave();
+        evicted.evict();
+        assert!(refused.leftover().is_none() && evicted.leftover().is_none());
     }
 }

@@ -21,7 +21,7 @@ use super::pump::END_TIME;
 use super::resume::Again;
 use super::{Broken, Side, departure, paths};
 use crate::arrival::End;
-use crate::datagrams::{Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader};
+use crate::datagrams::{Bounds, Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader};
 use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
 use crate::resume::{Asked, Claim};
@@ -161,6 +161,8 @@ pub(super) struct Tunnel {
     pub(super) exchange: Arc<Exchange>,
     pub(super) client: Ends,
     pub(super) path: Path,
+    /// Bounds on datagrams that wait.
+    hold: Bounds,
     /// Ways that were left and may still answer.
     left: JoinSet<()>,
     limits: Limits,
@@ -191,12 +193,14 @@ type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Se
 
 impl Tunnel {
     fn new(routed: &Routed, (client, path, place): (End, Path, Place)) -> (Self, Place) {
-        let (client, head) = (Ends::from(client), place.standing().head());
+        let (mut client, head) = (Ends::from(client), place.standing().head());
+        let hold = routed.listener.hold(routed.snapshot.document.routes[routed.route].datagrams.as_ref());
+        client.origin.set_bounds(hold);
         let mut limits = Limits::new(departure::floor(routed, &head));
         limits.lead(Side::Client, &client.sink, datagram_limit::is_understood(&head.fields));
         let (exchange, asked) = (routed.exchange.clone(), routed.asked.is_some());
         let (left, over, again) = (JoinSet::new(), CancellationToken::new(), Again::default());
-        (Self { exchange, client, path, left, limits, over, again, asked }, place)
+        (Self { exchange, client, path, hold, left, limits, over, again, asked }, place)
     }
 
     /// Carries until the end, or until another way is open and nothing is in between.
@@ -205,6 +209,7 @@ impl Tunnel {
         let alone = self.left.is_empty();
         let udp = self.has_udp();
         self.limits.lead(Side::Target, &self.path.ends.sink, self.path.listens);
+        self.path.ends.origin.set_bounds(self.hold);
         let silence = self.silence();
         let Self { exchange, client, path: Path { ends, held, .. }, limits, .. } = self;
         let (session, sink) = (client.session(), client.sink.clone());
@@ -292,6 +297,10 @@ impl Tunnel {
 
     pub(super) async fn end(mut self, ended: Result<&'static str, Broken>) -> String {
         let udp = self.has_udp();
+        // What the client sends from now on begins another session.
+        if let Some(session) = self.client.session() {
+            session.leave();
+        }
         self.client.sink.settle(&self.exchange);
         // Ways that were left end in an orderly way, too: one that is dropped looks broken.
         self.over.cancel();

@@ -51,8 +51,9 @@ impl Tunnel {
             return Err(broken);
         }
         self.path.ends.sink.reset(broken.reset);
+        let reopening = timeout(KEPT_FOR, reopen(place.standing().clone(), token));
         let reopened = tokio::select! {
-            reopened = timeout(KEPT_FOR, reopen(place.standing().clone(), token)) => reopened,
+            reopened = self.client.origin.during(reopening, &self.exchange) => reopened,
             reason = place.ended() => return Err(Broken::policy(&reason)),
             () = self.exchange.evicted() => return Err(broken.note("and others needed its room")),
         };

@@ -67,7 +67,7 @@ impl Live {
     fn end_some(&mut self, most: usize) -> usize {
         let mut by_age: Vec<_> = self.sessions.iter().map(|(client, session)| (session.began(), *client)).collect();
         by_age.sort_unstable();
-        let class = |client: &SocketAddr| self.sessions.get(client).map_or(Class::Unanswered, |one| one.class());
+        let class = |client: &SocketAddr| self.sessions.get(client).map_or(Class::Unanswered, |one| one.worth());
         let candidate = |(_, client): &_| Candidate { class: class(client), own: true, quiet: false };
         let candidates: Vec<_> = by_age.iter().map(candidate).collect();
         let unanswered = candidates.iter().filter(|one| one.class == Class::Unanswered).count();

@@ -111,7 +111,7 @@ impl Member {
             self.seen = (moved, now);
         }
         let quiet = now.duration_since(self.seen.1) >= QUIET;
-        Candidate { class: counters.traffic().class(), own: self.target == *target, quiet }
+        Candidate { class: counters.traffic().worth(), own: self.target == *target, quiet }
     }
 }
 

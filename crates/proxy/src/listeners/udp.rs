@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::Entrance;
 use super::clients::Clients;
 use crate::arrival::Arrival;
-use crate::datagrams::Session;
+use crate::datagrams::{Queue, Session};
 use crate::forward::CAPSULE_PROTOCOL;
 use crate::pipeline;
 use crate::seeing::DropReason;
@@ -40,7 +40,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, watch: &Watch) -> io::Result<()> {
     let socket = Arc::new(UdpSocket::bound(socket)?);
     let own = socket.local_addr().ok();
-    let sessions = Clients::default();
+    let share = Share { sessions: Clients::default(), socket: socket.clone(), own, watch: watch.clone() };
     let mut batch = RecvBatch::new();
     // Whether clients without a session may still begin one.
     let (mut closing, mut welcome) = (false, true);
@@ -59,7 +59,7 @@ pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, w
                 welcome = false;
                 continue;
             }
-            () = drained(&sessions), if !welcome => return Ok(()),
+            () = drained(&share.sessions), if !welcome => return Ok(()),
             () = watch.forced() => return Ok(()),
         };
         match received {
@@ -76,7 +76,7 @@ pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, w
         entrance.renew();
         for run in batch.runs() {
             let ends = (run.source, run.local);
-            let Some(session) = session(&entrance, &sessions, (&socket, own), ends, (watch, welcome)) else {
+            let Some(session) = share.session(&entrance, ends, welcome) else {
                 entrance.worker.shared.seeing.datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
                 continue;
             };
@@ -94,63 +94,91 @@ async fn drained(sessions: &Clients) {
     }
 }
 
-/// The client's session, begun if need be; `None` when there are too many.
-fn session(
-    entrance: &Entrance,
-    sessions: &Clients,
-    (socket, own): (&Arc<UdpSocket>, Option<SocketAddr>),
-    (client, local): (SocketAddr, Option<IpAddr>),
-    (watch, welcome): (&Watch, bool),
-) -> Option<Arc<Session>> {
-    if let Some(session) = sessions.find(client) {
-        return Some(session);
+/// One worker's share of a listener.
+#[derive(Clone)]
+struct Share {
+    sessions: Clients,
+    socket: Arc<UdpSocket>,
+    /// Its own address.
+    own: Option<SocketAddr>,
+    watch: Watch,
+}
+
+/// A client, and the address of ours that it asked.
+type Ends = (SocketAddr, Option<IpAddr>);
+
+impl Share {
+    /// The client's session, begun if need be; `None` when there are too many.
+    fn session(&self, entrance: &Entrance, ends: Ends, welcome: bool) -> Option<Arc<Session>> {
+        self.sessions.find(ends.0).or_else(|| self.begin(entrance, ends, (welcome, false)))
     }
-    let successor = if welcome { None } else { Some(entrance.successor()?) };
-    let entrance = successor.as_ref().unwrap_or(entrance);
-    let rules = &entrance.rules;
-    let head = rules.config.target.as_ref().and_then(connect_udp)?;
-    let bound = ("limits.connections", rules.connections());
-    match sessions.make_room(bound.1) {
-        Ok(0) => {}
-        Ok(ended) => rules.sessions_evicted(ended, bound, None),
-        Err(()) => {
-            rules.sessions_refused(1, bound);
-            return None;
+
+    /// Begins a session; `second` says that it goes on with what another one left over.
+    fn begin(&self, entrance: &Entrance, ends: Ends, (welcome, second): (bool, bool)) -> Option<Arc<Session>> {
+        let (client, local) = ends;
+        let successor = if welcome { None } else { Some(entrance.successor()?) };
+        let entrance = successor.as_ref().unwrap_or(entrance);
+        let rules = &entrance.rules;
+        let head = rules.config.target.as_ref().and_then(connect_udp)?;
+        let bound = ("limits.connections", rules.connections());
+        match self.sessions.make_room(bound.1) {
+            Ok(0) => {}
+            Ok(ended) => rules.sessions_evicted(ended, bound, None),
+            Err(()) => {
+                rules.sessions_refused(1, bound);
+                return None;
+            }
         }
+        let peer = PeerAddress::Ip(client);
+        let Some(place) = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source()) else {
+            rules.source_refused(&peer);
+            return None;
+        };
+        let session = Session::new(client, local, self.socket.clone(), rules.hold(None));
+        let session = Arc::new(if second { session.second() } else { session });
+        self.sessions.enter(client, session.clone());
+        let source = Arc::new(StreamInfo { peer, local: self.own, tls: None });
+        let arrival = Arrival::Session { head: Box::new(head), source, session: session.clone() };
+        let (entrance, share, begun) = (entrance.clone(), self.clone(), session.clone());
+        self.watch.spawn(async move {
+            share.carry(&entrance, arrival, &begun).await;
+            share.sessions.leave(client, &begun);
+            drop(place);
+            if let Some(leftover) = begun.leftover() {
+                share.go_on(&entrance, ends, (welcome, &leftover));
+            }
+        });
+        Some(session)
     }
-    let peer = PeerAddress::Ip(client);
-    let Some(place) = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source()) else {
-        rules.source_refused(&peer);
-        return None;
-    };
-    let session = Arc::new(Session::new(client, local, socket.clone(), rules.hold(None)));
-    sessions.enter(client, session.clone());
-    let source = Arc::new(StreamInfo { peer, local: own, tls: None });
-    let arrival = Arrival::Session { head: Box::new(head), source, session: session.clone() };
-    let (entrance, sessions, begun) = (entrance.clone(), sessions.clone(), session.clone());
-    let end = watch.clone();
-    watch.spawn(async move {
-        let _place = place;
+
+    /// Carries a session to its end.
+    async fn carry(&self, entrance: &Entrance, arrival: Arrival, begun: &Session) {
         let over = pin!(async {
             tokio::select! {
                 () = async {
-                    end.graceful().await;
+                    self.watch.graceful().await;
                     begun.quiet(DRAIN_QUIET).await;
                 } => {}
-                () = end.forced() => {}
+                () = self.watch.forced() => {}
                 () = begun.evicted() => {}
             }
         });
         tokio::select! {
-            () = pipeline::run(&entrance, arrival) => {}
+            () = pipeline::run(entrance, arrival) => {}
             () = seldom(over) => {}
         }
         if begun.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;
         }
-        sessions.leave(client, &begun);
-    });
-    Some(session)
+    }
+
+    /// Gives what a session left over to the next one of its client: it came when the tunnel was ending already.
+    fn go_on(&self, entrance: &Entrance, ends: Ends, (welcome, leftover): (bool, &Queue)) {
+        let found = self.sessions.find(ends.0);
+        if let Some(session) = found.or_else(|| self.begin(entrance, ends, (welcome, true))) {
+            session.push(leftover.iter(), Instant::now());
+        }
+    }
 }
 
 /// The CONNECT-UDP that a client's datagrams mean.

@@ -1,13 +1,14 @@
 //! The guard of one exchange: what is learnt about it on its way.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use hermes_net::PeerAddress;
-use hermes_rules::session::{Traffic, Turn};
+use hermes_rules::session::{Speaker, Traffic, Turn};
 use http::Method;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::live::{Attempt, Id, Live};
 use super::span::Span;
@@ -52,7 +53,12 @@ pub struct Counters {
     pub datagram_limit_out: AtomicU16,
     /// Who spoke, in order: the number of a [`Turn`].
     turn: AtomicU8,
+    /// When the target spoke last, in milliseconds since [`CLOCK`] began, as long as there is no conversation.
+    answered_at: AtomicU64,
 }
+
+/// What answers and what follows them are timed by.
+static CLOCK: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Bytes that count as a datagram where datagrams are not counted: a stream of capsules that is passed on as it is.
 const CAPSULE_BYTES: u64 = 8 * 1024;
@@ -72,7 +78,17 @@ impl Counters {
     /// Notes that the client, or else the target, has sent something in a tunnel of datagrams.
     pub fn spoke(&self, by_client: bool) {
         let turn = self.turn();
-        let next = turn.spoken(by_client);
+        if turn == Turn::AskedAgain {
+            return;
+        }
+        let now = CLOCK.elapsed().as_millis() as u64;
+        let speaker = if by_client {
+            Speaker::Client(Duration::from_millis(now.saturating_sub(self.answered_at.load(Ordering::Relaxed))))
+        } else {
+            self.answered_at.store(now, Ordering::Relaxed);
+            Speaker::Target
+        };
+        let next = turn.spoken(speaker);
         if next != turn {
             self.turn.store(next as u8, Ordering::Relaxed);
         }

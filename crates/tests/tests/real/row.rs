@@ -1,11 +1,11 @@
 //! A client's network, a proxy in the middle, and a last network with services, each a namespace of its own.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hermes_lab::topology::{Plug, Topology};
 use hermes_tests::{Node, Pki, program};
@@ -14,6 +14,15 @@ use hermes_tests::{Node, Pki, program};
 pub const VOICE: &str = "127.0.0.1:5004";
 pub const DNS: &str = "127.0.0.1:5353";
 pub const WIREGUARD: &str = "127.0.0.1:51820";
+/// A call again, of another node that reaches the proxy in the middle through one more proxy beside it.
+pub const VOICE_BEHIND: &str = "127.0.0.1:5005";
+const BESIDE: &str = "127.0.0.1:8443";
+
+/// A client of the echo that says this first, and then a number of datagrams, gets them one after the other, [`EVERY`] so often.
+pub const STREAM: &[u8] = b"stream";
+/// Between two datagrams.
+pub const EVERY: Duration = Duration::from_millis(20);
+
 /// And a page, which is asked for again for as long as a proxy may be away, if no attempt takes all of that time.
 pub const PAGE: &str = "127.0.0.1:8080";
 
@@ -31,8 +40,9 @@ pub struct Row {
     pub near: Node,
     pub far: Node,
     pub topology: Topology,
+    http: u8,
     _services: Services,
-    _pki: Pki,
+    pki: Pki,
 }
 
 /// An echo, and a name server.
@@ -112,7 +122,37 @@ impl Row {
         let far = start("far", &proxy("10.0.2.2:8443", ends, services_of));
         let onwards = format!("far: {}", upstream("10.0.2.2:8443"));
         let near = start("near", &proxy("10.0.1.2:8443", "{ to: far }", onwards));
-        Self { entry: start("client", &entry), near, far, topology, _services: services, _pki: pki }
+        Self { entry: start("client", &entry), near, far, topology, http, _services: services, pki }
+    }
+
+    /// A node with a call, and the proxy through which it reaches the one in the middle.
+    pub fn behind(&self) -> [Node; 2] {
+        let start = |name, yaml: &str| Node::start_by(command(&self.topology, "client"), name, yaml);
+        let upstream = |address| {
+            let (http, ca) = (self.http, self.pki.ca().display().to_string());
+            format!("{{ endpoints: [\"{address}\"], http: {http}, tls: {{ ca_file: {ca} }} }}")
+        };
+        let beside = format!(
+            "
+            listeners:
+              overlay: {{ http: \"{BESIDE}\", insecure_trust: [127.0.0.0/8], tls: {{ {} }} }}
+            routes: [ {{ to: near }} ]
+            upstreams: {{ near: {} }}
+            ",
+            self.pki.issue(&["127.0.0.1"]).yaml(),
+            upstream("10.0.1.2:8443")
+        );
+        let beside = start("beside", &beside);
+        let behind = format!(
+            "
+            identity: {{ user: alice }}
+            listeners: {{ voice: {{ udp: \"{VOICE_BEHIND}\", target: \"ECHO:7\" }} }}
+            routes: [ {{ to: beside }} ]
+            upstreams: {{ beside: {} }}
+            ",
+            upstream(BESIDE)
+        );
+        [start("behind", &behind), beside]
     }
 
     /// Kills the node in the middle, and starts it again after a time.
@@ -139,6 +179,15 @@ impl Row {
             });
         });
         waits.recv().unwrap()
+    }
+}
+
+/// Sends numbered datagrams.
+fn stream(socket: &UdpSocket, count: u32, to: SocketAddr) {
+    let began = Instant::now();
+    for number in 0..count {
+        drop(socket.send_to(&[&number.to_be_bytes()[..], &[7; 196]].concat(), to));
+        thread::sleep((EVERY * (number + 1)).saturating_sub(began.elapsed()));
     }
 }
 
@@ -178,6 +227,11 @@ impl Services {
             let mut room = [0; 2000];
             while !ended.load(Ordering::Relaxed) {
                 let Ok((length, from)) = echo.recv_from(&mut room) else { continue };
+                if let Some(count) = room[..length].strip_prefix(STREAM) {
+                    let (echo, count) = (echo.try_clone().unwrap(), u32::from_be_bytes(count.try_into().unwrap()));
+                    thread::spawn(move || stream(&echo, count, from));
+                    continue;
+                }
                 drop(echo.send_to(&room[..length], from));
             }
         });

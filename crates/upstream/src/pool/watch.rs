@@ -33,6 +33,9 @@ const GRACE: Duration = Duration::from_millis(150);
 /// A connection that took so long lost packets, of TCP too: the first is sent again after a second (RFC 6298, 2).
 const LATE: Duration = Duration::from_millis(900);
 
+/// How long those who wait for a response on a silent link wait for it: as long as PING takes to find out over HTTP/2.
+const LOST: Duration = Duration::from_secs(8);
+
 /// Before the peer of a silent link is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -169,6 +172,7 @@ impl<'a> Sight<'a> {
             link.probe();
         }
         link.set_silent(is_silent);
+        link.set_lost(self.silence.lasts(now) >= LOST);
         match (was_silent, is_silent) {
             (false, true) => self.reaching = self.ward.reach(Duration::ZERO),
             (true, false) => {

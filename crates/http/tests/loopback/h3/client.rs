@@ -216,3 +216,23 @@ async fn a_link_closes_when_nobody_needs_it() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn who_waits_on_a_link_that_is_lost_waits_no_longer_and_the_link_may_come_back() {
+    bounded(async {
+        let (link, _client, wire) = pair().await;
+        let (_outgoing, mut pending) = link.open(&get(), Some(0)).await.unwrap();
+        link.watched().set_lost(true);
+        let error = last(&mut pending).await.unwrap_err();
+        assert!(matches!(error.cause, Cause::Silent(_)) && error.processed == Processed::Maybe, "{error:?}");
+        assert!(link.is_alive());
+        link.watched().set_lost(false);
+        let (_outgoing, mut pending) = link.open(&get(), Some(0)).await.unwrap();
+        drop(wire.connection.accept_bi().await.unwrap());
+        let (mut stream, _recv) = wire.connection.accept_bi().await.unwrap();
+        send(&mut stream, &headers(&[(":status", "200")])).await;
+        stream.finish().unwrap();
+        assert_eq!(last(&mut pending).await.unwrap().0.status, 200);
+    })
+    .await;
+}

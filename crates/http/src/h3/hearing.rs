@@ -1,0 +1,88 @@
+//! Whether what was sent on a connection is acknowledged: asked by whoever is about to send what would be lost otherwise.
+//!
+//! It costs nothing while nobody sends, and no timer. A peer acknowledges within a round trip and 25 ms (RFC 9000, 13.2.1); while it does
+//! not, QUIC probes it (RFC 9002, 6.2), so that its answer is heard as soon as it is there again.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use hermes_net::quic::Pulse;
+use tokio::time::Instant;
+
+/// How often it is looked.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
+
+/// Looks that are no farther from each other are those of whoever sends all the time.
+const SOON: Duration = Duration::from_millis(50);
+
+/// So many round trips without an acknowledgement are too long, within these bounds: what is held back for nothing is late, what is not is
+/// lost.
+const ROUND_TRIPS: u32 = 3;
+const BOUNDS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(1);
+
+/// What was seen of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Hearing {
+    seen: Pulse,
+    looked: Option<Instant>,
+    /// Since when something waits to be acknowledged, as far as was seen.
+    waiting: Option<Instant>,
+    quiet: bool,
+}
+
+impl Hearing {
+    /// Whether what was sent waits for too long.
+    pub(super) fn look(&mut self, now: Instant, pulse: impl FnOnce() -> Pulse) -> bool {
+        if self.looked.is_some_and(|last| now.duration_since(last) < LOOK) {
+            return self.quiet;
+        }
+        // What was sent since then was most likely sent right after it.
+        let last = self.looked.replace(now).filter(|last| now.duration_since(*last) <= SOON);
+        let pulse = pulse();
+        if pulse.acknowledged != self.seen.acknowledged {
+            (self.seen, self.waiting) = (pulse, None);
+        } else if pulse.sent != self.seen.sent {
+            self.waiting.get_or_insert(last.unwrap_or(now));
+        }
+        let bound = (pulse.rtt * ROUND_TRIPS).clamp(*BOUNDS.start(), *BOUNDS.end());
+        self.quiet = self.waiting.is_some_and(|since| now.duration_since(since) >= bound);
+        self.quiet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pulse(sent: u64, acknowledged: u64) -> Pulse {
+        Pulse { sent, acknowledged, rtt: Duration::from_millis(20) }
+    }
+
+    /// Looks at `counts`, 30 ms after each other, and says when it was quiet.
+    fn quiet(counts: impl IntoIterator<Item = Pulse>) -> Vec<bool> {
+        let (mut hearing, began) = (Hearing::default(), Instant::now());
+        let looks = counts.into_iter().enumerate();
+        looks.map(|(look, pulse)| hearing.look(began + Duration::from_millis(30) * look as u32, || pulse)).collect()
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_sent_on_however_rarely_something_is_sent() {
+        assert!(!quiet((1..100).map(|sent| pulse(sent, sent))).contains(&true));
+        assert!(!quiet(std::iter::repeat_n(pulse(1, 1), 100)).contains(&true), "nothing was sent since");
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_in_time_is_held_back_until_something_is() {
+        let dead = (1..20).map(|sent| pulse(sent, 1));
+        let looks = quiet(dead.chain([pulse(20, 2)]));
+        assert_eq!(looks.iter().position(|quiet| *quiet), Some(4), "100 ms after what was not acknowledged");
+        assert!(looks[4..19].iter().all(|quiet| *quiet) && !looks[19]);
+    }
+
+    #[test]
+    fn it_is_not_looked_for_each_datagram() {
+        let (mut hearing, now) = (Hearing::default(), Instant::now());
+        assert!(!hearing.look(now, || pulse(1, 1)));
+        assert!(!hearing.look(now + LOOK / 2, || unreachable!()));
+    }
+}

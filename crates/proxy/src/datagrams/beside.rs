@@ -1,0 +1,119 @@
+//! QUIC datagrams beside a stream of capsules, and what of both waits because it cannot go on now.
+
+use std::future::Future;
+use std::pin::pin;
+
+use bytes::Bytes;
+use hermes_http::h3::DatagramReceiver;
+use tokio::time::Instant;
+
+use super::{Bounds, Queue};
+use crate::seeing::{DropReason, Exchange};
+
+/// QUIC datagrams that one wake-up takes at most: what fills two runs of the kernel's segmentation.
+const MOST: usize = 128;
+
+/// QUIC datagrams that belong to a stream, those of them that were taken and not moved yet, and what waits until it can go on.
+pub(super) struct Beside {
+    receiver: Option<DatagramReceiver>,
+    pub(super) taken: Vec<Bytes>,
+    /// Bounds on what waits.
+    bounds: Bounds,
+    /// What waits, where anything does.
+    kept: Option<Box<Queue>>,
+}
+
+impl Beside {
+    pub(super) fn new(receiver: Option<DatagramReceiver>) -> Self {
+        Self { receiver, taken: Vec::new(), bounds: Bounds::NOTHING, kept: None }
+    }
+
+    /// Lets so much wait.
+    pub(super) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
+
+    /// Whether something waits.
+    pub(super) fn waits(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Lets what was taken wait; returns how many datagrams had to go for it.
+    pub(super) fn keep(&mut self) -> u64 {
+        let bounds = self.bounds;
+        let kept = self.kept.get_or_insert_with(|| Box::new(Queue::new(bounds)));
+        let now = Instant::now();
+        self.taken.drain(..).map(|datagram| kept.push(&datagram, now) as u64).sum()
+    }
+
+    /// Takes what waited before what came since; returns how many datagrams had waited for too long.
+    pub(super) fn release(&mut self) -> u64 {
+        let Some(mut kept) = self.kept.take() else { return 0 };
+        let expired = kept.expire(Instant::now());
+        self.taken.splice(..0, kept.iter().map(Bytes::copy_from_slice));
+        expired as u64
+    }
+
+    /// Waits for `done`, and keeps what comes meanwhile.
+    pub(super) async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
+        let mut done = pin!(done);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut done => return output,
+                () = self.fill() => exchange.dropped(DropReason::QueueFull, self.keep() + self.lost()),
+            }
+        }
+    }
+
+    /// Whether there are any, ever.
+    pub(super) fn is_there(&self) -> bool {
+        self.receiver.is_some()
+    }
+
+    /// Waits for datagrams; for ever once none can come. Dropping the future loses nothing.
+    pub(super) async fn fill(&mut self) {
+        if !self.taken.is_empty() {
+            return;
+        }
+        while let Some(receiver) = &mut self.receiver {
+            if receiver.recv(&mut self.taken, MOST).await {
+                return;
+            }
+            // The stream says how it ended.
+            self.receiver = None;
+        }
+        std::future::pending().await
+    }
+
+    /// How many were dropped since this was last asked, because they were not taken in time.
+    pub(super) fn lost(&mut self) -> u64 {
+        self.receiver.as_mut().map_or(0, |receiver| receiver.take_lost().datagrams)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_comes_first_and_neither_too_old_nor_too_much() {
+        let mut beside = Beside::new(None);
+        beside.set_bounds(Bounds { bytes: 3, age: Duration::from_secs(5) });
+        let keep = |beside: &mut Beside, text: &'static str| {
+            beside.taken.push(Bytes::from_static(text.as_bytes()));
+            beside.keep()
+        };
+        assert_eq!([keep(&mut beside, "a"), keep(&mut beside, "b")], [0, 0]);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!([keep(&mut beside, "c"), keep(&mut beside, "d")], [0, 1], "the oldest goes");
+        tokio::time::advance(Duration::from_secs(3)).await;
+        beside.taken.push(Bytes::from_static(b"e"));
+        assert!(beside.waits());
+        assert_eq!(beside.release(), 1, "`b` is too old");
+        assert_eq!(beside.taken, ["c", "d", "e"]);
+        assert!(!beside.waits() && beside.release() == 0);
+    }
+}
