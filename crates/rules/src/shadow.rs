@@ -8,6 +8,7 @@ use hermes_config::model::{FieldMatch, Match, PathMatch, PortMatch, Route, Targe
 use ipnet::IpNet;
 
 use crate::route::host::HostTest;
+use crate::route::index::Index;
 use crate::route::{canonical_net, normalise_written};
 
 /// A route that can never match, and the earlier route that takes its exchanges; indices into the document's routes.
@@ -21,8 +22,11 @@ pub struct Shadow {
 
 /// The routes that can never match, each with the first route to blame.
 pub fn shadows(routes: &[Route]) -> Vec<Shadow> {
+    let index = Index::new(routes.iter().map(|route| &route.matches));
     let blame = |dead: usize| {
-        let by = routes[..dead].iter().position(|earlier| implies(&routes[dead].matches, &earlier.matches))?;
+        let later = &routes[dead].matches;
+        let mut earlier = index.wider(later).take_while(|route| *route < dead);
+        let by = earlier.find(|route| implies(later, &routes[*route].matches))?;
         Some(Shadow { dead, by })
     };
     (0..routes.len()).filter_map(blame).collect()

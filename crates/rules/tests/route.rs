@@ -143,3 +143,17 @@ fn secret_values_of_fields_are_not_told() {
     let failed = table.explain(&facts(&Method::GET, &fields))[0].failed.clone().unwrap();
     assert_eq!(failed, "field authorization is not x");
 }
+
+#[test]
+fn a_path_under_more_prefixes_than_an_exchange_looks_up_takes_the_first_of_them() {
+    let folder = |depth: usize| "/a".repeat(depth) + "/*";
+    let mut routes: Vec<Value> =
+        (1..=60).map(|depth| json!({ "match": { "path": folder(depth) }, "to": "x" })).collect();
+    routes.reverse();
+    let table = table(json!(routes));
+
+    let path = "/a".repeat(50) + "/b";
+    let fields = HeaderMap::new();
+    let method = Method::GET;
+    assert_eq!(table.decide(&Facts { path: &path, ..facts(&method, &fields) }), Some(10));
+}

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use hermes_config::model::{Document, FieldMatch, Match, OneOrMany};
+use hermes_config::model::{Document, FieldMatch, Match, OneOrMany, Route};
 use hermes_rules::shadow::{Shadow, implies, shadows};
 use hermes_rules::{Facts, Table, Target};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -203,9 +203,13 @@ const WHICH: [usize; 14] = [0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 fn table(routes: &[Match]) -> Table {
     let mut document: Document = serde_json::from_value(json!({ "version": 1 })).unwrap();
-    let route = |matches: &Match| hermes_config::model::Route { matches: matches.clone(), ..Default::default() };
-    document.routes = routes.iter().map(route).collect();
+    document.routes = documented(routes);
     Table::compile(&document)
+}
+
+/// Routes with these conditions.
+fn documented(routes: &[Match]) -> Vec<Route> {
+    routes.iter().map(|matches| Route { matches: matches.clone(), ..Default::default() }).collect()
 }
 
 proptest! {
@@ -273,5 +277,27 @@ proptest! {
             };
             prop_assert_eq!(table.explain(&facts).len(), 2);
         }
+    }
+
+    /// An index finds routes where there are many: the answer must be that of asking each.
+    #[test]
+    fn many_routes_decide_as_if_each_were_asked(
+        routes in vec((any_match(), vec(0_usize..10, 1..3)), 13..40), many in vec(any_facts(), 64),
+    ) {
+        let weakened = |(one, keep): &(Match, Vec<usize>)| weakened(one, std::array::from_fn(|which| keep.contains(&which)));
+        let routes: Vec<Match> = routes.iter().map(weakened).collect();
+
+        let table = table(&routes);
+        for facts in &many {
+            let first = table.explain(&facts.facts()).iter().position(|route| route.matched);
+            prop_assert_eq!(table.decide(&facts.facts()), first, "{:?}", facts);
+        }
+
+        let routes = documented(&routes);
+        let shadow = |dead: usize| {
+            let by = (0..dead).find(|by| implies(&routes[dead].matches, &routes[*by].matches))?;
+            Some(Shadow { dead, by })
+        };
+        prop_assert_eq!(shadows(&routes), (0..routes.len()).filter_map(shadow).collect::<Vec<_>>());
     }
 }

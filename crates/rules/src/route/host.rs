@@ -9,8 +9,8 @@ use hermes_config::model::{HostMatch, TargetMatch};
 /// so that two spellings of one IPv6 address are one host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host<'a> {
-    name: &'a str,
-    address: Option<IpAddr>,
+    pub(super) name: &'a str,
+    pub(super) address: Option<IpAddr>,
 }
 
 impl<'a> Host<'a> {

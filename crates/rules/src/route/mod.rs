@@ -7,6 +7,7 @@ mod condition;
 mod explain;
 mod facts;
 pub(crate) mod host;
+pub(crate) mod index;
 mod matcher;
 mod path;
 mod split;

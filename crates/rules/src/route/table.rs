@@ -4,13 +4,14 @@ use hermes_config::model::{Document, Route};
 
 use super::condition::Condition;
 use super::facts::View;
+use super::index::Index;
 use super::{Explanation, Facts};
 
-/// A document's routes, compiled. Routes are tried in order: tables are small, and the order is their meaning; an index
-/// by target can come when tables of thousands of routes do.
+/// A document's routes, compiled. Their order is their meaning; an index finds those that are worth asking.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     routes: Vec<CompiledRoute>,
+    index: Index,
 }
 
 #[derive(Debug, Clone)]
@@ -34,15 +35,15 @@ impl Table {
     /// Compiles a document's routes.
     pub fn compile(document: &Document) -> Self {
         let routes = document.routes.iter().enumerate().map(|(index, route)| CompiledRoute::new(index, route));
-        Self { routes: routes.collect() }
+        Self { routes: routes.collect(), index: Index::new(document.routes.iter().map(|route| &route.matches)) }
     }
 
     /// The route that an exchange takes, as an index into the document's routes; `None` if no route matches.
     ///
-    /// Does not allocate, except where a regular expression on the path meets a path with needless percent-encodings.
+    /// Does not allocate, except for a path with needless percent-encodings, or a host longer than a name can be.
     pub fn decide(&self, facts: &Facts<'_>) -> Option<usize> {
         let view = View::new(facts);
-        self.routes.iter().position(|route| route.first_failure(&view).is_none())
+        self.index.candidates(&view).find(|route| self.routes[*route].first_failure(&view).is_none())
     }
 
     /// What every route thinks of an exchange, in order.

@@ -1,0 +1,260 @@
+//! What is found for an exchange, or for the conditions of another route.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use hermes_config::model::{FieldMatch, Match, PathMatch, TextMatch};
+use ipnet::IpNet;
+
+use super::super::condition::canonical_net;
+use super::super::facts::View;
+use super::super::host::{Host, HostTest};
+use super::super::path::{normalise, normalise_written};
+use super::Index;
+use super::keys::{Kind, Side, octets};
+
+/// Buckets that one exchange may find, at the most: where it finds more, all routes are asked.
+const BUCKETS: usize = 32;
+
+/// Longest name that is compared without being copied to the heap, in bytes (RFC 1035, 2.3.4).
+const NAME: usize = 255;
+
+/// Routes to ask, in their order.
+pub(crate) enum Candidates<'a> {
+    /// All of them.
+    All(Range<u32>),
+    /// Those of some buckets.
+    Found(Found<'a>),
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let route = match self {
+            Self::All(routes) => routes.next(),
+            Self::Found(found) => found.next(),
+        };
+        route.map(|route| route as usize)
+    }
+}
+
+/// Buckets that were found.
+pub(crate) struct Found<'a> {
+    index: &'a Index,
+    buckets: [&'a [u32]; BUCKETS],
+    count: usize,
+    is_full: bool,
+}
+
+impl Index {
+    /// The routes that may match an exchange.
+    pub(in super::super) fn candidates(&self, view: &View<'_>) -> Candidates<'_> {
+        let mut found = Found::new(self);
+        if self.kinds.is_empty() {
+            return found.candidates();
+        }
+
+        let facts = view.facts;
+        found.host(Side::Target, &view.target);
+        if let Some((host, _)) = &view.authority {
+            found.host(Side::Authority, host);
+        }
+        found.text(Kind::Port, &facts.target.port.to_be_bytes());
+        found.path(facts.path);
+        found.text(Kind::User, facts.user.unwrap_or_default().as_bytes());
+        found.text(Kind::Listener, facts.listener.as_bytes());
+        if let Some(source) = view.source {
+            found.source(source, u8::MAX);
+        }
+        for (number, name) in self.fields.iter().enumerate() {
+            for value in facts.fields.get_all(name) {
+                found.text(Kind::Field(number), value.as_bytes());
+            }
+        }
+        found.candidates()
+    }
+
+    /// The routes that may match everything which these conditions match. Each condition must follow from these, so it follows
+    /// from their first alternatives.
+    pub(crate) fn wider(&self, matches: &Match) -> Candidates<'_> {
+        let mut found = Found::new(self);
+        if self.kinds.is_empty() {
+            return found.candidates();
+        }
+
+        let sides = [(Side::Target, &matches.target), (Side::Authority, &matches.authority)];
+        for (side, condition) in sides {
+            if let Some(first) = condition.as_deref().and_then(<[_]>::first) {
+                found.wider_host(side, &HostTest::compile(&first.host));
+            }
+        }
+        let target = matches.target.as_deref().and_then(<[_]>::first).and_then(|target| target.port);
+        let port = matches.port.as_deref().and_then(<[_]>::first).map(|range| range.low);
+        for port in [target, port].into_iter().flatten() {
+            found.text(Kind::Port, &port.to_be_bytes());
+        }
+        if let Some(first) = matches.path.as_deref().and_then(<[_]>::first) {
+            found.wider_path(first);
+        }
+        if let Some(TextMatch::Exact(user)) = matches.user.as_deref().and_then(<[_]>::first) {
+            found.text(Kind::User, user.as_bytes());
+        }
+        if let Some(listener) = matches.listener.as_deref().and_then(<[_]>::first) {
+            found.text(Kind::Listener, listener.as_bytes());
+        }
+        if let Some(net) = matches.source.as_deref().and_then(<[_]>::first) {
+            let net = canonical_net(*net);
+            found.source(net.network(), net.prefix_len());
+        }
+        found.wider_fields(matches);
+        found.candidates()
+    }
+}
+
+impl<'a> Found<'a> {
+    fn new(index: &'a Index) -> Self {
+        let mut found = Self { index, buckets: [&[]; BUCKETS], count: 0, is_full: false };
+        found.push(&index.always);
+        found
+    }
+
+    fn candidates(self) -> Candidates<'a> {
+        if self.is_full { Candidates::All(0..self.index.routes) } else { Candidates::Found(self) }
+    }
+
+    fn push(&mut self, routes: &'a [u32]) {
+        match self.buckets.get_mut(self.count) {
+            Some(bucket) => {
+                *bucket = routes;
+                self.count += 1;
+            }
+            None => self.is_full = true,
+        }
+    }
+
+    fn text(&mut self, kind: Kind, text: &[u8]) {
+        let index = self.index;
+        if let Some(routes) = index.kinds.get(&kind).and_then(|buckets| buckets.by_text.get(text)) {
+            self.push(routes);
+        }
+    }
+
+    fn host(&mut self, side: Side, host: &Host<'_>) {
+        if let Some(address) = host.address {
+            self.text(Kind::Address(side), octets(address).as_slice());
+        }
+        if !self.has(Kind::Name(side)) && !self.has(Kind::Suffix(side)) {
+            return;
+        }
+
+        let mut short = [0; NAME];
+        let mut long = Vec::new();
+        let name = match short.get_mut(..host.name.len()) {
+            Some(name) => name,
+            None => {
+                long.resize(host.name.len(), 0);
+                &mut long[..]
+            }
+        };
+        name.copy_from_slice(host.name.as_bytes());
+        name.make_ascii_lowercase();
+        self.text(Kind::Name(side), name);
+        // What is before the suffix is not empty.
+        self.suffixes(side, name, 1);
+    }
+
+    /// The ends of a name that begin with a dot at `start` or later.
+    fn suffixes(&mut self, side: Side, name: &[u8], start: usize) {
+        if !self.has(Kind::Suffix(side)) {
+            return;
+        }
+        for (at, byte) in name.iter().enumerate().skip(start) {
+            if *byte == b'.' {
+                self.text(Kind::Suffix(side), &name[at..]);
+            }
+        }
+    }
+
+    fn wider_host(&mut self, side: Side, test: &HostTest) {
+        match test {
+            HostTest::Address(address) => self.text(Kind::Address(side), octets(*address).as_slice()),
+            HostTest::Name(name) => {
+                self.text(Kind::Name(side), name.as_bytes());
+                self.suffixes(side, name.as_bytes(), 1);
+            }
+            HostTest::Suffix(suffix) => self.suffixes(side, suffix.as_bytes(), 0),
+            HostTest::Regex(_) => {}
+        }
+    }
+
+    fn path(&mut self, path: &str) {
+        if self.has(Kind::Path) || self.has(Kind::Prefix) {
+            let path = normalise(path);
+            self.text(Kind::Path, path.as_bytes());
+            self.prefixes(path.as_bytes());
+        }
+    }
+
+    fn wider_path(&mut self, condition: &PathMatch) {
+        match condition {
+            PathMatch::Exact(path) => {
+                let path = normalise_written(path);
+                self.text(Kind::Path, path.as_bytes());
+                self.prefixes(path.as_bytes());
+            }
+            PathMatch::Prefix(path) => self.prefixes(normalise_written(path).as_bytes()),
+            PathMatch::Regex(_) => {}
+        }
+    }
+
+    fn prefixes(&mut self, path: &[u8]) {
+        let index = self.index;
+        let Some(buckets) = index.kinds.get(&Kind::Prefix) else { return };
+        for start in buckets.lengths.iter().filter_map(|length| path.get(..*length)) {
+            if let Some(routes) = buckets.by_text.get(start) {
+                self.push(routes);
+            }
+        }
+    }
+
+    /// Prefixes of an address of so many bits, at the most.
+    fn source(&mut self, address: IpAddr, most: u8) {
+        let kinds = Kind::Source(0)..=Kind::Source(most);
+        let index = self.index;
+        for (kind, buckets) in index.kinds.range(kinds) {
+            let Kind::Source(length) = *kind else { continue };
+            let Ok(net) = IpNet::new(address, length) else { continue };
+            if let Some(routes) = buckets.by_text.get(octets(net.trunc().addr()).as_slice()) {
+                self.push(routes);
+            }
+        }
+    }
+
+    fn wider_fields(&mut self, matches: &Match) {
+        let index = self.index;
+        for (name, test) in &matches.fields {
+            let FieldMatch::Value(TextMatch::Exact(value)) = test else { continue };
+            let number = index.fields.iter().position(|field| name.eq_ignore_ascii_case(field.as_str()));
+            if let Some(number) = number {
+                self.text(Kind::Field(number), value.as_bytes());
+            }
+        }
+    }
+
+    fn has(&self, kind: Kind) -> bool {
+        self.index.kinds.contains_key(&kind)
+    }
+
+    /// The first route of all buckets, which leaves them.
+    fn next(&mut self) -> Option<u32> {
+        let buckets = &mut self.buckets[..self.count];
+        let first = buckets.iter().filter_map(|bucket| bucket.first()).min().copied()?;
+        for bucket in buckets {
+            if let Some((_, rest)) = bucket.split_first().filter(|(route, _)| **route == first) {
+                *bucket = rest;
+            }
+        }
+        Some(first)
+    }
+}

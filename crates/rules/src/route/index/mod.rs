@@ -1,0 +1,80 @@
+//! Finds the routes that an exchange may take without asking each of them.
+//!
+//! Every route stands under the keys of one of its conditions, the one that it shares with the fewest other routes; a route
+//! without a condition that has keys stands with those that are always asked. What an exchange has of each kind is looked up,
+//! and the routes that are found are asked in their order, so the answer is that of asking all.
+
+mod candidates;
+mod keys;
+
+use std::collections::{BTreeMap, HashMap};
+
+use hermes_config::model::Match;
+use http::HeaderName;
+
+use keys::{Key, Kind, keys_of};
+
+/// Tables with so few routes are faster asked one by one.
+const SMALL: usize = 12;
+
+/// The routes of a table by what they want.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Index {
+    /// All routes.
+    routes: u32,
+    /// Those that are always asked.
+    always: Vec<u32>,
+    kinds: BTreeMap<Kind, Buckets>,
+    /// The fields that have keys, by the number in their [`Kind`].
+    fields: Vec<HeaderName>,
+}
+
+/// The routes under the keys of one kind, in their order.
+#[derive(Debug, Clone, Default)]
+struct Buckets {
+    by_text: HashMap<Box<[u8]>, Vec<u32>>,
+    /// The lengths that keys have, for those which are the beginning of what is looked up.
+    lengths: Vec<usize>,
+}
+
+impl Index {
+    /// The index of routes with these conditions.
+    pub(crate) fn new<'a>(routes: impl ExactSizeIterator<Item = &'a Match>) -> Self {
+        let mut index = Self { routes: u32::try_from(routes.len()).unwrap_or(u32::MAX), ..Self::default() };
+        if routes.len() <= SMALL {
+            index.always = (0..index.routes).collect();
+            return index;
+        }
+
+        let keys: Vec<Vec<Vec<Key>>> = routes.map(|matches| keys_of(matches, &mut index.fields)).collect();
+        let crowds = crowds(&keys);
+        for (route, conditions) in (0..index.routes).zip(&keys) {
+            let crowd = |keys: &&Vec<Key>| keys.iter().map(|key| crowds[key]).sum::<usize>();
+            match conditions.iter().min_by_key(crowd) {
+                Some(keys) => keys.iter().for_each(|key| index.add(key, route)),
+                None => index.always.push(route),
+            }
+        }
+        index
+    }
+
+    fn add(&mut self, (kind, text): &Key, route: u32) {
+        let buckets = self.kinds.entry(*kind).or_default();
+        if let Err(place) = buckets.lengths.binary_search(&text.len()) {
+            buckets.lengths.insert(place, text.len());
+        }
+        let routes = buckets.by_text.entry(text.clone()).or_default();
+        if routes.last() != Some(&route) {
+            routes.push(route);
+        }
+    }
+}
+
+/// How many routes could stand under each key.
+fn crowds(keys: &[Vec<Vec<Key>>]) -> HashMap<&Key, usize> {
+    let mut crowds = HashMap::new();
+    for key in keys.iter().flatten().flatten() {
+        *crowds.entry(key).or_default() += 1;
+    }
+    crowds
+}
