@@ -77,7 +77,8 @@ impl Programs {
 
 /// Builds the binary and finds out from cargo where it is.
 fn build_hermes() -> Result<PathBuf> {
-    let arguments = ["build", "--release", "--package", "hermes", "--message-format", "json-render-diagnostics"];
+    let arguments =
+        ["build", "--profile", "dist", "--package", "hermes", "--message-format", "json-render-diagnostics"];
     let mut cargo = Command::new("cargo")
         .args(arguments)
         .current_dir(workspace())
