@@ -1,5 +1,5 @@
 //! What tests have shown with a peer: one line each in the folder that `HERMES_SHOWN` names, from which
-//! `cargo run -p xtask -- matrix` makes the table in `docs/interop.md`.
+//! `cargo xtask matrix` makes the table in `docs/interop.md`.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! House rules that a machine checks. `cargo run -p xtask -- tidy` prints every violation and fails if there is one;
+//! House rules that a machine checks. `cargo xtask tidy` prints every violation and fails if there is one;
 //! `deny` holds the dependency tree to its rules; `matrix` writes what tests have shown of peers into the documentation.
 //!
 //! What it is not: a formatter or a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         ["matrix", "--check", folder] => done(matrix::run(folder, true)),
         _ => {
             say(
-                "usage: cargo run -p xtask -- tidy\n       cargo run -p xtask -- deny\n       cargo run -p xtask -- matrix [--check] FOLDER",
+                "usage: cargo xtask tidy\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER",
             );
             ExitCode::from(2)
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{fs, io};
 
 const DOCUMENT: &str = "docs/interop.md";
-const BEGIN: &str = "<!-- matrix: made by `cargo run -p xtask -- matrix` -->\n";
+const BEGIN: &str = "<!-- matrix: made by `cargo xtask matrix` -->\n";
 const END: &str = "<!-- end of matrix -->\n";
 
 /// The columns, in their order.
