@@ -31,7 +31,7 @@ const PLAIN: &str = "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Loa
 /// A path: its name, and what runs it for so many rounds.
 type Path = (&'static str, fn(usize));
 
-const PATHS: [Path; 21] = [
+const PATHS: [Path; 23] = [
     ("http1.request.decode", http1::request_decode),
     ("http1.request.encode", http1::request_encode),
     ("http1.response.decode", http1::response_decode),
@@ -49,7 +49,9 @@ const PATHS: [Path; 21] = [
     ("batch", datagrams::batch),
     ("proxy_header.decode.v1", datagrams::proxy_header_decode_v1),
     ("proxy_header.decode.v2", datagrams::proxy_header_decode_v2),
-    ("route.decide", decisions::route_decide),
+    ("route.decide.10", decisions::route_decide_10),
+    ("route.decide.100", decisions::route_decide_100),
+    ("route.decide.10000", decisions::route_decide_10000),
     ("believe.client", decisions::believe_client),
     ("believe.peer", decisions::believe_peer),
     ("fields.change", decisions::fields_change),

@@ -15,7 +15,7 @@ use http::HeaderName;
 use keys::{Key, Kind, keys_of};
 
 /// Tables with so few routes are faster asked one by one.
-const SMALL: usize = 12;
+const SMALL: usize = 4;
 
 /// The routes of a table by what they want.
 #[derive(Debug, Clone, Default)]
