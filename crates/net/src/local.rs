@@ -1,10 +1,11 @@
 //! The addresses of this machine, kept current while they change.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use parking_lot::RwLock;
 
 use crate::drain::Watch;
@@ -16,10 +17,17 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Shortest time between two looks: interfaces that come up have many addresses.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// The addresses of this machine. Clones are the same.
+/// The addresses of this machine: those that it has, and prefixes that its routes deliver to it. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub struct LocalAddresses {
-    known: Arc<RwLock<HashSet<IpAddr>>>,
+    known: Arc<RwLock<Known>>,
+}
+
+/// Prefixes, and which lengths occur among them: as many look-ups as there are lengths tell whether one holds an address.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Known {
+    prefixes: HashSet<IpNet>,
+    lengths: BTreeSet<u8>,
 }
 
 impl LocalAddresses {
@@ -34,7 +42,7 @@ impl LocalAddresses {
     /// Whether dialling `ip` reaches this machine, as far as is known.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
-        ip.is_loopback() || ip.is_unspecified() || self.known.read().contains(&ip)
+        ip.is_loopback() || ip.is_unspecified() || self.known.read().holds(ip)
     }
 
     /// Keeps them current until `watch` drains. By netlink on Linux; elsewhere, and where that is forbidden, by a look every 5 s.
@@ -43,7 +51,7 @@ impl LocalAddresses {
             tracing::info!(%error, "changes of this machine's addresses are noticed within {LOOK:?}, not at once");
         });
         // What changed before anybody listened.
-        self.look();
+        self.look_aside().await;
         loop {
             tokio::select! {
                 () = watch.graceful() => return,
@@ -54,17 +62,40 @@ impl LocalAddresses {
                     }
                 }
             }
-            self.look();
+            self.look_aside().await;
             tokio::time::sleep(SHORTEST).await;
         }
     }
 
+    /// Looks on a thread that may wait: a kernel with many routes takes its time to list them.
+    async fn look_aside(&self) {
+        let all = self.clone();
+        if tokio::task::spawn_blocking(move || all.look()).await.is_err() {
+            tracing::warn!("this machine's addresses could not be looked up");
+        }
+    }
+
     fn look(&self) {
-        let now: HashSet<IpAddr> = os::local_addresses().into_iter().map(|ip| ip.to_canonical()).collect();
+        let now = Known::from_iter(os::local_addresses());
         // A list that cannot be had is no reason to open what was closed.
-        if !now.is_empty() && *self.known.read() != now {
+        if !now.prefixes.is_empty() && *self.known.read() != now {
             *self.known.write() = now;
         }
+    }
+}
+
+impl Known {
+    fn holds(&self, ip: IpAddr) -> bool {
+        let prefix = |length: &u8| IpNet::new(ip, *length).ok().map(|net| net.trunc());
+        self.lengths.iter().filter_map(prefix).any(|net| self.prefixes.contains(&net))
+    }
+}
+
+impl FromIterator<IpNet> for Known {
+    fn from_iter<T: IntoIterator<Item = IpNet>>(all: T) -> Self {
+        let prefixes: HashSet<IpNet> = all.into_iter().collect();
+        let lengths = prefixes.iter().map(IpNet::prefix_len).collect();
+        Self { prefixes, lengths }
     }
 }
 
@@ -94,6 +125,18 @@ mod tests {
     #[test]
     fn what_the_system_lists_is_this_machine() {
         let local = LocalAddresses::now();
-        assert!(os::local_addresses().into_iter().all(|ip| local.contains(ip)));
+        assert!(os::local_addresses().into_iter().all(|net| local.contains(net.network())));
+    }
+
+    #[test]
+    fn what_is_delivered_here_by_prefix_is_this_machine() {
+        let prefixes = ["10.9.0.0/16", "192.0.2.7/32", "2001:db8:9::/48"];
+        let known = Known::from_iter(prefixes.map(|net| net.parse().unwrap()));
+        for ip in ["10.9.0.0", "10.9.255.255", "192.0.2.7", "2001:db8:9::1"] {
+            assert!(known.holds(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in ["10.8.255.255", "192.0.2.8", "2001:db8:a::1", "::a09:1"] {
+            assert!(!known.holds(ip.parse().unwrap()), "{ip}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::quic::steering::Instruction;
 
 mod activation;
 mod addresses;
+mod netlink;
 mod pipe;
 pub use activation::{passed_kind, passed_sockets};
 pub use addresses::{AddressChanges, local_addresses};

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
@@ -80,12 +81,13 @@ pub fn prepare_datagrams(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
 
 /// Every address of every interface (getifaddrs(3)); empty where the system does not tell.
 #[must_use]
-pub fn local_addresses() -> Vec<IpAddr> {
+pub fn local_addresses() -> Vec<IpNet> {
     let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
     let addresses = interfaces.filter_map(|interface| {
         let address = interface.address?;
         let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+        let ip = v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))?;
+        Some(IpNet::from(ip.to_canonical()))
     });
     addresses.collect()
 }

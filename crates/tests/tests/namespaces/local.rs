@@ -24,6 +24,13 @@ fn asked(topology: &Topology, address: &str) -> String {
     topology.namespace("edge").unwrap().run(&words).unwrap()
 }
 
+/// Whether the node says that this address is one of its machine.
+fn is_local(topology: &Topology, address: &str) -> bool {
+    let url = format!("http://{address}:6379/");
+    let words = ["curl", "-si", "-x", "http://127.0.0.1:8080", &url];
+    topology.namespace("edge").unwrap().run(&words).unwrap().contains("is an address of this machine")
+}
+
 #[test]
 fn own_public_addresses_are_no_targets_from_the_moment_that_they_are_there() {
     let mut topology = Topology::new();
@@ -49,6 +56,47 @@ fn own_public_addresses_are_no_targets_from_the_moment_that_they_are_there() {
     ip("ip addr add 11.22.33.55/32 dev lo");
     eventually_true("a new address is no target any more", || asked(&topology, "11.22.33.55") == "502");
     ip("ip addr del 11.22.33.55/32 dev lo");
+}
+
+#[test]
+fn what_routes_deliver_to_this_machine_is_no_target_either() {
+    let mut topology = Topology::new();
+    topology.add("edge").unwrap();
+    let ip = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        topology.namespace("edge").unwrap().run(&words).unwrap()
+    };
+    // AnyIP: no interface has these addresses, and what is bound to all addresses answers there.
+    ip("ip route add local 11.9.0.0/16 dev lo");
+    let server = command(&topology, "edge", &std::env::var("HERMES_PYTHON").unwrap())
+        .args(["-m", "http.server", "6379", "--bind", "::"])
+        .current_dir("/proc/self")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _server = Running(server.unwrap());
+    let directly = ["curl", "-s", "-o", "/dev/null", "http://11.9.1.1:6379/"];
+    eventually_true("something answers", || topology.namespace("edge").unwrap().run(&directly).is_ok());
+    let hermes = program::path();
+    let _edge = Node::start_by(command(&topology, "edge", hermes.to_str().unwrap()), "edge", EDGE);
+    assert!(is_local(&topology, "11.9.1.1"));
+
+    ip("ip route add local 11.10.0.0/16 dev lo");
+    eventually_true("a new route is noticed", || is_local(&topology, "11.10.1.1"));
+    ip("ip -6 route add local 2a00:9::/32 dev lo");
+    eventually_true("one of IPv6, too", || is_local(&topology, "[2a00:9::1]"));
+    ip("ip route add local 11.11.0.0/16 dev lo table 100");
+    ip("ip rule add to 11.0.0.0/8 lookup 100");
+    eventually_true("and one of a table that a rule leads to", || is_local(&topology, "11.11.1.1"));
+
+    // What a transparent proxy needs for packets with its mark says nothing about what this machine sends itself.
+    ip("ip route add local 0.0.0.0/0 dev lo table 200");
+    ip("ip rule add fwmark 1 lookup 200");
+    ip("ip addr add 11.22.33.44/32 dev lo");
+    eventually_true("all that came before is known", || is_local(&topology, "11.22.33.44"));
+    assert!(!is_local(&topology, "11.12.1.1"));
+    ip("ip route del local 11.9.0.0/16 dev lo");
+    eventually_true("a route that is gone makes nothing local", || !is_local(&topology, "11.9.1.1"));
 }
 
 /// A connection to the node that takes none of the ports which the system gives out.

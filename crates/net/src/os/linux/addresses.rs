@@ -1,41 +1,71 @@
-//! The addresses of this machine, by routing netlink (rtnetlink(7)): a dump of all, and a word when one comes or goes.
+//! The addresses of this machine, by routing netlink: those of its interfaces, and those that its routes of type local deliver
+//! here without any interface having them (`ip route add local 10.9.0.0/16 dev lo`, "AnyIP").
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with};
+use ipnet::IpNet;
+use rustix::net::{RecvFlags, SocketFlags, recv};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Bytes of one read; the kernel sends at most 32 KiB of a dump at once.
-const ROOM: usize = 32 * 1024;
+use super::netlink::{self, Dump, ROOM, attributes, number};
 
-/// Types of messages and attributes (`linux/netlink.h`, `linux/rtnetlink.h`, `linux/if_addr.h`).
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
+/// Types of messages and attributes (`linux/rtnetlink.h`, `linux/if_addr.h`, `linux/fib_rules.h`).
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_DUMP: u16 = 0x300;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
+const RTM_GETROUTE: u16 = 26;
+const RTM_NEWRULE: u16 = 32;
+const RTM_GETRULE: u16 = 34;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const RTA_DST: u16 = 1;
+const RTA_TABLE: u16 = 15;
+const FRA_IIFNAME: u16 = 3;
+const FRA_FWMARK: u16 = 10;
+const FRA_TABLE: u16 = 15;
+const FRA_FWMASK: u16 = 16;
 
-/// Groups that hear of addresses of both families.
-const RTMGRP_IPV4_IFADDR: u32 = 0x10;
-const RTMGRP_IPV6_IFADDR: u32 = 0x100;
+/// Types of routes that deliver to this machine.
+const RTN_LOCAL: u8 = 2;
+const RTN_ANYCAST: u8 = 4;
 
-/// Lengths of the head of a message, of `struct ifaddrmsg`, and of the head of an attribute.
-const MESSAGE: usize = 16;
+/// A rule that looks a table up, and one that applies to what it does not match.
+const FR_ACT_TO_TBL: u8 = 1;
+const FIB_RULE_INVERT: u32 = 2;
+
+/// Families (`linux/socket.h`).
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+
+/// Groups that hear of addresses, routes and rules, of both families.
+const GROUPS: u32 = 0x10 | 0x100 | 0x40 | 0x400 | 0x80 | 0x4_0000;
+
+/// Lengths of `struct ifaddrmsg`, `struct rtmsg` and `struct fib_rule_hdr`.
 const IFADDRMSG: usize = 8;
-const ATTRIBUTE: usize = 4;
+const RTMSG: usize = 12;
+const FIB_RULE_HDR: usize = 12;
 
-/// Every address of every interface, loopback included, also of interfaces that are down; empty where the system does not tell.
+/// The tables that are looked up for what this process sends: each with its family.
+type Tables = HashSet<(u8, u32)>;
+
+/// A route that delivers to this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LocalRoute {
+    table: (u8, u32),
+    net: IpNet,
+}
+
+/// Every address of every interface, loopback included, also of interfaces that are down, and what routes deliver to this machine;
+/// empty where the system does not tell.
 #[must_use]
-pub fn local_addresses() -> Vec<IpAddr> {
-    let mut found = dump().unwrap_or_else(|_| in_proc());
+pub fn local_addresses() -> Vec<IpNet> {
+    let mut found = of_interfaces().and_then(|found| Ok([found, of_routes()?].concat())).unwrap_or_else(|_| in_proc());
     found.sort_unstable();
     found.dedup();
     found
@@ -54,7 +84,7 @@ impl AddressChanges {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn hear() -> io::Result<Self> {
-        let socket = route_socket(SocketFlags::NONBLOCK, RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR)?;
+        let socket = netlink::route_socket(SocketFlags::NONBLOCK, GROUPS)?;
         #[expect(
             deprecated,
             reason = "its successor is unsafe for types that could close what is registered; an OwnedFd does not"
@@ -71,94 +101,131 @@ impl AddressChanges {
         let mut room = vec![0; ROOM];
         loop {
             let mut ready = self.0.readable().await?;
-            let read = ready.try_io(|socket| match recv(socket, &mut room, RecvFlags::empty()) {
-                Ok(_) => Ok(()),
+            let read = ready.try_io(|socket| match recv(socket, &mut room[..], RecvFlags::empty()) {
+                Ok((length, _)) => Ok(concerns_this_machine(&room[..length])),
                 // Some changes were lost: that is one, too.
-                Err(rustix::io::Errno::NOBUFS) => Ok(()),
+                Err(rustix::io::Errno::NOBUFS) => Ok(true),
                 Err(error) => Err(error.into()),
             });
             match read {
-                Ok(done) => return done,
-                Err(_would_block) => {}
+                Ok(Ok(true)) => return Ok(()),
+                Ok(Err(error)) => return Err(error),
+                // A route elsewhere: a router has a million of them, which come and go all the time.
+                Ok(Ok(false)) | Err(_) => {}
             }
         }
     }
 }
 
-fn route_socket(flags: SocketFlags, groups: u32) -> io::Result<OwnedFd> {
-    let flags = flags | SocketFlags::CLOEXEC;
-    // `NETLINK_ROUTE` is protocol 0.
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    bind(&socket, &SocketAddrNetlink::new(0, groups))?;
-    Ok(socket)
+/// Whether messages of the groups say anything of what is delivered here.
+fn concerns_this_machine(messages: &[u8]) -> bool {
+    let mut concerns = false;
+    let read = netlink::read(messages, |kind, content| {
+        let elsewhere = matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) && local_route(content).is_none();
+        concerns |= !elsewhere;
+    });
+    concerns || read.is_err()
 }
 
-fn dump() -> io::Result<Vec<IpAddr>> {
-    let socket = route_socket(SocketFlags::empty(), 0)?;
-    sendto(&socket, &request(), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-
-    let (mut found, mut room) = (Vec::new(), vec![0; ROOM]);
-    loop {
-        let (length, _) = recv(&socket, &mut room[..], RecvFlags::empty())?;
-        if length == 0 || read(&room[..length], &mut found)? {
-            return Ok(found);
+fn of_interfaces() -> io::Result<Vec<IpNet>> {
+    let mut found = Vec::new();
+    Dump { kind: RTM_GETADDR, structure: IFADDRMSG }.run(|kind, content| {
+        if kind == RTM_NEWADDR {
+            found.extend(content.get(IFADDRMSG..).and_then(own_address).map(IpNet::from));
         }
-    }
+    })?;
+    Ok(found)
 }
 
-/// Asks for all addresses of all families.
-fn request() -> [u8; MESSAGE + IFADDRMSG] {
-    let mut request = [0; MESSAGE + IFADDRMSG];
-    let length = u32::try_from(request.len()).unwrap_or_default();
-    request[..4].copy_from_slice(&length.to_ne_bytes());
-    request[4..6].copy_from_slice(&RTM_GETADDR.to_ne_bytes());
-    request[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-    request
+fn of_routes() -> io::Result<Vec<IpNet>> {
+    let tables = tables();
+    let mut found = Vec::new();
+    Dump { kind: RTM_GETROUTE, structure: RTMSG }.run(|kind, content| {
+        if kind == RTM_NEWROUTE {
+            found.extend(local_route(content));
+        }
+    })?;
+    let applies = |route: &LocalRoute| tables.as_ref().is_none_or(|tables| tables.contains(&route.table));
+    Ok(found.into_iter().filter(applies).map(|route| route.net).collect())
 }
 
-/// Adds the addresses of some messages; true with the last one.
+/// The tables that are looked up for what this process sends; `None` where the kernel has no rules, or does not tell.
 ///
-/// # Errors
-/// The kernel refused the request.
-fn read(mut messages: &[u8], found: &mut Vec<IpAddr>) -> io::Result<bool> {
-    while let Some((kind, content, rest)) = message(messages) {
+/// Others hold local routes, too, that deliver nothing of ours here: transparent proxies have one for all addresses
+/// (`local 0.0.0.0/0`), in a table that only packets with a mark of theirs, or of an interface, lead to.
+fn tables() -> Option<Tables> {
+    let mut found = Tables::new();
+    let dumped = Dump { kind: RTM_GETRULE, structure: FIB_RULE_HDR }.run(|kind, content| {
+        if kind == RTM_NEWRULE {
+            found.extend(table_looked_up(content));
+        }
+    });
+    dumped.ok().filter(|()| !found.is_empty()).map(|()| found)
+}
+
+/// The table that a rule leads to, if it may apply to what this process sends: without a mark, and from no interface.
+fn table_looked_up(rule: &[u8]) -> Option<(u8, u32)> {
+    let (head, rest) = rule.split_at_checked(FIB_RULE_HDR)?;
+    let family = head[0];
+    let flags = number(&head[8..])?;
+    if head[7] != FR_ACT_TO_TBL {
+        return None;
+    }
+
+    let mut table = u32::from(head[4]);
+    let mut mark = 0;
+    let mut mask = u32::MAX;
+    let mut comes_from_here = true;
+    for (kind, value) in attributes(rest) {
         match kind {
-            NLMSG_DONE => return Ok(true),
-            NLMSG_ERROR => return Err(io::Error::other("the kernel refused to list addresses")),
-            RTM_NEWADDR => found.extend(content.get(IFADDRMSG..).and_then(own_address)),
+            FRA_TABLE => table = number(value)?,
+            FRA_FWMARK => mark = number(value)?,
+            FRA_FWMASK => mask = number(value)?,
+            // What a machine sends itself comes from the loopback interface, for rules.
+            FRA_IIFNAME => comes_from_here = value.strip_suffix(&[0]).unwrap_or(value) == b"lo",
             _ => {}
         }
-        messages = rest;
     }
-    Ok(false)
+    let may_match = comes_from_here && mark & mask == 0;
+    (may_match || flags & FIB_RULE_INVERT != 0).then_some((family, table))
 }
 
-/// The first message: its type, its content, and what follows it.
-fn message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = u32::from_ne_bytes(messages.get(..4)?.try_into().ok()?);
-    let kind = u16::from_ne_bytes(messages.get(4..6)?.try_into().ok()?);
-    let length = usize::try_from(length).ok()?;
-    Some((kind, messages.get(MESSAGE..length)?, messages.get(aligned(length)..).unwrap_or_default()))
+/// What a route delivers to this machine, if it does.
+fn local_route(route: &[u8]) -> Option<LocalRoute> {
+    let (head, rest) = route.split_at_checked(RTMSG)?;
+    let family = head[0];
+    let length = head[1];
+    let mut table = u32::from(head[4]);
+    let mut destination: IpAddr = match family {
+        AF_INET => Ipv4Addr::UNSPECIFIED.into(),
+        AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    if !matches!(head[7], RTN_LOCAL | RTN_ANYCAST) {
+        return None;
+    }
+
+    for (kind, value) in attributes(rest) {
+        match kind {
+            RTA_DST => destination = address(value)?,
+            RTA_TABLE => table = number(value)?,
+            _ => {}
+        }
+    }
+    Some(LocalRoute { table: (family, table), net: IpNet::new(destination, length).ok()?.trunc() })
 }
 
 /// Our own address among the attributes: where a link has two ends, `IFA_ADDRESS` is the other one.
-fn own_address(mut attributes: &[u8]) -> Option<IpAddr> {
+fn own_address(bytes: &[u8]) -> Option<IpAddr> {
     let mut found = None;
-    while let Some((kind, value, rest)) = attribute(attributes) {
+    for (kind, value) in attributes(bytes) {
         match kind {
             IFA_LOCAL => return address(value),
             IFA_ADDRESS => found = address(value),
             _ => {}
         }
-        attributes = rest;
     }
     found
-}
-
-fn attribute(attributes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
-    let kind = u16::from_ne_bytes(attributes.get(2..4)?.try_into().ok()?);
-    Some((kind, attributes.get(ATTRIBUTE..length)?, attributes.get(aligned(length)..).unwrap_or_default()))
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
@@ -167,19 +234,15 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     v4().or_else(v6)
 }
 
-/// Messages and attributes begin at multiples of four.
-fn aligned(length: usize) -> usize {
-    length.next_multiple_of(4)
-}
-
-/// What `/proc` says, where netlink is forbidden.
-fn in_proc() -> Vec<IpAddr> {
+/// What `/proc` says, where netlink is forbidden: addresses, and no more than them of what routes deliver here, as it does not say
+/// which tables are for whom.
+fn in_proc() -> Vec<IpNet> {
     let mut found = Vec::new();
     if let Ok(table) = fs::read_to_string("/proc/net/fib_trie") {
-        found.extend(ipv4_in_fib(&table).into_iter().map(IpAddr::V4));
+        found.extend(ipv4_in_fib(&table).into_iter().map(|ip| IpNet::from(IpAddr::V4(ip))));
     }
     if let Ok(table) = fs::read_to_string("/proc/net/if_inet6") {
-        found.extend(table.lines().filter_map(ipv6_in_line).map(IpAddr::V6));
+        found.extend(table.lines().filter_map(ipv6_in_line).map(|ip| IpNet::from(IpAddr::V6(ip))));
     }
     found
 }
@@ -206,58 +269,103 @@ fn ipv6_in_line(line: &str) -> Option<Ipv6Addr> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::netlink::tests::message_of;
     use super::*;
 
-    /// A message of this type about an address with these attributes.
-    fn about(kind: u16, attributes: &[(u16, &[u8])]) -> Vec<u8> {
-        let mut content = vec![0; IFADDRMSG];
-        for (kind, value) in attributes {
-            let length = u16::try_from(ATTRIBUTE + value.len()).unwrap();
-            content.extend([length.to_ne_bytes(), kind.to_ne_bytes()].concat());
-            content.extend(*value);
-            content.resize(aligned(content.len()), 0);
-        }
-        let length = u32::try_from(MESSAGE + content.len()).unwrap();
-        [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10], &content].concat()
+    const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// A route of this type to `10.9.0.0/16`, in a table.
+    fn route(kind: u8, table: u8, attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        message_of(RTM_NEWROUTE, &[AF_INET, 16, 0, 0, table, 0, 0, kind, 0, 0, 0, 0], attributes)
+    }
+
+    /// A rule that leads to table 100 under these conditions.
+    fn rule(flags: u32, attributes: &[(u16, &[u8])]) -> Option<(u8, u32)> {
+        let head = [&[AF_INET, 0, 0, 0, 100, 0, 0, FR_ACT_TO_TBL][..], &flags.to_ne_bytes()].concat();
+        let mut found = None;
+        netlink::read(&message_of(RTM_NEWRULE, &head, attributes), |_, rule| found = table_looked_up(rule)).unwrap();
+        found
+    }
+
+    fn local_routes(messages: &[u8]) -> Vec<LocalRoute> {
+        let mut found = Vec::new();
+        let _ = netlink::read(messages, |_, content| found.extend(local_route(content)));
+        found
     }
 
     #[test]
     fn loopback_is_among_the_local_addresses() {
-        assert!(local_addresses().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        assert!(dump().unwrap().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)), "by netlink, too");
+        assert!(local_addresses().contains(&LOCALHOST.into()));
+        assert!(of_interfaces().unwrap().contains(&LOCALHOST.into()), "by netlink, too");
+        assert!(of_routes().unwrap().contains(&"127.0.0.0/8".parse().unwrap()), "and its network by a route");
     }
 
     #[test]
     fn the_near_end_of_a_link_is_ours() {
         let v6 = Ipv6Addr::LOCALHOST.octets();
         let messages = [
-            about(RTM_NEWADDR, &[(IFA_ADDRESS, &[10, 0, 0, 2]), (3, b"tun0\0"), (IFA_LOCAL, &[10, 0, 0, 1])]),
-            about(RTM_NEWADDR, &[(IFA_ADDRESS, &v6)]),
-            about(21, &[(IFA_ADDRESS, &[10, 9, 9, 9])]),
-            about(NLMSG_DONE, &[]),
+            message_of(
+                RTM_NEWADDR,
+                &[0; IFADDRMSG],
+                &[(IFA_ADDRESS, &[10, 0, 0, 2]), (3, b"tun0\0"), (IFA_LOCAL, &[10, 0, 0, 1])],
+            ),
+            message_of(RTM_NEWADDR, &[0; IFADDRMSG], &[(IFA_ADDRESS, &v6)]),
         ]
         .concat();
         let mut found = Vec::new();
-        assert!(read(&messages, &mut found).unwrap());
+        netlink::read(&messages, |_, content| found.extend(own_address(&content[IFADDRMSG..]))).unwrap();
         assert_eq!(found, [IpAddr::from([10, 0, 0, 1]), Ipv6Addr::LOCALHOST.into()]);
     }
 
     #[test]
+    fn routes_of_type_local_are_prefixes_of_this_machine() {
+        let destination: (u16, &[u8]) = (RTA_DST, &[10, 9, 0, 0]);
+        let table = 1000_u32.to_ne_bytes();
+        let messages = [
+            route(RTN_LOCAL, 255, &[destination]),
+            route(1, 254, &[destination]),
+            route(RTN_LOCAL, 0, &[(RTA_TABLE, &table), destination]),
+        ]
+        .concat();
+        let net = "10.9.0.0/16".parse().unwrap();
+        let expected = [LocalRoute { table: (AF_INET, 255), net }, LocalRoute { table: (AF_INET, 1000), net }];
+        assert_eq!(local_routes(&messages), expected);
+
+        assert!(concerns_this_machine(&messages));
+        assert!(!concerns_this_machine(&route(1, 254, &[destination])), "a route elsewhere");
+        assert!(concerns_this_machine(&message_of(RTM_NEWRULE, &[0; FIB_RULE_HDR], &[])));
+    }
+
+    #[test]
+    fn tables_for_marked_packets_or_others_packets_are_none_of_ours() {
+        let ours = Some((AF_INET, 100));
+        assert_eq!(rule(0, &[]), ours);
+        assert_eq!(rule(0, &[(FRA_IIFNAME, b"lo\0")]), ours);
+        assert_eq!(rule(0, &[(FRA_IIFNAME, b"eth0\0")]), None);
+        assert_eq!(rule(0, &[(FRA_FWMARK, &1_u32.to_ne_bytes())]), None);
+        assert_eq!(rule(FIB_RULE_INVERT, &[(FRA_FWMARK, &1_u32.to_ne_bytes())]), ours);
+        let bit_is_clear: [(u16, &[u8]); 2] = [(FRA_FWMARK, &[0; 4]), (FRA_FWMASK, &1_u32.to_ne_bytes())];
+        assert_eq!(rule(0, &bit_is_clear), ours);
+        assert_eq!(rule(0, &[(FRA_TABLE, &1000_u32.to_ne_bytes())]), Some((AF_INET, 1000)));
+    }
+
+    #[test]
     fn messages_that_are_cut_off_or_lie_about_their_length_are_harmless() {
-        let whole = about(RTM_NEWADDR, &[(IFA_LOCAL, &[10, 0, 0, 1])]);
+        let whole = route(RTN_LOCAL, 255, &[(RTA_TABLE, &255_u32.to_ne_bytes()), (RTA_DST, &[10, 9, 0, 0])]);
         for length in 0..whole.len() {
-            let mut found = Vec::new();
-            assert!(!read(&whole[..length], &mut found).unwrap());
-            assert!(found.is_empty());
+            assert_eq!(local_routes(&whole[..length]), []);
         }
         for index in 0..whole.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut bent = whole.clone();
                 bent[index] = value;
-                let _ = read(&bent, &mut Vec::new());
+                local_routes(&bent);
+                let _ = netlink::read(&bent, |_, content| {
+                    table_looked_up(content);
+                    own_address(content);
+                });
             }
         }
-        assert!(read(&about(NLMSG_ERROR, &[]), &mut Vec::new()).is_err());
     }
 
     #[test]

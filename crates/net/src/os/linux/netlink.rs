@@ -1,0 +1,151 @@
+//! Routing netlink (netlink(7), rtnetlink(7)): sockets, dumps, and the framing of messages and attributes.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with};
+
+/// Bytes of one read; the kernel sends at most 32 KiB of a dump at once.
+pub(super) const ROOM: usize = 32 * 1024;
+
+/// Types and flags of messages (`linux/netlink.h`).
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
+
+/// Lengths of the head of a message and of the head of an attribute.
+const MESSAGE: usize = 16;
+const ATTRIBUTE: usize = 4;
+
+/// What a dump asks for: the type of the request, and the bytes of the structure that it begins with, left zero for
+/// everything of every family.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Dump {
+    pub(super) kind: u16,
+    pub(super) structure: usize,
+}
+
+/// Opens a socket that hears what these groups are told.
+pub(super) fn route_socket(flags: SocketFlags, groups: u32) -> io::Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    // `NETLINK_ROUTE` is protocol 0.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    Ok(socket)
+}
+
+impl Dump {
+    /// Asks the kernel, and hands each message of its answer over: its type and content.
+    ///
+    /// # Errors
+    /// When the system, or what confines the process, forbids netlink, or the kernel refuses the request.
+    pub(super) fn run(self, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        let socket = route_socket(SocketFlags::empty(), 0)?;
+        sendto(&socket, &self.request(), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+
+        let mut room = vec![0; ROOM];
+        loop {
+            let (length, _) = recv(&socket, &mut room[..], RecvFlags::empty())?;
+            if length == 0 || read(&room[..length], &mut each)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn request(self) -> Vec<u8> {
+        let length = MESSAGE + self.structure;
+        let mut request = vec![0; length];
+        request[..4].copy_from_slice(&u32::try_from(length).unwrap_or_default().to_ne_bytes());
+        request[4..6].copy_from_slice(&self.kind.to_ne_bytes());
+        request[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+        request
+    }
+}
+
+/// Hands some messages over; true with the last one.
+///
+/// # Errors
+/// The kernel refused the request.
+pub(super) fn read(mut messages: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<bool> {
+    while let Some((kind, content, rest)) = message(messages) {
+        match kind {
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => return Err(io::Error::other("the kernel refused a request over netlink")),
+            _ => each(kind, content),
+        }
+        messages = rest;
+    }
+    Ok(false)
+}
+
+/// The first message: its type, its content, and what follows it.
+fn message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let length = u32::from_ne_bytes(messages.get(..4)?.try_into().ok()?);
+    let kind = u16::from_ne_bytes(messages.get(4..6)?.try_into().ok()?);
+    let length = usize::try_from(length).ok()?;
+    Some((kind, messages.get(MESSAGE..length)?, messages.get(aligned(length)..).unwrap_or_default()))
+}
+
+/// The attributes of a message: type and value of each.
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
+        let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
+        let value = bytes.get(ATTRIBUTE..length)?;
+        bytes = bytes.get(aligned(length)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+/// An attribute that is a number of 32 bits.
+pub(super) fn number(value: &[u8]) -> Option<u32> {
+    value.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// Messages and attributes begin at multiples of four.
+fn aligned(length: usize) -> usize {
+    length.next_multiple_of(4)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A message of this type: a structure and these attributes.
+    pub(crate) fn message_of(kind: u16, structure: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut content = structure.to_vec();
+        for (kind, value) in attributes {
+            let length = u16::try_from(ATTRIBUTE + value.len()).unwrap();
+            content.extend([length.to_ne_bytes(), kind.to_ne_bytes()].concat());
+            content.extend(*value);
+            content.resize(aligned(content.len()), 0);
+        }
+        let length = u32::try_from(MESSAGE + content.len()).unwrap();
+        [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10], &content].concat()
+    }
+
+    #[test]
+    fn messages_are_handed_over_up_to_the_last_one() {
+        let messages = [
+            message_of(20, &[1, 2, 3, 4], &[]),
+            message_of(24, &[5, 6, 7, 8], &[]),
+            message_of(NLMSG_DONE, &[], &[]),
+            message_of(20, &[9, 9, 9, 9], &[]),
+        ]
+        .concat();
+        let mut heard = Vec::new();
+        assert!(read(&messages, |kind, content| heard.push((kind, content[0]))).unwrap());
+        assert_eq!(heard, [(20, 1), (24, 5)]);
+        assert!(read(&message_of(NLMSG_ERROR, &[], &[]), |_, _| {}).is_err());
+    }
+
+    #[test]
+    fn attributes_that_are_cut_off_are_left_out() {
+        let whole = message_of(20, &[], &[(1, &[1, 2, 3]), (2, &[7, 0, 0, 0])]);
+        let found: Vec<_> = attributes(&whole[MESSAGE..]).collect();
+        assert_eq!(found, [(1, &[1, 2, 3][..]), (2, &[7, 0, 0, 0])]);
+        assert_eq!(attributes(&whole[MESSAGE..whole.len() - 1]).count(), 1);
+    }
+}
