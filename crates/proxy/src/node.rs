@@ -25,7 +25,6 @@ use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions
 use crate::redecide::Tunnels;
 use crate::scarcity;
 use crate::seeing::{AccessSink, Seeing};
-use crate::shares::Shares;
 use crate::snapshot::{Snapshot, node_name};
 use crate::upkeep::Upkeep;
 use crate::worker::{Shared, Worker};
@@ -146,6 +145,7 @@ impl Proxy {
         let drain = Drain::new();
         let shared = Arc::new(Shared {
             snapshot: ArcSwap::new(snapshot.clone()),
+            shares: seeing.shares().clone(),
             seeing,
             targets: hermes_upstream::Budget::default(),
             tunnels: Tunnels::default(),
@@ -158,7 +158,6 @@ impl Proxy {
             joins: Joins::default(),
             revision: watch::Sender::new(snapshot.revision),
             drain: drain.watch(),
-            shares: Shares::default(),
             local,
         });
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);

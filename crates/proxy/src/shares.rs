@@ -29,9 +29,10 @@ pub struct Shares {
     connections: Arc<AtomicUsize>,
 }
 
-/// A descriptor that an exchange, or a connection, holds; given back when this is dropped.
+/// Descriptors that an exchange, or a connection, holds; given back when this is dropped.
 #[derive(Debug)]
 pub struct Share {
+    descriptors: usize,
     counts: [Option<Arc<AtomicUsize>>; 2],
 }
 
@@ -57,30 +58,30 @@ struct Known<K> {
 }
 
 impl Shares {
-    /// One more descriptor for an exchange of `user`, or of `peer` if nobody knows whose it is. Programs that come by a Unix
-    /// socket and have no name hold what they like.
+    /// Further descriptors for an exchange of `user`, or of `peer` if nobody knows whose it is: all of them or none. Programs that
+    /// come by a Unix socket and have no name hold what they like.
     ///
     /// # Errors
-    /// The holder has as many as are free.
-    pub fn take(&self, user: Option<&str>, peer: &PeerAddress) -> Result<Share, Exceeded> {
+    /// The holder has as many as are free, or would with these.
+    pub fn take(&self, user: Option<&str>, peer: &PeerAddress, descriptors: usize) -> Result<Share, Exceeded> {
         let own = match (user, peer.ip()) {
             (Some(user), _) => self.users.of(user, || user.into()),
             (None, Some(ip)) => {
                 let source = network(ip);
                 self.sources.of(&source, || source)
             }
-            (None, None) => return Ok(Share { counts: [Some(counted(&self.held)), None] }),
+            (None, None) => return Ok(Share::of(descriptors, [Some(&self.held), None])),
         };
         let (holds, taken) = (own.load(Ordering::Relaxed), self.taken());
-        if holds >= ceiling().saturating_sub(taken) {
+        if holds.saturating_add(descriptors) > ceiling().saturating_sub(taken) {
             return Err(Exceeded { holds, taken });
         }
-        Ok(Share { counts: [Some(counted(&self.held)), Some(counted(&own))] })
+        Ok(Share::of(descriptors, [Some(&self.held), Some(&own)]))
     }
 
     /// Counts a connection that came in.
     pub fn connection(&self) -> Share {
-        Share { counts: [Some(counted(&self.connections)), None] }
+        Share::of(1, [Some(&self.connections), None])
     }
 
     /// What the data plane holds, as far as it is counted.
@@ -101,15 +102,20 @@ impl Shares {
     }
 }
 
-fn counted(count: &Arc<AtomicUsize>) -> Arc<AtomicUsize> {
-    count.fetch_add(1, Ordering::Relaxed);
-    count.clone()
+impl Share {
+    fn of(descriptors: usize, counts: [Option<&Arc<AtomicUsize>>; 2]) -> Self {
+        let counts = counts.map(|count| count.cloned());
+        for count in counts.iter().flatten() {
+            count.fetch_add(descriptors, Ordering::Relaxed);
+        }
+        Self { descriptors, counts }
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         for count in self.counts.iter().flatten() {
-            count.fetch_sub(1, Ordering::Relaxed);
+            count.fetch_sub(self.descriptors, Ordering::Relaxed);
         }
     }
 }
@@ -157,8 +163,8 @@ mod tests {
     #[test]
     fn what_is_held_is_counted_by_holder_and_given_back() {
         let shares = Shares::default();
-        let alice: Vec<_> = (0..3).map(|_| shares.take(Some("alice"), &peer("192.0.2.1")).unwrap()).collect();
-        let nobody: Vec<_> = (0..5).map(|_| shares.take(None, &peer("192.0.2.1")).unwrap()).collect();
+        let alice: Vec<_> = (0..3).map(|_| shares.take(Some("alice"), &peer("192.0.2.1"), 1).unwrap()).collect();
+        let nobody = shares.take(None, &peer("192.0.2.1"), 5).unwrap();
         let connection = shares.connection();
         assert_eq!((shares.taken(), shares.connections()), (9, 1));
         assert_eq!(shares.largest(), Some(("source 192.0.2.1".to_owned(), 5)));
@@ -172,7 +178,7 @@ mod tests {
     fn holders_of_nothing_are_not_remembered_for_ever() {
         let shares = Shares::default();
         for user in 0..10 * REMEMBERED {
-            drop(shares.take(Some(&user.to_string()), &peer("192.0.2.1")));
+            drop(shares.take(Some(&user.to_string()), &peer("192.0.2.1"), 1));
         }
         assert!(shares.users.known.lock().counts.len() <= REMEMBERED);
     }

@@ -46,7 +46,7 @@ pub struct Shared {
     /// Says when the process is to stop.
     pub drain: Watch,
     /// Whose exchanges hold how many descriptors.
-    pub shares: Shares,
+    pub shares: Arc<Shares>,
     /// This machine's addresses.
     pub local: LocalAddresses,
 }

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::datagrams::Ends;
 use super::departure::Next;
-use super::{Broken, CAPSULE_PROTOCOL, Failed, Side, Unanswered, reach, silence};
+use super::{Broken, CAPSULE_PROTOCOL, Failed, Side, Unanswered, holding, reach, silence};
 use crate::arrival::{Arrival, End};
 use crate::datagrams::{Bound, Lane, Limits, Stop};
 use crate::redecide::{Opened, Place, stand};
@@ -43,7 +43,7 @@ fn open(routed: &Routed, next: &Next) -> Result<(Bound, HeaderValue), Refusal> {
         return Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::FORBIDDEN));
     };
     let failed = |reason: String| Refusal::new(ProxyError::ProxyConfigurationError, format!("bind: {reason}"));
-    reach::hold(routed)?;
+    holding::hold_all(routed, bind.listen.len())?;
     let listen = bind.listen.iter().filter_map(|text| text.parse().ok());
     let bound = Bound::open(listen, routed.worker.clone()).map_err(|error| match Shortage::of(&error) {
         Some(Shortage::Descriptors) => Refusal::new(ProxyError::ConnectionLimitReached, error.to_string()),

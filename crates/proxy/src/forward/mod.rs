@@ -21,6 +21,7 @@ mod early;
 mod form;
 mod heads;
 mod held;
+mod holding;
 mod local;
 mod message;
 mod paths;

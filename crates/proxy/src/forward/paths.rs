@@ -13,6 +13,7 @@ use super::datagrams::{Ends, Path};
 use super::departure::{self, Next, depart};
 use super::early::EarlyBytes;
 use super::held::Held;
+use super::holding;
 use super::retry::Tries;
 use super::{next_hop, reach, tunnel};
 use crate::datagrams::UdpEnd;
@@ -64,7 +65,7 @@ pub(crate) async fn socket(
     if let Some(Asked::Only(_)) = asked {
         return Err(no_room());
     }
-    reach::hold(routed)?;
+    holding::hold(routed)?;
     let UdpDialled { way, active, .. } = reach::dial_udp(&tries, &target).await?;
     let silence = reach::silence(&tries.timeouts);
     let address = match way {

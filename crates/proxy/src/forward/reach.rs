@@ -8,7 +8,7 @@ use std::time::Duration;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Outgoing, Pending, RequestHead};
 use hermes_net::peer::network;
-use hermes_net::{Asker, descriptors, within};
+use hermes_net::{Asker, within};
 use hermes_proto::proxy_protocol::Header;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
@@ -21,10 +21,11 @@ use tokio::time::Instant;
 use super::affinity::affinity;
 use super::binding;
 use super::departure::{Next, address_proxy};
+use super::holding::{Holder, hold};
 use super::retry::{self, Tries};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::shares::Exceeded;
+use crate::shares::Share;
 use crate::target::{Target, is_https};
 
 /// Longest silence within the content of a refusal that is passed on.
@@ -89,10 +90,12 @@ pub(crate) async fn open(
     length: Option<u64>,
 ) -> Result<Reached, Unreached> {
     let (next, timeouts) = (tries.next, &tries.timeouts);
-    let checkout = checkout(tries, head, target).await?;
+    let (checkout, held) = checkout(tries, head, target).await?;
     tries.goes_to(&checkout.endpoint);
-    if !checkout.is_link() {
-        hold(tries.routed)?;
+    match held {
+        _ if checkout.is_link() => {}
+        Some(held) => tries.routed.exchange.hold(held),
+        None => hold(tries.routed)?,
     }
     let (endpoint, reused) = (checkout.endpoint.clone(), checkout.reused);
     let hop = next.hop(checkout.is_link());
@@ -112,8 +115,16 @@ pub(crate) async fn open(
     Ok(Reached { outgoing, pending, active, endpoint, reused, hop })
 }
 
-async fn checkout(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Checkout, Unreached> {
+/// A connection, and the descriptor that was held while the address of its origin was asked for.
+async fn checkout(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    target: &Target,
+) -> Result<(Checkout, Option<Share>), Unreached> {
     let (routed, timeouts) = (tries.routed, &tries.timeouts);
+    // A name server is asked on a socket of its own.
+    let asks = matches!(tries.next, Next::Target) && !routed.exchange.holds();
+    let held = asks.then(|| Holder::of(routed).take(1)).transpose()?;
     let client = &routed.worker.client;
     let checked_out = match tries.next {
         Next::Upstream { upstream, .. } if upstream.attached().is_some() => {
@@ -144,7 +155,8 @@ async fn checkout(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Res
             }
         }
     };
-    checked_out.map_err(|failure| unreached(tries, &failure))
+    let checkout = checked_out.map_err(|failure| unreached(tries, &failure))?;
+    Ok((checkout, held))
 }
 
 /// The name under which the node that an exchange goes to is attached. Hosts are the same in capitals and small letters, names
@@ -233,33 +245,6 @@ fn asking<'a>(routed: &Routed, allow: hermes_upstream::Allow<'a>) -> Asking<'a> 
         None => Asker::of(("source", source)),
     };
     Asking { allow, asker }
-}
-
-/// Takes a descriptor out of the share of whoever's exchange this is; it holds one, however often it is tried.
-///
-/// # Errors
-/// The share is used up.
-pub(crate) fn hold(routed: &Routed) -> Result<(), Refusal> {
-    if routed.exchange.holds() {
-        return Ok(());
-    }
-    let user = routed.user.as_deref();
-    let exceeded = match routed.worker.shared.shares.take(user, &routed.source.peer) {
-        Ok(share) => {
-            routed.exchange.hold(share);
-            return Ok(());
-        }
-        Err(exceeded) => exceeded,
-    };
-    descriptors::note_refusal();
-    let (who, Exceeded { holds, taken }) = (if user.is_some() { "user" } else { "source" }, exceeded);
-    let details = format!(
-        "the {who} holds {holds} of {} descriptors, as many as are free: {taken} are taken",
-        descriptors::ceiling()
-    );
-    let refusal = Refusal::new(ProxyError::ConnectionLimitReached, details);
-    // Whoever is the cause of it is told so.
-    Err(if holds * 2 >= taken { refusal.status(StatusCode::TOO_MANY_REQUESTS) } else { refusal })
 }
 
 /// The egress rules, on the address that is about to be dialled.

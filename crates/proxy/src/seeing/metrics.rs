@@ -27,6 +27,7 @@ use super::process::ProcessCollector;
 use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
 use super::usage::{Counts, Usage, UsageCollector};
+use crate::shares::Shares;
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
 const DURATIONS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
@@ -170,10 +171,10 @@ impl ListenerFamilies {
 }
 
 impl Metrics {
-    pub fn new(usage: &Arc<Usage>) -> Self {
+    pub fn new(usage: &Arc<Usage>, shares: &Arc<Shares>) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(UsageCollector(Arc::clone(usage))));
-        registry.register_collector(Box::new(ProcessCollector::new()));
+        registry.register_collector(Box::new(ProcessCollector::new(shares)));
         let upstreams = Upstreams::default();
         registry.register_collector(Box::new(upstreams.clone()));
         let certificates = Certificates::default();

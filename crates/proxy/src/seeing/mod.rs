@@ -54,6 +54,7 @@ use otlp::Spans;
 use record::{Event, Record};
 use usage::Usage;
 
+use crate::shares::Shares;
 use crate::validity::Held;
 
 /// Views of live exchanges in one answer; the rest is only counted, so that an answer stays below some megabytes.
@@ -76,6 +77,7 @@ pub struct Seeing {
     table: Table,
     metrics: Metrics,
     usage: Arc<Usage>,
+    shares: Arc<Shares>,
     spans: Spans,
     /// Makes identifiers of this process differ from those of the one before it.
     prefix: u32,
@@ -87,7 +89,8 @@ impl Seeing {
     #[must_use]
     pub fn new(node: &str, access: AccessSink) -> Arc<Self> {
         let usage = Usage::new(USERS);
-        let metrics = Metrics::new(&usage);
+        let shares = Arc::new(Shares::default());
+        let metrics = Metrics::new(&usage, &shares);
         Arc::new(Self {
             node: node.into(),
             writer: RwLock::new(Writer::start(access, metrics.access_lost())),
@@ -95,9 +98,15 @@ impl Seeing {
             spans: Spans::new(metrics.spans()),
             metrics,
             usage,
+            shares,
             prefix: fastrand::u32(..),
             next: AtomicU64::new(1),
         })
+    }
+
+    /// Whose exchanges hold how many descriptors.
+    pub fn shares(&self) -> &Arc<Shares> {
+        &self.shares
     }
 
     /// Sends further access records to `access`; what was written before goes where it went.

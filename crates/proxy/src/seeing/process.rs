@@ -1,36 +1,49 @@
 //! Metrics of the process, read from the system when somebody asks.
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use hermes_net::descriptors::ceiling;
 use hermes_net::memory::Memory;
+use hermes_net::os::process_stats;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::shares::Shares;
 
 /// Reads what the process uses.
 #[derive(Debug)]
 pub(super) struct ProcessCollector {
     began: SystemTime,
     since: Instant,
+    shares: Arc<Shares>,
 }
 
 impl ProcessCollector {
     /// Its up-time counts from now.
-    pub fn new() -> Self {
-        Self { began: SystemTime::now(), since: Instant::now() }
+    pub fn new(shares: &Arc<Shares>) -> Self {
+        Self { began: SystemTime::now(), since: Instant::now(), shares: shares.clone() }
     }
 }
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let began = self.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let stats = process_stats();
+        let held = descriptors(self.shares.taken());
+        let open = descriptors(stats.open_files);
+        let most = descriptors(stats.open_files_limit);
         let values = [
             ("process_start_time_seconds", "Start, in Unix time", Some(began.as_secs_f64())),
             ("process_uptime_seconds", "Time since the start", Some(self.since.elapsed().as_secs_f64())),
             ("process_resident_memory_bytes", "Resident memory", resident_bytes()),
             ("hermes_memory_held_bytes", "Contents held on their way", bytes(Memory::node().held())),
             ("hermes_memory_total_bytes", "Contents that may be held", bytes(Memory::node().budget())),
-            ("process_open_fds", "Open file descriptors", open_descriptors()),
+            ("hermes_descriptors_held", "Descriptors of clients' connections and of exchanges", held),
+            ("hermes_descriptors_total", "Descriptors that these may hold", descriptors(ceiling())),
+            ("process_open_fds", "Open file descriptors", open),
+            ("process_max_fds", "File descriptors that may be open", most),
         ];
         for (name, help, value) in values {
             let Some(value) = value else { continue };
@@ -55,8 +68,7 @@ fn resident_bytes() -> Option<f64> {
     Some(f64::from(kib) * 1024.0)
 }
 
-/// Open descriptors, without the one that is used to count them.
-fn open_descriptors() -> Option<f64> {
-    let count = std::fs::read_dir("/proc/self/fd").ok()?.count();
-    u32::try_from(count).ok().map(|count| f64::from(count.saturating_sub(1)))
+/// As a gauge; `None` where there is no bound, or nothing is known.
+fn descriptors(count: impl TryInto<u32>) -> Option<f64> {
+    count.try_into().ok().map(f64::from)
 }

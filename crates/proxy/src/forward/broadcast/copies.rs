@@ -12,10 +12,12 @@ use http::header::EXPECT;
 use tokio::task::JoinSet;
 
 use super::super::departure::{Next, depart};
+use super::super::holding::Holder;
 use super::super::reach;
 use super::COPIES;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
+use crate::shares::Share;
 use crate::whole::{self, Content};
 
 /// Further tries of a copy that was certainly not processed: a kept connection may die just as it is used.
@@ -26,6 +28,9 @@ pub(super) struct Copies {
     copies: Vec<Copy>,
     /// Endpoints that get none, because they are not well.
     unfit: Vec<Reply>,
+    /// Whose descriptors the copies take, and those that they will need for certain.
+    holder: Holder,
+    held: Share,
 }
 
 /// One copy: the request as it leaves, and the endpoint that gets it.
@@ -62,6 +67,10 @@ impl NoReply {
     fn failed(reason: String) -> Self {
         Self { status: StatusCode::BAD_GATEWAY, reason }
     }
+
+    fn refused(refusal: &Refusal) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, reason: refusal.reason() }
+    }
 }
 
 impl Reply {
@@ -81,8 +90,8 @@ impl Copies {
     /// A copy for each endpoint that is well, in the order of the configuration.
     ///
     /// # Errors
-    /// There are more endpoints than copies allowed, whether they are well or not; none is well, or too few for a quorum; or
-    /// the request cannot be written.
+    /// There are more endpoints than copies allowed, whether they are well or not; none is well, or too few for a quorum; the
+    /// request cannot be written; or there are not enough descriptors for its copies.
     pub(super) fn plan(routed: &Routed, head: &RequestHead, rule: &Broadcast) -> Result<Self, Refusal> {
         let (names, receiver) = upstreams(routed, rule);
         let mut copies = Vec::new();
@@ -106,24 +115,12 @@ impl Copies {
         copies.iter_mut().enumerate().for_each(|(number, copy)| copy.number = number);
         let (unfit, copies): (Vec<_>, Vec<_>) =
             copies.into_iter().partition(|copy| copy.upstream.unfit(copy.index).is_some());
-        let unfit = unfit.iter().map(Copy::unasked).collect();
-        let planned = Self { copies, unfit };
-        planned.suffice(rule.reply)?;
-        Ok(planned)
-    }
-
-    /// Whether the rule can be fulfilled at all. What cannot succeed has no effect anywhere.
-    fn suffice(&self, rule: Rule) -> Result<(), Refusal> {
-        let wanted = match rule {
-            Rule::First | Rule::All => 1,
-            Rule::Quorum(wanted) => wanted.get(),
-        };
-        let (fit, all) = (self.copies.len(), self.copies.len() + self.unfit.len());
-        if fit >= wanted.min(all) && fit > 0 {
-            return Ok(());
-        }
-        let details = format!("{fit} of {all} endpoints are healthy, {wanted} wanted");
-        Err(Refusal::new(ProxyError::DestinationUnavailable, details))
+        let unfit: Vec<_> = unfit.iter().map(Copy::unasked).collect();
+        suffice(copies.len(), unfit.len(), rule.reply)?;
+        // Each that cannot share a link has a connection of its own.
+        let holder = Holder::of(routed);
+        let held = holder.take(copies.iter().filter(|copy| !copy.upstream.may_share()).count())?;
+        Ok(Self { copies, unfit, holder, held })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -140,15 +137,29 @@ impl Copies {
         self.copies.iter().map(|copy| (copy.number, copy.label())).collect()
     }
 
-    /// Sends all of them at once. Dropping the set cancels those that are out.
-    pub(super) fn send(self, client: &Client, content: Content, limit: usize) -> JoinSet<Reply> {
+    /// Sends all of them at once. Dropping the set cancels those that are out; their descriptors are held until then.
+    pub(super) fn send(self, client: &Client, content: Content, limit: usize) -> (JoinSet<Reply>, Share) {
         let mut out = JoinSet::new();
         for copy in self.copies {
-            let (client, content) = (client.clone(), content.clone());
-            out.spawn(async move { copy.send(&client, content, limit).await });
+            let (client, content, holder) = (client.clone(), content.clone(), self.holder.clone());
+            out.spawn(async move { copy.send(&client, &holder, content, limit).await });
         }
-        out
+        (out, self.held)
     }
+}
+
+/// Whether the rule can be fulfilled at all. What cannot succeed has no effect anywhere.
+fn suffice(fit: usize, unfit: usize, rule: Rule) -> Result<(), Refusal> {
+    let wanted = match rule {
+        Rule::First | Rule::All => 1,
+        Rule::Quorum(wanted) => wanted.get(),
+    };
+    let all = fit + unfit;
+    if fit >= wanted.min(all) && fit > 0 {
+        return Ok(());
+    }
+    let details = format!("{fit} of {all} endpoints are healthy, {wanted} wanted");
+    Err(Refusal::new(ProxyError::DestinationUnavailable, details))
 }
 
 /// Where the copies go, and what is there.
@@ -179,7 +190,7 @@ impl Copy {
         Reply { number: self.number, label: self.label(), upstream, endpoint: "".into(), outcome }
     }
 
-    async fn send(self, client: &Client, content: Content, limit: usize) -> Reply {
+    async fn send(self, client: &Client, holder: &Holder, content: Content, limit: usize) -> Reply {
         let (mut endpoint, mut again) = (Arc::<str>::from(""), AGAIN);
         let outcome = loop {
             let checkout = match client.checkout_endpoint(&self.upstream, self.index, &self.timeouts).await {
@@ -187,6 +198,12 @@ impl Copy {
                 Err(failure) => break Err(NoReply::failed(failure.reason)),
             };
             endpoint.clone_from(&checkout.endpoint);
+            // It might have shared a link, and does not.
+            let own = self.upstream.may_share() && !checkout.is_link();
+            let _held = match own.then(|| holder.take(1)).transpose() {
+                Ok(held) => held,
+                Err(refusal) => break Err(NoReply::refused(&refusal)),
+            };
             let stale = checkout.reused && self.head.method.is_idempotent();
             match whole::message(checkout, &self.head, content.clone(), self.receiver, limit).await {
                 Ok(response) => break Ok(response),

@@ -135,7 +135,7 @@ async fn gather(
     let mut tally = Tally::new(rule.reply, copies.len());
     let labels = copies.labels();
     let limit = rule.reply_bytes.map_or(REPLY_BYTES, |size| usize::try_from(size.0).unwrap_or(REPLY_BYTES));
-    let mut out = copies.send(&routed.worker.client, kept, limit);
+    let (mut out, held) = copies.send(&routed.worker.client, kept, limit);
     let mut replies: Vec<Reply> = Vec::new();
     let end = loop {
         tokio::select! {
@@ -150,7 +150,7 @@ async fn gather(
             () = tokio::time::sleep_until(until) => break End::Time,
         }
     };
-    drop(out);
+    drop((out, held));
     let successes = replies.iter().filter(|reply| reply.is_success()).count();
     let route = &routed.snapshot.route_names[routed.route];
     let cancelled = labels.len() - replies.len();

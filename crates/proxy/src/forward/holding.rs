@@ -1,0 +1,70 @@
+//! The descriptors that an exchange holds, out of the share of whoever's it is.
+
+use std::sync::Arc;
+
+use hermes_net::{StreamInfo, descriptors};
+use hermes_proto::proxy_status::ProxyError;
+use http::StatusCode;
+
+use crate::refusal::Refusal;
+use crate::routed::Routed;
+use crate::shares::{Exceeded, Share};
+use crate::worker::Worker;
+
+/// Whose descriptors they are.
+#[derive(Clone)]
+pub(super) struct Holder {
+    worker: Arc<Worker>,
+    user: Option<Arc<str>>,
+    source: Arc<StreamInfo>,
+}
+
+impl Holder {
+    /// The exchange's user, or its source where there is none.
+    pub(super) fn of(routed: &Routed) -> Self {
+        let user = routed.user.as_deref().map(Arc::from);
+        Self { worker: routed.worker.clone(), user, source: routed.source.clone() }
+    }
+
+    /// Takes so many descriptors out of the share.
+    ///
+    /// # Errors
+    /// The share is used up.
+    pub(super) fn take(&self, count: usize) -> Result<Share, Refusal> {
+        let user = self.user.as_deref();
+        let exceeded = match self.worker.shared.shares.take(user, &self.source.peer, count) {
+            Ok(share) => return Ok(share),
+            Err(exceeded) => exceeded,
+        };
+        descriptors::note_refusal();
+
+        let (who, Exceeded { holds, taken }) = (if user.is_some() { "user" } else { "source" }, exceeded);
+        let more = if count == 1 { String::new() } else { format!(", and this needs {count}") };
+        let details = format!(
+            "the {who} holds {holds} of {} descriptors, as many as are free: {taken} are taken{more}",
+            descriptors::ceiling()
+        );
+        let refusal = Refusal::new(ProxyError::ConnectionLimitReached, details);
+        // Whoever is the cause of it is told so.
+        Err(if (holds + count - 1) * 2 >= taken { refusal.status(StatusCode::TOO_MANY_REQUESTS) } else { refusal })
+    }
+}
+
+/// Takes a descriptor out of the share of whoever's exchange this is; it holds one, however often it is tried.
+///
+/// # Errors
+/// The share is used up.
+pub(super) fn hold(routed: &Routed) -> Result<(), Refusal> {
+    hold_all(routed, 1)
+}
+
+/// As [`hold`], for an exchange that opens so many at once.
+///
+/// # Errors
+/// The share is used up.
+pub(super) fn hold_all(routed: &Routed, count: usize) -> Result<(), Refusal> {
+    if !routed.exchange.holds() {
+        routed.exchange.hold(Holder::of(routed).take(count)?);
+    }
+    Ok(())
+}
