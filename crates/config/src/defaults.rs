@@ -8,11 +8,12 @@ use crate::path::{Step, child, steps};
 use crate::tree::Node;
 use crate::{Places, Problem};
 
-/// Keys that upstreams take from `defaults.tls`.
-const OF_UPSTREAMS: [&str; 3] = ["ca_file", "cert_file", "key_file"];
+/// What is shown to the other side: a certificate and its key belong together.
+const SHOWN: [&str; 2] = ["cert_file", "key_file"];
 
-/// Those that listeners take.
-const OF_LISTENERS: [&str; 3] = ["cert_file", "key_file", "client_ca_file"];
+/// What the other side must show: lists of revoked certificates belong to the authorities that issue them.
+const BELIEVED: [&str; 2] = ["ca_file", "crl_file"];
+const BELIEVED_OF_CLIENTS: [&str; 2] = ["client_ca_file", "crl_file"];
 
 type Object = Map<String, Json>;
 
@@ -22,8 +23,16 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
     let part = |path: [&str; 2]| defaults.get(path[0]).and_then(|part| part.get(path[1])).and_then(Json::as_object);
     let tls = defaults.get("tls").and_then(Json::as_object).cloned().unwrap_or_default();
     for (_, upstream) in entries(root, "upstreams") {
-        upstream_tls(upstream, &tls);
+        if let Some(own) = upstream.get_mut("tls") {
+            connecting(own, &tls);
+        }
         limits(upstream, part(["limits", "upstreams"]));
+    }
+    for authorize in root.get_mut("authorize").and_then(Json::as_array_mut).into_iter().flatten() {
+        of_url(authorize, "url", &tls);
+    }
+    if let Some(trace) = root.get_mut("trace") {
+        of_url(trace, "otlp", &tls);
     }
     let mut problems = Vec::new();
     for (name, listener) in entries(root, "listeners") {
@@ -63,15 +72,30 @@ fn fill<'a>(own: &mut Object, defaults: &Object, keys: impl Iterator<Item = &'a 
     }
 }
 
-/// Gives an upstream that has TLS the files that it does not name. A certificate and its key belong together.
-fn upstream_tls(upstream: &mut Object, defaults: &Object) {
-    let Some(tls) = upstream.get_mut("tls").filter(|_| !defaults.is_empty()) else { return };
+/// Gives the TLS of what is connected to the files that it does not name.
+fn connecting(tls: &mut Json, defaults: &Object) {
+    if defaults.is_empty() {
+        return;
+    }
     if *tls == json!(true) {
         *tls = json!({});
     }
     let Some(own) = tls.as_object_mut() else { return };
-    let shows_another = own.contains_key("cert_file") || own.contains_key("key_file");
-    fill(own, defaults, OF_UPSTREAMS.into_iter().filter(|key| *key == "ca_file" || !shows_another));
+    if !SHOWN.iter().any(|key| own.contains_key(*key)) {
+        fill(own, defaults, SHOWN.into_iter());
+    }
+    if !own.contains_key("ca_file") && defaults.contains_key("ca_file") {
+        fill(own, defaults, BELIEVED.into_iter());
+    }
+}
+
+/// The same for an entry whose url says that it has TLS.
+fn of_url(entry: &mut Json, key: &str, defaults: &Object) {
+    let Some(entry) = entry.as_object_mut() else { return };
+    let url = entry.get(key).and_then(Json::as_str).unwrap_or_default();
+    if url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")) && !defaults.is_empty() {
+        connecting(entry.entry("tls").or_insert_with(|| json!({})), defaults);
+    }
 }
 
 /// Gives a listener the certificate that `tls: true` speaks of; false if there is none.
@@ -80,7 +104,10 @@ fn listener_tls(listener: &mut Object, defaults: &Object) -> bool {
         Some(Json::Bool(false)) => drop(listener.remove("tls")),
         Some(tls) if tls.is_boolean() => {
             let mut own = Object::new();
-            fill(&mut own, defaults, OF_LISTENERS.into_iter());
+            fill(&mut own, defaults, SHOWN.into_iter());
+            if defaults.contains_key("client_ca_file") {
+                fill(&mut own, defaults, BELIEVED_OF_CLIENTS.into_iter());
+            }
             let whole = own.contains_key("cert_file") && own.contains_key("key_file");
             *tls = Json::Object(own);
             return whole;
@@ -96,7 +123,9 @@ impl Places {
         let steps = steps(path);
         let keys: Vec<&str> = steps.iter().map(Step::key).collect();
         let default = match keys.as_slice() {
-            ["listeners" | "upstreams", _, "tls", key, ..] => child("defaults.tls", key),
+            ["listeners" | "upstreams" | "authorize", _, "tls", key, ..] | ["trace", "tls", key, ..] => {
+                child("defaults.tls", key)
+            }
             [side @ ("listeners" | "upstreams"), _, "limits", key, ..] => {
                 child(&format!("defaults.limits.{side}"), key)
             }

@@ -230,7 +230,8 @@ fn upstreams(
     }
     for (index, authorize) in document.authorize.iter().enumerate() {
         if let Some(Err(error)) = authorize.own_upstream().map(|config| build(&authorize.asked(), &config)) {
-            report(format!("authorize[{index}].url"), error.reason, error.remedy);
+            let key = error.path.rsplit_once(".tls.").map_or("url".to_owned(), |(_, key)| format!("tls.{key}"));
+            report(format!("authorize[{index}].{key}"), error.reason, error.remedy);
         }
     }
     built
@@ -253,7 +254,10 @@ fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<Strin
     };
     let tls = collector.tls.then(|| hermes_net::tls::client(options)).transpose();
     let tls = tls.map_err(|error| {
-        report("trace.tls".to_owned(), format!("{}: {}", error.file.display(), error.reason), error.remedy);
+        let files = [("ca_file", &ca), ("cert_file", &cert), ("key_file", &key)];
+        let named = files.iter().find(|(_, file)| file.as_deref() == Some(&*error.file));
+        let wrong = named.map_or("crl_file", |(key, _)| key);
+        report(format!("trace.tls.{wrong}"), format!("{}: {}", error.file.display(), error.reason), error.remedy);
     });
     Some(Destination { collector, tls: tls.ok()?, server_name: details.server_name })
 }

@@ -5,7 +5,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins::Act;
 use hermes_tests::program::{Said, command, run};
 use hermes_tests::{Node, Pki, curl, origins};
@@ -272,6 +274,48 @@ fn the_schema_is_json_and_knows_every_key_of_the_file() {
         assert!(schema["properties"].get(key).is_some(), "{key}");
     }
     assert_eq!(schema["additionalProperties"], false);
+}
+
+#[test]
+fn servers_that_are_asked_and_collectors_take_the_files_of_defaults() {
+    let pki = Pki::new();
+    let own = pki.issue(&["alice.overlay"]);
+    let tls = format!("ca_file: {}, {}", pki.ca().display(), own.yaml());
+    let origin = origins::http();
+    // Each must believe the authority, and show the certificate that its server wants.
+    let server = Node::start(
+        "checks",
+        &format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true, auth: mtls, tls: {{ {}, client_ca_file: {} }} }} }}\n\
+             routes: [ {{ respond: {{ status: 200 }} }} ]\n",
+            pki.issue(&["127.0.0.1"]).yaml(),
+            pki.ca().display()
+        ),
+    );
+    let url = format!("https://{}", server.address("web"));
+    let file = |more: &str| {
+        format!(
+            "defaults: {{ tls: {{ {tls}{more} }} }}\nlisteners: {{ web: {{ http: 127.0.0.1:0 }} }}\n\
+             authorize: [ {{ name: check, url: \"{url}\", timeout: 5s }} ]\ntrace: {{ otlp: \"{url}\", sample: 100% }}\n\
+             routes: [ {{ terminate: web }} ]\nupstreams: {{ web: {{ endpoints: [\"{}\"] }} }}\n",
+            origin.address()
+        )
+    };
+    let node = Node::start("edge", &file(""));
+    assert_eq!(curl(&["-x", &node.url("web"), "http://a/"]).status, 200);
+    eventually_true("a span came to the collector", || {
+        server.access().iter().any(|record| record["target"].as_str().unwrap_or_default().ends_with("/v1/traces"))
+    });
+
+    // A list that says nothing of the authority in use keeps all its servers from being believed.
+    let other = Pki::new();
+    let list = other.revoke(&[], SystemTime::now() + Duration::from_secs(24 * 60 * 60));
+    let (status, report) = node.reload(&file(&format!(", crl_file: {}", list.display())));
+    assert_eq!(status, 200, "{report}");
+    assert_eq!(curl(&["-x", &node.url("web"), "http://a/"]).status, 503);
+    let (status, report) = node.reload(&file(", crl_file: none.crl"));
+    assert_eq!(status, 422, "{report}");
+    assert!(report.to_string().contains("defaults.tls.crl_file"), "{report}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::scalar::{Duration, FieldPattern, HttpUrl};
-use super::{Endpoint, EndpointAddress, Match, TlsChoice, Upstream};
+use super::{ClientTls, Endpoint, EndpointAddress, Match, TlsChoice, Upstream};
 
 /// An authorisation server that is asked over HTTP. All whose `match` holds are asked, one after the other.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -23,6 +23,9 @@ pub struct Authorize {
     /// The server that is asked, in a line: `http://127.0.0.1:9191/check`. Its path counts as `path`.
     #[serde(default)]
     pub url: Option<HttpUrl>,
+    /// TLS to the server of an `https` url: whose certificates are believed, what is shown. Default: the system's authorities.
+    #[serde(default)]
+    pub tls: Option<ClientTls>,
     /// `http`: what stands before the path of the exchange, such as `/check`; default: nothing. `opa`: the decision,
     /// such as `/v1/data/overlay/allow`; required.
     #[serde(default)]
@@ -71,7 +74,8 @@ impl Authorize {
     pub fn own_upstream(&self) -> Option<Upstream> {
         let url = self.url.as_ref()?;
         let endpoints = vec![Endpoint::Address(EndpointAddress::Tcp(url.address.clone()))];
-        Some(Upstream { endpoints, tls: url.tls.then_some(TlsChoice::Switch(true)), ..Upstream::default() })
+        let tls = self.tls.clone().map_or(TlsChoice::Switch(true), TlsChoice::Details);
+        Some(Upstream { endpoints, tls: url.tls.then_some(tls), ..Upstream::default() })
     }
 
     /// The path, from wherever it was written.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::route::Timeouts;
-use super::scalar::FilePath;
+use super::scalar::{FilePath, OneOrMany};
 use super::{Limits, UpstreamLimits};
 
 /// What holds for the whole node where no entry says otherwise.
@@ -29,6 +29,10 @@ pub struct NodeTls {
     /// PEM authorities of upstreams' certificates. Default: the system's.
     #[serde(default)]
     pub ca_file: Option<FilePath>,
+    /// Lists of revoked certificates (CRL), PEM or DER, at least one of every authority in `ca_file` and `client_ca_file` that issues
+    /// any. For whoever takes these authorities. Default: none, nothing is asked about revocation.
+    #[serde(default)]
+    pub crl_file: Option<OneOrMany<FilePath>>,
     /// PEM certificate chain, leaf first: shown to upstreams, and by listeners with `tls: true`.
     #[serde(default)]
     pub cert_file: Option<FilePath>,

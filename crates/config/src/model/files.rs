@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::scalar::FilePath;
-use super::{Auth, Document, Listener, TlsChoice, Upstream};
+use super::{Auth, ClientTls, Document, Listener, TlsChoice, Upstream};
 
 impl Document {
     /// Files that are read when the document is put in force: certificates, keys, authorities, revocation lists, tokens, users and key sets.
@@ -11,7 +11,9 @@ impl Document {
         let token = self.identity.as_ref().and_then(|identity| identity.token_file.as_ref());
         let listeners = self.listeners.values().flat_map(of_listener);
         let upstreams = self.upstreams.values().flat_map(of_upstream);
-        let all = token.into_iter().chain(listeners).chain(upstreams);
+        let servers = self.authorize.iter().filter_map(|authorize| authorize.tls.as_ref());
+        let servers = servers.chain(&self.trace.tls).flat_map(of_client);
+        let all = token.into_iter().chain(listeners).chain(upstreams).chain(servers);
         all.map(|file| file.0.as_path()).collect()
     }
 }
@@ -32,10 +34,12 @@ fn of_listener(listener: &Listener) -> Vec<&FilePath> {
 
 fn of_upstream(upstream: &Upstream) -> Vec<&FilePath> {
     match &upstream.tls {
-        Some(TlsChoice::Details(tls)) => {
-            let files = [&tls.ca_file, &tls.cert_file, &tls.key_file].into_iter().filter_map(Option::as_ref);
-            files.chain(tls.crl_file.iter().flatten()).collect()
-        }
+        Some(TlsChoice::Details(tls)) => of_client(tls),
         Some(TlsChoice::Switch(_)) | None => Vec::new(),
     }
+}
+
+fn of_client(tls: &ClientTls) -> Vec<&FilePath> {
+    let files = [&tls.ca_file, &tls.cert_file, &tls.key_file].into_iter().filter_map(Option::as_ref);
+    files.chain(tls.crl_file.iter().flatten()).collect()
 }

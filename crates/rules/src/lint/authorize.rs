@@ -7,7 +7,7 @@ use hermes_config::model::{Authorize, AuthorizeBody, AuthorizeKind, Document, Fi
 use super::{Check, Report, instead, is_token};
 use crate::fields::reserved_in;
 
-pub(super) const CHECKS: &[Check] = &[names, upstreams, paths, bodies, times, fields];
+pub(super) const CHECKS: &[Check] = &[names, upstreams, tls, paths, bodies, times, fields];
 
 /// Longest time that an exchange may wait for a decision.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -52,6 +52,15 @@ fn upstreams(document: &Document, report: &mut Report) {
             report.add(format!("{path}.upstream"), reason, instead(name, known, "upstreams"));
         }
         _ => {}
+    });
+}
+
+fn tls(document: &Document, report: &mut Report) {
+    each(document, |path, authorize| {
+        if authorize.tls.is_some() && authorize.url.as_ref().is_none_or(|url| !url.tls) {
+            let reason = "the server is not reached over TLS by a `url`";
+            report.add(format!("{path}.tls"), reason, "write `url: https://...`, or put it into the upstream");
+        }
     });
 }
 

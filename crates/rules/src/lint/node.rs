@@ -6,13 +6,23 @@ use super::{Check, Report, each_listener, is_token};
 use crate::fields::{field_value, reserved_in};
 use crate::log_filter;
 
-pub(super) const CHECKS: &[Check] = &[version, name, users, no_listeners, no_routes, removed_fields, log_level];
+pub(super) const CHECKS: &[Check] =
+    &[version, name, users, no_listeners, no_routes, removed_fields, log_level, revocation];
 
 /// Only one version of the format exists.
 fn version(document: &Document, report: &mut Report) {
     if document.version != 1 {
         let reason = format!("version {} of the format is not known", document.version);
         report.add("version", reason, "write `version: 1`");
+    }
+}
+
+/// Lists of revoked certificates are for authorities that are named with them.
+fn revocation(document: &Document, report: &mut Report) {
+    let Some(tls) = &document.defaults.tls else { return };
+    if tls.crl_file.is_some() && tls.ca_file.is_none() && tls.client_ca_file.is_none() {
+        let reason = "nobody takes lists without the authorities whose certificates they revoke";
+        report.add("defaults.tls.crl_file", reason, "add `ca_file` or `client_ca_file`, or remove it");
     }
 }
 

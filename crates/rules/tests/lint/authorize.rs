@@ -77,3 +77,17 @@ fn one_server_is_named_once() {
         ],
     );
 }
+
+#[test]
+fn tls_is_for_a_server_that_a_url_reaches_over_it() {
+    let tls = json!({ "insecure_skip_verify": true });
+    let said = "the server is not reached over TLS by a `url`; write `url: https://...`, or put it into the upstream";
+    finds(
+        authorize(json!([
+            { "name": "a", "url": "https://a.example:443/check", "tls": tls },
+            { "name": "b", "url": "http://a.example:80/check", "tls": tls },
+            { "name": "c", "upstream": "next", "tls": tls },
+        ])),
+        &[&format!("authorize[1].tls: {said}"), &format!("authorize[2].tls: {said}")],
+    );
+}

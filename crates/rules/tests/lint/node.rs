@@ -55,3 +55,13 @@ fn overlay_field_that_covers_framing() {
         ],
     );
 }
+
+#[test]
+fn lists_of_revoked_certificates_come_with_their_authorities() {
+    finds(
+        json!({ "defaults": { "tls": { "crl_file": "a.crl" } } }),
+        &["defaults.tls.crl_file: nobody takes lists without the authorities whose certificates they revoke; \
+           add `ca_file` or `client_ca_file`, or remove it"],
+    );
+    finds(json!({ "defaults": { "tls": { "client_ca_file": "ca.pem", "crl_file": ["a.crl"] } } }), &[]);
+}
