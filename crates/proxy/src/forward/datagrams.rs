@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::held::Held;
 use super::pump::END_TIME;
 use super::resume::Again;
+use super::stalled::{Stalled, carried};
 use super::{Broken, Side, departure, paths};
 use crate::arrival::End;
 use crate::datagrams::{Bounds, Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader};
@@ -136,7 +137,9 @@ impl From<End> for Ends {
 pub(crate) async fn carry(routed: &Routed, ends: Box<(End, Path, Place)>) -> String {
     let (mut tunnel, mut place) = Tunnel::new(routed, *ends);
     let ended = loop {
-        match tunnel.round(&mut place).await {
+        let round = tunnel.round(&mut place).await;
+        tunnel.exchange.moved(matches!(round, Round::Move(_)));
+        match round {
             Round::Over(Err(broken)) if broken.is_of_the_way() => match broken.side {
                 Side::Client => return Box::pin(tunnel.wait(broken, &mut place)).await,
                 Side::Target => match Box::pin(tunnel.open_again(broken, &mut place)).await {
@@ -186,6 +189,8 @@ enum Seldom {
     Evicted,
     Claimed(Claim),
     Ordered(Order),
+    /// The capsule has ended that kept the tunnel from moving.
+    Between,
     Opened(Box<Result<(Path, Opened), Refusal>>),
 }
 
@@ -216,11 +221,16 @@ impl Tunnel {
         let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, limits));
         let mut silent = pin!(silent(exchange.counters(), &silence));
         let mut opening: Option<Opening> = None;
+        let mut stalled = Stalled::default();
         loop {
             let came = {
+                let is_between = || stalled.waits && stop.client_is_between() && sink.is_between();
                 let beside = pin!(beside((silent.as_mut(), udp), exchange, held, place, &mut opening));
                 tokio::select! {
-                    left = &mut lanes => return Round::Over(left.map(|_| "done")),
+                    left = carried(lanes.as_mut(), is_between) => match left {
+                        Some(left) => return Round::Over(left.map(|_| "done")),
+                        None => Seldom::Between,
+                    },
                     came = seldom(beside) => came,
                 }
             };
@@ -238,25 +248,31 @@ impl Tunnel {
                     return Round::Claimed(claim);
                 }
                 Seldom::Ordered(Order::End(reason)) => return Round::Over(Err(Broken::policy(&reason))),
-                Seldom::Ordered(Order::Move(moved)) => opening = Some(open(place, moved)),
+                Seldom::Ordered(Order::Move(moved)) => {
+                    stalled.waits = false;
+                    exchange.moves();
+                    opening = Some(open(place, moved));
+                }
+                // The rules may have changed meanwhile.
+                Seldom::Between => {
+                    stalled.waits = false;
+                    place.redecide();
+                }
                 Seldom::Opened(opened) => {
                     opening = None;
-                    match *opened {
-                        Ok(new) => {
-                            stop.set();
-                            let left = tokio::time::timeout(SWITCH_TIME, &mut lanes).await;
-                            // What is within a capsule cannot go on elsewhere, and nothing else can follow it.
-                            if left.is_ok() || (stop.client_is_between() && sink.is_between()) {
-                                return stopped(left, new);
-                            }
-                            stop.take_back();
-                            if let Err(broken) = stay(exchange, place, new) {
-                                return Round::Over(Err(broken));
-                            }
-                        }
+                    let stays = match *opened {
+                        Ok(new) => match leave(lanes.as_mut(), (&stop, &sink), Box::new(new)).await {
+                            Ok(round) => return round,
+                            Err(new) => stalled.stay(exchange, place, *new),
+                        },
                         Err(refusal) => {
                             tracing::warn!(exchange = %exchange.id(), reason = refusal.reason(), "not moved; it goes on as it was");
+                            Ok(())
                         }
+                    };
+                    exchange.moved(false);
+                    if let Err(broken) = stays {
+                        return Round::Over(Err(broken));
                     }
                 }
             }
@@ -360,22 +376,28 @@ async fn finished(opening: &mut Option<Opening>) -> Result<(Path, Opened), Refus
     }
 }
 
-/// The way cannot be left, because a capsule does not end. The tunnel goes on there if the rules allow it for what cannot be moved.
-fn stay(exchange: &Exchange, place: &Place, (path, opened): (Path, Opened)) -> Result<(), Broken> {
-    path.ends.sink.reset(Reset::Cancel);
-    if let Some(reason) = place.forbids(&opened) {
-        return Err(Broken::policy(&reason).note("and a capsule that had begun kept it from moving"));
+/// Stops the lanes, so that the tunnel can go on by a way that is open; gives that back if a capsule does not end.
+async fn leave(
+    lanes: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
+    (stop, sink): (&Stop, &Sink),
+    new: Box<(Path, Opened)>,
+) -> Result<Round, Box<(Path, Opened)>> {
+    stop.set();
+    let left = tokio::time::timeout(SWITCH_TIME, lanes).await;
+    // What is within a capsule cannot go on elsewhere, and nothing else can follow it.
+    if left.is_ok() || (stop.client_is_between() && sink.is_between()) {
+        return Ok(stopped(left, new));
     }
-    tracing::warn!(exchange = %exchange.id(), "not moved; a capsule that has begun does not end, and it goes on as it was");
-    Ok(())
+    stop.take_back();
+    Err(new)
 }
 
 /// What follows once the lanes were told to stop.
-fn stopped(lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>, new: (Path, Opened)) -> Round {
+fn stopped(lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>, new: Box<(Path, Opened)>) -> Round {
     match lanes {
         Ok(Ok(Left::Ended)) => Round::Over(Ok("done")),
         Ok(Err(broken)) if broken.side == Side::Client => Round::Over(Err(broken)),
-        Ok(Ok(Left::Stopped) | Err(_)) => Round::Move(Box::new(new)),
+        Ok(Ok(Left::Stopped) | Err(_)) => Round::Move(new),
         Err(_) => Round::Over(Err(Broken::idle(Side::Target))),
     }
 }

@@ -30,6 +30,7 @@ mod pump;
 mod reach;
 mod resume;
 mod retry;
+mod stalled;
 mod terminate;
 mod tunnel;
 mod upgrades;

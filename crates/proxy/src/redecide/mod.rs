@@ -133,6 +133,11 @@ impl Place {
         }
     }
 
+    /// Decides on the tunnel by the rules of the moment: what it was told before could not be done.
+    pub(crate) fn redecide(&self) {
+        self.standing.redecide(&self.standing.snapshot());
+    }
+
     /// Why the tunnel may not stay where it is, if the rules send it along `opened` and it cannot be moved there.
     pub(crate) fn forbids(&self, opened: &Opened) -> Option<Reason> {
         self.standing.forbids(opened)

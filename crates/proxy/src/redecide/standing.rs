@@ -133,6 +133,7 @@ impl Standing {
     /// It leads elsewhere now; says by which snapshot's rules.
     pub(super) fn moved(&self, opened: Opened) -> u64 {
         let revision = opened.revision;
+        self.routed.exchange.route(&opened.route);
         *self.opened.lock() = opened;
         revision
     }

@@ -10,7 +10,7 @@ use http::Method;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::live::{Attempt, Id, Live};
+use super::live::{Attempt, Hop, Id, Live};
 use super::span::Span;
 use super::{CLIENT_CLOSED, DropReason, Seeing, class_of};
 use crate::shares::Share;
@@ -225,11 +225,27 @@ impl Exchange {
         let at = SystemTime::now();
         tracing::debug!(exchange = %self.live.id, upstream = %name, %endpoint, "goes to");
         let mut facts = self.live.facts.lock();
-        facts.upstream = Some(Arc::clone(name));
-        facts.endpoint = Some(Arc::clone(endpoint));
+        let hop = Hop { upstream: Arc::clone(name), endpoint: Arc::clone(endpoint) };
+        match &mut facts.ahead {
+            Some(ahead) => *ahead = Some(hop),
+            None => facts.goes_by(hop),
+        }
         // Most exchanges have one attempt, and the list waits as long as its tunnel does.
         facts.tried.reserve_exact(1);
         facts.tried.push(Attempt { at, endpoint: Arc::clone(endpoint), outcome: None });
+    }
+
+    /// Attempts from now on are for another way, while it goes on by the one that it has.
+    pub fn moves(&self) {
+        self.live.facts.lock().ahead = Some(None);
+    }
+
+    /// Whether it goes by that other way now; without [`Self::moves`] before, nothing.
+    pub fn moved(&self, there: bool) {
+        let mut facts = self.live.facts.lock();
+        if let Some(hop) = facts.ahead.take().flatten().filter(|_| there) {
+            facts.goes_by(hop);
+        }
     }
 
     /// The latest attempt was not the end of it; `outcome` is from a fixed set.

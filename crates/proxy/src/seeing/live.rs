@@ -63,6 +63,8 @@ pub(super) struct Facts {
     pub route: Option<Arc<str>>,
     pub upstream: Option<Arc<str>>,
     pub endpoint: Option<Arc<str>>,
+    /// While another way is opened: the hop of its latest attempt.
+    pub ahead: Option<Option<Hop>>,
     /// The attempts, in their order.
     pub tried: Vec<Attempt>,
     /// What filters decided, and why.
@@ -73,7 +75,20 @@ pub(super) struct Facts {
     pub resumed: u32,
 }
 
+/// An upstream's name, and the endpoint there.
+#[derive(Debug, Clone)]
+pub(super) struct Hop {
+    pub upstream: Arc<str>,
+    pub endpoint: Arc<str>,
+}
+
 impl Facts {
+    /// It goes by this hop.
+    pub fn goes_by(&mut self, hop: Hop) {
+        self.upstream = Some(hop.upstream);
+        self.endpoint = Some(hop.endpoint);
+    }
+
     /// The method as views and records say it; empty until it is known.
     pub fn method(&self) -> String {
         self.method.as_ref().map_or_else(String::new, |method| clip(method.as_str()))

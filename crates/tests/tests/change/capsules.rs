@@ -88,22 +88,58 @@ fn a_capsule_on_a_way_that_was_left_is_not_torn_by_those_on_the_next() {
 struct Moving {
     node: Node,
     client: Raw,
+    listener: String,
     upstreams: String,
+    /// The proxy before it, if the tunnel comes over a link, and whose certificates are used there.
+    _front: Option<(Node, Pki)>,
 }
 
 impl Moving {
     /// A tunnel that waits for its answer.
     fn start(route: &str, upstreams: [(&str, SocketAddr); 2]) -> Self {
-        let [(one, first), (two, second)] = upstreams;
-        let upstreams =
-            format!("upstreams:\n  {one}: {{ endpoints: [\"{first}\"] }}\n  {two}: {{ endpoints: [\"{second}\"] }}\n");
-        let node = Node::start("alice", &with(route, &upstreams));
+        let (listener, upstreams) = ("{ http: 127.0.0.1:0 }".to_owned(), both(upstreams));
+        let node = Node::start("alice", &with(&listener, route, &upstreams));
         let client = ask(node.address("web"));
-        Self { node, client, upstreams }
+        Self { node, client, listener, upstreams, _front: None }
+    }
+
+    /// One that comes to the node over HTTP/3.
+    fn start_over_http3(route: &str, upstreams: [(&str, SocketAddr); 2]) -> Self {
+        let pki = Pki::new();
+        let listener = format!("{{ http: 127.0.0.1:0, tls: {{ {} }} }}", pki.issue(&["127.0.0.1"]).yaml());
+        let upstreams = both(upstreams);
+        let node = Node::start("edge", &with(&listener, route, &upstreams));
+        let front = Node::start(
+            "alice",
+            &format!(
+                "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: edge }} ]\n\
+                 upstreams: {{ edge: {{ endpoints: [\"{}\"], http: 3, tls: {{ ca_file: {} }} }} }}\n",
+                node.address("web"),
+                pki.ca().display()
+            ),
+        );
+        let client = ask(front.address("web"));
+        Self { node, client, listener, upstreams, _front: Some((front, pki)) }
     }
 
     fn moves(&self, route: &str) {
-        assert_eq!(reload(&self.node, &with(route, &self.upstreams)), counts(0, 0, 1, 0), "{route}");
+        let yaml = with(&self.listener, route, &self.upstreams);
+        assert_eq!(reload(&self.node, &yaml), counts(0, 0, 1, 0), "{route}");
+    }
+
+    /// The upstream that carries it, as the node says.
+    fn carrier(&self) -> String {
+        self.node.exchanges()[0]["upstream"].as_str().unwrap().to_owned()
+    }
+
+    /// It is opened there again, without a reload, and moves.
+    fn ends_up_at(&mut self, new: &TcpListener) {
+        let mut new = accept(new);
+        new.send(capsule("hello"));
+        assert_eq!(self.client.exactly(7), capsule("hello"));
+        self.client.send(capsule("up"));
+        assert_eq!(new.exactly(4), capsule("up"));
+        assert_eq!(self.carrier(), "new");
     }
 
     fn stays(&self) {
@@ -111,14 +147,40 @@ impl Moving {
     }
 }
 
-fn with(route: &str, upstreams: &str) -> String {
-    format!("listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {route} ]\n{upstreams}")
+fn both([(one, first), (two, second)]: [(&str, SocketAddr); 2]) -> String {
+    format!("upstreams:\n  {one}: {{ endpoints: [\"{first}\"] }}\n  {two}: {{ endpoints: [\"{second}\"] }}\n")
+}
+
+fn with(listener: &str, route: &str, upstreams: &str) -> String {
+    format!("listeners: {{ web: {listener} }}\nroutes: [ {route} ]\n{upstreams}")
+}
+
+/// How a tunnel begins.
+type Start = fn(&str, [(&str, SocketAddr); 2]) -> Moving;
+
+#[test]
+fn a_tunnel_moves_when_the_capsule_of_its_client_has_ended() {
+    moves_after_the_clients_capsule(Moving::start);
 }
 
 #[test]
-fn a_tunnel_does_not_move_while_its_client_is_within_a_capsule() {
+fn over_http3_a_tunnel_moves_when_the_capsule_of_its_client_has_ended() {
+    moves_after_the_clients_capsule(Moving::start_over_http3);
+}
+
+#[test]
+fn a_tunnel_moves_when_the_capsule_of_an_answer_has_ended() {
+    moves_after_an_answers_capsule(Moving::start);
+}
+
+#[test]
+fn over_http3_a_tunnel_moves_when_the_capsule_of_an_answer_has_ended() {
+    moves_after_an_answers_capsule(Moving::start_over_http3);
+}
+
+fn moves_after_the_clients_capsule(start: Start) {
     let ((old, old_address), (new, new_address)) = (listener(), listener());
-    let mut moving = Moving::start("{ to: old }", [("old", old_address), ("new", new_address)]);
+    let mut moving = start("{ to: old }", [("old", old_address), ("new", new_address)]);
     let (mut old, whole) = (accept(&old), capsule("begun"));
     assert_eq!(moving.client.head().status(), 101);
     moving.client.send(&whole[..4]);
@@ -127,25 +189,19 @@ fn a_tunnel_does_not_move_while_its_client_is_within_a_capsule() {
     let mut left = accept(&new);
     moving.stays();
     assert_eq!(left.rest().0, b"", "nothing of it went there");
+    assert_eq!(moving.carrier(), "old");
     old.send(capsule("down"));
     assert_eq!(moving.client.exactly(6), capsule("down"));
     moving.client.send([&whole[4..], &capsule("next")].concat());
     assert_eq!(old.exactly(whole.len() - 4), whole[4..]);
     assert_eq!(old.exactly(6), capsule("next"));
 
-    // Between two capsules it can.
-    moving.moves("{ to: new, set: { a: b } }");
-    let mut new = accept(&new);
-    new.send(capsule("hello"));
-    assert_eq!(moving.client.exactly(7), capsule("hello"));
-    moving.client.send(capsule("up"));
-    assert_eq!(new.exactly(4), capsule("up"));
+    moving.ends_up_at(&new);
 }
 
-#[test]
-fn a_tunnel_does_not_move_while_an_answer_is_within_a_capsule() {
+fn moves_after_an_answers_capsule(start: Start) {
     let ((old, old_address), (new, new_address)) = (listener(), listener());
-    let mut moving = Moving::start("{ to: old }", [("old", old_address), ("new", new_address)]);
+    let mut moving = start("{ to: old }", [("old", old_address), ("new", new_address)]);
     let (mut old, whole) = (accept(&old), capsule("begun"));
     assert_eq!(moving.client.head().status(), 101);
     old.send(&whole[..4]);
@@ -159,6 +215,7 @@ fn a_tunnel_does_not_move_while_an_answer_is_within_a_capsule() {
     old.send([&whole[4..], &capsule("next")].concat());
     assert_eq!(moving.client.exactly(whole.len() - 4), whole[4..]);
     assert_eq!(moving.client.exactly(6), capsule("next"));
+    moving.ends_up_at(&new);
 }
 
 #[test]
@@ -173,7 +230,35 @@ fn a_datagram_that_has_begun_is_not_torn_by_a_move() {
     moving.stays();
     moving.client.send(b"gun\0\x05\0next");
     assert_eq!(moving.client.exactly(15), b"\0\x06\0begun\0\x05\0next");
-    assert!(two.seen().is_empty());
+    eventually_true("it moves when the datagram has ended", || {
+        moving.client.send(b"\0\x05\0more");
+        assert_eq!(moving.client.exactly(7), b"\0\x05\0more");
+        !two.seen().is_empty()
+    });
+    assert!(two.seen().iter().all(|(_, datagram)| datagram == b"more"), "no piece of what had begun");
+}
+
+#[test]
+fn a_tunnel_stays_if_the_rules_lead_back_before_the_capsule_has_ended() {
+    // Both stay in use: an upstream that no route goes on to is watched otherwise.
+    let there = |other: &str, own: &str| format!("{{ match: {{ target: OTHER }}, to: {other} }}, {{ to: {own} }}");
+    let ((old, old_address), (new, new_address)) = (listener(), listener());
+    let mut moving = Moving::start(&there("new", "old"), [("old", old_address), ("new", new_address)]);
+    let (mut old, whole) = (accept(&old), capsule("begun"));
+    assert_eq!(moving.client.head().status(), 101);
+    moving.client.send(&whole[..4]);
+    assert_eq!(old.exactly(4), whole[..4]);
+    moving.moves(&there("old", "new"));
+    drop(accept(&new));
+    moving.stays();
+    let back = with(&moving.listener, &there("new", "old"), &moving.upstreams);
+    assert_eq!(reload(&moving.node, &back), counts(1, 0, 0, 0));
+    moving.client.send(&whole[4..]);
+    assert_eq!(old.exactly(whole.len() - 4), whole[4..]);
+    moving.client.send(capsule("next"));
+    assert_eq!(old.exactly(6), capsule("next"));
+    new.set_nonblocking(true).unwrap();
+    assert!(new.accept().is_err(), "it was not opened there again");
 }
 
 /// As a tunnel of bytes, which cannot be moved at all.
