@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use hermes_net::AppendedFile;
 use hermes_proxy::node::LogFilter;
-use hermes_proxy::seeing::AppendedFile;
 use hermes_rules::log_filter;
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;

@@ -13,6 +13,7 @@
 //! RFC 6761 (`localhost`), RFC 9298 section 3.1 and 5 (what a UDP socket towards a target must do).
 
 pub mod activation;
+mod appended;
 pub mod connect;
 pub mod descriptors;
 pub mod dns;
@@ -34,6 +35,7 @@ mod within;
 pub mod worker;
 
 pub use activation::{PassedKind, PassedSocket};
+pub use appended::AppendedFile;
 pub use connect::{ConnectError, ConnectErrorKind};
 pub use dns::{Asker, DnsError, DnsErrorKind, Lookup, Resolver};
 pub use drain::{Drain, Watch};

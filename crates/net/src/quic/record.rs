@@ -4,12 +4,14 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use quinn::{QlogConfig, QlogStream};
 use rustls::KeyLog;
+
+use crate::appended::AppendedFile;
 
 /// Mode of the files: who reads them learns who spoke to whom, or can decrypt it.
 const FILE_MODE: u32 = 0o600;
@@ -36,7 +38,16 @@ struct QlogFolder {
 #[derive(Debug)]
 struct KeyFile {
     path: PathBuf,
-    file: OnceLock<Option<Mutex<File>>>,
+    opened: Mutex<Opened>,
+}
+
+#[derive(Debug)]
+enum Opened {
+    /// There was nothing to write.
+    NotYet,
+    File(AppendedFile),
+    /// It cannot be opened, which was said.
+    Failed,
 }
 
 impl Record {
@@ -45,8 +56,19 @@ impl Record {
     #[must_use]
     pub fn new(qlog: Option<&Path>, keys: Option<&Path>) -> Self {
         let qlog = qlog.map(|path| QlogFolder { path: path.to_owned(), files: AtomicUsize::new(0) });
-        let keys = keys.map(|path| KeyFile { path: path.to_owned(), file: OnceLock::new() });
+        let keys = keys.map(|path| KeyFile { path: path.to_owned(), opened: Mutex::new(Opened::NotYet) });
         Self { qlog: qlog.map(Arc::new), keys: keys.map(Arc::new) }
+    }
+
+    /// Looks whether the file of secrets was moved, and begins a new one then; one that could not be opened is tried again.
+    pub fn reopen(&self) {
+        let Some(keys) = &self.keys else { return };
+        let mut opened = keys.opened.lock();
+        match &mut *opened {
+            Opened::NotYet => {}
+            Opened::File(file) => file.follow(),
+            Opened::Failed => *opened = Opened::NotYet,
+        }
     }
 
     /// True when connections get a qlog file.
@@ -89,24 +111,29 @@ impl QlogFolder {
 }
 
 impl KeyFile {
-    fn file(&self) -> Option<&Mutex<File>> {
-        let open = || match OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(&self.path) {
-            Ok(file) => Some(Mutex::new(file)),
-            Err(error) => {
-                tracing::warn!(path = %self.path.display(), %error, "cannot write TLS secrets");
-                None
-            }
-        };
-        self.file.get_or_init(open).as_ref()
+    fn write(&self, line: &str) -> io::Result<()> {
+        let mut opened = self.opened.lock();
+        if matches!(*opened, Opened::NotYet) {
+            *opened = match AppendedFile::open(&self.path) {
+                Ok(file) => Opened::File(file),
+                Err(error) => {
+                    *opened = Opened::Failed;
+                    return Err(error);
+                }
+            };
+        }
+        let Opened::File(file) = &mut *opened else { return Ok(()) };
+        if file.is_due() {
+            file.follow();
+        }
+        file.write_all(line.as_bytes())
     }
 }
 
 impl KeyLog for KeyFile {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let line = format!("{label} {} {}\n", Hex(client_random), Hex(secret));
-        if let Some(file) = self.file()
-            && let Err(error) = file.lock().write_all(line.as_bytes())
-        {
+        if let Err(error) = self.write(&line) {
             tracing::warn!(%error, "cannot write TLS secrets");
         }
     }
@@ -117,5 +144,43 @@ struct Hex<'a>(&'a [u8]);
 impl std::fmt::Display for Hex<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_secrets_that_was_moved_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("keys"), folder.path().join("keys.1"));
+        let record = Record::new(None, Some(&path));
+        record.reopen();
+        assert!(!path.exists(), "nothing was written");
+        let log = record.key_log().unwrap();
+        log.log("A", &[1], &[2]);
+        fs::rename(&path, &old).unwrap();
+        record.reopen();
+        log.log("B", &[3], &[4]);
+        assert_eq!(fs::read_to_string(&old).unwrap(), "A 01 02\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "B 03 04\n");
+    }
+
+    #[test]
+    fn a_file_of_secrets_that_could_not_be_opened_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("inner/keys");
+        let record = Record::new(None, Some(&path));
+        let log = record.key_log().unwrap();
+        log.log("A", &[1], &[2]);
+        fs::create_dir(folder.path().join("inner")).unwrap();
+        log.log("B", &[1], &[2]);
+        assert!(!path.exists());
+        record.reopen();
+        log.log("C", &[1], &[2]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "C 01 02\n");
     }
 }

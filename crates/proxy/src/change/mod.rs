@@ -72,6 +72,7 @@ impl Node {
         // Whoever moves logs away asks so too, whether the file is valid or not.
         self.shared.seeing.reopen_access();
         self.log.reopen();
+        self.shared.snapshot.load().record.reopen();
         let reloaded = self.change();
         self.shared.seeing.reload(if reloaded.is_ok() { "applied" } else { "refused" });
         reloaded

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use hermes_config::model::Access;
 use prometheus_client::metrics::counter::Counter;
 
-use super::appended::AppendedFile;
 use super::record::Record;
 use crate::shown::write_json;
+use hermes_net::AppendedFile;
 
 /// Records that wait for the writer: some megabytes, a fraction of a second's traffic at full speed.
 const QUEUE: usize = 8192;

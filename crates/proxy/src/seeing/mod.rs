@@ -7,7 +7,6 @@
 //! What it is not: it decides nothing, and it is not the log (that is `tracing`).
 
 mod access;
-mod appended;
 mod broadcasts;
 mod certificates;
 mod exchange;
@@ -37,7 +36,6 @@ use hermes_net::Watch;
 use parking_lot::RwLock;
 
 pub use access::AccessSink;
-pub use appended::AppendedFile;
 pub use exchange::{Begin, Counters, Exchange};
 pub use live::{ExchangeView, Id};
 pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
