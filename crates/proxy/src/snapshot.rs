@@ -259,7 +259,7 @@ fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<Strin
         let wrong = named.map_or("crl_file", |(key, _)| key);
         report(format!("trace.tls.{wrong}"), format!("{}: {}", error.file.display(), error.reason), error.remedy);
     });
-    Some(Destination { collector, tls: tls.ok()?, server_name: details.server_name })
+    Some(Destination { collector, tls: tls.ok()?.map(Into::into), server_name: details.server_name })
 }
 
 fn record(document: &Document) -> Record {

@@ -73,7 +73,7 @@ impl Security {
         let security = Self {
             h1: h1_only(&http),
             bare: without_protocols(&http),
-            http,
+            http: http.into(),
             quic,
             server_name: details.server_name.clone(),
         };
@@ -139,7 +139,8 @@ fn read(file: &Path) -> Option<Vec<u8>> {
 /// The system's authorities and both HTTP versions, for origins that requests name.
 pub(crate) fn for_origins() -> Result<Arc<ClientConfig>, String> {
     let alpn: &[&[u8]] = &[protocol(HttpVersion::H2), protocol(HttpVersion::H1)];
-    tls::client(ClientOptions { alpn, ..ClientOptions::default() }).map_err(|error| error.to_string())
+    let client = tls::client(ClientOptions { alpn, ..ClientOptions::default() });
+    client.map(Into::into).map_err(|error| error.to_string())
 }
 
 /// The same, offering HTTP/1.1 alone.

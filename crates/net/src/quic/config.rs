@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
-use rustls::client::Resumption;
-
 use super::ALPN;
 use super::keys::Keys;
 use super::record::Record;
 use super::transport::{BI_STREAMS, KEEP_ALIVE, Sizes, transport, transport_of_known_path};
-use crate::tls::TlsFileError;
+use crate::tls::{TlsClient, TlsFileError};
 
 /// The value that allows early data in QUIC (RFC 9001 section 4.6.1).
 const EARLY_DATA: u32 = u32::MAX;
@@ -92,12 +90,11 @@ impl ClientConfig {
     ///
     /// # Errors
     /// When `tls` does not allow TLS 1.3 with AES-128-GCM, which QUIC begins with.
-    pub fn new(tls: &rustls::ClientConfig, early_data: bool, record: Record) -> Result<Self, TlsFileError> {
-        let mut tls = tls.clone();
+    pub fn new(tls: &TlsClient, early_data: bool, record: Record) -> Result<Self, TlsFileError> {
+        // Of this configuration alone: what others verified, and showed, says nothing here.
+        let mut tls = tls.apart(SERVERS);
         tls.alpn_protocols = vec![ALPN.to_vec()];
         tls.enable_early_data = early_data;
-        // Of this configuration alone: what others verified, and showed, says nothing here.
-        tls.resumption = Resumption::in_memory_sessions(SERVERS);
         if let Some(log) = record.key_log() {
             tls.key_log = log;
         }

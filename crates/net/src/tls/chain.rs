@@ -1,4 +1,4 @@
-//! The certificates that a client showed, and how long what was found of them counts.
+//! The certificates that a peer showed, and how long what was found of them counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,10 +43,15 @@ impl ShownChain {
 
     /// They were verified at `now` by the rules of this number, which is not 0.
     pub fn believed(&self, rules: u64, now: u64) {
-        let next = self.ends.iter().copied().find(|end| now < *end);
+        let next = self.next_end(now);
         // The end depends on time alone: with the rules of before or after, it is the right one.
         self.until.store(next.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.rules.store(rules, Ordering::Release);
+    }
+
+    /// The first moment after `now`, Unix times in seconds, at which one of them is not valid any more.
+    pub(super) fn next_end(&self, now: u64) -> Option<u64> {
+        self.ends.iter().copied().find(|end| now < *end)
     }
 
     /// The last moment, in Unix seconds and not after `now`, at which all of them were valid.

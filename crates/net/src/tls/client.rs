@@ -1,14 +1,19 @@
 //! The connecting side.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::files::{TlsFileError, own_certificates, private_key, refused_pair, revocations, roots};
 use super::provider;
+use super::sessions::{NotingVerifier, Verified};
 use super::verify::AcceptAnyServer;
+
+/// Servers with which sessions are kept to be resumed.
+const SERVERS: usize = 256;
 
 /// What a connecting configuration is made of.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,15 +33,51 @@ pub struct ClientOptions<'a> {
     pub alpn: &'a [&'a [u8]],
 }
 
+/// A connecting configuration. Its sessions are not resumed once a certificate has ended by which the server was believed.
+#[derive(Debug, Clone)]
+pub struct TlsClient {
+    config: Arc<ClientConfig>,
+    /// Nothing is, where any server is believed.
+    verified: Option<Verified>,
+}
+
+impl TlsClient {
+    /// The same with sessions of its own, with so many servers.
+    pub(crate) fn apart(&self, servers: usize) -> ClientConfig {
+        let mut config = ClientConfig::clone(&self.config);
+        config.resumption = sessions(self.verified.as_ref(), servers);
+        config
+    }
+}
+
+impl Deref for TlsClient {
+    type Target = ClientConfig;
+
+    fn deref(&self) -> &ClientConfig {
+        &self.config
+    }
+}
+
+impl From<TlsClient> for Arc<ClientConfig> {
+    fn from(client: TlsClient) -> Self {
+        client.config
+    }
+}
+
+fn sessions(verified: Option<&Verified>, servers: usize) -> Resumption {
+    verified.map_or_else(|| Resumption::in_memory_sessions(servers), |verified| verified.sessions(servers))
+}
+
 /// Makes a connecting configuration.
 ///
 /// # Errors
 /// The file at fault, and why.
-pub fn client(options: ClientOptions<'_>) -> Result<Arc<ClientConfig>, TlsFileError> {
+pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
     let provider = provider();
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsFileError::new(Path::new("tls"), error.to_string()))?;
+    let verified = (!options.insecure_skip_verify).then(Verified::default);
     let builder = if options.insecure_skip_verify {
         let anything = Arc::new(AcceptAnyServer::new(provider));
         builder.dangerous().with_custom_certificate_verifier(anything)
@@ -49,7 +90,8 @@ pub fn client(options: ClientOptions<'_>) -> Result<Arc<ClientConfig>, TlsFileEr
             .with_crls(revocations(options.crl_files)?)
             .build()
             .map_err(|error| TlsFileError::new(options.ca_file.unwrap_or(Path::new("tls")), error.to_string()))?;
-        builder.with_webpki_verifier(verifier)
+        let noting = NotingVerifier::new(verifier, verified.clone().unwrap_or_default());
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(noting))
     };
     let mut config = match (options.cert_file, options.key_file) {
         (Some(cert), Some(key)) => builder
@@ -62,7 +104,8 @@ pub fn client(options: ClientOptions<'_>) -> Result<Arc<ClientConfig>, TlsFileEr
         (None, None) => builder.with_no_client_auth(),
     };
     config.alpn_protocols = options.alpn.iter().map(|protocol| protocol.to_vec()).collect();
-    Ok(Arc::new(config))
+    config.resumption = sessions(verified.as_ref(), SERVERS);
+    Ok(TlsClient { config: Arc::new(config), verified })
 }
 
 /// The authorities that the system trusts; single ones that rustls cannot use are left out.

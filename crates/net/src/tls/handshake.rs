@@ -88,7 +88,7 @@ pub async fn accept(stream: Stream, config: Arc<ServerConfig>, timeout: Duration
 /// See [`TlsErrorKind`]. An alert was sent where TLS has one; the stream is closed.
 pub async fn connect(
     stream: Stream,
-    config: Arc<ClientConfig>,
+    config: impl Into<Arc<ClientConfig>>,
     server_name: &str,
     timeout: Duration,
 ) -> Result<Stream, TlsError> {
@@ -98,7 +98,7 @@ pub async fn connect(
     let name = ServerName::try_from(name)
         .map_err(|error| TlsError::new(TlsErrorKind::BadName, format!("{server_name:?}: {error}")))?;
     let below = stream.info().clone();
-    let tls = within(timeout, TlsConnector::from(config).connect(name, stream.ahead())).await?;
+    let tls = within(timeout, TlsConnector::from(config.into()).connect(name, stream.ahead())).await?;
     let peer = peer_of(tls.get_ref().1);
     Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))
 }

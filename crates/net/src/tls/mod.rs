@@ -8,6 +8,7 @@ mod files;
 mod handshake;
 mod names;
 mod server;
+mod sessions;
 mod validity;
 mod verify;
 mod words;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 
 pub use chain::ShownChain;
-pub use client::{ClientOptions, client};
+pub use client::{ClientOptions, TlsClient, client};
 pub use files::TlsFileError;
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
 pub use names::certificate_names;

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hermes_net::tls::{self, ClientOptions, ServerOptions, TlsError};
 use hermes_net::{Stream, Transport};
@@ -45,8 +45,18 @@ impl Authority {
 
     /// Issues a certificate for `names`; the files are called `<stem>.pem` and `<stem>.key`.
     pub fn issue(&self, stem: &str, names: Vec<SanType>) -> Identity {
-        let key = KeyPair::generate().unwrap();
+        self.sign(stem, names, CertificateParams::default())
+    }
+
+    /// As [`Self::server`], with a certificate that ends then.
+    pub fn server_until(&self, end: SystemTime) -> Identity {
         let mut params = CertificateParams::default();
+        params.not_after = end.into();
+        self.sign("ending", vec![SanType::DnsName("server.example".try_into().unwrap())], params)
+    }
+
+    fn sign(&self, stem: &str, names: Vec<SanType>, mut params: CertificateParams) -> Identity {
+        let key = KeyPair::generate().unwrap();
         params.subject_alt_names = names;
         params.distinguished_name.push(DnType::CommonName, stem);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();

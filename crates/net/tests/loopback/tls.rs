@@ -1,9 +1,14 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use hermes_net::tls::{self, ClientOptions, ServerOptions, TlsErrorKind};
+use hermes_net::Transport;
+use hermes_net::tls::{self, ClientOptions, ServerOptions, TlsClient, TlsError, TlsErrorKind};
 use rcgen::SanType;
+use rustls::HandshakeKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::authority::{Authority, handshake};
 use crate::{PATIENCE, tcp_pair};
@@ -109,7 +114,7 @@ async fn a_client_without_the_required_certificate_is_refused() {
     assert_eq!(far.unwrap_err().kind, TlsErrorKind::Certificate);
     // A TLS 1.3 client learns it with its first read: certificate_required is 116.
     let error = near.unwrap().read_u8().await.unwrap_err();
-    assert_eq!(tls::TlsError::from_io(&error).kind, TlsErrorKind::Alert { id: 116 });
+    assert_eq!(TlsError::from_io(&error).kind, TlsErrorKind::Alert { id: 116 });
 }
 
 #[tokio::test]
@@ -155,7 +160,7 @@ async fn a_peer_that_closes_or_says_nothing_is_told_apart() {
     let error = tls::accept(far, config.clone(), PATIENCE).await.unwrap_err();
     assert_eq!(error.kind, TlsErrorKind::Eof);
     let (_near, far) = tcp_pair().await;
-    let error = tls::accept(far, config, std::time::Duration::ZERO).await.unwrap_err();
+    let error = tls::accept(far, config, Duration::ZERO).await.unwrap_err();
     assert_eq!(error.kind, TlsErrorKind::Timeout);
 }
 
@@ -229,4 +234,43 @@ fn options_that_need_another_are_refused() {
     assert_eq!(tls::server(options).unwrap_err().remedy.as_deref(), Some("set client_ca_file"));
     let options = ClientOptions { cert_file: Some(&server.cert), ..ClientOptions::default() };
     assert_eq!(tls::client(options).unwrap_err().file, server.cert);
+}
+
+/// Connects, waits for the ticket that comes with what the server says, and tells whether a session was resumed.
+async fn is_resumed(client: &TlsClient, server: &Arc<rustls::ServerConfig>) -> Result<bool, TlsError> {
+    let (near, far) = tcp_pair().await;
+    let (near, far) = tokio::join!(
+        tls::connect(near, client.clone(), "server.example", PATIENCE),
+        tls::accept(far, server.clone(), PATIENCE)
+    );
+    let mut near = near?;
+    far.unwrap().write_all(b"x").await.unwrap();
+    near.read_u8().await.unwrap();
+    let Transport::TlsClient(stream) = near.transport() else { panic!("no TLS") };
+    Ok(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed))
+}
+
+#[tokio::test]
+async fn no_session_is_resumed_once_the_certificate_of_its_server_has_ended() {
+    let (authority, end) = (Authority::new(), SystemTime::now() + Duration::from_secs(3));
+    let (identity, ca) = (authority.server_until(end), authority.ca());
+    let client = tls::client(ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() }).unwrap();
+    let server = tls::server(identity.serving()).unwrap();
+    assert!(!is_resumed(&client, &server).await.unwrap());
+    assert!(is_resumed(&client, &server).await.unwrap());
+
+    let error = timeout(PATIENCE, async {
+        loop {
+            match is_resumed(&client, &server).await {
+                Ok(resumed) => assert!(resumed, "the certificate is valid"),
+                Err(error) => return error,
+            }
+        }
+    });
+    let error = error.await.expect("a session that outlives the certificate");
+    assert_eq!(error.kind, TlsErrorKind::Certificate, "{error}");
+    // The next certificate is believed, and with it there are sessions again.
+    let renewed = tls::server(authority.server().serving()).unwrap();
+    assert!(!is_resumed(&client, &renewed).await.unwrap());
+    assert!(is_resumed(&client, &renewed).await.unwrap());
 }

@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hermes_net::quic::{ClientConfig, ConnectionError, Endpoint, Keys, Record, ServerOptions};
@@ -165,4 +166,38 @@ async fn connections_are_written_down_only_when_asked_and_for_the_owner_alone() 
     assert!(names.iter().all(|name| mode(&qlog.join(name)) == 0o600));
     let secrets = fs::read_to_string(&keys).unwrap();
     assert!(secrets.contains("CLIENT_TRAFFIC_SECRET_0 "), "{secrets}");
+}
+
+#[tokio::test]
+async fn no_session_is_resumed_once_the_certificate_of_its_server_has_ended() {
+    let authority = Authority::new();
+    let (identity, ca) = (authority.server_until(SystemTime::now() + Duration::from_secs(3)), authority.ca());
+    let options = ServerOptions::new(tls::server(identity.serving()).unwrap(), Keys::random());
+    let (server, address) = serve(&ServerOptions { early_data: true, ..options });
+    let tls = tls::client(ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() }).unwrap();
+    let (config, client) =
+        (ClientConfig::new(&tls, true, Record::default()).unwrap(), Endpoint::client(address).unwrap());
+    let drain = Drain::new();
+    spawn_echo(server, &drain);
+    let connect = async || {
+        let near = client.connect(address, NAME, &config).await?;
+        let is_early = !near.is_confirmed();
+        // The first is perhaps answered before the handshake ends: tickets come before the second answer.
+        ask(&near, "x").await?;
+        ask(&near, "y").await?;
+        near.close(0, b"");
+        Ok::<_, ConnectionError>(is_early)
+    };
+    assert!(!connect().await.unwrap());
+    assert!(connect().await.unwrap());
+    let error = patiently(async {
+        loop {
+            match connect().await {
+                Ok(is_resumed) => assert!(is_resumed, "the certificate is valid"),
+                Err(error) => return error,
+            }
+        }
+    });
+    let error = error.await;
+    assert!(matches!(&error, ConnectionError::Tls(error) if error.kind == TlsErrorKind::Certificate), "{error:?}");
 }
