@@ -53,8 +53,8 @@ impl Unwrapping {
         self.stream.limit(most);
     }
 
-    pub(crate) fn pack(&mut self, cx: &mut Context<'_>) {
-        self.stream.pack(cx);
+    pub(crate) fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
+        self.stream.poll_unasked(cx)
     }
 
     pub(crate) fn is_end(&self) -> bool {

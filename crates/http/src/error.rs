@@ -66,6 +66,14 @@ impl From<::h2::Reason> for Reset {
     }
 }
 
+/// Why a connection is ended that holds too much.
+pub(crate) const EVICTED: &str =
+    "the connection was ended: the node holds more than memory.total, and the peer takes nothing";
+
+/// Why a stream is ended that was not read.
+pub(crate) const UNREAD: &str = "the stream was ended: no one takes what came on it, and contents that wait like this fill \
+                                 what memory.connection gives the link";
+
 /// What went wrong.
 #[derive(Debug)]
 pub enum Cause {
@@ -77,6 +85,8 @@ pub enum Cause {
     Io(io::Error),
     /// Nothing came back on the connection any more, while the peer could be reached otherwise; the text says more.
     Silent(&'static str),
+    /// We ended the stream, which held memory that others needed; the text names the bound.
+    Memory(&'static str),
     /// The peer broke the protocol; the text says how.
     Protocol(String),
     /// The peer is closing the connection, and did not begin with the exchange (GOAWAY).
@@ -119,6 +129,7 @@ impl StreamError {
             Cause::Incomplete | Cause::Io(_) | Cause::Alert(_) => Reset::Connect,
             Cause::Protocol(_) | Cause::Unsupported(_) => Reset::Protocol,
             Cause::Slow => Reset::Cancel,
+            Cause::Memory(_) => ::h2::Reason::ENHANCE_YOUR_CALM.into(),
             Cause::Silent(reason) => Reset::Silent(reason),
             Cause::Invalid(_) => Reset::Internal,
         }
@@ -131,7 +142,7 @@ impl fmt::Display for StreamError {
             Cause::Reset(reset) => write!(f, "the stream was reset ({reset:?})"),
             Cause::Incomplete => f.write_str("the connection ended in the middle of a message"),
             Cause::Io(error) => write!(f, "the connection failed: {error}"),
-            Cause::Silent(reason) => f.write_str(reason),
+            Cause::Silent(reason) | Cause::Memory(reason) => f.write_str(reason),
             Cause::Protocol(reason) => write!(f, "the peer broke the protocol: {reason}"),
             Cause::Closing => f.write_str("the peer is closing the connection"),
             Cause::Alert(alert) => write!(f, "the peer refused the connection: {alert}"),

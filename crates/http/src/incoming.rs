@@ -69,14 +69,16 @@ impl Incoming {
         }
     }
 
-    /// Packs small frames that have come and nobody has asked for yet: unread, each of them costs far more than its bytes. How
-    /// many bytes may come is not changed by it.
-    pub fn pack(&mut self, cx: &mut Context<'_>) {
+    /// To be polled while nobody asks for frames. Packs small ones that have come: unread, each of them costs far more than its bytes.
+    /// How many bytes may come is not changed by it. Ready once the stream was ended because what has come was not asked for.
+    pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
         match self {
             Self::H2(incoming) => incoming.pack(cx),
-            Self::Unwrapped(incoming) => incoming.pack(cx),
-            _ => {}
+            Self::H3(incoming) => return incoming.poll_still(cx),
+            Self::Unwrapped(incoming) => return incoming.poll_unasked(cx),
+            Self::Empty | Self::Full(_) | Self::H1(_) => {}
         }
+        Poll::Pending
     }
 
     /// Holds the sender to a rate, or with the default to none.

@@ -78,7 +78,8 @@ impl Refusal {
     /// A stream towards the next hop that failed before its response began.
     pub fn of_stream(error: &StreamError, next_hop: &str) -> Self {
         let kind = match &error.cause {
-            Cause::Reset(_) | Cause::Io(_) | Cause::Closing | Cause::Silent(_) => ProxyError::ConnectionTerminated,
+            Cause::Reset(_) | Cause::Io(_) | Cause::Closing => ProxyError::ConnectionTerminated,
+            Cause::Silent(_) | Cause::Memory(_) => ProxyError::ConnectionTerminated,
             Cause::Alert(_) => ProxyError::TlsAlertReceived,
             Cause::Incomplete => ProxyError::HttpResponseIncomplete,
             Cause::Protocol(_) => ProxyError::HttpProtocolError,

@@ -196,6 +196,14 @@ impl Upload {
         self.sender.send_data(Bytes::copy_from_slice(bytes.as_ref()), false).unwrap();
     }
 
+    /// As [`Self::send`], without a copy, so that much may wait here for room.
+    ///
+    /// # Panics
+    /// As [`Self::send`].
+    pub fn offer(&mut self, bytes: Bytes) {
+        self.sender.send_data(bytes, false).unwrap();
+    }
+
     /// Ends the content.
     ///
     /// # Panics

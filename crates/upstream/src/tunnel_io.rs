@@ -79,7 +79,7 @@ impl TunnelIo {
 
 fn to_io(error: StreamError) -> io::Error {
     let kind = match &error.cause {
-        Cause::Reset(_) | Cause::Closing | Cause::Silent(_) => io::ErrorKind::ConnectionReset,
+        Cause::Reset(_) | Cause::Closing | Cause::Silent(_) | Cause::Memory(_) => io::ErrorKind::ConnectionReset,
         Cause::Incomplete => io::ErrorKind::UnexpectedEof,
         Cause::Io(inner) => inner.kind(),
         Cause::Slow => io::ErrorKind::TimedOut,

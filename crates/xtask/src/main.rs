@@ -31,9 +31,7 @@ fn main() -> ExitCode {
         ["matrix", folder] => done(matrix::run(folder, false)),
         ["matrix", "--check", folder] => done(matrix::run(folder, true)),
         _ => {
-            say(
-                "usage: cargo xtask tidy\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER",
-            );
+            say("usage: cargo xtask tidy\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER");
             ExitCode::from(2)
         }
     }

@@ -49,7 +49,7 @@ struct State {
 impl State {
     /// An error of a stream, or the alert that was its cause.
     fn explain(&self, error: h2::Error) -> StreamError {
-        explain(&self.alert, error)
+        super::explain(self.arrivals.account(), explain(&self.alert, error))
     }
 
     /// As [`State::explain`], of an exchange that was not sent. The link serves no further one.

@@ -10,6 +10,7 @@ use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 
 use super::convert::check_values;
+use super::explain;
 use super::packed::Packed;
 use crate::Frame;
 use crate::error::{Cause, StreamError};
@@ -140,7 +141,7 @@ impl Incoming {
 
     fn fail(&mut self, error: h2::Error) -> Option<Result<Frame, StreamError>> {
         self.done = true;
-        Some(Err(error.into()))
+        Some(Err(explain(self.arrivals.account(), error)))
     }
 
     pub(crate) fn is_end(&self) -> bool {

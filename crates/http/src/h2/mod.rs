@@ -15,11 +15,20 @@ mod profile;
 pub(crate) mod server;
 mod windows;
 
+use hermes_net::memory::Account;
+
+use crate::error::{Cause, EVICTED, StreamError};
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
 pub(crate) use meter::{Bucket, Budget, Verdict};
 pub(crate) use profile::{PUBLIC_WINDOW, Profile, link_frame_budget, link_reset_streams};
+
+/// The error of a stream, or that its connection was ended because it holds too much.
+pub(crate) fn explain(account: &Account, error: impl Into<StreamError>) -> StreamError {
+    let error = error.into();
+    if account.is_ended() { StreamError { cause: Cause::Silent(EVICTED), ..error } } else { error }
+}
 
 /// Room for a stream that the peer may fill before we read, in bytes.
 pub(crate) const STREAM_WINDOW: u32 = 1024 * 1024;

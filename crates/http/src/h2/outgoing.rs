@@ -9,8 +9,9 @@ use h2::SendStream;
 use hermes_net::memory::{Account, Part};
 use http::HeaderMap;
 
+use super::explain;
 use super::piece::Piece;
-use crate::error::{Cause, Reset, StreamError};
+use crate::error::{Cause, EVICTED, Reset, StreamError};
 use crate::pace::Pace;
 
 /// The sending half.
@@ -19,13 +20,14 @@ pub struct Outgoing {
     stream: SendStream<Piece>,
     /// Counts what waits here and in the connection.
     part: Arc<Part>,
+    account: Arc<Account>,
     ended: bool,
     pace: Pace,
 }
 
 impl Outgoing {
     pub(crate) fn new(stream: SendStream<Piece>, account: &Arc<Account>) -> Self {
-        Self { stream, part: Part::of(account), ended: false, pace: Pace::default() }
+        Self { stream, part: Part::of(account), account: account.clone(), ended: false, pace: Pace::default() }
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
@@ -75,8 +77,11 @@ impl Outgoing {
             }
             match self.pace.bound(poll_fn(|cx| self.stream.poll_capacity(cx))).await? {
                 Some(Ok(_)) => {}
-                Some(Err(error)) => return Err(error.into()),
-                None => return Err(StreamError::new(Cause::Reset(self.broken().await))),
+                Some(Err(error)) => return Err(explain(&self.account, error)),
+                None => {
+                    let error = StreamError::new(Cause::Reset(self.broken().await));
+                    return Err(explain(&self.account, error));
+                }
             }
         }
     }
@@ -94,11 +99,12 @@ impl Outgoing {
 
     /// What could not be sent on a stream that is gone failed for the reason why it is gone.
     fn failed(&mut self, error: ::h2::Error) -> StreamError {
-        match self.stream.poll_reset(&mut Context::from_waker(Waker::noop())) {
+        let error = match self.stream.poll_reset(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(reason)) => StreamError::new(Cause::Reset(reason.into())),
             Poll::Ready(Err(gone)) => gone.into(),
             Poll::Pending => error.into(),
-        }
+        };
+        explain(&self.account, error)
     }
 
     pub(crate) fn reset(&mut self, reset: Reset) {
@@ -107,7 +113,9 @@ impl Outgoing {
     }
 
     pub(crate) async fn broken(&mut self) -> Reset {
-        match poll_fn(|cx| self.stream.poll_reset(cx)).await {
+        let reset = poll_fn(|cx| self.stream.poll_reset(cx)).await;
+        match reset {
+            _ if self.account.is_ended() => Reset::Silent(EVICTED),
             Ok(reason) => reason.into(),
             Err(_) => Reset::Connect,
         }

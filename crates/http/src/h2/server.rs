@@ -19,7 +19,7 @@ use super::piece::Piece;
 use super::profile::Profile;
 use super::windows::{self, Change, Windows};
 use super::{
-    FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert,
+    FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert, explain,
     link_frame_budget, link_reset_streams,
 };
 use crate::error::{Cause, StreamError};
@@ -201,11 +201,13 @@ impl Responder {
 
     /// Waits until the client takes what is written, which may be never, or is gone.
     async fn writable(&mut self) -> Result<(), StreamError> {
-        let Answering { respond, connection, .. } = &mut self.answering;
+        let Answering { respond, connection, arrivals } = &mut self.answering;
         tokio::select! {
             biased;
             () = connection.writable() => Ok(()),
-            reset = poll_fn(|cx| respond.poll_reset(cx)) => Err(reset.map_or_else(StreamError::from, gone)),
+            reset = poll_fn(|cx| respond.poll_reset(cx)) => {
+                Err(explain(arrivals.account(), reset.map_or_else(StreamError::from, gone)))
+            }
         }
     }
 

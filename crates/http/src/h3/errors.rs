@@ -6,7 +6,7 @@ use hermes_net::quic::{ConnectionError, ReadError, WriteError};
 use hermes_net::tls::TlsErrorKind;
 use hermes_proto::h3::{Code, Fault, Role};
 
-use crate::error::{Cause, Processed, Reset, StreamError};
+use crate::error::{Cause, Processed, Reset, StreamError, UNREAD};
 
 /// ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED (RFC 9113, 7), which HTTP/3 has under other names.
 const CALM: u32 = 0xb;
@@ -83,6 +83,7 @@ impl From<ReadError> for StreamError {
             ReadError::Connection(error) => error.into(),
             ReadError::EarlyRejected => early(),
             ReadError::Closed => Self::new(Cause::Reset(Reset::Cancel)),
+            ReadError::Still => Self::new(Cause::Memory(UNREAD)),
         }
     }
 }

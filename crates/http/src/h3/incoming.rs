@@ -56,6 +56,16 @@ impl Incoming {
         })
     }
 
+    /// Ready once the stream was ended because it was not read.
+    pub(crate) fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
+        if self.done {
+            return Poll::Pending;
+        }
+        let failure = ready!(self.reader.poll_still(cx));
+        self.done = true;
+        Poll::Ready(failure.into())
+    }
+
     /// Joins what has come of one packet after the other: each alone would be a write of its own on the other side.
     fn join(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
         let mut joined: Option<BytesMut> = None;

@@ -8,10 +8,6 @@ use hermes_net::quic::{Connection, WeakConnection};
 
 use super::queue::Total;
 
-/// Why a connection is ended.
-pub(super) const REASON: &str =
-    "the connection was ended: the node holds more than memory.total, and the peer takes nothing";
-
 /// QUIC, and the queues of datagrams.
 struct Load {
     connection: WeakConnection,

@@ -104,10 +104,25 @@ impl Reader {
                 None => match ready!(poll_read(&mut self.stream, cx)) {
                     Ok(Some(bytes)) => self.frames.push(bytes),
                     Ok(None) => return Poll::Ready(self.finish().map_err(Failure::Fault)),
-                    Err(error) => return Poll::Ready(Err(Failure::Broken(self.state.explain(error)))),
+                    Err(error) => return Poll::Ready(Err(self.broken(error))),
                 },
             }
         }
+    }
+
+    /// Ready once the stream was ended because nobody reads it. To be polled by who does not.
+    pub(super) fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        let Some(stream) = self.stream.as_mut().filter(|_| !self.over) else { return Poll::Pending };
+        let error = ready!(stream.poll_still(cx));
+        self.end();
+        Poll::Ready(self.broken(error))
+    }
+
+    fn broken(&self, error: ReadError) -> Failure {
+        if matches!(error, ReadError::Still) {
+            self.state.abandon(Code::ExcessiveLoad);
+        }
+        Failure::Broken(self.state.explain(error))
     }
 
     fn part(&mut self, piece: Piece) -> Result<Part, Fault> {

@@ -23,7 +23,7 @@ use super::load;
 use super::priority::{Order, Priorities, Rank};
 use super::queue::Queue;
 use super::watched::NOTHING;
-use crate::error::{Cause, Processed, Reset, StreamError};
+use crate::error::{Cause, EVICTED, Processed, Reset, StreamError};
 
 /// One connection.
 #[derive(Debug)]
@@ -91,8 +91,8 @@ impl Shared {
     /// Resolves when it holds too much and does not move; it is closed then.
     pub(super) async fn evicted(&self) {
         self.account.ended().await;
-        let _ = self.given_up.set(load::REASON);
-        self.connection.close(Code::ExcessiveLoad.number(), load::REASON.as_bytes());
+        let _ = self.given_up.set(EVICTED);
+        self.connection.close(Code::ExcessiveLoad.number(), EVICTED.as_bytes());
     }
 
     /// Nothing more comes on this connection.

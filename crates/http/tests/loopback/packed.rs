@@ -28,7 +28,7 @@ async fn bytes_that_come_one_by_one_while_nobody_reads_end_no_connection() {
                 let released = released.lock().await.take().unwrap();
                 let mut released = std::pin::pin!(released);
                 std::future::poll_fn(|cx| {
-                    incoming.pack(cx);
+                    assert!(incoming.poll_unasked(cx).is_pending());
                     released.as_mut().poll(cx)
                 })
                 .await

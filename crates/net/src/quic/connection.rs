@@ -137,7 +137,7 @@ impl Connection {
     /// When the connection ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (send, recv) = self.state.quinn.open_bi().await?;
-        Ok((SendStream::new(send, &self.state.flows), RecvStream::new(recv, &self.state.flows)))
+        Ok((SendStream::new(send, &self.state.flows), RecvStream::new(recv, &self.state.flows.readers)))
     }
 
     /// Opens a stream of both directions, if the peer allows one now.
@@ -163,7 +163,7 @@ impl Connection {
     /// When the connection ended.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (send, recv) = self.state.quinn.accept_bi().await?;
-        Ok((SendStream::new(send, &self.state.flows), RecvStream::new(recv, &self.state.flows)))
+        Ok((SendStream::new(send, &self.state.flows), RecvStream::new(recv, &self.state.flows.readers)))
     }
 
     /// The next stream towards us that the peer opens.
@@ -171,7 +171,7 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
-        Ok(RecvStream::new(self.state.quinn.accept_uni().await?, &self.state.flows))
+        Ok(RecvStream::new(self.state.quinn.accept_uni().await?, &self.state.flows.readers))
     }
 
     /// The largest datagram that can be sent now, in bytes; it changes with the path. `None` when the peer takes none.
@@ -322,7 +322,8 @@ impl Connection {
         ended
     }
 
-    /// Says what it keeps for its streams, an upper bound, and follows the pressure. A `link` carries exchanges of many.
+    /// To be called once a second: says what it keeps for its streams, an upper bound, and follows the pressure. A `link` carries
+    /// exchanges of many, which do not keep each other from going on: where no room is left, streams end that stand still.
     #[must_use]
     pub fn look(&self, link: bool, pressure: Pressure) -> Flow {
         self.state.flows.look(&self.state.quinn, link, pressure)

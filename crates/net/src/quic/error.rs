@@ -51,6 +51,8 @@ pub enum ReadError {
     EarlyRejected,
     /// We stopped the stream ourselves.
     Closed,
+    /// We ended it: what had come was not read for some time, and no room was left for the other streams of the link.
+    Still,
 }
 
 /// Why nothing more can be written to a stream.
@@ -157,6 +159,7 @@ impl fmt::Display for ReadError {
             Self::Connection(error) => error.fmt(f),
             Self::EarlyRejected => f.write_str("the server did not take early data"),
             Self::Closed => f.write_str("the stream was stopped here"),
+            Self::Still => f.write_str("the stream was ended here: it was not read, and others needed its room"),
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 
+use super::readers::Readers;
+use super::room::{self, Room};
 use super::transport::{DATAGRAMS_OUT, STREAM_WINDOW, receive_window, send_window};
 use crate::memory::{Flow, Pressure};
 
@@ -20,15 +22,19 @@ const SMALL: u64 = 200;
 /// How many times its room a link may have, so that streams which stand still do not stop the others.
 const GROWTH: u64 = 4;
 
+/// quinn gives a peer more room when so much of its window was read: an eighth.
+const GIVEN: u64 = 8;
+
+/// So many bytes more has a peer that is asked whether it has no room; they are taken off what is given next.
+const ASKED: u64 = 1024;
+
 /// What went through the streams of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     /// Bytes that were handed to quinn.
     written: AtomicU64,
-    /// Bytes that were taken from it.
-    read: AtomicU64,
-    /// Streams on which there was something to read when they were read last: there may be more.
-    fed: AtomicUsize,
+    /// What takes them from it.
+    pub(super) readers: Arc<Readers>,
     seen: Mutex<Seen>,
 }
 
@@ -47,6 +53,9 @@ struct Seen {
     kept: usize,
     /// The windows that were set.
     windows: Option<(u64, u64)>,
+    /// How often the peer has said that it has no room, and what became of it.
+    blocked: u64,
+    room: Room,
 }
 
 impl Flows {
@@ -54,40 +63,57 @@ impl Flows {
         self.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// So much was there to read on a stream, of which `fed` says whether there was before; nothing, if it waits.
-    pub(super) fn read(&self, fed: &mut bool, bytes: Option<usize>) {
-        match (*fed, bytes) {
-            (false, Some(_)) => drop(self.fed.fetch_add(1, Ordering::Relaxed)),
-            (true, None) => drop(self.fed.fetch_sub(1, Ordering::Relaxed)),
-            _ => {}
-        }
-        *fed = bytes.is_some();
-        self.read.fetch_add(bytes.unwrap_or(0) as u64, Ordering::Relaxed);
-    }
-
-    /// Says what is kept, and gives the connection less room where memory is short; a `link` gets more while streams stand still.
+    /// Says what is kept, and gives the connection less room where memory is short. A `link` gets more while streams stand still, and
+    /// those are ended that keep the others from going on.
     pub(super) fn look(&self, quinn: &quinn::Connection, link: bool, pressure: Pressure) -> Flow {
-        let (written, read) = (self.written.load(Ordering::Relaxed), self.read.load(Ordering::Relaxed));
-        let fed = self.fed.load(Ordering::Relaxed) as u64;
+        let (written, read) = (self.written.load(Ordering::Relaxed), self.readers.read());
+        let fed = self.readers.fed() as u64;
         let mut seen = self.seen.lock();
         let windows = windows(fed, link, pressure);
-        if seen.windows.replace(windows) != Some(windows) {
-            quinn.set_receive_window(quinn::VarInt::from_u64(windows.0).unwrap_or(quinn::VarInt::MAX));
+        let before = seen.windows.replace(windows);
+        if before != Some(windows) {
+            set_receive_window(quinn, windows.0);
             quinn.set_send_window(windows.1);
         }
         if seen.kept == 0 && fed == 0 && (written, read) == (seen.written, seen.read) {
             return Flow { kept: 0, moved: 0 };
         }
-        let flight = Flight::of(quinn);
-        let came = quinn.stats().udp_rx.bytes;
+        let (flight, stats) = (Flight::of(quinn), quinn.stats());
+        if link {
+            let grown = before.is_some_and(|before| before.0 < windows.0);
+            let given = grown || read - seen.read >= windows.0 / GIVEN;
+            self.relieve(quinn, &mut seen, stats.frame_rx.data_blocked, given);
+        }
         let moved = read - seen.read + flight.acknowledged.saturating_sub(seen.acknowledged);
-        let kept = seen.unacknowledged(written, &flight) + seen.unread(read, came, fed, windows.0);
+        let unread = seen.unread(read, stats.udp_rx.bytes, fed, windows.0);
+        let kept = seen.unacknowledged(written, &flight) + unread;
         let kept = usize::try_from(kept).unwrap_or(usize::MAX)
             + DATAGRAMS_OUT.saturating_sub(quinn.datagram_send_buffer_space());
         (seen.written, seen.read, seen.kept) = (written, read, kept);
         (seen.drains, seen.acknowledged) = (flight.drains, flight.acknowledged);
         Flow { kept, moved: usize::try_from(moved).unwrap_or(usize::MAX) }
     }
+
+    /// Ends streams that stand still while the peer, which was `given` room or not, has none for the others.
+    fn relieve(&self, quinn: &quinn::Connection, seen: &mut Seen, blocked: u64, given: bool) {
+        let said = std::mem::replace(&mut seen.blocked, blocked) != blocked;
+        let look = room::Seen { blocked: said, given, still: self.readers.look() };
+        let relief = seen.room.handle_look(look);
+        if relief.end > 0 {
+            let ended = self.readers.end(relief.end);
+            tracing::debug!(peer = %quinn.remote_address(), still = look.still, ended, "a link was full of what no one reads");
+        }
+        if relief.ask
+            && let Some((window, _)) = seen.windows
+        {
+            set_receive_window(quinn, window + ASKED);
+            set_receive_window(quinn, window);
+        }
+    }
+}
+
+fn set_receive_window(quinn: &quinn::Connection, window: u64) {
+    quinn.set_receive_window(quinn::VarInt::from_u64(window).unwrap_or(quinn::VarInt::MAX));
 }
 
 impl Seen {

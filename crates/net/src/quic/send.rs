@@ -1,10 +1,13 @@
 //! The sending side of a stream.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use quinn::{StoppedError, VarInt};
+use tokio_util::sync::ReusableBoxFuture;
 
 use super::error::{ConnectionError, Stopped, WriteError};
 use super::flows::Flows;
@@ -17,12 +20,14 @@ const ABANDONED: u64 = 0x10c;
 pub struct SendStream {
     stream: quinn::SendStream,
     flows: Arc<Flows>,
+    /// Once it had to wait for room: that the peer stops reading meanwhile.
+    stopped: Option<ReusableBoxFuture<'static, Stopped>>,
     ended: bool,
 }
 
 impl SendStream {
     pub(super) fn new(stream: quinn::SendStream, flows: &Arc<Flows>) -> Self {
-        Self { stream, flows: flows.clone(), ended: false }
+        Self { stream, flows: flows.clone(), stopped: None, ended: false }
     }
 
     /// The stream's ID (RFC 9000 section 2.1).
@@ -40,9 +45,33 @@ impl SendStream {
         if pieces.iter().all(Bytes::is_empty) {
             return Ok(());
         }
-        let written = self.stream.write_chunks(pieces).await?;
+        let written = poll_fn(|cx| {
+            let written = pin!(self.stream.write_chunks(pieces)).poll(cx);
+            match written {
+                Poll::Ready(written) => Poll::Ready(written.map_err(WriteError::from)),
+                Poll::Pending => self.poll_stopped(cx).map(Err),
+            }
+        });
+        let written = written.await?;
         self.flows.wrote(written.bytes);
         Ok(())
+    }
+
+    /// Ready when the peer stops reading a stream that waits for room. quinn does not say so to who writes while the connection has no
+    /// room at all, nor later if the stream has none.
+    fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<WriteError> {
+        if self.stopped.is_none() {
+            self.stopped = Some(ReusableBoxFuture::new(self.stopped()));
+        }
+        let Some(Poll::Ready(stopped)) = self.stopped.as_mut().map(|stopped| stopped.poll(cx)) else {
+            return Poll::Pending;
+        };
+        self.stopped = None;
+        Poll::Ready(match stopped {
+            Stopped::Code(code) => WriteError::Stopped(code),
+            Stopped::Lost(error) => WriteError::Connection(error),
+            Stopped::Acked => WriteError::Closed,
+        })
     }
 
     /// Says that nothing more comes.

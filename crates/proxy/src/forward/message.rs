@@ -15,7 +15,7 @@ use http::{Method, StatusCode};
 use super::cause;
 use super::departure::{self, Next, depart};
 use super::heads::Heads;
-use super::pump::{Direction, Source, pump, silence};
+use super::pump::{Direction, Source, meanwhile, pump, silence};
 use super::reach::{self, Reached, Unreached};
 use super::retry::hedge::{self, Answered};
 use super::retry::{self, Replay, Tries};
@@ -225,9 +225,13 @@ impl Request<'_> {
         // A response may have no content and still trailers.
         let length = incoming.length().filter(|length| *length > 0 || incoming.is_end());
         let length = if self.head.method == Method::HEAD { Some(0) } else { length };
+        let respond = pin!(responder.respond(head, length));
         let responded = tokio::select! {
             biased;
-            responded = responder.respond(head, length) => responded,
+            responded = meanwhile(&mut incoming, respond) => match responded {
+                Ok(responded) => responded,
+                Err(error) => return Broken::read(Side::Target, &error).reason(),
+            },
             () = upload.silent.as_mut() => return Broken::idle(Side::Client).reason(),
         };
         let mut outgoing: Outgoing = match responded {
@@ -347,6 +351,8 @@ impl NoResponse {
             _ if broken.is_slow() => {
                 Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(StatusCode::REQUEST_TIMEOUT)
             }
+            // The next hop takes no content.
+            _ if broken.is_of_memory() => Refusal::new(ProxyError::ConnectionWriteTimeout, broken.details()),
             Reset::Protocol | Reset::Internal => Refusal::new(ProxyError::HttpRequestError, broken.details()),
             _ => Refusal::client_gone(broken.details()),
         })

@@ -42,6 +42,9 @@ pub(super) const END_TIME: Duration = Duration::from_secs(5);
 /// The word for a side that was too slow.
 const SLOW: &str = "slow";
 
+/// The word for a side that was ended here, to make room for others.
+const MEMORY: &str = "memory";
+
 /// A direction that ended badly: which side broke, how, and what the other side is told.
 #[derive(Debug)]
 pub struct Broken {
@@ -57,7 +60,11 @@ pub struct Broken {
 impl Broken {
     /// Reading from `side` failed.
     pub fn read(side: Side, error: &StreamError) -> Self {
-        let not_error = matches!(error.cause, Cause::Slow).then_some(SLOW);
+        let not_error = match error.cause {
+            Cause::Slow => Some(SLOW),
+            Cause::Memory(_) => Some(MEMORY),
+            _ => None,
+        };
         Self { side, reset: error.reset(), not_error, details: error.to_string() }
     }
 
@@ -69,6 +76,11 @@ impl Broken {
     /// Whether the side was slower than it may be.
     pub fn is_slow(&self) -> bool {
         self.not_error == Some(SLOW)
+    }
+
+    /// Whether the side was ended here, because the other one does not take what came on it.
+    pub fn is_of_memory(&self) -> bool {
+        self.not_error == Some(MEMORY)
     }
 
     /// Writing to `side` failed.
@@ -173,8 +185,8 @@ pub trait Source {
     /// The other side has room for so many bytes.
     fn limit(&mut self, most: usize);
 
-    /// Packs what has come and was not asked for yet.
-    fn pack(&mut self, cx: &mut Context<'_>);
+    /// To be polled while nothing is asked for; ready once the source was ended for that.
+    fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<StreamError>;
 
     /// The connection itself, where bytes come in bulk that the kernel could forward, and how many.
     fn bulk(&self) -> Option<(&TcpStream, u64)> {
@@ -203,8 +215,8 @@ impl Source for Incoming {
         Self::limit(self, most);
     }
 
-    fn pack(&mut self, cx: &mut Context<'_>) {
-        Self::pack(self, cx);
+    fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
+        Self::poll_unasked(self, cx)
     }
 
     fn bulk(&self) -> Option<(&TcpStream, u64)> {
@@ -229,14 +241,14 @@ pub async fn pump<S: Source>(
     let to = from.other();
     loop {
         let room = match outgoing.room() {
-            0 => packing(incoming, pin!(outgoing.roomy())).await.map_err(|error| Broken::write(to, &error))?,
+            0 => written(incoming, pin!(outgoing.roomy()), from).await?,
             room => room,
         };
         incoming.limit(room);
         let frame = match ready(incoming).await {
             Some(frame) => frame,
             None => {
-                outgoing.flush().await.map_err(|error| Broken::write(to, &error))?;
+                written(incoming, pin!(outgoing.flush()), from).await?;
                 match wait(incoming, outgoing, from).await? {
                     Some(frame) => frame,
                     // The receiver has all it wants (RFC 9113, 8.1); that is its end of this direction.
@@ -256,7 +268,7 @@ pub async fn pump<S: Source>(
             Some(Ok(Frame::Data(data))) => {
                 moved.fetch_add(data.len() as u64, Ordering::Relaxed);
                 let end = incoming.is_end();
-                packing(incoming, pin!(outgoing.data(data, end))).await.map_err(|error| Broken::write(to, &error))?;
+                written(incoming, pin!(outgoing.data(data, end)), from).await?;
                 if end {
                     return Ok(());
                 }
@@ -297,15 +309,28 @@ async fn bulk<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, direction: D
 
 type Arrived = Option<Result<Frame, StreamError>>;
 
-/// Waits for `write`, and meanwhile packs what comes: a tunnel fed byte by byte whose far end has stopped would else use up what
+/// Waits for what is written of that which came `from` a side, or until that was ended because this takes too long.
+async fn written<S: Source, T>(
+    incoming: &mut S,
+    write: Pin<&mut impl Future<Output = Result<T, StreamError>>>,
+    from: Side,
+) -> Result<T, Broken> {
+    let written = meanwhile(incoming, write).await.map_err(|error| Broken::read(from, &error))?;
+    written.map_err(|error| Broken::write(from.other(), &error))
+}
+
+/// Waits for `work`, and meanwhile packs what comes: a tunnel fed byte by byte whose far end has stopped would else use up what
 /// small frames may cost on the link that it shares.
-async fn packing<S: Source, W: Future>(incoming: &mut S, mut write: Pin<&mut W>) -> W::Output {
-    poll_fn(|cx| {
-        let written = write.as_mut().poll(cx);
-        if written.is_pending() {
-            incoming.pack(cx);
-        }
-        written
+///
+/// # Errors
+/// What comes was ended, because it was not asked for.
+pub(super) async fn meanwhile<S: Source, W: Future>(
+    incoming: &mut S,
+    mut work: Pin<&mut W>,
+) -> Result<W::Output, StreamError> {
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        Poll::Pending => incoming.poll_unasked(cx).map(Err),
     })
     .await
 }

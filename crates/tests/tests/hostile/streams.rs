@@ -2,39 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use hermes_tests::{Node, Pki, curl, eventually, h3flood, origins, runtime};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use hermes_tests::{Node, Pki, eventually, h3flood, runtime};
 use tokio::net::TcpListener;
 
-const MIB: usize = 1024 * 1024;
-
-/// Content of each response.
-const CONTENT: usize = 64 * MIB;
+use crate::standing::{self, MIB, generous, settled};
 
 /// A QUIC connection that carries a flood is to be ended with this (RFC 9114, 8.1).
 const EXCESSIVE_LOAD: u64 = 0x107;
-
-/// An HTTP/1.1 server that answers everything with [`CONTENT`], as fast as it is taken.
-fn generous() -> String {
-    let listener = runtime::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    runtime::handle().spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let piece = [b'x'; 64 * 1024];
-                drop(stream.read(&mut [0; 4096]).await);
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {CONTENT}\r\n\r\n");
-                drop(stream.write_all(head.as_bytes()).await);
-                for _ in 0..CONTENT / piece.len() {
-                    if stream.write_all(&piece).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    address.to_string()
-}
 
 /// A node for strangers over HTTP/3 with these `routes` and more, and whom they trust.
 fn edge(rest: &str) -> (Node, PathBuf, Pki) {
@@ -53,21 +27,8 @@ fn edge(rest: &str) -> (Node, PathBuf, Pki) {
 
 /// That somebody else gets what he asks for.
 fn others_are_served(node: &Node, ca: &Path) {
-    let origin = origins::http();
-    let (ca, proxy) = (ca.to_str().unwrap(), format!("https://{}", node.address("web")));
-    let answer = curl(&["--proxy-cacert", ca, "-x", &proxy, &format!("http://{}/bytes/3000000", origin.address())]);
-    assert_eq!((answer.status, answer.body.len()), (200, 3_000_000));
-}
-
-/// Waits until a node's memory grows no more; the most that it had.
-fn settled(node: &Node) -> usize {
-    let (mut last, mut same) = (0, 0);
-    eventually("memory that grows no more", || {
-        let peak = node.peak();
-        same = if peak == last { same + 1 } else { 0 };
-        last = peak;
-        (same > 50).then_some(peak)
-    })
+    let proxy = format!("https://{}", node.address("web"));
+    standing::others_are_served(node, &["--proxy-cacert", ca.to_str().unwrap(), "-x", &proxy]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use http::header::RETRY_AFTER;
 /// served other exchanges.
 pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option<Outcome> {
     match &error.cause {
-        Cause::Invalid(_) | Cause::Slow => None,
+        Cause::Invalid(_) | Cause::Slow | Cause::Memory(_) => None,
         _ if error.processed == Processed::No => Some(Outcome::Refused),
         Cause::Silent(_) => Some(Outcome::Silent),
         Cause::Incomplete | Cause::Reset(_) if reused => Some(Outcome::Stale),

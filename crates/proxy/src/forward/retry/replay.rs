@@ -173,8 +173,8 @@ impl Source for Replay<'_> {
         self.incoming.limit(most);
     }
 
-    fn pack(&mut self, cx: &mut Context<'_>) {
-        self.incoming.pack(cx);
+    fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
+        self.incoming.poll_unasked(cx)
     }
 
     /// Nothing of what the kernel moves could be kept.

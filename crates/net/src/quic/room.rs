@@ -1,0 +1,115 @@
+//! Whether a link's window is used up by streams that no one reads, so that its other streams wait.
+//!
+//! quinn does not say how much of a window is used up. The peer does: it sends DATA_BLOCKED when it has something to send and no room
+//! for it (RFC 9000 section 4.1). It may have been said just before there was room again, so the peer is given a few bytes more, and
+//! only if it says it once more there are none.
+
+/// So many streams are ended at first, and [`FASTER`] times as many each time that it was not enough.
+const FEW: usize = 4;
+const FASTER: usize = 4;
+
+/// The peer has so many looks, one a second, to use up the few bytes that it was given.
+const PATIENCE: u32 = 5;
+
+/// What is known of a link's room.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// There is some.
+    #[default]
+    Enough,
+    /// There was none, as the peer said last.
+    Blocked,
+    /// The peer was given a few bytes more, so many looks ago. If it has used them up, the next ones are ended, so many.
+    Asked { looks: u32, next: usize },
+}
+
+/// What was seen since the last look.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Seen {
+    /// The peer said that it has no room.
+    pub(super) blocked: bool,
+    /// So much was read, or the window grew so, that it was given more.
+    pub(super) given: bool,
+    /// Streams that stand still.
+    pub(super) still: usize,
+}
+
+/// What is to be done.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Relief {
+    /// End so many of the streams that stand still.
+    pub(super) end: usize,
+    /// Give the peer a few bytes more.
+    pub(super) ask: bool,
+}
+
+impl Room {
+    pub(super) fn handle_look(&mut self, seen: Seen) -> Relief {
+        let (next, relief) = self.after(seen);
+        *self = next;
+        relief
+    }
+
+    fn after(self, Seen { blocked, given, still }: Seen) -> (Self, Relief) {
+        let nothing = Relief::default();
+        if given {
+            return (if blocked { Self::Blocked } else { Self::Enough }, nothing);
+        }
+        let ask = Relief { ask: true, ..nothing };
+        match self {
+            Self::Enough if !blocked => (Self::Enough, nothing),
+            Self::Enough | Self::Blocked => (Self::Asked { looks: 0, next: FEW }, ask),
+            Self::Asked { next, .. } if blocked && still > 0 => {
+                (Self::Asked { looks: 0, next: next.saturating_mul(FASTER) }, Relief { end: next, ask: true })
+            }
+            Self::Asked { next, .. } if blocked => (Self::Asked { looks: 0, next }, ask),
+            Self::Asked { looks, .. } if looks >= PATIENCE => (Self::Enough, nothing),
+            Self::Asked { looks, next } => (Self::Asked { looks: looks + 1, next }, nothing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKED: Seen = Seen { blocked: true, given: false, still: 40 };
+    const QUIET: Seen = Seen { blocked: false, ..BLOCKED };
+
+    fn ended(looks: &[Seen]) -> Vec<usize> {
+        let mut room = Room::default();
+        looks.iter().map(|seen| room.handle_look(*seen).end).collect()
+    }
+
+    #[test]
+    fn streams_are_ended_only_while_the_peer_says_again_that_it_has_no_room() {
+        assert_eq!(ended(&[BLOCKED, BLOCKED, BLOCKED, BLOCKED]), [0, FEW, FEW * FASTER, FEW * FASTER * FASTER]);
+        assert_eq!(ended(&[BLOCKED, QUIET, BLOCKED, QUIET]), [0, 0, FEW, 0]);
+        assert_eq!(ended(&[QUIET; 9]), [0; 9]);
+    }
+
+    #[test]
+    fn what_a_busy_peer_says_ends_nothing() {
+        let busy = Seen { given: true, ..BLOCKED };
+        assert_eq!(ended(&[busy; 9]), [0; 9]);
+        assert_eq!(ended(&[busy, QUIET, QUIET, QUIET]), [0; 4], "it was told before there was room");
+        assert_eq!(ended(&[BLOCKED, busy, BLOCKED, busy]), [0; 4]);
+    }
+
+    #[test]
+    fn a_peer_that_has_room_is_not_asked_for_ever() {
+        let mut room = Room::default();
+        let mut asked = 0;
+        room.handle_look(BLOCKED);
+        for _ in 0..100 {
+            asked += usize::from(room.handle_look(QUIET).ask);
+        }
+        assert_eq!((asked, room), (0, Room::Enough));
+    }
+
+    #[test]
+    fn streams_that_have_not_stood_still_for_long_are_left_alone() {
+        let early = Seen { still: 0, ..BLOCKED };
+        assert_eq!(ended(&[early, early, BLOCKED, BLOCKED]), [0, 0, FEW, FEW * FASTER]);
+    }
+}
