@@ -24,7 +24,8 @@ fn exists(root: &Path, page: &str, target: &str) -> bool {
 
 /// The local targets of a page's links, with their lines; code is not searched.
 fn links(page: &str) -> Vec<(usize, &str)> {
-    let (mut found, mut in_block) = (Vec::new(), false);
+    let mut found = Vec::new();
+    let mut in_block = false;
     for (index, line) in page.lines().enumerate() {
         let fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
         in_block ^= fence;

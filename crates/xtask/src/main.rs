@@ -10,6 +10,8 @@ mod errors;
 mod layers;
 mod links;
 mod matrix;
+mod names;
+mod pairs;
 mod report;
 mod rust;
 mod sizes;
@@ -51,7 +53,8 @@ fn tidy() -> ExitCode {
     for violation in &violations {
         say(&violation.to_string());
     }
-    let (files, found) = (tree.files.len(), violations.len());
+    let files = tree.files.len();
+    let found = violations.len();
     say(&format!("tidy: {files} files, {found} violations, {} ms", start.elapsed().as_millis()));
     if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -70,6 +73,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(docs::check(tree));
     violations.extend(links::check(tree));
     violations.extend(errors::check(tree));
+    violations.extend(pairs::check(tree));
     violations.sort();
     violations
 }

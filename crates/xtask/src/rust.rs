@@ -11,19 +11,28 @@ pub struct Rust {
     pub comments: String,
     /// Code without test-only modules, functions and implementations.
     pub production: String,
-    /// Lines outside those.
-    pub production_lines: usize,
 }
 
-/// A function with its place and length.
+/// A function with its place and size.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function<'a> {
     /// Its name.
     pub name: &'a str,
     /// The line of its `fn`, 1-based.
     pub line: usize,
-    /// Lines from `fn` to the closing brace.
-    pub lines: usize,
+    /// Tokens from `fn` to the closing brace.
+    pub tokens: usize,
+}
+
+/// A type with its place.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Type<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The line on which it is defined, 1-based.
+    pub line: usize,
+    /// Named fields, if it is a struct.
+    pub fields: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -39,14 +48,28 @@ impl Rust {
         let kinds = kinds(text.as_bytes());
         let code = keep(text, &kinds, Kind::Code);
         let comments = keep(text, &kinds, Kind::Comment);
-        let (production, test_lines) = without_tests(&code);
-        let production_lines = text.lines().count() - test_lines;
-        Self { code, comments, production, production_lines }
+        let production = without_tests(&code);
+        Self { code, comments, production }
+    }
+
+    /// Tokens outside test-only code.
+    pub fn tokens(&self) -> usize {
+        tokens(&self.production)
     }
 
     /// The functions with a body, outside test-only code.
     pub fn functions(&self) -> Vec<Function<'_>> {
         words(&self.production, "fn").filter_map(|at| function(&self.production, at)).collect()
+    }
+
+    /// The types that are defined outside functions, implementations and test-only code.
+    pub fn types(&self) -> Vec<Type<'_>> {
+        let mut types = Vec::new();
+        for keyword in ["struct", "enum", "trait", "type", "union"] {
+            let starts = words(&self.production, keyword).filter(|at| is_outermost(&self.production, *at));
+            types.extend(starts.map(|at| definition(&self.production, keyword, at)));
+        }
+        types
     }
 }
 
@@ -75,8 +98,63 @@ pub fn identifier(text: &str) -> &str {
 fn function(code: &str, at: usize) -> Option<Function<'_>> {
     let name = identifier(&code[at + 2..]);
     let open = body(code, at)?;
-    let (line, last) = (line_of(code, at), line_of(code, closing(code, open)));
-    (!name.is_empty()).then_some(Function { name, line, lines: last - line + 1 })
+    let end = closing(code, open);
+    let tokens = tokens(code.get(at..=end).unwrap_or(&code[at..]));
+    (!name.is_empty()).then_some(Function { name, line: line_of(code, at), tokens })
+}
+
+/// Does the line begin with the item, its visibility aside?
+fn is_outermost(code: &str, at: usize) -> bool {
+    let start = code[..at].rfind('\n').map_or(0, |end| end + 1);
+    let before = code[start..at].trim_end();
+    before.is_empty() && start == at || before == "pub" || before.starts_with("pub(")
+}
+
+fn definition<'a>(code: &'a str, keyword: &str, at: usize) -> Type<'a> {
+    let name = identifier(&code[at + keyword.len()..]);
+    let fields = match body(code, at) {
+        Some(open) if keyword == "struct" => fields(&code[open + 1..closing(code, open)]),
+        _ => 0,
+    };
+    Type { name, line: line_of(code, at), fields }
+}
+
+/// The named fields in the body of a struct: the colons that stand by themselves, outside of any brackets.
+fn fields(body: &str) -> usize {
+    let mut depth = 0_i32;
+    let mut count = 0;
+    let mut before = ' ';
+    for (at, char) in body.char_indices() {
+        match char {
+            '(' | '[' | '{' | '<' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            '>' if before != '-' => depth -= 1,
+            ':' if depth == 0 && before != ':' && !body[at + 1..].starts_with(':') => count += 1,
+            _ => {}
+        }
+        before = char;
+    }
+    count
+}
+
+/// How many things code says: words, numbers and signs. Literals count for nothing, so that data does not weigh more than what
+/// is done with it, and neither do white space and comments, so that air and reasons are free.
+pub fn tokens(code: &str) -> usize {
+    const PAIRS: [&str; 16] =
+        ["::", "->", "=>", "==", "!=", "<=", ">=", "&&", "||", "..", "+=", "-=", "*=", "/=", "|=", "&="];
+    let mut count = 0;
+    let mut rest = code.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let word = rest.find(|char: char| !char.is_alphanumeric() && char != '_').unwrap_or(rest.len());
+        let length = match word {
+            0 if PAIRS.iter().any(|pair| rest.starts_with(pair)) => 2,
+            0 => first.len_utf8(),
+            word => word,
+        };
+        count += 1;
+        rest = rest[length..].trim_start();
+    }
+    count
 }
 
 /// The offset of the brace that opens the item's body, or nothing when a semicolon ends it first.
@@ -108,21 +186,20 @@ fn closing(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Blanks test-only items; says how many lines they took.
-fn without_tests(code: &str) -> (String, usize) {
+/// Blanks test-only items.
+fn without_tests(code: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut production = code.as_bytes().to_vec();
-    let (mut from, mut lines) = (0, 0);
+    let mut from = 0;
     while let Some(at) = code[from..].find(MARK).map(|offset| from + offset) {
         from = at + MARK.len();
         let has_body = matches!(item_keyword(&code[from..]), "mod" | "fn" | "impl");
         if let Some(open) = body(code, from).filter(|_| has_body) {
-            from = closing(code, open);
-            lines += line_of(code, from) - line_of(code, at) + 1;
+            from = code.len().min(closing(code, open) + 1);
             production[at..from].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
         }
     }
-    (String::from_utf8_lossy(&production).into_owned(), lines)
+    String::from_utf8_lossy(&production).into_owned()
 }
 
 /// The word that says what an item is, after its other attributes and its visibility.
@@ -179,7 +256,8 @@ fn token(text: &[u8], at: usize) -> (Kind, usize) {
 
 /// The length of a block comment; they nest.
 fn block_comment(text: &[u8]) -> usize {
-    let (mut depth, mut at) = (0_usize, 0);
+    let mut depth = 0_usize;
+    let mut at = 0;
     while at < text.len() {
         match text.get(at..at + 2) {
             Some(b"/*") => depth += 1,
@@ -253,25 +331,38 @@ mod tests {
     #[test]
     fn functions_are_measured_from_fn_to_closing_brace() {
         let rust = Rust::scan("fn one(x: [u8; 4]) -> u8\n{\n    { 1 }\n}\ntrait T { fn two(); }\ntype F = fn(u8);\n");
-        assert_eq!(rust.functions(), [Function { name: "one", line: 1, lines: 4 }]);
+        assert_eq!(rust.functions(), [Function { name: "one", line: 1, tokens: 18 }]);
+    }
+
+    #[test]
+    fn tokens_are_words_numbers_and_signs() {
+        assert_eq!(tokens("let a_1 = b::c(2)?;\n\n    x += 0.5;"), 11 + 6);
+        assert_eq!(Rust::scan("let a = \"many words\"; // more\n").tokens(), 4);
+    }
+
+    #[test]
+    fn types_are_found_with_their_fields() {
+        let text = "pub struct A {\n    a: B<u8, C>,\n    pub b: fn(x: u8) -> D<E>,\n}\nimpl A {\n    type X = u8;\n}\nenum F { G { h: u8 } }\n";
+        let found = Rust::scan(text);
+        let found: Vec<_> = found.types().into_iter().map(|found| (found.name, found.line, found.fields)).collect();
+        assert_eq!(found, [("A", 1, 2), ("F", 8, 0)]);
     }
 
     #[test]
     fn test_modules_do_not_count() {
         let rust = Rust::scan("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
-        assert_eq!(rust.production_lines, 2);
         assert_eq!(rust.functions().iter().map(|function| function.name).collect::<Vec<_>>(), ["a", "c"]);
     }
 
     #[test]
     fn other_attributes_and_visibility_do_not_hide_a_test_module() {
         let rust = Rust::scan("#[cfg(test)]\n#[expect(missing_docs)]\npub(crate) mod support {\n}\nstruct A;\n");
-        assert_eq!(rust.production_lines, 1);
+        assert_eq!(rust.tokens(), 3);
     }
 
     #[test]
-    fn an_outer_test_file_takes_no_lines_away() {
-        assert_eq!(Rust::scan("#[cfg(test)]\nmod tests;\nfn a() {}\n").production_lines, 3);
+    fn an_outer_test_file_takes_nothing_away() {
+        assert_eq!(Rust::scan("#[cfg(test)]\nmod tests;\nfn a() {}\n").functions().len(), 1);
     }
 
     #[test]
