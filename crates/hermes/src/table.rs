@@ -80,7 +80,9 @@ pub fn short_time(time: Duration) -> String {
 /// An age of at least a second: `5s`, `2m 05s`, `3h 02m`, `4d 01h`.
 pub fn age(time: Duration) -> String {
     let seconds = time.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let minutes = seconds / 60;
+    let hours = seconds / 3600;
+    let days = seconds / 86_400;
     if days > 0 {
         format!("{days}d {:02}h", hours % 24)
     } else if hours > 0 {

@@ -40,7 +40,8 @@ const FILES: [&str; 4] = ["--json", "--svg", "--markdown", "--hermes"];
 impl Options {
     /// How it was measured, since `begin`.
     pub fn run(&self, begin: Instant) -> Run {
-        let (command, machine) = (spoken(std::env::args().skip(1)), machine());
+        let command = spoken(std::env::args().skip(1));
+        let machine = machine();
         Run { command, seed: self.seed, machine, seconds: begin.elapsed().as_secs_f64() }
     }
 
@@ -57,7 +58,8 @@ impl Options {
 
 /// The arguments, without those that name files.
 fn spoken(arguments: impl Iterator<Item = String>) -> String {
-    let (mut words, mut arguments) = (Vec::new(), arguments);
+    let mut words = Vec::new();
+    let mut arguments = arguments;
     while let Some(word) = arguments.next() {
         match word.split_once('=') {
             Some((option, _)) if FILES.contains(&option) => {}

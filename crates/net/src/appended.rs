@@ -55,7 +55,8 @@ impl AppendedFile {
 
     fn is_in_place(&self) -> bool {
         let which = |metadata: &Metadata| (metadata.dev(), metadata.ino());
-        let (own, there) = (self.file.metadata(), std::fs::metadata(&self.path));
+        let own = self.file.metadata();
+        let there = std::fs::metadata(&self.path);
         own.is_ok_and(|own| there.is_ok_and(|there| which(&own) == which(&there)))
     }
 }

@@ -85,7 +85,8 @@ async fn pass(
     moved: &mut impl FnMut(usize),
 ) -> Result<Option<usize>, SpliceError> {
     let Some(pipe) = &mut pipe.pipe else { return Ok(Some(0)) };
-    let (mut came, mut turn) = (0, 0);
+    let mut came = 0;
+    let mut turn = 0;
     while *most > 0 {
         let room = usize::try_from(*most).map_or(PIPE_BYTES, |most| most.min(PIPE_BYTES));
         let taken = match from.try_io(Interest::READABLE, || pipe.fill(from, room)) {

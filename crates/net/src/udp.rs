@@ -119,7 +119,9 @@ impl UdpSocket {
         remote: Option<SocketAddr>,
     ) -> io::Result<Self> {
         let ipv6 = remote.map_or_else(|| io.local_addr(), Ok)?.is_ipv6();
-        let (segments, largest_segment, waited) = (AtomicUsize::new(segments), OnceLock::new(), Once::new());
+        let segments = AtomicUsize::new(segments);
+        let largest_segment = OnceLock::new();
+        let waited = Once::new();
         Ok(Self { io, state, segments, remote, ipv6, largest_segment, waited })
     }
 

@@ -178,7 +178,9 @@ pub fn fuzz_one(data: &[u8]) {
 
 /// The bytes, whether their end was given, and whether the stream may end there.
 fn decode_all(stream: &[u8], piece: usize) -> (Vec<u8>, bool, bool) {
-    let (mut decoder, mut bytes, mut ended) = (ConnectTcpDecoder::default(), Vec::new(), false);
+    let mut decoder = ConnectTcpDecoder::default();
+    let mut bytes = Vec::new();
+    let mut ended = false;
     for chunk in stream.chunks(piece) {
         decoder.push(Bytes::copy_from_slice(chunk));
         loop {

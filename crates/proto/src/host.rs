@@ -72,7 +72,9 @@ fn check_name(name: &str) -> Result<(), HostError> {
     if name.is_empty() {
         return Err(HostError::Empty);
     }
-    let (mut label, mut longest, mut shortest) = (0, 0, usize::MAX);
+    let mut label = 0;
+    let mut longest = 0;
+    let mut shortest = usize::MAX;
     for byte in name.bytes().chain([b'.']) {
         match byte {
             b'.' => {

@@ -187,7 +187,8 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
 fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), BadHeader> {
     while at < header.len() {
         let Some(&[kind, high, low]) = header.get(at..at + 3) else { return Err(BadHeader::Short) };
-        let (start, length) = (at + 3, usize::from(u16::from_be_bytes([high, low])));
+        let start = at + 3;
+        let length = usize::from(u16::from_be_bytes([high, low]));
         let value = header.get(start..start + length).ok_or(BadHeader::Short)?;
         if kind == CRC32C {
             let said: [u8; 4] = value.try_into().map_err(|_| BadHeader::Short)?;
@@ -224,7 +225,8 @@ fn encode_text(header: Header) -> Vec<u8> {
     let Header::Proxied { source, destination } = header else { return b"PROXY UNKNOWN\r\n".to_vec() };
     let (source, destination) = of_one_family(source, destination);
     let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
-    let (from, to) = (source.ip(), destination.ip());
+    let from = source.ip();
+    let to = destination.ip();
     format!("PROXY {family} {from} {to} {} {}\r\n", source.port(), destination.port()).into_bytes()
 }
 

@@ -212,7 +212,8 @@ pub fn first_error(fields: &HeaderMap) -> Option<Told> {
 fn told(member: &str) -> Option<Told> {
     let mut parts = split(member, ';').map(str::trim);
     let node = bare(parts.next()?, MAX_NODE);
-    let (mut error, mut details) = (None, String::new());
+    let mut error = None;
+    let mut details = String::new();
     for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
         match name {
             "error" => error = ProxyError::ALL.iter().copied().find(|known| known.token() == value),
@@ -253,7 +254,8 @@ impl Told {
 
 /// The parts between separators that stand outside of strings.
 fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
+    let mut quoted = false;
+    let mut escaped = false;
     text.split(move |character| {
         let separates = !quoted && character == separator;
         (quoted, escaped) = match character {

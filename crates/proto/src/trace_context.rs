@@ -91,7 +91,8 @@ impl TraceContext {
     /// Reads the value of `traceparent`. Of a version that is not known, what version 00 defines is read
     /// (section 3.2.4).
     pub fn parse(value: &[u8]) -> Option<Self> {
-        let (version, rest) = (parse_byte(value.get(..2)?)?, value.get(2..)?);
+        let version = parse_byte(value.get(..2)?)?;
+        let rest = value.get(2..)?;
         let ended = match (version, value.get(LENGTH)) {
             (0xff, _) => false,
             (0, further) => further.is_none(),

@@ -161,7 +161,8 @@ impl UriTemplate {
     fn values<'a>(&self, path: &'a str) -> Result<[&'a str; 2], TemplateError> {
         let has_query = self.parts.iter().any(|part| matches!(part, Part::Text(text) if text.contains('?')));
         let mut rest = if has_query { path } else { path.split_once('?').map_or(path, |(path, _)| path) };
-        let (mut host, mut port) = ("", "");
+        let mut host = "";
+        let mut port = "";
         for (index, part) in self.parts.iter().enumerate() {
             match part {
                 Part::Text(text) => rest = rest.strip_prefix(text.as_str()).ok_or(TemplateError::NotTemplate)?,

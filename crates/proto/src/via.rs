@@ -127,7 +127,8 @@ pub fn fuzz_one(data: &[u8]) {
             fields.append(VIA, value);
         }
     }
-    let (node, shouted) = (Node::new("node"), Node::new("NODE"));
+    let node = Node::new("node");
+    let shouted = Node::new("NODE");
     let before = node.passed(&fields);
     assert!(before.own <= before.hops);
     node.append(&mut fields, Version::HTTP_2);

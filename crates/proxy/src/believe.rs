@@ -148,7 +148,8 @@ impl Entry<'_> {
         if config.set.is_empty() && config.append.is_empty() && config.remove.is_empty() {
             return Ok(());
         }
-        let (path, method) = (head.path().to_owned(), head.method.clone());
+        let path = head.path().to_owned();
+        let method = head.method.clone();
         let values =
             Values { path: &path, method: method.as_str(), ..values(source, listener, user, target, &snapshot.node) };
         apply(&config.set, &config.append, &config.remove, &mut head.fields, &values)

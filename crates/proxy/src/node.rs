@@ -125,7 +125,8 @@ impl Proxy {
     ) -> Result<Self, Problems> {
         let access = AccessSink::open(&loaded.document.log.access).map_err(|error| one("log.access", &error))?;
         let seeing = Seeing::new(&node_name(&loaded), access);
-        let (places, doubts) = (loaded.places.clone(), doubts(&loaded));
+        let places = loaded.places.clone();
+        let doubts = doubts(&loaded);
         let snapshot = Snapshot::build(loaded, None, &seeing)?;
         log_doubts(&doubts);
         seeing.users(snapshot.document.metrics.users);
@@ -168,7 +169,8 @@ impl Proxy {
         let mut changing = Changing { table, doors, metrics };
         changing.table.apply(prepared, &shared.snapshot.load(), &changing.doors, &drain.watch());
         changing.table.log_unused(&snapshot.document);
-        let (changing, started) = (Mutex::new(changing), Instant::now());
+        let changing = Mutex::new(changing);
+        let started = Instant::now();
         let drains = drain.clone();
         let node = Node { shared, file, admin_socket, started, log, changing, drain: drains, upkeep };
         let proxy = Self { node: Arc::new(node), drain, admin, workers: Some(workers) };
@@ -177,7 +179,8 @@ impl Proxy {
     }
 
     fn serve_admin(&self, passed: Option<&PassedSocket>) -> Result<(), Problems> {
-        let (node, watch) = (self.node.clone(), self.admin.watch());
+        let node = self.node.clone();
+        let watch = self.admin.watch();
         let seeing = node.shared.seeing.clone();
         let file = &node.admin_socket;
         let socket = passed.map_or_else(|| admin::bind(file), |passed| admin::take(file, passed));
@@ -282,9 +285,12 @@ fn start_workers(
 ) -> std::io::Result<(Workers, Doors)> {
     let (senders, receivers): (Doors, Vec<UnboundedReceiver<Door>>) = (0..count).map(|_| unbounded_channel()).unzip();
     let receivers = Arc::new(Mutex::new(receivers));
-    let (shared, watch) = (shared.clone(), drain.watch());
+    let shared = shared.clone();
+    let watch = drain.watch();
     let workers = worker::spawn(count, "worker", move |_| {
-        let (shared, resolver, watch) = (shared.clone(), resolver.clone(), watch.clone());
+        let shared = shared.clone();
+        let resolver = resolver.clone();
+        let watch = watch.clone();
         let doors = receivers.lock().pop();
         async move {
             // Kept connections are no exchanges: the drain does not wait for them.

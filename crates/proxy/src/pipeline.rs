@@ -117,7 +117,9 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
         }
     };
     on_route(&snapshot.document.routes[route], &listener, &exchange, &mut arrival);
-    let (worker, entrance, belief) = (worker.clone(), entrance.clone(), Arc::new(belief));
+    let worker = worker.clone();
+    let entrance = entrance.clone();
+    let belief = Arc::new(belief);
     let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, asked, route };
     let forwarded = match count_down(&routed.snapshot, &mut arrival, &received) {
         Ok(None) => forward(&routed, arrival).await,

@@ -72,7 +72,8 @@ impl Shares {
             }
             (None, None) => return Ok(Share::of(descriptors, [Some(&self.held), None])),
         };
-        let (holds, taken) = (own.load(Ordering::Relaxed), self.taken());
+        let holds = own.load(Ordering::Relaxed);
+        let taken = self.taken();
         if holds.saturating_add(descriptors) > ceiling().saturating_sub(taken) {
             return Err(Exceeded { holds, taken });
         }

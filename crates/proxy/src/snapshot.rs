@@ -207,7 +207,8 @@ fn upstreams(
     record: &Record,
     report: &mut impl FnMut(String, String, Option<String>),
 ) -> HashMap<String, Arc<Upstream>> {
-    let (mut built, zone) = (HashMap::new(), document.zone.as_deref());
+    let mut built = HashMap::new();
+    let zone = document.zone.as_deref();
     let previous = previous.filter(|previous| previous.document.debug == document.debug);
     let mut build = |name: &String, config: &model::Upstream| {
         let kept =
@@ -242,7 +243,9 @@ fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<Strin
     let collector = trace.otlp.clone()?;
     let details = trace.tls.clone().unwrap_or_default();
     let file = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
-    let (ca, cert, key) = (file(&details.ca_file), file(&details.cert_file), file(&details.key_file));
+    let ca = file(&details.ca_file);
+    let cert = file(&details.cert_file);
+    let key = file(&details.key_file);
     let lists: Vec<PathBuf> = details.crl_file.iter().flatten().map(|file| file.0.clone()).collect();
     let options = ClientOptions {
         crl_files: &lists,
@@ -264,7 +267,8 @@ fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<Strin
 
 fn record(document: &Document) -> Record {
     let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
-    let (qlog, secrets) = (path(&document.debug.qlog), path(&document.debug.tls_secrets));
+    let qlog = path(&document.debug.qlog);
+    let secrets = path(&document.debug.tls_secrets);
     Record::new(qlog.as_deref(), secrets.as_deref())
 }
 

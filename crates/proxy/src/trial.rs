@@ -29,7 +29,8 @@ pub async fn try_upstreams(loaded: Loaded, time: Duration) -> Result<Vec<(String
     let client = Client::new(resolver, TaskTracker::new(), ways.clone());
 
     let document = &ways.0.document;
-    let (http, mut tried) = (proxies(document), Vec::new());
+    let http = proxies(document);
+    let mut tried = Vec::new();
     for name in document.upstreams.keys() {
         let Some(upstream) = ways.upstream(name) else { continue };
         let question = if http.contains(name.as_str()) { Question::Http } else { Question::Bare };

@@ -133,7 +133,8 @@ pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Conten
     if incoming.length().is_some_and(|length| length > limit as u64) {
         return Err(Failure::TooLarge(limit, None));
     }
-    let (mut content, mut trailers) = (BytesMut::new(), None);
+    let mut content = BytesMut::new();
+    let mut trailers = None;
     while let Some(frame) = incoming.frame().await {
         let data = match frame? {
             Frame::Data(data) => data,

@@ -14,7 +14,8 @@ pub fn expand(document: &mut Document) {
     let mut behind = HashSet::new();
     for (hop, way, name) in chains.iter().flat_map(Chain::links) {
         let Some(hop) = document.upstreams.get_key_value(hop) else { continue };
-        let (hop, reached) = (hop.0.clone(), Upstream { via: Some(way), ..hop.1.clone() });
+        let reached = Upstream { via: Some(way), ..hop.1.clone() };
+        let hop = hop.0.clone();
         behind.insert(hop);
         document.upstreams.insert(name, reached);
     }

@@ -57,7 +57,9 @@ impl Addresses {
         match look {
             Look::Fresh(list) => Ok(list),
             Look::Stale(list) => {
-                let (this, resolver, asked) = (self.clone(), resolver.clone(), Asked(self.clone()));
+                let this = self.clone();
+                let resolver = resolver.clone();
+                let asked = Asked(self.clone());
                 tasks.spawn(async move {
                     this.ask(&resolver).await;
                     drop(asked);

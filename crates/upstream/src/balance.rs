@@ -65,7 +65,8 @@ pub(crate) fn least_request(candidates: &[Candidate], mut below: impl FnMut(u64)
     let best = best_standing(candidates)?;
     let first = draw(candidates, best, None, &mut below)?;
     let Some(second) = draw(candidates, best, Some(first), &mut below) else { return Some(first) };
-    let (one, two) = (candidates[first], candidates[second]);
+    let one = candidates[first];
+    let two = candidates[second];
     // active / weight of both, multiplied out; equal ones leave it to the draw, which followed the weights.
     let busier = one.active as u64 * u64::from(two.weight.max(1)) > two.active as u64 * u64::from(one.weight.max(1));
     Some(if busier { second } else { first })

@@ -54,10 +54,14 @@ impl Checks {
     }
 
     fn start(&self, upstream: &Arc<Upstream>) -> CancellationToken {
-        let (token, _inside) = (CancellationToken::new(), self.runtime.enter());
+        let token = CancellationToken::new();
+        let _inside = self.runtime.enter();
         for endpoint in &upstream.endpoints {
-            let (client, watch, ended) = (self.client.clone(), self.watch.clone(), token.clone());
-            let (upstream, endpoint) = (upstream.clone(), endpoint.clone());
+            let client = self.client.clone();
+            let watch = self.watch.clone();
+            let ended = token.clone();
+            let upstream = upstream.clone();
+            let endpoint = endpoint.clone();
             self.watch.spawn(async move {
                 tokio::select! {
                     () = check(&client, &upstream, &endpoint) => {}
@@ -88,7 +92,8 @@ impl<'a> Plan<'a> {
     fn new(health: &'a Health) -> Self {
         const INTERVAL: Duration = Duration::from_secs(5);
         const TIMEOUT: Duration = Duration::from_secs(1);
-        let (healthy, unhealthy) = (health.healthy.unwrap_or(2), health.unhealthy.unwrap_or(3));
+        let healthy = health.healthy.unwrap_or(2);
+        let unhealthy = health.unhealthy.unwrap_or(3);
         Self {
             health,
             interval: health.interval.map_or(INTERVAL, |interval| interval.0),

@@ -180,7 +180,8 @@ impl Inner {
     ) -> Result<Checkout, ConnectFailure> {
         tour.prefer(own.and_then(|own| own.index(upstream.id)));
         while let Some(leg) = tour.next() {
-            let (endpoint, until) = (leg.endpoint.clone(), leg.until);
+            let endpoint = leg.endpoint.clone();
+            let until = leg.until;
             let attempt = pin!(checkout::endpoint(self, upstream, leg, bounds.depth, own));
             match within(|| until, attempt).await {
                 Some(Ok(checkout)) => return Ok(checkout),

@@ -203,7 +203,8 @@ impl Attempt<'_> {
     }
 
     fn reached(&self, line: Line, address: Option<SocketAddr>) -> Reached {
-        let (endpoint, keepalive) = (self.endpoint.text.to_string(), self.upstream.keeping.keepalive);
+        let endpoint = self.endpoint.text.to_string();
+        let keepalive = self.upstream.keeping.keepalive;
         Reached { line, address, endpoint, room: None, keepalive, seam: None }
     }
 
@@ -254,7 +255,8 @@ fn remember(memory: &Memory, first: &First) {
 
 /// Connections of QUIC, one inside the other, that begin with this upstream and lead outwards.
 fn quic_depth(client: &Inner, via: &str) -> u8 {
-    let (mut depth, mut next) = (0, client.directory.upstream(via));
+    let mut depth = 0;
+    let mut next = client.directory.upstream(via);
     while let Some(upstream) =
         next.filter(|upstream| depth < via::DEPTH && upstream.versions.contains(&HttpVersion::H3))
     {

@@ -189,7 +189,8 @@ impl Inner {
             match timeout_at(leg.until, self.udp_way(upstream, &leg.endpoint, leg.until)).await {
                 Ok(Ok((way, outer))) => {
                     leg.endpoint.succeeded();
-                    let (endpoint, active) = (leg.endpoint.text.clone(), leg.active.inside(outer));
+                    let endpoint = leg.endpoint.text.clone();
+                    let active = leg.active.inside(outer);
                     return Ok(UdpDialled { way, endpoint, active });
                 }
                 Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),

@@ -42,7 +42,8 @@ impl Keeping {
 impl Client {
     /// Keeps links open to the endpoints of upstreams that ask for it (`warm`), until [`Self::close`].
     pub fn keep_warm(&self) {
-        let (client, closed) = (Arc::downgrade(&self.inner), self.inner.pool.closed());
+        let client = Arc::downgrade(&self.inner);
+        let closed = self.inner.pool.closed();
         self.inner.tasks.spawn(async move {
             let mut rounds = tokio::time::interval(ROUND);
             rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -79,7 +80,8 @@ pub(crate) async fn reach_anew(
     slot: &Arc<Slot>,
     since: Instant,
 ) -> Result<bool, ConnectFailure> {
-    let (endpoint, until) = (&upstream.endpoints[index], Instant::now() + upstream.timeouts().connect);
+    let endpoint = &upstream.endpoints[index];
+    let until = Instant::now() + upstream.timeouts().connect;
     let attempt = async {
         let road = connect::road(client, upstream, endpoint).await?;
         let dial = Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.http(&road);
@@ -91,7 +93,8 @@ pub(crate) async fn reach_anew(
 
 /// Opens a link to an endpoint that has too few, unless it is unfit or failed a moment ago.
 async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
-    let (endpoint, now) = (&upstream.endpoints[index], Instant::now());
+    let endpoint = &upstream.endpoints[index];
+    let now = Instant::now();
     if endpoint.fitness(now) != Fitness::Healthy || endpoint.is_resting(now) {
         return;
     }
@@ -99,7 +102,8 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
     let slot = client.pool.slot(Key::Endpoint(upstream.id, index), Some(&upstream), true);
     let attempt = async {
         let road = connect::road(&client, &upstream, endpoint).await?;
-        let (client, upstream) = (&*client, &*upstream);
+        let client = &*client;
+        let upstream = &*upstream;
         let dial = Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.http(&road);
         client.pool.warm(&slot, upstream.keeping.warm, Box::pin(dial)).await
     };

@@ -104,7 +104,8 @@ async fn carry(carrier: Carrier, tunnel: Tunnel, quic: Option<DatagramSender>, s
 
 /// Moves packets out; true when the connection is gone, false when the tunnel is.
 async fn leave(carrier: &Carrier, outgoing: &mut Outgoing, quic: Option<DatagramSender>, seam: &Seam) -> bool {
-    let (mut packets, mut capsules) = (Vec::new(), BytesMut::new());
+    let mut packets = Vec::new();
+    let mut capsules = BytesMut::new();
     while carrier.take(&mut packets, MOST).await {
         if let Some(quic) = &quic {
             let largest = payload(quic).min(seam.limit());

@@ -66,7 +66,9 @@ impl News {
     fn failed(&self, weight: u32, reason: &str) {
         self.failing.store(true, Ordering::Relaxed);
         if self.story.lock().failed(weight, Instant::now()).is_some() {
-            let (upstream, endpoint, remedy) = (&*self.upstream, &*self.endpoint, self.remedy);
+            let upstream = &*self.upstream;
+            let endpoint = &*self.endpoint;
+            let remedy = self.remedy;
             tracing::info!(upstream, endpoint, reason, "the next hop fails; {remedy}");
         }
     }
@@ -79,7 +81,8 @@ impl News {
         self.failing.store(false, Ordering::Relaxed);
         let line = self.story.lock().answered(Instant::now());
         if let Some(Line::Works { after, failures }) = line {
-            let (upstream, endpoint) = (&*self.upstream, &*self.endpoint);
+            let upstream = &*self.upstream;
+            let endpoint = &*self.endpoint;
             let after = format!("{:.1} s", after.as_secs_f64());
             tracing::info!(upstream, endpoint, failures, after, "the next hop works again");
         }
@@ -99,7 +102,9 @@ impl Story {
     }
 
     fn answered(&mut self, now: Instant) -> Option<Line> {
-        let (failures, since, told) = (self.failures, self.since.take(), self.told);
+        let failures = self.failures;
+        let since = self.since.take();
+        let told = self.told;
         (self.failures, self.told) = (0, false);
         let since = since.filter(|_| told)?;
         self.told_at = Some(now);

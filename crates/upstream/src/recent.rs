@@ -51,7 +51,8 @@ impl Recent {
     /// What is known.
     pub(crate) fn outcomes(&self) -> Outcomes {
         let state = self.0.load(Ordering::Relaxed);
-        let (of, bits) = ((state >> WINDOW) as u32, state as u32);
+        let of = (state >> WINDOW) as u32;
+        let bits = state as u32;
         let newest = (1 << LATEST) - 1;
         Outcomes { failed: bits.count_ones(), of, latest: bits & newest == newest }
     }

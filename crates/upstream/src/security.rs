@@ -40,7 +40,9 @@ impl Security {
         let over_tcp = versions.iter().copied().filter(|version| *version != HttpVersion::H3);
         let alpn: Vec<&[u8]> = over_tcp.map(protocol).collect();
         let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
-        let (ca, cert, key) = (path(&details.ca_file), path(&details.cert_file), path(&details.key_file));
+        let ca = path(&details.ca_file);
+        let cert = path(&details.cert_file);
+        let key = path(&details.key_file);
         let lists = crl_files(&details);
         let options = ClientOptions {
             crl_files: &lists,

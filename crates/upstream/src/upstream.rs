@@ -216,7 +216,8 @@ impl Upstream {
     }
 
     fn endpoint_status(&self, endpoint: &Endpoint, now: Instant) -> EndpointStatus {
-        let (version, speaks_h3) = (endpoint.hop.version(), self.versions.contains(&HttpVersion::H3));
+        let version = endpoint.hop.version();
+        let speaks_h3 = self.versions.contains(&HttpVersion::H3);
         let (health, reason) = endpoint.health(now);
         EndpointStatus {
             address: endpoint.text.to_string(),
@@ -238,7 +239,8 @@ impl Upstream {
 
     /// How its endpoints were reached, as hops of a chain.
     pub fn hops(&self) -> Vec<HopStatus> {
-        let (now, behind) = (Instant::now(), self.via.is_some());
+        let now = Instant::now();
+        let behind = self.via.is_some();
         let status = |endpoint: &Arc<Endpoint>| {
             let quic = self.versions.contains(&HttpVersion::H3).then(|| endpoint.quic.words(now));
             endpoint.hop.status(&self.name, &endpoint.text, behind, quic)

@@ -93,7 +93,8 @@ pub(crate) fn tunnel<'a>(
                 endpoint: target.clone(),
                 ..failure
             })?;
-            let (reused, proxy) = (checkout.reused, checkout.endpoint.clone());
+            let reused = checkout.reused;
+            let proxy = checkout.endpoint.clone();
             let head = head(client, &upstream, &proxy, place, carries).map_err(unreachable)?;
             let answer = match checkout.open(&head, None, Receiver::Proxy).await {
                 Ok(opened) => ask(opened).await,

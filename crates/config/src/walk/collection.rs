@@ -12,7 +12,8 @@ impl<'s> Walk<'s> {
     pub(super) fn map(&mut self, schema: &'s Json, entries: &[Entry], at: At<'_>) -> Json {
         let properties = schema.get("properties").and_then(Json::as_object);
         let others = schema.get("additionalProperties");
-        let (mut unknown, mut meant) = (Vec::new(), Vec::new());
+        let mut unknown = Vec::new();
+        let mut meant = Vec::new();
         let mut json = Map::new();
         for entry in entries {
             let path = child(at.path, &entry.key);

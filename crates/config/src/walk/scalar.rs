@@ -70,7 +70,8 @@ impl<'s> Walk<'s> {
 
     pub(super) fn number(&mut self, schema: &'s Json, number: i64, at: At<'_>) -> Json {
         let bound = |name: &str| schema.get(name).and_then(Json::as_f64);
-        let (least, most) = (bound("minimum"), bound("maximum").or(widest(schema)));
+        let least = bound("minimum");
+        let most = bound("maximum").or(widest(schema));
         if let Some(least) = least.filter(|least| (number as f64) < *least) {
             return self.wrong(at.problem(format!("{number} is too small")).remedy(format!("the least is {least}")));
         }

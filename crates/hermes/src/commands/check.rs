@@ -125,7 +125,8 @@ async fn try_out(loaded: Loaded) -> Vec<Tried> {
     let tried = match trial::try_upstreams(loaded, TRIAL).await {
         Ok(tried) => tried,
         Err(problems) => {
-            let (endpoint, outcome) = (String::new(), Err(problems.to_string()));
+            let endpoint = String::new();
+            let outcome = Err(problems.to_string());
             return vec![Tried { upstream: String::new(), endpoint, way: "", outcome }];
         }
     };
@@ -186,7 +187,8 @@ fn as_json(all: &[Judged], connect: bool) -> Value {
         return json!(problems);
     }
     let tried = all.iter().flat_map(|judged| &judged.tried).map(|tried| {
-        let (said, why) = (tried.outcome.as_ref().ok(), tried.outcome.as_ref().err());
+        let said = tried.outcome.as_ref().ok();
+        let why = tried.outcome.as_ref().err();
         json!({ "upstream": tried.upstream, "endpoint": tried.endpoint, "way": tried.way, "found": said, "error": why })
     });
     json!({ "problems": problems, "tried": tried.collect::<Vec<_>>() })

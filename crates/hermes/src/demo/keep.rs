@@ -18,7 +18,8 @@ pub fn invite(scene: &Scene, output: Output) {
 fn text(place: &Place, program: &Path) -> String {
     let address = |name: &str| place.address(name).to_string();
     let port = |name: &str| place.address(name).port();
-    let (web, hermes) = (address("ALICE_WEB"), program.display());
+    let web = address("ALICE_WEB");
+    let hermes = program.display();
     let file = |name: &str| place.file(name).display().to_string();
     let lines = [
         ("a name that no DNS knows", format!("curl -x http://{web} http://VIDEO/hello")),
@@ -51,9 +52,12 @@ fn tops(place: &Place, hermes: &str) -> String {
 
 /// A client of the ingress that has no certificate to show.
 fn stranger(place: &Place) -> String {
-    let (ingress, authority) = (place.address("INGRESS"), place.file("ca.pem"));
+    let ingress = place.address("INGRESS");
+    let authority = place.file("ca.pem");
     let authority = authority.display();
-    let (name, address, port) = ("ingress.overlay", ingress.ip(), ingress.port());
+    let name = "ingress.overlay";
+    let address = ingress.ip();
+    let port = ingress.port();
     format!(
         "curl --resolve {name}:{port}:{address} --proxy-cacert {authority} -x https://{name}:{port} http://VIDEO/hello"
     )

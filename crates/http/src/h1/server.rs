@@ -41,7 +41,8 @@ pub(crate) async fn serve<H: Handler>(
 ) {
     let watch = Arc::new(watch.clone());
     // Both are kept from one exchange to the next: to begin them anew costs more than to wait.
-    let (mut farewell, mut patience) = (pin!(crate::server::farewell(&watch)), Patience::default());
+    let mut farewell = pin!(crate::server::farewell(&watch));
+    let mut patience = Patience::default();
     loop {
         let decoded = tokio::select! {
             biased;

@@ -102,9 +102,11 @@ impl Link {
         let (send, mut connection) =
             builder(profile).handshake::<_, Piece>(stream).await.map_err(|error| explain(&alert, error))?;
         let (settled_in, settled) = watch::channel(false);
-        let (alive, retired) = (AtomicBool::new(true), AtomicBool::new(false));
+        let alive = AtomicBool::new(true);
+        let retired = AtomicBool::new(false);
         let state = Arc::new(State { alive, retired, settled, alert, source, arrivals });
-        let (ping_pong, driven) = (connection.ping_pong(), state.clone());
+        let ping_pong = connection.ping_pong();
+        let driven = state.clone();
         tasks.spawn(async move {
             tokio::select! {
                 () = drive(connection, driven.arrivals.account()) => {}

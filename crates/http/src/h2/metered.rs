@@ -124,7 +124,8 @@ impl<S> Metered<S> {
     fn new(stream: S, profile: Profile, (received, sent): (usize, usize)) -> (Self, Arc<Watchman>) {
         let watchman = Arc::<Watchman>::default();
         let meter = Meter::new(profile, Instant::now());
-        let (received, sent) = (Heads::after(received), Heads::after(sent));
+        let received = Heads::after(received);
+        let sent = Heads::after(sent);
         (
             Self {
                 stream,
@@ -142,10 +143,12 @@ impl<S> Metered<S> {
     }
 
     fn note_received(&mut self, bytes: &[u8]) {
-        let (mut verdict, now) = (Verdict::Fine, Instant::now());
+        let mut verdict = Verdict::Fine;
+        let now = Instant::now();
         let mut heads = 0;
         self.watchman.heard.fetch_add(1, Ordering::Relaxed);
-        let (arrivals, arriving) = (self.arrivals.as_deref(), &mut self.arriving);
+        let arrivals = self.arrivals.as_deref();
+        let arriving = &mut self.arriving;
         // A stream counts frames that are here as a whole, as the `h2` crate does.
         let mut whole = |next| {
             if let (Some((stream, length)), Some(arrivals)) = (std::mem::replace(arriving, next), arrivals) {
@@ -220,7 +223,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, data);
         self.watchman.wrote(written.is_pending());
         if let Poll::Ready(Ok(length)) = &written {
-            let (mut left, now) = (*length, Instant::now());
+            let mut left = *length;
+            let now = Instant::now();
             for slice in data {
                 let part = slice.len().min(left);
                 self.note_sent(&slice[..part], now);

@@ -46,7 +46,8 @@ pub(crate) async fn serve<H: Handler>(
     let mut silent = silence(connection.ping_pong(), options.keepalive, watchman.clone());
     let active = Arc::new(Exchanges::default());
     let mut windows = Windows::new(&account, options.streams);
-    let (mut draining, mut verdict) = (false, Verdict::Fine);
+    let mut draining = false;
+    let mut verdict = Verdict::Fine;
     loop {
         tokio::select! {
             accepted = connection.accept() => match accepted {
@@ -157,10 +158,12 @@ fn spawn<H: Handler>(
             return;
         }
     };
-    let (websocket, min_rate) = (crate::websocket::key_of(&head), options.min_rate);
+    let websocket = crate::websocket::key_of(&head);
+    let min_rate = options.min_rate;
     let responder = Responder { answering, is_head, websocket, min_rate, answered };
     let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(responder));
-    let (handler, active) = (handler.clone(), Active::enter(active));
+    let handler = handler.clone();
+    let active = Active::enter(active);
     watch.spawn(async move {
         let _active = active;
         handler.handle(offered).await;

@@ -151,7 +151,8 @@ impl DatagramSender {
         if !self.0.is_sending() {
             return SentDatagrams { dropped: payloads.count(), ..SentDatagrams::default() };
         }
-        let (mut room, before) = (BytesMut::new(), prefix.len() + datagram::prefix_size(self.0.id()));
+        let mut room = BytesMut::new();
+        let before = prefix.len() + datagram::prefix_size(self.0.id());
         self.0.shared().connection.send_datagrams(payloads.map(|payload| {
             let size = before + payload.len();
             if room.capacity() < size {

@@ -176,7 +176,8 @@ async fn instructions(source: &mut Source, side: Side) -> Result<(), Fault> {
 }
 
 async fn control(shared: &Shared, peer: &Mutex<Peer>, source: &mut Source) -> Result<(), Fault> {
-    let (mut frames, mut control) = (FrameDecoder::control(), Control::new(shared.role));
+    let mut frames = FrameDecoder::control();
+    let mut control = Control::new(shared.role);
     while let Some(bytes) = source.next().await {
         frames.push(bytes);
         while let Some(piece) = frames.next()? {

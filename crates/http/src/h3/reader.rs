@@ -56,7 +56,8 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(stream: RecvStream, state: Arc<StreamState>) -> Self {
         let shared = state.shared();
-        let (frames, sequence) = (FrameDecoder::request(shared.limits.bytes), Sequence::new(shared.role));
+        let frames = FrameDecoder::request(shared.limits.bytes);
+        let sequence = Sequence::new(shared.role);
         Self { stream: Some(stream), frames, sequence, state, ahead: None, over: false }
     }
 

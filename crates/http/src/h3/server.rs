@@ -178,7 +178,8 @@ impl<H: Handler> Server<'_, H> {
     /// Begins an exchange; the stream that comes after it.
     fn accept(&self, (send, recv): (SendStream, RecvStream)) -> u64 {
         let next = send.id() + 4;
-        let (context, active) = (self.context.clone(), Active::enter(&self.active));
+        let context = self.context.clone();
+        let active = Active::enter(&self.active);
         let state = StreamState::new(&self.shared, send.id(), None);
         self.shared.priorities.accept(&state);
         self.watch.spawn(async move {
@@ -225,7 +226,8 @@ impl<H: Handler> Context<H> {
             incoming.pace(pace);
         }
         let responder = Responder::new(sender, &head, self.options.min_rate, answered);
-        let (incoming, harmless) = (AnyIncoming::H3(Box::new(incoming)), head.method.is_safe());
+        let incoming = AnyIncoming::H3(Box::new(incoming));
+        let harmless = head.method.is_safe();
         let offered = Offered::new(head, source, incoming, AnyResponder::H3(responder));
         if early && !harmless {
             return self.handler.too_early(offered).await;

@@ -53,7 +53,8 @@ impl Wire {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 let [one, other] = devices.map(|device| AsyncDevice::new(device).map(Arc::new));
-                let (one, other) = (one?, other?);
+                let one = one?;
+                let other = other?;
                 let [forth, back] = profiles;
                 let start = Instant::now();
                 tokio::select! {

@@ -17,7 +17,8 @@ const SHORT: Duration = Duration::from_millis(600);
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let mut download = Download::start(bench.entry).await?;
     download.read_for(WARM_UP).await?;
-    let (begin, used) = (Instant::now(), bench.system.processor_time());
+    let begin = Instant::now();
+    let used = bench.system.processor_time();
     let bytes = download.read_for(if bench.short { SHORT } else { LONG }).await?;
     let used = (bench.system.processor_time() - used).as_secs_f64();
     let seconds = begin.elapsed().as_secs_f64();

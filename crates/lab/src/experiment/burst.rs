@@ -16,13 +16,15 @@ const REST: Duration = Duration::from_millis(100);
 /// The time until the last client has its answer, for each number of clients; and how many exchanges failed in all.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     bench.client.once(bench.entry).await?;
-    let (mut measured, mut failed) = (Vec::new(), 0);
+    let mut measured = Vec::new();
+    let mut failed = 0;
     for clients in if bench.short { SHORT } else { LONG } {
         tokio::time::sleep(REST).await;
         let begin = Instant::now();
         let mut tasks = JoinSet::new();
         for _ in 0..*clients {
-            let (client, entry) = (bench.client.clone(), bench.entry.clone());
+            let client = bench.client.clone();
+            let entry = bench.entry.clone();
             tasks.spawn(async move { client.once(&entry).await });
         }
         let done = tasks.join_all().await;

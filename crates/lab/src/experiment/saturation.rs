@@ -34,7 +34,8 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
 
 /// Exchanges of one client until `end`: done and failed.
 async fn go_on(client: Client, entry: Entry, end: Instant) -> (u32, u32) {
-    let (mut done, mut failed) = (0, 0);
+    let mut done = 0;
+    let mut failed = 0;
     while Instant::now() < end {
         let ended = if entry.kind == Kind::Http {
             keep(&client, &entry, end, &mut done).await

@@ -46,7 +46,8 @@ async fn accept(listener: TcpListener, sender: Sender, exchanges: Exchanges) -> 
         stream.set_nodelay(true)?;
         let (from, back) = stream.into_split();
         exchanges.lock().await.insert(number, back);
-        let (sender, exchanges) = (sender.clone(), Rc::clone(&exchanges));
+        let sender = sender.clone();
+        let exchanges = Rc::clone(&exchanges);
         spawn_local(async move {
             if send_all(from, &sender, number).await.is_err() {
                 exchanges.lock().await.remove(&number);
@@ -62,7 +63,8 @@ pub async fn datagrams(socket: UdpSocket, to: SocketAddr) -> Result<()> {
     let socket = Rc::new(socket);
     let clients: Rc<RefCell<Vec<SocketAddr>>> = Rc::default();
     let (mut receiver, sender) = link(to).await?;
-    let (answers, addresses) = (Rc::clone(&socket), Rc::clone(&clients));
+    let answers = Rc::clone(&socket);
+    let addresses = Rc::clone(&clients);
     let back = spawn_local(async move {
         loop {
             let (number, datagram) = receiver.receive().await?;
@@ -79,7 +81,8 @@ pub async fn datagrams(socket: UdpSocket, to: SocketAddr) -> Result<()> {
 
 async fn receive(socket: &UdpSocket, clients: &RefCell<Vec<SocketAddr>>, sender: &Sender) -> Result<()> {
     let mut numbers: HashMap<SocketAddr, u32> = HashMap::new();
-    let (mut batch, mut piece) = (RecvBatch::new(), Vec::new());
+    let mut batch = RecvBatch::new();
+    let mut piece = Vec::new();
     loop {
         if socket.recv(&mut batch).await.is_err() {
             continue;

@@ -53,7 +53,8 @@ pub async fn forward(mut client: TcpStream, idle: &Idle) -> Result<()> {
         tokio::io::copy_bidirectional_with_sizes(&mut client, &mut target, READ, READ).await?;
         return Ok(());
     }
-    let (mut up, mut down) = (Vec::with_capacity(READ), Vec::with_capacity(READ));
+    let mut up = Vec::with_capacity(READ);
+    let mut down = Vec::with_capacity(READ);
     loop {
         tokio::select! {
             read = client.read_buf(&mut up) => {

@@ -23,7 +23,8 @@ const SOCKETS: u32 = 8192;
 /// Each exchange gets a connection.
 pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
     let (from, back) = link.into_split();
-    let (mut receiver, sender) = (Receiver::new(from), Sender::new(back));
+    let mut receiver = Receiver::new(from);
+    let sender = Sender::new(back);
     let mut exchanges: HashMap<u32, mpsc::Sender<Vec<u8>>> = HashMap::new();
     loop {
         let (number, piece) = receiver.receive().await?;
@@ -33,7 +34,8 @@ pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
         }
         let pieces = exchanges.entry(number).or_insert_with(|| {
             let (pieces, queue) = mpsc::channel(WAITING);
-            let (idle, sender) = (Rc::clone(&idle), sender.clone());
+            let idle = Rc::clone(&idle);
+            let sender = sender.clone();
             spawn_local(async move {
                 drop(exchange(queue, &idle, &sender, number).await);
                 drop(sender.end(number).await);
@@ -68,7 +70,8 @@ async fn exchange(mut queue: mpsc::Receiver<Vec<u8>>, idle: &Idle, link: &Sender
 /// Each exchange gets a socket.
 pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
     let (from, back) = link.into_split();
-    let (mut receiver, sender) = (Receiver::new(from), Sender::new(back));
+    let mut receiver = Receiver::new(from);
+    let sender = Sender::new(back);
     let mut sockets: HashMap<u32, (Rc<UdpSocket>, AbortHandle)> = HashMap::new();
     loop {
         let (number, datagram) = receiver.receive().await?;
@@ -79,7 +82,8 @@ pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
                     oldest.abort();
                 }
                 let socket = Rc::new(UdpSocket::connected(to).await?);
-                let (answers, sender) = (Rc::clone(&socket), sender.clone());
+                let answers = Rc::clone(&socket);
+                let sender = sender.clone();
                 let task = spawn_local(async move { drop(answer(&answers, &sender, number).await) });
                 &sockets.entry(number).or_insert((socket, task.abort_handle())).0
             }
@@ -89,7 +93,8 @@ pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
 }
 
 async fn answer(socket: &UdpSocket, link: &Sender, number: u32) -> Result<()> {
-    let (mut batch, mut piece) = (RecvBatch::with_slots(1), Vec::new());
+    let mut batch = RecvBatch::with_slots(1);
+    let mut piece = Vec::new();
     loop {
         socket.recv(&mut batch).await.ok();
         for (_, datagram) in batch.datagrams() {

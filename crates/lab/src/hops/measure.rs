@@ -119,7 +119,8 @@ impl Bench<'_> {
         let begin = Instant::now();
         let mut tasks = JoinSet::new();
         for _ in 0..self.point.transactions {
-            let (client, entry) = (self.client.clone(), entry.clone());
+            let client = self.client.clone();
+            let entry = entry.clone();
             tasks.spawn(async move { client.once(&entry).await.map(|()| begin.elapsed()) });
         }
         let done = tasks.join_all().await;

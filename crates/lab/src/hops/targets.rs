@@ -127,8 +127,8 @@ fn steady(results: &Results, links: Links) -> Vec<Target> {
             points.iter().filter_map(|point| Some(results.of(*point, System::Hermes, figure)?.median)).collect()
         };
         let medians = medians("throughput");
-        let (least, peak) =
-            (medians.iter().copied().fold(f64::NAN, f64::min), medians.iter().copied().fold(0.0, f64::max));
+        let least = medians.iter().copied().fold(f64::NAN, f64::min);
+        let peak = medians.iter().copied().fold(0.0, f64::max);
         if medians.len() > 1 {
             let what = experiment.name();
             let words =

@@ -112,7 +112,9 @@ pub fn serve(arguments: &Arguments) -> Result<()> {
 
 async fn serve_all(folder: &Path, address: IpAddr) -> Result<()> {
     let tls = TlsAcceptor::from(Pki::open(folder).server()?);
-    let (web, secure, plain) = (listen(address)?, listen(address)?, listen(address)?);
+    let web = listen(address)?;
+    let secure = listen(address)?;
+    let plain = listen(address)?;
     let udp = udp_socket(address)?;
     let addresses = Addresses {
         http: web.local_addr()?,

@@ -53,7 +53,8 @@ pub async fn answer(mut stream: TcpStream) -> Result<()> {
             return Ok(());
         }
         while let Some(end) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
-            let (bulk, range) = (is_bulk(&unread[..end]), range(&unread[..end]));
+            let bulk = is_bulk(&unread[..end]);
+            let range = range(&unread[..end]);
             unread.drain(..end + 4);
             if let (true, Some((first, last))) = (bulk, range) {
                 send_range(&mut stream, first, last).await?;

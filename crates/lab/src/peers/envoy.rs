@@ -18,7 +18,8 @@ const UDP_BUFFER: u32 = 4 << 20;
 const NO_LIMIT: u32 = 1_000_000;
 
 pub fn start(around: &Surroundings, folder: &Path) -> Started {
-    let (clear, secure) = (ports::free()?, ports::free()?);
+    let clear = ports::free()?;
+    let secure = ports::free()?;
     let (dependent, entries) = dependent(&around.pki, clear, secure)?;
     let standalone = standalone(around, clear, secure);
     let processes = [("standalone", standalone), ("dependent", dependent)].map(|(name, resources)| {
@@ -33,9 +34,11 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
 }
 
 fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(Value, Vec<(Link, Entry)>)> {
-    let (mut listeners, mut entries) = (Vec::new(), Vec::new());
+    let mut listeners = Vec::new();
+    let mut entries = Vec::new();
     for link in Link::ALL {
-        let (http, tcp) = (ports::free()?, ports::free()?);
+        let http = ports::free()?;
+        let tcp = ports::free()?;
         let name = |kind: Kind| format!("{}-{}", kind.name(), link.name());
         listeners.push(listener(&name(Kind::Http), http, json!({ "filters": [manager(&[everything(link)])] })));
         listeners.push(listener(&name(Kind::Tcp), tcp, json!({ "filters": [tcp_tunnel(link)] })));
@@ -197,7 +200,8 @@ pub(crate) fn transport(context: &str, pki: &Pki, mut more: Value) -> Value {
 
 /// An address.
 pub(crate) fn socket(address: SocketAddr, protocol: &str) -> Value {
-    let (ip, port) = (address.ip().to_string(), address.port());
+    let ip = address.ip().to_string();
+    let port = address.port();
     json!({ "socket_address": { "protocol": protocol, "address": ip, "port_value": port } })
 }
 

@@ -11,7 +11,10 @@ use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};
 
 pub fn start(around: &Surroundings, folder: &Path) -> Started {
-    let (entry1, entry2, link1, link2) = (ports::free()?, ports::free()?, ports::free()?, ports::free()?);
+    let entry1 = ports::free()?;
+    let entry2 = ports::free()?;
+    let link1 = ports::free()?;
+    let link2 = ports::free()?;
     let web = around.origin.http;
     let standalone = hop("h1", link1, "", web, "") + &hop("h2", link2, " proto h2", web, "");
     let dependent = hop("h1", entry1, "", link1, "") + &hop("h2", entry2, "", link2, " proto h2");

@@ -16,7 +16,8 @@ use crate::traffic::{Entry, Kind, Link};
 const SESSIONS: usize = 100_000;
 
 pub fn start(around: &Surroundings, folder: &Path) -> Started {
-    let (clear, secure) = (ports::free()?, ports::free()?);
+    let clear = ports::free()?;
+    let secure = ports::free()?;
     let (dependent, entries) = dependent(&around.pki, clear, secure)?;
     let standalone = standalone(around, clear, secure);
     let processes = [("standalone", standalone), ("dependent", dependent)].map(|(name, yaml)| {
@@ -31,10 +32,13 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
 }
 
 fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(String, Vec<(Link, Entry)>)> {
-    let (mut listeners, mut routes, mut entries) = (String::new(), String::new(), Vec::new());
+    let mut listeners = String::new();
+    let mut routes = String::new();
+    let mut entries = Vec::new();
     for link in Link::ALL {
         for kind in [Kind::Http, Kind::Tcp, Kind::Udp] {
-            let (name, address) = (format!("{}-{}", kind.name(), link.name()), ports::free()?);
+            let name = format!("{}-{}", kind.name(), link.name());
+            let address = ports::free()?;
             let target = match kind {
                 Kind::Http | Kind::Connect => "",
                 Kind::Tcp => ", target: \"tcp.lab:7\"",
@@ -48,7 +52,9 @@ fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(String
             }
         }
     }
-    let (ca, cert, key) = (pki.ca(), pki.cert(PROXY), pki.key(PROXY));
+    let ca = pki.ca();
+    let cert = pki.cert(PROXY);
+    let key = pki.key(PROXY);
     let tls = format!(
         "ca_file: {}, cert_file: {}, key_file: {}, server_name: {PROXY}",
         ca.display(),
@@ -66,7 +72,9 @@ fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(String
 
 fn standalone(around: &Surroundings, clear: SocketAddr, secure: SocketAddr) -> String {
     let origin = &around.origin;
-    let (ca, cert, key) = (around.pki.ca(), around.pki.cert(PROXY), around.pki.key(PROXY));
+    let ca = around.pki.ca();
+    let cert = around.pki.cert(PROXY);
+    let key = around.pki.key(PROXY);
     let tls = format!("cert_file: {}, key_file: {}, client_ca_file: {}", cert.display(), key.display(), ca.display());
     let limits = format!("limits: {{ sessions_per_user: {SESSIONS} }}");
     format!(

@@ -11,7 +11,8 @@ use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};
 
 pub fn start(around: &Surroundings, folder: &Path) -> Started {
-    let (first, second) = (ports::free()?, ports::free()?);
+    let first = ports::free()?;
+    let second = ports::free()?;
     let hops = [("standalone", second, around.origin.http), ("dependent", first, second)];
     let processes = hops.map(|(name, listen, to)| {
         let home = folder.join(name);

@@ -22,7 +22,9 @@ const WAYS: [(Kind, Link, Mode, Mode); 7] = [
 
 pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let origin = &around.origin;
-    let (mut entries, mut first, mut second) = (Vec::new(), Vec::new(), Vec::new());
+    let mut entries = Vec::new();
+    let mut first = Vec::new();
+    let mut second = Vec::new();
     for (kind, link, beside_client, beside_origin) in WAYS {
         let target = match kind {
             Kind::Http => origin.http,
@@ -30,7 +32,8 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
             Kind::Tcp => origin.tcp,
             Kind::Udp => origin.udp,
         };
-        let (address, between) = (ports::free()?, ports::free()?);
+        let address = ports::free()?;
+        let between = ports::free()?;
         first.push(format!("{beside_client}={address}={between}"));
         second.push(format!("{beside_origin}={between}={target}"));
         entries.push((link, Entry { kind, address, asks: false }));

@@ -35,7 +35,8 @@ pub fn page(results: &Results, pictures: bool) -> String {
             let values: String =
                 systems.iter().map(|name| format!(" {} |", cell(results.of(*case, figure, *name)))).collect();
             let verdict = verdict(results, *case, figure, Name::Envoy).map_or_else(String::new, spoken);
-            let (kind, link) = (case.kind.name(), case.link.name());
+            let kind = case.kind.name();
+            let link = case.link.name();
             text += &format!("| {kind} {link}: {}, {} |{values} {verdict} |\n", figure.name, figure.unit);
         }
     }

@@ -157,7 +157,9 @@ impl fmt::Display for Checked {
             Outcome::Missed => "missed",
             Outcome::Close => "too close to say",
         };
-        let (experiment, kind, link) = (case.experiment.name(), case.kind.name(), case.link.name());
+        let experiment = case.experiment.name();
+        let kind = case.kind.name();
+        let link = case.link.name();
         write!(f, "{word}: {experiment} of {kind} over {link}, {}: ", figure.name)?;
         match bound {
             Bound::Most(other, most) => write!(f, "{found:.2} of {}'s, wanted at most {most:.2}", other.text()),

@@ -26,7 +26,8 @@ pub fn verdict(results: &Results, case: Case, figure: &Figure, other: Name) -> O
         Experiment::Latency => value(Name::Direct)?,
         _ => 0.0,
     };
-    let (ours, theirs) = (value(Name::Hermes)? - base, value(other)? - base);
+    let ours = value(Name::Hermes)? - base;
+    let theirs = value(other)? - base;
     judge(ours, theirs, figure.better)
 }
 

@@ -66,11 +66,13 @@ impl Topology {
     /// # Errors
     /// When a namespace does not exist, has a name too long for a device, or an address is none.
     pub fn cable(&self, one: Plug<'_>, other: Plug<'_>) -> Result<()> {
-        let (from, to) = (self.namespace(one.namespace)?, self.namespace(other.namespace)?);
+        let from = self.namespace(one.namespace)?;
+        let to = self.namespace(other.namespace)?;
         for name in [one.namespace, other.namespace] {
             anyhow::ensure!(name.len() <= LONGEST_NAME, "{name} is too long for the name of a device");
         }
-        let (near, far) = (other.namespace, one.namespace);
+        let near = other.namespace;
+        let far = one.namespace;
         from.ip(&format!("link add name {near} type veth peer name {far} netns {}\n", to.holder()))?;
         from.attach(near, one.address)?;
         to.attach(far, other.address)

@@ -107,7 +107,8 @@ fn finished(command: &mut Command, input: &str) -> Result<String> {
         stdin.write_all(input.as_bytes())?;
     }
     let output = child.wait_with_output()?;
-    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command:?} on {input:?}: {said}{error}");
     Ok(said.into_owned())
 }

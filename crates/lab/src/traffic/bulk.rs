@@ -43,7 +43,8 @@ impl Download {
     /// # Errors
     /// When the connection fails.
     pub async fn read_for(&mut self, time: Duration) -> Result<u64> {
-        let (end, mut bytes) = (Instant::now() + time, 0);
+        let end = Instant::now() + time;
+        let mut bytes = 0;
         while Instant::now() < end {
             let Ok(read) = timeout_at(end, self.read()).await else {
                 break;
@@ -58,7 +59,8 @@ impl Download {
 
     /// The kernel drops the bytes (`MSG_TRUNC`): copying them would take time from the proxies.
     async fn read(&mut self) -> io::Result<usize> {
-        let (stream, room) = (&self.stream, &mut self.room);
+        let stream = &self.stream;
+        let room = &mut self.room;
         let read = || Ok(recv(stream, room.as_mut_slice(), RecvFlags::TRUNC)?.1);
         stream.async_io(Interest::READABLE, read).await
     }

@@ -82,7 +82,9 @@ impl Sender {
     /// Sends until `end`: how many datagrams. Each is a send of its own, as most programs do it; what the kernel is asked
     /// to segment (GSO) arrives in one piece on loopback, which Envoy drops.
     async fn send_until(&self, end: Instant, rate: f64, datagram: &[u8]) -> Result<u64> {
-        let (mut owed, mut sent, mut last) = (0.0, 0, Instant::now());
+        let mut owed = 0.0;
+        let mut sent = 0;
+        let mut last = Instant::now();
         while Instant::now() < end {
             sleep(TICK).await;
             let now = Instant::now();

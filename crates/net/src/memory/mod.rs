@@ -362,7 +362,8 @@ pub struct Part {
 impl Part {
     /// Of a stream of this connection.
     pub fn of(account: &Arc<Account>) -> Arc<Self> {
-        let (held, waiting) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let held = AtomicUsize::new(0);
+        let waiting = AtomicBool::new(false);
         Arc::new(Self { account: account.clone(), held, waiting, waker: Mutex::new(None) })
     }
 

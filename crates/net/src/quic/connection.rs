@@ -77,7 +77,9 @@ impl Connection {
         let info = Arc::new(info_of(&quinn, local));
         let done = AtomicBool::new(pending.is_none());
         let confirmation = Confirmation { done, lost: AtomicBool::new(false), pending: Mutex::new(pending) };
-        let (counters, flows, refusals) = (Counters::default(), Arc::default(), OnceLock::new());
+        let counters = Counters::default();
+        let flows = Arc::default();
+        let refusals = OnceLock::new();
         Self { state: Arc::new(State { quinn, info, counters, flows, confirmation, refusals }) }
     }
 

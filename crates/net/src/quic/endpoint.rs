@@ -151,7 +151,8 @@ impl Endpoint {
                 incoming.refuse();
                 continue;
             };
-            let (peer, proved) = (incoming.remote_address(), incoming.remote_address_validated());
+            let peer = incoming.remote_address();
+            let proved = incoming.remote_address_validated();
             match self.serving.handshakes.judge(peer, proved, current.retry_above) {
                 Judged::Welcome(handshake) => return Some(self.incoming(incoming, handshake)),
                 Judged::Refused => incoming.refuse(),

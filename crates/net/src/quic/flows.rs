@@ -66,7 +66,8 @@ impl Flows {
     /// Says what is kept, and gives the connection less room where memory is short. A `link` gets more while streams stand still, and
     /// those are ended that keep the others from going on.
     pub(super) fn look(&self, quinn: &quinn::Connection, link: bool, pressure: Pressure) -> Flow {
-        let (written, read) = (self.written.load(Ordering::Relaxed), self.readers.read());
+        let written = self.written.load(Ordering::Relaxed);
+        let read = self.readers.read();
         let fed = self.readers.fed() as u64;
         let mut seen = self.seen.lock();
         let windows = windows(fed, link, pressure);
@@ -78,7 +79,8 @@ impl Flows {
         if seen.kept == 0 && fed == 0 && (written, read) == (seen.written, seen.read) {
             return Flow { kept: 0, moved: 0 };
         }
-        let (flight, stats) = (Flight::of(quinn), quinn.stats());
+        let flight = Flight::of(quinn);
+        let stats = quinn.stats();
         if link {
             let grown = before.is_some_and(|before| before.0 < windows.0);
             let given = grown || read - seen.read >= windows.0 / GIVEN;
@@ -139,7 +141,8 @@ impl Seen {
 
 /// Room to receive and to send.
 fn windows(fed: u64, link: bool, pressure: Pressure) -> (u64, u64) {
-    let (receive, send) = (receive_window(), send_window());
+    let receive = receive_window();
+    let send = send_window();
     match pressure.fair {
         Some(fair) => (receive.min(LEAST.max(fair as u64)), send.min(LEAST.max(fair as u64 / 2))),
         None if link => (receive + (fed * u64::from(STREAM_WINDOW)).min((GROWTH - 1) * receive), send),

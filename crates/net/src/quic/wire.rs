@@ -112,8 +112,11 @@ impl Wire {
         let state = UdpSocketState::new((&socket).into())?;
         let io = UdpSocket::from_std(socket)?;
         // Whether there is room is not known yet.
-        let (blocked, plenty) = (AtomicBool::new(true), AtomicBool::new(false));
-        let (train, closed, hears) = (Mutex::default(), Notify::new(), refusals.is_some());
+        let blocked = AtomicBool::new(true);
+        let plenty = AtomicBool::new(false);
+        let train = Mutex::default();
+        let closed = Notify::new();
+        let hears = refusals.is_some();
         let shared = Arc::new(Shared { io, state, train, blocked, plenty, refusals, closed });
         tokio::spawn(shared.clone().conduct());
         if hears {

@@ -26,7 +26,8 @@ pub fn of_certificates(file: &Path) -> Result<Vec<Span>, TlsFileError> {
     let spans = certificates(file)?.into_iter().filter_map(|der| {
         let (_, certificate) = X509Certificate::from_der(&der).ok()?;
         let validity = certificate.validity();
-        let (from, until) = (seconds(validity.not_before), Some(seconds(validity.not_after)));
+        let from = seconds(validity.not_before);
+        let until = Some(seconds(validity.not_after));
         Some(Span { of: certificate.subject().to_string(), from, until })
     });
     Ok(spans.collect())
@@ -39,7 +40,8 @@ pub fn of_certificates(file: &Path) -> Result<Vec<Span>, TlsFileError> {
 pub fn of_revocations(file: &Path) -> Result<Vec<Span>, TlsFileError> {
     let spans = revocations_of(file)?.into_iter().filter_map(|der| {
         let (_, list) = CertificateRevocationList::from_der(&der).ok()?;
-        let (from, until) = (seconds(list.last_update()), list.next_update().map(seconds));
+        let from = seconds(list.last_update());
+        let until = list.next_update().map(seconds);
         Some(Span { of: list.issuer().to_string(), from, until })
     });
     Ok(spans.collect())

@@ -150,7 +150,8 @@ enum Header {
 /// are what a decoder finds.
 pub fn fuzz_one(data: &[u8]) {
     let [limit, piece, stream @ ..] = data else { return };
-    let (limit, piece) = (u64::from(*limit), usize::from(*piece).max(1));
+    let limit = u64::from(*limit);
+    let piece = usize::from(*piece).max(1);
     for kind in [CapsuleType::Datagram, CapsuleType::DatagramLimit] {
         let whole = sift(kind, stream, limit, stream.len().max(1));
         assert_eq!(whole, sift(kind, stream, limit, piece));
@@ -162,7 +163,9 @@ pub fn fuzz_one(data: &[u8]) {
 
 /// The values of this type, the other bytes, and whether the stream was sound.
 fn sift(kind: CapsuleType, stream: &[u8], limit: u64, piece: usize) -> (Vec<Bytes>, Vec<u8>, bool) {
-    let (mut sieve, mut datagrams, mut others) = (CapsuleSieve::new(kind, limit), Vec::new(), Vec::new());
+    let mut sieve = CapsuleSieve::new(kind, limit);
+    let mut datagrams = Vec::new();
+    let mut others = Vec::new();
     for chunk in stream.chunks(piece) {
         sieve.push(Bytes::copy_from_slice(chunk));
         loop {

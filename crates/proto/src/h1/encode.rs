@@ -228,7 +228,8 @@ pub(super) fn put_field(name: &str, value: &[u8], out: &mut BytesMut) -> Result<
     if !is_text(value) {
         return Err(EncodeError::BadValue(name.to_owned()));
     }
-    let (start, colon) = (out.len(), name.len());
+    let start = out.len();
+    let colon = name.len();
     out.resize(start + colon + value.len() + 4, b' ');
     let line = &mut out[start..];
     let end = line.len() - 2;

@@ -100,7 +100,8 @@ fn decode_line(head: &Bytes, end: usize) -> Result<(Method, RequestTarget, Versi
     let method_end = memchr(b' ', line).ok_or(fault)?;
     let after = &line[method_end + 1..];
     let target_end = memchr(b' ', after).ok_or(fault)?;
-    let (target, version) = (&after[..target_end], &after[target_end + 1..]);
+    let target = &after[..target_end];
+    let version = &after[target_end + 1..];
     if target.is_empty() || version.contains(&b' ') || fault == Kind::BareCr {
         return Err(fault);
     }

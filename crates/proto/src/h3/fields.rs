@@ -59,7 +59,8 @@ impl Pseudo {
 /// The section cannot be read, is too large, or is malformed.
 pub(super) fn decode(section: Bytes, limits: Limits) -> Result<(Pseudo, HeaderMap), Fault> {
     let mut section = FieldSection::new(section, limits).map_err(unreadable)?;
-    let (mut pseudo, mut fields) = (Pseudo::default(), HeaderMap::new());
+    let mut pseudo = Pseudo::default();
+    let mut fields = HeaderMap::new();
     while let Some(line) = section.next().map_err(unreadable)? {
         if line.name.first() == Some(&b':') {
             // RFC 9114, section 4.3: pseudo-fields come first.

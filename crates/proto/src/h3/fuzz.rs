@@ -55,14 +55,16 @@ fn heads(data: &[u8]) {
 /// Both kinds of stream at both ends: nothing panics.
 fn streams(data: &[u8]) {
     for role in [Role::Server, Role::Client] {
-        let (mut frames, mut control) = (FrameDecoder::control(), Control::new(role));
+        let mut frames = FrameDecoder::control();
+        let mut control = Control::new(role);
         frames.push(Bytes::copy_from_slice(data));
         while let Ok(Some(Piece::Frame(frame))) = frames.next() {
             if control.handle_frame(&frame).is_err() {
                 break;
             }
         }
-        let (mut frames, mut sequence) = (FrameDecoder::request(LIMITS.bytes), Sequence::new(role));
+        let mut frames = FrameDecoder::request(LIMITS.bytes);
+        let mut sequence = Sequence::new(role);
         frames.push(Bytes::copy_from_slice(data));
         while let Ok(Some(piece)) = frames.next() {
             let taken = match piece {

@@ -119,7 +119,8 @@ fn settle_authority(pseudo: Option<Bytes>, fields: &mut HeaderMap) -> Result<Opt
         Ok(authority) if !authority.as_str().contains('@') => Ok(authority),
         _ => Err(Fault::message("the authority is malformed")),
     };
-    let (authority, host) = (pseudo.map(parse).transpose()?, host.map(parse).transpose()?);
+    let authority = pseudo.map(parse).transpose()?;
+    let host = host.map(parse).transpose()?;
     match (authority, host) {
         (Some(authority), Some(host)) if authority != host => Err(Fault::message("host differs from :authority")),
         (authority, host) => Ok(authority.or(host)),
@@ -146,7 +147,9 @@ pub struct RequestParts<'a> {
 impl<'a> From<&'a RequestHead> for RequestParts<'a> {
     fn from(head: &'a RequestHead) -> Self {
         let RequestHead { method, scheme, authority, path, protocol, fields } = head;
-        let (scheme, authority, path) = (scheme.as_ref(), authority.as_ref(), path.as_ref());
+        let scheme = scheme.as_ref();
+        let authority = authority.as_ref();
+        let path = path.as_ref();
         Self { method, scheme, authority, path, protocol: protocol.as_ref(), fields }
     }
 }

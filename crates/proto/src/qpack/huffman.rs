@@ -66,7 +66,9 @@ const fn tables() -> Tables {
         offset: [0; LONGEST + 1],
         fast: [(0, 0); 1 << FAST_BITS],
     };
-    let (mut code, mut place, mut length) = (0_u32, 0_u32, 1_usize);
+    let mut code = 0_u32;
+    let mut place = 0_u32;
+    let mut length = 1_usize;
     while length <= LONGEST {
         code <<= 1;
         tables.first[length] = code;
@@ -109,7 +111,8 @@ pub(super) fn size(text: &[u8]) -> usize {
 
 /// Appends the code of `text`, padded with ones.
 pub(super) fn encode(text: &[u8], output: &mut BytesMut) {
-    let (mut held, mut bits) = (0_u64, 0_u32);
+    let mut held = 0_u64;
+    let mut bits = 0_u32;
     for &byte in text {
         let length = u32::from(LENGTHS[usize::from(byte)]);
         held = (held << length) | u64::from(TABLES.codes[usize::from(byte)]);
@@ -121,7 +124,8 @@ pub(super) fn encode(text: &[u8], output: &mut BytesMut) {
         }
     }
     // Ones fill the last byte.
-    let (bytes, free) = (bits.div_ceil(8), bits.next_multiple_of(8) - bits);
+    let bytes = bits.div_ceil(8);
+    let free = bits.next_multiple_of(8) - bits;
     let last = ((held << free) as u32) | ((1 << free) - 1);
     output.put_slice(&last.to_be_bytes()[4 - bytes as usize..]);
 }
@@ -132,8 +136,11 @@ pub(super) fn encode(text: &[u8], output: &mut BytesMut) {
 /// [`QpackError::Huffman`] for what is no code, or [`QpackError::TooLarge`].
 pub(super) fn decode(mut code: &[u8], limit: usize, output: &mut BytesMut) -> Result<(), QpackError> {
     // The next bits stand at the top of `held`.
-    let (mut held, mut bits, mut left) = (0_u64, 0_u32, limit);
-    let (mut texts, mut length) = ([0; TEXT], 0);
+    let mut held = 0_u64;
+    let mut bits = 0_u32;
+    let mut left = limit;
+    let mut texts = [0; TEXT];
+    let mut length = 0;
     loop {
         if bits <= 32 {
             if let Some((bytes, rest)) = code.split_first_chunk() {
@@ -194,7 +201,8 @@ pub(super) fn fuzz_one(data: &[u8]) {
         encode(&text, &mut again);
         assert_eq!(again, data);
     }
-    let (mut code, mut again) = (BytesMut::new(), BytesMut::new());
+    let mut code = BytesMut::new();
+    let mut again = BytesMut::new();
     encode(data, &mut code);
     assert_eq!(code.len(), size(data));
     assert_eq!(decode(&code, data.len(), &mut again), Ok(()));

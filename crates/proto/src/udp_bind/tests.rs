@@ -28,7 +28,8 @@ fn refused(context: u8) -> Result<Option<Bytes>, BindError> {
 #[test]
 fn the_example_of_the_draft() {
     let mut contexts = Contexts::default();
-    let (first, second) = (peer("192.0.2.42:50000"), peer("203.0.113.11:60000"));
+    let first = peer("192.0.2.42:50000");
+    let second = peer("203.0.113.11:60000");
     assert_eq!(contexts.inbound(first, b"early"), None);
     assert_eq!(contexts.handle_capsule(0x11, &[2, 0], |_| true), ack(2));
     let uncompressed = b"\x02\x04\xc0\x00\x02\x2a\xc3\x50hello";
@@ -56,7 +57,8 @@ fn ipv6_peers_are_written_in_sixteen_bytes() {
 
 #[test]
 fn contexts_are_registered_once_and_by_their_owner() {
-    let (one, other) = (Some(peer("192.0.2.1:1")), Some(peer("192.0.2.2:1")));
+    let one = Some(peer("192.0.2.1:1"));
+    let other = Some(peer("192.0.2.2:1"));
     let mut contexts = Contexts::default();
     assert_eq!(assign(&mut contexts, 0, one), Err(BindError::NotTheirs(0)));
     assert_eq!(assign(&mut contexts, 3, one), Err(BindError::NotTheirs(3)));

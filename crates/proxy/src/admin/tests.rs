@@ -53,7 +53,9 @@ fn run(node: Node) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("alice.sock");
     let listener = bind(&socket).unwrap();
-    let (node, seeing, drain) = (Arc::new(node), Seeing::new("alice", AccessSink::off()), Drain::new());
+    let node = Arc::new(node);
+    let seeing = Seeing::new("alice", AccessSink::off());
+    let drain = Drain::new();
     let served = serve_unix(listener, Arc::clone(&node) as Arc<dyn Control>, Arc::clone(&seeing), drain.watch());
     drain.watch().spawn(async move { served.await.unwrap() });
     Running { _folder: folder, socket, node, seeing, drain }

@@ -81,7 +81,8 @@ impl Metrics {
             served.drain.start();
         }
         if let Endpoint::New(wanted, listener) = endpoint {
-            let (bound, drain) = (listener.local_addr().ok(), self.watch.child());
+            let bound = listener.local_addr().ok();
+            let drain = self.watch.child();
             let _runtime = self.runtime.enter();
             drain.watch().spawn(admin::serve_metrics(listener, self.seeing.clone(), drain.watch()));
             self.served = Some(Served { wanted, bound, drain });

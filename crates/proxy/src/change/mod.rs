@@ -81,7 +81,9 @@ impl Node {
     fn change(&self) -> Result<ReloadReport, NotReloaded> {
         let mut changing = self.changing.lock();
         let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| flawed.judged(check_rest))?;
-        let (places, files, doubts) = (loaded.places.clone(), loaded.files.clone(), doubts(&loaded));
+        let places = loaded.places.clone();
+        let files = loaded.files.clone();
+        let doubts = doubts(&loaded);
         let previous = self.shared.snapshot.load_full();
         let snapshot = Snapshot::build(loaded, Some(&previous), &self.shared.seeing);
         let snapshot = snapshot.map_err(|problems| problems.in_order(&files))?;
@@ -133,7 +135,8 @@ impl Node {
 /// Upstreams that are not the same as before.
 fn upstreams_changed(previous: &Snapshot, snapshot: &Snapshot) -> Vec<String> {
     let unchanged = |name: &String| {
-        let (old, new) = (previous.upstreams.get(name), snapshot.upstreams.get(name));
+        let old = previous.upstreams.get(name);
+        let new = snapshot.upstreams.get(name);
         old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new))
     };
     snapshot.upstreams.keys().filter(|name| !unchanged(name)).cloned().collect()

@@ -70,7 +70,8 @@ impl Bound {
             Ok(None) | Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => return Ok(0),
             Err(error) => return Err(error),
         }
-        let (contexts, mut dropped) = (self.contexts.lock(), 0);
+        let contexts = self.contexts.lock();
+        let mut dropped = 0;
         for run in batch.runs() {
             let may = self.towards(run.source).is_some();
             for payload in run.datagrams() {

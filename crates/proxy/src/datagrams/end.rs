@@ -132,7 +132,8 @@ impl UdpReader {
     /// Appends what was found, and is of a size for which `wanted` holds, as capsules; returns how many datagrams and bytes of
     /// payload that were.
     pub fn encode(&self, into: &mut BytesMut, wanted: impl Fn(usize) -> bool) -> (u64, u64) {
-        let (mut count, mut bytes) = (0, 0);
+        let mut count = 0;
+        let mut bytes = 0;
         self.for_each(|datagram| {
             // Longer payloads than a capsule may carry do not come out of a UDP socket.
             if wanted(datagram.len()) && datagram::encode_udp_capsule(datagram, into).is_ok() {

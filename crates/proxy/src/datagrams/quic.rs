@@ -85,7 +85,9 @@ impl Lane<'_> {
             }
             let by_stream = self.by_stream(quic);
             let takes_stream = |size: usize| by_stream.contains(&(size + CONTEXT.len()));
-            let (most, largest, above) = (self.limits.heard(self.to()), Cell::new(0), Cell::new(0));
+            let most = self.limits.heard(self.to());
+            let largest = Cell::new(0);
+            let above = Cell::new(0);
             let beside = Cell::new(0);
             let (sent, bytes) = reader.send(quic, &CONTEXT, |size| {
                 if takes_stream(size) {
@@ -241,7 +243,8 @@ impl Lane<'_> {
     ) -> Result<Left, Broken> {
         let Capsules { stream: from, beside } = capsules;
         let mut sieve = CapsuleSieve::new(CapsuleType::DatagramLimit, datagram_limit::MAX_VALUE);
-        let (mut room, mut held) = (BytesMut::new(), None);
+        let mut room = BytesMut::new();
+        let mut held = None;
         loop {
             if let Some(quic) = quic {
                 self.release(beside, stream, quic).await?;
@@ -314,7 +317,8 @@ impl Lane<'_> {
     /// Sizes of datagrams, with their context, that go as capsules: QUIC datagrams are too small for them, and the client asked
     /// for it (`Hermes-Datagram-Floor`). What is larger, or larger than the other side wants, does not go: the operator sees that limit.
     fn by_stream(&self, quic: &DatagramSender) -> Range<usize> {
-        let (most, floor) = (quic.max_payload(), self.limits.floor());
+        let most = quic.max_payload();
+        let floor = self.limits.floor();
         let limit = most.saturating_sub(CONTEXT.len()).max(floor).min(self.limits.heard(self.to()));
         self.exchange.counters().datagram_limit(self.from == Side::Client, limit);
         most + 1..if floor == 0 { 1 } else { floor + CONTEXT.len() + 1 }

@@ -45,7 +45,8 @@ pub struct Received {
 impl Received {
     /// Nothing yet.
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let (taken, waiting) = (Queue::new(bounds), Queue::new(bounds));
+        let taken = Queue::new(bounds);
+        let waiting = Queue::new(bounds);
         Self { batch: None, taken, waiting, lost: (0, 0) }
     }
 
@@ -93,7 +94,8 @@ impl Received {
 
     /// Keeps what [`Self::fill`] found, because it cannot be sent now.
     pub(super) fn keep(&mut self) {
-        let (now, mut full) = (Instant::now(), 0);
+        let now = Instant::now();
+        let mut full = 0;
         if self.taken.is_empty() {
             let batch = self.batch.as_ref().map(RecvBatch::datagrams);
             full += batch.into_iter().flatten().map(|(_, datagram)| self.waiting.push(datagram, now)).sum::<usize>();

@@ -109,7 +109,8 @@ impl Session {
     pub fn early(&self) -> Option<Early> {
         let mut queue = self.queue.lock();
         self.lost.expired(queue.expire(Instant::now()));
-        let (mut count, mut bytes) = (0, 0);
+        let mut count = 0;
+        let mut bytes = 0;
         let capsules = in_room(|room| {
             for datagram in queue.iter() {
                 if bytes + datagram.len() > EARLY_BYTES || datagram::encode_udp_capsule(datagram, room).is_err() {
@@ -145,7 +146,8 @@ impl Session {
 
     /// Takes back what was taken and cannot leave now; it comes first again, and grows older.
     pub fn give_back(&self, taken: &mut Queue) {
-        let (mut queue, now) = (self.queue.lock(), Instant::now());
+        let mut queue = self.queue.lock();
+        let now = Instant::now();
         std::mem::swap(&mut *queue, taken);
         // As a rule nothing: this is done as soon as it was taken.
         let full: usize = taken.iter().map(|datagram| queue.push(datagram, now)).sum();

@@ -48,7 +48,8 @@ pub(super) fn http(head: ResponseHead, content: Bytes, owned: &[FieldPattern]) -
     if status.is_server_error() {
         return Err(Undecided::status(status, "the server"));
     }
-    let (mut fields, lasts) = (head.fields, None);
+    let mut fields = head.fields;
+    let lasts = None;
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut fields);
     let kept = fields.iter().filter(|(name, _)| !is_reserved(name.as_str()) || *name == "proxy-authenticate");

@@ -95,7 +95,8 @@ impl Memory {
     fn keep(&self, key: Vec<u8>, answer: &Answer) {
         let time = answer.lasts.map_or(self.time, |lasts| lasts.min(self.time));
         if size(&answer.decision) <= REMEMBERED_BYTES && !time.is_zero() {
-            let (time, at) = (u64::try_from(time.as_millis()).unwrap_or(u64::MAX), self.now());
+            let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            let at = self.now();
             self.known.lock().insert(key, Remembered { answer: answer.clone(), at }, at.saturating_add(time));
         }
     }
@@ -189,7 +190,8 @@ impl External {
     /// Asks, and once more where the connection died without an answer.
     async fn ask(&self, worker: &Worker, question: &Question) -> Answered {
         let timeouts = Timeouts { connect: self.timeout, ..*self.upstream.timeouts() };
-        let (mut again, by_status) = (AGAIN, matches!(self.form, Form::Http { .. }));
+        let mut again = AGAIN;
+        let by_status = matches!(self.form, Form::Http { .. });
         loop {
             let checkout = worker.client.checkout(&self.upstream, &timeouts).await;
             let checkout = checkout.map_err(|failure| Undecided::connect(&failure))?;

@@ -68,7 +68,8 @@ impl Question {
                 (Method::POST, path.clone(), HeaderMap::new(), content)
             }
             Form::Http { prefix, body } => {
-                let (mut fields, path) = (forwarded(subject)?, format!("{prefix}{}", path_of(subject.head)));
+                let mut fields = forwarded(subject)?;
+                let path = format!("{prefix}{}", path_of(subject.head));
                 // What is ours is not among them.
                 fields.extend(shown.clone());
                 match body {

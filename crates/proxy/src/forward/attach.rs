@@ -24,7 +24,8 @@ pub(super) async fn accept(routed: &Routed, arrival: Arrival, rule: &AttachAs) -
         Ok(admitted) => admitted,
         Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
     };
-    let (exchange, shared) = (&routed.exchange, &routed.worker.shared);
+    let exchange = &routed.exchange;
+    let shared = &routed.worker.shared;
     exchange.upstream(&UPSTREAM.into(), &place.text());
     exchange.status(arrival.head().opening_status().as_u16());
     let mut standing = stand(routed, Opened::attached(routed, arrival.head(), name), false);

@@ -64,10 +64,12 @@ fn public(bind: &Bind, bound: &Bound) -> String {
 }
 
 async fn carry(routed: &Routed, mut client: Ends, bound: &Bound, next: &Next, place: &mut Place) -> String {
-    let (exchange, stop) = (&*routed.exchange, Stop::default());
+    let exchange = &*routed.exchange;
+    let stop = Stop::default();
     let limits = Limits::new(0);
     let lane = |from| Lane { exchange, from, stop: &stop, alone: true, limits: &limits };
-    let (up, down) = (lane(Side::Client), lane(Side::Target));
+    let up = lane(Side::Client);
+    let down = lane(Side::Target);
     let ended = tokio::select! {
         left = up.client_to_peers(&mut client.origin, &client.sink, bound) => left.map(|_| "done"),
         left = down.peers_to_client(bound, &client.sink) => left.map(|_| "done"),

@@ -115,7 +115,8 @@ impl Ends {
 
 /// Resolves when a tunnel of datagrams was silent for as long as what it is may be, looked at four times in that span.
 async fn silent(counters: &Counters, silence: &Silence) {
-    let (mut last, mut looks) = (counters.moved(), 0);
+    let mut last = counters.moved();
+    let mut looks = 0;
     while looks < LOOKS {
         tokio::time::sleep(silence.after(counters.traffic()) / LOOKS).await;
         let now = counters.moved();
@@ -198,13 +199,17 @@ type Opening = Pin<Box<dyn Future<Output = Result<(Path, Opened), Refusal>> + Se
 
 impl Tunnel {
     fn new(routed: &Routed, (client, path, place): (End, Path, Place)) -> (Self, Place) {
-        let (mut client, head) = (Ends::from(client), place.standing().head());
+        let mut client = Ends::from(client);
+        let head = place.standing().head();
         let hold = routed.listener.hold(routed.snapshot.document.routes[routed.route].datagrams.as_ref());
         client.origin.set_bounds(hold);
         let mut limits = Limits::new(departure::floor(routed, &head));
         limits.lead(Side::Client, &client.sink, datagram_limit::is_understood(&head.fields));
-        let (exchange, asked) = (routed.exchange.clone(), routed.asked.is_some());
-        let (left, over, again) = (JoinSet::new(), CancellationToken::new(), Again::default());
+        let exchange = routed.exchange.clone();
+        let asked = routed.asked.is_some();
+        let left = JoinSet::new();
+        let over = CancellationToken::new();
+        let again = Again::default();
         (Self { exchange, client, path, hold, left, limits, over, again, asked }, place)
     }
 
@@ -217,7 +222,8 @@ impl Tunnel {
         self.path.ends.origin.set_bounds(self.hold);
         let silence = self.silence();
         let Self { exchange, client, path: Path { ends, held, .. }, limits, .. } = self;
-        let (session, sink) = (client.session(), client.sink.clone());
+        let session = client.session();
+        let sink = client.sink.clone();
         let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, limits));
         let mut silent = pin!(silent(exchange.counters(), &silence));
         let mut opening: Option<Opening> = None;
@@ -302,7 +308,8 @@ impl Tunnel {
             old.ends.sink.reset(Reset::Cancel);
             return;
         }
-        let (client, exchange) = (self.client.sink.clone(), self.exchange.clone());
+        let client = self.client.sink.clone();
+        let exchange = self.exchange.clone();
         self.left.spawn(linger(old, client, exchange, (self.limits.floor(), self.over.clone())));
     }
 
@@ -320,7 +327,8 @@ impl Tunnel {
         self.client.sink.settle(&self.exchange);
         // Ways that were left end in an orderly way, too: one that is dropped looks broken.
         self.over.cancel();
-        let (client, path) = (&mut self.client, &mut self.path.ends);
+        let client = &mut self.client;
+        let path = &mut self.path.ends;
         let reason = match ended {
             Ok(EVICTED) => {
                 tokio::join!(client.part(), path.part());
@@ -415,7 +423,8 @@ async fn lanes(
     let down = Lane { exchange, from: Side::Target, stop, alone, limits };
     let up = direction(up, &mut client.origin, &path.sink, streams);
     let down = direction(down, &mut path.origin, &client.sink, streams);
-    let (mut up, mut down) = (pin!(up), pin!(down));
+    let mut up = pin!(up);
+    let mut down = pin!(down);
     let (first, second) = tokio::select! {
         left = &mut up => match left? {
             Left::Ended if !streams => return Ok(Left::Ended),

@@ -135,7 +135,8 @@ fn change_fields(routed: &Routed, route: &Route, head: &mut RequestHead, target:
     if unchanged || head.method == Method::TRACE {
         return Ok(());
     }
-    let (path, method) = (head.path().to_owned(), head.method.clone());
+    let path = head.path().to_owned();
+    let method = head.method.clone();
     let values = Values { path: &path, method: method.as_str(), ..routed.values(target) };
     apply(&route.set, &route.append, &route.remove, &mut head.fields, &values)
         .map_err(|bad| Refusal::new(ProxyError::ProxyInternalError, format!("field {}: {}", bad.name, bad.reason)))
@@ -147,7 +148,8 @@ pub(crate) fn address_proxy<'a>(head: &'a RequestHead, endpoint: &str, next: &Ne
         return Cow::Borrowed(head);
     }
     if let Some((scheme, authority)) = next.template(head.kind()).and_then(UriTemplate::origin) {
-        let (scheme, authority) = (Some(scheme.clone()), Some(authority.clone()));
+        let scheme = Some(scheme.clone());
+        let authority = Some(authority.clone());
         return Cow::Owned(RequestHead { authority, scheme, ..head.clone() });
     }
     // A Unix socket has no authority; the name says only that it is the proxy itself.

@@ -38,7 +38,8 @@ impl Holder {
         };
         descriptors::note_refusal();
 
-        let (who, Exceeded { holds, taken }) = (if user.is_some() { "user" } else { "source" }, exceeded);
+        let who = if user.is_some() { "user" } else { "source" };
+        let Exceeded { holds, taken } = exceeded;
         let more = if count == 1 { String::new() } else { format!(", and this needs {count}") };
         let details = format!(
             "the {who} holds {holds} of {} descriptors, as many as are free: {taken} are taken{more}",

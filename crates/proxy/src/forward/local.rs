@@ -31,7 +31,8 @@ pub(crate) async fn respond(routed: &Routed, arrival: Arrival, respond: &Respond
 
 /// Sends the client elsewhere.
 pub(crate) async fn redirect(routed: &Routed, arrival: Arrival, redirect: &Redirect) -> Result<String, Failed> {
-    let (path, method) = (arrival.head().path().to_owned(), arrival.head().method.clone());
+    let path = arrival.head().path().to_owned();
+    let method = arrival.head().method.clone();
     let values = Values { path: &path, method: method.as_str(), ..routed.values(&routed.target) };
     let location = render(&redirect.location, &values);
     let Ok(location) = HeaderValue::from_str(&location) else {

@@ -140,7 +140,8 @@ impl Request<'_> {
                 return Err(self.lost(responder, NoResponse::last(client_gone())));
             }
         }
-        let (upload, silent) = (std::future::ready(Ok(())), std::future::pending());
+        let upload = std::future::ready(Ok(()));
+        let silent = std::future::pending();
         let upload = Upload { pump: pin!(upload), done: true, silent: pin!(silent), hop: Hop::Origin };
         Ok(self.deliver(head, incoming, upload, responder).await)
     }

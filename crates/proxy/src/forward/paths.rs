@@ -38,7 +38,8 @@ pub(crate) async fn open(routed: &Routed, head: &RequestHead, asked: Asked) -> R
         tunnel::open(&Tries::new(routed, &next, head), &departing, &target, &mut EarlyBytes::default()).await?;
     match opened.answer {
         Event::Tunnel(mut answer, incoming) => {
-            let (ends, held) = (Ends::streams(incoming, opened.outgoing), Held::beyond(&mut answer.fields));
+            let ends = Ends::streams(incoming, opened.outgoing);
+            let held = Held::beyond(&mut answer.fields);
             let listens = datagram_limit::is_understood(&answer.fields);
             let path = Path { ends, active: opened.active, silence: opened.silence, held, listens };
             Ok((path, Opened::new(routed, head, &next, None)))
@@ -111,7 +112,8 @@ fn bound(routed: &Routed, next: &Next, target: &Target) -> Bound {
 
 /// Takes over the socket of a session, if it is there and its address is still allowed.
 async fn take_over(tries: &Tries<'_>, head: &RequestHead, token: &Token, bound: &Bound) -> Option<(Path, Opened)> {
-    let (routed, next) = (tries.routed, tries.next);
+    let routed = tries.routed;
+    let next = tries.next;
     let resumable = &routed.worker.shared.resumable;
     let Handed { socket, remote, received, active, times } = resumable.claim(token, bound).await?;
     let chosen = matches!(next, Next::Target);

@@ -288,14 +288,16 @@ async fn finish(outgoing: &mut Outgoing, trailers: Option<HeaderMap>, to: Side) 
 /// Has the kernel move the bytes as long as they come in bulk, where it can. The end is left for the next read to find.
 async fn bulk<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, direction: Direction<'_>) -> Result<(), Broken> {
     let Some(((read, most), (write, room))) = incoming.bulk().zip(outgoing.plain()) else { return Ok(()) };
-    let (mut passed, counts) = (0, [Some(direction.moved), incoming.count()]);
+    let mut passed = 0;
+    let counts = [Some(direction.moved), incoming.count()];
     let moved = |bytes: usize| {
         passed += bytes as u64;
         for count in counts.iter().flatten() {
             count.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     };
-    let (from, to) = (direction.from, direction.from.other());
+    let from = direction.from;
+    let to = direction.from.other();
     match splice(read, write, most.min(room), moved).await {
         Ok(_) => {}
         Err(SpliceError::Read(error)) => return Err(Broken::read(from, &error.into())),
@@ -362,7 +364,8 @@ async fn wait<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, from: Side) 
 ///
 /// One silent direction is no silence: a long download leaves the client nothing to say.
 pub async fn silence(counters: &Counters, time: Duration) {
-    let (mut last, mut silent) = (counters.moved(), 0);
+    let mut last = counters.moved();
+    let mut silent = 0;
     while silent < 4 {
         tokio::time::sleep(time / 4).await;
         let now = counters.moved();

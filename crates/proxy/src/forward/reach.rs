@@ -89,7 +89,8 @@ pub(crate) async fn open(
     target: &Target,
     length: Option<u64>,
 ) -> Result<Reached, Unreached> {
-    let (next, timeouts) = (tries.next, &tries.timeouts);
+    let next = tries.next;
+    let timeouts = &tries.timeouts;
     let (checkout, held) = checkout(tries, head, target).await?;
     tries.goes_to(&checkout.endpoint);
     match held {
@@ -97,7 +98,8 @@ pub(crate) async fn open(
         Some(held) => tries.routed.exchange.hold(held),
         None => hold(tries.routed)?,
     }
-    let (endpoint, reused) = (checkout.endpoint.clone(), checkout.reused);
+    let endpoint = checkout.endpoint.clone();
+    let reused = checkout.reused;
     let hop = next.hop(checkout.is_link());
     let head = address_proxy(head, &endpoint, next);
     let opening = pin!(checkout.open(&head, length, next.receiver()));
@@ -111,7 +113,9 @@ pub(crate) async fn open(
         let outcome = retry::of_stream(&error, reused).map(|_| Outcome::Refused);
         Unreached { refusal: Refusal::of_stream(&error, &endpoint), outcome }
     })?;
-    let (outgoing, pending, active) = (opened.outgoing, opened.pending, opened.active);
+    let outgoing = opened.outgoing;
+    let pending = opened.pending;
+    let active = opened.active;
     Ok(Reached { outgoing, pending, active, endpoint, reused, hop })
 }
 
@@ -121,7 +125,8 @@ async fn checkout(
     head: &RequestHead,
     target: &Target,
 ) -> Result<(Checkout, Option<Share>), Unreached> {
-    let (routed, timeouts) = (tries.routed, &tries.timeouts);
+    let routed = tries.routed;
+    let timeouts = &tries.timeouts;
     // A name server is asked on a socket of its own.
     let asks = matches!(tries.next, Next::Target) && !routed.exchange.holds();
     let held = asks.then(|| Holder::of(routed).take(1)).transpose()?;

@@ -113,7 +113,8 @@ impl Tunnel {
         if let (Held::Here(seat), Origin::Udp(UdpReader::Socket(socket, received))) = (held, ends.origin)
             && let (Ok(another), Some(remote)) = (socket.another(), socket.remote_addr())
         {
-            let (received, times) = (received.handed_over(), seat.times + 1);
+            let received = received.handed_over();
+            let times = seat.times + 1;
             let _ = claim.send(Handed { socket: another, remote, received, active, times });
         }
         TAKEN_OVER.to_owned()

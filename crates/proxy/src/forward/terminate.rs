@@ -30,7 +30,8 @@ pub(super) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     let target = (Incoming::H1(h1::Incoming::bytes(read)), Outgoing::H1(h1::Outgoing::bytes(write)));
     let opened = Opened::new(routed, arrival.head(), next, dialled.address);
     let place = stand(routed, opened, false);
-    let (kind, mut fields) = (arrival.kind(), HeaderMap::new());
+    let kind = arrival.kind();
+    let mut fields = HeaderMap::new();
     form::announce(kind, &mut fields);
     if kind == Kind::ConnectTcp {
         fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));

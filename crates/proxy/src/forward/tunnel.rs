@@ -269,7 +269,8 @@ async fn pass_refusal(
     let length = incoming.length();
     if let Ok(mut outgoing) = responder.respond(head, length).await {
         let counters = routed.exchange.counters();
-        let (from, moved) = (Side::Target, &counters.target_to_client);
+        let from = Side::Target;
+        let moved = &counters.target_to_client;
         let passed = pump::pump(&mut incoming, &mut outgoing, Direction { from, moved, rules: None });
         // The client may not care for the rest of a refusal.
         tokio::select! {

@@ -47,7 +47,8 @@ impl Wait {
 
 /// Where the key stands that counts for this exchange; where none is written, the place for one.
 fn path(tries: &Tries<'_>, key: Key) -> String {
-    let (document, index) = (&tries.routed.snapshot.document, tries.routed.route);
+    let document = &tries.routed.snapshot.document;
+    let index = tries.routed.route;
     let route = &document.routes[index];
     let says = |timeouts: &model::Timeouts| match key {
         Key::Header => timeouts.header.is_some(),

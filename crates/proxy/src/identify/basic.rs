@@ -107,8 +107,10 @@ impl BasicAuth {
     /// Whether the password is right; `None` if the process is ending.
     async fn hash(&self, turn: Turn, user: &str, password: String, digest: Vec<u8>, now: u64) -> Option<bool> {
         let (hash, known) = self.users.hash_of(user);
-        let (hash, user) = (hash.to_owned(), user.to_owned());
-        let (memory, wrong) = (self.memory.clone(), self.wrong.clone());
+        let hash = hash.to_owned();
+        let user = user.to_owned();
+        let memory = self.memory.clone();
+        let wrong = self.wrong.clone();
         let check = tokio::task::spawn_blocking(move || {
             let right = bcrypt::verify(password, &hash).unwrap_or(false) && known;
             // Before the turn ends, so that who waits for the same pair finds it.

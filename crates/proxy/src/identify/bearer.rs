@@ -100,7 +100,8 @@ impl BearerAuth {
         tried.peek().ok_or("the key of the token is not known")?;
         let right = |key| matches!(crypto::verify(signature, message.as_bytes(), key, header.alg), Ok(true));
         let signer = tried.find(|candidate| right(&candidate.key)).ok_or("the signature of the token is wrong")?;
-        let (key, kid) = (signer.print.clone(), header.kid.clone());
+        let key = signer.print.clone();
+        let kid = header.kid.clone();
         Ok(TokenProof { kid, algorithm: header.alg, key, claims: decode(claims).ok_or(MALFORMED)? })
     }
 }

@@ -302,9 +302,10 @@ async fn tokens_of_every_algorithm_are_verified() {
 async fn claims_are_checked() {
     let issuer = Issuer::new();
     let authenticator = build(AuthWays { bearer: Some(issuer.ways()), ..AuthWays::default() });
-    let (wrong_issuer, wrong_audience) =
-        ("the token is not from the expected issuer", "the token is not for this audience");
-    let (no_user, expired) = ("the token does not name a user", "the token has expired");
+    let wrong_issuer = "the token is not from the expected issuer";
+    let wrong_audience = "the token is not for this audience";
+    let no_user = "the token does not name a user";
+    let expired = "the token has expired";
     let cases = [
         (json!({}), "bearer alice"),
         (json!({ "aud": ["other", "overlay"] }), "bearer alice"),
@@ -357,7 +358,8 @@ async fn another_claim_can_name_the_user() {
 
 #[tokio::test]
 async fn forged_tokens_are_refused() {
-    let (issuer, stranger) = (Issuer::new(), Issuer::new());
+    let issuer = Issuer::new();
+    let stranger = Issuer::new();
     let authenticator = build(AuthWays { bearer: Some(issuer.ways()), ..AuthWays::default() });
     let right = issuer.token(Algorithm::ES256, None, &claims(json!({})));
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
@@ -366,7 +368,8 @@ async fn forged_tokens_are_refused() {
     // The public key as the secret of HMAC: the classic confusion of algorithms.
     let secret = EncodingKey::from_secret(issuer.jwk(Algorithm::RS256)["n"].as_str().unwrap().as_bytes());
     let confused = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims(json!({})), &secret).unwrap();
-    let (bad_header, wrong) = ("the header of the token cannot be used", "the signature of the token is wrong");
+    let bad_header = "the header of the token cannot be used";
+    let wrong = "the signature of the token is wrong";
     let cases = [
         (format!("{}.{payload}.", part(json!({ "alg": "none" }))), bad_header),
         (format!("{}.{payload}.", part(json!({ "alg": "None" }))), bad_header),
@@ -411,7 +414,8 @@ fn every_bad_line_of_users_is_reported() {
     let issuer = Issuer::new();
     let good = bcrypt::hash("x", 4).unwrap();
     let dear = format!("$2b$31${}", &good[7..]);
-    let (cut, long) = (&good[..50], "u".repeat(257));
+    let cut = &good[..50];
+    let long = "u".repeat(257);
     let content =
         format!("alice:{good}\nalice:{good}\nbob\ncarol:secret\nd d:{good}\neve:{dear}\nf:{cut}\n{long}:{good}\n");
     let file = issuer.write("users", &content);

@@ -32,7 +32,8 @@ const GOOD: Duration = Duration::from_secs(10);
 /// Keeps `count` attachments, each in a task of its own.
 pub(super) fn serve(entrance: &Entrance, count: usize, watch: &Watch) {
     for _ in 0..count {
-        let (entrance, own) = (entrance.clone(), watch.clone());
+        let entrance = entrance.clone();
+        let own = watch.clone();
         watch.spawn(async move { keep(entrance, &own).await });
     }
 }
@@ -42,7 +43,8 @@ async fn keep(mut entrance: Entrance, watch: &Watch) {
     let shared = entrance.worker.shared.clone();
     let mut revision = shared.revision.subscribe();
     let join = shared.joins.begin(&entrance.rules.name);
-    let (mut pause, mut old) = (PAUSE, None::<Drain>);
+    let mut pause = PAUSE;
+    let mut old = None::<Drain>;
     loop {
         entrance.renew();
         let Some(way) = Way::of(&entrance) else { return };
@@ -96,8 +98,10 @@ fn note(join: &Join<'_>, entrance: &Entrance, reason: &str) {
 
 /// Serves an attachment in a task of its own, which can be drained alone; tells when it has ended.
 fn hold(entrance: &Entrance, joined: Joined, watch: &Watch) -> (Drain, oneshot::Receiver<()>) {
-    let (serving, (done, ended)) = (watch.child(), oneshot::channel());
-    let (entrance, own) = (entrance.clone(), serving.watch());
+    let serving = watch.child();
+    let (done, ended) = oneshot::channel();
+    let entrance = entrance.clone();
+    let own = serving.watch();
     serving.watch().spawn(async move {
         let _counted = entrance.rules.seeing.accepted();
         attachment(entrance, joined.stream, &own).await;

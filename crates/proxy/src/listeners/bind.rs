@@ -117,7 +117,8 @@ impl Bound {
 pub(super) fn bind(serves: Serves, at: &At, workers: usize, ours: bool) -> io::Result<(Bound, Vec<Socket>)> {
     match at {
         At::Upstream { upstream, name, connections } => {
-            let (all, workers) = (usize::from(*connections), workers.max(1));
+            let all = usize::from(*connections);
+            let workers = workers.max(1);
             let share = |worker: usize| all / workers + usize::from(worker < all % workers);
             let sockets = (0..workers).map(|worker| Socket::Attachments(share(worker))).collect();
             Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))

@@ -27,6 +27,7 @@ pub(super) fn note(listener: &str, greeting: Greeting, source: &StreamInfo) {
     };
     *last = Some((now, 0));
     drop(last);
-    let (peer, reason) = (source.peer, greeting.reason());
+    let peer = source.peer;
+    let reason = greeting.reason();
     tracing::info!(listener, %peer, unsaid, "refused: {reason}");
 }

@@ -20,7 +20,8 @@ use crate::refusal::Refusal;
 
 /// Serves one connection.
 pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch) {
-    let (rules, peer) = (&entrance.rules, stream.info().peer);
+    let rules = &entrance.rules;
+    let peer = stream.info().peer;
     let stream = match &rules.tls {
         None => stream,
         Some(config) => match Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)).await {

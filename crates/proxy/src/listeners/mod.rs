@@ -103,9 +103,11 @@ impl Door {
     /// Serves what comes, in a task of its own.
     fn open(self, worker: &Arc<Worker>) {
         let Self { id, socket, share, watch, rules, served } = self;
-        let (entrance, tasks) = (Entrance::of(worker, id, rules), watch.clone());
+        let entrance = Entrance::of(worker, id, rules);
+        let tasks = watch.clone();
         tasks.spawn(async move {
-            let (name, _held) = (entrance.rules.name.clone(), served);
+            let name = entrance.rules.name.clone();
+            let _held = served;
             let served = match socket {
                 Socket::Stream(listener) => stream::serve(entrance, listener, &watch).await,
                 Socket::Udp(socket) => udp::serve(entrance, socket, &watch).await,

@@ -39,7 +39,8 @@ pub(super) async fn serve(entrance: Entrance, socket: UdpSocket, share: u8, watc
 async fn accept(mut entrance: Entrance, socket: UdpSocket, share: u8, watch: &Watch) -> io::Result<()> {
     let Some(options) = &entrance.rules.quic else { return Ok(()) };
     let endpoint = Endpoint::server(socket, share, options)?;
-    let (mut in_force, mut accepting) = (entrance.rules.clone(), true);
+    let mut in_force = entrance.rules.clone();
+    let mut accepting = true;
     let open = Arc::new(());
     loop {
         let incoming = tokio::select! {
@@ -67,7 +68,9 @@ async fn accept(mut entrance: Entrance, socket: UdpSocket, share: u8, watch: &Wa
             in_force = rules.clone();
             renew(&endpoint, rules);
         }
-        let (entrance, open, own) = (entrance.clone(), open.clone(), watch.clone());
+        let entrance = entrance.clone();
+        let open = open.clone();
+        let own = watch.clone();
         watch.spawn(async move {
             let _held = open;
             connection(entrance, incoming, &own).await;
@@ -108,7 +111,8 @@ async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
         Err(_) => return refusals::of_quic(&rules, peer, &ConnectionError::TimedOut),
     };
     entrance.admission = Admission::of(&rules, &peer);
-    let (shared, admission) = (entrance.worker.shared.clone(), entrance.admission.clone());
+    let shared = entrance.worker.shared.clone();
+    let admission = entrance.admission.clone();
     let has_room = || admission.as_ref().is_none_or(|own| own.enter(&shared, &rules, &peer));
     if connection.is_confirmed() {
         if !has_room() {

@@ -32,7 +32,9 @@ pub(super) fn of_quic(rules: &ListenerRules, peer: PeerAddress, error: &Connecti
 /// The handshake of `peer` failed in this way.
 pub(super) fn note(rules: &ListenerRules, peer: PeerAddress, over: Over, fault: Fault, detail: &str) {
     let listener = &*rules.name;
-    let (over, reason, words) = (if over == Over::Quic { "quic" } else { "tcp" }, fault.word(), fault.words());
+    let over = if over == Over::Quic { "quic" } else { "tcp" };
+    let reason = fault.word();
+    let words = fault.words();
     // Whoever looks whether a port is open, as load balancers do every second, connects and leaves.
     match rules.seeing.handshake_refused(reason, fault != Fault::Closed) {
         Some(0) => tracing::info!(listener, %peer, over, reason, detail, "handshake refused: {words}"),

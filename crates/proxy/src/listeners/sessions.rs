@@ -68,7 +68,8 @@ impl Sessions {
         target: &Target,
         exchange: &Arc<Exchange>,
     ) -> Option<Joined> {
-        let (key, now) = ((listener.clone(), user.to_owned()), Instant::now());
+        let key = (listener.clone(), user.to_owned());
+        let now = Instant::now();
         let mut open = self.open.lock();
         let number = open.next;
         let held = open.users.entry(key.clone()).or_default();

@@ -44,7 +44,8 @@ pub(super) async fn serve(mut entrance: Entrance, listener: Listener, watch: &Wa
 
 /// Takes a place under the bound of the stream's source; false when that has too many already.
 fn admit(entrance: &mut Entrance, stream: &Stream) -> bool {
-    let (rules, peer) = (&entrance.rules, &stream.info().peer);
+    let rules = &entrance.rules;
+    let peer = &stream.info().peer;
     let admission = Admission::of(rules, peer);
     let admitted = admission.as_ref().is_none_or(|own| own.enter(&entrance.worker.shared, rules, peer));
     entrance.admission = admission;

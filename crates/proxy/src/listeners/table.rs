@@ -363,7 +363,8 @@ impl ListenerTable {
         for New { name, door, opened: Opened { wanted, bound, passed, sockets } } in prepared.new {
             let Some(rules) = snapshot.listeners.get(&name) else { continue };
             self.log_taken(&name, &passed);
-            let (drain, served) = (watch.child(), Arc::new(()));
+            let drain = watch.child();
+            let served = Arc::new(());
             for (share, (socket, worker)) in (0..).zip(sockets.into_iter().zip(doors)) {
                 // A worker that is gone means that the process is stopping.
                 let _ = worker.send(Door {

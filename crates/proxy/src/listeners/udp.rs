@@ -43,7 +43,8 @@ pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, w
     let share = Share { sessions: Clients::default(), socket: socket.clone(), own, watch: watch.clone() };
     let mut batch = RecvBatch::new();
     // Whether clients without a session may still begin one.
-    let (mut closing, mut welcome) = (false, true);
+    let mut closing = false;
+    let mut welcome = true;
     loop {
         let received = tokio::select! {
             biased;
@@ -139,7 +140,9 @@ impl Share {
         self.sessions.enter(client, session.clone());
         let source = Arc::new(StreamInfo { peer, local: self.own, tls: None });
         let arrival = Arrival::Session { head: Box::new(head), source, session: session.clone() };
-        let (entrance, share, begun) = (entrance.clone(), self.clone(), session.clone());
+        let entrance = entrance.clone();
+        let share = self.clone();
+        let begun = session.clone();
         self.watch.spawn(async move {
             share.carry(&entrance, arrival, &begun).await;
             share.sessions.leave(client, &begun);

@@ -62,15 +62,18 @@ impl Opened {
         let rewritten = rewrite.and_then(|rewrite| rewrite.target.clone());
         let name = upstream.as_ref().map(|upstream| upstream.name().to_owned());
         let chosen = address.filter(|_| upstream.is_none());
-        let (way, head) = (Way { end, upstream: name, rewritten }, Arc::new(head.clone()));
-        let (revision, route) = (routed.snapshot.revision, routed.snapshot.route_names[routed.route].clone());
+        let way = Way { end, upstream: name, rewritten };
+        let head = Arc::new(head.clone());
+        let revision = routed.snapshot.revision;
+        let route = routed.snapshot.route_names[routed.route].clone();
         Self { way, upstream, chosen, head, revision, route, attached: None }
     }
 
     /// For an attachment under `name`, which the request `head` asked for.
     pub(crate) fn attached(routed: &Routed, head: &RequestHead, name: String) -> Self {
         let way = Way { end: End::Attachment, upstream: None, rewritten: None };
-        let (revision, route) = (routed.snapshot.revision, routed.snapshot.route_names[routed.route].clone());
+        let revision = routed.snapshot.revision;
+        let route = routed.snapshot.route_names[routed.route].clone();
         let head = Arc::new(head.clone());
         Self { way, upstream: None, chosen: None, head, revision, route, attached: Some(name) }
     }
@@ -95,7 +98,8 @@ pub(crate) struct Standing {
 
 impl Standing {
     pub(super) fn new(routed: &Routed, opened: Opened, movable: bool) -> Self {
-        let (opened, words) = (Mutex::new(opened), watch::Sender::new(None));
+        let opened = Mutex::new(opened);
+        let words = watch::Sender::new(None);
         Self { routed: routed.clone(), movable, opened, words }
     }
 
@@ -156,7 +160,8 @@ impl Standing {
     /// Asks the filters of `snapshot` about it, and decides with what they say. Where they say nothing, it goes on and they are
     /// asked again for as long as they allow.
     pub(super) async fn ask(self: Arc<Self>, snapshot: Arc<Snapshot>) -> Asked {
-        let (began, mut pause) = (Instant::now(), PAUSE);
+        let began = Instant::now();
+        let mut pause = PAUSE;
         loop {
             let end = |reason| Asked { order: Some(Order::End(reason)), again: None };
             match self.asked(&snapshot).await {

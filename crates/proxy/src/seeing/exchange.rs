@@ -325,7 +325,8 @@ impl Exchange {
             return;
         }
         let facts = self.live.facts.lock();
-        let (listener, upstream) = (&*self.live.begin.listener, facts.upstream.as_deref().unwrap_or_default());
+        let listener = &*self.live.begin.listener;
+        let upstream = facts.upstream.as_deref().unwrap_or_default();
         tracing::warn!(
             listener,
             upstream,

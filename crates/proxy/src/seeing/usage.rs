@@ -207,14 +207,16 @@ impl Collector for UsageCollector {
 
 fn encode(encoder: &mut DescriptorEncoder, label: &str, counts: &[(String, Counts)]) -> Result<(), std::fmt::Error> {
     for (what, help, figure) in FIGURES {
-        let (name, help) = (format!("hermes_{label}_{what}"), format!("{help}, by {label}"));
+        let name = format!("hermes_{label}_{what}");
+        let help = format!("{help}, by {label}");
         let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
         for (name, counts) in counts {
             let labels = [(label, name.as_str())];
             ConstCounter::new(figure(counts)).encode(family.encode_family(&labels)?)?;
         }
     }
-    let (name, help) = (format!("hermes_{label}_bytes"), format!("Content and tunnel bytes, by {label}"));
+    let name = format!("hermes_{label}_bytes");
+    let help = format!("Content and tunnel bytes, by {label}");
     let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
     for (name, counts) in counts {
         for (direction, figure) in DIRECTIONS {

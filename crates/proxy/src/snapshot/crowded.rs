@@ -16,7 +16,8 @@ impl ListenerRules {
     /// Notes that so many sessions made room for others, where a bound of so `many` is reached, and of which `user` if it is his.
     pub fn sessions_evicted(&self, sessions: usize, (limit, most): (&str, usize), user: Option<&str>) {
         if let Some(sessions) = self.crowded.evicted.count(sessions as u64, Instant::now()) {
-            let (listener, user) = (&*self.name, user.unwrap_or_default());
+            let listener = &*self.name;
+            let user = user.unwrap_or_default();
             tracing::warn!(
                 listener,
                 user,

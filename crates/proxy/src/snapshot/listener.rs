@@ -382,7 +382,8 @@ fn requires_certificate(auth: Option<&Auth>) -> bool {
 }
 
 fn options(config: &Listener) -> Options {
-    let (mut options, limits) = (Options::default(), &config.limits);
+    let mut options = Options::default();
+    let limits = &config.limits;
     if let Some(bytes) = limits.head_bytes {
         options.head.head_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
     }

@@ -84,7 +84,8 @@ fn ends_with(name: &str, suffix: &str) -> bool {
 }
 
 fn ends_with_or_is(name: &str, suffix: &str) -> bool {
-    let (name, suffix) = (name.as_bytes(), suffix.as_bytes());
+    let name = name.as_bytes();
+    let suffix = suffix.as_bytes();
     name.len() >= suffix.len() && name[name.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
 }
 

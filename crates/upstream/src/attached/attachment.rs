@@ -105,11 +105,13 @@ impl Place {
         carried: Carried,
         dismissed: impl Future<Output = T>,
     ) -> Detached<T> {
-        let (ended, worn) = (CancellationToken::new(), CancellationToken::new());
+        let ended = CancellationToken::new();
+        let worn = CancellationToken::new();
         let told = (ended.clone().drop_guard(), carried.count);
         let io = Lent::new(TunnelIo::new(tunnel.0, tunnel.1), told);
         let stream = Stream::other(Box::new(io), (*carried.source).clone());
-        let (beginning, mut dismissed) = (timeout(BEGINNING, begin(stream)), pin!(dismissed));
+        let beginning = timeout(BEGINNING, begin(stream));
+        let mut dismissed = pin!(dismissed);
         let begun = tokio::select! {
             begun = beginning => begun.ok().flatten().ok_or(Detached::NeverBegan),
             word = &mut dismissed => Err(Detached::Dismissed(word)),

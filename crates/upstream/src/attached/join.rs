@@ -62,7 +62,8 @@ impl Client {
         let until = Instant::now() + timeouts.connect + timeouts.header.unwrap_or(OPENING);
         let attempt = async {
             let checkout = self.checkout(upstream, timeouts).await?;
-            let (source, endpoint) = (checkout.source(), checkout.endpoint.clone());
+            let source = checkout.source();
+            let endpoint = checkout.endpoint.clone();
             let head = head(upstream, &endpoint, name, fields);
             let opened = checkout.open(&head, Some(0), Receiver::Origin).await?;
             let (incoming, outgoing, active) = ask(opened).await?;

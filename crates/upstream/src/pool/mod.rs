@@ -110,8 +110,11 @@ pub(crate) struct Slot {
 
 impl Pool {
     pub(crate) fn new(tasks: TaskTracker, client: Weak<Inner>) -> Arc<Self> {
-        let (slots, closed) = (Mutex::default(), CancellationToken::new());
-        let (kept, sweeping, exchanges) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicU64::new(EXCHANGES));
+        let slots = Mutex::default();
+        let closed = CancellationToken::new();
+        let kept = AtomicUsize::new(0);
+        let sweeping = AtomicBool::new(false);
+        let exchanges = AtomicU64::new(EXCHANGES);
         Arc::new(Self { slots, tasks, kept, sweeping, exchanges, closed, client })
     }
 
@@ -259,7 +262,8 @@ impl Pool {
         let own = link.claim(0).unwrap_or_else(|| link.clone());
         let counted = slot.links.add(link.clone(), address, room.clone(), !self.closed.is_cancelled());
         if let Link::H3(link) = &link {
-            let (pool, slot) = (Arc::downgrade(self), Arc::downgrade(slot));
+            let pool = Arc::downgrade(self);
+            let slot = Arc::downgrade(slot);
             let ward = Ward { link: link.watched(), uses: counted.uses(), pool, slot, address };
             self.tasks.spawn(ward.watch());
         }
@@ -309,7 +313,8 @@ impl Pool {
         if self.sweeping.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
+        let pool = Arc::downgrade(self);
+        let closed = self.closed.clone();
         self.tasks.spawn(async move {
             loop {
                 tokio::select! {

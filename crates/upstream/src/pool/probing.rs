@@ -32,7 +32,8 @@ impl Pool {
         if slot.probing.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (pool, slot) = (self.clone(), slot.clone());
+        let pool = self.clone();
+        let slot = slot.clone();
         self.tasks.spawn(async move {
             tokio::select! {
                 () = pool.try_quic(&client, &upstream, index, &slot) => {}
@@ -68,7 +69,8 @@ impl Pool {
 
 /// A connection over QUIC.
 async fn connected(client: &Inner, upstream: &Upstream, index: usize) -> Result<connect::Reached, ConnectFailure> {
-    let (endpoint, until) = (&upstream.endpoints[index], Instant::now() + upstream.timeouts().connect);
+    let endpoint = &upstream.endpoints[index];
+    let until = Instant::now() + upstream.timeouts().connect;
     let attempt = async {
         let road = connect::road(client, upstream, endpoint).await?;
         Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.quic_alone(&road).await

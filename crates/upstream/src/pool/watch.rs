@@ -160,8 +160,10 @@ impl<'a> Sight<'a> {
 
     /// Looks at the link; returns why it is to be given up, if it is.
     fn look(&mut self) -> Option<&'static str> {
-        let (link, now) = (&self.ward.link, Instant::now());
-        let (was_silent, pulse) = (link.is_silent(), link.pulse());
+        let link = &self.ward.link;
+        let now = Instant::now();
+        let was_silent = link.is_silent();
+        let pulse = link.pulse();
         let is_silent = self.silence.handle(pulse, now);
         self.refused &= is_silent;
         // Somebody answers after all; a second time, and all is well.
@@ -195,7 +197,9 @@ impl Ward {
     pub(super) async fn watch(self) {
         let link = self.link.clone();
         let mut closed = pin!(link.closed());
-        let (mut sight, mut ear, mut refusals) = (Sight::of(&self), self.ear(), link.refusals());
+        let mut sight = Sight::of(&self);
+        let mut ear = self.ear();
+        let mut refusals = link.refusals();
         loop {
             tokio::select! {
                 () = self.next_look(&sight.silence) => {}
@@ -246,8 +250,10 @@ impl Ward {
 
     /// Begins to reach the peer otherwise.
     fn reach(&self, pause: Duration) -> Option<Reaching> {
-        let (pool, slot) = (self.pool.upgrade()?, self.slot.upgrade()?);
-        let (client, (upstream, index)) = (pool.client.upgrade()?, slot.endpoint()?);
+        let pool = self.pool.upgrade()?;
+        let slot = self.slot.upgrade()?;
+        let client = pool.client.upgrade()?;
+        let (upstream, index) = slot.endpoint()?;
         upstream.endpoints[index].quic.doubted(Instant::now());
         // Later than the silent link itself; links that fall silent together share what comes about.
         let since = Instant::now().checked_sub(SILENCE / 2)?;
@@ -282,7 +288,8 @@ impl Ward {
             let first = endpoint.quic.fell_silent(Instant::now());
             endpoint.hop.explain(SILENT);
             if first {
-                let (upstream, endpoint) = (upstream.name(), &*endpoint.text);
+                let upstream = upstream.name();
+                let endpoint = &*endpoint.text;
                 tracing::warn!(upstream, endpoint, "UDP became silent; HTTP/3 is left out");
             }
         }

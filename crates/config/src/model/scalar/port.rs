@@ -31,7 +31,8 @@ impl FromStr for PortMatch {
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
         let (low, high) = text.split_once('-').unwrap_or((text, text));
-        let (low, high) = (port(low)?, port(high)?);
+        let low = port(low)?;
+        let high = port(high)?;
         if low > high {
             return Err(ScalarError::new(format!("`{text}` is empty")).remedy(format!("write {high}-{low}")));
         }

@@ -36,7 +36,8 @@ impl FromStr for StatusMatch {
             text.parse().ok().filter(|code| digits && (200..=599).contains(code)).ok_or_else(wrong)
         };
         let (low, high) = text.split_once('-').unwrap_or((text, text));
-        let (low, high) = (code(low)?, code(high)?);
+        let low = code(low)?;
+        let high = code(high)?;
         if low > high { Err(wrong()) } else { Ok(Self { low, high }) }
     }
 }

@@ -50,7 +50,8 @@ async fn answer(request: Request<Incoming>, from: SocketAddr, output: Output) ->
 
 /// Counts the content, and keeps none of it.
 async fn read(mut content: Incoming) -> (Option<u64>, HeaderMap) {
-    let (mut length, mut trailers) = (0, HeaderMap::new());
+    let mut length = 0;
+    let mut trailers = HeaderMap::new();
     while let Some(frame) = content.frame().await {
         let Ok(frame) = frame else { return (None, trailers) };
         length += frame.data_ref().map_or(0, Bytes::len) as u64;

@@ -110,7 +110,8 @@ impl Rates {
         let said = match &now.said {
             Ok(said) => said,
             Err(failure) => {
-                let (error, flow) = (Some(failure.reason.clone()), Flow::default());
+                let error = Some(failure.reason.clone());
+                let flow = Flow::default();
                 return self.nodes.push(NodeRate { node, error, live: 0, flow });
             }
         };

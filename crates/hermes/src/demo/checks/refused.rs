@@ -14,7 +14,8 @@ pub async fn forged_user(scene: &Scene) -> Result<Evidence, String> {
     let forged = [("user", "mallory"), ("service", "gold")];
     let seen = client.get("VIDEO", "http://VIDEO/forged", &forged).await?.seen()?;
     let field = |name: &str| seen["fields"][name].as_str().unwrap_or_default().to_owned();
-    let (user, service) = (field("user"), field("service"));
+    let user = field("user");
+    let service = field("service");
     expect(user == "alice", || format!("VIDEO saw the user {user:?}"))?;
     expect(service == "video", || format!("VIDEO saw the service {service:?}"))?;
     let proof = format!("sent as mallory, arrived as {user}");

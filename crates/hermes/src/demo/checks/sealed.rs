@@ -46,7 +46,8 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(scene: &Scene, stream: S) 
 fn own_certificate<S>(scene: &Scene, tls: &TlsStream<S>) -> Result<String, String> {
     let shown =
         tls.get_ref().1.peer_certificates().and_then(|chain| chain.first()).ok_or("no certificate was shown")?;
-    let (shown, own) = (fingerprint(shown), fingerprint(&scene.certificates.secure.certificate));
+    let shown = fingerprint(shown);
+    let own = fingerprint(&scene.certificates.secure.certificate);
     expect(shown == own, || format!("a certificate {shown} was shown, SECURE's is {own}"))?;
     Ok(format!("sha256 {}...", &own[..16]))
 }

@@ -74,7 +74,9 @@ fn host(hops: u8) -> String {
 }
 
 fn dependent(pki: &Pki, entries: &[Entry]) -> String {
-    let (mut listeners, mut routes, mut upstreams) = (String::new(), String::new(), String::new());
+    let mut listeners = String::new();
+    let mut routes = String::new();
+    let mut upstreams = String::new();
     for entry in entries {
         let Entry { way, hops, udp, http, host } = entry;
         let name = format!("{}{hops}", way.name());
@@ -94,8 +96,12 @@ fn dependent(pki: &Pki, entries: &[Entry]) -> String {
 }
 
 fn upstream(pki: &Pki, number: u8) -> String {
-    let (ca, cert, key) = (pki.ca(), pki.cert(PROXY), pki.key(PROXY));
-    let (ca, cert, key) = (ca.display(), cert.display(), key.display());
+    let ca = pki.ca();
+    let cert = pki.cert(PROXY);
+    let key = pki.key(PROXY);
+    let ca = ca.display();
+    let cert = cert.display();
+    let key = key.display();
     let address = SocketAddr::from((proxy_address(number), PORT));
     format!(
         "  next{number}: {{ endpoints: [\"{address}\"], http: 3, timeouts: {{ udp: {UDP_IDLE} }}, \
@@ -105,13 +111,17 @@ fn upstream(pki: &Pki, number: u8) -> String {
 
 fn standalone(around: &Around<'_>, number: u8) -> String {
     let pki = around.pki;
-    let (ca, cert, key) = (pki.ca(), pki.cert(PROXY), pki.key(PROXY));
+    let ca = pki.ca();
+    let cert = pki.cert(PROXY);
+    let key = pki.key(PROXY);
     let tls = format!("cert_file: {}, key_file: {}, client_ca_file: {}", cert.display(), key.display(), ca.display());
     let listen = SocketAddr::from((proxy_address(number), PORT));
     let own = host(number);
     let at = |port: SocketAddr| SocketAddr::from((origin_address(number), port.port()));
-    let (web, udp) = (at(around.origin.http), at(around.origin.udp));
-    let (mut routes, mut upstreams) = (String::new(), String::new());
+    let web = at(around.origin.http);
+    let udp = at(around.origin.udp);
+    let mut routes = String::new();
+    let mut upstreams = String::new();
     if number < HOPS {
         let next = number + 1;
         routes += &format!("  - {{ match: {{ target: \"{}\" }}, terminate: true }}\n", proxy_address(next));

@@ -15,10 +15,14 @@ const PORT: u16 = 4435;
 const ENTRY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7200);
 
 pub fn start(around: &Around<'_>, folder: &Path) -> Started {
-    let (program, pki) = (&around.programs.masque_go, around.pki);
+    let program = &around.programs.masque_go;
+    let pki = around.pki;
     let proxy = SocketAddr::from((proxy_address(1), PORT)).to_string();
     let origin = SocketAddr::from((origin_address(1), around.origin.udp.port())).to_string();
-    let (ca, cert, key, entry) = (pki.ca(), pki.cert(PROXY), pki.key(PROXY), ENTRY.to_string());
+    let ca = pki.ca();
+    let cert = pki.cert(PROXY);
+    let key = pki.key(PROXY);
+    let entry = ENTRY.to_string();
     let server = ["relay".as_ref(), cert.as_os_str(), key.as_os_str(), proxy.as_ref()];
     let server = Process::start_in(Some(around.network.proxy(1)?), "proxy1", folder, program, &server)?;
     let words = [ca.as_os_str(), proxy.as_ref(), PROXY.as_ref(), entry.as_ref(), origin.as_ref()];

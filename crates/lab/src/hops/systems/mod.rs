@@ -127,7 +127,8 @@ type Started = Result<(Vec<Process>, Vec<Entry>)>;
 
 fn direct(around: &Around<'_>) -> Entry {
     let to = |port: SocketAddr| SocketAddr::from((origin_address(0), port.port()));
-    let (udp, http) = (to(around.origin.udp), to(around.origin.http));
+    let udp = to(around.origin.udp);
+    let http = to(around.origin.http);
     Entry { way: Way::Direct, hops: 0, udp, http, host: "web.lab".to_owned() }
 }
 

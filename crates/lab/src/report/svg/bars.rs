@@ -14,7 +14,8 @@ const GAP: f64 = 10.0;
 
 /// Width, height and content of the picture of one experiment. Each group has a scale of its own; a group of zeros is left out.
 pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, String) {
-    let (mut content, mut y) = (String::new(), GAP);
+    let mut content = String::new();
+    let mut y = GAP;
     for (case, figure) in rows {
         let values: Vec<_> = systems.iter().filter_map(|s| Some((*s, results.of(*case, figure, *s)?))).collect();
         let most = values.iter().map(|(_, summary)| summary.most).fold(0.0, f64::max);
@@ -26,7 +27,8 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
         content += &text(LEFT, y + 12.0, "start", &heading);
         y += HEADING;
         for (system, summary) in values {
-            let (bar, middle) = (scale(summary.median) - LEFT, y + BAR / 2.0);
+            let bar = scale(summary.median) - LEFT;
+            let middle = y + BAR / 2.0;
             content += &text(LEFT - 4.0, y + 9.5, "end", system.text());
             content += &format!(
                 "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{bar:.1}\" height=\"{:.1}\" fill=\"{}\"/>\n\

@@ -23,7 +23,8 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
     cases.dedup();
     let mut content = String::new();
     for (index, case) in cases.iter().enumerate() {
-        let (x, y) = ((index % COLUMNS) as f64 * WIDTH, (index / COLUMNS) as f64 * HEIGHT);
+        let x = (index % COLUMNS) as f64 * WIDTH;
+        let y = (index / COLUMNS) as f64 * HEIGHT;
         let panel = panel(results, *case, rows, systems);
         content += &format!("<g transform=\"translate({x:.0} {y:.0})\">\n{panel}</g>\n");
     }
@@ -41,7 +42,8 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
     };
     let lines: Vec<_> = systems.iter().map(|system| (*system, points(*system))).collect();
     let largest = |part: fn(&(f64, f64)) -> f64| lines.iter().flat_map(|(_, line)| line).map(part).fold(1.0, f64::max);
-    let (most_clients, most_time) = (largest(|point| point.0), largest(|point| point.1));
+    let most_clients = largest(|point| point.0);
+    let most_time = largest(|point| point.1);
     let x = |clients: f64| LEFT + (WIDTH - LEFT - RIGHT) * clients / most_clients;
     let y = |time: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * time / most_time;
     let mut content = text(
@@ -78,7 +80,8 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
 fn apart(places: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|one, other| places[*other].total_cmp(&places[*one]));
-    let (mut apart, mut above) = (places.to_vec(), HEIGHT);
+    let mut apart = places.to_vec();
+    let mut above = HEIGHT;
     // From the lowest upwards: the lines begin together at the bottom, and there is room above.
     for index in order {
         apart[index] = places[index].min(above - LABEL);

@@ -21,7 +21,8 @@ impl Pipe {
     /// When no descriptor is left.
     pub fn new(size: usize) -> io::Result<Self> {
         let (far, near) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
-        let (far, near) = (claim(far)?, claim(near)?);
+        let far = claim(far)?;
+        let near = claim(near)?;
         // A smaller one serves too.
         let _ = fcntl_setpipe_size(&near, size);
         Ok(Self { near, far, held: 0 })

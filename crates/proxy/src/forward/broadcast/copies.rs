@@ -101,9 +101,11 @@ impl Copies {
             let next = Next::Upstream { upstream: upstream.clone(), receiver };
             let (mut head, _) = depart(routed, head.clone(), &next)?;
             head.fields.remove(EXPECT);
-            let (head, timeouts) = (Arc::new(head), reach::timeouts(routed, &next));
+            let head = Arc::new(head);
+            let timeouts = reach::timeouts(routed, &next);
             copies.extend((0..upstream.endpoint_count()).map(|index| {
-                let (upstream, head) = (upstream.clone(), head.clone());
+                let upstream = upstream.clone();
+                let head = head.clone();
                 Copy { number: 0, upstream, index, receiver, head, timeouts }
             }));
         }
@@ -141,7 +143,9 @@ impl Copies {
     pub(super) fn send(self, client: &Client, content: Content, limit: usize) -> (JoinSet<Reply>, Share) {
         let mut out = JoinSet::new();
         for copy in self.copies {
-            let (client, content, holder) = (client.clone(), content.clone(), self.holder.clone());
+            let client = client.clone();
+            let content = content.clone();
+            let holder = self.holder.clone();
             out.spawn(async move { copy.send(&client, &holder, content, limit).await });
         }
         (out, self.held)
@@ -191,7 +195,8 @@ impl Copy {
     }
 
     async fn send(self, client: &Client, holder: &Holder, content: Content, limit: usize) -> Reply {
-        let (mut endpoint, mut again) = (Arc::<str>::from(""), AGAIN);
+        let mut endpoint = Arc::<str>::from("");
+        let mut again = AGAIN;
         let outcome = loop {
             let checkout = match client.checkout_endpoint(&self.upstream, self.index, &self.timeouts).await {
                 Ok(checkout) => checkout,

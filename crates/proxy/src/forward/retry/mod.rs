@@ -94,7 +94,8 @@ impl<'a> Tries<'a> {
 
     /// How long a response head is waited for from there. What an attempt may take in all, its response head may take too.
     pub(super) fn header(&self, hop: Hop) -> Wait {
-        let (own, most) = (self.timeouts.header_of(hop), self.policy.per_try);
+        let own = self.timeouts.header_of(hop);
+        let most = self.policy.per_try;
         match (own, most) {
             (Some(own), Some(most)) if most > own => Wait { time: Some(most), key: Key::PerTry },
             _ => Wait { time: own, key: Key::Header },

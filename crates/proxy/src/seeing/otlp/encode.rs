@@ -38,7 +38,8 @@ pub(super) fn request(node: &str, ended: &[Ended], user: TraceUser) -> Value {
 }
 
 fn span(ended: &Ended, user: TraceUser) -> Value {
-    let (context, record) = (&ended.span.context, &ended.record);
+    let context = &ended.span.context;
+    let record = &ended.record;
     let name = record.route.as_ref().map_or_else(|| record.kind.to_owned(), |route| format!("{} {route}", record.kind));
     let mut span = json!({
         "traceId": context.trace.to_string(),

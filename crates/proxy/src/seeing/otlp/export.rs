@@ -46,8 +46,12 @@ impl Seeing {
     /// Sends spans and metrics as `config` says at the time, until the process ends. Only the first call does anything.
     pub async fn export(self: Arc<Self>, config: impl Fn() -> (Trace, Option<Destination>), watch: Watch) {
         let Some(queue) = self.spans.far.lock().take() else { return };
-        let (batch, now) = (Vec::with_capacity(BATCH), Instant::now());
-        let (tries, not_before, metrics_sent, well) = (0, now, now, true);
+        let batch = Vec::with_capacity(BATCH);
+        let now = Instant::now();
+        let tries = 0;
+        let not_before = now;
+        let metrics_sent = now;
+        let well = true;
         let began = SystemTime::now();
         let mut exporter = Exporter { seeing: self, queue, batch, tries, not_before, metrics_sent, began, well };
         let mut ticks = interval(TICK);

@@ -117,7 +117,9 @@ impl Metric<'_> {
 
     /// One point for each run of samples that ends with the bucket `+Inf`; sum and count stand before the buckets.
     fn histograms(&self, times: &[String; 2]) -> Vec<Value> {
-        let (mut points, mut sum, mut below) = (Vec::new(), 0.0, 0);
+        let mut points = Vec::new();
+        let mut sum = 0.0;
+        let mut below = 0;
         let (mut counts, mut bounds): (Vec<u64>, Vec<f64>) = Default::default();
         for sample in &self.samples {
             if sample.name.ends_with("_sum") {

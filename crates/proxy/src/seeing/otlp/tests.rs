@@ -70,7 +70,8 @@ fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
     assert_eq!(omitted["status"], json!({ "code": 2, "message": "connection_refused: 192.0.2.1:80" }));
     assert_eq!(attribute(&omitted, "http.response.status_code"), &json!({ "intValue": "502" }));
     assert_eq!(attribute(&omitted, "user.id"), &Value::Null);
-    let (first, second) = (&omitted["events"][0], &omitted["events"][1]);
+    let first = &omitted["events"][0];
+    let second = &omitted["events"][1];
     assert_eq!(
         (&first["name"], attribute(first, "hermes.outcome")),
         (&json!("attempt"), &json!({ "stringValue": "reset" }))

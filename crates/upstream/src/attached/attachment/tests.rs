@@ -48,7 +48,8 @@ async fn a_node_that_speaks_and_never_answers_has_not_begun_and_is_let_go() {
 #[tokio::test(start_paused = true)]
 async fn who_is_dismissed_before_he_began_goes_at_once() {
     let (halves, carried, node) = tunnel(1 << 20);
-    let (node, began) = (tokio::spawn(drip(node)), tokio::time::Instant::now());
+    let node = tokio::spawn(drip(node));
+    let began = tokio::time::Instant::now();
     let served = place().serve(halves, carried, sleep(Duration::from_secs(1))).await;
     assert_eq!(served, Detached::Dismissed(()));
     assert!(began.elapsed() < BEGINNING);
@@ -59,8 +60,10 @@ async fn who_is_dismissed_before_he_began_goes_at_once() {
 async fn who_is_dismissed_and_does_not_read_cannot_stay() {
     // No room for a farewell.
     let (halves, carried, node) = tunnel(16);
-    let (place, dismissed) = (place(), CancellationToken::new());
-    let (attached, dismiss) = (place.attached.clone(), dismissed.clone());
+    let place = place();
+    let dismissed = CancellationToken::new();
+    let attached = place.attached.clone();
+    let dismiss = dismissed.clone();
     let node = tokio::spawn(async move {
         let (mut read, mut write) = tokio::io::split(node);
         read.read_exact(&mut [0; 24]).await.unwrap();
