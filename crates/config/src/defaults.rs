@@ -19,16 +19,34 @@ type Object = Map<String, Json>;
 
 /// Writes the defaults of the JSON of a document out; returns which listeners say `tls: true` without there being a certificate.
 pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
-    let defaults = root.get("defaults").and_then(Json::as_object).cloned().unwrap_or_default();
-    let part = |path: [&str; 2]| defaults.get(path[0]).and_then(|part| part.get(path[1])).and_then(Json::as_object);
-    let tls = defaults.get("tls").and_then(Json::as_object).cloned().unwrap_or_default();
+    let defaults = root
+        .get("defaults")
+        .and_then(Json::as_object)
+        .cloned()
+        .unwrap_or_default();
+    let part = |path: [&str; 2]| {
+        defaults
+            .get(path[0])
+            .and_then(|part| part.get(path[1]))
+            .and_then(Json::as_object)
+    };
+    let tls = defaults
+        .get("tls")
+        .and_then(Json::as_object)
+        .cloned()
+        .unwrap_or_default();
     for (_, upstream) in entries(root, "upstreams") {
         if let Some(own) = upstream.get_mut("tls") {
             connecting(own, &tls);
         }
         limits(upstream, part(["limits", "upstreams"]));
     }
-    for authorize in root.get_mut("authorize").and_then(Json::as_array_mut).into_iter().flatten() {
+    for authorize in root
+        .get_mut("authorize")
+        .and_then(Json::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         of_url(authorize, "url", &tls);
     }
     if let Some(trace) = root.get_mut("trace") {
@@ -43,15 +61,30 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
         listener.remove("tls");
         let path = child(&child("listeners", name), "tls");
         let place = Places::new(tree.clone()).locate(&path);
-        let reason = "`tls: true` takes its certificate from `defaults.tls`, which names none".to_owned();
-        let remedy = Some("give `defaults.tls` a `cert_file` and a `key_file`, or write them here".to_owned());
-        problems.push(Problem { place, path, reason, remedy });
+        let reason =
+            "`tls: true` takes its certificate from `defaults.tls`, which names none".to_owned();
+        let remedy = Some(
+            "give `defaults.tls` a `cert_file` and a `key_file`, or write them here".to_owned(),
+        );
+        problems.push(Problem {
+            place,
+            path,
+            reason,
+            remedy,
+        });
     }
     problems
 }
 
-fn entries<'a>(root: &'a mut Object, section: &str) -> impl Iterator<Item = (&'a String, &'a mut Object)> {
-    let entries = root.get_mut(section).and_then(Json::as_object_mut).into_iter().flatten();
+fn entries<'a>(
+    root: &'a mut Object,
+    section: &str,
+) -> impl Iterator<Item = (&'a String, &'a mut Object)> {
+    let entries = root
+        .get_mut(section)
+        .and_then(Json::as_object_mut)
+        .into_iter()
+        .flatten();
     entries.filter_map(|(name, entry)| Some((name, entry.as_object_mut()?)))
 }
 
@@ -80,7 +113,9 @@ fn connecting(tls: &mut Json, defaults: &Object) {
     if *tls == json!(true) {
         *tls = json!({});
     }
-    let Some(own) = tls.as_object_mut() else { return };
+    let Some(own) = tls.as_object_mut() else {
+        return;
+    };
     if !SHOWN.iter().any(|key| own.contains_key(*key)) {
         fill(own, defaults, SHOWN.into_iter());
     }
@@ -91,9 +126,15 @@ fn connecting(tls: &mut Json, defaults: &Object) {
 
 /// The same for an entry whose url says that it has TLS.
 fn of_url(entry: &mut Json, key: &str, defaults: &Object) {
-    let Some(entry) = entry.as_object_mut() else { return };
+    let Some(entry) = entry.as_object_mut() else {
+        return;
+    };
     let url = entry.get(key).and_then(Json::as_str).unwrap_or_default();
-    if url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")) && !defaults.is_empty() {
+    if url
+        .get(..6)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
+        && !defaults.is_empty()
+    {
         connecting(entry.entry("tls").or_insert_with(|| json!({})), defaults);
     }
 }
@@ -123,14 +164,17 @@ impl Places {
         let steps = steps(path);
         let keys: Vec<&str> = steps.iter().map(Step::key).collect();
         let default = match keys.as_slice() {
-            ["listeners" | "upstreams" | "authorize", _, "tls", key, ..] | ["trace", "tls", key, ..] => {
-                child("defaults.tls", key)
-            }
+            ["listeners" | "upstreams" | "authorize", _, "tls", key, ..]
+            | ["trace", "tls", key, ..] => child("defaults.tls", key),
             [side @ ("listeners" | "upstreams"), _, "limits", key, ..] => {
                 child(&format!("defaults.limits.{side}"), key)
             }
             _ => return path.to_owned(),
         };
-        if !self.has(path) && self.has(&default) { default } else { path.to_owned() }
+        if !self.has(path) && self.has(&default) {
+            default
+        } else {
+            path.to_owned()
+        }
     }
 }

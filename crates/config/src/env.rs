@@ -15,7 +15,10 @@ pub(crate) fn expand(node: &mut Node, env: Env<'_>, path: &str, problems: &mut V
     match &mut node.value {
         Value::Text(text) if text.contains("${") => match expanded(text, env) {
             Err(reason) => {
-                problems.push(Problem { path: path.to_owned(), ..reason.at(node) });
+                problems.push(Problem {
+                    path: path.to_owned(),
+                    ..reason.at(node)
+                });
                 node.value = Value::Unread;
             }
             Ok(text) if node.plain.is_some() => {
@@ -45,7 +48,10 @@ struct Wrong {
 
 impl Wrong {
     fn new(reason: String, remedy: impl Into<String>) -> Self {
-        Self { reason, remedy: remedy.into() }
+        Self {
+            reason,
+            remedy: remedy.into(),
+        }
     }
 
     fn at(self, node: &Node) -> Problem {
@@ -64,9 +70,12 @@ fn expanded(text: &str, env: Env<'_>) -> Result<String, Wrong> {
             continue;
         }
         out.push_str(before);
-        let (inner, after) = after
-            .split_once('}')
-            .ok_or_else(|| Wrong::new("a `${` is not closed".into(), "write $${ for ${ as it stands"))?;
+        let (inner, after) = after.split_once('}').ok_or_else(|| {
+            Wrong::new(
+                "a `${` is not closed".into(),
+                "write $${ for ${ as it stands",
+            )
+        })?;
         out.push_str(&variable(inner, env)?);
         rest = after;
     }
@@ -80,9 +89,14 @@ fn variable(inner: &str, env: Env<'_>) -> Result<String, Wrong> {
         Some((name, default)) => (name, Some(default)),
         None => (inner, None),
     };
-    let named = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let named = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if name.is_empty() || !named || name.starts_with(|first: char| first.is_ascii_digit()) {
-        return Err(Wrong::new(format!("`{name}` is not the name of a variable"), "write ${NAME} or ${NAME:-default}"));
+        return Err(Wrong::new(
+            format!("`{name}` is not the name of a variable"),
+            "write ${NAME} or ${NAME:-default}",
+        ));
     }
     match (env(name), default) {
         (Some(value), None) => Ok(value),
@@ -126,7 +140,10 @@ mod tests {
 
     #[test]
     fn a_doubled_dollar_keeps_the_text() {
-        assert_eq!(expand("$${HOME} ${HOME}").as_deref(), Ok("${HOME} /home/alice"));
+        assert_eq!(
+            expand("$${HOME} ${HOME}").as_deref(),
+            Ok("${HOME} /home/alice")
+        );
     }
 
     #[test]
@@ -136,7 +153,10 @@ mod tests {
 
     #[test]
     fn unset_and_broken_variables_are_refused() {
-        assert_eq!(expand("${NONE}").unwrap_err(), "the variable `NONE` is not set");
+        assert_eq!(
+            expand("${NONE}").unwrap_err(),
+            "the variable `NONE` is not set"
+        );
         for text in ["${", "${HOME", "${}", "${1A}", "${A B}", "${:-x}"] {
             assert!(expand(text).is_err(), "{text}");
         }

@@ -36,12 +36,22 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(env: Env<'a>) -> Self {
-        Self { env, files: Vec::new(), problems: Vec::new(), open: Vec::new(), known: Vec::new(), given: None }
+        Self {
+            env,
+            files: Vec::new(),
+            problems: Vec::new(),
+            open: Vec::new(),
+            known: Vec::new(),
+            given: None,
+        }
     }
 
     /// Reads this text in place of the first file. What it includes is looked for from the folder of the process.
     pub(crate) fn of_text(text: String, env: Env<'a>) -> Self {
-        Self { given: Some(text), ..Self::new(env) }
+        Self {
+            given: Some(text),
+            ..Self::new(env)
+        }
     }
 
     /// Reads the file and everything that it includes. `None`: nothing can be said about its content.
@@ -50,8 +60,14 @@ impl<'a> Reader<'a> {
         let text = match self.text(&file) {
             Ok(text) => text,
             Err(reason) => {
-                let (place, path) = asked.map_or((None, ""), |(place, path)| (Some(place.clone()), path));
-                self.problems.push(Problem { place, path: path.to_owned(), reason, remedy: None });
+                let (place, path) =
+                    asked.map_or((None, ""), |(place, path)| (Some(place.clone()), path));
+                self.problems.push(Problem {
+                    place,
+                    path: path.to_owned(),
+                    reason,
+                    remedy: None,
+                });
                 return None;
             }
         };
@@ -63,7 +79,8 @@ impl<'a> Reader<'a> {
             }
         };
         expand(&mut root, self.env, "", &mut self.problems);
-        self.open.push(self.known.last().cloned().unwrap_or_default());
+        self.open
+            .push(self.known.last().cloned().unwrap_or_default());
         self.include_all(&mut root);
         self.open.pop();
         Some(root)
@@ -72,28 +89,42 @@ impl<'a> Reader<'a> {
     fn text(&mut self, file: &Path) -> Result<String, String> {
         if let Some(text) = self.given.take() {
             self.known.push(file.to_owned());
-            self.files.push(std::path::absolute(file).unwrap_or_default());
+            self.files
+                .push(std::path::absolute(file).unwrap_or_default());
             return Ok(text);
         }
         let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
         let mut bytes = Vec::new();
-        File::open(file).map_err(failed)?.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        File::open(file)
+            .map_err(failed)?
+            .take(FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
         if bytes.len() as u64 > FILE_BYTES {
-            return Err(format!("{} is larger than {} MiB", file.display(), FILE_BYTES >> 20));
+            return Err(format!(
+                "{} is larger than {} MiB",
+                file.display(),
+                FILE_BYTES >> 20
+            ));
         }
         self.known.push(file.canonicalize().map_err(failed)?);
         self.files.push(std::path::absolute(file).map_err(failed)?);
         String::from_utf8(bytes).map_err(|error| {
-            let line =
-                error.as_bytes().iter().take(error.utf8_error().valid_up_to()).filter(|byte| **byte == b'\n').count()
-                    + 1;
+            let line = error
+                .as_bytes()
+                .iter()
+                .take(error.utf8_error().valid_up_to())
+                .filter(|byte| **byte == b'\n')
+                .count()
+                + 1;
             format!("{}:{line}: this is not UTF-8", file.display())
         })
     }
 
     /// Adds the included files' entries to the root. A wrong `include` is left for the schema to report.
     fn include_all(&mut self, root: &mut Node) {
-        let Some(Value::List(items)) = root.entry("include").map(|entry| entry.node.value.clone()) else {
+        let Some(Value::List(items)) = root.entry("include").map(|entry| entry.node.value.clone())
+        else {
             return;
         };
         for (index, item) in items.iter().enumerate() {
@@ -110,12 +141,18 @@ impl<'a> Reader<'a> {
             self.problems.push(Problem::new(place, path, reason));
             return;
         }
-        let Some(included) = self.read(file, Some((place, path))) else { return };
+        let Some(included) = self.read(file, Some((place, path))) else {
+            return;
+        };
         let found = included.kind();
         match (&mut root.value, included.value) {
             (Value::Map(entries), Value::Map(more)) => self.merge(entries, more),
             (_, Value::Null) => {}
-            _ => self.problems.push(Problem::new(&included.place, "", format!("expected a map, found {found}"))),
+            _ => self.problems.push(Problem::new(
+                &included.place,
+                "",
+                format!("expected a map, found {found}"),
+            )),
         }
     }
 
@@ -128,7 +165,9 @@ impl<'a> Reader<'a> {
             return Some(format!("{} is included twice", file.display()));
         }
         if self.open.len() > DEEPEST {
-            return Some(format!("more than {DEEPEST} files include each other in a row"));
+            return Some(format!(
+                "more than {DEEPEST} files include each other in a row"
+            ));
         }
         (self.known.len() >= FILES).then(|| format!("more than {FILES} files"))
     }
@@ -152,7 +191,8 @@ impl<'a> Reader<'a> {
         let same = |known: &Entry| known.key == "version" && known.node.plain == entry.node.plain;
         if entry.key == "version" && !entries.iter().any(same) {
             let reason = "the version differs from that of the including file";
-            self.problems.push(Problem::new(entry.shown(), "version", reason).remedy("leave it away here"));
+            self.problems
+                .push(Problem::new(entry.shown(), "version", reason).remedy("leave it away here"));
         }
     }
 
@@ -163,17 +203,22 @@ impl<'a> Reader<'a> {
                 for entry in more {
                     match inner.iter().find(|known| known.key == entry.key) {
                         None => inner.push(entry),
-                        Some(first) => {
-                            self.problems.push(twice(&child(&known.key, &entry.key), &first.place, &entry.place))
-                        }
+                        Some(first) => self.problems.push(twice(
+                            &child(&known.key, &entry.key),
+                            &first.place,
+                            &entry.place,
+                        )),
                     }
                 }
             }
-            _ => self.problems.push(twice(&known.key, &known.place, &entry.place)),
+            _ => self
+                .problems
+                .push(twice(&known.key, &known.place, &entry.place)),
         }
     }
 }
 
 fn twice(path: &str, first: &Place, second: &Place) -> Problem {
-    Problem::new(second, path, format!("this was already given at {first}")).remedy("keep one of them")
+    Problem::new(second, path, format!("this was already given at {first}"))
+        .remedy("keep one of them")
 }

@@ -48,8 +48,12 @@ impl Flawed {
     /// The rest is the document without what is wrong. It has stand-ins, so it is good for nothing but to be judged; a finding
     /// that might follow from what was lost is not to be among those of `judge`.
     pub fn judged(mut self, judge: impl FnOnce(Loaded, &Lost) -> Result<(), Problems>) -> Problems {
-        let found = self.rest.take().and_then(|rest| judge(*rest, &self.lost).err());
-        self.problems.extend(found.into_iter().flat_map(|found| found.0));
+        let found = self
+            .rest
+            .take()
+            .and_then(|rest| judge(*rest, &self.lost).err());
+        self.problems
+            .extend(found.into_iter().flat_map(|found| found.0));
         self.problems()
     }
 }
@@ -80,17 +84,41 @@ pub fn read_text(name: &Path, text: String, env: Env<'_>) -> Result<Loaded, Flaw
 
 fn read_by(mut reader: Reader<'_>, file: &Path) -> Result<Loaded, Flawed> {
     let root = reader.read(file, None);
-    let Reader { files, problems, .. } = reader;
+    let Reader {
+        files, problems, ..
+    } = reader;
     let Some(root) = root else {
-        return Err(Flawed { problems, lost: Lost::default(), rest: None, files });
+        return Err(Flawed {
+            problems,
+            lost: Lost::default(),
+            rest: None,
+            files,
+        });
     };
-    let Typed { document, problems, lost } = typed(&root, problems);
+    let Typed {
+        document,
+        problems,
+        lost,
+    } = typed(&root, problems);
     match document {
-        Some(document) if problems.is_empty() => Ok(Loaded { document, places: Places::new(root), files }),
+        Some(document) if problems.is_empty() => Ok(Loaded {
+            document,
+            places: Places::new(root),
+            files,
+        }),
         document => {
-            let loaded = |document| Loaded { document, places: Places::new(root), files: files.clone() };
+            let loaded = |document| Loaded {
+                document,
+                places: Places::new(root),
+                files: files.clone(),
+            };
             let rest = document.map(loaded).map(Box::new);
-            Err(Flawed { problems, lost, rest, files })
+            Err(Flawed {
+                problems,
+                lost,
+                rest,
+                files,
+            })
         }
     }
 }
@@ -104,7 +132,11 @@ pub(crate) fn check_text(text: &str, env: Env<'_>) -> Typed {
             env::expand(&mut root, env, "", &mut problems);
             typed(&root, problems)
         }
-        Err(problem) => Typed { document: None, problems: vec![problem], lost: Lost::default() },
+        Err(problem) => Typed {
+            document: None,
+            problems: vec![problem],
+            lost: Lost::default(),
+        },
     }
 }
 
@@ -122,12 +154,18 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
     if matches!(root.value, Value::Null) {
         let problem = Problem::new(&root.place, "", "the file is empty");
         problems.push(problem.remedy("begin with `version: 1`"));
-        return Typed { document: None, problems, lost: Lost::default() };
+        return Typed {
+            document: None,
+            problems,
+            lost: Lost::default(),
+        };
     }
     let (mut json, mut found) = walk::read(schema::cached(), root);
     if let Json::Object(json) = &mut json {
         let without = write_out(json, root);
-        found.lost.extend(without.iter().map(|problem| problem.path.clone()));
+        found
+            .lost
+            .extend(without.iter().map(|problem| problem.path.clone()));
         found.problems.extend(without);
     }
     let paths = problems.iter().map(|problem| problem.path.as_str());
@@ -140,8 +178,18 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
     }
     // What an included file would have said is anybody's guess.
     let is_rest = json.is_object() && !lost.touches("include");
-    let document = is_rest.then(|| deserialized(json, root).map_err(|problem| problems.push(problem)).ok()).flatten();
-    Typed { document, problems, lost }
+    let document = is_rest
+        .then(|| {
+            deserialized(json, root)
+                .map_err(|problem| problems.push(problem))
+                .ok()
+        })
+        .flatten();
+    Typed {
+        document,
+        problems,
+        lost,
+    }
 }
 
 /// The schema and the types agree, so this does not fail; should they not, that is reported, not hidden.
@@ -149,6 +197,11 @@ fn deserialized(json: Json, root: &Node) -> Result<Document, Problem> {
     serde_path_to_error::deserialize(json).map_err(|error| {
         let path = error.path().to_string();
         let place = Places::new(root.clone()).locate(&path);
-        Problem { place, path, reason: format!("{DISAGREE}: {}", error.inner()), remedy: None }
+        Problem {
+            place,
+            path,
+            reason: format!("{DISAGREE}: {}", error.inner()),
+            remedy: None,
+        }
     })
 }

@@ -20,7 +20,12 @@ impl Lost {
 
     /// Whether anything of the part was lost.
     pub fn is_within(&self, part: &[Step]) -> bool {
-        self.covers(part) || self.0.range(part.to_vec()..).next().is_some_and(|lost| lost.starts_with(part))
+        self.covers(part)
+            || self
+                .0
+                .range(part.to_vec()..)
+                .next()
+                .is_some_and(|lost| lost.starts_with(part))
     }
 
     /// Whether anything of the part at this path was lost.

@@ -14,17 +14,35 @@ const ACTIONS: [&str; 4] = ["to", "terminate", "respond", "redirect"];
 /// Mends the JSON of a document, of which `lost` became null.
 pub(crate) fn mend(root: &mut Map<String, Json>, lost: &Lost) {
     root.insert("version".to_owned(), json!(1));
-    for (section, stand_in) in
-        [("listeners", json!({})), ("upstreams", json!({ "endpoints": [] })), ("peers", json!({ "certificate": [] }))]
-    {
-        for (_, entry) in root.get_mut(section).and_then(Json::as_object_mut).into_iter().flatten() {
+    for (section, stand_in) in [
+        ("listeners", json!({})),
+        ("upstreams", json!({ "endpoints": [] })),
+        ("peers", json!({ "certificate": [] })),
+    ] {
+        for (_, entry) in root
+            .get_mut(section)
+            .and_then(Json::as_object_mut)
+            .into_iter()
+            .flatten()
+        {
             fill(entry, &stand_in);
         }
     }
-    for (name, listener) in root.get_mut("listeners").and_then(Json::as_object_mut).into_iter().flatten() {
+    for (name, listener) in root
+        .get_mut("listeners")
+        .and_then(Json::as_object_mut)
+        .into_iter()
+        .flatten()
+    {
         mend_listener(listener, &child("listeners", name), lost);
     }
-    for (index, route) in root.get_mut("routes").and_then(Json::as_array_mut).into_iter().flatten().enumerate() {
+    for (index, route) in root
+        .get_mut("routes")
+        .and_then(Json::as_array_mut)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         fill(route, &json!({}));
         mend_route(route, &element("routes", index), lost);
     }
@@ -39,7 +57,10 @@ fn fill(value: &mut Json, stand_in: &Json) {
 
 /// It cannot be said that nobody is asked who he is, if that could not be read.
 fn mend_listener(listener: &mut Json, path: &str, lost: &Lost) {
-    if ["public", "auth"].into_iter().any(|key| lost.touches(&child(path, key))) {
+    if ["public", "auth"]
+        .into_iter()
+        .any(|key| lost.touches(&child(path, key)))
+    {
         listener["public"] = json!(true);
     }
 }
@@ -48,7 +69,9 @@ fn mend_listener(listener: &mut Json, path: &str, lost: &Lost) {
 /// read: it gets some action, and a condition of its own that no other route implies.
 fn mend_route(route: &mut Json, path: &str, lost: &Lost) {
     let is_lost = |key: &str| lost.touches(&child(path, key));
-    let acts = ACTIONS.into_iter().any(|key| route.get(key).is_some_and(|action| !action.is_null()));
+    let acts = ACTIONS
+        .into_iter()
+        .any(|key| route.get(key).is_some_and(|action| !action.is_null()));
     if !acts && ACTIONS.into_iter().any(is_lost) {
         route["terminate"] = json!(true);
     }

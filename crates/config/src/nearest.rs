@@ -9,7 +9,10 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
     for candidate in known {
         let distance = strsim::damerau_levenshtein(&wanted, &folded(candidate));
         let bound = (wanted.chars().count().max(candidate.chars().count()) / 3).clamp(1, 4);
-        if distance <= bound && wanted.len() > distance && best.is_none_or(|(least, _)| distance < least) {
+        if distance <= bound
+            && wanted.len() > distance
+            && best.is_none_or(|(least, _)| distance < least)
+        {
             best = Some((distance, candidate));
         }
     }
@@ -19,7 +22,16 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
 fn folded(name: &str) -> String {
     // A name longer than this is no mistyped key, and the comparison costs its square.
     const LONGEST: usize = 64;
-    name.chars().take(LONGEST).map(|letter| if letter == '-' { '_' } else { letter.to_ascii_lowercase() }).collect()
+    name.chars()
+        .take(LONGEST)
+        .map(|letter| {
+            if letter == '-' {
+                '_'
+            } else {
+                letter.to_ascii_lowercase()
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -30,9 +42,12 @@ mod tests {
 
     #[test]
     fn finds_a_mistyped_name() {
-        for (typed, meant) in
-            [("listner", "listeners"), ("Routes", "routes"), ("upstream", "upstreams"), ("token-file", "token_file")]
-        {
+        for (typed, meant) in [
+            ("listner", "listeners"),
+            ("Routes", "routes"),
+            ("upstream", "upstreams"),
+            ("token-file", "token_file"),
+        ] {
             assert_eq!(nearest(typed, KEYS.into_iter()), Some(meant), "{typed}");
         }
     }

@@ -21,12 +21,19 @@ impl Step {
 
 /// The path of the entry `key` of the map at `path`; keys that would be misread are quoted.
 pub fn child(path: &str, key: &str) -> String {
-    let misread =
-        |letter: char| matches!(letter, '.' | '[' | ']' | '"' | '\\') || letter.is_whitespace() || letter.is_control();
+    let misread = |letter: char| {
+        matches!(letter, '.' | '[' | ']' | '"' | '\\')
+            || letter.is_whitespace()
+            || letter.is_control()
+    };
     if key.is_empty() || key.contains(misread) {
         return format!("{path}[{}]", serde_json::Value::from(key));
     }
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
 }
 
 /// The path of an element of the list at `path`.
@@ -47,7 +54,11 @@ pub fn steps(path: &str) -> Vec<Step> {
 
 fn step(path: &str) -> Option<(Step, &str)> {
     if let Some(inner) = path.strip_prefix('[') {
-        return if inner.starts_with('"') { quoted(inner) } else { index(inner) };
+        return if inner.starts_with('"') {
+            quoted(inner)
+        } else {
+            index(inner)
+        };
     }
     let name = path.strip_prefix('.').unwrap_or(path);
     let end = name.find(['.', '[']).unwrap_or(name.len());
@@ -74,7 +85,15 @@ mod tests {
     fn paths_are_read_as_they_are_written() {
         for key in ["web", "a.b", "a[0]", "a\"b", "", "x y", "$schema", "\u{fc}"] {
             let path = child(&element(&child("", "routes"), 2), key);
-            assert_eq!(steps(&path), [Step::Key("routes".into()), Step::Index(2), Step::Key(key.into())], "{path}");
+            assert_eq!(
+                steps(&path),
+                [
+                    Step::Key("routes".into()),
+                    Step::Index(2),
+                    Step::Key(key.into())
+                ],
+                "{path}"
+            );
         }
     }
 

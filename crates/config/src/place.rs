@@ -21,7 +21,11 @@ pub struct Place {
 impl Place {
     /// The beginning of a file.
     pub(crate) fn start(file: &Arc<Path>) -> Self {
-        Self { file: file.clone(), line: 1, column: 1 }
+        Self {
+            file: file.clone(),
+            line: 1,
+            column: 1,
+        }
     }
 }
 

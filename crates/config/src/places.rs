@@ -44,7 +44,9 @@ impl Places {
         let mut node = Some(&self.root);
         for step in steps(path) {
             node = match (node.map(|node| &node.value), step) {
-                (Some(Value::Map(_)), Step::Key(key)) => node.and_then(|node| Some(&node.entry(&key)?.node)),
+                (Some(Value::Map(_)), Step::Key(key)) => {
+                    node.and_then(|node| Some(&node.entry(&key)?.node))
+                }
                 (Some(Value::List(nodes)), Step::Index(index)) => nodes.get(index),
                 _ => None,
             };
@@ -56,6 +58,8 @@ impl Places {
 impl fmt::Debug for Places {
     /// Values are not shown: variables of the environment may be among them.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Places").field("root", &self.root.place).finish_non_exhaustive()
+        out.debug_struct("Places")
+            .field("root", &self.root.place)
+            .finish_non_exhaustive()
     }
 }

@@ -24,17 +24,28 @@ pub struct Problem {
 impl Problem {
     /// A problem without a remedy.
     pub(crate) fn new(place: &Place, path: &str, reason: impl Into<String>) -> Self {
-        Self { place: Some(place.clone()), path: path.to_owned(), reason: reason.into(), remedy: None }
+        Self {
+            place: Some(place.clone()),
+            path: path.to_owned(),
+            reason: reason.into(),
+            remedy: None,
+        }
     }
 
     /// The same problem with a remedy.
     pub(crate) fn remedy(self, remedy: impl Into<String>) -> Self {
-        Self { remedy: Some(remedy.into()), ..self }
+        Self {
+            remedy: Some(remedy.into()),
+            ..self
+        }
     }
 
     /// A scalar that cannot be read.
     pub(crate) fn scalar(place: &Place, path: &str, error: ScalarError) -> Self {
-        Self { remedy: error.remedy, ..Self::new(place, path, error.reason) }
+        Self {
+            remedy: error.remedy,
+            ..Self::new(place, path, error.reason)
+        }
     }
 }
 
@@ -47,7 +58,9 @@ impl fmt::Display for Problem {
             write!(out, "{}: ", self.path)?;
         }
         out.write_str(&one_line(&self.reason))?;
-        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(out, "; {}", one_line(remedy)))
+        self.remedy
+            .as_ref()
+            .map_or(Ok(()), |remedy| write!(out, "; {}", one_line(remedy)))
     }
 }
 
@@ -61,7 +74,11 @@ fn one_line(text: &str) -> String {
             false => line.push(letter),
         }
     }
-    if text.chars().nth(LONGEST).is_some() { line + "..." } else { line }
+    if text.chars().nth(LONGEST).is_some() {
+        line + "..."
+    } else {
+        line
+    }
 }
 
 /// Everything that is wrong.
@@ -75,9 +92,14 @@ impl Problems {
     pub fn in_order(mut self, files: &[PathBuf]) -> Self {
         let rank = |place: &Place| {
             let name = std::path::absolute(&place.file).unwrap_or_default();
-            (files.iter().position(|file| *file == name), place.line, place.column)
+            (
+                files.iter().position(|file| *file == name),
+                place.line,
+                place.column,
+            )
         };
-        self.0.sort_by_cached_key(|problem| problem.place.as_ref().map(rank));
+        self.0
+            .sort_by_cached_key(|problem| problem.place.as_ref().map(rank));
         self.0.dedup();
         self
     }

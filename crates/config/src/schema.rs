@@ -18,7 +18,10 @@ pub fn schema() -> Value {
 pub(crate) fn cached() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| {
-        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>().to_value();
+        let mut schema = SchemaSettings::draft2020_12()
+            .into_generator()
+            .into_root_schema_for::<Document>()
+            .to_value();
         without_null(&mut schema);
         if let Value::Object(root) = &mut schema {
             root.insert("title".into(), "Hermes configuration, version 1".into());
@@ -44,7 +47,9 @@ fn without_null(schema: &mut Value) {
 }
 
 fn drop_null_type(object: &mut Map<String, Value>) {
-    let Some(Value::Array(types)) = object.get_mut("type") else { return };
+    let Some(Value::Array(types)) = object.get_mut("type") else {
+        return;
+    };
     types.retain(|name| name != "null");
     if let [only] = types.as_slice() {
         let only = only.clone();
@@ -54,9 +59,13 @@ fn drop_null_type(object: &mut Map<String, Value>) {
 
 /// `anyOf: [X, null]` becomes X; what is said beside it, such as the description, stays.
 fn drop_null_branch(object: &mut Map<String, Value>) {
-    let Some(Value::Array(branches)) = object.get_mut("anyOf") else { return };
+    let Some(Value::Array(branches)) = object.get_mut("anyOf") else {
+        return;
+    };
     branches.retain(|branch| branch.get("type").is_none_or(|name| name != "null"));
-    let [Value::Object(only)] = branches.as_slice() else { return };
+    let [Value::Object(only)] = branches.as_slice() else {
+        return;
+    };
     let only = only.clone();
     object.remove("anyOf");
     for (key, value) in only {
@@ -76,11 +85,20 @@ mod tests {
     #[test]
     fn every_property_is_described() {
         fn check(schema: &serde_json::Value, path: &str) {
-            let properties = schema.get("properties").and_then(serde_json::Value::as_object).into_iter().flatten();
+            let properties = schema
+                .get("properties")
+                .and_then(serde_json::Value::as_object)
+                .into_iter()
+                .flatten();
             for (name, property) in properties {
                 assert!(property.get("description").is_some(), "{path}.{name}");
             }
-            for (name, inner) in schema.get("$defs").and_then(serde_json::Value::as_object).into_iter().flatten() {
+            for (name, inner) in schema
+                .get("$defs")
+                .and_then(serde_json::Value::as_object)
+                .into_iter()
+                .flatten()
+            {
                 check(inner, name);
             }
         }

@@ -18,12 +18,18 @@ pub fn secret(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(failed)?;
     private(&file, path)?;
     let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text).map_err(failed)?;
+    file.take(LONGEST + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
     if text.len() as u64 > LONGEST {
         return Err(format!("{shown} is larger than {} MiB", LONGEST >> 20));
     }
     let text = text.trim_end_matches(['\n', '\r']);
-    if text.is_empty() { Err(format!("{shown} is empty")) } else { Ok(text.to_owned()) }
+    if text.is_empty() {
+        Err(format!("{shown} is empty"))
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// Checks the open file, not its name, so that it cannot be exchanged in between.
@@ -33,11 +39,18 @@ fn private(file: &File, path: &Path) -> Result<(), String> {
 
     const OTHERS: u32 = 0o077;
     let shown = path.display();
-    let mode = file.metadata().map_err(|error| format!("cannot read {shown}: {error}"))?.permissions().mode() & 0o777;
+    let mode = file
+        .metadata()
+        .map_err(|error| format!("cannot read {shown}: {error}"))?
+        .permissions()
+        .mode()
+        & 0o777;
     if mode & OTHERS == 0 {
         return Ok(());
     }
-    Err(format!("{shown} is a secret that others may use (mode {mode:04o}); run: chmod 600 '{shown}'"))
+    Err(format!(
+        "{shown} is a secret that others may use (mode {mode:04o}); run: chmod 600 '{shown}'"
+    ))
 }
 
 #[cfg(not(unix))]
@@ -69,7 +82,10 @@ mod tests {
         for mode in [0o640, 0o604, 0o620] {
             set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             let error = secret(&file).unwrap_err();
-            assert!(error.contains("chmod 600") && !error.contains("abc"), "{error}");
+            assert!(
+                error.contains("chmod 600") && !error.contains("abc"),
+                "{error}"
+            );
         }
     }
 

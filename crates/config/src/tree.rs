@@ -94,15 +94,25 @@ fn number(text: &str) -> Option<Value> {
     {
         return Some(Value::Int(number));
     }
-    let float = digits.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte))
+    let float = digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte))
         && digits.bytes().any(|byte| byte.is_ascii_digit());
-    if float { text.parse().ok().map(Value::Float) } else { None }
+    if float {
+        text.parse().ok().map(Value::Float)
+    } else {
+        None
+    }
 }
 
 fn whole(digits: &str, radix: u32) -> Option<Value> {
     // A sign is accepted by `from_str_radix`, not by YAML.
     let signed = digits.starts_with(['-', '+']);
-    if signed { None } else { i64::from_str_radix(digits, radix).ok().map(Value::Int) }
+    if signed {
+        None
+    } else {
+        i64::from_str_radix(digits, radix).ok().map(Value::Int)
+    }
 }
 
 #[cfg(test)]
@@ -114,8 +124,18 @@ mod tests {
         assert!(matches!(Value::of_plain(""), Value::Null));
         assert!(matches!(Value::of_plain("~"), Value::Null));
         assert!(matches!(Value::of_plain("TRUE"), Value::Bool(true)));
-        for (text, number) in [("0", 0), ("-7", -7), ("+7", 7), ("007", 7), ("0x1F", 31), ("0o17", 15)] {
-            assert!(matches!(Value::of_plain(text), Value::Int(found) if found == number), "{text}");
+        for (text, number) in [
+            ("0", 0),
+            ("-7", -7),
+            ("+7", 7),
+            ("007", 7),
+            ("0x1F", 31),
+            ("0o17", 15),
+        ] {
+            assert!(
+                matches!(Value::of_plain(text), Value::Int(found) if found == number),
+                "{text}"
+            );
         }
         for text in ["1.5", ".5", "1e3", "-1.", "99999999999999999999"] {
             assert!(matches!(Value::of_plain(text), Value::Float(_)), "{text}");

@@ -18,9 +18,18 @@ const DEEPEST: usize = 64;
 ///
 /// # Errors
 /// The first violation of YAML itself, after which nothing can be read.
-pub(crate) fn parse(text: &str, file: &Arc<Path>, problems: &mut Vec<Problem>) -> Result<Node, Problem> {
+pub(crate) fn parse(
+    text: &str,
+    file: &Arc<Path>,
+    problems: &mut Vec<Problem>,
+) -> Result<Node, Problem> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = Reader { text, parser: Parser::new_from_str(text), file, problems };
+    let mut reader = Reader {
+        text,
+        parser: Parser::new_from_str(text),
+        file,
+        problems,
+    };
     loop {
         match reader.event()? {
             (Event::StreamStart | Event::DocumentStart(_), _) => {}
@@ -31,7 +40,11 @@ pub(crate) fn parse(text: &str, file: &Arc<Path>, problems: &mut Vec<Problem>) -
 }
 
 fn empty(place: Place) -> Node {
-    Node { value: Value::Null, place, plain: None }
+    Node {
+        value: Value::Null,
+        place,
+        plain: None,
+    }
 }
 
 struct Reader<'a> {
@@ -57,27 +70,41 @@ impl<'a> Reader<'a> {
                 (Event::DocumentEnd, _) => {}
                 (Event::StreamEnd, _) => return Ok(root),
                 (_, span) => {
-                    return Err(self.problem(span.start, "a second document begins here").remedy("remove the `---`"));
+                    return Err(self
+                        .problem(span.start, "a second document begins here")
+                        .remedy("remove the `---`"));
                 }
             }
         }
     }
 
-    fn node(&mut self, event: Event<'a>, span: Span, path: &str, depth: usize) -> Result<Node, Problem> {
+    fn node(
+        &mut self,
+        event: Event<'a>,
+        span: Span,
+        path: &str,
+        depth: usize,
+    ) -> Result<Node, Problem> {
         if depth > DEEPEST {
             return Err(self.problem(span.start, too_deep()));
         }
         let place = self.place(span.start);
         match event {
-            Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => {
-                Err(self
-                    .problem(span.start, "`!` begins a tag, which means nothing here")
-                    .remedy("if it is text, write it in quotes"))
-            }
-            Event::Scalar(text, ScalarStyle::Plain, ..) => {
-                Ok(Node { value: Value::of_plain(&text), place, plain: Some(text.into_owned()) })
-            }
-            Event::Scalar(text, ..) => Ok(Node { value: Value::Text(text.into_owned()), place, plain: None }),
+            Event::Scalar(_, _, _, Some(_))
+            | Event::SequenceStart(_, Some(_))
+            | Event::MappingStart(_, Some(_)) => Err(self
+                .problem(span.start, "`!` begins a tag, which means nothing here")
+                .remedy("if it is text, write it in quotes")),
+            Event::Scalar(text, ScalarStyle::Plain, ..) => Ok(Node {
+                value: Value::of_plain(&text),
+                place,
+                plain: Some(text.into_owned()),
+            }),
+            Event::Scalar(text, ..) => Ok(Node {
+                value: Value::Text(text.into_owned()),
+                place,
+                plain: None,
+            }),
             Event::SequenceStart(..) => self.list(place, path, depth),
             Event::MappingStart(..) => self.map(place, path, depth),
             Event::Alias(_) => Err(self.alias(span.start)),
@@ -89,8 +116,16 @@ impl<'a> Reader<'a> {
         let mut nodes = Vec::new();
         loop {
             match self.event()? {
-                (Event::SequenceEnd, _) => return Ok(Node { value: Value::List(nodes), place, plain: None }),
-                (event, span) => nodes.push(self.node(event, span, &element(path, nodes.len()), depth + 1)?),
+                (Event::SequenceEnd, _) => {
+                    return Ok(Node {
+                        value: Value::List(nodes),
+                        place,
+                        plain: None,
+                    });
+                }
+                (event, span) => {
+                    nodes.push(self.node(event, span, &element(path, nodes.len()), depth + 1)?)
+                }
             }
         }
     }
@@ -100,13 +135,21 @@ impl<'a> Reader<'a> {
         let mut seen = std::collections::HashMap::new();
         loop {
             let entry = match self.event()? {
-                (Event::MappingEnd, _) => return Ok(Node { value: Value::Map(entries), place, plain: None }),
+                (Event::MappingEnd, _) => {
+                    return Ok(Node {
+                        value: Value::Map(entries),
+                        place,
+                        plain: None,
+                    });
+                }
                 (event, span) => self.entry(event, span, path, depth)?,
             };
             if let Some(first) = seen.get(&entry.key) {
                 let reason = format!("this was already given at {first}");
-                self.problems
-                    .push(Problem::new(&entry.place, &child(path, &entry.key), reason).remedy("keep one of them"));
+                self.problems.push(
+                    Problem::new(&entry.place, &child(path, &entry.key), reason)
+                        .remedy("keep one of them"),
+                );
                 continue;
             }
             seen.insert(entry.key.clone(), entry.place.clone());
@@ -114,21 +157,37 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn entry(&mut self, event: Event<'a>, span: Span, path: &str, depth: usize) -> Result<Entry, Problem> {
+    fn entry(
+        &mut self,
+        event: Event<'a>,
+        span: Span,
+        path: &str,
+        depth: usize,
+    ) -> Result<Entry, Problem> {
         let start = span.start;
         let key = match event {
             Event::Scalar(text, _, _, None) => text.into_owned(),
             Event::Alias(_) => return Err(self.alias(start)),
-            _ => return Err(self.problem(start, "a key must be a name").remedy("if it is text, write it in quotes")),
+            _ => {
+                return Err(self
+                    .problem(start, "a key must be a name")
+                    .remedy("if it is text, write it in quotes"));
+            }
         };
         let (event, span) = self.event()?;
         let node = self.node(event, span, &child(path, &key), depth + 1)?;
-        Ok(Entry { key, place: self.place(start), node })
+        Ok(Entry {
+            key,
+            place: self.place(start),
+            node,
+        })
     }
 
     fn alias(&self, mark: Marker) -> Problem {
         self.problem(mark, "`*` begins an alias; aliases are not read")
-            .remedy("if it is text such as *.example.com, write it in quotes; else repeat the value")
+            .remedy(
+                "if it is text such as *.example.com, write it in quotes; else repeat the value",
+            )
     }
 
     /// What the YAML library refuses.
@@ -142,9 +201,19 @@ impl<'a> Reader<'a> {
         if let Some(problem) = self.glued(error) {
             return problem;
         }
-        let line = self.text.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
-        let problem = self.problem(*error.marker(), format!("this is not YAML: {}", error.info()));
-        Problem { remedy: syntax_remedy(error.info(), line), ..problem }
+        let line = self
+            .text
+            .lines()
+            .nth(error.marker().line().saturating_sub(1))
+            .unwrap_or_default();
+        let problem = self.problem(
+            *error.marker(),
+            format!("this is not YAML: {}", error.info()),
+        );
+        Problem {
+            remedy: syntax_remedy(error.info(), line),
+            ..problem
+        }
     }
 
     /// `node:n`, of which the library only finds out at the next line that it is no key.
@@ -152,18 +221,40 @@ impl<'a> Reader<'a> {
         if !error.info().contains("simple key") {
             return None;
         }
-        let lines: Vec<&str> = self.text.lines().take(error.marker().line().max(1)).collect();
+        let lines: Vec<&str> = self
+            .text
+            .lines()
+            .take(error.marker().line().max(1))
+            .collect();
         let is_glued = |line: &str| {
             let (key, value) = line.trim().split_once(':')?;
-            let word = !key.is_empty() && key.chars().all(|letter| letter.is_alphanumeric() || "_-.".contains(letter));
-            (word && !value.is_empty() && !value.starts_with(' ')).then(|| (key.to_owned(), value.to_owned()))
+            let word = !key.is_empty()
+                && key
+                    .chars()
+                    .all(|letter| letter.is_alphanumeric() || "_-.".contains(letter));
+            (word && !value.is_empty() && !value.starts_with(' '))
+                .then(|| (key.to_owned(), value.to_owned()))
         };
-        let (index, (key, value)) =
-            lines.iter().enumerate().rev().find_map(|(index, line)| Some((index, is_glued(line)?)))?;
-        let column = lines[index].chars().take_while(|letter| letter.is_whitespace()).count() + 1;
-        let place = Place { file: self.file.clone(), line: index + 1, column };
+        let (index, (key, value)) = lines
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(index, line)| Some((index, is_glued(line)?)))?;
+        let column = lines[index]
+            .chars()
+            .take_while(|letter| letter.is_whitespace())
+            .count()
+            + 1;
+        let place = Place {
+            file: self.file.clone(),
+            line: index + 1,
+            column,
+        };
         let reason = format!("`{key}:{value}` is one word, and no key with a value");
-        Some(Problem::new(&place, "", reason).remedy(format!("write a space after the colon: `{key}: {value}`")))
+        Some(
+            Problem::new(&place, "", reason)
+                .remedy(format!("write a space after the colon: `{key}: {value}`")),
+        )
     }
 
     fn problem(&self, mark: Marker, reason: impl Into<String>) -> Problem {
@@ -172,7 +263,11 @@ impl<'a> Reader<'a> {
 
     /// The library counts lines from 1 and columns from 0.
     fn place(&self, mark: Marker) -> Place {
-        Place { file: self.file.clone(), line: mark.line().max(1), column: mark.col() + 1 }
+        Place {
+            file: self.file.clone(),
+            line: mark.line().max(1),
+            column: mark.col() + 1,
+        }
     }
 }
 

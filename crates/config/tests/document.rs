@@ -31,22 +31,42 @@ const EVERYTHING: &str = include_str!("documents/everything.yaml");
 fn a_document_that_says_everything_loads() {
     let document = loaded(EVERYTHING).document;
     assert_eq!(document.workers.map(usize::from), Some(2));
-    assert!(matches!(document.log.access, Access::File(ref file) if file.0.ends_with("access.json")));
+    assert!(
+        matches!(document.log.access, Access::File(ref file) if file.0.ends_with("access.json"))
+    );
     let web = &document.listeners["web"];
     assert!(
         matches!(web.auth, Some(Auth::Ways(ref ways)) if ways.mtls && ways.basic.is_some() && ways.bearer.is_some())
     );
-    assert_eq!(web.limits.head_time.map(|time| time.0), Some(Duration::from_secs(10)));
-    assert_eq!(web.set["forwarded"].to_string(), "for={peer.address};by={node}");
+    assert_eq!(
+        web.limits.head_time.map(|time| time.0),
+        Some(Duration::from_secs(10))
+    );
+    assert_eq!(
+        web.set["forwarded"].to_string(),
+        "for={peer.address};by={node}"
+    );
     let route = &document.routes[0];
     assert_eq!(route.matches.target.as_ref().unwrap().len(), 3);
     assert!(route.matches.port.as_ref().unwrap()[0].matches(443));
     assert_eq!(route.matches.fields["x-absent"], FieldMatch::Present(false));
     assert!(matches!(route.to, Some(Hops::Split(ref split)) if split["ingress"] == 9));
-    assert!(matches!(document.routes[1].terminate, Some(Terminate::Target(true))));
+    assert!(matches!(
+        document.routes[1].terminate,
+        Some(Terminate::Target(true))
+    ));
     let ingress = &document.upstreams["ingress"];
-    assert_eq!(ingress.endpoints.iter().map(|endpoint| endpoint.weight()).collect::<Vec<_>>(), [1, 3, 1]);
-    assert!(matches!(ingress.endpoints[2].address(), EndpointAddress::Unix(path) if path.is_absolute()));
+    assert_eq!(
+        ingress
+            .endpoints
+            .iter()
+            .map(|endpoint| endpoint.weight())
+            .collect::<Vec<_>>(),
+        [1, 3, 1]
+    );
+    assert!(
+        matches!(ingress.endpoints[2].address(), EndpointAddress::Unix(path) if path.is_absolute())
+    );
     assert!(matches!(ingress.tls, Some(TlsChoice::Details(ref tls)) if tls.ca_file.is_some()));
     assert!(document.peers["sap"].speaks_for[0].matches("bob@example.com"));
 }
@@ -61,8 +81,10 @@ fn the_shortest_document_has_the_defaults() {
 
 #[test]
 fn variables_have_the_type_of_what_they_contain_unless_quoted() {
-    let document =
-        loaded("version: 1\nnode: \"${NUMBER}\"\nworkers: ${NUMBER}\nidentity:\n  user: u-${NONE:-x}\n").document;
+    let document = loaded(
+        "version: 1\nnode: \"${NUMBER}\"\nworkers: ${NUMBER}\nidentity:\n  user: u-${NONE:-x}\n",
+    )
+    .document;
     assert_eq!(document.node.as_deref(), Some("42"));
     assert_eq!(document.workers.map(usize::from), Some(42));
     assert_eq!(document.identity.unwrap().user, "u-x");
@@ -72,7 +94,12 @@ fn variables_have_the_type_of_what_they_contain_unless_quoted() {
 fn everything_in_a_document_has_a_place() {
     let text = "version: 1\nlisteners:\n  web: { http: \"127.0.0.1:1\" }\n  \"a.b\":\n    tcp: 127.0.0.1:2\nroutes:\n  - to: x\n  - match: { target: [A, B] }\n";
     let places = loaded(text).places;
-    let at = |path: &str| places.locate(path).map(|place| (place.line, place.column)).unwrap();
+    let at = |path: &str| {
+        places
+            .locate(path)
+            .map(|place| (place.line, place.column))
+            .unwrap()
+    };
     assert_eq!(at("version"), (1, 10));
     assert_eq!(at("listeners"), (2, 1));
     assert_eq!(at("listeners.web"), (3, 3));
@@ -86,23 +113,46 @@ fn everything_in_a_document_has_a_place() {
 
 /// Fenced blocks of a Markdown text that are whole documents.
 fn examples(markdown: &str) -> Vec<String> {
-    let blocks = markdown.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.filter(|block| block.contains("version: 1")).map(str::to_owned).collect()
+    let blocks = markdown
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    blocks
+        .filter(|block| block.contains("version: 1"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Files with this ending in the folder and one level below.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = |folder: &Path| {
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect::<Vec<_>>()
+        fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect::<Vec<_>>()
     };
-    let below = entries(folder).into_iter().flat_map(|path| if path.is_dir() { entries(&path) } else { vec![path] });
-    below.filter(|path| path.extension().is_some_and(|found| found == ending)).collect()
+    let below = entries(folder).into_iter().flat_map(|path| {
+        if path.is_dir() {
+            entries(&path)
+        } else {
+            vec![path]
+        }
+    });
+    below
+        .filter(|path| path.extension().is_some_and(|found| found == ending))
+        .collect()
 }
 
 #[test]
 fn every_example_in_the_documentation_loads() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut pages: Vec<PathBuf> = fs::read_dir(&root).unwrap().flatten().map(|entry| entry.path()).collect();
+    let mut pages: Vec<PathBuf> = fs::read_dir(&root)
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     pages.retain(|page| page.extension().is_some_and(|ending| ending == "md"));
     pages.extend(files(&root.join("docs"), "md"));
     for page in pages {

@@ -21,15 +21,25 @@ impl Dice {
 
 /// Pieces that mean something in YAML or in our scalars.
 const PIECES: [&str; 24] = [
-    "[", "]", "{", "}", ": ", "- ", "\n", "\n  ", "*", "&a ", "!", "\"", "'", "|\n", "> ", "${A}", "${", "{user}", "~",
-    "#", "\t", "? ", "---\n", "\u{fc}",
+    "[", "]", "{", "}", ": ", "- ", "\n", "\n  ", "*", "&a ", "!", "\"", "'", "|\n", "> ", "${A}",
+    "${", "{user}", "~", "#", "\t", "? ", "---\n", "\u{fc}",
 ];
 
 fn corpus() -> Vec<Vec<u8>> {
-    let folders = [Path::new("corpus"), Path::new("tests/golden"), Path::new("tests/documents")];
-    let mut files: Vec<_> = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten()).collect();
+    let folders = [
+        Path::new("corpus"),
+        Path::new("tests/golden"),
+        Path::new("tests/documents"),
+    ];
+    let mut files: Vec<_> = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap().flatten())
+        .collect();
     files.sort_by_key(|entry| entry.path());
-    files.iter().map(|entry| fs::read(entry.path()).unwrap()).collect()
+    files
+        .iter()
+        .map(|entry| fs::read(entry.path()).unwrap())
+        .collect()
 }
 
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {

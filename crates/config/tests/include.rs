@@ -14,7 +14,9 @@ fn loaded(folder: &Path, files: &[(&str, &str)]) -> Result<Loaded, Problems> {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
-    load(&folder.join(files[0].0), &|name| (name == "PORT").then(|| "7000".to_owned()))
+    load(&folder.join(files[0].0), &|name| {
+        (name == "PORT").then(|| "7000".to_owned())
+    })
 }
 
 /// The problems of the first of these files, without the folder's name.
@@ -31,12 +33,25 @@ fn maps_and_lists_of_included_files_are_added() {
     let routes = "version: 1\nroutes:\n  - name: first\n  - name: second\n";
     let db = "include: [../last.yaml]\nlisteners: { db: { tcp: \"127.0.0.1:${PORT}\" } }\nlog: { access: stderr }\n";
     let last = "identity: { user: alice, token_file: alice.jwt }\nroutes: [{ name: last }]\n";
-    let files = [("node.yaml", main), ("parts/routes.yaml", routes), ("parts/db.yaml", db), ("last.yaml", last)];
+    let files = [
+        ("node.yaml", main),
+        ("parts/routes.yaml", routes),
+        ("parts/db.yaml", db),
+        ("last.yaml", last),
+    ];
     let loaded = loaded(folder.path(), &files).unwrap();
 
-    let names: Vec<&str> = loaded.document.routes.iter().filter_map(|route| route.name.as_deref()).collect();
+    let names: Vec<&str> = loaded
+        .document
+        .routes
+        .iter()
+        .filter_map(|route| route.name.as_deref())
+        .collect();
     assert_eq!(names, ["own", "first", "second", "last"]);
-    assert_eq!(loaded.document.listeners.keys().collect::<Vec<_>>(), ["web", "db"]);
+    assert_eq!(
+        loaded.document.listeners.keys().collect::<Vec<_>>(),
+        ["web", "db"]
+    );
     assert_eq!(loaded.document.log.level.as_deref(), Some("info"));
     assert_eq!(loaded.files.len(), 4);
     assert!(loaded.files.iter().all(|file| file.is_absolute()));
@@ -49,17 +64,28 @@ fn maps_and_lists_of_included_files_are_added() {
 #[test]
 fn paths_are_relative_to_the_file_where_they_stand() {
     let folder = tempfile::tempdir().unwrap();
-    let main = "version: 1\ninclude: [parts/admin.yaml]\nlisteners: { a: { http: \"unix:a.sock\" } }\n";
-    let files = [("node.yaml", main), ("parts/admin.yaml", "admin: { socket: run/admin.sock }\n")];
+    let main =
+        "version: 1\ninclude: [parts/admin.yaml]\nlisteners: { a: { http: \"unix:a.sock\" } }\n";
+    let files = [
+        ("node.yaml", main),
+        ("parts/admin.yaml", "admin: { socket: run/admin.sock }\n"),
+    ];
     let loaded = loaded(folder.path(), &files).unwrap();
-    assert_eq!(loaded.document.admin.socket.unwrap().0, folder.path().join("parts/run/admin.sock"));
+    assert_eq!(
+        loaded.document.admin.socket.unwrap().0,
+        folder.path().join("parts/run/admin.sock")
+    );
     let listener = loaded.document.listeners["a"].http.as_ref().unwrap();
-    assert_eq!(listener.to_string(), format!("unix:{}", folder.path().join("a.sock").display()));
+    assert_eq!(
+        listener.to_string(),
+        format!("unix:{}", folder.path().join("a.sock").display())
+    );
 }
 
 #[test]
 fn what_two_files_say_is_refused_with_both_places() {
-    let main = "version: 1\nnode: a\ninclude: [more.yaml]\nlisteners:\n  web: { http: \"127.0.0.1:1\" }\n";
+    let main =
+        "version: 1\nnode: a\ninclude: [more.yaml]\nlisteners:\n  web: { http: \"127.0.0.1:1\" }\n";
     let more = "node: b\nlisteners:\n  web: { http: \"127.0.0.1:2\" }\n";
     assert_eq!(
         problems(&[("node.yaml", main), ("more.yaml", more)]),
@@ -71,29 +97,66 @@ fn what_two_files_say_is_refused_with_both_places() {
 #[test]
 fn problems_of_all_files_are_reported_at_once() {
     let main = "version: 1\ninclude: [a.yaml, none.yaml, b.yaml]\nnod: x\n";
-    let problems = problems(&[("node.yaml", main), ("a.yaml", "routs: []\n"), ("b.yaml", "a: [\n")]);
+    let problems = problems(&[
+        ("node.yaml", main),
+        ("a.yaml", "routs: []\n"),
+        ("b.yaml", "a: [\n"),
+    ]);
     let lines: Vec<&str> = problems.lines().collect();
     assert_eq!(lines.len(), 4, "{problems}");
-    assert!(lines[0].starts_with("node.yaml:2:19: include[1]: cannot read none.yaml"), "{problems}");
-    assert_eq!(lines[1], "node.yaml:3:1: nod: unknown key; did you mean `node`?");
-    assert_eq!(lines[2], "a.yaml:1:1: routs: unknown key; did you mean `routes`?");
-    assert!(lines[3].starts_with("b.yaml:2:1: this is not YAML"), "{problems}");
+    assert!(
+        lines[0].starts_with("node.yaml:2:19: include[1]: cannot read none.yaml"),
+        "{problems}"
+    );
+    assert_eq!(
+        lines[1],
+        "node.yaml:3:1: nod: unknown key; did you mean `node`?"
+    );
+    assert_eq!(
+        lines[2],
+        "a.yaml:1:1: routs: unknown key; did you mean `routes`?"
+    );
+    assert!(
+        lines[3].starts_with("b.yaml:2:1: this is not YAML"),
+        "{problems}"
+    );
 }
 
 #[test]
 fn cycles_repetitions_and_long_rows_are_refused() {
-    let own = problems(&[("a.yaml", "version: 1\ninclude: [b.yaml]\n"), ("b.yaml", "include: [a.yaml]\n")]);
+    let own = problems(&[
+        ("a.yaml", "version: 1\ninclude: [b.yaml]\n"),
+        ("b.yaml", "include: [a.yaml]\n"),
+    ]);
     assert_eq!(own, "b.yaml:1:11: include[0]: a.yaml includes itself");
-    let twice = problems(&[("a.yaml", "version: 1\ninclude: [b.yaml, ./b.yaml]\n"), ("b.yaml", "node: b\n")]);
+    let twice = problems(&[
+        ("a.yaml", "version: 1\ninclude: [b.yaml, ./b.yaml]\n"),
+        ("b.yaml", "node: b\n"),
+    ]);
     assert_eq!(twice, "a.yaml:2:19: include[1]: ./b.yaml is included twice");
-    let row: Vec<(String, String)> =
-        (0..12).map(|step| (format!("{step}.yaml"), format!("version: 1\ninclude: [{}.yaml]\n", step + 1))).collect();
-    let row: Vec<(&str, &str)> = row.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    assert_eq!(problems(&row), "8.yaml:2:11: include[0]: more than 8 files include each other in a row");
+    let row: Vec<(String, String)> = (0..12)
+        .map(|step| {
+            (
+                format!("{step}.yaml"),
+                format!("version: 1\ninclude: [{}.yaml]\n", step + 1),
+            )
+        })
+        .collect();
+    let row: Vec<(&str, &str)> = row
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
+    assert_eq!(
+        problems(&row),
+        "8.yaml:2:11: include[0]: more than 8 files include each other in a row"
+    );
 }
 
 #[test]
 fn an_included_file_of_another_version_is_refused() {
-    let files = [("a.yaml", "version: 1\ninclude: [b.yaml]\n"), ("b.yaml", "version: 2\n")];
+    let files = [
+        ("a.yaml", "version: 1\ninclude: [b.yaml]\n"),
+        ("b.yaml", "version: 2\n"),
+    ];
     assert!(problems(&files).starts_with("b.yaml:1:10: version: the version differs"));
 }

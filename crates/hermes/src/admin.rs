@@ -43,14 +43,21 @@ pub fn all() -> Vec<PathBuf> {
 
 /// Where nodes put their sockets unless told otherwise.
 fn folder() -> PathBuf {
-    default_socket("node").parent().map(Path::to_owned).unwrap_or_default()
+    default_socket("node")
+        .parent()
+        .map(Path::to_owned)
+        .unwrap_or_default()
 }
 
 /// Sockets in `folder` at which somebody listens; a crashed node leaves one at which nobody does.
 fn running(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let sockets = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "sock"));
-    let mut found: Vec<_> = sockets.filter(|path| UnixStream::connect(path).is_ok()).collect();
+    let sockets = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "sock"));
+    let mut found: Vec<_> = sockets
+        .filter(|path| UnixStream::connect(path).is_ok())
+        .collect();
     found.sort_unstable();
     found
 }
@@ -58,10 +65,15 @@ fn running(folder: &Path) -> Vec<PathBuf> {
 fn only(mut found: Vec<PathBuf>, folder: &Path) -> Result<PathBuf, Failure> {
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(Failure::unreachable(format!("no node is running in {}", folder.display()))
-            .remedy("start one with `hermes run FILE`, or name its socket with --admin PATH")),
+        0 => Err(
+            Failure::unreachable(format!("no node is running in {}", folder.display()))
+                .remedy("start one with `hermes run FILE`, or name its socket with --admin PATH"),
+        ),
         count => {
-            let names: Vec<_> = found.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+            let names: Vec<_> = found
+                .iter()
+                .filter_map(|path| path.file_stem()?.to_str())
+                .collect();
             let remedy = format!("choose one with --node: {}", names.join(", "));
             Err(Failure::invalid(format!("{count} nodes are running")).remedy(remedy))
         }
@@ -72,11 +84,25 @@ fn only(mut found: Vec<PathBuf>, folder: &Path) -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// When the node cannot be reached.
-pub async fn call(socket: &Path, method: Method, path: &str, body: &str) -> Result<(u16, Value), Failure> {
-    let answer = hermes_proxy::admin::call(socket, method, path, Bytes::copy_from_slice(body.as_bytes())).await;
+pub async fn call(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: &str,
+) -> Result<(u16, Value), Failure> {
+    let answer = hermes_proxy::admin::call(
+        socket,
+        method,
+        path,
+        Bytes::copy_from_slice(body.as_bytes()),
+    )
+    .await;
     let (status, body) = answer.map_err(|error| Failure::unreachable(error.to_string()))?;
     let text = || Value::String(String::from_utf8_lossy(&body).trim().to_owned());
-    Ok((status.as_u16(), serde_json::from_slice(&body).unwrap_or_else(|_| text())))
+    Ok((
+        status.as_u16(),
+        serde_json::from_slice(&body).unwrap_or_else(|_| text()),
+    ))
 }
 
 /// Asks for something that a node always has.
@@ -93,7 +119,9 @@ pub async fn ask(socket: &Path, path: &str) -> Result<Value, Failure> {
 /// Why a node refused, in one line.
 pub fn refusal(path: &str, status: u16, answer: &Value) -> String {
     let reason = answer.get("error").unwrap_or(answer);
-    let reason = reason.as_str().map_or_else(|| reason.to_string(), str::to_owned);
+    let reason = reason
+        .as_str()
+        .map_or_else(|| reason.to_string(), str::to_owned);
     format!("the node answered {path} with {status}: {reason}")
 }
 
@@ -104,13 +132,23 @@ mod tests {
 
     #[test]
     fn the_only_running_node_needs_no_name() {
-        assert_eq!(only(vec!["/run/a.sock".into()], Path::new("/run")), Ok("/run/a.sock".into()));
+        assert_eq!(
+            only(vec!["/run/a.sock".into()], Path::new("/run")),
+            Ok("/run/a.sock".into())
+        );
     }
 
     #[test]
     fn several_nodes_are_listed() {
-        let failure = only(vec!["/run/a.sock".into(), "/run/b.sock".into()], Path::new("/run")).unwrap_err();
-        assert_eq!(failure.text(), "hermes: 2 nodes are running; choose one with --node: a, b\n");
+        let failure = only(
+            vec!["/run/a.sock".into(), "/run/b.sock".into()],
+            Path::new("/run"),
+        )
+        .unwrap_err();
+        assert_eq!(
+            failure.text(),
+            "hermes: 2 nodes are running; choose one with --node: a, b\n"
+        );
     }
 
     #[test]
@@ -122,7 +160,8 @@ mod tests {
     #[test]
     fn a_socket_nobody_listens_at_is_no_running_node() {
         let folder = tempfile::tempdir().unwrap();
-        let alive = std::os::unix::net::UnixListener::bind(folder.path().join("alive.sock")).unwrap();
+        let alive =
+            std::os::unix::net::UnixListener::bind(folder.path().join("alive.sock")).unwrap();
         drop(std::os::unix::net::UnixListener::bind(folder.path().join("crashed.sock")).unwrap());
         assert_eq!(running(folder.path()), [folder.path().join("alive.sock")]);
         drop(alive);
@@ -130,7 +169,13 @@ mod tests {
 
     #[test]
     fn a_refusal_shows_the_nodes_words() {
-        assert_eq!(refusal("/log", 400, &json!({"error": "no filter"})), "the node answered /log with 400: no filter");
-        assert_eq!(refusal("/log", 404, &json!("not here")), "the node answered /log with 404: not here");
+        assert_eq!(
+            refusal("/log", 400, &json!({"error": "no filter"})),
+            "the node answered /log with 400: no filter"
+        );
+        assert_eq!(
+            refusal("/log", 404, &json!("not here")),
+            "the node answered /log with 404: not here"
+        );
     }
 }

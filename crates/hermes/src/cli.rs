@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check, completions, echo, env, exchanges, exec, log, reload, run, status, top};
+use crate::commands::{
+    check, completions, echo, env, exchanges, exec, log, reload, run, status, top,
+};
 use crate::demo;
 
 const EXIT_CODES: &str = "\
@@ -76,6 +78,9 @@ mod tests {
     #[test]
     fn help_documents_the_exit_codes() {
         let help = Cli::command().render_long_help().to_string();
-        assert!(help.contains("3  the running node cannot be reached"), "{help}");
+        assert!(
+            help.contains("3  the running node cannot be reached"),
+            "{help}"
+        );
     }
 }

@@ -27,12 +27,20 @@ pub struct Column {
 impl Column {
     /// A column of texts.
     pub const fn text(title: &'static str, rank: u8) -> Self {
-        Self { title, side: Side::Left, rank }
+        Self {
+            title,
+            side: Side::Left,
+            rank,
+        }
     }
 
     /// A column of figures.
     pub const fn figure(title: &'static str, rank: u8) -> Self {
-        Self { title, side: Side::Right, rank }
+        Self {
+            title,
+            side: Side::Right,
+            rank,
+        }
     }
 }
 
@@ -48,33 +56,55 @@ pub struct Fitted {
 /// Lays a table out in `width` characters: drops columns by their rank, then cuts texts, those of the widest column first.
 pub fn fit(columns: &[Column], rows: &[Vec<String>], width: usize) -> Fitted {
     let longest = |(index, column): (usize, &Column)| {
-        let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
-        cells.chain([column.title.chars().count()]).max().unwrap_or(0)
+        let cells = rows
+            .iter()
+            .filter_map(|row| row.get(index))
+            .map(|cell| cell.chars().count());
+        cells
+            .chain([column.title.chars().count()])
+            .max()
+            .unwrap_or(0)
     };
     let mut widths: Vec<usize> = columns.iter().enumerate().map(longest).collect();
     let mut kept: Vec<usize> = (0..columns.len()).collect();
-    let needed = |kept: &[usize], widths: &[usize]| kept.iter().map(|index| GAP + widths[*index]).sum::<usize>();
+    let needed = |kept: &[usize], widths: &[usize]| {
+        kept.iter().map(|index| GAP + widths[*index]).sum::<usize>()
+    };
 
     while needed(&kept, &widths) > width {
         // Of equals the last.
-        let Some(last) =
-            kept.iter().copied().filter(|index| columns[*index].rank > 0).max_by_key(|index| columns[*index].rank)
+        let Some(last) = kept
+            .iter()
+            .copied()
+            .filter(|index| columns[*index].rank > 0)
+            .max_by_key(|index| columns[*index].rank)
         else {
             break;
         };
         kept.retain(|index| *index != last);
     }
     while needed(&kept, &widths) > width {
-        let texts = kept.iter().copied().filter(|index| columns[*index].side == Side::Left && widths[*index] > LEAST);
-        let Some(widest) = texts.max_by_key(|index| widths[*index]) else { break };
+        let texts = kept
+            .iter()
+            .copied()
+            .filter(|index| columns[*index].side == Side::Left && widths[*index] > LEAST);
+        let Some(widest) = texts.max_by_key(|index| widths[*index]) else {
+            break;
+        };
         widths[widest] -= 1;
     }
 
-    let titles: Vec<String> = columns.iter().map(|column| column.title.to_owned()).collect();
+    let titles: Vec<String> = columns
+        .iter()
+        .map(|column| column.title.to_owned())
+        .collect();
     let line = |row: &Vec<String>| cut(&line(columns, row, &kept, &widths), width);
     Fitted {
         lines: std::iter::once(&titles).chain(rows).map(line).collect(),
-        missing: (0..columns.len()).filter(|index| !kept.contains(index)).map(|index| columns[index].title).collect(),
+        missing: (0..columns.len())
+            .filter(|index| !kept.contains(index))
+            .map(|index| columns[index].title)
+            .collect(),
     }
 }
 
@@ -82,7 +112,9 @@ fn line(columns: &[Column], row: &[String], kept: &[usize], widths: &[usize]) ->
     let mut line = String::new();
     for index in kept {
         // A row may have no cell in the last columns.
-        let Some(cell) = row.get(*index) else { continue };
+        let Some(cell) = row.get(*index) else {
+            continue;
+        };
         let cell = cut(cell, widths[*index]);
         let space = " ".repeat(widths[*index] - cell.chars().count());
         line.push_str(&" ".repeat(GAP));
@@ -99,15 +131,22 @@ pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    text.chars()
+        .take(width.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const COLUMNS: [Column; 4] =
-        [Column::text("user", 0), Column::figure("n", 0), Column::text("from", 2), Column::text("to", 1)];
+    const COLUMNS: [Column; 4] = [
+        Column::text("user", 0),
+        Column::figure("n", 0),
+        Column::text("from", 2),
+        Column::text("to", 1),
+    ];
 
     fn rows() -> Vec<Vec<String>> {
         [["alice", "7", "a:1", "somewhere"], ["b", "12", "b:22", "x"]]
@@ -118,8 +157,15 @@ mod tests {
     #[test]
     fn figures_stand_right_and_texts_left() {
         let table = fit(&COLUMNS, &rows(), 40);
-        let lines = ["  user    n  from  to", "  alice   7  a:1   somewhere", "  b      12  b:22  x"];
-        assert_eq!((table.lines, table.missing), (lines.map(str::to_owned).to_vec(), vec![]));
+        let lines = [
+            "  user    n  from  to",
+            "  alice   7  a:1   somewhere",
+            "  b      12  b:22  x",
+        ];
+        assert_eq!(
+            (table.lines, table.missing),
+            (lines.map(str::to_owned).to_vec(), vec![])
+        );
     }
 
     #[test]
@@ -132,13 +178,25 @@ mod tests {
     #[test]
     fn the_widest_text_is_cut_where_no_column_may_go() {
         let columns = [Column::text("target", 0), Column::figure("n", 0)];
-        let table = fit(&columns, &[vec!["a-very-long-name:443".into(), "7".into()]], 20);
+        let table = fit(
+            &columns,
+            &[vec!["a-very-long-name:443".into(), "7".into()]],
+            20,
+        );
         assert_eq!(table.lines[1], "  a-very-long-na…  7");
-        assert!(fit(&columns, &[vec!["x".repeat(99), "7".repeat(99)]], 20).lines[1].chars().count() == 20);
+        assert!(
+            fit(&columns, &[vec!["x".repeat(99), "7".repeat(99)]], 20).lines[1]
+                .chars()
+                .count()
+                == 20
+        );
     }
 
     #[test]
     fn what_is_too_long_is_cut() {
-        assert_eq!((cut("abcdef", 4), cut("abc", 4)), ("abc…".to_owned(), "abc".to_owned()));
+        assert_eq!(
+            (cut("abcdef", 4), cut("abc", 4)),
+            ("abc…".to_owned(), "abc".to_owned())
+        );
     }
 }

@@ -18,7 +18,12 @@ pub struct Failure {
 
 impl Failure {
     fn new(code: u8, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), remedy: None, problems: Vec::new() }
+        Self {
+            code,
+            reason: reason.into(),
+            remedy: None,
+            problems: Vec::new(),
+        }
     }
 
     /// It did not work.
@@ -54,7 +59,11 @@ impl Failure {
 
     /// As lines for people.
     pub fn text(&self) -> String {
-        let mut text: String = self.problems.iter().map(|problem| format!("{problem}\n")).collect();
+        let mut text: String = self
+            .problems
+            .iter()
+            .map(|problem| format!("{problem}\n"))
+            .collect();
         if !self.reason.is_empty() {
             text.push_str("hermes: ");
             text.push_str(&self.reason);
@@ -83,8 +92,15 @@ impl Failure {
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
         let count = problems.0.len();
-        let reason = if count == 1 { "1 problem".to_owned() } else { format!("{count} problems") };
-        Self { problems: problems.0, ..Self::invalid(reason) }
+        let reason = if count == 1 {
+            "1 problem".to_owned()
+        } else {
+            format!("{count} problems")
+        };
+        Self {
+            problems: problems.0,
+            ..Self::invalid(reason)
+        }
     }
 }
 
@@ -111,8 +127,12 @@ mod tests {
 
     #[test]
     fn a_remedy_follows_the_reason() {
-        let failure = Failure::unreachable("no node is running").remedy("start one with `hermes run FILE`");
-        assert_eq!(failure.text(), "hermes: no node is running; start one with `hermes run FILE`\n");
+        let failure =
+            Failure::unreachable("no node is running").remedy("start one with `hermes run FILE`");
+        assert_eq!(
+            failure.text(),
+            "hermes: no node is running; start one with `hermes run FILE`\n"
+        );
         assert_eq!(failure.json()["remedy"], "start one with `hermes run FILE`");
     }
 

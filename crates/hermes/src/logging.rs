@@ -53,7 +53,10 @@ impl Logging {
     /// When `filter` cannot be read, the file not be opened, or logging has already begun.
     pub fn start(filter: &str, file: Option<&Path>) -> Result<Self, String> {
         let (layer, handle) = reload::Layer::new(parse(filter)?);
-        let opened = file.map(AppendedFile::open).transpose().map_err(|error| format!("log.file: {error}"))?;
+        let opened = file
+            .map(AppendedFile::open)
+            .transpose()
+            .map_err(|error| format!("log.file: {error}"))?;
         let file = opened.map(|file| Lines(Arc::new(Mutex::new(file))));
         let colours = file.is_none() && io::IsTerminal::is_terminal(&io::stderr());
         let writer = match file.clone() {
@@ -63,7 +66,11 @@ impl Logging {
         let lines = fmt::layer().with_writer(writer).with_ansi(colours);
         let registry = tracing_subscriber::registry().with(layer).with(lines);
         registry.try_init().map_err(|error| error.to_string())?;
-        Ok(Self { handle, current: Arc::new(Mutex::new(filter.to_owned())), file })
+        Ok(Self {
+            handle,
+            current: Arc::new(Mutex::new(filter.to_owned())),
+            file,
+        })
     }
 }
 
@@ -73,7 +80,9 @@ impl LogFilter for Logging {
     }
 
     fn change(&self, filter: &str) -> Result<(), String> {
-        self.handle.reload(parse(filter)?).map_err(|error| error.to_string())?;
+        self.handle
+            .reload(parse(filter)?)
+            .map_err(|error| error.to_string())?;
         filter.clone_into(&mut self.current.lock());
         Ok(())
     }
@@ -88,14 +97,25 @@ impl LogFilter for Logging {
 /// The filter with what `debug` alone means: the parts of this program at `debug`, all else at `info`. Libraries tell each frame at
 /// `debug`, which buries what an exchange did; `trace` has them.
 fn without_frames(filter: &str) -> String {
-    let is_debug = |directive: &&str| ["debug", "4"].iter().any(|word| word.eq_ignore_ascii_case(directive.trim()));
+    let is_debug = |directive: &&str| {
+        ["debug", "4"]
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(directive.trim()))
+    };
     if !filter.split(',').any(|directive| is_debug(&directive)) {
         return filter.to_owned();
     }
     let own = log_filter::PARTS.map(|part| format!("{part}=debug"));
     // What stands later is what counts.
-    let given = filter.split(',').filter(|directive| !is_debug(directive)).map(str::to_owned);
-    std::iter::once("info".to_owned()).chain(own).chain(given).collect::<Vec<_>>().join(",")
+    let given = filter
+        .split(',')
+        .filter(|directive| !is_debug(directive))
+        .map(str::to_owned);
+    std::iter::once("info".to_owned())
+        .chain(own)
+        .chain(given)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// Standard error, for lines of which a part was chosen by others. Each comes in one piece.
@@ -131,16 +151,35 @@ mod tests {
             assert_eq!(without_frames(same), same);
         }
         let filter = without_frames("debug,hermes_http=warn");
-        assert!(filter.starts_with("info,hermes=debug,") && filter.ends_with(",hermes_http=warn"), "{filter}");
-        assert!(!filter.split(',').any(|directive| directive == "debug"), "{filter}");
-        assert!(parse("debug,h2=debug").unwrap().to_string().contains("h2=debug"));
-        assert!(parse("debug,hermes_http=warn").unwrap().to_string().contains("hermes_http=warn"));
+        assert!(
+            filter.starts_with("info,hermes=debug,") && filter.ends_with(",hermes_http=warn"),
+            "{filter}"
+        );
+        assert!(
+            !filter.split(',').any(|directive| directive == "debug"),
+            "{filter}"
+        );
+        assert!(
+            parse("debug,h2=debug")
+                .unwrap()
+                .to_string()
+                .contains("h2=debug")
+        );
+        assert!(
+            parse("debug,hermes_http=warn")
+                .unwrap()
+                .to_string()
+                .contains("hermes_http=warn")
+        );
     }
 
     #[test]
     fn a_wrong_filter_is_named() {
         let error = parse("hermes=loud").unwrap_err();
-        assert!(error.starts_with("`loud` is no log level; levels are off, "), "{error}");
+        assert!(
+            error.starts_with("`loud` is no log level; levels are off, "),
+            "{error}"
+        );
         let error = parse("[x=debug").unwrap_err();
         assert!(error.starts_with("`[x=debug` is no log filter"), "{error}");
         assert!(parse("hermes_proxy=debug,info").is_ok());

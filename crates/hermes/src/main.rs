@@ -47,9 +47,8 @@ fn main() -> ExitCode {
 /// The sockets that a service manager passed to a node. Before anything else opens descriptors or starts threads.
 fn passed(command: Option<&Command>) -> Result<Vec<PassedSocket>, Failure> {
     match command {
-        Some(Command::Run(_)) => {
-            hermes_net::os::passed_sockets().map_err(|error| Failure::failed(format!("socket activation: {error}")))
-        }
+        Some(Command::Run(_)) => hermes_net::os::passed_sockets()
+            .map_err(|error| Failure::failed(format!("socket activation: {error}"))),
         _ => Ok(Vec::new()),
     }
 }
@@ -62,7 +61,11 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::failed(format!("the run time does not start: {error}")))
 }
 
-async fn dispatch(command: Option<Command>, output: Output, passed: Vec<PassedSocket>) -> Result<(), Failure> {
+async fn dispatch(
+    command: Option<Command>,
+    output: Output,
+    passed: Vec<PassedSocket>,
+) -> Result<(), Failure> {
     match command {
         None => commands::welcome(output),
         Some(Command::Run(run)) => commands::run::run(run, passed).await,

@@ -1,6 +1,9 @@
 //! The one place that writes to standard output and standard error.
 
-#![allow(clippy::print_stdout, reason = "what a command answers goes to standard output, from here only")]
+#![allow(
+    clippy::print_stdout,
+    reason = "what a command answers goes to standard output, from here only"
+)]
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -33,7 +36,10 @@ pub enum Colour {
 impl Output {
     /// Output as the user asked for it.
     pub fn new(json: bool) -> Self {
-        Self { json, terminal: io::stdout().is_terminal() }
+        Self {
+            json,
+            terminal: io::stdout().is_terminal(),
+        }
     }
 
     /// Columns that a line may have; `None` where the output is no terminal, and the reader cuts or searches it himself.
@@ -43,7 +49,9 @@ impl Output {
 
     /// Colours are for people at a terminal who did not ask to be spared (no-color.org).
     pub fn colours(self) -> bool {
-        self.terminal && !self.json && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        self.terminal
+            && !self.json
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     }
 
     /// Paints `text`, where colours are seen.
@@ -68,7 +76,11 @@ impl Output {
     /// Writes `text` without a line's end and shows it at once.
     pub fn raw(self, text: &str) {
         let mut stdout = io::stdout().lock();
-        drop(stdout.write_all(safe(text).as_bytes()).and_then(|()| stdout.flush()));
+        drop(
+            stdout
+                .write_all(safe(text).as_bytes())
+                .and_then(|()| stdout.flush()),
+        );
     }
 
     /// Writes a value as indented JSON.
@@ -84,7 +96,11 @@ impl Output {
         if self.json && !failure.reason.is_empty() {
             self.value(&failure.json());
         } else {
-            drop(io::stderr().lock().write_all(safe(&failure.text()).as_bytes()));
+            drop(
+                io::stderr()
+                    .lock()
+                    .write_all(safe(&failure.text()).as_bytes()),
+            );
         }
     }
 }
@@ -94,8 +110,12 @@ const TERMINAL: (usize, usize) = (80, 24);
 
 /// Columns and rows of the terminal that standard output is.
 pub fn terminal_size() -> (usize, usize) {
-    let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
-    size.map_or(TERMINAL, |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
+    let size = tcgetwinsize(io::stdout())
+        .ok()
+        .filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or(TERMINAL, |size| {
+        (usize::from(size.ws_col), usize::from(size.ws_row))
+    })
 }
 
 /// Writes one line to standard error: what happens, as opposed to what was asked for.
@@ -113,7 +133,9 @@ pub fn safe(text: &str) -> Cow<'_, str> {
     let mut parts = text.split(ESC);
     let mut shown = for_terminal(parts.next().unwrap_or_default(), is_layout).into_owned();
     for part in parts {
-        let own = part.find(|letter: char| letter.is_ascii_alphabetic()).is_some_and(|end| is_own(&part[..=end]));
+        let own = part
+            .find(|letter: char| letter.is_ascii_alphabetic())
+            .is_some_and(|end| is_own(&part[..=end]));
         shown.push_str(if own { "\x1b" } else { r"\u{1b}" });
         shown.push_str(&for_terminal(part, is_layout));
     }
@@ -126,10 +148,17 @@ fn is_layout(letter: char) -> bool {
 
 /// What follows ESC: colours and their end, the cursor's home, clearing, and the other screen with and without a cursor.
 fn is_own(sequence: &str) -> bool {
-    let colour = |numbers: &str| numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b';');
+    let colour = |numbers: &str| {
+        numbers
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b';')
+    };
     match sequence {
         "[H" | "[J" | "[K" | "[?1049h" | "[?1049l" | "[?25h" | "[?25l" => true,
-        _ => sequence.strip_prefix('[').and_then(|rest| rest.strip_suffix('m')).is_some_and(colour),
+        _ => sequence
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix('m'))
+            .is_some_and(colour),
     }
 }
 
@@ -140,15 +169,28 @@ mod tests {
     #[test]
     fn what_others_chose_cannot_command_the_terminal() {
         let table = "\x1b[H\x1b[1;36mtarget\x1b[0m\n \u{9b}2J\u{202e}x\x1b]0;title\x07\x1b[2J\u{fc}\x1b[K\r\n\x1b[J";
-        let shown =
-            "\x1b[H\x1b[1;36mtarget\x1b[0m\n \\u{9b}2J\\u{202e}x\\u{1b}]0;title\\u{7}\\u{1b}[2J\u{fc}\x1b[K\r\n\x1b[J";
+        let shown = "\x1b[H\x1b[1;36mtarget\x1b[0m\n \\u{9b}2J\\u{202e}x\\u{1b}]0;title\\u{7}\\u{1b}[2J\u{fc}\x1b[K\r\n\x1b[J";
         assert_eq!(safe(table), shown);
         assert!(matches!(safe("plain"), Cow::Borrowed(_)));
     }
 
     #[test]
     fn colours_are_only_for_terminals() {
-        assert_eq!(Output { json: false, terminal: false }.paint(Colour::Good, "ok"), "ok");
-        assert_eq!(Output { json: true, terminal: true }.paint(Colour::Bad, "no"), "no");
+        assert_eq!(
+            Output {
+                json: false,
+                terminal: false
+            }
+            .paint(Colour::Good, "ok"),
+            "ok"
+        );
+        assert_eq!(
+            Output {
+                json: true,
+                terminal: true
+            }
+            .paint(Colour::Bad, "no"),
+            "no"
+        );
     }
 }

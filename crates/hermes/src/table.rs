@@ -7,7 +7,9 @@ use comfy_table::{Table, presets};
 /// A table with a header and no lines around it.
 pub fn plain(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.to_vec());
+    table
+        .load_style(presets::NOTHING)
+        .set_header(header.to_vec());
     table
 }
 
@@ -18,7 +20,9 @@ pub fn fitted(header: &[String], rows: &[Vec<String>], width: Option<usize>) -> 
     table.add_rows(rows);
     let text = table.trim_fmt();
     match width {
-        Some(width) if text.lines().any(|line| line.chars().count() > width) => paragraphs(header, rows, width),
+        Some(width) if text.lines().any(|line| line.chars().count() > width) => {
+            paragraphs(header, rows, width)
+        }
         _ => text,
     }
 }
@@ -31,7 +35,9 @@ fn paragraphs(header: &[String], rows: &[Vec<String>], width: usize) -> String {
     for row in rows {
         let mut cells = header.iter().zip(row);
         lines.extend(cells.next().map(|(_, first)| format!(" {first}")));
-        let said = cells.filter(|(_, cell)| *cell != NOTHING).map(|(name, cell)| format!("{name} {cell}"));
+        let said = cells
+            .filter(|(_, cell)| *cell != NOTHING)
+            .map(|(name, cell)| format!("{name} {cell}"));
         lines.extend(wrapped(&said.collect::<Vec<_>>().join(", "), 4, width));
     }
     lines.join("\n")
@@ -43,7 +49,9 @@ pub fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => line.extend([" ", word]),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.extend([" ", word])
+            }
             _ => lines.push(format!("{space}{word}")),
         }
     }
@@ -101,11 +109,20 @@ mod tests {
     #[test]
     fn a_table_that_does_not_fit_becomes_paragraphs() {
         let header = ["name", "address", "why"].map(str::to_owned);
-        let rows = [["a", "10.0.0.1:80", "-"], ["b", "10.0.0.2:80", "it does not answer"]]
-            .map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(fitted(&header, &rows, Some(80)), fitted(&header, &rows, None));
+        let rows = [
+            ["a", "10.0.0.1:80", "-"],
+            ["b", "10.0.0.2:80", "it does not answer"],
+        ]
+        .map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(
+            fitted(&header, &rows, Some(80)),
+            fitted(&header, &rows, None)
+        );
         let narrow = fitted(&header, &rows, Some(30));
-        assert_eq!(narrow, " a\n    address 10.0.0.1:80\n b\n    address 10.0.0.2:80, why\n    it does not answer");
+        assert_eq!(
+            narrow,
+            " a\n    address 10.0.0.1:80\n b\n    address 10.0.0.2:80, why\n    it does not answer"
+        );
     }
 
     #[test]

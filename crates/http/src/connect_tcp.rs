@@ -17,10 +17,16 @@ pub struct Unwrapping {
 
 impl Unwrapping {
     pub(crate) fn new(stream: Incoming) -> Self {
-        Self { stream, decoder: ConnectTcpDecoder::default() }
+        Self {
+            stream,
+            decoder: ConnectTcpDecoder::default(),
+        }
     }
 
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame, StreamError>>> {
         if self.decoder.is_end() {
             return Poll::Ready(None);
         }
@@ -36,7 +42,11 @@ impl Unwrapping {
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 // Section 3.4: what is missing was cut off. There are no trailers.
                 None | Some(Ok(Frame::Trailers(_))) => {
-                    let error = self.decoder.finish().err().unwrap_or(ConnectTcpError::NoEnd);
+                    let error = self
+                        .decoder
+                        .finish()
+                        .err()
+                        .unwrap_or(ConnectTcpError::NoEnd);
                     return Poll::Ready(Some(Err(broken(error))));
                 }
             }
@@ -79,7 +89,10 @@ pub struct Wrapping {
 
 impl Wrapping {
     pub(crate) fn new(stream: Outgoing) -> Self {
-        Self { stream, ended: false }
+        Self {
+            stream,
+            ended: false,
+        }
     }
 
     pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {

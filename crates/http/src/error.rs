@@ -113,12 +113,18 @@ pub struct StreamError {
 impl StreamError {
     /// A failure after which the peer may have acted.
     pub fn new(cause: Cause) -> Self {
-        Self { cause, processed: Processed::Maybe }
+        Self {
+            cause,
+            processed: Processed::Maybe,
+        }
     }
 
     /// A failure before the peer could act.
     pub fn unprocessed(cause: Cause) -> Self {
-        Self { cause, processed: Processed::No }
+        Self {
+            cause,
+            processed: Processed::No,
+        }
     }
 
     /// The reset to pass on to the other side of the exchange.
@@ -162,7 +168,9 @@ impl From<io::Error> for StreamError {
             return Self::new(Cause::Alert(tls.detail));
         }
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::new(Cause::Reset(Reset::Connect)),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                Self::new(Cause::Reset(Reset::Connect))
+            }
             io::ErrorKind::UnexpectedEof => Self::new(Cause::Incomplete),
             _ => Self::new(Cause::Io(error)),
         }
@@ -173,15 +181,23 @@ impl From<::h2::Error> for StreamError {
     fn from(error: ::h2::Error) -> Self {
         let refused = error.reason() == Some(::h2::Reason::REFUSED_STREAM);
         // RFC 9113, 8.7: a refused stream, or one above a GOAWAY's last stream, was not processed.
-        let processed =
-            if refused || (error.is_go_away() && error.is_remote()) { Processed::No } else { Processed::Maybe };
+        let processed = if refused || (error.is_go_away() && error.is_remote()) {
+            Processed::No
+        } else {
+            Processed::Maybe
+        };
         let cause = match error.reason() {
             Some(_) if error.is_go_away() && error.is_remote() => Cause::Closing,
             Some(reason) => Cause::Reset(reason.into()),
             // What came neither from the peer nor from the connection, we did.
             None if !error.is_io() => Cause::Invalid(error.to_string()),
             None => match error.into_io() {
-                Some(io) => return Self { processed, ..Self::from(io) },
+                Some(io) => {
+                    return Self {
+                        processed,
+                        ..Self::from(io)
+                    };
+                }
                 None => Cause::Incomplete,
             },
         };

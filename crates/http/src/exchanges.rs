@@ -20,7 +20,9 @@ impl Exchanges {
             let changed = self.changed.notified();
             if self.open.load(Ordering::Relaxed) > 0 {
                 changed.await;
-            } else if tokio::time::timeout(time, changed).await.is_err() && self.open.load(Ordering::Relaxed) == 0 {
+            } else if tokio::time::timeout(time, changed).await.is_err()
+                && self.open.load(Ordering::Relaxed) == 0
+            {
                 return;
             }
         }

@@ -25,7 +25,9 @@ impl Kind {
         match protocol {
             Protocol::ConnectUdp => Self::ConnectUdp,
             Protocol::ConnectTcp => Self::ConnectTcp,
-            Protocol::WebSocket | Protocol::ConnectIp | Protocol::Ptth | Protocol::Other(_) => Self::Upgrade,
+            Protocol::WebSocket | Protocol::ConnectIp | Protocol::Ptth | Protocol::Other(_) => {
+                Self::Upgrade
+            }
         }
     }
 
@@ -76,12 +78,20 @@ impl RequestHead {
 
     /// The method as it stood on the wire: an HTTP/1.1 upgrade is a GET.
     pub fn wire_method(&self) -> &Method {
-        if self.is_h1_upgrade() { &Method::GET } else { &self.method }
+        if self.is_h1_upgrade() {
+            &Method::GET
+        } else {
+            &self.method
+        }
     }
 
     /// The status that opens the tunnel which this request asks for, on the wire.
     pub fn opening_status(&self) -> StatusCode {
-        if self.is_h1_upgrade() { StatusCode::SWITCHING_PROTOCOLS } else { StatusCode::OK }
+        if self.is_h1_upgrade() {
+            StatusCode::SWITCHING_PROTOCOLS
+        } else {
+            StatusCode::OK
+        }
     }
 
     fn is_h1_upgrade(&self) -> bool {
@@ -123,6 +133,10 @@ pub struct ResponseHead {
 impl ResponseHead {
     /// A head with this status and no fields.
     pub fn new(status: StatusCode) -> Self {
-        Self { status, fields: HeaderMap::new(), version: Version::HTTP_11 }
+        Self {
+            status,
+            fields: HeaderMap::new(),
+            version: Version::HTTP_11,
+        }
     }
 }

@@ -31,7 +31,12 @@ impl Offered {
         incoming: Incoming,
         responder: Responder,
     ) -> Box<Self> {
-        Box::new(Self { head, source, incoming, responder })
+        Box::new(Self {
+            head,
+            source,
+            incoming,
+            responder,
+        })
     }
 
     /// A plain connection whose bytes are to become a tunnel; `head` is the CONNECT that says so.
@@ -157,13 +162,25 @@ impl Responder {
     /// # Errors
     /// The client is gone.
     pub async fn answer(self, mut head: ResponseHead, content: Bytes) -> Result<(), StreamError> {
-        let forbidden = matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let forbidden = matches!(
+            head.status,
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+        );
         if !forbidden {
-            head.fields.insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
+            head.fields
+                .insert(CONTENT_LENGTH, HeaderValue::from(content.len()));
         }
-        let content = if self.is_head() || forbidden { Bytes::new() } else { content };
+        let content = if self.is_head() || forbidden {
+            Bytes::new()
+        } else {
+            content
+        };
         let mut outgoing = self.respond(head, Some(content.len() as u64)).await?;
-        if content.is_empty() { outgoing.finish(None).await } else { outgoing.data(content, true).await }
+        if content.is_empty() {
+            outgoing.finish(None).await
+        } else {
+            outgoing.data(content, true).await
+        }
     }
 
     fn is_head(&self) -> bool {
@@ -179,7 +196,11 @@ impl Responder {
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn respond(self, head: ResponseHead, length: Option<u64>) -> Result<Outgoing, StreamError> {
+    pub async fn respond(
+        self,
+        head: ResponseHead,
+        length: Option<u64>,
+    ) -> Result<Outgoing, StreamError> {
         match self {
             Self::H1(responder) => responder.respond(head, length),
             Self::H2(responder) => responder.respond(head, length).await,

@@ -77,9 +77,9 @@ impl Outgoing {
         match self {
             Self::H2(outgoing) => outgoing.early(data),
             Self::H3(outgoing) => outgoing.early(data),
-            Self::Ended | Self::H1(_) | Self::Wrapped(_) => {
-                Err(StreamError::new(Cause::Invalid("the tunnel is not answered".to_owned())))
-            }
+            Self::Ended | Self::H1(_) | Self::Wrapped(_) => Err(StreamError::new(Cause::Invalid(
+                "the tunnel is not answered".to_owned(),
+            ))),
         }
     }
 

@@ -38,7 +38,9 @@ impl Answered {
     }
 
     fn is_set(&self) -> bool {
-        self.0.as_ref().is_some_and(|answered| answered.load(Ordering::Relaxed))
+        self.0
+            .as_ref()
+            .is_some_and(|answered| answered.load(Ordering::Relaxed))
     }
 }
 
@@ -62,19 +64,28 @@ struct Measure {
 impl Pace {
     /// For content, until the response begins; with `held`, from its first byte on.
     pub(crate) fn of_content(min: Option<MinRate>, held: bool) -> (Self, Answered) {
-        let Some(min) = min else { return Default::default() };
+        let Some(min) = min else {
+            return Default::default();
+        };
         let answered = Answered(Some(Arc::default()));
         (Self::new(min, min.window, held, answered.clone()), answered)
     }
 
     /// For a reader of content.
     pub(crate) fn of_reader(min: Option<MinRate>) -> Self {
-        let Some(min) = min else { return Self::default() };
+        let Some(min) = min else {
+            return Self::default();
+        };
         let ahead = time_for(AHEAD, min.rate);
         Self::new(min, min.window.max(ahead), false, Answered::default())
     }
 
-    fn new(MinRate { rate, window }: MinRate, most: Duration, held: bool, answered: Answered) -> Self {
+    fn new(
+        MinRate { rate, window }: MinRate,
+        most: Duration,
+        held: bool,
+        answered: Answered,
+    ) -> Self {
         if rate == 0 {
             return Self::default();
         }
@@ -103,13 +114,18 @@ impl Pace {
 
     /// Called when nothing moves: ready with an error when the client has used up his time.
     pub(crate) fn poll_slow(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
-        let Some(measure) = &mut self.0 else { return Poll::Pending };
+        let Some(measure) = &mut self.0 else {
+            return Poll::Pending;
+        };
         ready!(measure.poll(cx));
         Poll::Ready(StreamError::new(Cause::Slow))
     }
 
     /// Waits for `work`, or until the client has used up his time.
-    pub(crate) async fn bound<T>(&mut self, work: impl Future<Output = T>) -> Result<T, StreamError> {
+    pub(crate) async fn bound<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, StreamError> {
         let mut work = std::pin::pin!(work);
         std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Ok(done)),
@@ -141,7 +157,10 @@ impl Measure {
 fn time_for(bytes: u64, rate: u64) -> Duration {
     // A day stands for ever: nobody is owed more.
     const DAY: u64 = 24 * 60 * 60 * 1_000_000;
-    let micros = bytes.saturating_mul(1_000_000).checked_div(rate).unwrap_or(DAY);
+    let micros = bytes
+        .saturating_mul(1_000_000)
+        .checked_div(rate)
+        .unwrap_or(DAY);
     Duration::from_micros(micros.min(DAY))
 }
 
@@ -149,7 +168,10 @@ fn time_for(bytes: u64, rate: u64) -> Duration {
 mod tests {
     use super::*;
 
-    const MIN: MinRate = MinRate { rate: 100, window: Duration::from_secs(10) };
+    const MIN: MinRate = MinRate {
+        rate: 100,
+        window: Duration::from_secs(10),
+    };
 
     async fn slow_after(pace: &mut Pace) -> Duration {
         let since = Instant::now();
@@ -194,7 +216,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_sent_ahead_counts_for_a_reader_up_to_a_bound() {
-        let mut pace = Pace::of_reader(Some(MinRate { rate: 1024 * 1024 / 60, ..MIN }));
+        let mut pace = Pace::of_reader(Some(MinRate {
+            rate: 1024 * 1024 / 60,
+            ..MIN
+        }));
         pace.moved(1024 * 1024 / 3);
         assert_eq!(slow_after(&mut pace).await.as_secs(), 30);
         pace.moved(1 << 40);
@@ -224,7 +249,21 @@ mod tests {
     async fn without_a_rate_nobody_is_slow() {
         let hour = Duration::from_secs(3600);
         assert!(wait(&mut Pace::default(), hour, 0).await);
-        assert!(wait(&mut Pace::of_reader(Some(MinRate { rate: 0, ..MIN })), hour, 0).await);
-        assert!(wait(&mut Pace::of_content(Some(MinRate { rate: 0, ..MIN }), false).0, hour, 0).await);
+        assert!(
+            wait(
+                &mut Pace::of_reader(Some(MinRate { rate: 0, ..MIN })),
+                hour,
+                0
+            )
+            .await
+        );
+        assert!(
+            wait(
+                &mut Pace::of_content(Some(MinRate { rate: 0, ..MIN }), false).0,
+                hour,
+                0
+            )
+            .await
+        );
     }
 }

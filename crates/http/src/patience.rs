@@ -28,7 +28,11 @@ impl Patience {
     }
 
     /// Waits for `work`; `None` at `end`.
-    pub(crate) async fn bound<T>(&mut self, end: Instant, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn bound<T>(
+        &mut self,
+        end: Instant,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut work = pin!(work);
         std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
@@ -51,7 +55,12 @@ mod tests {
         for seconds in [10, 60, 5, 5, 600, 1] {
             let since = Instant::now();
             let time = Duration::from_secs(seconds);
-            assert_eq!(patience.bound(since + time / 2, tokio::time::sleep(time / 4)).await, Some(()));
+            assert_eq!(
+                patience
+                    .bound(since + time / 2, tokio::time::sleep(time / 4))
+                    .await,
+                Some(())
+            );
             assert_eq!(patience.bound(since + time, pending::<()>()).await, None);
             assert_eq!(since.elapsed(), time + Duration::from_millis(0));
         }

@@ -31,7 +31,10 @@ pub(crate) enum Awaited {
 
 impl From<Awaited> for Pending {
     fn from(awaited: Awaited) -> Self {
-        Self { awaited, interim: Interim::default() }
+        Self {
+            awaited,
+            interim: Interim::default(),
+        }
     }
 }
 
@@ -78,11 +81,15 @@ const FIELD_COST: usize = 32;
 impl Interim {
     /// One more came. A proxy must pass them on (RFC 9110, 15.2), so none is left out: the exchange fails.
     fn count(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
-        let fields = head.fields.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_COST);
+        let fields = head
+            .fields
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + FIELD_COST);
         self.bytes += fields.sum::<usize>();
         self.heads += 1;
         if self.heads > INTERIM || self.bytes > INTERIM_BYTES {
-            let reason = format!("more than {INTERIM} interim responses, or {INTERIM_BYTES} bytes of them");
+            let reason =
+                format!("more than {INTERIM} interim responses, or {INTERIM_BYTES} bytes of them");
             return Err(StreamError::new(Cause::Protocol(reason)));
         }
         Ok(())
@@ -103,8 +110,16 @@ mod tests {
         assert!(interim.count(&small).is_err());
 
         let mut large = small.clone();
-        large.fields.insert("link", HeaderValue::from_bytes(&[b'x'; INTERIM_BYTES / 4]).unwrap());
+        large.fields.insert(
+            "link",
+            HeaderValue::from_bytes(&[b'x'; INTERIM_BYTES / 4]).unwrap(),
+        );
         let mut interim = Interim::default();
-        assert_eq!((0..INTERIM).take_while(|_| interim.count(&large).is_ok()).count(), 3);
+        assert_eq!(
+            (0..INTERIM)
+                .take_while(|_| interim.count(&large).is_ok())
+                .count(),
+            3
+        );
     }
 }

@@ -60,7 +60,9 @@ pub trait Handler: Clone + Send + Sync + 'static {
     fn too_early(&self, offered: Box<Offered>) -> impl Future<Output = ()> + Send {
         async move {
             // Fails only when the client is gone.
-            let _ = offered.refuse(ResponseHead::new(StatusCode::TOO_EARLY), Bytes::new()).await;
+            let _ = offered
+                .refuse(ResponseHead::new(StatusCode::TOO_EARLY), Bytes::new())
+                .await;
         }
     }
 
@@ -88,7 +90,10 @@ pub(crate) async fn farewell(watch: &Watch) {
 /// Serves one connection until it ends, is drained, or is forced to stop.
 pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, watch: &Watch) {
     let info = stream.info().clone();
-    let alpn_h2 = info.tls.as_ref().is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2"));
+    let alpn_h2 = info
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2"));
     let mut first = BytesMut::new();
     let mut stream = stream;
     let is_h2 = alpn_h2 || {
@@ -99,16 +104,30 @@ pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, wa
             () = farewell => return,
         }
     };
-    let greeting = if info.tls.is_none() && !is_h2 { Greeting::of(&first) } else { None };
+    let greeting = if info.tls.is_none() && !is_h2 {
+        Greeting::of(&first)
+    } else {
+        None
+    };
     if let Some(greeting) = greeting {
         handler.greeted(greeting, &info);
         let connection = h1::Connection::new(stream, first);
-        Box::pin(h1::server::refuse_greeting(connection, greeting, &info, &handler)).await;
+        Box::pin(h1::server::refuse_greeting(
+            connection, greeting, &info, &handler,
+        ))
+        .await;
     } else if is_h2 {
         stream.unread(first.freeze());
         Box::pin(h2::server::serve(stream, info, options, handler, watch)).await;
     } else if alpn_h2 || !first.is_empty() {
-        h1::server::serve(h1::Connection::new(stream, first), info, options, handler, watch).await;
+        h1::server::serve(
+            h1::Connection::new(stream, first),
+            info,
+            options,
+            handler,
+            watch,
+        )
+        .await;
     }
 }
 

@@ -53,7 +53,10 @@ fn is_websocket(head: &RequestHead) -> bool {
 
 fn fresh() -> Result<Key, StreamError> {
     let mut nonce = [0; 16];
-    aws_lc_rs::rand::fill(&mut nonce)
-        .map_err(|_| StreamError::unprocessed(Cause::Invalid("there is no randomness for a key".to_owned())))?;
+    aws_lc_rs::rand::fill(&mut nonce).map_err(|_| {
+        StreamError::unprocessed(Cause::Invalid(
+            "there is no randomness for a key".to_owned(),
+        ))
+    })?;
     Ok(Key::new(nonce))
 }

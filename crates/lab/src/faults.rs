@@ -71,46 +71,99 @@ fn run_program(arguments: &Arguments) -> Result<u8> {
     topology.add("far")?;
     let profile = profile(arguments);
     let end = |name, device, address| {
-        Ok::<_, anyhow::Error>(End { namespace: topology.namespace(name)?, device, address, profile: &profile })
+        Ok::<_, anyhow::Error>(End {
+            namespace: topology.namespace(name)?,
+            device,
+            address,
+            profile: &profile,
+        })
     };
-    let wire = Wire::lay(end("near", "far", NEAR)?, end("far", "near", FAR)?, arguments.seed)?;
-    let far = arguments
-        .far
-        .as_ref()
-        .map(|line| topology.namespace("far")?.command("sh").args(["-c", line]).spawn().context("sh"));
+    let wire = Wire::lay(
+        end("near", "far", NEAR)?,
+        end("far", "near", FAR)?,
+        arguments.seed,
+    )?;
+    let far = arguments.far.as_ref().map(|line| {
+        topology
+            .namespace("far")?
+            .command("sh")
+            .args(["-c", line])
+            .spawn()
+            .context("sh")
+    });
     let mut far = far.transpose()?;
-    let (program, words) = arguments.program.split_first().context("no program is named")?;
-    let status = topology.namespace("near")?.command(program).args(words).status().with_context(|| program.clone())?;
+    let (program, words) = arguments
+        .program
+        .split_first()
+        .context("no program is named")?;
+    let status = topology
+        .namespace("near")?
+        .command(program)
+        .args(words)
+        .status()
+        .with_context(|| program.clone())?;
     if let Some(far) = &mut far {
         far.kill()?;
         far.wait()?;
     }
     drop(wire);
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1))
 }
 
 fn profile(arguments: &Arguments) -> Profile {
-    let Arguments { delay, jitter, loss, burst, rate, queue, reorder, up, down, .. } = arguments;
+    let Arguments {
+        delay,
+        jitter,
+        loss,
+        burst,
+        rate,
+        queue,
+        reorder,
+        up,
+        down,
+        ..
+    } = arguments;
     Profile {
         delay: *delay,
         jitter: *jitter,
         loss: match burst {
             None => Loss::Random(*loss),
             // The share that is lost is begin / (begin + end), the mean length of a burst is 1 / end.
-            Some(length) => Loss::Bursts { begin: (loss / (1.0 - loss) / length).min(1.0), end: 1.0 / length },
+            Some(length) => Loss::Bursts {
+                begin: (loss / (1.0 - loss) / length).min(1.0),
+                end: 1.0 / length,
+            },
         },
-        rate: rate.map(|megabits| Rate { bits_per_second: (megabits * 1e6) as u64, queue_bytes: *queue }),
+        rate: rate.map(|megabits| Rate {
+            bits_per_second: (megabits * 1e6) as u64,
+            queue_bytes: *queue,
+        }),
         reorder: *reorder,
-        schedule: Schedule { offset: Duration::ZERO, up: *up, down: *down },
+        schedule: Schedule {
+            offset: Duration::ZERO,
+            up: *up,
+            down: *down,
+        },
     }
 }
 
 fn share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "expected a number")?;
-    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("expected a number from 0 to 1".to_owned()) }
+    if (0.0..=1.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err("expected a number from 0 to 1".to_owned())
+    }
 }
 
 fn burst(text: &str) -> Result<f64, String> {
     let length: f64 = text.parse().map_err(|_| "expected a number")?;
-    if length >= 1.0 { Ok(length) } else { Err("a burst is at least one packet long".to_owned()) }
+    if length >= 1.0 {
+        Ok(length)
+    } else {
+        Err("a burst is at least one packet long".to_owned())
+    }
 }

@@ -42,7 +42,12 @@ impl Options {
     pub fn run(&self, begin: Instant) -> Run {
         let command = spoken(std::env::args().skip(1));
         let machine = machine();
-        Run { command, seed: self.seed, machine, seconds: begin.elapsed().as_secs_f64() }
+        Run {
+            command,
+            seed: self.seed,
+            machine,
+            seconds: begin.elapsed().as_secs_f64(),
+        }
     }
 
     /// The file from which results are loaded, if there are any.
@@ -83,7 +88,18 @@ mod tests {
 
     #[test]
     fn a_command_is_told_without_its_files() {
-        let words = ["overhead", "--short", "--json", "a/b.json", "--only", "udp", "--svg=x/y"];
-        assert_eq!(spoken(words.map(str::to_owned).into_iter()), "overhead --short --only udp");
+        let words = [
+            "overhead",
+            "--short",
+            "--json",
+            "a/b.json",
+            "--only",
+            "udp",
+            "--svg=x/y",
+        ];
+        assert_eq!(
+            spoken(words.map(str::to_owned).into_iter()),
+            "overhead --short --only udp"
+        );
     }
 }

@@ -33,7 +33,12 @@ impl Process {
     ///
     /// # Errors
     /// When the program or `setpriv` cannot be started.
-    pub fn start<A: AsRef<OsStr>>(name: &str, folder: &Path, program: &Path, arguments: &[A]) -> Result<Self> {
+    pub fn start<A: AsRef<OsStr>>(
+        name: &str,
+        folder: &Path,
+        program: &Path,
+        arguments: &[A],
+    ) -> Result<Self> {
         Self::start_in(None, name, folder, program, arguments)
     }
 
@@ -53,7 +58,10 @@ impl Process {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "--"]);
         if let Some(namespace) = namespace {
-            command.arg("nsenter").arg(format!("--net={}", namespace.path())).arg("--");
+            command
+                .arg("nsenter")
+                .arg(format!("--net={}", namespace.path()))
+                .arg("--");
         }
         let child = command
             .arg(program)
@@ -63,7 +71,11 @@ impl Process {
             .stderr(output)
             .spawn()
             .with_context(|| format!("{name}: cannot start {}", program.display()))?;
-        Ok(Self { name: name.to_owned(), child, log })
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+        })
     }
 
     /// Fails with its log if it has ended.
@@ -84,13 +96,21 @@ impl Process {
 
     /// Processor time that it and its children have used, in steps of 10 ms.
     pub fn processor_time(&self) -> Duration {
-        let ticks: u64 = self.tree().iter().filter_map(|pid| stat(*pid)).map(|stat| stat[1] + stat[2]).sum();
+        let ticks: u64 = self
+            .tree()
+            .iter()
+            .filter_map(|pid| stat(*pid))
+            .map(|stat| stat[1] + stat[2])
+            .sum();
         TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
     }
 
     /// Bytes of memory that it and its children have resident; pages that they share with others count in part.
     pub fn memory(&self) -> u64 {
-        self.tree().iter().map(|pid| memory_of(&format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum()
+        self.tree()
+            .iter()
+            .map(|pid| memory_of(&format!("/proc/{pid}/smaps_rollup"), "Pss:"))
+            .sum()
     }
 
     /// Bytes of memory that it and its children have resident, shared or not.
@@ -101,7 +121,9 @@ impl Process {
 
     /// Bytes of the program that runs: of the largest, if a script has started another.
     pub fn program_size(&self) -> u64 {
-        let size = |pid: &u32| fs::metadata(format!("/proc/{pid}/exe")).map_or(0, |metadata| metadata.len());
+        let size = |pid: &u32| {
+            fs::metadata(format!("/proc/{pid}/exe")).map_or(0, |metadata| metadata.len())
+        };
         self.tree().iter().map(size).max().unwrap_or(0)
     }
 

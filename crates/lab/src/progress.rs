@@ -17,13 +17,21 @@ const SELDOM: usize = 20;
 impl Progress {
     /// Of so many steps.
     pub fn new(steps: usize) -> Self {
-        Self { steps, done: 0, begin: Instant::now(), terminal: stderr().is_terminal() }
+        Self {
+            steps,
+            done: 0,
+            begin: Instant::now(),
+            terminal: stderr().is_terminal(),
+        }
     }
 
     /// The next step begins.
     pub fn step(&mut self, what: &str) {
-        let line =
-            format!("{:3} % {:4.0} s  {what}", self.done * 100 / self.steps.max(1), self.begin.elapsed().as_secs_f64());
+        let line = format!(
+            "{:3} % {:4.0} s  {what}",
+            self.done * 100 / self.steps.max(1),
+            self.begin.elapsed().as_secs_f64()
+        );
         if self.terminal {
             // Nothing depends on progress being seen.
             drop(write!(stderr(), "\r\x1b[K{line}"));

@@ -17,7 +17,9 @@ fn fates(profile: Profile, seed: u64, apart: Duration) -> Vec<(Instant, Fate)> {
     let start = Instant::now();
     let mut direction = Direction::new(profile, seed, start);
     let times = (0..PACKETS).map(|index| start + apart * u32::try_from(index).unwrap());
-    times.map(|now| (now, direction.handle_packet((), 1000, now))).collect()
+    times
+        .map(|now| (now, direction.handle_packet((), 1000, now)))
+        .collect()
 }
 
 fn lost(fates: &[(Instant, Fate)]) -> f64 {
@@ -151,9 +153,24 @@ proptest! {
 
 #[test]
 fn a_link_that_is_down_takes_nothing() {
-    let schedule = Schedule { offset: Duration::ZERO, up: MILLISECOND * 1000, down: MILLISECOND * 2000 };
-    let fates = fates(Profile { schedule, ..Profile::default() }, 1, MILLISECOND);
+    let schedule = Schedule {
+        offset: Duration::ZERO,
+        up: MILLISECOND * 1000,
+        down: MILLISECOND * 2000,
+    };
+    let fates = fates(
+        Profile {
+            schedule,
+            ..Profile::default()
+        },
+        1,
+        MILLISECOND,
+    );
     for (index, (_, fate)) in fates.iter().enumerate() {
-        assert_eq!(*fate == Fate::Down, index % 3000 >= 1000, "after {index} ms");
+        assert_eq!(
+            *fate == Fate::Down,
+            index % 3000 >= 1000,
+            "after {index} ms"
+        );
     }
 }

@@ -21,17 +21,32 @@ fn linked(profile: &Profile) -> (Topology, Wire) {
         address,
         profile,
     };
-    let wire = Wire::lay(end("near", "far", "10.9.0.1/24"), end("far", "near", "10.9.0.2/24"), 7).unwrap();
+    let wire = Wire::lay(
+        end("near", "far", "10.9.0.1/24"),
+        end("far", "near", "10.9.0.2/24"),
+        7,
+    )
+    .unwrap();
     (topology, wire)
 }
 
 /// Round trips of `ping`, in milliseconds.
 fn round_trips(topology: &Topology, count: &str) -> Vec<f64> {
-    let ping = ["ping", "-n", "-c", count, "-i", "0.01", "-W", "2", "10.9.0.2"];
+    let ping = [
+        "ping", "-n", "-c", count, "-i", "0.01", "-W", "2", "10.9.0.2",
+    ];
     // It fails when packets are lost.
-    let output = topology.namespace("near").unwrap().command(ping[0]).args(&ping[1..]).output().unwrap();
+    let output = topology
+        .namespace("near")
+        .unwrap()
+        .command(ping[0])
+        .args(&ping[1..])
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let times = text.lines().filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok());
+    let times = text
+        .lines()
+        .filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok());
     times.collect()
 }
 
@@ -42,10 +57,17 @@ fn what_is_behind_a_neighbour_is_reached_by_a_route() {
         topology.add(name).unwrap();
     }
     let plug = |namespace, address| Plug { namespace, address };
-    topology.cable(plug("a", "10.0.1.1/24"), plug("b", "10.0.1.2/24")).unwrap();
-    topology.cable(plug("b", "10.0.2.1/24"), plug("c", "10.0.2.2/24")).unwrap();
+    topology
+        .cable(plug("a", "10.0.1.1/24"), plug("b", "10.0.1.2/24"))
+        .unwrap();
+    topology
+        .cable(plug("b", "10.0.2.1/24"), plug("c", "10.0.2.2/24"))
+        .unwrap();
     let ping = ["ping", "-c", "1", "-W", "2", "10.0.2.2"];
-    assert!(topology.namespace("a").unwrap().run(&ping).is_err(), "without a route");
+    assert!(
+        topology.namespace("a").unwrap().run(&ping).is_err(),
+        "without a route"
+    );
     topology.route("a", "10.0.2.0/24", "10.0.1.2").unwrap();
     topology.route("c", "10.0.1.0/24", "10.0.2.1").unwrap();
     topology.namespace("a").unwrap().run(&ping).unwrap();
@@ -54,7 +76,11 @@ fn what_is_behind_a_neighbour_is_reached_by_a_route() {
 #[test]
 fn a_namespace_sees_none_of_the_machines_devices() {
     let mut topology = Topology::new();
-    let links = topology.add("alone").unwrap().run(&["ip", "-oneline", "link"]).unwrap();
+    let links = topology
+        .add("alone")
+        .unwrap()
+        .run(&["ip", "-oneline", "link"])
+        .unwrap();
     assert_eq!(links.lines().count(), 1, "{links}");
 }
 
@@ -68,8 +94,14 @@ fn nothing_is_left_after_a_kill() {
     let mut up = [0; 3];
     std::io::Read::read_exact(lab.stdout.as_mut().unwrap(), &mut up).unwrap();
     let children = children(lab.id());
-    assert!(children.len() >= 3, "two holders and a program: {children:?}");
-    let open: Vec<_> = children.iter().filter_map(|pid| pidfd_open(*pid, PidfdFlags::empty()).ok()).collect();
+    assert!(
+        children.len() >= 3,
+        "two holders and a program: {children:?}"
+    );
+    let open: Vec<_> = children
+        .iter()
+        .filter_map(|pid| pidfd_open(*pid, PidfdFlags::empty()).ok())
+        .collect();
     kill_process(Pid::from_child(&lab), Signal::KILL).unwrap();
     lab.wait().unwrap();
     for process in &open {
@@ -80,12 +112,17 @@ fn nothing_is_left_after_a_kill() {
 
 fn children(of: u32) -> Vec<Pid> {
     let text = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap();
-    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    text.split_whitespace()
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
 }
 
 #[test]
 fn every_packet_takes_the_delay_of_both_directions() {
-    let (topology, _wire) = linked(&Profile { delay: std::time::Duration::from_millis(15), ..Profile::default() });
+    let (topology, _wire) = linked(&Profile {
+        delay: std::time::Duration::from_millis(15),
+        ..Profile::default()
+    });
     let times = round_trips(&topology, "20");
     assert_eq!(times.len(), 20);
     assert!(times.iter().all(|time| *time >= 30.0), "{times:?}");
@@ -93,7 +130,10 @@ fn every_packet_takes_the_delay_of_both_directions() {
 
 #[test]
 fn a_lossy_link_loses_some_and_a_dead_one_all() {
-    let (topology, wire) = linked(&Profile { loss: Loss::Random(0.5), ..Profile::default() });
+    let (topology, wire) = linked(&Profile {
+        loss: Loss::Random(0.5),
+        ..Profile::default()
+    });
     let came = round_trips(&topology, "60").len();
     // Both directions lose half: a quarter comes back, with a deviation of 3.4.
     assert!((2..=32).contains(&came), "{came}");
@@ -103,20 +143,43 @@ fn a_lossy_link_loses_some_and_a_dead_one_all() {
         up: std::time::Duration::ZERO,
         down: std::time::Duration::from_secs(1),
     };
-    let (topology, _wire) = linked(&Profile { schedule, ..Profile::default() });
+    let (topology, _wire) = linked(&Profile {
+        schedule,
+        ..Profile::default()
+    });
     assert!(round_trips(&topology, "3").is_empty());
 }
 
 #[test]
 fn tcp_gets_through_a_slow_link_with_losses() {
-    let rate = Some(Rate { bits_per_second: 50_000_000, queue_bytes: 64_000 });
-    let loss = Loss::Bursts { begin: 0.002, end: 0.5 };
-    let (topology, _wire) = linked(&Profile { rate, loss, reorder: 0.01, ..Profile::default() });
+    let rate = Some(Rate {
+        bits_per_second: 50_000_000,
+        queue_bytes: 64_000,
+    });
+    let loss = Loss::Bursts {
+        begin: 0.002,
+        end: 0.5,
+    };
+    let (topology, _wire) = linked(&Profile {
+        rate,
+        loss,
+        reorder: 0.01,
+        ..Profile::default()
+    });
     let far = topology.namespace("far").unwrap();
     let send = "head -c 2000000 /dev/zero | nc -q 1 -l -p 7000";
-    let mut server = far.command("sh").args(["-c", send]).stdin(Stdio::null()).spawn().unwrap();
+    let mut server = far
+        .command("sh")
+        .args(["-c", send])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
     let receive = "until nc -d 10.9.0.2 7000 | wc -c | grep -v '^0$'; do :; done";
-    let came = topology.namespace("near").unwrap().run(&["sh", "-c", receive]).unwrap();
+    let came = topology
+        .namespace("near")
+        .unwrap()
+        .run(&["sh", "-c", receive])
+        .unwrap();
     assert_eq!(came.trim(), "2000000");
     server.wait().unwrap();
 }
@@ -124,14 +187,28 @@ fn tcp_gets_through_a_slow_link_with_losses() {
 /// Of a chain of two hops, forwarded and nested: what `hops` measures, in little. `HERMES_BIN` is the program.
 #[test]
 fn hops_measures_chains() {
-    let hermes = std::env::var_os("HERMES_BIN").expect("HERMES_BIN names the program; ./test system sets it");
+    let hermes = std::env::var_os("HERMES_BIN")
+        .expect("HERMES_BIN names the program; ./test system sets it");
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("hops.json");
-    let words =
-        ["hops", "--short", "--repeats", "1", "--only", "fast,latency,flows,quic,2", "--systems", "direct,hermes"];
+    let words = [
+        "hops",
+        "--short",
+        "--repeats",
+        "1",
+        "--only",
+        "fast,latency,flows,quic,2",
+        "--systems",
+        "direct,hermes",
+    ];
     let output = Command::new(env!("CARGO_BIN_EXE_hermes-lab"))
         .args(words)
-        .args(["--json".as_ref(), json.as_os_str(), "--hermes".as_ref(), &hermes])
+        .args([
+            "--json".as_ref(),
+            json.as_os_str(),
+            "--hermes".as_ref(),
+            &hermes,
+        ])
         .args(["--svg".as_ref(), folder.path().as_os_str()])
         .output()
         .unwrap();
@@ -142,8 +219,18 @@ fn hops_measures_chains() {
         String::from_utf8_lossy(&output.stderr)
     );
     let results = hermes_lab::hops::results::Results::load(&json).unwrap();
-    for figure in ["kept flow", "new flow", "jitter", "last answer", "QUIC round trip", "congestion window"] {
-        let ways = results.series.iter().filter(|series| series.figure.name == figure);
+    for figure in [
+        "kept flow",
+        "new flow",
+        "jitter",
+        "last answer",
+        "QUIC round trip",
+        "congestion window",
+    ] {
+        let ways = results
+            .series
+            .iter()
+            .filter(|series| series.figure.name == figure);
         assert_eq!(ways.count(), 2, "forwarded and nested: {figure}");
     }
     assert!(folder.path().join("hops-latency.svg").is_file());

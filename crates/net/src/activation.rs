@@ -62,7 +62,12 @@ impl PassedSocket {
     pub fn new(descriptor: i32, name: Option<String>, owned: OwnedFd) -> Self {
         let socket = Socket::from(owned);
         let kind = os::passed_kind(&socket).unwrap_or(PassedKind::Unusable("not a socket"));
-        Self { descriptor, name, kind, socket }
+        Self {
+            descriptor,
+            name,
+            kind,
+            socket,
+        }
     }
 
     /// A descriptor of its own for accepting connections, of TCP or on a Unix socket.
@@ -146,7 +151,9 @@ pub(crate) fn parse(
     own: u32,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<Option<String>>, ActivationError> {
-    let (Some(pid), Some(sockets)) = (variable(PID), variable(FDS)) else { return Ok(Vec::new()) };
+    let (Some(pid), Some(sockets)) = (variable(PID), variable(FDS)) else {
+        return Ok(Vec::new());
+    };
     if number::<u32>(PID, pid)? != own {
         return Ok(Vec::new());
     }
@@ -156,18 +163,31 @@ pub(crate) fn parse(
         return Err(ActivationError::TooMany(sockets));
     }
 
-    let Some(names) = variable(NAMES) else { return Ok(vec![None; sockets]) };
-    let names: Vec<Option<String>> = names.split(':').map(|name| (!name.is_empty()).then(|| name.to_owned())).collect();
+    let Some(names) = variable(NAMES) else {
+        return Ok(vec![None; sockets]);
+    };
+    let names: Vec<Option<String>> = names
+        .split(':')
+        .map(|name| (!name.is_empty()).then(|| name.to_owned()))
+        .collect();
     // No names and one without letters are written alike.
     match names.as_slice() {
         [None] => Ok(vec![None; sockets]),
         _ if names.len() == sockets => Ok(names),
-        _ => Err(ActivationError::Names { names: names.len(), sockets }),
+        _ => Err(ActivationError::Names {
+            names: names.len(),
+            sockets,
+        }),
     }
 }
 
-fn number<N: std::str::FromStr>(variable: &'static str, value: String) -> Result<N, ActivationError> {
-    value.parse().map_err(|_| ActivationError::NotANumber(variable, value))
+fn number<N: std::str::FromStr>(
+    variable: &'static str,
+    value: String,
+) -> Result<N, ActivationError> {
+    value
+        .parse()
+        .map_err(|_| ActivationError::NotANumber(variable, value))
 }
 
 #[cfg(test)]
@@ -177,25 +197,42 @@ mod tests {
     const OWN: u32 = 4711;
 
     fn parsed(variables: &[(&str, &str)]) -> Result<Vec<Option<String>>, ActivationError> {
-        parse(OWN, &|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        parse(OWN, &|name| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
     }
 
     fn names(names: &[&str]) -> Vec<Option<String>> {
-        names.iter().map(|name| (!name.is_empty()).then(|| (*name).to_owned())).collect()
+        names
+            .iter()
+            .map(|name| (!name.is_empty()).then(|| (*name).to_owned()))
+            .collect()
     }
 
     #[test]
     fn sockets_have_the_names_that_stand_at_their_place() {
         let ours = [(PID, "4711"), (FDS, "3"), (NAMES, "web:hermes.socket:")];
         assert_eq!(parsed(&ours), Ok(names(&["web", "hermes.socket", ""])));
-        assert_eq!(parsed(&[(PID, "4711"), (FDS, "1"), (NAMES, "web")]), Ok(names(&["web"])));
-        assert_eq!(parsed(&[(PID, "4711"), (FDS, "0"), (NAMES, "")]), Ok(names(&[])));
+        assert_eq!(
+            parsed(&[(PID, "4711"), (FDS, "1"), (NAMES, "web")]),
+            Ok(names(&["web"]))
+        );
+        assert_eq!(
+            parsed(&[(PID, "4711"), (FDS, "0"), (NAMES, "")]),
+            Ok(names(&[]))
+        );
     }
 
     #[test]
     fn sockets_need_no_names() {
         assert_eq!(parsed(&[(PID, "4711"), (FDS, "2")]), Ok(names(&["", ""])));
-        assert_eq!(parsed(&[(PID, "4711"), (FDS, "2"), (NAMES, "")]), Ok(names(&["", ""])));
+        assert_eq!(
+            parsed(&[(PID, "4711"), (FDS, "2"), (NAMES, "")]),
+            Ok(names(&["", ""]))
+        );
     }
 
     #[test]
@@ -211,10 +248,19 @@ mod tests {
         let error = |variables: &[(&str, &str)]| parsed(variables).unwrap_err().to_string();
         for wrong in ["", "-1", "+", "2 ", "99999999999999999999"] {
             let said = error(&[(PID, "4711"), (FDS, wrong)]);
-            assert_eq!(said, format!("LISTEN_FDS is {wrong:?}, which is not a number"));
+            assert_eq!(
+                said,
+                format!("LISTEN_FDS is {wrong:?}, which is not a number")
+            );
         }
-        assert_eq!(error(&[(PID, "me"), (FDS, "1")]), "LISTEN_PID is \"me\", which is not a number");
-        assert_eq!(error(&[(PID, "4711"), (FDS, "1025")]), "LISTEN_FDS is 1025: at most 1024 sockets are taken");
+        assert_eq!(
+            error(&[(PID, "me"), (FDS, "1")]),
+            "LISTEN_PID is \"me\", which is not a number"
+        );
+        assert_eq!(
+            error(&[(PID, "4711"), (FDS, "1025")]),
+            "LISTEN_FDS is 1025: at most 1024 sockets are taken"
+        );
         let said = error(&[(PID, "4711"), (FDS, "2"), (NAMES, "a:b:c")]);
         assert_eq!(said, "LISTEN_FDNAMES has 3 names for 2 sockets");
         assert!(parsed(&[(PID, "4711"), (FDS, "2"), (NAMES, "a")]).is_err());

@@ -25,9 +25,15 @@ impl AppendedFile {
     /// # Errors
     /// It cannot be opened; the path is named.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let file = opened(path).map_err(named)?;
-        Ok(Self { path: path.to_owned(), file, looked: Instant::now(), failing: false })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            looked: Instant::now(),
+            failing: false,
+        })
     }
 
     /// Whether it is time to look.
@@ -47,7 +53,10 @@ impl AppendedFile {
             Err(error) if !std::mem::replace(&mut self.failing, true) => {
                 let path = self.path.display();
                 // Not to the log, which may be this file.
-                drop(writeln!(io::stderr(), "{path} was moved, and cannot be opened again: {error}"));
+                drop(writeln!(
+                    io::stderr(),
+                    "{path} was moved, and cannot be opened again: {error}"
+                ));
             }
             Err(_) => {}
         }
@@ -72,7 +81,11 @@ impl Write for AppendedFile {
 }
 
 fn opened(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
 }
 
 #[cfg(test)]
@@ -107,6 +120,9 @@ mod tests {
         fs::rename(&inner, folder.path().join("moved")).unwrap();
         file.follow();
         file.write_all(b"kept\n").unwrap();
-        assert_eq!(fs::read_to_string(folder.path().join("moved/log")).unwrap(), "kept\n");
+        assert_eq!(
+            fs::read_to_string(folder.path().join("moved/log")).unwrap(),
+            "kept\n"
+        );
     }
 }

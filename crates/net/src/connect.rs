@@ -80,7 +80,11 @@ pub async fn tcp(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStream,
         return done;
     }
     let address = last.map_or(Remote::Nothing, Remote::Ip);
-    Err(ConnectError { kind: ConnectErrorKind::Timeout, address, source: None })
+    Err(ConnectError {
+        kind: ConnectErrorKind::Timeout,
+        address,
+        source: None,
+    })
 }
 
 /// Connects to a Unix socket.
@@ -88,20 +92,30 @@ pub async fn tcp(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStream,
 /// # Errors
 /// What the system says; a listener whose queue is full refuses.
 pub async fn unix(path: &Path) -> Result<UnixStream, ConnectError> {
-    UnixStream::connect(path).await.and_then(claim).map_err(|error| {
-        let kind = match error.kind() {
-            io::ErrorKind::WouldBlock => ConnectErrorKind::Refused,
-            io::ErrorKind::NotFound => ConnectErrorKind::Unreachable,
-            _ => kind_of(&error),
-        };
-        ConnectError { kind, address: Remote::Unix(path.to_owned()), source: Some(error) }
-    })
+    UnixStream::connect(path)
+        .await
+        .and_then(claim)
+        .map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::WouldBlock => ConnectErrorKind::Refused,
+                io::ErrorKind::NotFound => ConnectErrorKind::Unreachable,
+                _ => kind_of(&error),
+            };
+            ConnectError {
+                kind,
+                address: Remote::Unix(path.to_owned()),
+                source: Some(error),
+            }
+        })
 }
 
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<TcpStream, ConnectError>> + Send + 'a>>;
 
 /// Runs the attempts; `last` is the address whose attempt started last.
-async fn race(addresses: &[SocketAddr], last: &mut Option<SocketAddr>) -> Result<TcpStream, ConnectError> {
+async fn race(
+    addresses: &[SocketAddr],
+    last: &mut Option<SocketAddr>,
+) -> Result<TcpStream, ConnectError> {
     if let [only] = addresses {
         *last = Some(*only);
         return attempt(*only).await;
@@ -148,26 +162,38 @@ async fn attempt(address: SocketAddr) -> Result<TcpStream, ConnectError> {
             tune(&tcp);
             Ok(tcp)
         }
-        Err(error) => {
-            Err(ConnectError { kind: kind_of(&error), address: Remote::Ip(address), source: Some(noted(error)) })
-        }
+        Err(error) => Err(ConnectError {
+            kind: kind_of(&error),
+            address: Remote::Ip(address),
+            source: Some(noted(error)),
+        }),
     }
 }
 
 async fn connected(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
     claimed(socket)?.connect(address).await
 }
 
 /// As [`claim`]; it is counted with the error that the attempt comes to.
 fn claimed(socket: TcpSocket) -> io::Result<TcpSocket> {
-    if descriptors::is_kept_back(&socket) { Err(rustix::io::Errno::MFILE.into()) } else { Ok(socket) }
+    if descriptors::is_kept_back(&socket) {
+        Err(rustix::io::Errno::MFILE.into())
+    } else {
+        Ok(socket)
+    }
 }
 
 /// Alternates the families, beginning with that of the first address (RFC 8305 section 4). The order within
 /// a family stays.
 fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let Some(first) = addresses.first() else { return Vec::new() };
+    let Some(first) = addresses.first() else {
+        return Vec::new();
+    };
     let same = |address: &&SocketAddr| address.is_ipv6() == first.is_ipv6();
     let mut preferred = addresses.iter().filter(same);
     let mut other = addresses.iter().filter(|address| !same(address));
@@ -204,9 +230,13 @@ fn kind_of(error: &io::Error) -> ConnectErrorKind {
         (kind, None) => match kind {
             Kind::ConnectionRefused | Kind::ConnectionReset => ConnectErrorKind::Refused,
             Kind::TimedOut => ConnectErrorKind::Timeout,
-            Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown => ConnectErrorKind::Unreachable,
+            Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown => {
+                ConnectErrorKind::Unreachable
+            }
             Kind::PermissionDenied | Kind::AddrInUse | Kind::OutOfMemory => ConnectErrorKind::Local,
-            _ if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => ConnectErrorKind::Local,
+            _ if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
+                ConnectErrorKind::Local
+            }
             _ => ConnectErrorKind::Other,
         },
     }
@@ -216,7 +246,11 @@ impl ConnectError {
     /// A failure that the system said nothing about.
     #[must_use]
     pub fn without_source(kind: ConnectErrorKind, address: Remote) -> Self {
-        Self { kind, address, source: None }
+        Self {
+            kind,
+            address,
+            source: None,
+        }
     }
 }
 
@@ -224,7 +258,11 @@ impl From<DnsError> for ConnectError {
     fn from(error: DnsError) -> Self {
         let kind = ConnectErrorKind::Dns(error.kind);
         let address = Remote::Name(error.name.clone());
-        Self { kind, address, source: Some(io::Error::other(error)) }
+        Self {
+            kind,
+            address,
+            source: Some(io::Error::other(error)),
+        }
     }
 }
 

@@ -41,7 +41,11 @@ pub fn ceiling() -> usize {
 /// # Errors
 /// It is one of those that are kept back: `EMFILE`, and it is closed.
 pub fn claim<T: AsFd>(opened: T) -> io::Result<T> {
-    if is_kept_back(&opened) { Err(noted(Errno::MFILE.into())) } else { Ok(opened) }
+    if is_kept_back(&opened) {
+        Err(noted(Errno::MFILE.into()))
+    } else {
+        Ok(opened)
+    }
 }
 
 /// Whether a descriptor is one of those that are kept back.
@@ -89,8 +93,11 @@ pub fn note_refusal() {
 /// How often descriptors, and local ports, were missing so far.
 #[must_use]
 pub fn shortages() -> [(Shortage, u64); 2] {
-    [(Shortage::Descriptors, &NO_DESCRIPTOR), (Shortage::Ports, &NO_PORT)]
-        .map(|(what, count)| (what, count.load(Ordering::Relaxed)))
+    [
+        (Shortage::Descriptors, &NO_DESCRIPTOR),
+        (Shortage::Ports, &NO_PORT),
+    ]
+    .map(|(what, count)| (what, count.load(Ordering::Relaxed)))
 }
 
 #[cfg(test)]
@@ -99,7 +106,9 @@ mod tests {
 
     #[test]
     fn some_are_kept_back_of_any_limit() {
-        let kept: Vec<usize> = [64, 256, 1024, 4096, 1 << 20, usize::MAX].map(kept_of).into();
+        let kept: Vec<usize> = [64, 256, 1024, 4096, 1 << 20, usize::MAX]
+            .map(kept_of)
+            .into();
         assert_eq!(kept, [16, 64, 128, 512, 512, 512]);
     }
 

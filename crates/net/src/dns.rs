@@ -113,10 +113,15 @@ impl Resolver {
         }
         let config = ResolverConfig::from_name_servers(vec![name_server]);
         let options = ResolverOpts::default();
-        Self::build(config, options, Hosts::default()).map_err(|error| classify(&server.to_string(), &error))
+        Self::build(config, options, Hosts::default())
+            .map_err(|error| classify(&server.to_string(), &error))
     }
 
-    fn build(config: ResolverConfig, mut options: ResolverOpts, hosts: Hosts) -> Result<Self, NetError> {
+    fn build(
+        config: ResolverConfig,
+        mut options: ResolverOpts,
+        hosts: Hosts,
+    ) -> Result<Self, NetError> {
         let (_, _, servers) = config.into_parts();
         if servers.is_empty() {
             return Err(NetError::Message("no name server is listed"));
@@ -125,8 +130,14 @@ impl Resolver {
         // The hosts file is asked here, so that a name in it is never asked of a server for the other family.
         options.use_hosts_file = ResolveHosts::Never;
         let provider = Sockets::default();
-        let builder = hickory_resolver::Resolver::builder_with_config(config, provider).with_options(options);
-        Ok(Self { dns: builder.build()?, hosts: Arc::new(hosts), turns: Turns::default(), flights: Flights::default() })
+        let builder =
+            hickory_resolver::Resolver::builder_with_config(config, provider).with_options(options);
+        Ok(Self {
+            dns: builder.build()?,
+            hosts: Arc::new(hosts),
+            turns: Turns::default(),
+            flights: Flights::default(),
+        })
     }
 
     /// The addresses of a host that a *request* of `asker` asked for. A name without a dot is refused.
@@ -167,18 +178,31 @@ impl Resolver {
     }
 
     /// Joins a lookup of the name that is under way, or makes one when it is its asker's turn.
-    async fn in_turn(&self, name: &str, fqdn: Name, asker: Option<Asker>) -> Result<Lookup, DnsError> {
-        let Some(asker) = asker else { return self.both_families(name, fqdn).await };
+    async fn in_turn(
+        &self,
+        name: &str,
+        fqdn: Name,
+        asker: Option<Asker>,
+    ) -> Result<Lookup, DnsError> {
+        let Some(asker) = asker else {
+            return self.both_families(name, fqdn).await;
+        };
         loop {
             if let Some(answer) = self.flights.join(&fqdn).await {
                 return answer;
             }
-            let turn = self.turns.take(asker, Zone::of(name)).await.map_err(|Full| DnsError {
-                detail: Some("too many lookups wait for their turn".to_owned()),
-                ..DnsError::new(DnsErrorKind::Failed, name)
-            })?;
+            let turn = self
+                .turns
+                .take(asker, Zone::of(name))
+                .await
+                .map_err(|Full| DnsError {
+                    detail: Some("too many lookups wait for their turn".to_owned()),
+                    ..DnsError::new(DnsErrorKind::Failed, name)
+                })?;
             // Somebody else may have begun while this one waited.
-            let Some(flight) = self.flights.begin(&fqdn) else { continue };
+            let Some(flight) = self.flights.begin(&fqdn) else {
+                continue;
+            };
             let answer = self.both_families(name, fqdn.clone()).await;
             flight.land(&answer);
             drop(turn);
@@ -187,10 +211,16 @@ impl Resolver {
     }
 
     fn in_hosts(&self, fqdn: &Name) -> Option<Lookup> {
-        let find = |kind| self.hosts.lookup_static_host(&Query::query(fqdn.clone(), kind));
+        let find = |kind| {
+            self.hosts
+                .lookup_static_host(&Query::query(fqdn.clone(), kind))
+        };
         let found = [find(RecordType::AAAA), find(RecordType::A)];
         let addresses: Vec<IpAddr> = found.iter().flatten().flat_map(addresses_in).collect();
-        (!addresses.is_empty()).then_some(Lookup { addresses, ttl: STATIC_TTL })
+        (!addresses.is_empty()).then_some(Lookup {
+            addresses,
+            ttl: STATIC_TTL,
+        })
     }
 
     async fn both_families(&self, name: &str, fqdn: Name) -> Result<Lookup, DnsError> {
@@ -216,7 +246,9 @@ type Answer = Result<lookup::Lookup, NetError>;
 
 /// The second answer. It is waited for briefly when the first gave addresses, and to its end otherwise.
 async fn wait_for_other(first: &Answer, second: impl Future<Output = Answer>) -> Option<Answer> {
-    let usable = first.as_ref().is_ok_and(|lookup| addresses_in(lookup).next().is_some());
+    let usable = first
+        .as_ref()
+        .is_ok_and(|lookup| addresses_in(lookup).next().is_some());
     tokio::select! {
         answer = second => Some(answer),
         () = sleep(OTHER_FAMILY_DELAY), if usable => None,
@@ -251,27 +283,43 @@ fn merge(name: &str, answers: [Option<Answer>; 2]) -> Result<Lookup, DnsError> {
 }
 
 fn addresses_in(lookup: &lookup::Lookup) -> impl Iterator<Item = IpAddr> {
-    lookup.answers().iter().filter_map(|record| record.data.ip_addr())
+    lookup
+        .answers()
+        .iter()
+        .filter_map(|record| record.data.ip_addr())
 }
 
 /// What is known without asking: IP literals (IPv6 also in brackets) and `localhost`.
 fn without_dns(name: &str) -> Option<Lookup> {
-    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(name);
     if let Ok(address) = bare.parse::<IpAddr>() {
-        return Some(Lookup { addresses: vec![address], ttl: Duration::MAX });
+        return Some(Lookup {
+            addresses: vec![address],
+            ttl: Duration::MAX,
+        });
     }
     let lower = name.trim_end_matches('.').to_ascii_lowercase();
     if lower != "localhost" && !lower.ends_with(".localhost") {
         return None;
     }
     let addresses = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-    Some(Lookup { addresses, ttl: STATIC_TTL })
+    Some(Lookup {
+        addresses,
+        ttl: STATIC_TTL,
+    })
 }
 
 /// The name with its final dot, which is what keeps search domains out.
 fn fully_qualified(name: &str) -> Result<Name, DnsError> {
     // The ASCII way allows what host names may not hold but DNS does, such as an underscore.
-    let parsed = if name.is_ascii() { Name::from_ascii(name) } else { Name::from_utf8(name) };
+    let parsed = if name.is_ascii() {
+        Name::from_ascii(name)
+    } else {
+        Name::from_utf8(name)
+    };
     let parsed = parsed.map(|mut parsed| {
         parsed.set_fqdn(true);
         parsed
@@ -281,7 +329,10 @@ fn fully_qualified(name: &str) -> Result<Name, DnsError> {
         Ok(_) => Err(DnsError::new(DnsErrorKind::Invalid, name)),
         Err(error) => {
             let detail = Some(error.to_string());
-            Err(DnsError { detail, ..DnsError::new(DnsErrorKind::Invalid, name) })
+            Err(DnsError {
+                detail,
+                ..DnsError::new(DnsErrorKind::Invalid, name)
+            })
         }
     }
 }
@@ -289,7 +340,9 @@ fn fully_qualified(name: &str) -> Result<Name, DnsError> {
 fn classify(name: &str, error: &NetError) -> DnsError {
     let (kind, rcode) = match error {
         NetError::Dns(Semantic::NoRecordsFound(none)) => match none.response_code {
-            code @ (ResponseCode::NXDomain | ResponseCode::NoError) => (DnsErrorKind::NotFound, Some(code)),
+            code @ (ResponseCode::NXDomain | ResponseCode::NoError) => {
+                (DnsErrorKind::NotFound, Some(code))
+            }
             code => (DnsErrorKind::Failed, Some(code)),
         },
         NetError::Dns(Semantic::ResponseCode(code)) => (DnsErrorKind::Failed, Some(*code)),
@@ -319,7 +372,12 @@ fn mnemonic(code: ResponseCode) -> String {
 
 impl DnsError {
     fn new(kind: DnsErrorKind, name: &str) -> Self {
-        Self { kind, name: name.to_owned(), rcode: None, detail: None }
+        Self {
+            kind,
+            name: name.to_owned(),
+            rcode: None,
+            detail: None,
+        }
     }
 }
 

@@ -111,7 +111,9 @@ impl Drain {
         self.watch.forced.cancel();
         match timeout(FORCED_LIMIT, tracker.wait()).await {
             Ok(()) => Ended::Forced { tasks },
-            Err(_) => Ended::Stuck { tasks: tracker.len() },
+            Err(_) => Ended::Stuck {
+                tasks: tracker.len(),
+            },
         }
     }
 }
@@ -163,7 +165,10 @@ impl Watch {
     /// Counts something that is not a task of its own for as long as the guard lives.
     #[must_use]
     pub fn hold(&self) -> Hold {
-        Hold { _here: self.tracker.token(), _above: self.count() }
+        Hold {
+            _here: self.tracker.token(),
+            _above: self.count(),
+        }
     }
 
     /// A drain for a part: its tasks count here too, and it is drained when this one is.
@@ -215,7 +220,10 @@ mod tests {
         let drain = Drain::new();
         let watch = drain.watch();
         drain.watch().spawn(async move { watch.forced().await });
-        assert_eq!(drain.drain(Duration::from_millis(1)).await, Ended::Forced { tasks: 1 });
+        assert_eq!(
+            drain.drain(Duration::from_millis(1)).await,
+            Ended::Forced { tasks: 1 }
+        );
     }
 
     #[tokio::test]

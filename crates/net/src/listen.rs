@@ -252,7 +252,9 @@ impl Acceptor {
         match self {
             Self::Tcp(listener) => {
                 let (tcp, peer) = listener.accept().await?;
-                let Ok(tcp) = claim_or_reset(tcp) else { return Err(io::ErrorKind::ConnectionAborted.into()) };
+                let Ok(tcp) = claim_or_reset(tcp) else {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                };
                 if !INHERITED {
                     tune(&tcp);
                 }
@@ -293,7 +295,9 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 
 /// Small writes leave at once; a peer that vanished is noticed. A socket that refuses is about to fail anyway.
 pub(crate) fn tune(tcp: &impl AsFd) {
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL);
     let socket = SockRef::from(tcp);
     drop(socket.set_tcp_nodelay(true));
     drop(socket.set_tcp_keepalive(&keepalive));

@@ -70,7 +70,10 @@ impl LocalAddresses {
     /// Looks on a thread that may wait: a kernel with many routes takes its time to list them.
     async fn look_aside(&self) {
         let all = self.clone();
-        if tokio::task::spawn_blocking(move || all.look()).await.is_err() {
+        if tokio::task::spawn_blocking(move || all.look())
+            .await
+            .is_err()
+        {
             tracing::warn!("this machine's addresses could not be looked up");
         }
     }
@@ -87,7 +90,10 @@ impl LocalAddresses {
 impl Known {
     fn holds(&self, ip: IpAddr) -> bool {
         let prefix = |length: &u8| IpNet::new(ip, *length).ok().map(|net| net.trunc());
-        self.lengths.iter().filter_map(prefix).any(|net| self.prefixes.contains(&net))
+        self.lengths
+            .iter()
+            .filter_map(prefix)
+            .any(|net| self.prefixes.contains(&net))
     }
 }
 
@@ -125,7 +131,11 @@ mod tests {
     #[test]
     fn what_the_system_lists_is_this_machine() {
         let local = LocalAddresses::now();
-        assert!(os::local_addresses().into_iter().all(|net| local.contains(net.network())));
+        assert!(
+            os::local_addresses()
+                .into_iter()
+                .all(|net| local.contains(net.network()))
+        );
     }
 
     #[test]

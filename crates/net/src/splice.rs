@@ -59,7 +59,9 @@ pub async fn splice(
     mut moved: impl FnMut(usize),
 ) -> Result<Spliced, SpliceError> {
     loop {
-        let Some(mut pipe) = Lent::take() else { return Ok(Spliced::Little) };
+        let Some(mut pipe) = Lent::take() else {
+            return Ok(Spliced::Little);
+        };
         let came = match pass(&mut pipe, (from, to), &mut most, &mut moved).await? {
             Some(_) if most == 0 => return Ok(Spliced::All),
             Some(came) => came,
@@ -84,7 +86,9 @@ async fn pass(
     most: &mut u64,
     moved: &mut impl FnMut(usize),
 ) -> Result<Option<usize>, SpliceError> {
-    let Some(pipe) = &mut pipe.pipe else { return Ok(Some(0)) };
+    let Some(pipe) = &mut pipe.pipe else {
+        return Ok(Some(0));
+    };
     let mut came = 0;
     let mut turn = 0;
     while *most > 0 {

@@ -80,12 +80,28 @@ pub(crate) fn halves(stream: Stream) -> (ReadHalf, WriteHalf) {
             (ReadIo::Unix(read), WriteIo::Unix(write))
         }
         transport => {
-            let (read, write) = tokio::io::split(Abortable { transport, abort: abort.clone() });
+            let (read, write) = tokio::io::split(Abortable {
+                transport,
+                abort: abort.clone(),
+            });
             (ReadIo::Shared(read), WriteIo::Shared(write))
         }
     };
-    let read = ReadHalf { io: read, unread, failed: None, info: info.clone(), abort: abort.clone() };
-    (read, WriteHalf { io: write, info, abort })
+    let read = ReadHalf {
+        io: read,
+        unread,
+        failed: None,
+        info: info.clone(),
+        abort: abort.clone(),
+    };
+    (
+        read,
+        WriteHalf {
+            io: write,
+            info,
+            abort,
+        },
+    )
 }
 
 impl ReadHalf {
@@ -198,7 +214,11 @@ impl Drop for WriteHalf {
 }
 
 impl AsyncRead for ReadHalf {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if serve_unread(&mut self.unread, buf) {
             return Poll::Ready(Ok(()));
         }
@@ -226,7 +246,11 @@ macro_rules! each {
 }
 
 impl AsyncWrite for WriteHalf {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         each!(&mut self.io, io => Pin::new(io).poll_write(cx, data))
     }
 
@@ -257,7 +281,11 @@ impl AsyncWrite for WriteHalf {
 }
 
 impl AsyncRead for Abortable {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.transport).poll_read(cx, buf)
     }
 }

@@ -57,7 +57,12 @@ impl Stream {
     /// A stream over `transport`, described by `info`.
     #[must_use]
     pub fn new(transport: Transport, info: StreamInfo) -> Self {
-        Self { transport, unread: Bytes::new(), info: Arc::new(info), ahead: false }
+        Self {
+            transport,
+            unread: Bytes::new(),
+            info: Arc::new(info),
+            ahead: false,
+        }
     }
 
     /// A TCP stream whose peer's address is known.
@@ -65,14 +70,25 @@ impl Stream {
     pub fn tcp(tcp: TcpStream, peer: SocketAddr) -> Self {
         let local = tcp.local_addr().ok().map(canonical);
         let peer = PeerAddress::Ip(canonical(peer));
-        Self::new(Transport::Tcp(tcp), StreamInfo { peer, local, tls: None })
+        Self::new(
+            Transport::Tcp(tcp),
+            StreamInfo {
+                peer,
+                local,
+                tls: None,
+            },
+        )
     }
 
     /// A Unix stream; the peer's user is asked of the system.
     #[must_use]
     pub fn unix(unix: UnixStream) -> Self {
         let uid = crate::os::peer_uid(&unix);
-        let info = StreamInfo { peer: PeerAddress::Unix { uid }, local: None, tls: None };
+        let info = StreamInfo {
+            peer: PeerAddress::Unix { uid },
+            local: None,
+            tls: None,
+        };
         Self::new(Transport::Unix(unix), info)
     }
 
@@ -95,7 +111,11 @@ impl Stream {
     }
 
     /// Reads into the room of this thread, and keeps what `buf` does not hold.
-    fn poll_read_ahead(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read_ahead(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut room = AHEAD.take();
         room.reserve(AHEAD_BYTES);
         let read = poll_read_buf(Pin::new(&mut self.transport), cx, &mut room);
@@ -106,7 +126,11 @@ impl Stream {
             buf.put_slice(&room.split_to(buf.remaining()));
             // A few bytes must not keep all the room alive while they wait.
             let few = room.len() < AHEAD_BYTES / 8;
-            self.unread = if few { Bytes::copy_from_slice(&room) } else { room.split().freeze() };
+            self.unread = if few {
+                Bytes::copy_from_slice(&room)
+            } else {
+                room.split().freeze()
+            };
             room.clear();
         }
         AHEAD.set(room);
@@ -192,7 +216,9 @@ impl From<UnixStream> for Stream {
 
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream").field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 
@@ -208,7 +234,11 @@ pub(crate) fn serve_unread(unread: &mut Bytes, buf: &mut ReadBuf<'_>) -> bool {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if serve_unread(&mut self.unread, buf) {
             return Poll::Ready(Ok(()));
         }
@@ -223,7 +253,11 @@ impl AsyncRead for Stream {
 macro_rules! write_to_transport {
     ($type:ty) => {
         impl AsyncWrite for $type {
-            fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+            fn poll_write(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                data: &[u8],
+            ) -> Poll<io::Result<usize>> {
                 Pin::new(&mut self.transport).poll_write(cx, data)
             }
 
@@ -243,7 +277,10 @@ macro_rules! write_to_transport {
                 Pin::new(&mut self.transport).poll_flush(cx)
             }
 
-            fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            fn poll_shutdown(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
                 Pin::new(&mut self.transport).poll_shutdown(cx)
             }
         }
@@ -267,13 +304,21 @@ macro_rules! each {
 }
 
 impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         each!(self.get_mut(), io => Pin::new(io).poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for Transport {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         each!(self.get_mut(), io => Pin::new(io).poll_write(cx, data))
     }
 

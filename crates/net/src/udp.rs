@@ -68,14 +68,23 @@ impl UdpSocket {
     ///
     /// # Errors
     /// When there is no route, or no descriptor or port is left.
-    #[expect(clippy::unused_async, reason = "callers await it; it needs the runtime")]
+    #[expect(
+        clippy::unused_async,
+        reason = "callers await it; it needs the runtime"
+    )]
     pub async fn connected(remote: SocketAddr) -> io::Result<Self> {
-        let socket = os::datagram_socket(Domain::for_address(remote)).map_err(noted).and_then(claim)?;
+        let socket = os::datagram_socket(Domain::for_address(remote))
+            .map_err(noted)
+            .and_then(claim)?;
         enlarge_receive_buffer(&SockRef::from(&socket));
         let (state, segments) = udp_system::prepare(&socket, remote.is_ipv6())?;
         // The port is chosen with it.
         socket.connect(&remote.into()).map_err(noted)?;
-        Self::wrap(tokio::net::UdpSocket::from_std(socket.into())?, (state, segments), Some(remote))
+        Self::wrap(
+            tokio::net::UdpSocket::from_std(socket.into())?,
+            (state, segments),
+            Some(remote),
+        )
     }
 
     /// The same socket once more, for another runtime: what comes goes to whoever takes it first.
@@ -96,7 +105,11 @@ impl UdpSocket {
     pub fn resumed(socket: std::net::UdpSocket, remote: SocketAddr) -> io::Result<Self> {
         let socket = Socket::from(socket);
         let prepared = udp_system::prepare(&socket, remote.is_ipv6())?;
-        Self::wrap(tokio::net::UdpSocket::from_std(socket.into())?, prepared, Some(remote))
+        Self::wrap(
+            tokio::net::UdpSocket::from_std(socket.into())?,
+            prepared,
+            Some(remote),
+        )
     }
 
     /// A socket that was bound before, e.g. by [`crate::listen::udp`].
@@ -110,7 +123,11 @@ impl UdpSocket {
         socket.set_nonblocking(true)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let segments = state.max_gso_segments();
-        Self::wrap(tokio::net::UdpSocket::from_std(socket)?, (Arc::new(state), segments), None)
+        Self::wrap(
+            tokio::net::UdpSocket::from_std(socket)?,
+            (Arc::new(state), segments),
+            None,
+        )
     }
 
     fn wrap(
@@ -122,13 +139,25 @@ impl UdpSocket {
         let segments = AtomicUsize::new(segments);
         let largest_segment = OnceLock::new();
         let waited = Once::new();
-        Ok(Self { io, state, segments, remote, ipv6, largest_segment, waited })
+        Ok(Self {
+            io,
+            state,
+            segments,
+            remote,
+            ipv6,
+            largest_segment,
+            waited,
+        })
     }
 
     fn largest_segment(&self) -> usize {
         *self.largest_segment.get_or_init(|| {
-            let mtu = self.remote.and_then(|remote| os::path_mtu(&self.io, remote));
-            mtu.map_or(ETHERNET_PAYLOAD, |mtu| mtu.saturating_sub(IPV6_UDP_HEADERS).min(MAX_PAYLOAD))
+            let mtu = self
+                .remote
+                .and_then(|remote| os::path_mtu(&self.io, remote));
+            mtu.map_or(ETHERNET_PAYLOAD, |mtu| {
+                mtu.saturating_sub(IPV6_UDP_HEADERS).min(MAX_PAYLOAD)
+            })
         })
     }
 
@@ -182,10 +211,15 @@ impl UdpSocket {
         for interest in [Interest::READABLE, Interest::ERROR] {
             let mut some = false;
             let received = self.io.try_io(interest, || {
-                let all = into.fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta))?;
+                let all = into
+                    .fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta))?;
                 some = true;
                 // The kernel had no more: whoever waits for more need not ask it first.
-                if all { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+                if all {
+                    Ok(())
+                } else {
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
             });
             match received {
                 _ if some => return Ok(Some(into.len())),
@@ -227,7 +261,10 @@ impl UdpSocket {
             return Err(UdpError::Io(io::ErrorKind::NotConnected.into()));
         };
         let segment = segment.filter(|&segment| segment > 0 && segment < data.len());
-        let way = Way { destination: self.in_our_family(destination), local };
+        let way = Way {
+            destination: self.in_our_family(destination),
+            local,
+        };
         let Some(segment) = segment else {
             return self.send_one(way, data, None).await;
         };
@@ -239,14 +276,21 @@ impl UdpSocket {
             too_large |= self.send_train(way, train, segment).await?;
             rest = later;
         }
-        if too_large { Err(UdpError::TooLarge) } else { Ok(()) }
+        if too_large {
+            Err(UdpError::TooLarge)
+        } else {
+            Ok(())
+        }
     }
 
     /// How many bytes go into one send: whole segments, as many as GSO takes; one segment without GSO.
     fn train(&self, destination: SocketAddr, segment: usize) -> usize {
         let unlimited = self.remote.is_none() && canonical(destination).ip().is_loopback();
         let most = if unlimited || segment <= self.largest_segment() {
-            self.segments.load(Ordering::Relaxed).min(MAX_PAYLOAD / segment).max(1)
+            self.segments
+                .load(Ordering::Relaxed)
+                .min(MAX_PAYLOAD / segment)
+                .max(1)
         } else {
             1
         };
@@ -257,11 +301,16 @@ impl UdpSocket {
     /// too large.
     async fn send_train(&self, way: Way, train: &[u8], segment: usize) -> Result<bool, UdpError> {
         let single = train.len() <= segment;
-        match self.send_one(way, train, (!single).then_some(segment)).await {
+        match self
+            .send_one(way, train, (!single).then_some(segment))
+            .await
+        {
             Ok(()) => return Ok(false),
             Err(UdpError::TooLarge) if single => return Ok(true),
             Err(UdpError::TooLarge) => {}
-            Err(UdpError::Io(error)) if !single && is_gso_refusal(&error) => self.segments.store(1, Ordering::Relaxed),
+            Err(UdpError::Io(error)) if !single && is_gso_refusal(&error) => {
+                self.segments.store(1, Ordering::Relaxed)
+            }
             Err(error) => return Err(error),
         }
         let mut too_large = false;
@@ -275,14 +324,29 @@ impl UdpSocket {
         Ok(too_large)
     }
 
-    async fn send_one(&self, way: Way, contents: &[u8], segment_size: Option<usize>) -> Result<(), UdpError> {
-        let Way { destination, local: src_ip } = way;
-        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip };
+    async fn send_one(
+        &self,
+        way: Way,
+        contents: &[u8],
+        segment_size: Option<usize>,
+    ) -> Result<(), UdpError> {
+        let Way {
+            destination,
+            local: src_ip,
+        } = way;
+        let transmit = Transmit {
+            destination,
+            ecn: None,
+            contents,
+            segment_size,
+            src_ip,
+        };
         let send = || self.state.try_send(UdpSockRef::from(&self.io), &transmit);
         // Room in the socket's buffer is the rule, so the first try does not ask the runtime.
         let sent = match self.io.try_io(Interest::WRITABLE, send) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.waited.call_once(|| enlarge_send_buffer(&SockRef::from(&self.io)));
+                self.waited
+                    .call_once(|| enlarge_send_buffer(&SockRef::from(&self.io)));
                 // Seldom: where every future around this one had room for it, a session would be half as large again.
                 Box::pin(self.io.async_io(Interest::WRITABLE, send)).await
             }
@@ -294,7 +358,9 @@ impl UdpSocket {
     /// The form of `destination` that the socket's family understands.
     fn in_our_family(&self, destination: SocketAddr) -> SocketAddr {
         match destination {
-            SocketAddr::V4(v4) if self.ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+            SocketAddr::V4(v4) if self.ipv6 => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
             _ => destination,
         }
     }
@@ -321,7 +387,9 @@ impl From<io::Error> for UdpError {
         use io::ErrorKind as Kind;
         match error.kind() {
             Kind::ConnectionRefused => Self::Refused,
-            Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown => Self::Unreachable,
+            Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown => {
+                Self::Unreachable
+            }
             _ if is_errno(&error, Errno::MSGSIZE) => Self::TooLarge,
             _ => Self::Io(error),
         }

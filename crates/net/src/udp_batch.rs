@@ -54,7 +54,11 @@ impl RecvBatch {
     pub fn with_slots(slots: usize) -> Self {
         let slots = slots.clamp(1, BATCH_SIZE);
         let buffer = vec![0; slots * SLOT].into_boxed_slice();
-        Self { buffer, meta: vec![RecvMeta::default(); slots], filled: 0 }
+        Self {
+            buffer,
+            meta: vec![RecvMeta::default(); slots],
+            filled: 0,
+        }
     }
 
     /// What was received last, run by run.
@@ -62,14 +66,24 @@ impl RecvBatch {
         let slots = self.buffer.chunks_exact(SLOT).zip(&self.meta);
         slots.take(self.filled).map(|(slot, meta)| {
             let data = &slot[..meta.len.min(SLOT)];
-            let segment = if meta.stride == 0 { data.len() } else { meta.stride.min(data.len()) };
-            Run { source: canonical(meta.addr), local: meta.dst_ip, data, segment }
+            let segment = if meta.stride == 0 {
+                data.len()
+            } else {
+                meta.stride.min(data.len())
+            };
+            Run {
+                source: canonical(meta.addr),
+                local: meta.dst_ip,
+                data,
+                segment,
+            }
         })
     }
 
     /// What was received last, datagram by datagram.
     pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
-        self.runs().flat_map(|run| run.datagrams().map(move |datagram| (run.source, datagram)))
+        self.runs()
+            .flat_map(|run| run.datagrams().map(move |datagram| (run.source, datagram)))
     }
 
     /// How many datagrams were received last.
@@ -123,7 +137,12 @@ mod tests {
     use super::*;
 
     fn run(data: &[u8], segment: usize) -> Run<'_> {
-        Run { source: SocketAddr::from(([127, 0, 0, 1], 9)), local: None, data, segment }
+        Run {
+            source: SocketAddr::from(([127, 0, 0, 1], 9)),
+            local: None,
+            data,
+            segment,
+        }
     }
 
     #[test]

@@ -46,9 +46,15 @@ mod tests {
             os::prepare_datagrams(&later, ipv6).unwrap();
             let merges = |socket| getsockopt(socket, sockopt::UdpGroSegment).unwrap();
             assert_eq!(merges(&later), merges(&first));
-            assert_eq!(ip_mtu_discover(&later).unwrap(), ip_mtu_discover(&first).unwrap());
+            assert_eq!(
+                ip_mtu_discover(&later).unwrap(),
+                ip_mtu_discover(&first).unwrap()
+            );
             if ipv6 {
-                assert_eq!(ipv6_mtu_discover(&later).unwrap(), ipv6_mtu_discover(&first).unwrap());
+                assert_eq!(
+                    ipv6_mtu_discover(&later).unwrap(),
+                    ipv6_mtu_discover(&first).unwrap()
+                );
                 let whole = |socket| getsockopt(socket, sockopt::Ipv6DontFrag).unwrap();
                 assert_eq!(whole(&later), whole(&first));
             }

@@ -10,7 +10,10 @@ use tokio::time::{Instant, timeout_at};
 ///
 /// Work that need not wait costs no timer, and no time is asked for. The work is pinned by the caller: taken by value, it would
 /// have a second place in this future.
-pub async fn within<F: Future>(until: impl FnOnce() -> Instant, mut work: Pin<&mut F>) -> Option<F::Output> {
+pub async fn within<F: Future>(
+    until: impl FnOnce() -> Instant,
+    mut work: Pin<&mut F>,
+) -> Option<F::Output> {
     match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         Poll::Ready(done) => Some(done),
         Poll::Pending => Box::pin(timeout_at(until(), work)).await.ok(),

@@ -23,7 +23,9 @@ where
 {
     let mut threads = Vec::with_capacity(count.max(1));
     for index in 0..count.max(1) {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let f = f.clone();
         let thread = thread::Builder::new().name(format!("{name}-{index}"));
         threads.push(thread.spawn(move || runtime.block_on(f(index)))?);
@@ -62,7 +64,11 @@ impl Workers {
                 panicked.push(name);
             }
         }
-        if panicked.is_empty() { Ok(()) } else { Err(panicked) }
+        if panicked.is_empty() {
+            Ok(())
+        } else {
+            Err(panicked)
+        }
     }
 }
 
@@ -87,7 +93,9 @@ mod tests {
         workers.unwrap().join().unwrap();
         let mut seen = seen.lock().unwrap().clone();
         seen.sort();
-        let expected: Vec<_> = (0..3).map(|index| (index, Some(format!("w-{index}")))).collect();
+        let expected: Vec<_> = (0..3)
+            .map(|index| (index, Some(format!("w-{index}"))))
+            .collect();
         assert_eq!(seen, expected);
     }
 

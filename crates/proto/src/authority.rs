@@ -41,7 +41,10 @@ impl HostPort {
     /// As [`split`].
     pub fn parse_with_default(text: &str, default: u16) -> Result<Self, AuthorityError> {
         let (host, port) = split(text)?;
-        Ok(Self { host, port: port.unwrap_or(default) })
+        Ok(Self {
+            host,
+            port: port.unwrap_or(default),
+        })
     }
 }
 
@@ -131,13 +134,23 @@ pub fn is_dotless_name(host: &str) -> bool {
 
 /// Parses arbitrary text as an authority: what is accepted is displayed as text that means the same.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(text) = str::from_utf8(data) else { return };
-    let Ok((host, port)) = split(text) else { return };
+    let Ok(text) = str::from_utf8(data) else {
+        return;
+    };
+    let Ok((host, port)) = split(text) else {
+        return;
+    };
     assert!(!host.is_empty() && host.len() <= host::MAX_NAME);
-    assert!(host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte)));
+    assert!(
+        host.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+    );
     assert_ne!(port, Some(0));
     assert_eq!(text.parse::<HostPort>().is_ok(), port.is_some());
-    let parsed = HostPort { host, port: port.unwrap_or(80) };
+    let parsed = HostPort {
+        host,
+        port: port.unwrap_or(80),
+    };
     assert_eq!(HostPort::parse_with_default(text, 80).as_ref(), Ok(&parsed));
     assert_eq!(parsed.to_string().parse().as_ref(), Ok(&parsed));
 }
@@ -189,8 +202,14 @@ mod tests {
     #[test]
     fn demands_a_port_unless_a_default_is_given() {
         assert_eq!("host".parse::<HostPort>(), Err(AuthorityError::NoPort));
-        assert_eq!(HostPort::parse_with_default("host", 443).map(|both| both.port), Ok(443));
-        assert_eq!(HostPort::parse_with_default("host:1", 443).map(|both| both.port), Ok(1));
+        assert_eq!(
+            HostPort::parse_with_default("host", 443).map(|both| both.port),
+            Ok(443)
+        );
+        assert_eq!(
+            HostPort::parse_with_default("host:1", 443).map(|both| both.port),
+            Ok(1)
+        );
     }
 
     #[test]

@@ -57,7 +57,12 @@ impl Default for Batch {
 impl Batch {
     /// An empty batch with room for `max_bytes` and `max_datagrams`. Memory is taken when it is needed, and kept.
     pub fn new(max_bytes: usize, max_datagrams: usize) -> Self {
-        Self { bytes: BytesMut::new(), lengths: Vec::new(), max_bytes, max_datagrams }
+        Self {
+            bytes: BytesMut::new(),
+            lengths: Vec::new(),
+            max_bytes,
+            max_datagrams,
+        }
     }
 
     /// Adds a copy of `datagram`, which may be empty.
@@ -69,7 +74,9 @@ impl Batch {
         if datagram.len() > self.max_bytes || self.max_datagrams == 0 {
             return Err(PushError::TooLong);
         }
-        if self.lengths.len() == self.max_datagrams || self.bytes.len() + datagram.len() > self.max_bytes {
+        if self.lengths.len() == self.max_datagrams
+            || self.bytes.len() + datagram.len() > self.max_bytes
+        {
             return Err(PushError::Full);
         }
         self.bytes.extend_from_slice(datagram);
@@ -120,7 +127,11 @@ impl Batch {
             let (run, tail) = bytes.split_at(size);
             bytes = tail;
             lengths = &lengths[count..];
-            Some(Run { bytes: run, segment_size, count })
+            Some(Run {
+                bytes: run,
+                segment_size,
+                count,
+            })
         })
     }
 }
@@ -158,26 +169,41 @@ mod tests {
     }
 
     fn shape(batch: &Batch) -> Vec<(usize, usize, usize)> {
-        batch.runs().map(|run| (run.bytes.len(), run.segment_size, run.count)).collect()
+        batch
+            .runs()
+            .map(|run| (run.bytes.len(), run.segment_size, run.count))
+            .collect()
     }
 
     #[test]
     fn joins_equal_lengths_and_lets_the_last_be_shorter() {
-        assert_eq!(shape(&batch(&[100, 100, 40, 100])), [(240, 100, 3), (100, 100, 1)]);
+        assert_eq!(
+            shape(&batch(&[100, 100, 40, 100])),
+            [(240, 100, 3), (100, 100, 1)]
+        );
         assert_eq!(shape(&batch(&[40, 100])), [(40, 40, 1), (100, 100, 1)]);
         assert_eq!(shape(&batch(&[])), []);
     }
 
     #[test]
     fn sends_empty_datagrams_alone() {
-        assert_eq!(shape(&batch(&[9, 0, 0, 9])), [(9, 9, 1), (0, 0, 1), (0, 0, 1), (9, 9, 1)]);
+        assert_eq!(
+            shape(&batch(&[9, 0, 0, 9])),
+            [(9, 9, 1), (0, 0, 1), (0, 0, 1), (9, 9, 1)]
+        );
     }
 
     #[test]
     fn keeps_runs_within_the_limits_of_the_kernel() {
         assert_eq!(shape(&batch(&[10; 65])), [(640, 10, 64), (10, 10, 1)]);
-        assert_eq!(shape(&batch(&[30_000; 3])), [(60_000, 30_000, 2), (30_000, 30_000, 1)]);
-        assert_eq!(shape(&batch(&[65_527, 1])), [(65_527, 65_527, 1), (1, 1, 1)]);
+        assert_eq!(
+            shape(&batch(&[30_000; 3])),
+            [(60_000, 30_000, 2), (30_000, 30_000, 1)]
+        );
+        assert_eq!(
+            shape(&batch(&[65_527, 1])),
+            [(65_527, 65_527, 1), (1, 1, 1)]
+        );
     }
 
     #[test]
@@ -196,7 +222,10 @@ mod tests {
 
     #[test]
     fn refuses_what_udp_cannot_carry() {
-        assert_eq!(Batch::new(1 << 20, 1).push(&[0; 65_536]), Err(PushError::TooLong));
+        assert_eq!(
+            Batch::new(1 << 20, 1).push(&[0; 65_536]),
+            Err(PushError::TooLong)
+        );
     }
 
     #[test]

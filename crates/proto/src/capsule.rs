@@ -115,18 +115,35 @@ pub struct CapsuleDecoder {
 
 #[derive(Debug)]
 enum State {
-    Header { bytes: [u8; MAX_HEADER], length: usize },
-    Value { kind: CapsuleType, length: usize, bytes: BytesMut },
-    Discard { left: u64 },
+    Header {
+        bytes: [u8; MAX_HEADER],
+        length: usize,
+    },
+    Value {
+        kind: CapsuleType,
+        length: usize,
+        bytes: BytesMut,
+    },
+    Discard {
+        left: u64,
+    },
     Failed(CapsuleError),
 }
 
-const AT_START: State = State::Header { bytes: [0; MAX_HEADER], length: 0 };
+const AT_START: State = State::Header {
+    bytes: [0; MAX_HEADER],
+    length: 0,
+};
 
 impl CapsuleDecoder {
     /// A decoder of values up to `max_length` bytes.
     pub fn new(max_length: u64) -> Self {
-        Self { limit: max_length, input: Bytes::new(), state: AT_START, discarded: 0 }
+        Self {
+            limit: max_length,
+            input: Bytes::new(),
+            state: AT_START,
+            discarded: 0,
+        }
     }
 
     /// Adds what arrived. Meant to be called when [`next`](Self::next) has nothing left; earlier, bytes are copied.
@@ -148,7 +165,10 @@ impl CapsuleDecoder {
     ///
     /// # Errors
     /// [`CapsuleError::TooLong`]. The stream must then be aborted; the decoder repeats the error and takes no more bytes.
-    #[expect(clippy::should_implement_trait, reason = "None is not the end: more may be pushed")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "None is not the end: more may be pushed"
+    )]
     pub fn next(&mut self) -> Result<Option<Capsule>, CapsuleError> {
         loop {
             let progress = match &self.state {
@@ -185,7 +205,13 @@ impl CapsuleDecoder {
 
     /// Reads the header; false when bytes are missing, which then all are kept.
     fn header(&mut self) -> bool {
-        let State::Header { bytes, length: held } = &mut self.state else { return false };
+        let State::Header {
+            bytes,
+            length: held,
+        } = &mut self.state
+        else {
+            return false;
+        };
         let added = self.input.len().min(MAX_HEADER - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
         let available = *held + added;
@@ -205,7 +231,11 @@ impl CapsuleDecoder {
     fn begin(&mut self, code: u64, length: u64) -> State {
         let kind = CapsuleType::from(code);
         match usize::try_from(length) {
-            Ok(length) if length as u64 <= self.limit => State::Value { kind, length, bytes: BytesMut::new() },
+            Ok(length) if length as u64 <= self.limit => State::Value {
+                kind,
+                length,
+                bytes: BytesMut::new(),
+            },
             _ if matches!(kind, CapsuleType::Other(_)) => {
                 self.discarded += 1;
                 State::Discard { left: length }
@@ -216,12 +246,23 @@ impl CapsuleDecoder {
 
     fn fail(&mut self, code: u64, length: u64) -> CapsuleError {
         self.input = Bytes::new();
-        CapsuleError::TooLong { code, length, limit: self.limit }
+        CapsuleError::TooLong {
+            code,
+            length,
+            limit: self.limit,
+        }
     }
 
     /// Completes the value, or keeps what there is of it.
     fn value(&mut self) -> Option<Capsule> {
-        let State::Value { kind, length, bytes } = &mut self.state else { return None };
+        let State::Value {
+            kind,
+            length,
+            bytes,
+        } = &mut self.state
+        else {
+            return None;
+        };
         let missing = *length - bytes.len();
         if self.input.len() < missing {
             if bytes.is_empty() && !self.input.is_empty() {
@@ -246,8 +287,13 @@ impl CapsuleDecoder {
 
     /// Drops what there is of a capsule; false when more of it is to come.
     fn discard(&mut self) -> bool {
-        let State::Discard { left } = &mut self.state else { return false };
-        let dropped = self.input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+        let State::Discard { left } = &mut self.state else {
+            return false;
+        };
+        let dropped = self
+            .input
+            .len()
+            .min(usize::try_from(*left).unwrap_or(usize::MAX));
         *left -= dropped as u64;
         let _ = self.input.split_to(dropped);
         if *left > 0 {
@@ -273,7 +319,9 @@ impl CapsuleDecoder {
 /// The first byte sets the limit, the second the length of the pieces.
 pub fn fuzz_one(data: &[u8]) {
     sift::fuzz_one(data);
-    let [limit, piece, stream @ ..] = data else { return };
+    let [limit, piece, stream @ ..] = data else {
+        return;
+    };
     let limit = u64::from(*limit);
     let whole = decode_all(stream, limit, stream.len().max(1));
     let pieces = decode_all(stream, limit, usize::from(*piece).max(1));
@@ -288,7 +336,11 @@ pub fn fuzz_one(data: &[u8]) {
     assert_eq!(decode_all(&again, limit, 1), (whole.0, 0, Ok(())));
 }
 
-fn decode_all(stream: &[u8], limit: u64, piece: usize) -> (Vec<Capsule>, u64, Result<(), CapsuleError>) {
+fn decode_all(
+    stream: &[u8],
+    limit: u64,
+    piece: usize,
+) -> (Vec<Capsule>, u64, Result<(), CapsuleError>) {
     let mut decoder = CapsuleDecoder::new(limit);
     let mut capsules = Vec::new();
     for chunk in stream.chunks(piece) {

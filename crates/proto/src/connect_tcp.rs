@@ -63,16 +63,31 @@ pub struct ConnectTcpDecoder {
 
 #[derive(Debug)]
 enum State {
-    Header { bytes: [u8; MAX_HEADER], held: usize },
-    Data { left: u64 },
-    Other { left: u64 },
+    Header {
+        bytes: [u8; MAX_HEADER],
+        held: usize,
+    },
+    Data {
+        left: u64,
+    },
+    Other {
+        left: u64,
+    },
 }
 
-const AT_START: State = State::Header { bytes: [0; MAX_HEADER], held: 0 };
+const AT_START: State = State::Header {
+    bytes: [0; MAX_HEADER],
+    held: 0,
+};
 
 impl Default for ConnectTcpDecoder {
     fn default() -> Self {
-        Self { input: Bytes::new(), state: AT_START, last: false, ended: false }
+        Self {
+            input: Bytes::new(),
+            state: AT_START,
+            last: false,
+            ended: false,
+        }
     }
 }
 
@@ -87,7 +102,10 @@ impl ConnectTcpDecoder {
     ///
     /// # Errors
     /// [`ConnectTcpError::AfterEnd`], upon which the stream must be aborted.
-    #[expect(clippy::should_implement_trait, reason = "None is not the end: more may be pushed")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "None is not the end: more may be pushed"
+    )]
     pub fn next(&mut self) -> Result<Option<TcpPiece>, ConnectTcpError> {
         loop {
             match &mut self.state {
@@ -101,7 +119,9 @@ impl ConnectTcpDecoder {
                     }
                 }
                 State::Data { left: 0 } | State::Other { left: 0 } => self.state = AT_START,
-                State::Data { .. } | State::Other { .. } if self.input.is_empty() => return Ok(None),
+                State::Data { .. } | State::Other { .. } if self.input.is_empty() => {
+                    return Ok(None);
+                }
                 State::Data { left } => {
                     let taken = take(&mut self.input, left);
                     return Ok(Some(TcpPiece::Data(taken)));
@@ -122,9 +142,9 @@ impl ConnectTcpDecoder {
     /// Something is missing.
     pub fn finish(&self) -> Result<(), ConnectTcpError> {
         match self.state {
-            State::Header { held: 1.., .. } | State::Data { left: 1.. } | State::Other { left: 1.. } => {
-                Err(CapsuleError::Truncated.into())
-            }
+            State::Header { held: 1.., .. }
+            | State::Data { left: 1.. }
+            | State::Other { left: 1.. } => Err(CapsuleError::Truncated.into()),
             _ if !self.last => Err(ConnectTcpError::NoEnd),
             _ => Ok(()),
         }
@@ -132,7 +152,9 @@ impl ConnectTcpDecoder {
 
     /// Reads a header; false when bytes are missing, which then all are kept.
     fn header(&mut self) -> Result<bool, ConnectTcpError> {
-        let State::Header { bytes, held } = &mut self.state else { return Ok(true) };
+        let State::Header { bytes, held } = &mut self.state else {
+            return Ok(true);
+        };
         let added = self.input.len().min(MAX_HEADER - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
         let available = *held + added;
@@ -158,7 +180,9 @@ impl ConnectTcpDecoder {
 
 /// What has come of a value of which so much is left.
 fn take(input: &mut Bytes, left: &mut u64) -> Bytes {
-    let count = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+    let count = input
+        .len()
+        .min(usize::try_from(*left).unwrap_or(usize::MAX));
     *left -= count as u64;
     input.split_to(count)
 }
@@ -238,7 +262,11 @@ mod tests {
             &other(0x1234, 3),
         ]);
         for piece in [1, 2, 5, 64, stream.len()] {
-            assert_eq!(decode_all(&stream, piece), (b"abcdef".to_vec(), true, true), "in pieces of {piece}");
+            assert_eq!(
+                decode_all(&stream, piece),
+                (b"abcdef".to_vec(), true, true),
+                "in pieces of {piece}"
+            );
         }
     }
 
@@ -246,11 +274,17 @@ mod tests {
     fn a_capsule_is_passed_on_before_it_is_whole() {
         let mut decoder = ConnectTcpDecoder::default();
         decoder.push(encode(b"abcdef", true).slice(..8));
-        assert_eq!(decoder.next(), Ok(Some(TcpPiece::Data(Bytes::from_static(b"abc")))));
+        assert_eq!(
+            decoder.next(),
+            Ok(Some(TcpPiece::Data(Bytes::from_static(b"abc"))))
+        );
         assert!(!decoder.is_end());
         assert_eq!(decoder.next(), Ok(None));
         decoder.push(Bytes::from_static(b"def"));
-        assert_eq!(decoder.next(), Ok(Some(TcpPiece::Data(Bytes::from_static(b"def")))));
+        assert_eq!(
+            decoder.next(),
+            Ok(Some(TcpPiece::Data(Bytes::from_static(b"def"))))
+        );
         assert!(decoder.is_end());
         assert_eq!(decoder.next(), Ok(Some(TcpPiece::End)));
         assert_eq!(decoder.next(), Ok(None));
@@ -279,14 +313,20 @@ mod tests {
         assert_eq!(finish(&encode(b"abc", true)), Ok(()));
         let last = encode(b"abc", true);
         for cut in 1..last.len() {
-            assert_eq!(finish(&last[..cut]), Err(ConnectTcpError::Capsule(CapsuleError::Truncated)), "cut at {cut}");
+            assert_eq!(
+                finish(&last[..cut]),
+                Err(ConnectTcpError::Capsule(CapsuleError::Truncated)),
+                "cut at {cut}"
+            );
         }
     }
 
     #[test]
     fn a_length_costs_nothing() {
         let mut decoder = ConnectTcpDecoder::default();
-        decoder.push(Bytes::from_static(b"\x21\xff\xff\xff\xff\xff\xff\xff\xffabc"));
+        decoder.push(Bytes::from_static(
+            b"\x21\xff\xff\xff\xff\xff\xff\xff\xffabc",
+        ));
         assert_eq!(decoder.next(), Ok(None));
         assert!(decoder.input.is_empty());
     }

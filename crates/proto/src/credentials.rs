@@ -72,7 +72,10 @@ impl Credentials {
     /// [`CredentialsError`].
     pub fn parse(value: &HeaderValue) -> Result<Self, CredentialsError> {
         let value = value.as_bytes();
-        let end = value.iter().position(|&byte| byte == b' ').unwrap_or(value.len());
+        let end = value
+            .iter()
+            .position(|&byte| byte == b' ')
+            .unwrap_or(value.len());
         let (scheme, rest) = value.split_at(end);
         let rest = rest.trim_ascii();
         if scheme.eq_ignore_ascii_case(b"Basic") {
@@ -86,7 +89,9 @@ impl Credentials {
 }
 
 fn parse_basic(encoded: &[u8]) -> Result<Credentials, CredentialsError> {
-    let decoded = STANDARD.decode(encoded).map_err(|_| CredentialsError::Base64)?;
+    let decoded = STANDARD
+        .decode(encoded)
+        .map_err(|_| CredentialsError::Base64)?;
     let text = String::from_utf8(decoded).map_err(|_| CredentialsError::Charset)?;
     if text.chars().any(char::is_control) {
         return Err(CredentialsError::Control);
@@ -94,7 +99,10 @@ fn parse_basic(encoded: &[u8]) -> Result<Credentials, CredentialsError> {
     match text.split_once(':') {
         None => Err(CredentialsError::NoColon),
         Some(("", _)) => Err(CredentialsError::NoUser),
-        Some((user, password)) => Ok(Credentials::Basic { user: user.to_owned(), password: password.to_owned() }),
+        Some((user, password)) => Ok(Credentials::Basic {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        }),
     }
 }
 
@@ -105,7 +113,9 @@ fn parse_bearer(token: &[u8]) -> Result<Credentials, CredentialsError> {
     if body.is_empty() || !body.iter().all(allowed) {
         return Err(CredentialsError::Token);
     }
-    Ok(Credentials::Bearer(token.iter().copied().map(char::from).collect()))
+    Ok(Credentials::Bearer(
+        token.iter().copied().map(char::from).collect(),
+    ))
 }
 
 impl fmt::Debug for Credentials {
@@ -119,8 +129,12 @@ impl fmt::Debug for Credentials {
 
 /// Parses an arbitrary value: what is accepted keeps its grammar, survives a round trip and is never shown.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(value) = HeaderValue::from_bytes(data) else { return };
-    let Ok(credentials) = Credentials::parse(&value) else { return };
+    let Ok(value) = HeaderValue::from_bytes(data) else {
+        return;
+    };
+    let Ok(credentials) = Credentials::parse(&value) else {
+        return;
+    };
     let again = match &credentials {
         Credentials::Basic { user, password } => {
             assert!(!user.is_empty() && !user.contains(':'));
@@ -129,7 +143,9 @@ pub fn fuzz_one(data: &[u8]) {
         Credentials::Bearer(token) => format!("bearer {token}"),
     };
     assert_eq!(
-        HeaderValue::try_from(again).map(|value| Credentials::parse(&value)).ok(),
+        HeaderValue::try_from(again)
+            .map(|value| Credentials::parse(&value))
+            .ok(),
         Some(Ok(credentials.clone()))
     );
     assert!(["Basic(..)", "Bearer(..)"].contains(&format!("{credentials:?}").as_str()));
@@ -150,24 +166,36 @@ mod tests {
     }
 
     fn both(user: &str, password: &str) -> Result<Credentials, CredentialsError> {
-        Ok(Credentials::Basic { user: user.to_owned(), password: password.to_owned() })
+        Ok(Credentials::Basic {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        })
     }
 
     #[test]
     fn reads_the_examples_of_rfc_7617() {
-        assert_eq!(parse("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), both("Aladdin", "open sesame"));
+        assert_eq!(
+            parse("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            both("Aladdin", "open sesame")
+        );
         assert_eq!(parse("Basic dGVzdDoxMjPCow=="), both("test", "123\u{a3}"));
     }
 
     #[test]
     fn reads_the_example_of_rfc_6750() {
-        assert_eq!(parse("Bearer mF_9.B5f-4.1JqM"), Ok(Credentials::Bearer("mF_9.B5f-4.1JqM".to_owned())));
+        assert_eq!(
+            parse("Bearer mF_9.B5f-4.1JqM"),
+            Ok(Credentials::Bearer("mF_9.B5f-4.1JqM".to_owned()))
+        );
     }
 
     #[test]
     fn takes_schemes_in_any_case_and_more_than_one_space() {
         assert_eq!(parse("bAsIc   YTpi "), both("a", "b"));
-        assert_eq!(parse("BEARER  abc=="), Ok(Credentials::Bearer("abc==".to_owned())));
+        assert_eq!(
+            parse("BEARER  abc=="),
+            Ok(Credentials::Bearer("abc==".to_owned()))
+        );
     }
 
     #[test]
@@ -205,9 +233,15 @@ mod tests {
         let mut fields = HeaderMap::new();
         assert_eq!(Credentials::from_fields(&fields), Ok(None));
         fields.append(PROXY_AUTHORIZATION, HeaderValue::from_static("Basic YTpi"));
-        assert_eq!(Credentials::from_fields(&fields).transpose(), Some(both("a", "b")));
+        assert_eq!(
+            Credentials::from_fields(&fields).transpose(),
+            Some(both("a", "b"))
+        );
         fields.append(PROXY_AUTHORIZATION, HeaderValue::from_static("Basic YTpi"));
-        assert_eq!(Credentials::from_fields(&fields), Err(CredentialsError::Repeated));
+        assert_eq!(
+            Credentials::from_fields(&fields),
+            Err(CredentialsError::Repeated)
+        );
     }
 
     #[test]

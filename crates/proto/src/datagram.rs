@@ -47,7 +47,10 @@ impl UdpDatagram {
         if context == UDP_CONTEXT && datagram.len() > MAX_UDP_PAYLOAD {
             return Err(DatagramError::TooLong(datagram.len()));
         }
-        Ok(Self { context, payload: datagram })
+        Ok(Self {
+            context,
+            payload: datagram,
+        })
     }
 }
 
@@ -68,7 +71,9 @@ pub fn encode_udp_capsule(payload: &[u8], output: &mut BytesMut) -> Result<(), D
 
 /// Decodes arbitrary bytes as an HTTP datagram: the payload is its tail, and a UDP payload survives a round trip.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(datagram) = UdpDatagram::decode(Bytes::copy_from_slice(data)) else { return };
+    let Ok(datagram) = UdpDatagram::decode(Bytes::copy_from_slice(data)) else {
+        return;
+    };
     assert!(data.ends_with(&datagram.payload));
     assert_eq!(data.len() - datagram.payload.len(), 1 << (data[0] >> 6));
     if datagram.context != UDP_CONTEXT {
@@ -78,7 +83,9 @@ pub fn fuzz_one(data: &[u8]) {
     assert_eq!(encode_udp_capsule(&datagram.payload, &mut output), Ok(()));
     let mut decoder = capsule::CapsuleDecoder::new(MAX_UDP_CAPSULE);
     decoder.push(output.freeze());
-    let Ok(Some(found)) = decoder.next() else { panic!("an encoded capsule is decoded") };
+    let Ok(Some(found)) = decoder.next() else {
+        panic!("an encoded capsule is decoded")
+    };
     assert_eq!(found.kind, CapsuleType::Datagram);
     assert_eq!(UdpDatagram::decode(found.value), Ok(datagram));
     assert_eq!(decoder.finish(), Ok(()));
@@ -93,15 +100,39 @@ mod tests {
     #[test]
     fn splits_context_and_payload() {
         let decode = |bytes: &'static [u8]| UdpDatagram::decode(Bytes::from_static(bytes));
-        assert_eq!(decode(b"\0abc"), Ok(UdpDatagram { context: 0, payload: Bytes::from_static(b"abc") }));
-        assert_eq!(decode(b"\x44\xd2x"), Ok(UdpDatagram { context: 1234, payload: Bytes::from_static(b"x") }));
-        assert_eq!(decode(b"\0"), Ok(UdpDatagram { context: 0, payload: Bytes::new() }));
+        assert_eq!(
+            decode(b"\0abc"),
+            Ok(UdpDatagram {
+                context: 0,
+                payload: Bytes::from_static(b"abc")
+            })
+        );
+        assert_eq!(
+            decode(b"\x44\xd2x"),
+            Ok(UdpDatagram {
+                context: 1234,
+                payload: Bytes::from_static(b"x")
+            })
+        );
+        assert_eq!(
+            decode(b"\0"),
+            Ok(UdpDatagram {
+                context: 0,
+                payload: Bytes::new()
+            })
+        );
     }
 
     #[test]
     fn refuses_a_datagram_without_a_whole_context_id() {
-        assert_eq!(UdpDatagram::decode(Bytes::new()), Err(DatagramError::NoContext));
-        assert_eq!(UdpDatagram::decode(Bytes::from_static(&[0xc0, 0, 0])), Err(DatagramError::NoContext));
+        assert_eq!(
+            UdpDatagram::decode(Bytes::new()),
+            Err(DatagramError::NoContext)
+        );
+        assert_eq!(
+            UdpDatagram::decode(Bytes::from_static(&[0xc0, 0, 0])),
+            Err(DatagramError::NoContext)
+        );
     }
 
     #[test]
@@ -109,7 +140,10 @@ mod tests {
         let longest = vec![0; 1 + MAX_UDP_PAYLOAD];
         assert!(UdpDatagram::decode(longest.into()).is_ok());
         let longer = vec![0; 2 + MAX_UDP_PAYLOAD];
-        assert_eq!(UdpDatagram::decode(longer.into()), Err(DatagramError::TooLong(65_528)));
+        assert_eq!(
+            UdpDatagram::decode(longer.into()),
+            Err(DatagramError::TooLong(65_528))
+        );
     }
 
     #[test]

@@ -27,7 +27,9 @@ pub fn value(floor: usize) -> HeaderValue {
 /// The floor that a request asks for, in bytes of UDP payload; 0 where it asks for none, or for nothing that can be read.
 pub fn of(fields: &HeaderMap) -> usize {
     let value = fields.get(FIELD).and_then(|value| value.to_str().ok());
-    value.and_then(|value| value.trim().parse::<usize>().ok()).map_or(0, |floor| floor.min(ALL))
+    value
+        .and_then(|value| value.trim().parse::<usize>().ok())
+        .map_or(0, |floor| floor.min(ALL))
 }
 
 /// The field of the answer to a request with these fields: the floor that is heeded, if one was asked for.
@@ -42,13 +44,31 @@ mod tests {
 
     #[test]
     fn a_floor_is_a_number_of_bytes_up_to_the_most() {
-        let of = |value: &'static str| of(&HeaderMap::from_iter([(FIELD, HeaderValue::from_static(value))]));
-        assert_eq!([of("1200"), of(" 100 "), of("90000"), of("-1"), of("many"), of("")], [1200, 100, ALL, 0, 0, 0]);
+        let of = |value: &'static str| {
+            of(&HeaderMap::from_iter([(
+                FIELD,
+                HeaderValue::from_static(value),
+            )]))
+        };
+        assert_eq!(
+            [
+                of("1200"),
+                of(" 100 "),
+                of("90000"),
+                of("-1"),
+                of("many"),
+                of("")
+            ],
+            [1200, 100, ALL, 0, 0, 0]
+        );
         assert_eq!(super::of(&HeaderMap::new()), 0);
         for floor in [QUIC, ALL] {
             let request = HeaderMap::from_iter([(FIELD, value(floor))]);
             assert_eq!(super::of(&request), floor);
-            assert_eq!((answer(&request), answer(&HeaderMap::new())), (Some((FIELD, value(floor))), None));
+            assert_eq!(
+                (answer(&request), answer(&HeaderMap::new())),
+                (Some((FIELD, value(floor))), None)
+            );
         }
     }
 }

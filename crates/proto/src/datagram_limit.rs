@@ -34,7 +34,9 @@ pub fn understood() -> HeaderValue {
 
 /// Whether whoever wrote these fields understands the capsule.
 pub fn is_understood(fields: &HeaderMap) -> bool {
-    fields.get(FIELD).is_some_and(|value| value.as_bytes().trim_ascii() == b"?1")
+    fields
+        .get(FIELD)
+        .is_some_and(|value| value.as_bytes().trim_ascii() == b"?1")
 }
 
 /// Says in the fields of an answer that this node understands it, if that is of use to whoever asked.
@@ -49,14 +51,20 @@ pub fn answer(request: &HeaderMap, answer: &mut HeaderMap) {
 /// Appends the capsule.
 pub fn encode(limit: usize, output: &mut BytesMut) {
     let limit = limit.min(NONE) as u64;
-    encode_header(CapsuleType::DatagramLimit, varint::size(limit) as u64, output);
+    encode_header(
+        CapsuleType::DatagramLimit,
+        varint::size(limit) as u64,
+        output,
+    );
     varint::encode(limit, output);
 }
 
 /// The limit in the value of a capsule, brought between [`LEAST`] and [`NONE`]; none where it is not one number.
 pub fn decode(mut value: &[u8]) -> Option<usize> {
     let limit = varint::decode(&mut value)?;
-    value.is_empty().then(|| usize::try_from(limit).unwrap_or(NONE).clamp(LEAST, NONE))
+    value
+        .is_empty()
+        .then(|| usize::try_from(limit).unwrap_or(NONE).clamp(LEAST, NONE))
 }
 
 #[cfg(test)]
@@ -74,25 +82,40 @@ mod tests {
             let mut decoder = CapsuleDecoder::new(MAX_VALUE);
             decoder.push(bytes.freeze());
             let Capsule { kind, value } = decoder.next().unwrap().unwrap();
-            assert_eq!((kind, decode(&value)), (CapsuleType::DatagramLimit, Some(limit)));
+            assert_eq!(
+                (kind, decode(&value)),
+                (CapsuleType::DatagramLimit, Some(limit))
+            );
             assert_eq!(decoder.finish(), Ok(()));
         }
         let mut bytes = BytesMut::new();
         encode(1132, &mut bytes);
-        assert_eq!(bytes, Bytes::from_static(&[0xad, 0x7c, 0x51, 0xa9, 2, 0x44, 0x6c]));
+        assert_eq!(
+            bytes,
+            Bytes::from_static(&[0xad, 0x7c, 0x51, 0xa9, 2, 0x44, 0x6c])
+        );
     }
 
     #[test]
     fn a_limit_without_sense_becomes_one_with() {
-        assert_eq!([decode(&[0]), decode(&[0x41, 0xff]), decode(&[0xff; 8])], [Some(LEAST), Some(LEAST), Some(NONE)]);
-        assert_eq!([decode(&[]), decode(&[0x44]), decode(&[0x44, 0x6c, 0])], [None; 3]);
+        assert_eq!(
+            [decode(&[0]), decode(&[0x41, 0xff]), decode(&[0xff; 8])],
+            [Some(LEAST), Some(LEAST), Some(NONE)]
+        );
+        assert_eq!(
+            [decode(&[]), decode(&[0x44]), decode(&[0x44, 0x6c, 0])],
+            [None; 3]
+        );
     }
 
     #[test]
     fn whoever_asks_is_answered() {
         let asks = HeaderMap::from_iter([(FIELD, understood())]);
         let not = HeaderMap::from_iter([(FIELD, HeaderValue::from_static("?0"))]);
-        assert_eq!([&asks, &not, &HeaderMap::new()].map(is_understood), [true, false, false]);
+        assert_eq!(
+            [&asks, &not, &HeaderMap::new()].map(is_understood),
+            [true, false, false]
+        );
         let mut fields = HeaderMap::new();
         answer(&asks, &mut fields);
         assert!(is_understood(&fields));

@@ -95,7 +95,9 @@ fn push_address(address: Ipv4Addr, text: &mut String) {
         } else {
             2
         };
-        digits[first..].iter().for_each(|digit| text.push(char::from(b'0' + digit)));
+        digits[first..]
+            .iter()
+            .for_each(|digit| text.push(char::from(b'0' + digit)));
     }
 }
 
@@ -115,16 +117,24 @@ fn node(identifier: Identifier<'_>) -> String {
             IpAddr::V4(address) => address.to_string(),
             IpAddr::V6(address) => format!("[{address}]"),
         },
-        Identifier::Socket(address) => format!("{}:{}", node(Identifier::Address(address.ip())), address.port()),
+        Identifier::Socket(address) => format!(
+            "{}:{}",
+            node(Identifier::Address(address.ip())),
+            address.port()
+        ),
         Identifier::Unknown => "unknown".to_owned(),
         Identifier::Obfuscated(name) => obfuscated(name),
     }
 }
 
 fn obfuscated(name: &str) -> String {
-    let allowed = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-');
+    let allowed =
+        |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-');
     let name = name.strip_prefix('_').unwrap_or(name);
-    let text: String = name.chars().map(|character| if allowed(character) { character } else { '_' }).collect();
+    let text: String = name
+        .chars()
+        .map(|character| if allowed(character) { character } else { '_' })
+        .collect();
     match text.is_empty() {
         true => "unknown".to_owned(),
         false => format!("_{text}"),
@@ -138,12 +148,18 @@ mod tests {
     use super::*;
 
     fn client(identifier: Identifier<'_>) -> String {
-        format(&Element { client: Some(identifier), ..Element::default() })
+        format(&Element {
+            client: Some(identifier),
+            ..Element::default()
+        })
     }
 
     #[test]
     fn writes_an_ipv4_address_as_display_does() {
-        for number in (0..=255u32).map(|octet| octet * 0x0101_0101).chain([0x0109_63ff, 0x0a64_c800]) {
+        for number in (0..=255u32)
+            .map(|octet| octet * 0x0101_0101)
+            .chain([0x0109_63ff, 0x0a64_c800])
+        {
             let mut text = String::new();
             push_address(Ipv4Addr::from(number), &mut text);
             assert_eq!(text, Ipv4Addr::from(number).to_string());
@@ -152,23 +168,38 @@ mod tests {
 
     #[test]
     fn quotes_ports_and_ipv6_as_the_examples_of_rfc_7239_do() {
-        assert_eq!(client(Identifier::Address("192.0.2.43".parse().unwrap())), "for=192.0.2.43");
-        assert_eq!(client(Identifier::Address("2001:db8:cafe::17".parse().unwrap())), "for=\"[2001:db8:cafe::17]\"");
+        assert_eq!(
+            client(Identifier::Address("192.0.2.43".parse().unwrap())),
+            "for=192.0.2.43"
+        );
+        assert_eq!(
+            client(Identifier::Address("2001:db8:cafe::17".parse().unwrap())),
+            "for=\"[2001:db8:cafe::17]\""
+        );
         let socket = Identifier::Socket("[2001:db8:cafe::17]:4711".parse().unwrap());
         assert_eq!(client(socket), "for=\"[2001:db8:cafe::17]:4711\"");
-        assert_eq!(client(Identifier::Socket("192.0.2.43:47011".parse().unwrap())), "for=\"192.0.2.43:47011\"");
+        assert_eq!(
+            client(Identifier::Socket("192.0.2.43:47011".parse().unwrap())),
+            "for=\"192.0.2.43:47011\""
+        );
     }
 
     #[test]
     fn writes_a_mapped_address_as_ipv4() {
-        assert_eq!(client(Identifier::Address("::ffff:192.0.2.1".parse().unwrap())), "for=192.0.2.1");
+        assert_eq!(
+            client(Identifier::Address("::ffff:192.0.2.1".parse().unwrap())),
+            "for=192.0.2.1"
+        );
     }
 
     #[test]
     fn writes_unknown_and_obfuscated_identifiers() {
         assert_eq!(client(Identifier::Unknown), "for=unknown");
         assert_eq!(client(Identifier::Obfuscated("_hidden")), "for=_hidden");
-        assert_eq!(client(Identifier::Obfuscated("alice@home, x")), "for=_alice_home__x");
+        assert_eq!(
+            client(Identifier::Obfuscated("alice@home, x")),
+            "for=_alice_home__x"
+        );
         assert_eq!(client(Identifier::Obfuscated("")), "for=unknown");
     }
 
@@ -187,12 +218,21 @@ mod tests {
         );
         append(&mut fields, &Element::default());
         let lines: Vec<_> = fields.get_all(FORWARDED).into_iter().collect();
-        assert_eq!(lines, ["for=_a", "for=192.0.2.60;by=_ingress;proto=http;host=\"example.com:8080\""]);
+        assert_eq!(
+            lines,
+            [
+                "for=_a",
+                "for=192.0.2.60;by=_ingress;proto=http;host=\"example.com:8080\""
+            ]
+        );
     }
 
     #[test]
     fn keeps_a_hostile_host_inside_its_quotes() {
-        let element = Element { host: Some("a\";for=_me, for=\"x\\\r\n"), ..Element::default() };
+        let element = Element {
+            host: Some("a\";for=_me, for=\"x\\\r\n"),
+            ..Element::default()
+        };
         assert_eq!(format(&element), r#"host="a\";for=_me, for=\"x\\??""#);
     }
 

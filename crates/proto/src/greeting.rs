@@ -48,10 +48,18 @@ impl Greeting {
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
-            Self::Tls => "TLS on a port without it: use http:// for this proxy, or give the listener `tls`",
-            Self::Socks4 => "SOCKS4 on a port of an HTTP proxy: set it as an HTTP proxy, SOCKS is not spoken",
-            Self::Socks5 => "SOCKS5 on a port of an HTTP proxy: set it as an HTTP proxy, SOCKS is not spoken",
-            Self::Proxy => "a PROXY header, which the listener does not take: set `proxy_protocol: accept`",
+            Self::Tls => {
+                "TLS on a port without it: use http:// for this proxy, or give the listener `tls`"
+            }
+            Self::Socks4 => {
+                "SOCKS4 on a port of an HTTP proxy: set it as an HTTP proxy, SOCKS is not spoken"
+            }
+            Self::Socks5 => {
+                "SOCKS5 on a port of an HTTP proxy: set it as an HTTP proxy, SOCKS is not spoken"
+            }
+            Self::Proxy => {
+                "a PROXY header, which the listener does not take: set `proxy_protocol: accept`"
+            }
         }
     }
 }
@@ -68,7 +76,10 @@ mod tests {
             (&[0x16, 9], None),
             (&[5, 1, 0], Some(Greeting::Socks5)),
             (&[4, 1, 0, 80, 0, 0, 0, 1, 0], Some(Greeting::Socks4)),
-            (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", Some(Greeting::Proxy)),
+            (
+                b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n",
+                Some(Greeting::Proxy),
+            ),
             (b"\r\n\r\n\0\r\nQUIT\n\x21", Some(Greeting::Proxy)),
             (b"GET / HTTP/1.1\r\n", None),
             (b"PROXYING / HTTP/1.1\r\n", None),

@@ -70,12 +70,18 @@ pub struct BadConnection;
 /// [`BadConnection`], with `fields` unchanged.
 pub fn strip(fields: &mut HeaderMap) -> Result<(), BadConnection> {
     // Most messages have none of them: one look at each name is cheaper than to look for each of these.
-    if !fields.keys().any(|name| *name == header::TE || HOP_BY_HOP.contains(name)) {
+    if !fields
+        .keys()
+        .any(|name| *name == header::TE || HOP_BY_HOP.contains(name))
+    {
         return Ok(());
     }
     let listed = listed(fields)?;
     let trailers = accepts_trailers(fields);
-    while let Some(name) = fields.keys().find_map(|name| HOP_BY_HOP.iter().find(|known| *known == name)) {
+    while let Some(name) = fields
+        .keys()
+        .find_map(|name| HOP_BY_HOP.iter().find(|known| *known == name))
+    {
         fields.remove(name);
     }
     for name in listed {
@@ -108,7 +114,10 @@ fn listed(fields: &HeaderMap) -> Result<Vec<HeaderName>, BadConnection> {
 }
 
 fn is_end_to_end(name: &HeaderName) -> bool {
-    END_TO_END.contains(&name.as_str()) || END_TO_END_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
+    END_TO_END.contains(&name.as_str())
+        || END_TO_END_PREFIXES
+            .iter()
+            .any(|prefix| name.as_str().starts_with(prefix))
 }
 
 /// Whether `TE` has the member `trailers` (RFC 9110, section 10.1.4).
@@ -120,7 +129,9 @@ fn accepts_trailers(fields: &HeaderMap) -> bool {
 fn elements<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
     let lines = fields.get_all(name).into_iter();
     let members = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b','));
-    members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+    members
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
 }
 
 /// Strips arbitrary field lines: no field of this hop is left, none that must stay is lost, and doing it twice changes
@@ -128,7 +139,9 @@ fn elements<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item 
 pub fn fuzz_one(data: &[u8]) {
     let mut fields = HeaderMap::new();
     for line in data.split(|&byte| byte == b'\n') {
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            continue;
+        };
         let name = HeaderName::from_bytes(&line[..colon]);
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(&line[colon + 1..])) {
             fields.append(name, value);
@@ -140,8 +153,18 @@ pub fn fuzz_one(data: &[u8]) {
         return;
     }
     assert!(HOP_BY_HOP.iter().all(|name| !fields.contains_key(name)));
-    assert!(fields.get_all(header::TE).iter().all(|value| value == "trailers"));
-    assert!(before.keys().filter(|name| is_end_to_end(name)).all(|name| fields.contains_key(name)));
+    assert!(
+        fields
+            .get_all(header::TE)
+            .iter()
+            .all(|value| value == "trailers")
+    );
+    assert!(
+        before
+            .keys()
+            .filter(|name| is_end_to_end(name))
+            .all(|name| fields.contains_key(name))
+    );
     let once = fields.clone();
     assert_eq!(strip(&mut fields), Ok(()));
     assert_eq!(fields, once);
@@ -152,7 +175,9 @@ mod tests {
     use super::*;
 
     fn fields(lines: &[(&'static str, &str)]) -> HeaderMap {
-        let pair = |&(name, value): &(&'static str, &str)| (HeaderName::from_static(name), value.parse().unwrap());
+        let pair = |&(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), value.parse().unwrap())
+        };
         let mut fields = HeaderMap::new();
         for (name, value) in lines.iter().map(pair) {
             fields.append(name, value);
@@ -193,7 +218,11 @@ mod tests {
 
     #[test]
     fn keeps_te_only_for_trailers() {
-        let lines = [("connection", "TE"), ("te", "gzip;q=0.5, Trailers"), ("te", "deflate")];
+        let lines = [
+            ("connection", "TE"),
+            ("te", "gzip;q=0.5, Trailers"),
+            ("te", "deflate"),
+        ];
         assert_eq!(stripped(&lines), fields(&[("te", "trailers")]));
         assert_eq!(stripped(&[("te", "trailersx")]), HeaderMap::new());
     }
@@ -217,7 +246,10 @@ mod tests {
 
     #[test]
     fn leaves_credentials_for_the_proxy_to_whoever_asked_for_them() {
-        let lines = [("proxy-authorization", "Basic YTpi"), ("proxy-authenticate", "Basic")];
+        let lines = [
+            ("proxy-authorization", "Basic YTpi"),
+            ("proxy-authenticate", "Basic"),
+        ];
         assert_eq!(stripped(&lines), fields(&lines));
     }
 
@@ -225,7 +257,10 @@ mod tests {
     fn refuses_a_connection_field_that_is_no_list_of_tokens() {
         for value in ["a b", "a;b", "\"close\"", "a:b", "\u{e9}"] {
             let mut given = HeaderMap::new();
-            given.insert(header::CONNECTION, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            given.insert(
+                header::CONNECTION,
+                HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            );
             let before = given.clone();
             assert_eq!(strip(&mut given), Err(BadConnection), "{value}");
             assert_eq!(given, before);

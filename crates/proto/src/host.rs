@@ -100,7 +100,10 @@ fn check_name(name: &str) -> Result<(), HostError> {
 
 /// Whether a resolver of the C library would read `label` as a number, decimal, octal or hexadecimal.
 fn is_number(label: &str) -> bool {
-    match label.strip_prefix("0x").or_else(|| label.strip_prefix("0X")) {
+    match label
+        .strip_prefix("0x")
+        .or_else(|| label.strip_prefix("0X"))
+    {
         Some(hex) => hex.bytes().all(|byte| byte.is_ascii_hexdigit()),
         None => label.bytes().all(|byte| byte.is_ascii_digit()),
     }
@@ -112,7 +115,16 @@ mod tests {
 
     #[test]
     fn accepts_names_with_and_without_dots() {
-        for name in ["DB", "video", "my_service", "a-b.example.com", "_sip._udp.example.com", "1a", "4.example", "v1"] {
+        for name in [
+            "DB",
+            "video",
+            "my_service",
+            "a-b.example.com",
+            "_sip._udp.example.com",
+            "1a",
+            "4.example",
+            "v1",
+        ] {
             assert_eq!(parse(name).as_deref(), Ok(name));
         }
     }
@@ -133,9 +145,17 @@ mod tests {
 
     #[test]
     fn refuses_numbers_that_resolvers_take_for_addresses() {
-        for text in
-            ["127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "1.2.3.4.5", "256.0.0.1", "a.0x", "1.2.3."]
-        {
+        for text in [
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0x7f.1",
+            "0177.0.0.1",
+            "1.2.3.4.5",
+            "256.0.0.1",
+            "a.0x",
+            "1.2.3.",
+        ] {
             assert_eq!(parse(text), Err(HostError::BadAddress), "{text}");
         }
     }
@@ -146,7 +166,16 @@ mod tests {
         assert_eq!(parse("fe80::1%eth0"), Err(HostError::Zone));
         assert_eq!(parse(":::"), Err(HostError::BadAddress));
         assert_eq!(parse(".a"), Err(HostError::EmptyLabel));
-        for text in ["a b", "a/b", "user@a", "[a]", "a%20", "caf\u{e9}", "a\0", "a\r\n"] {
+        for text in [
+            "a b",
+            "a/b",
+            "user@a",
+            "[a]",
+            "a%20",
+            "caf\u{e9}",
+            "a\0",
+            "a\r\n",
+        ] {
             assert_eq!(parse(text), Err(HostError::BadCharacter), "{text:?}");
         }
     }
@@ -155,7 +184,10 @@ mod tests {
     fn refuses_names_and_labels_that_dns_cannot_carry() {
         assert!(parse(&"a".repeat(MAX_LABEL)).is_ok());
         assert_eq!(parse(&"a".repeat(MAX_LABEL + 1)), Err(HostError::TooLong));
-        assert_eq!(parse(&"a.".repeat(127)).map(|name| name.len()), Ok(MAX_NAME));
+        assert_eq!(
+            parse(&"a.".repeat(127)).map(|name| name.len()),
+            Ok(MAX_NAME)
+        );
         assert_eq!(parse(&"a.".repeat(128)), Err(HostError::TooLong));
     }
 }

@@ -30,7 +30,9 @@ pub enum BadPath {
         at: u16,
     },
     /// A fragment is for clients only (RFC 9110, section 7.1).
-    #[error("byte 0x23 at offset {at} of the path begins a fragment, which clients keep for themselves")]
+    #[error(
+        "byte 0x23 at offset {at} of the path begins a fragment, which clients keep for themselves"
+    )]
     Fragment {
         /// Where its `#` stands.
         at: u16,
@@ -42,7 +44,9 @@ pub enum BadPath {
         at: u16,
     },
     /// A dot segment for readers who decode once more, take `\` for `/` or drop parameters.
-    #[error("the segment at offset {at} of the path is a dot segment for some readers and not for others")]
+    #[error(
+        "the segment at offset {at} of the path is a dot segment for some readers and not for others"
+    )]
     Ambiguous {
         /// Where the segment begins.
         at: u16,
@@ -90,7 +94,9 @@ pub fn check(path: PathAndQuery) -> Result<PathAndQuery, BadPath> {
 /// Whether nothing of it is changed or refused. May say no of what is only unusual.
 fn is_clean(raw: &[u8]) -> bool {
     // Without a branch: most paths are short and clean.
-    let classes = raw.iter().fold(0, |classes, byte| classes | CLASSES[usize::from(*byte)]);
+    let classes = raw
+        .iter()
+        .fold(0, |classes, byte| classes | CLASSES[usize::from(*byte)]);
     classes & UNCLEAN == 0 && (classes & DOTS == 0 || !may_have_dots(path_of(raw)))
 }
 
@@ -106,7 +112,11 @@ static CLASSES: [u8; 256] = {
     let mut byte = 0;
     while byte < 128 {
         if is_polite(byte) {
-            classes[byte as usize] = if byte == b'.' || byte == b'%' { DOTS } else { 0 };
+            classes[byte as usize] = if byte == b'.' || byte == b'%' {
+                DOTS
+            } else {
+                0
+            };
         }
         byte += 1;
     }
@@ -140,7 +150,9 @@ const fn is_impolite(byte: u8) -> bool {
 fn may_have_dots(path: &[u8]) -> bool {
     memchr2_iter(b'.', b'%', path).any(|at| match path[at] {
         // Behind a slash, or behind what may be an encoded one or a backslash.
-        b'.' => at.checked_sub(1).is_none_or(|before| matches!(path[before], b'/' | b'f' | b'F' | b'c' | b'C')),
+        b'.' => at
+            .checked_sub(1)
+            .is_none_or(|before| matches!(path[before], b'/' | b'f' | b'F' | b'c' | b'C')),
         _ => matches!(path[at..], [b'%', b'2', b'e' | b'E', ..]),
     })
 }
@@ -164,7 +176,8 @@ pub fn refuse_dots(path: &str) -> Result<(), BadPath> {
 
 /// Whether a path has a dot segment for some reader. A query is not part of it.
 pub fn has_dot_segments(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').any(|segment| dots(segment).is_some())
+    path.split(|byte| *byte == b'/')
+        .any(|segment| dots(segment).is_some())
 }
 
 #[cold]
@@ -184,9 +197,15 @@ fn decode_unclean(raw: &[u8]) -> Result<PathAndQuery, BadPath> {
 }
 
 fn refuse_bytes(raw: &[u8]) -> Result<(), BadPath> {
-    match raw.iter().position(|byte| !is_polite(*byte) && !is_impolite(*byte)) {
+    match raw
+        .iter()
+        .position(|byte| !is_polite(*byte) && !is_impolite(*byte))
+    {
         Some(at) if raw[at] == b'#' => Err(BadPath::Fragment { at: offset(at) }),
-        Some(at) => Err(BadPath::Byte { byte: raw[at], at: offset(at) }),
+        Some(at) => Err(BadPath::Byte {
+            byte: raw[at],
+            at: offset(at),
+        }),
         None => Ok(()),
     }
 }
@@ -210,8 +229,10 @@ fn resolve(path: &[u8]) -> Result<Vec<u8>, BadPath> {
         match dots(segment) {
             Some(Dots::Other) => return Err(BadPath::Ambiguous { at: offset(at) }),
             Some(Dots::Two) => {
-                let parent =
-                    output.iter().rposition(|byte| *byte == b'/').ok_or(BadPath::AboveRoot { at: offset(at) })?;
+                let parent = output
+                    .iter()
+                    .rposition(|byte| *byte == b'/')
+                    .ok_or(BadPath::AboveRoot { at: offset(at) })?;
                 output.truncate(parent);
             }
             Some(Dots::One) => {}
@@ -319,7 +340,9 @@ impl Iterator for Tokens<'_> {
 }
 
 fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    char::from(byte)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// A hexadecimal digit, in capitals as RFC 3986, section 2.1 wants it.
@@ -330,11 +353,20 @@ pub const fn capital(digit: u8) -> u8 {
 /// Reads arbitrary bytes as a path: what comes out is polite, has no dot segment unless it is refused for it, and reading it again
 /// changes nothing.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(path) = decode(Bytes::copy_from_slice(data)) else { return };
+    let Ok(path) = decode(Bytes::copy_from_slice(data)) else {
+        return;
+    };
     assert!(path.as_str().starts_with('/'), "{path}");
     assert!(path.as_str().bytes().all(is_polite), "{path}");
-    assert_eq!(has_dot_segments(path.path().as_bytes()), refuse_dots(path.path()).is_err(), "{path}");
-    assert_eq!(decode(Bytes::copy_from_slice(path.as_str().as_bytes())).as_ref(), Ok(&path));
+    assert_eq!(
+        has_dot_segments(path.path().as_bytes()),
+        refuse_dots(path.path()).is_err(),
+        "{path}"
+    );
+    assert_eq!(
+        decode(Bytes::copy_from_slice(path.as_str().as_bytes())).as_ref(),
+        Ok(&path)
+    );
     assert_eq!(check(path.clone()), Ok(path));
 }
 
@@ -371,7 +403,13 @@ mod tests {
 
     #[test]
     fn what_climbs_above_the_root_is_refused() {
-        for (raw, at) in [("/..", 1), ("/../", 1), ("/a/../../b", 6), ("/./%2e%2e", 3), ("/a/b/../../../c", 11)] {
+        for (raw, at) in [
+            ("/..", 1),
+            ("/../", 1),
+            ("/a/../../b", 6),
+            ("/./%2e%2e", 3),
+            ("/a/b/../../../c", 11),
+        ] {
             assert_eq!(decoded(raw), Err(AboveRoot { at }), "{raw}");
         }
     }
@@ -415,12 +453,18 @@ mod tests {
 
     #[test]
     fn impolite_bytes_pass_percent_encoded() {
-        assert_eq!(decoded(r#"/q?query={job="node"}"#).as_deref(), Ok("/q?query=%7Bjob=%22node%22%7D"));
+        assert_eq!(
+            decoded(r#"/q?query={job="node"}"#).as_deref(),
+            Ok("/q?query=%7Bjob=%22node%22%7D")
+        );
         assert_eq!(
             decoded(r#"/"<>\^`{|}?"<>\^`{|}"#).as_deref(),
             Ok("/%22%3C%3E%5C%5E%60%7B%7C%7D?%22%3C%3E%5C%5E%60%7B%7C%7D")
         );
-        assert_eq!(decoded("/a[0]?b[]=1&c=%7b").as_deref(), Ok("/a[0]?b[]=1&c=%7b"));
+        assert_eq!(
+            decoded("/a[0]?b[]=1&c=%7b").as_deref(),
+            Ok("/a[0]?b[]=1&c=%7b")
+        );
     }
 
     #[test]
@@ -439,14 +483,21 @@ mod tests {
             assert_eq!(decoded(raw), Err(bad), "{raw}");
         }
         let text = decoded("/caf\u{e9}").unwrap_err().to_string();
-        assert_eq!(text, "byte 0xc3 at offset 4 of the path cannot stand there; percent-encode it");
+        assert_eq!(
+            text,
+            "byte 0xc3 at offset 4 of the path cannot stand there; percent-encode it"
+        );
     }
 
     #[test]
     fn classes_say_what_is_polite() {
         for byte in 0..=u8::MAX {
             let class = if b".%".contains(&byte) { DOTS } else { 0 };
-            assert_eq!(CLASSES[usize::from(byte)], if is_polite(byte) { class } else { UNCLEAN }, "{byte:#x}");
+            assert_eq!(
+                CLASSES[usize::from(byte)],
+                if is_polite(byte) { class } else { UNCLEAN },
+                "{byte:#x}"
+            );
         }
     }
 
@@ -460,7 +511,9 @@ mod tests {
 
     #[test]
     fn what_another_decoder_let_pass_is_checked() {
-        let checked = |path: &'static str| check(PathAndQuery::from_static(path)).map(|path| path.as_str().to_owned());
+        let checked = |path: &'static str| {
+            check(PathAndQuery::from_static(path)).map(|path| path.as_str().to_owned())
+        };
         assert_eq!(checked("*").as_deref(), Ok("*"));
         assert_eq!(checked("/a/../{").as_deref(), Ok("/%7B"));
         assert_eq!(checked("?x"), Err(NoSlash));

@@ -97,7 +97,11 @@ fn begins(input: &[u8], start: &[u8]) -> bool {
 fn decode_text(input: &[u8]) -> Result<Option<(Header, usize)>, BadHeader> {
     let seen = &input[..input.len().min(MAX_TEXT)];
     let Some(end) = seen.windows(2).position(|two| two == b"\r\n") else {
-        return if seen.len() < MAX_TEXT { Ok(None) } else { Err(BadHeader::Line) };
+        return if seen.len() < MAX_TEXT {
+            Ok(None)
+        } else {
+            Err(BadHeader::Line)
+        };
     };
     let line = std::str::from_utf8(&seen[TEXT.len()..end]).map_err(|_| BadHeader::Line)?;
     Ok(Some((parse_line(line)?, end + 2)))
@@ -107,12 +111,22 @@ fn decode_text(input: &[u8]) -> Result<Option<(Header, usize)>, BadHeader> {
 fn parse_line(line: &str) -> Result<Header, BadHeader> {
     let parts: Vec<&str> = line.split(' ').collect();
     let [family, source, destination, source_port, destination_port] = parts[..] else {
-        return if parts.first() == Some(&"UNKNOWN") { Ok(Header::Unknown) } else { Err(BadHeader::Line) };
+        return if parts.first() == Some(&"UNKNOWN") {
+            Ok(Header::Unknown)
+        } else {
+            Err(BadHeader::Line)
+        };
     };
     let address = |text: &str| -> Result<IpAddr, BadHeader> {
         match family {
-            "TCP4" => text.parse::<Ipv4Addr>().map(IpAddr::V4).map_err(|_| BadHeader::Line),
-            "TCP6" => text.parse::<Ipv6Addr>().map(IpAddr::V6).map_err(|_| BadHeader::Line),
+            "TCP4" => text
+                .parse::<Ipv4Addr>()
+                .map(IpAddr::V4)
+                .map_err(|_| BadHeader::Line),
+            "TCP6" => text
+                .parse::<Ipv6Addr>()
+                .map(IpAddr::V6)
+                .map_err(|_| BadHeader::Line),
             _ => Err(BadHeader::Line),
         }
     };
@@ -127,12 +141,15 @@ fn parse_line(line: &str) -> Result<Header, BadHeader> {
 
 /// Digits only, without zeros in front.
 fn parse_port(text: &str) -> Result<u16, BadHeader> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let plain =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|_| plain).ok_or(BadHeader::Line)
 }
 
 fn decode_binary(input: &[u8]) -> Result<Option<(Header, usize)>, BadHeader> {
-    let Some(&[command, family, high, low]) = input.get(SIGNATURE.len()..FIXED) else { return Ok(None) };
+    let Some(&[command, family, high, low]) = input.get(SIGNATURE.len()..FIXED) else {
+        return Ok(None);
+    };
     let length = usize::from(u16::from_be_bytes([high, low]));
     if command >> 4 != 2 || command & 0xf > 1 || family >> 4 > 3 || family & 0xf > 2 {
         return Err(BadHeader::Kind);
@@ -140,7 +157,9 @@ fn decode_binary(input: &[u8]) -> Result<Option<(Header, usize)>, BadHeader> {
     if length > MAX_REST {
         return Err(BadHeader::Long);
     }
-    let Some(header) = input.get(..FIXED + length) else { return Ok(None) };
+    let Some(header) = input.get(..FIXED + length) else {
+        return Ok(None);
+    };
     let said = if command & 0xf == 0 {
         // Section 2.2: of a LOCAL command everything else is passed over.
         Header::Local
@@ -165,9 +184,13 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
     let port = |at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
     let said = match family {
         0x11 => {
-            let address = |at: usize| Ipv4Addr::new(block[at], block[at + 1], block[at + 2], block[at + 3]);
+            let address =
+                |at: usize| Ipv4Addr::new(block[at], block[at + 1], block[at + 2], block[at + 3]);
             let end = |at: usize, port: u16| SocketAddr::new(address(at).into(), port);
-            Header::Proxied { source: end(0, port(8)), destination: end(4, port(10)) }
+            Header::Proxied {
+                source: end(0, port(8)),
+                destination: end(4, port(10)),
+            }
         }
         0x21 => {
             let address = |at: usize| {
@@ -176,7 +199,10 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
                 Ipv6Addr::from(octets)
             };
             let end = |at: usize, port: u16| SocketAddr::new(address(at).into(), port);
-            Header::Proxied { source: end(0, port(32)), destination: end(16, port(34)) }
+            Header::Proxied {
+                source: end(0, port(32)),
+                destination: end(16, port(34)),
+            }
         }
         _ => Header::Unknown,
     };
@@ -186,14 +212,19 @@ fn addresses(family: u8, rest: &[u8]) -> Result<(Header, &[u8]), BadHeader> {
 /// Walks the TLVs that begin at `at`, none of which may reach beyond the header; a checksum among them must fit.
 fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), BadHeader> {
     while at < header.len() {
-        let Some(&[kind, high, low]) = header.get(at..at + 3) else { return Err(BadHeader::Short) };
+        let Some(&[kind, high, low]) = header.get(at..at + 3) else {
+            return Err(BadHeader::Short);
+        };
         let start = at + 3;
         let length = usize::from(u16::from_be_bytes([high, low]));
         let value = header.get(start..start + length).ok_or(BadHeader::Short)?;
         if kind == CRC32C {
             let said: [u8; 4] = value.try_into().map_err(|_| BadHeader::Short)?;
             // Section 2.2.3: computed over the whole header, with zeros in its own place.
-            let zeroed = header[..start].iter().chain(&[0; 4]).chain(&header[start + 4..]);
+            let zeroed = header[..start]
+                .iter()
+                .chain(&[0; 4])
+                .chain(&header[start + 4..]);
             if crc32c(zeroed) != u32::from_be_bytes(said) {
                 return Err(BadHeader::Checksum);
             }
@@ -206,7 +237,9 @@ fn check_tlvs(header: &[u8], mut at: usize) -> Result<(), BadHeader> {
 /// CRC-32C (RFC 9260, appendix A), bit by bit: headers are short.
 fn crc32c<'a>(bytes: impl Iterator<Item = &'a u8>) -> u32 {
     let step = |crc: u32, byte: &u8| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 }
+        })
     };
     !bytes.fold(u32::MAX, step)
 }
@@ -222,18 +255,32 @@ pub fn encode(version: Version, header: Header) -> Vec<u8> {
 }
 
 fn encode_text(header: Header) -> Vec<u8> {
-    let Header::Proxied { source, destination } = header else { return b"PROXY UNKNOWN\r\n".to_vec() };
+    let Header::Proxied {
+        source,
+        destination,
+    } = header
+    else {
+        return b"PROXY UNKNOWN\r\n".to_vec();
+    };
     let (source, destination) = of_one_family(source, destination);
     let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
     let from = source.ip();
     let to = destination.ip();
-    format!("PROXY {family} {from} {to} {} {}\r\n", source.port(), destination.port()).into_bytes()
+    format!(
+        "PROXY {family} {from} {to} {} {}\r\n",
+        source.port(),
+        destination.port()
+    )
+    .into_bytes()
 }
 
 fn encode_binary(header: Header) -> Vec<u8> {
     let mut out = SIGNATURE.to_vec();
     let (source, destination) = match header {
-        Header::Proxied { source, destination } => of_one_family(source, destination),
+        Header::Proxied {
+            source,
+            destination,
+        } => of_one_family(source, destination),
         Header::Local => {
             out.extend([0x20, 0, 0, 0]);
             return out;
@@ -278,13 +325,19 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 /// Decodes arbitrary bytes. A header that is taken lies within the input and needs all of it: no shorter input is taken,
 /// and what stands behind it changes nothing. What it says survives being written in both versions.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(Some((header, length))) = decode(data) else { return };
+    let Ok(Some((header, length))) = decode(data) else {
+        return;
+    };
     assert!(length <= data.len() && length <= FIXED + MAX_REST);
     assert_eq!(decode(&data[..length]), Ok(Some((header, length))));
     assert_eq!(decode(&data[..length - 1]), Ok(None));
     for version in [Version::V1, Version::V2] {
         let written = encode(version, header);
-        let expected = if version == Version::V1 && header == Header::Local { Header::Unknown } else { header };
+        let expected = if version == Version::V1 && header == Header::Local {
+            Header::Unknown
+        } else {
+            header
+        };
         assert_eq!(decode(&written), Ok(Some((expected, written.len()))));
     }
 }

@@ -115,7 +115,12 @@ registry! {
 /// let value = format("edge", ProxyError::DnsError, Some("no such name"), None);
 /// assert_eq!(value, r#"edge; error=dns_error; details="no such name""#);
 /// ```
-pub fn format(node: &str, error: ProxyError, details: Option<&str>, next_hop: Option<&str>) -> HeaderValue {
+pub fn format(
+    node: &str,
+    error: ProxyError,
+    details: Option<&str>,
+    next_hop: Option<&str>,
+) -> HeaderValue {
     let mut text = String::with_capacity(64);
     push_item(node, &mut text);
     text.push_str("; error=");
@@ -125,7 +130,10 @@ pub fn format(node: &str, error: ProxyError, details: Option<&str>, next_hop: Op
         push_item(next_hop, &mut text);
     }
     if let Some(details) = details {
-        let end = details.char_indices().nth(MAX_DETAILS).map_or(details.len(), |(end, _)| end);
+        let end = details
+            .char_indices()
+            .nth(MAX_DETAILS)
+            .map_or(details.len(), |(end, _)| end);
         text.push_str("; details=");
         quoted::push_string(&details[..end], &mut text);
     }
@@ -150,12 +158,18 @@ pub fn append(fields: &mut HeaderMap, member: HeaderValue) {
 ///
 /// Parameters that cannot be read go with everything behind them.
 pub fn hide_details(fields: &mut HeaderMap) -> bool {
-    let lines: Vec<_> = fields.get_all(PROXY_STATUS).iter().map(|line| line.as_bytes().to_vec()).collect();
+    let lines: Vec<_> = fields
+        .get_all(PROXY_STATUS)
+        .iter()
+        .map(|line| line.as_bytes().to_vec())
+        .collect();
     fields.remove(PROXY_STATUS);
     let mut is_error = false;
     for line in lines {
         let text = String::from_utf8_lossy(&line);
-        let members: Vec<String> = split(&text, ',').map(|member| terse(member, &mut is_error)).collect();
+        let members: Vec<String> = split(&text, ',')
+            .map(|member| terse(member, &mut is_error))
+            .collect();
         append(fields, quoted::field_value(printable(&members.join(", "))));
     }
     is_error
@@ -204,9 +218,15 @@ const MAX_NODE: usize = 64;
 /// assert_eq!(told.to_string(), "dns_error: edge: no such name");
 /// ```
 pub fn first_error(fields: &HeaderMap) -> Option<Told> {
-    let lines: Vec<_> =
-        fields.get_all(PROXY_STATUS).iter().map(|line| printable(&String::from_utf8_lossy(line.as_bytes()))).collect();
-    lines.iter().flat_map(|line| split(line, ',')).find_map(told)
+    let lines: Vec<_> = fields
+        .get_all(PROXY_STATUS)
+        .iter()
+        .map(|line| printable(&String::from_utf8_lossy(line.as_bytes())))
+        .collect();
+    lines
+        .iter()
+        .flat_map(|line| split(line, ','))
+        .find_map(told)
 }
 
 fn told(member: &str) -> Option<Told> {
@@ -216,17 +236,28 @@ fn told(member: &str) -> Option<Told> {
     let mut details = String::new();
     for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
         match name {
-            "error" => error = ProxyError::ALL.iter().copied().find(|known| known.token() == value),
+            "error" => {
+                error = ProxyError::ALL
+                    .iter()
+                    .copied()
+                    .find(|known| known.token() == value)
+            }
             "details" => details = bare(value, MAX_DETAILS),
             _ => {}
         }
     }
-    error.map(|error| Told { node, error, details })
+    error.map(|error| Told {
+        node,
+        error,
+        details,
+    })
 }
 
 /// A token, or the content of a string, up to so many letters.
 fn bare(value: &str, most: usize) -> String {
-    let Some(quoted) = value.strip_prefix('"') else { return value.chars().take(most).collect() };
+    let Some(quoted) = value.strip_prefix('"') else {
+        return value.chars().take(most).collect();
+    };
     let inner = quoted.strip_suffix('"').unwrap_or(quoted);
     let mut escaped = false;
     let letters = inner.chars().filter(|letter| {
@@ -269,7 +300,15 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
 }
 
 fn printable(text: &str) -> String {
-    text.chars().map(|character| if matches!(character, ' '..='~') { character } else { '?' }).collect()
+    text.chars()
+        .map(|character| {
+            if matches!(character, ' '..='~') {
+                character
+            } else {
+                '?'
+            }
+        })
+        .collect()
 }
 
 fn push_item(text: &str, output: &mut String) {
@@ -283,7 +322,8 @@ fn push_item(text: &str, output: &mut String) {
 fn is_sf_token(text: &[u8]) -> bool {
     let starts = |byte: u8| byte.is_ascii_alphabetic() || byte == b'*';
     let goes_on = |byte: u8| quoted::is_tchar(byte) || byte == b':' || byte == b'/';
-    text.split_first().is_some_and(|(&first, rest)| starts(first) && rest.iter().all(|&byte| goes_on(byte)))
+    text.split_first()
+        .is_some_and(|(&first, rest)| starts(first) && rest.iter().all(|&byte| goes_on(byte)))
 }
 
 #[cfg(test)]
@@ -294,51 +334,108 @@ mod tests {
 
     #[test]
     fn writes_names_as_tokens_where_it_can() {
-        let value = format("alice-laptop", ProxyError::ConnectionRefused, None, Some("db.example:5432"));
-        assert_eq!(value, "alice-laptop; error=connection_refused; next-hop=db.example:5432");
-        let value = format("1 node", ProxyError::ConnectionTimeout, None, Some("[::1]:80"));
-        assert_eq!(value, "\"1 node\"; error=connection_timeout; next-hop=\"[::1]:80\"");
+        let value = format(
+            "alice-laptop",
+            ProxyError::ConnectionRefused,
+            None,
+            Some("db.example:5432"),
+        );
+        assert_eq!(
+            value,
+            "alice-laptop; error=connection_refused; next-hop=db.example:5432"
+        );
+        let value = format(
+            "1 node",
+            ProxyError::ConnectionTimeout,
+            None,
+            Some("[::1]:80"),
+        );
+        assert_eq!(
+            value,
+            "\"1 node\"; error=connection_timeout; next-hop=\"[::1]:80\""
+        );
     }
 
     #[test]
     fn a_success_is_the_name_alone() {
-        assert_eq!((success("edge"), success("1 node")), ("edge".parse().unwrap(), "\"1 node\"".parse().unwrap()));
+        assert_eq!(
+            (success("edge"), success("1 node")),
+            ("edge".parse().unwrap(), "\"1 node\"".parse().unwrap())
+        );
     }
 
     #[test]
     fn escapes_details_and_replaces_what_is_not_ascii() {
-        let value = format("n", ProxyError::DnsError, Some("a \"b\" \\ caf\u{e9}\r\n"), None);
+        let value = format(
+            "n",
+            ProxyError::DnsError,
+            Some("a \"b\" \\ caf\u{e9}\r\n"),
+            None,
+        );
         assert_eq!(value, r#"n; error=dns_error; details="a \"b\" \\ caf???""#);
     }
 
     #[test]
     fn cuts_long_details() {
-        let value = format("n", ProxyError::DnsError, Some(&"\u{e9}".repeat(MAX_DETAILS + 1)), None);
+        let value = format(
+            "n",
+            ProxyError::DnsError,
+            Some(&"\u{e9}".repeat(MAX_DETAILS + 1)),
+            None,
+        );
         assert_eq!(value.to_str().unwrap().matches('?').count(), MAX_DETAILS);
     }
 
     #[test]
     fn appends_after_the_members_of_others() {
         let mut fields = HeaderMap::new();
-        fields.insert(PROXY_STATUS, HeaderValue::from_static("origin-side; error=dns_error"));
-        append(&mut fields, format("n", ProxyError::HttpUpgradeFailed, None, None));
+        fields.insert(
+            PROXY_STATUS,
+            HeaderValue::from_static("origin-side; error=dns_error"),
+        );
+        append(
+            &mut fields,
+            format("n", ProxyError::HttpUpgradeFailed, None, None),
+        );
         let members: Vec<_> = fields.get_all(PROXY_STATUS).into_iter().collect();
-        assert_eq!(members, ["origin-side; error=dns_error", "n; error=http_upgrade_failed"]);
+        assert_eq!(
+            members,
+            [
+                "origin-side; error=dns_error",
+                "n; error=http_upgrade_failed"
+            ]
+        );
     }
 
     #[test]
     fn a_stranger_learns_the_kind_of_the_error_only() {
         let mut fields = HeaderMap::new();
-        let far = format("sap", ProxyError::DnsError, Some("no \"db\", really; \\"), Some("db.internal:5432"));
+        let far = format(
+            "sap",
+            ProxyError::DnsError,
+            Some("no \"db\", really; \\"),
+            Some("db.internal:5432"),
+        );
         fields.append(PROXY_STATUS, far);
         fields.append(
             PROXY_STATUS,
-            HeaderValue::from_static("a; received-status=503, b; next-hop=\"x;y\"; error=dns_error"),
+            HeaderValue::from_static(
+                "a; received-status=503, b; next-hop=\"x;y\"; error=dns_error",
+            ),
         );
         assert!(hide_details(&mut fields));
         let members: Vec<_> = fields.get_all(PROXY_STATUS).into_iter().collect();
-        assert_eq!(members, ["sap; error=dns_error", "a; received-status=503, b; error=dns_error"]);
-        let mut fields = HeaderMap::from_iter([(PROXY_STATUS, HeaderValue::from_static("cdn; details=\"open"))]);
+        assert_eq!(
+            members,
+            [
+                "sap; error=dns_error",
+                "a; received-status=503, b; error=dns_error"
+            ]
+        );
+        let mut fields = HeaderMap::from_iter([(
+            PROXY_STATUS,
+            HeaderValue::from_static("cdn; details=\"open"),
+        )]);
         assert!(!hide_details(&mut fields));
         assert_eq!(fields[PROXY_STATUS], "cdn");
     }
@@ -346,15 +443,35 @@ mod tests {
     #[test]
     fn the_first_error_is_that_of_the_proxy_nearest_to_the_origin() {
         let mut fields = HeaderMap::new();
-        fields.append(PROXY_STATUS, HeaderValue::from_static("cdn; received-status=404, far; error=sleepy"));
-        fields.append(PROXY_STATUS, format("1 edge", ProxyError::DnsError, Some("no \"db\", \\; x"), Some("db:5432")));
-        fields.append(PROXY_STATUS, format("core", ProxyError::HttpUpgradeFailed, None, None));
+        fields.append(
+            PROXY_STATUS,
+            HeaderValue::from_static("cdn; received-status=404, far; error=sleepy"),
+        );
+        fields.append(
+            PROXY_STATUS,
+            format(
+                "1 edge",
+                ProxyError::DnsError,
+                Some("no \"db\", \\; x"),
+                Some("db:5432"),
+            ),
+        );
+        fields.append(
+            PROXY_STATUS,
+            format("core", ProxyError::HttpUpgradeFailed, None, None),
+        );
         let told = first_error(&fields).unwrap();
         assert_eq!(told.to_string(), "dns_error: 1 edge: no \"db\", \\; x");
         fields.remove(PROXY_STATUS);
         assert_eq!(first_error(&fields), None);
-        fields.insert(PROXY_STATUS, HeaderValue::from_bytes(b"a; error=dns_error; details=\"\xc2\x9b[31m\"").unwrap());
-        assert_eq!(first_error(&fields).unwrap().to_string(), "dns_error: a: ?[31m");
+        fields.insert(
+            PROXY_STATUS,
+            HeaderValue::from_bytes(b"a; error=dns_error; details=\"\xc2\x9b[31m\"").unwrap(),
+        );
+        assert_eq!(
+            first_error(&fields).unwrap().to_string(),
+            "dns_error: a: ?[31m"
+        );
     }
 
     #[test]
@@ -378,7 +495,8 @@ mod tests {
 
     #[test]
     fn has_one_token_of_its_own_for_each_of_the_32_types() {
-        let tokens: std::collections::BTreeSet<_> = ProxyError::ALL.iter().map(|error| error.token()).collect();
+        let tokens: std::collections::BTreeSet<_> =
+            ProxyError::ALL.iter().map(|error| error.token()).collect();
         assert_eq!((tokens.len(), ProxyError::ALL.len()), (32, 32));
         assert!(tokens.iter().all(|token| is_sf_token(token.as_bytes())));
     }

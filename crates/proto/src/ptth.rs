@@ -34,10 +34,14 @@ pub enum PtthError {
     #[error("the name in the path is not percent-encoded as it must be")]
     Encoding,
     /// Nobody can be attached under the name.
-    #[error("a name to attach under is 1 to {NAME_LIMIT} visible characters of ASCII, without capitals")]
+    #[error(
+        "a name to attach under is 1 to {NAME_LIMIT} visible characters of ASCII, without capitals"
+    )]
     Name,
     /// The transposed connection would not be HTTP/2.
-    #[error("the ALPN field does not offer h2, and a transposed connection speaks nothing else here")]
+    #[error(
+        "the ALPN field does not offer h2, and a transposed connection speaks nothing else here"
+    )]
     Alpn,
 }
 
@@ -54,7 +58,10 @@ pub fn path(name: &str) -> String {
 /// # Errors
 /// [`PtthError`]; the request is bad.
 pub fn name(path: &str, fields: &HeaderMap) -> Result<String, PtthError> {
-    let variable = path.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix('/')).ok_or(PtthError::NotTemplate)?;
+    let variable = path
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_suffix('/'))
+        .ok_or(PtthError::NotTemplate)?;
     if variable.contains('/') {
         return Err(PtthError::NotTemplate);
     }
@@ -63,7 +70,11 @@ pub fn name(path: &str, fields: &HeaderMap) -> Result<String, PtthError> {
     if !is_name(&name) {
         return Err(PtthError::Name);
     }
-    if offers_h2(fields) { Ok(name) } else { Err(PtthError::Alpn) }
+    if offers_h2(fields) {
+        Ok(name)
+    } else {
+        Err(PtthError::Alpn)
+    }
 }
 
 /// Whether somebody can be attached under this name. Hosts are the same in capitals and small letters (RFC 9110, 4.2.3) and users
@@ -83,13 +94,20 @@ fn host_of_origin(text: &str) -> Option<String> {
 
 /// RFC 7639, section 2.2: protocol identifiers, percent-encoded, between commas.
 fn offers_h2(fields: &HeaderMap) -> bool {
-    let lines = fields.get_all(ALPN).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|id| id.trim_matches([' ', '\t']) == "h2")
+    let lines = fields
+        .get_all(ALPN)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
+    lines
+        .flat_map(|line| line.split(','))
+        .any(|id| id.trim_matches([' ', '\t']) == "h2")
 }
 
 /// Parses arbitrary text as a path: a name that is accepted is found again in the path that asks for it.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     let fields = HeaderMap::from_iter([(ALPN, H2)]);
     if let Ok(found) = name(text, &fields) {
         assert!(is_name(&found));
@@ -113,8 +131,20 @@ mod tests {
 
     #[test]
     fn a_name_is_found_in_the_path_that_asks_for_it() {
-        for name in ["alice", "bob@example.org", "spiffe://overlay.example/alice", "~-._", "a%2f"] {
-            assert!(!path(name)[PREFIX.len()..].trim_end_matches('/').contains('/'), "{}", path(name));
+        for name in [
+            "alice",
+            "bob@example.org",
+            "spiffe://overlay.example/alice",
+            "~-._",
+            "a%2f",
+        ] {
+            assert!(
+                !path(name)[PREFIX.len()..]
+                    .trim_end_matches('/')
+                    .contains('/'),
+                "{}",
+                path(name)
+            );
             assert_eq!(asks(&path(name)).as_deref(), Ok(name));
         }
     }
@@ -143,7 +173,10 @@ mod tests {
         ] {
             assert_eq!(asks(path), Err(error), "{path}");
         }
-        assert_eq!(asks(&path(&"a".repeat(NAME_LIMIT + 1))), Err(PtthError::Name));
+        assert_eq!(
+            asks(&path(&"a".repeat(NAME_LIMIT + 1))),
+            Err(PtthError::Name)
+        );
     }
 
     #[test]
@@ -151,6 +184,9 @@ mod tests {
         let with = |value| name(&path("alice"), &alpn(value));
         assert_eq!(with("h3qx, h2, http%2F1.1").as_deref(), Ok("alice"));
         assert_eq!(with("http%2F1.1"), Err(PtthError::Alpn));
-        assert_eq!(name(&path("alice"), &HeaderMap::new()), Err(PtthError::Alpn));
+        assert_eq!(
+            name(&path("alice"), &HeaderMap::new()),
+            Err(PtthError::Alpn)
+        );
     }
 }

@@ -70,7 +70,11 @@ impl<const N: usize> Id<N> {
 
 impl<const N: usize> fmt::Display for Id<N> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| digits(*byte).iter().try_for_each(|digit| out.write_char(char::from(*digit))))
+        self.0.iter().try_for_each(|byte| {
+            digits(*byte)
+                .iter()
+                .try_for_each(|digit| out.write_char(char::from(*digit)))
+        })
     }
 }
 
@@ -105,7 +109,12 @@ impl TraceContext {
         let trace = TraceId::parse(rest.get(1..33)?)?;
         let parent = SpanId::parse(rest.get(34..50)?)?;
         let flags = parse_byte(rest.get(51..53)?)?;
-        Some(Self { trace, parent, sampled: flags & 1 != 0, random: flags & 2 != 0 })
+        Some(Self {
+            trace,
+            parent,
+            sampled: flags & 1 != 0,
+            random: flags & 2 != 0,
+        })
     }
 
     /// The context of a request: that of its only `traceparent` line, if it is valid.
@@ -125,7 +134,8 @@ impl TraceContext {
         text.extend(self.parent.0.iter().flat_map(|byte| digits(*byte)));
         text.push(b'-');
         text.extend(digits(flags));
-        let mut value = HeaderValue::from_maybe_shared(Bytes::from(text)).expect("digits and dashes are a field value");
+        let mut value = HeaderValue::from_maybe_shared(Bytes::from(text))
+            .expect("digits and dashes are a field value");
         // It does not come twice: in the table of HPACK or QPACK it would push out what does.
         value.set_sensitive(true);
         value
@@ -134,7 +144,10 @@ impl TraceContext {
 
 /// A byte as two digits of lower-case hexadecimal.
 fn digits(byte: u8) -> [u8; 2] {
-    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+    [
+        DIGITS[usize::from(byte >> 4)],
+        DIGITS[usize::from(byte & 15)],
+    ]
 }
 
 /// Two digits of lower-case hexadecimal.
@@ -159,26 +172,37 @@ pub fn state(fields: &HeaderMap) -> Option<HeaderValue> {
     let mut members: Vec<&str> = Vec::new();
     let mut keys = HashSet::new();
     for line in fields.get_all(TRACESTATE) {
-        for member in line.to_str().ok()?.split(',').map(|member| member.trim_matches([' ', '\t'])) {
+        for member in line
+            .to_str()
+            .ok()?
+            .split(',')
+            .map(|member| member.trim_matches([' ', '\t']))
+        {
             if member.is_empty() {
                 continue;
             }
             let (key, value) = member.split_once('=')?;
-            if !is_key(key) || !is_value(value) || !keys.insert(key) || members.len() == MAX_MEMBERS {
+            if !is_key(key) || !is_value(value) || !keys.insert(key) || members.len() == MAX_MEMBERS
+            {
                 return None;
             }
             members.push(member);
         }
     }
     shorten(&mut members);
-    HeaderValue::try_from(members.join(",")).ok().filter(|value| !value.is_empty())
+    HeaderValue::try_from(members.join(","))
+        .ok()
+        .filter(|value| !value.is_empty())
 }
 
 /// Removes whole members, long ones first, then the last ones, until the rest fits.
 fn shorten(members: &mut Vec<&str>) {
     let length = |members: &[&str]| members.iter().map(|member| member.len() + 1).sum::<usize>();
     while length(members) > MAX_STATE + 1 {
-        let at = members.iter().rposition(|member| member.len() > LONG_MEMBER).unwrap_or(members.len() - 1);
+        let at = members
+            .iter()
+            .rposition(|member| member.len() > LONG_MEMBER)
+            .unwrap_or(members.len() - 1);
         members.remove(at);
     }
 }
@@ -186,7 +210,8 @@ fn shorten(members: &mut Vec<&str>) {
 /// Section 3.3.1.3.1, in the wider form of Level 2.
 fn is_key(key: &str) -> bool {
     let first = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let rest = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
+    let rest =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
     key.len() <= 256 && key.as_bytes().first().is_some_and(first) && key.bytes().all(rest)
 }
 
@@ -199,9 +224,16 @@ fn is_value(value: &str) -> bool {
 /// Reads arbitrary lines of both fields: what is accepted is written and read again as the same, and a state fits its
 /// bound.
 pub fn fuzz_one(data: &[u8]) {
-    let (parent, states) = data.split_at(data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len()));
+    let (parent, states) = data.split_at(
+        data.iter()
+            .position(|&byte| byte == b'\n')
+            .unwrap_or(data.len()),
+    );
     if let Some(context) = TraceContext::parse(parent) {
-        assert_eq!(TraceContext::parse(context.format().as_bytes()), Some(context));
+        assert_eq!(
+            TraceContext::parse(context.format().as_bytes()),
+            Some(context)
+        );
         assert!(parent.len() >= LENGTH && parent[..LENGTH].is_ascii());
     }
     let mut fields = HeaderMap::new();
@@ -235,19 +267,29 @@ mod tests {
     #[test]
     fn reads_and_writes_the_specifications_examples() {
         let context = TraceContext::parse(EXAMPLE.as_bytes()).unwrap();
-        assert_eq!(context.trace.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(
+            context.trace.to_string(),
+            "4bf92f3577b34da6a3ce929d0e0e4736"
+        );
         assert_eq!(context.parent.to_string(), "00f067aa0ba902b7");
         assert_eq!((context.sampled, context.random), (true, false));
         assert_eq!(context.format(), EXAMPLE);
         let random = EXAMPLE.replace("-01", "-03");
-        assert_eq!(TraceContext::parse(random.as_bytes()).unwrap().format(), random);
+        assert_eq!(
+            TraceContext::parse(random.as_bytes()).unwrap().format(),
+            random
+        );
     }
 
     #[test]
     fn reads_later_versions_as_far_as_it_knows_them() {
         for later in ["cc-*", "cc-*-what-the-future-will-be"] {
             let later = later.replace('*', &EXAMPLE[3..]);
-            assert_eq!(TraceContext::parse(later.as_bytes()).unwrap().format(), EXAMPLE, "{later}");
+            assert_eq!(
+                TraceContext::parse(later.as_bytes()).unwrap().format(),
+                EXAMPLE,
+                "{later}"
+            );
         }
     }
 
@@ -292,14 +334,28 @@ mod tests {
             states(&["rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"]).unwrap(),
             "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
         );
-        assert_eq!(states(&["a=1 , ,b= 2", "1@c/d*_-=x y"]).unwrap(), "a=1,b= 2,1@c/d*_-=x y");
+        assert_eq!(
+            states(&["a=1 , ,b= 2", "1@c/d*_-=x y"]).unwrap(),
+            "a=1,b= 2,1@c/d*_-=x y"
+        );
         assert_eq!(states(&["", ","]), None);
     }
 
     #[test]
     fn one_bad_member_spoils_the_state() {
         let many: Vec<String> = (0..33).map(|number| format!("k{number}=v")).collect();
-        for bad in ["a", "=1", "a=", "A=1", "_a=1", "a=1,a=2", "a=b=c", "a=\u{e9}", "a.b=1", &many.join(",")] {
+        for bad in [
+            "a",
+            "=1",
+            "a=",
+            "A=1",
+            "_a=1",
+            "a=1,a=2",
+            "a=b=c",
+            "a=\u{e9}",
+            "a.b=1",
+            &many.join(","),
+        ] {
             assert_eq!(states(&[bad]), None, "{bad}");
         }
         assert!(states(&[&many[1..].join(",")]).is_some());

@@ -32,9 +32,13 @@ pub const MAX_CAPSULE: usize = varint::MAX_SIZE + 1 + 16 + 2;
 /// count.
 pub fn is_asked_for(fields: &HeaderMap) -> bool {
     let mut lines = fields.get_all(CONNECT_UDP_BIND).iter();
-    let (Some(only), None) = (lines.next(), lines.next()) else { return false };
+    let (Some(only), None) = (lines.next(), lines.next()) else {
+        return false;
+    };
     let value = only.as_bytes().trim_ascii();
-    value.strip_prefix(b"?1").is_some_and(|rest| rest.is_empty() || (rest[0] == b';' && !rest.contains(&b',')))
+    value
+        .strip_prefix(b"?1")
+        .is_some_and(|rest| rest.is_empty() || (rest[0] == b';' && !rest.contains(&b',')))
 }
 
 /// What a datagram of the client is.
@@ -78,7 +82,11 @@ impl Contexts {
         }
     }
 
-    fn assign(&mut self, assign: Assign, allows: impl FnOnce(SocketAddr) -> bool) -> Result<Bytes, BindError> {
+    fn assign(
+        &mut self,
+        assign: Assign,
+        allows: impl FnOnce(SocketAddr) -> bool,
+    ) -> Result<Bytes, BindError> {
         let Assign { context, peer } = assign;
         if context == UDP_CONTEXT || context % 2 == 1 {
             return Err(BindError::NotTheirs(context));
@@ -92,7 +100,8 @@ impl Contexts {
         }
         // An IPv4 address in disguise is one: written so, it would have two contexts.
         let plain = |peer: SocketAddr| peer.port() != 0 && peer.ip().to_canonical() == peer.ip();
-        if self.open.len() >= MAX_CONTEXTS || peer.is_some_and(|peer| !plain(peer) || !allows(peer)) {
+        if self.open.len() >= MAX_CONTEXTS || peer.is_some_and(|peer| !plain(peer) || !allows(peer))
+        {
             return Ok(capsules::encode_id(CLOSE, context));
         }
         self.open.insert(context, peer);
@@ -126,8 +135,11 @@ impl Contexts {
             Some(None) => decode_peer(&payload).map(|(peer, used)| (peer, payload.slice(used..))),
             None => None,
         };
-        let found = found.filter(|(peer, payload)| peer.port() != 0 && payload.len() <= MAX_UDP_PAYLOAD);
-        Ok(found.map_or(Outbound::Dropped, |(peer, payload)| Outbound::To(peer, payload)))
+        let found =
+            found.filter(|(peer, payload)| peer.port() != 0 && payload.len() <= MAX_UDP_PAYLOAD);
+        Ok(found.map_or(Outbound::Dropped, |(peer, payload)| {
+            Outbound::To(peer, payload)
+        }))
     }
 
     /// The datagram that brings a payload of `peer` to the client; `None` if he wants none from there.
@@ -163,14 +175,24 @@ pub fn fuzz_one(data: &[u8]) {
         let (value, after) = more.split_at(usize::from(*length).min(more.len()));
         rest = after;
         if *kind == 0 {
-            let Ok(Outbound::To(peer, payload)) = contexts.outbound(Bytes::copy_from_slice(value)) else { continue };
-            let Some(back) = contexts.inbound(peer, &payload) else { panic!("who is written to may answer") };
+            let Ok(Outbound::To(peer, payload)) = contexts.outbound(Bytes::copy_from_slice(value))
+            else {
+                continue;
+            };
+            let Some(back) = contexts.inbound(peer, &payload) else {
+                panic!("who is written to may answer")
+            };
             assert_eq!(contexts.outbound(back), Ok(Outbound::To(peer, payload)));
-        } else if let Ok(Some(answer)) = contexts.handle_capsule(u64::from(*kind), value, |peer| peer.port() != 25) {
+        } else if let Ok(Some(answer)) =
+            contexts.handle_capsule(u64::from(*kind), value, |peer| peer.port() != 25)
+        {
             assert!(answer.len() <= MAX_CAPSULE + 2);
         }
         assert!(contexts.len() <= MAX_CONTEXTS);
-        assert_eq!(contexts.len(), contexts.by_peer.len() + usize::from(contexts.uncompressed.is_some()));
+        assert_eq!(
+            contexts.len(),
+            contexts.by_peer.len() + usize::from(contexts.uncompressed.is_some())
+        );
     }
 }
 

@@ -22,13 +22,18 @@ pub fn parse(path: &str) -> Result<(String, u16), TemplateError> {
 
 /// Parses arbitrary text as a path: what is accepted expands to a path that means the same.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(path) = str::from_utf8(data) else { return };
+    let Ok(path) = str::from_utf8(data) else {
+        return;
+    };
     match parse(path) {
         Ok((host, port)) => {
             assert!(path.starts_with(PREFIX));
             assert_ne!(port, 0);
             let path = path.split_once('?').map_or(path, |(path, _)| path);
-            assert!(!path.contains("%25"), "a percent sign is decoded once and then refused");
+            assert!(
+                !path.contains("%25"),
+                "a percent sign is decoded once and then refused"
+            );
             assert_eq!(crate::host::parse(&host).as_ref(), Ok(&host));
             assert_eq!(parse(&expand(&host, port)), Ok((host, port)));
         }
@@ -48,8 +53,14 @@ mod tests {
 
     #[test]
     fn expands_the_examples_of_rfc_9298() {
-        assert_eq!(expand("192.0.2.6", 443), "/.well-known/masque/udp/192.0.2.6/443/");
-        assert_eq!(expand("2001:db8::42", 443), "/.well-known/masque/udp/2001%3Adb8%3A%3A42/443/");
+        assert_eq!(
+            expand("192.0.2.6", 443),
+            "/.well-known/masque/udp/192.0.2.6/443/"
+        );
+        assert_eq!(
+            expand("2001:db8::42", 443),
+            "/.well-known/masque/udp/2001%3Adb8%3A%3A42/443/"
+        );
     }
 
     #[test]
@@ -57,8 +68,16 @@ mod tests {
         let cases = [
             ("/.well-known/masque/udp/VIDEO/5004/", "VIDEO", 5004),
             ("/.well-known/masque/udp/my_service/1/", "my_service", 1),
-            ("/.well-known/masque/udp/2001%3adb8%3A%3A42/443/", "2001:db8::42", 443),
-            ("/.well-known/masque/udp/%61.example/%34%34%33/", "a.example", 443),
+            (
+                "/.well-known/masque/udp/2001%3adb8%3A%3A42/443/",
+                "2001:db8::42",
+                443,
+            ),
+            (
+                "/.well-known/masque/udp/%61.example/%34%34%33/",
+                "a.example",
+                443,
+            ),
         ];
         for (path, host, port) in cases {
             assert_eq!(parse(path), Ok((host.to_owned(), port)));
@@ -67,15 +86,25 @@ mod tests {
 
     #[test]
     fn answers_404_when_the_path_is_another_resource() {
-        let paths =
-            ["/", "", "/index.html", PREFIX, "/.well-known/masque/udp/host/", "/.well-known/masque/udp/host/443"];
+        let paths = [
+            "/",
+            "",
+            "/index.html",
+            PREFIX,
+            "/.well-known/masque/udp/host/",
+            "/.well-known/masque/udp/host/443",
+        ];
         let more = [
             "/.well-known/masque/udp/host/443/x/",
             "/.well-known/masque/tcp/host/443/",
             "/.well-known/masque/udp/h/1//",
         ];
         for path in paths.into_iter().chain(more) {
-            assert_eq!(parse(path).map_err(TemplateError::status), Err(StatusCode::NOT_FOUND), "{path}");
+            assert_eq!(
+                parse(path).map_err(TemplateError::status),
+                Err(StatusCode::NOT_FOUND),
+                "{path}"
+            );
         }
     }
 
@@ -90,8 +119,14 @@ mod tests {
             ("host/%2B443", TemplateError::Port),
             ("host/0443", TemplateError::Port),
             ("::1/443", TemplateError::Encoding),
-            ("%5B%3A%3A1%5D/443", TemplateError::Host(HostError::BadAddress)),
-            ("fe80%3A%3A1%25eth0/443", TemplateError::Host(HostError::Zone)),
+            (
+                "%5B%3A%3A1%5D/443",
+                TemplateError::Host(HostError::BadAddress),
+            ),
+            (
+                "fe80%3A%3A1%25eth0/443",
+                TemplateError::Host(HostError::Zone),
+            ),
             ("a%2Fb/443", TemplateError::Host(HostError::BadCharacter)),
             ("%2541/443", TemplateError::Host(HostError::BadCharacter)),
             ("a%4/443", TemplateError::Encoding),
@@ -103,7 +138,11 @@ mod tests {
             ("%00/443", TemplateError::Host(HostError::BadCharacter)),
         ];
         for (variables, error) in cases {
-            assert_eq!(parse(&format!("{PREFIX}{variables}/")), Err(error), "{variables}");
+            assert_eq!(
+                parse(&format!("{PREFIX}{variables}/")),
+                Err(error),
+                "{variables}"
+            );
             assert_eq!(error.status(), StatusCode::BAD_REQUEST);
         }
     }

@@ -45,8 +45,17 @@ impl Protocol {
     /// # Errors
     /// It is none, or several.
     pub fn parse(text: &[u8]) -> Result<Self, BadProtocol> {
-        let known = [Self::WebSocket, Self::ConnectUdp, Self::ConnectIp, Self::ConnectTcp, Self::Ptth];
-        if let Some(known) = known.into_iter().find(|known| text.eq_ignore_ascii_case(known.as_str().as_bytes())) {
+        let known = [
+            Self::WebSocket,
+            Self::ConnectUdp,
+            Self::ConnectIp,
+            Self::ConnectTcp,
+            Self::Ptth,
+        ];
+        if let Some(known) = known
+            .into_iter()
+            .find(|known| text.eq_ignore_ascii_case(known.as_str().as_bytes()))
+        {
             return Ok(known);
         }
         if !text.splitn(2, |byte| *byte == b'/').all(is_token) {
@@ -121,16 +130,28 @@ mod tests {
 
     #[test]
     fn what_is_not_one_protocol_is_none() {
-        for text in
-            ["", "a b", "websocket, h2c", "websocket,", " websocket", "a/", "/1", "a/b/c", "a\r\nb", "\u{fc}", "a;b"]
-        {
+        for text in [
+            "",
+            "a b",
+            "websocket, h2c",
+            "websocket,",
+            " websocket",
+            "a/",
+            "/1",
+            "a/b/c",
+            "a\r\nb",
+            "\u{fc}",
+            "a;b",
+        ] {
             assert_eq!(parse(text), Err(BadProtocol), "{text:?}");
         }
     }
 
     #[test]
     fn protocols_of_connections_are_told_from_others() {
-        for text in ["h2c", "H2C", "h2", "h3", "TLS/1.0", "tls", "HTTP/2.0", "http", "h2c/1"] {
+        for text in [
+            "h2c", "H2C", "h2", "h3", "TLS/1.0", "tls", "HTTP/2.0", "http", "h2c/1",
+        ] {
             assert!(parse(text).unwrap().is_of_connections(), "{text}");
         }
         for text in ["websocket", "h2cx", "irc/6.9", "http-ish", "connect-udp"] {
@@ -146,7 +167,10 @@ mod tests {
         };
         assert_eq!(choose("h2c websocket").as_deref(), Some("websocket"));
         assert_eq!(choose("irc/6.9 websocket").as_deref(), Some("websocket"));
-        assert_eq!(choose("tls/1.0 irc/6.9 rta/x11").as_deref(), Some("irc/6.9"));
+        assert_eq!(
+            choose("tls/1.0 irc/6.9 rta/x11").as_deref(),
+            Some("irc/6.9")
+        );
         assert_eq!(choose("h2c http/2.0 tls"), None);
     }
 }

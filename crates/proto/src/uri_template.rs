@@ -96,8 +96,10 @@ impl UriTemplate {
 
     /// Path and query of the template, without scheme and authority.
     pub fn path(&self) -> &str {
-        let authority =
-            self.origin.as_ref().map(|(scheme, authority)| scheme.as_str().len() + 3 + authority.as_str().len());
+        let authority = self
+            .origin
+            .as_ref()
+            .map(|(scheme, authority)| scheme.as_str().len() + 3 + authority.as_str().len());
         self.text.get(authority.unwrap_or(0)..).unwrap_or_default()
     }
 
@@ -143,7 +145,8 @@ impl UriTemplate {
     /// Whether `path` and its query are such.
     pub fn matches_any(&self, path: &str) -> bool {
         let is_any = |value: &str| decode(value).is_ok_and(|value| value == "*");
-        self.values(path).is_ok_and(|values| values.into_iter().all(is_any))
+        self.values(path)
+            .is_ok_and(|values| values.into_iter().all(is_any))
     }
 
     /// The host, without brackets, and the port that `path` and its query ask for. A template without a query matches whatever
@@ -159,16 +162,30 @@ impl UriTemplate {
 
     /// The values of both variables as they are written.
     fn values<'a>(&self, path: &'a str) -> Result<[&'a str; 2], TemplateError> {
-        let has_query = self.parts.iter().any(|part| matches!(part, Part::Text(text) if text.contains('?')));
-        let mut rest = if has_query { path } else { path.split_once('?').map_or(path, |(path, _)| path) };
+        let has_query = self
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Text(text) if text.contains('?')));
+        let mut rest = if has_query {
+            path
+        } else {
+            path.split_once('?').map_or(path, |(path, _)| path)
+        };
         let mut host = "";
         let mut port = "";
         for (index, part) in self.parts.iter().enumerate() {
             match part {
-                Part::Text(text) => rest = rest.strip_prefix(text.as_str()).ok_or(TemplateError::NotTemplate)?,
+                Part::Text(text) => {
+                    rest = rest
+                        .strip_prefix(text.as_str())
+                        .ok_or(TemplateError::NotTemplate)?
+                }
                 Part::Variable(variable) => {
                     let end = match self.parts.get(index + 1) {
-                        Some(Part::Text(text)) => text.chars().next().and_then(|delimiter| rest.find(delimiter)),
+                        Some(Part::Text(text)) => text
+                            .chars()
+                            .next()
+                            .and_then(|delimiter| rest.find(delimiter)),
                         _ => Some(rest.len()),
                     };
                     let (value, after) = rest.split_at(end.ok_or(TemplateError::NotTemplate)?);
@@ -180,7 +197,11 @@ impl UriTemplate {
                 }
             }
         }
-        if rest.is_empty() { Ok([host, port]) } else { Err(TemplateError::NotTemplate) }
+        if rest.is_empty() {
+            Ok([host, port])
+        } else {
+            Err(TemplateError::NotTemplate)
+        }
     }
 }
 
@@ -193,19 +214,32 @@ impl fmt::Display for UriTemplate {
 /// Parses arbitrary text as a template and, after a line feed, a path: a template that is not ambiguous matches what it expands
 /// to, and a path that is matched expands to one that means the same.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(text) = str::from_utf8(data) else { return };
+    let Ok(text) = str::from_utf8(data) else {
+        return;
+    };
     let (template, path) = text.split_once('\n').unwrap_or((text, "/"));
-    let Ok(template) = UriTemplate::parse(template) else { return };
-    assert_eq!(UriTemplate::parse(&template.to_string()).as_ref(), Ok(&template));
+    let Ok(template) = UriTemplate::parse(template) else {
+        return;
+    };
+    assert_eq!(
+        UriTemplate::parse(&template.to_string()).as_ref(),
+        Ok(&template)
+    );
     assert!(template.expand("::1", 443).starts_with('/'));
     if template.is_ambiguous() {
         return;
     }
-    assert_eq!(template.matches(&template.expand("::1", 443)), Ok(("::1".to_owned(), 443)));
+    assert_eq!(
+        template.matches(&template.expand("::1", 443)),
+        Ok(("::1".to_owned(), 443))
+    );
     if let Ok((host, port)) = template.matches(path) {
         assert_ne!(port, 0);
         assert_eq!(crate::host::parse(&host).as_ref(), Ok(&host));
-        assert_eq!(template.matches(&template.expand(&host, port)), Ok((host, port)));
+        assert_eq!(
+            template.matches(&template.expand(&host, port)),
+            Ok((host, port))
+        );
     }
 }
 

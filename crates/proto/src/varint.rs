@@ -16,7 +16,11 @@ pub fn decode(input: &mut &[u8]) -> Option<u64> {
     let first = *input.first()?;
     let length = 1_usize << (first >> 6);
     let (encoded, rest) = input.split_at_checked(length)?;
-    let value = encoded[1..].iter().fold(u64::from(first & 0x3f), |value, &byte| (value << 8) | u64::from(byte));
+    let value = encoded[1..]
+        .iter()
+        .fold(u64::from(first & 0x3f), |value, &byte| {
+            (value << 8) | u64::from(byte)
+        });
     *input = rest;
     Some(value)
 }
@@ -39,7 +43,10 @@ pub fn encode(value: u64, output: &mut BytesMut) {
 /// # Panics
 /// When `value` is above [`MAX`].
 pub fn size(value: u64) -> usize {
-    assert!(value <= MAX, "{value} does not fit a variable-length integer");
+    assert!(
+        value <= MAX,
+        "{value} does not fit a variable-length integer"
+    );
     match value {
         0..=0x3f => 1,
         0x40..=0x3fff => 2,
@@ -77,7 +84,10 @@ mod tests {
     #[test]
     fn decodes_and_encodes_the_samples_of_rfc_9000_appendix_a_1() {
         let samples: [(&[u8], u64); 4] = [
-            (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c], 151_288_809_941_952_652),
+            (
+                &[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c],
+                151_288_809_941_952_652,
+            ),
             (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
             (&[0x7b, 0xbd], 15_293),
             (&[0x25], 37),

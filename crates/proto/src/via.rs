@@ -31,7 +31,8 @@ impl Node {
     /// A node of this name. A byte that no pseudonym may hold is written as `_`.
     pub fn new(name: &str) -> Self {
         let name = pseudonym(name).into_owned();
-        let entries = RECEIVED_PROTOCOLS.map(|protocol| quoted::field_value([protocol, &name].join(" ")));
+        let entries =
+            RECEIVED_PROTOCOLS.map(|protocol| quoted::field_value([protocol, &name].join(" ")));
         Self { name, entries }
     }
 
@@ -42,8 +43,15 @@ impl Node {
 
     /// Counts the entries.
     pub fn passed(&self, fields: &HeaderMap) -> Passed {
-        let is_own = |entry| words(entry).nth(1).is_some_and(|by| by.eq_ignore_ascii_case(self.name.as_bytes()));
-        let count = |Passed { hops, own }, entry| Passed { hops: hops + 1, own: own + usize::from(is_own(entry)) };
+        let is_own = |entry| {
+            words(entry)
+                .nth(1)
+                .is_some_and(|by| by.eq_ignore_ascii_case(self.name.as_bytes()))
+        };
+        let count = |Passed { hops, own }, entry| Passed {
+            hops: hops + 1,
+            own: own + usize::from(is_own(entry)),
+        };
         entries(fields).fold(Passed { hops: 0, own: 0 }, count)
     }
 }
@@ -66,24 +74,39 @@ fn pseudonym(node: &str) -> Cow<'_, str> {
         return Cow::Borrowed(node);
     }
     let allowed = |character: char| u8::try_from(character).is_ok_and(quoted::is_tchar);
-    node.chars().map(|character| if allowed(character) { character } else { '_' }).collect()
+    node.chars()
+        .map(|character| if allowed(character) { character } else { '_' })
+        .collect()
 }
 
 fn entries(fields: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let members = fields.get_all(VIA).into_iter().flat_map(|line| split(line.as_bytes()));
-    members.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty())
+    let members = fields
+        .get_all(VIA)
+        .into_iter()
+        .flat_map(|line| split(line.as_bytes()));
+    members
+        .map(<[u8]>::trim_ascii)
+        .filter(|entry| !entry.is_empty())
 }
 
 fn words(entry: &[u8]) -> impl Iterator<Item = &[u8]> {
-    entry.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+    entry
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
 }
 
 /// Splits a line at the commas outside comments. When parentheses do not match, every comma counts, so that an open
 /// comment cannot hide the entries that later hops joined to the line.
 fn split(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut depth = if has_balanced_comments(line) { Some(Comment::default()) } else { None };
+    let mut depth = if has_balanced_comments(line) {
+        Some(Comment::default())
+    } else {
+        None
+    };
     line.split(move |&byte| {
-        let outside = depth.as_mut().is_none_or(|comment| comment.feed(byte).is_some_and(|depth| depth == 0));
+        let outside = depth
+            .as_mut()
+            .is_none_or(|comment| comment.feed(byte).is_some_and(|depth| depth == 0));
         byte == b',' && outside
     })
 }
@@ -132,9 +155,19 @@ pub fn fuzz_one(data: &[u8]) {
     let before = node.passed(&fields);
     assert!(before.own <= before.hops);
     node.append(&mut fields, Version::HTTP_2);
-    assert_eq!(shouted.passed(&fields), Passed { hops: before.hops + 1, own: before.own + 1 });
+    assert_eq!(
+        shouted.passed(&fields),
+        Passed {
+            hops: before.hops + 1,
+            own: before.own + 1
+        }
+    );
 
-    let lines: Vec<_> = fields.get_all(VIA).into_iter().map(HeaderValue::as_bytes).collect();
+    let lines: Vec<_> = fields
+        .get_all(VIA)
+        .into_iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
     let joined = HeaderValue::from_bytes(&lines.join(&b", "[..]));
     if let Ok(joined) = joined {
         fields.insert(VIA, joined);
@@ -169,11 +202,24 @@ mod tests {
     #[test]
     fn adds_an_entry_for_each_version() {
         let mut fields = HeaderMap::new();
-        for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2, Version::HTTP_3] {
+        for version in [
+            Version::HTTP_10,
+            Version::HTTP_11,
+            Version::HTTP_2,
+            Version::HTTP_3,
+        ] {
             append(&mut fields, version, "alice-laptop");
         }
         let lines: Vec<_> = fields.get_all(VIA).into_iter().collect();
-        assert_eq!(lines, ["1.0 alice-laptop", "1.1 alice-laptop", "2 alice-laptop", "3 alice-laptop"]);
+        assert_eq!(
+            lines,
+            [
+                "1.0 alice-laptop",
+                "1.1 alice-laptop",
+                "2 alice-laptop",
+                "3 alice-laptop"
+            ]
+        );
         assert_eq!(seen(&fields, "alice-laptop"), 4);
     }
 
@@ -182,13 +228,27 @@ mod tests {
         let mut fields = HeaderMap::new();
         append(&mut fields, Version::HTTP_11, "a, 1.1 b\r\n\u{e9}(");
         assert_eq!(fields[VIA], "1.1 a__1.1_b____");
-        assert_eq!((hops(&fields), seen(&fields, "a, 1.1 b\r\n\u{e9}(")), (1, 1));
+        assert_eq!(
+            (hops(&fields), seen(&fields, "a, 1.1 b\r\n\u{e9}(")),
+            (1, 1)
+        );
     }
 
     #[test]
     fn counts_hops_and_own_entries_over_lines_and_commas() {
-        let fields = via(&["1.0 fred, 1.1 p.example.net", " , HTTP/1.1 Node (Apache/1.1),,2 nodes", "1.1 node:8080"]);
-        assert_eq!((hops(&fields), seen(&fields, "node"), seen(&fields, "absent")), (5, 1, 0));
+        let fields = via(&[
+            "1.0 fred, 1.1 p.example.net",
+            " , HTTP/1.1 Node (Apache/1.1),,2 nodes",
+            "1.1 node:8080",
+        ]);
+        assert_eq!(
+            (
+                hops(&fields),
+                seen(&fields, "node"),
+                seen(&fields, "absent")
+            ),
+            (5, 1, 0)
+        );
     }
 
     #[test]
@@ -199,7 +259,12 @@ mod tests {
 
     #[test]
     fn finds_an_entry_behind_an_open_comment() {
-        for line in ["1.1 a (, 1.1 node", r"1.1 a (\, 1.1 node", "1.1 a )(, 1.1 node", "1.1 a (((), 1.1 node"] {
+        for line in [
+            "1.1 a (, 1.1 node",
+            r"1.1 a (\, 1.1 node",
+            "1.1 a )(, 1.1 node",
+            "1.1 a (((), 1.1 node",
+        ] {
             assert_eq!(seen(&via(&[line]), "node"), 1, "{line}");
         }
     }

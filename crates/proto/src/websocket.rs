@@ -22,7 +22,9 @@ pub struct BadKey;
 
 /// The server did not prove that it means WebSocket: treat its answer as a failed handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the answer to a WebSocket handshake has no matching Sec-WebSocket-Accept, or another Upgrade")]
+#[error(
+    "the answer to a WebSocket handshake has no matching Sec-WebSocket-Accept, or another Upgrade"
+)]
 pub struct BadAccept;
 
 /// A key that was checked.
@@ -36,7 +38,9 @@ impl Key {
     /// [`BadKey`].
     pub fn of(fields: &HeaderMap) -> Result<Self, BadKey> {
         let mut keys = fields.get_all(SEC_WEBSOCKET_KEY).iter();
-        let (Some(key), None) = (keys.next(), keys.next()) else { return Err(BadKey) };
+        let (Some(key), None) = (keys.next(), keys.next()) else {
+            return Err(BadKey);
+        };
         match STANDARD.decode(key.as_bytes()) {
             Ok(nonce) if nonce.len() == 16 => Ok(Self(key.clone())),
             _ => Err(BadKey),
@@ -66,10 +70,16 @@ impl Key {
 pub fn check_accept(fields: &HeaderMap, expected: &HeaderValue) -> Result<(), BadAccept> {
     let mut upgrades = fields.get_all(UPGRADE).iter();
     let mut accepts = fields.get_all(SEC_WEBSOCKET_ACCEPT).iter();
-    let upgraded = upgrades.next().is_some_and(|token| token.as_bytes().eq_ignore_ascii_case(TOKEN.as_bytes()));
+    let upgraded = upgrades
+        .next()
+        .is_some_and(|token| token.as_bytes().eq_ignore_ascii_case(TOKEN.as_bytes()));
     let accepted = accepts.next() == Some(expected);
     let alone = upgrades.next().is_none() && accepts.next().is_none();
-    if upgraded && accepted && alone { Ok(()) } else { Err(BadAccept) }
+    if upgraded && accepted && alone {
+        Ok(())
+    } else {
+        Err(BadAccept)
+    }
 }
 
 /// Removes the answer to a key from a response.
@@ -84,7 +94,9 @@ fn value(text: &str) -> HeaderValue {
 
 /// Reads arbitrary bytes as a key: what is taken is 24 characters that stay as they came.
 pub fn fuzz_one(data: &[u8]) {
-    let Ok(key) = HeaderValue::from_bytes(data) else { return };
+    let Ok(key) = HeaderValue::from_bytes(data) else {
+        return;
+    };
     let mut fields = HeaderMap::from_iter([(SEC_WEBSOCKET_KEY, key)]);
     if let Ok(key) = Key::of(&fields) {
         assert_eq!(key.0.len(), 24);
@@ -99,16 +111,18 @@ mod tests {
 
     /// RFC 6455, section 1.3: the digest of the example, so that no SHA-1 is needed here.
     const DIGEST: [u8; 20] = [
-        0xb3, 0x7a, 0x4f, 0x2c, 0xc0, 0x62, 0x4f, 0x16, 0x90, 0xf6, 0x46, 0x06, 0xcf, 0x38, 0x59, 0x45, 0xb2, 0xbe,
-        0xc4, 0xea,
+        0xb3, 0x7a, 0x4f, 0x2c, 0xc0, 0x62, 0x4f, 0x16, 0x90, 0xf6, 0x46, 0x06, 0xcf, 0x38, 0x59,
+        0x45, 0xb2, 0xbe, 0xc4, 0xea,
     ];
 
     fn with(keys: &[&'static str]) -> HeaderMap {
         let key = |key: &&'static str| (SEC_WEBSOCKET_KEY, HeaderValue::from_static(key));
-        keys.iter().map(key).fold(HeaderMap::new(), |mut fields, (name, key)| {
-            fields.append(name, key);
-            fields
-        })
+        keys.iter()
+            .map(key)
+            .fold(HeaderMap::new(), |mut fields, (name, key)| {
+                fields.append(name, key);
+                fields
+            })
     }
 
     #[test]
@@ -116,7 +130,10 @@ mod tests {
         let key = Key::of(&with(&["dGhlIHNhbXBsZSBub25jZQ=="])).unwrap();
         assert_eq!(key, Key::new(*b"the sample nonce"));
         let accept = key.accept(|hashed| {
-            assert_eq!(hashed, b"dGhlIHNhbXBsZSBub25jZQ==258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+            assert_eq!(
+                hashed,
+                b"dGhlIHNhbXBsZSBub25jZQ==258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            );
             DIGEST
         });
         assert_eq!(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
@@ -143,8 +160,14 @@ mod tests {
             check_accept(&HeaderMap::from_iter(fields), &expected)
         };
         assert_eq!(answer("WebSocket", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), Ok(()));
-        assert_eq!(answer("websocket", "S3pPLMBiTxaQ9kYGzzhZRbK+xOo="), Err(BadAccept));
-        assert_eq!(answer("h2c", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), Err(BadAccept));
+        assert_eq!(
+            answer("websocket", "S3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+            Err(BadAccept)
+        );
+        assert_eq!(
+            answer("h2c", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+            Err(BadAccept)
+        );
         assert_eq!(check_accept(&HeaderMap::new(), &expected), Err(BadAccept));
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! A failure prints the input; add it to `corpus/<decoder>/` with the fix.
 
-#![expect(clippy::unwrap_used, reason = "the functions around the tests are tests, too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "the functions around the tests are tests, too"
+)]
 
 use std::fs;
 use std::path::Path;
@@ -68,8 +71,13 @@ fn run(name: &str, decode: fn(&[u8])) {
 }
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-    let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(name);
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     assert!(!files.is_empty(), "{} holds inputs", folder.display());
     files.iter().map(|file| fs::read(file).unwrap()).collect()
@@ -81,7 +89,9 @@ fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], rng: &mut Rng) {
         0 => input.insert(at, rng.u8(..)),
         1 => input.insert(at, *rng.choice(INTERESTING).unwrap()),
         2 => input.truncate(at),
-        3 => input.splice(at..at, rng.choice(corpus).unwrap().iter().copied()).for_each(drop),
+        3 => input
+            .splice(at..at, rng.choice(corpus).unwrap().iter().copied())
+            .for_each(drop),
         4 => {
             let end = rng.usize(at..=input.len());
             let copy = input[at..end].to_vec();

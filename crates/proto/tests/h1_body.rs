@@ -2,7 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 use hermes_proto::h1::{
-    BodyDecoder, BodyEncoder, BodyEvent, DecodeErrorKind as Kind, EncodeError, Framing, Limits, is_forbidden_trailer,
+    BodyDecoder, BodyEncoder, BodyEvent, DecodeErrorKind as Kind, EncodeError, Framing, Limits,
+    is_forbidden_trailer,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -72,9 +73,15 @@ refuses! {
 
 #[test]
 fn reads_chunks_and_stops_after_the_last() {
-    let (events, rest) =
-        decode(Framing::Chunked, b"5\r\nhello\r\n0A ; x=\"y\"\r\n0123456789\r\n00\r\n\r\nGET").unwrap();
-    assert_eq!(events, [data(b"hello"), data(b"0123456789"), BodyEvent::End]);
+    let (events, rest) = decode(
+        Framing::Chunked,
+        b"5\r\nhello\r\n0A ; x=\"y\"\r\n0123456789\r\n00\r\n\r\nGET",
+    )
+    .unwrap();
+    assert_eq!(
+        events,
+        [data(b"hello"), data(b"0123456789"), BodyEvent::End]
+    );
     assert_eq!(rest, "GET");
 }
 
@@ -151,14 +158,23 @@ fn chunks_are_written_without_copying_the_content() {
     encoder.data(Bytes::new(), &mut out).unwrap();
     assert_eq!(out[1].as_ptr(), content.as_ptr());
     encoder.finish(None, &mut out).unwrap();
-    assert_eq!(out.concat(), b"1e\r\nhello, here are sixteen+ bytes\r\n0\r\n\r\n");
+    assert_eq!(
+        out.concat(),
+        b"1e\r\nhello, here are sixteen+ bytes\r\n0\r\n\r\n"
+    );
 }
 
 #[test]
 fn lines_of_chunks_are_their_sizes() {
-    let (content, mut encoder) = (Bytes::from(vec![b'x'; 0x1_2345]), BodyEncoder::new(Framing::Chunked));
+    let (content, mut encoder) = (
+        Bytes::from(vec![b'x'; 0x1_2345]),
+        BodyEncoder::new(Framing::Chunked),
+    );
     // All at once, so that lines wait beside each other, and one by one, so that their room is used again.
-    let (mut waiting, sizes) = (Vec::new(), [1, 9, 10, 15, 16, 255, 256, 4095, 4096, 0x1_2345]);
+    let (mut waiting, sizes) = (
+        Vec::new(),
+        [1, 9, 10, 15, 16, 255, 256, 4095, 4096, 0x1_2345],
+    );
     for _ in 0..3 {
         for size in sizes {
             let mut alone = Vec::new();
@@ -174,9 +190,15 @@ fn lines_of_chunks_are_their_sizes() {
 #[test]
 fn content_without_framing_can_pass_beside_the_codec() {
     let content = |length| Bytes::from(vec![b'x'; length]);
-    for (framing, before, after) in [(Framing::Length(10), 8, 3), (Framing::UntilClose, u64::MAX, u64::MAX)] {
+    for (framing, before, after) in [
+        (Framing::Length(10), 8, 3),
+        (Framing::UntilClose, u64::MAX, u64::MAX),
+    ] {
         let (mut encoder, mut out) = (BodyEncoder::new(framing), Vec::new());
-        let (mut decoder, mut buffer) = (BodyDecoder::new(framing, &Limits::default()), BytesMut::from(&b"xx"[..]));
+        let (mut decoder, mut buffer) = (
+            BodyDecoder::new(framing, &Limits::default()),
+            BytesMut::from(&b"xx"[..]),
+        );
         encoder.data(content(2), &mut out).unwrap();
         decoder.decode(&mut buffer).unwrap();
         assert_eq!((encoder.unframed(), decoder.unframed()), (before, before));
@@ -184,23 +206,37 @@ fn content_without_framing_can_pass_beside_the_codec() {
         decoder.passed(5);
         assert_eq!((encoder.unframed(), decoder.unframed()), (after, after));
     }
-    let (mut encoder, mut decoder) =
-        (BodyEncoder::new(Framing::Length(5)), BodyDecoder::new(Framing::Length(5), &Limits::default()));
+    let (mut encoder, mut decoder) = (
+        BodyEncoder::new(Framing::Length(5)),
+        BodyDecoder::new(Framing::Length(5), &Limits::default()),
+    );
     encoder.passed(4);
     decoder.passed(4);
-    assert_eq!(encoder.finish(None, &mut Vec::new()), Err(EncodeError::TooLittleContent));
+    assert_eq!(
+        encoder.finish(None, &mut Vec::new()),
+        Err(EncodeError::TooLittleContent)
+    );
     assert_eq!(decoder.end_of_input().unwrap_err().kind(), Kind::Truncated);
     encoder.passed(1);
     decoder.passed(1);
     assert_eq!(encoder.finish(None, &mut Vec::new()), Ok(()));
-    assert_eq!(decoder.decode(&mut BytesMut::from(&b"HTTP"[..])), Ok(Some(BodyEvent::End)));
+    assert_eq!(
+        decoder.decode(&mut BytesMut::from(&b"HTTP"[..])),
+        Ok(Some(BodyEvent::End))
+    );
 }
 
 #[test]
 fn chunks_pass_through_the_codec() {
     let mut buffer = BytesMut::from(&b"5\r\nhel"[..]);
     let mut decoder = BodyDecoder::new(Framing::Chunked, &Limits::default());
-    assert_eq!((decoder.unframed(), BodyEncoder::new(Framing::Chunked).unframed()), (0, 0));
+    assert_eq!(
+        (
+            decoder.unframed(),
+            BodyEncoder::new(Framing::Chunked).unframed()
+        ),
+        (0, 0)
+    );
     decoder.decode(&mut buffer).unwrap();
     assert_eq!(decoder.unframed(), 0);
 }
@@ -219,10 +255,15 @@ fn a_forbidden_trailer_is_not_written() {
     let mut encoder = BodyEncoder::new(Framing::Chunked);
     let mut out = Vec::new();
     let refused = encoder.finish(Some(&trailers("content-length", "1")), &mut out);
-    assert_eq!(refused, Err(EncodeError::ForbiddenTrailer("content-length".into())));
+    assert_eq!(
+        refused,
+        Err(EncodeError::ForbiddenTrailer("content-length".into()))
+    );
     assert!(out.is_empty());
     assert_eq!(encoder.finish(None, &mut out), Ok(()));
-    assert!(!is_forbidden_trailer(&HeaderName::from_static("grpc-status")));
+    assert!(!is_forbidden_trailer(&HeaderName::from_static(
+        "grpc-status"
+    )));
 }
 
 #[test]

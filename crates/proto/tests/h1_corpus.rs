@@ -10,7 +10,9 @@ use http::Method;
 
 /// The files of a corpus folder, by name.
 fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(folder);
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -24,7 +26,11 @@ fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    ["h1_request", "h1_response"].into_iter().flat_map(corpus).map(|(_, bytes)| bytes).collect()
+    ["h1_request", "h1_response"]
+        .into_iter()
+        .flat_map(corpus)
+        .map(|(_, bytes)| bytes)
+        .collect()
 }
 
 #[test]
@@ -34,7 +40,11 @@ fn requests_named_bad_are_refused_and_others_are_read() {
     for (name, bytes) in files {
         let result = decode_request(&mut BytesMut::from(&bytes[..]), &Limits::default());
         let refused_later = name.starts_with("badbody-");
-        assert_eq!(result.is_err(), name.starts_with("bad-"), "{name}: {result:?}");
+        assert_eq!(
+            result.is_err(),
+            name.starts_with("bad-"),
+            "{name}: {result:?}"
+        );
         assert!(!refused_later || result.is_ok(), "{name}");
     }
 }
@@ -44,7 +54,11 @@ fn responses_named_bad_are_refused_and_others_are_read() {
     for (name, bytes) in corpus("h1_response") {
         let mut buf = BytesMut::from(&bytes[..]);
         let result = decode_response(&mut buf, &Limits::default(), &Method::GET);
-        assert_eq!(result.is_err(), name.starts_with("bad-"), "{name}: {result:?}");
+        assert_eq!(
+            result.is_err(),
+            name.starts_with("bad-"),
+            "{name}: {result:?}"
+        );
     }
 }
 

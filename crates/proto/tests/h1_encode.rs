@@ -10,7 +10,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 fn fields(lines: &[(&'static str, &'static str)]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     for (name, value) in lines {
-        fields.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        fields.append(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
     }
     fields
 }
@@ -28,7 +31,9 @@ fn absolute(path: &'static str) -> RequestTarget {
 }
 
 /// Encodes behind other bytes, which must stay whatever happens.
-fn behind_others(encode: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>) -> Result<String, EncodeError> {
+fn behind_others(
+    encode: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>,
+) -> Result<String, EncodeError> {
     let mut out = BytesMut::from("before|");
     let result = encode(&mut out);
     let text = String::from_utf8(out.to_vec()).unwrap();
@@ -37,7 +42,12 @@ fn behind_others(encode: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>) 
     result.map(|()| text)
 }
 
-fn request(method: Method, target: RequestTarget, fields: &HeaderMap, framing: Framing) -> Result<String, EncodeError> {
+fn request(
+    method: Method,
+    target: RequestTarget,
+    fields: &HeaderMap,
+    framing: Framing,
+) -> Result<String, EncodeError> {
     behind_others(|out| encode_request(&method, &target, fields, framing, out))
 }
 
@@ -53,9 +63,17 @@ fn response(
 
 #[test]
 fn host_comes_first_and_framing_fields_are_ours() {
-    let fields = fields(&[("x-a", "1"), ("content-length", "99"), ("transfer-encoding", "gzip"), ("host", "a")]);
+    let fields = fields(&[
+        ("x-a", "1"),
+        ("content-length", "99"),
+        ("transfer-encoding", "gzip"),
+        ("host", "a"),
+    ]);
     let text = request(Method::POST, origin("/p?q"), &fields, Framing::Length(5)).unwrap();
-    assert_eq!(text, "POST /p?q HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\nx-a: 1\r\n\r\n");
+    assert_eq!(
+        text,
+        "POST /p?q HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\nx-a: 1\r\n\r\n"
+    );
 }
 
 #[test]
@@ -65,12 +83,27 @@ fn each_target_form_is_written_as_it_is() {
         let text = request(method, target, &lines, Framing::Empty).unwrap();
         text.split("\r\n").take(2).collect::<Vec<_>>().join(" | ")
     };
-    assert_eq!(line(Method::GET, absolute("/x?y")), "GET http://b:81/x?y HTTP/1.1 | host: b:81");
-    assert_eq!(line(Method::OPTIONS, absolute("*")), "OPTIONS http://b:81 HTTP/1.1 | host: b:81");
-    assert_eq!(line(Method::OPTIONS, RequestTarget::Asterisk), "OPTIONS * HTTP/1.1 | host: a");
+    assert_eq!(
+        line(Method::GET, absolute("/x?y")),
+        "GET http://b:81/x?y HTTP/1.1 | host: b:81"
+    );
+    assert_eq!(
+        line(Method::OPTIONS, absolute("*")),
+        "OPTIONS http://b:81 HTTP/1.1 | host: b:81"
+    );
+    assert_eq!(
+        line(Method::OPTIONS, RequestTarget::Asterisk),
+        "OPTIONS * HTTP/1.1 | host: a"
+    );
     let authority = RequestTarget::Authority("[::1]:443".parse().unwrap());
-    assert_eq!(line(Method::CONNECT, authority), "CONNECT [::1]:443 HTTP/1.1 | host: [::1]:443");
-    assert_eq!(line(Method::GET, origin("?q")), "GET /?q HTTP/1.1 | host: a");
+    assert_eq!(
+        line(Method::CONNECT, authority),
+        "CONNECT [::1]:443 HTTP/1.1 | host: [::1]:443"
+    );
+    assert_eq!(
+        line(Method::GET, origin("?q")),
+        "GET /?q HTTP/1.1 | host: a"
+    );
 }
 
 #[test]
@@ -90,10 +123,14 @@ fn only_methods_that_expect_content_announce_none() {
 
 #[test]
 fn a_request_without_one_good_host_is_not_written() {
-    let get =
-        |lines: &[(&'static str, &'static str)]| request(Method::GET, origin("/"), &fields(lines), Framing::Empty);
+    let get = |lines: &[(&'static str, &'static str)]| {
+        request(Method::GET, origin("/"), &fields(lines), Framing::Empty)
+    };
     assert_eq!(get(&[]), Err(EncodeError::MissingHost));
-    assert_eq!(get(&[("host", "a"), ("host", "b")]), Err(EncodeError::BadHost));
+    assert_eq!(
+        get(&[("host", "a"), ("host", "b")]),
+        Err(EncodeError::BadHost)
+    );
     for bad in ["", "u@a", "a b", "a/b", "a:0"] {
         assert_eq!(get(&[("host", bad)]), Err(EncodeError::BadHost), "{bad}");
     }
@@ -122,7 +159,12 @@ fn a_target_that_does_not_fit_the_method_is_not_written() {
 fn a_target_with_a_non_ascii_byte_is_not_written() {
     let path = PathAndQuery::try_from("/ü").unwrap();
     let lines = fields(&[("host", "a")]);
-    let result = request(Method::GET, RequestTarget::Origin(path), &lines, Framing::Empty);
+    let result = request(
+        Method::GET,
+        RequestTarget::Origin(path),
+        &lines,
+        Framing::Empty,
+    );
     assert_eq!(result, Err(EncodeError::BadTarget));
 }
 
@@ -139,16 +181,36 @@ fn a_request_cannot_last_until_close() {
 #[test]
 fn a_response_announces_its_framing() {
     let get = |framing| response(200, &[("content-length", "9")], framing, Method::GET).unwrap();
-    assert_eq!(get(Framing::Length(3)), "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n");
-    assert_eq!(get(Framing::Empty), "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-    assert_eq!(get(Framing::Chunked), "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-    assert_eq!(get(Framing::UntilClose), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n");
+    assert_eq!(
+        get(Framing::Length(3)),
+        "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"
+    );
+    assert_eq!(
+        get(Framing::Empty),
+        "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+    );
+    assert_eq!(
+        get(Framing::Chunked),
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    );
+    assert_eq!(
+        get(Framing::UntilClose),
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
+    );
 }
 
 #[test]
 fn close_is_not_said_twice() {
-    let text = response(200, &[("connection", "Close")], Framing::UntilClose, Method::GET);
-    assert_eq!(text.unwrap(), "HTTP/1.1 200 OK\r\nconnection: Close\r\n\r\n");
+    let text = response(
+        200,
+        &[("connection", "Close")],
+        Framing::UntilClose,
+        Method::GET,
+    );
+    assert_eq!(
+        text.unwrap(),
+        "HTTP/1.1 200 OK\r\nconnection: Close\r\n\r\n"
+    );
 }
 
 #[test]
@@ -161,16 +223,25 @@ fn answers_to_head_and_304_keep_the_length_of_the_origin() {
         assert!(!text.contains("content-length"), "{text}");
         let text = response(status, &[], Framing::Chunked, method.clone()).unwrap();
         assert!(!text.contains("transfer-encoding"), "{text}");
-        let bad = response(status, &[("content-length", "9, 9")], Framing::Empty, method);
+        let bad = response(
+            status,
+            &[("content-length", "9, 9")],
+            Framing::Empty,
+            method,
+        );
         assert_eq!(bad, Err(EncodeError::BadField));
     }
 }
 
 #[test]
 fn responses_without_content_announce_none() {
-    for (status, method) in
-        [(100, Method::POST), (101, Method::GET), (103, Method::GET), (204, Method::GET), (200, Method::CONNECT)]
-    {
+    for (status, method) in [
+        (100, Method::POST),
+        (101, Method::GET),
+        (103, Method::GET),
+        (204, Method::GET),
+        (200, Method::CONNECT),
+    ] {
         let lines = [("content-length", "9"), ("transfer-encoding", "chunked")];
         let text = response(status, &lines, Framing::Empty, method.clone()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");

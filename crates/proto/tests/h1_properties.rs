@@ -4,12 +4,14 @@
 
 use bytes::{Bytes, BytesMut};
 use hermes_proto::h1::{
-    BodyDecoder, BodyEncoder, BodyEvent, Framing, Limits, RequestTarget, decode_request, decode_response,
-    encode_request, encode_response, fuzz_one,
+    BodyDecoder, BodyEncoder, BodyEvent, Framing, Limits, RequestTarget, decode_request,
+    decode_response, encode_request, encode_response, fuzz_one,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use proptest::collection::vec;
-use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{
+    Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest,
+};
 
 /// End-to-end fields with any value that HTTP allows, without white space around it.
 fn fields() -> impl Strategy<Value = HeaderMap> {
@@ -28,14 +30,19 @@ fn value() -> impl Strategy<Value = HeaderValue> {
 }
 
 fn authority() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-zA-Z0-9._~-]{1,20}:[1-9][0-9]{0,3}", "\\[[0-9a-f]{1,4}::[0-9a-f]{1,4}\\]:[1-9][0-9]{0,3}",]
+    prop_oneof![
+        "[a-zA-Z0-9._~-]{1,20}:[1-9][0-9]{0,3}",
+        "\\[[0-9a-f]{1,4}::[0-9a-f]{1,4}\\]:[1-9][0-9]{0,3}",
+    ]
 }
 
 /// A method and a target that fits it.
 fn line() -> impl Strategy<Value = (Method, RequestTarget)> {
     let method = "[A-Z!#$%&'*+.^_`|~-]{1,20}"
         .prop_map(|name| Method::from_bytes(name.as_bytes()).unwrap())
-        .prop_filter("CONNECT has its own form", |method| method != Method::CONNECT);
+        .prop_filter("CONNECT has its own form", |method| {
+            method != Method::CONNECT
+        });
     let path = "/[a-zA-Z0-9/?:@!$&'()*+,;=%._~-]{0,60}";
     let origin = path.prop_map(|path| RequestTarget::Origin(path.parse().unwrap()));
     let absolute = (authority(), path).prop_map(|(authority, path)| RequestTarget::Absolute {
@@ -43,7 +50,8 @@ fn line() -> impl Strategy<Value = (Method, RequestTarget)> {
         authority: authority.parse().unwrap(),
         path: path.parse().unwrap(),
     });
-    let connect = authority().prop_map(|authority| RequestTarget::Authority(authority.parse().unwrap()));
+    let connect =
+        authority().prop_map(|authority| RequestTarget::Authority(authority.parse().unwrap()));
     prop_oneof![
         (method.clone(), origin),
         (method, absolute),
@@ -91,7 +99,10 @@ fn decode_body(framing: Framing, input: &[u8], cut: usize) -> (Vec<u8>, HeaderMa
 
 /// Two ways to frame the same content.
 fn framings(pieces: &[Vec<u8>]) -> [Framing; 2] {
-    [Framing::Length(pieces.concat().len() as u64), Framing::Chunked]
+    [
+        Framing::Length(pieces.concat().len() as u64),
+        Framing::Chunked,
+    ]
 }
 
 proptest! {

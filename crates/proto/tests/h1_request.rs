@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use bytes::BytesMut;
-use hermes_proto::h1::{DecodeErrorKind as Kind, Framing, Limits, RequestHead, RequestTarget, decode_request};
+use hermes_proto::h1::{
+    DecodeErrorKind as Kind, Framing, Limits, RequestHead, RequestTarget, decode_request,
+};
 use hermes_proto::path::BadPath;
 use hermes_proto::upgrade::Protocol;
 use http::{Method, Version};
@@ -136,7 +138,11 @@ fn a_path_that_cannot_be_taken_is_refused_with_its_byte_and_offset() {
         ("http://a#b", BadPath::Fragment { at: 1 }),
     ] {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(refusal(text.as_bytes(), &Limits::default()), (Kind::Path(bad), 400), "{target}");
+        assert_eq!(
+            refusal(text.as_bytes(), &Limits::default()),
+            (Kind::Path(bad), 400),
+            "{target}"
+        );
     }
 }
 
@@ -144,17 +150,29 @@ fn a_path_that_cannot_be_taken_is_refused_with_its_byte_and_offset() {
 fn what_is_only_impolite_passes_encoded_and_dot_segments_are_resolved() {
     let target = |target: &str| head(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).target;
     let path = |text: &str| text.parse().unwrap();
-    assert_eq!(target("/deb/./Packages"), RequestTarget::Origin(path("/deb/Packages")));
-    assert_eq!(target("/q?query={job=\"node\"}"), RequestTarget::Origin(path("/q?query=%7Bjob=%22node%22%7D")));
-    let RequestTarget::Absolute { path, .. } = target("http://a/x/%2e%2e/y|z") else { panic!("no absolute form") };
+    assert_eq!(
+        target("/deb/./Packages"),
+        RequestTarget::Origin(path("/deb/Packages"))
+    );
+    assert_eq!(
+        target("/q?query={job=\"node\"}"),
+        RequestTarget::Origin(path("/q?query=%7Bjob=%22node%22%7D"))
+    );
+    let RequestTarget::Absolute { path, .. } = target("http://a/x/%2e%2e/y|z") else {
+        panic!("no absolute form")
+    };
     assert_eq!(path.as_str(), "/y%7Cz");
 }
 
 #[test]
 fn reads_a_get_in_origin_form() {
-    let head = head("GET /a?b=c HTTP/1.1\r\nHost: example.com:8080\r\nX-A:  one\t\r\nx-a: \r\n\r\n");
+    let head =
+        head("GET /a?b=c HTTP/1.1\r\nHost: example.com:8080\r\nX-A:  one\t\r\nx-a: \r\n\r\n");
     assert_eq!(head.method, Method::GET);
-    assert_eq!(head.target, RequestTarget::Origin("/a?b=c".parse().unwrap()));
+    assert_eq!(
+        head.target,
+        RequestTarget::Origin("/a?b=c".parse().unwrap())
+    );
     assert_eq!(head.version, Version::HTTP_11);
     let values: Vec<_> = head.fields.get_all("x-a").iter().collect();
     assert_eq!(values, ["one", ""]);
@@ -165,8 +183,11 @@ fn reads_a_get_in_origin_form() {
 
 #[test]
 fn takes_exactly_the_head() {
-    let mut buf = BytesMut::from("\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nokGET");
-    let head = decode_request(&mut buf, &Limits::default()).unwrap().unwrap();
+    let mut buf =
+        BytesMut::from("\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nokGET");
+    let head = decode_request(&mut buf, &Limits::default())
+        .unwrap()
+        .unwrap();
     assert_eq!(head.framing, Framing::Length(2));
     assert_eq!(buf, "okGET");
 }
@@ -184,7 +205,12 @@ fn an_incomplete_head_takes_nothing() {
 #[test]
 fn the_absolute_form_wins_over_host() {
     let head = head("GET HTTPS://b:81?q HTTP/1.1\r\nHost: a\r\n\r\n");
-    let RequestTarget::Absolute { scheme, authority, path } = &head.target else {
+    let RequestTarget::Absolute {
+        scheme,
+        authority,
+        path,
+    } = &head.target
+    else {
         panic!("{:?}", head.target);
     };
     assert_eq!((scheme.as_str(), authority.as_str()), ("https", "b:81"));
@@ -211,8 +237,13 @@ fn options_reads_the_asterisk_and_the_empty_absolute_path() {
 #[test]
 fn connect_names_a_host_and_a_port() {
     for authority in ["a:1", "10.0.0.1:65535", "[::1]:443"] {
-        let head = head(&format!("CONNECT {authority} HTTP/1.1\r\nHost: other\r\n\r\n"));
-        assert_eq!(head.target, RequestTarget::Authority(authority.parse().unwrap()));
+        let head = head(&format!(
+            "CONNECT {authority} HTTP/1.1\r\nHost: other\r\n\r\n"
+        ));
+        assert_eq!(
+            head.target,
+            RequestTarget::Authority(authority.parse().unwrap())
+        );
         assert_eq!(head.framing, Framing::Empty);
         assert_eq!(head.fields["host"], authority);
         assert!(!head.keep_alive, "a refused CONNECT closes (RFC 9931)");
@@ -222,13 +253,19 @@ fn connect_names_a_host_and_a_port() {
 #[test]
 fn keep_alive_follows_version_and_connection() {
     let keeps = |version: &str, connection: &str| {
-        head(&format!("GET / {version}\r\nHost: a\r\nConnection: {connection}\r\n\r\n")).keep_alive
+        head(&format!(
+            "GET / {version}\r\nHost: a\r\nConnection: {connection}\r\n\r\n"
+        ))
+        .keep_alive
     };
     assert!(keeps("HTTP/1.1", ""));
     assert!(keeps("HTTP/1.1", "x, , keep-alive"));
     assert!(!keeps("HTTP/1.1", "keep-alive, Close"));
     assert!(!keeps("HTTP/1.0", ""));
-    assert!(!keeps("HTTP/1.0", "keep-alive"), "RFC 9112 9.3: not a proxy");
+    assert!(
+        !keeps("HTTP/1.0", "keep-alive"),
+        "RFC 9112 9.3: not a proxy"
+    );
 }
 
 #[test]
@@ -245,8 +282,10 @@ fn upgrade_needs_the_connection_option_and_http11() {
 #[test]
 fn an_expectation_counts_only_with_content_in_http11() {
     let expects = |version: &str, length: u8| {
-        head(&format!("PUT / {version}\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"))
-            .expect_continue
+        head(&format!(
+            "PUT / {version}\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
+        ))
+        .expect_continue
     };
     assert!(expects("HTTP/1.1", 1));
     assert!(!expects("HTTP/1.1", 0));
@@ -277,7 +316,12 @@ fn a_name_or_a_method_is_read_only_when_it_is_a_token() {
 fn a_value_may_hold_tabs_and_obs_text_but_no_other_control() {
     for byte in 0..=255u8 {
         let text = byte == b'\t' || (byte >= b' ' && byte != 127);
-        let bytes = [b"GET / HTTP/1.1\r\nHost: a\r\nX: a", &[byte][..], b"b\r\n\r\n"].concat();
+        let bytes = [
+            b"GET / HTTP/1.1\r\nHost: a\r\nX: a",
+            &[byte][..],
+            b"b\r\n\r\n",
+        ]
+        .concat();
         assert_eq!(decode(&bytes).is_ok(), text, "{byte:#x}");
     }
 }
@@ -285,14 +329,21 @@ fn a_value_may_hold_tabs_and_obs_text_but_no_other_control() {
 #[test]
 fn limits_are_exact() {
     let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n\r\n";
-    let mut limits = Limits { head_bytes: bytes.len(), fields: 2, ..Limits::default() };
+    let mut limits = Limits {
+        head_bytes: bytes.len(),
+        fields: 2,
+        ..Limits::default()
+    };
     assert!(decode_request(&mut BytesMut::from(&bytes[..]), &limits).is_ok());
     let unfinished = &bytes[..bytes.len() - 2];
     limits.head_bytes = unfinished.len();
     assert_eq!(refusal(unfinished, &limits), (Kind::HeadTooLarge, 431));
     limits.head_bytes = bytes.len() - 1;
     assert_eq!(refusal(bytes, &limits), (Kind::HeadTooLarge, 431));
-    limits = Limits { fields: 1, ..Limits::default() };
+    limits = Limits {
+        fields: 1,
+        ..Limits::default()
+    };
     assert_eq!(refusal(bytes, &limits), (Kind::TooManyFields, 431));
 }
 
@@ -300,8 +351,14 @@ fn limits_are_exact() {
 fn a_target_that_fills_the_head_is_too_long() {
     let endless = format!("GET /{}", "a".repeat(70_000));
     let limits = Limits::default();
-    assert_eq!(refusal(endless.as_bytes(), &limits), (Kind::TargetTooLong, 414));
-    let wide = Limits { head_bytes: 1 << 20, ..limits };
+    assert_eq!(
+        refusal(endless.as_bytes(), &limits),
+        (Kind::TargetTooLong, 414)
+    );
+    let wide = Limits {
+        head_bytes: 1 << 20,
+        ..limits
+    };
     let whole = format!("{endless} HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(refusal(whole.as_bytes(), &wide), (Kind::TargetTooLong, 414));
 }

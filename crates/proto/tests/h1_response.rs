@@ -76,7 +76,10 @@ fn reads_length_and_chunked() {
 fn head_and_304_keep_the_length_but_have_no_content() {
     for (text, method) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", Method::HEAD),
-        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", Method::GET),
+        (
+            "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
+            Method::GET,
+        ),
     ] {
         let head = head(text, &method);
         assert_eq!(head.framing, Framing::Empty);
@@ -87,7 +90,12 @@ fn head_and_304_keep_the_length_but_have_no_content() {
 
 #[test]
 fn informational_and_204_are_empty() {
-    for line in ["100 Continue", "101 Switching Protocols", "103 Early Hints", "204 No Content"] {
+    for line in [
+        "100 Continue",
+        "101 Switching Protocols",
+        "103 Early Hints",
+        "204 No Content",
+    ] {
         let text = format!("HTTP/1.1 {line}\r\n\r\n");
         assert_eq!(framing(&text, &Method::GET), Framing::Empty, "{line}");
     }

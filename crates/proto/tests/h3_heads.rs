@@ -4,8 +4,9 @@
 
 use bytes::{Bytes, BytesMut};
 use hermes_proto::h3::{
-    BadRequest, Code, EncodeError, Limits, RequestHead, RequestParts, ResponseHead, Scope, content_length,
-    decode_request, decode_response, decode_trailers, encode_request, encode_response, encode_trailers,
+    BadRequest, Code, EncodeError, Limits, RequestHead, RequestParts, ResponseHead, Scope,
+    content_length, decode_request, decode_response, decode_trailers, encode_request,
+    encode_response, encode_trailers,
 };
 use hermes_proto::path::BadPath;
 use hermes_proto::qpack;
@@ -13,7 +14,10 @@ use hermes_proto::upgrade::Protocol;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { bytes: 65_536, lines: 128 };
+const LIMITS: Limits = Limits {
+    bytes: 65_536,
+    lines: 128,
+};
 
 fn section(lines: &[(&str, &str)]) -> Bytes {
     let mut output = BytesMut::new();
@@ -26,22 +30,37 @@ fn section(lines: &[(&str, &str)]) -> Bytes {
 
 fn request(lines: &[(&str, &str)]) -> Result<RequestHead, &'static str> {
     decode_request(section(lines), LIMITS).map_err(|bad| {
-        let BadRequest::Fault(fault) = bad else { panic!("{bad}") };
-        assert_eq!((fault.code, fault.scope), (Code::MessageError, Scope::Stream), "{fault}");
+        let BadRequest::Fault(fault) = bad else {
+            panic!("{bad}")
+        };
+        assert_eq!(
+            (fault.code, fault.scope),
+            (Code::MessageError, Scope::Stream),
+            "{fault}"
+        );
         fault.reason
     })
 }
 
 fn response(lines: &[(&str, &str)]) -> Result<ResponseHead, &'static str> {
     decode_response(section(lines), LIMITS).map_err(|fault| {
-        assert_eq!((fault.code, fault.scope), (Code::MessageError, Scope::Stream), "{fault}");
+        assert_eq!(
+            (fault.code, fault.scope),
+            (Code::MessageError, Scope::Stream),
+            "{fault}"
+        );
         fault.reason
     })
 }
 
 /// A GET with more lines behind it.
 fn get(more: &[(&str, &str)]) -> Result<RequestHead, &'static str> {
-    let lines = [(":method", "GET"), (":scheme", "https"), (":authority", "a"), (":path", "/")];
+    let lines = [
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", "a"),
+        (":path", "/"),
+    ];
     request(&[&lines, more].concat())
 }
 
@@ -53,10 +72,28 @@ const P: (&str, &str) = (":path", "/");
 
 #[test]
 fn reads_a_request() {
-    let head = get(&[("x-a", "one"), ("x-a", ""), ("te", "trailers"), ("host", "a")]).unwrap();
-    assert_eq!((head.method, head.scheme.unwrap().as_str()), (Method::GET, "https"));
-    assert_eq!((head.authority.unwrap().as_str(), head.path.unwrap().as_str()), ("a", "/"));
-    assert_eq!(head.fields.get_all("x-a").iter().collect::<Vec<_>>(), ["one", ""]);
+    let head = get(&[
+        ("x-a", "one"),
+        ("x-a", ""),
+        ("te", "trailers"),
+        ("host", "a"),
+    ])
+    .unwrap();
+    assert_eq!(
+        (head.method, head.scheme.unwrap().as_str()),
+        (Method::GET, "https")
+    );
+    assert_eq!(
+        (
+            head.authority.unwrap().as_str(),
+            head.path.unwrap().as_str()
+        ),
+        ("a", "/")
+    );
+    assert_eq!(
+        head.fields.get_all("x-a").iter().collect::<Vec<_>>(),
+        ["one", ""]
+    );
     assert!(!head.fields.contains_key("host") && head.protocol.is_none());
 }
 
@@ -65,29 +102,69 @@ fn host_stands_in_for_an_authority_and_must_not_contradict_it() {
     let head = request(&[M, S, P, ("host", "b:2")]).unwrap();
     assert_eq!(head.authority.unwrap().as_str(), "b:2");
     assert_eq!(get(&[("host", "b")]), Err("host differs from :authority"));
-    assert_eq!(get(&[("host", "a"), ("host", "a")]), Err("several host fields"));
-    assert_eq!(request(&[M, S, P]), Err("a request without :authority and Host"));
-    assert_eq!(request(&[M, S, P, (":authority", "u@a")]), Err("the authority is malformed"));
-    assert_eq!(request(&[M, S, P, (":authority", "")]), Err("the authority is malformed"));
+    assert_eq!(
+        get(&[("host", "a"), ("host", "a")]),
+        Err("several host fields")
+    );
+    assert_eq!(
+        request(&[M, S, P]),
+        Err("a request without :authority and Host")
+    );
+    assert_eq!(
+        request(&[M, S, P, (":authority", "u@a")]),
+        Err("the authority is malformed")
+    );
+    assert_eq!(
+        request(&[M, S, P, (":authority", "")]),
+        Err("the authority is malformed")
+    );
 }
 
 #[test]
 fn pseudo_fields_are_known_come_first_and_once() {
-    assert_eq!(request(&[M, S, A, ("x", ""), P]), Err("a pseudo-field after a field"));
-    assert_eq!(request(&[M, M, S, A, P]), Err("a pseudo-field appears twice"));
-    assert_eq!(request(&[M, S, A, P, (":x", "")]), Err("an unknown pseudo-field"));
-    assert_eq!(request(&[M, S, A, P, (":Path", "")]), Err("an unknown pseudo-field"));
-    assert_eq!(request(&[M, S, A, P, (":status", "200")]), Err("a request with :status"));
+    assert_eq!(
+        request(&[M, S, A, ("x", ""), P]),
+        Err("a pseudo-field after a field")
+    );
+    assert_eq!(
+        request(&[M, M, S, A, P]),
+        Err("a pseudo-field appears twice")
+    );
+    assert_eq!(
+        request(&[M, S, A, P, (":x", "")]),
+        Err("an unknown pseudo-field")
+    );
+    assert_eq!(
+        request(&[M, S, A, P, (":Path", "")]),
+        Err("an unknown pseudo-field")
+    );
+    assert_eq!(
+        request(&[M, S, A, P, (":status", "200")]),
+        Err("a request with :status")
+    );
     assert_eq!(request(&[S, A, P]), Err("a request without :method"));
-    assert_eq!(request(&[M, A, P]), Err("a request without :scheme or :path"));
-    assert_eq!(request(&[M, S, A]), Err("a request without :scheme or :path"));
-    assert_eq!(request(&[(":method", "G T"), S, A, P]), Err(":method is no token"));
+    assert_eq!(
+        request(&[M, A, P]),
+        Err("a request without :scheme or :path")
+    );
+    assert_eq!(
+        request(&[M, S, A]),
+        Err("a request without :scheme or :path")
+    );
+    assert_eq!(
+        request(&[(":method", "G T"), S, A, P]),
+        Err(":method is no token")
+    );
 }
 
 #[test]
 fn a_path_is_rooted_and_of_visible_bytes() {
     for path in ["", "a", "*"] {
-        assert_eq!(request(&[M, S, A, (":path", path)]), Err(":path is no path"), "{path:?}");
+        assert_eq!(
+            request(&[M, S, A, (":path", path)]),
+            Err(":path is no path"),
+            "{path:?}"
+        );
     }
     for (path, bad) in [
         ("/a b", BadPath::Byte { byte: b' ', at: 2 }),
@@ -95,7 +172,11 @@ fn a_path_is_rooted_and_of_visible_bytes() {
         ("/a\r\nb", BadPath::Byte { byte: b'\r', at: 2 }),
         ("/\u{0}", BadPath::Byte { byte: 0, at: 1 }),
     ] {
-        assert_eq!(decode_request(section(&[M, S, A, (":path", path)]), LIMITS), Err(bad.into()), "{path:?}");
+        assert_eq!(
+            decode_request(section(&[M, S, A, (":path", path)]), LIMITS),
+            Err(bad.into()),
+            "{path:?}"
+        );
     }
     let polite = request(&[M, S, A, (":path", "/a/../b{?c=\"")]).unwrap();
     assert_eq!(polite.path.unwrap().as_str(), "/b%7B?c=%22");
@@ -106,34 +187,62 @@ fn a_path_is_rooted_and_of_visible_bytes() {
 #[test]
 fn connect_has_an_authority_with_a_port_and_nothing_else() {
     let head = request(&[C, A]).unwrap();
-    assert_eq!((head.authority.unwrap().as_str(), head.scheme, head.path), ("a:1", None, None));
+    assert_eq!(
+        (head.authority.unwrap().as_str(), head.scheme, head.path),
+        ("a:1", None, None)
+    );
     assert_eq!(request(&[C, S, A]), Err("CONNECT with :scheme or :path"));
     assert_eq!(request(&[C, A, P]), Err("CONNECT with :scheme or :path"));
     for authority in ["a", "a:", "a:0"] {
-        assert!(request(&[C, (":authority", authority)]).is_err(), "{authority}");
+        assert!(
+            request(&[C, (":authority", authority)]).is_err(),
+            "{authority}"
+        );
     }
-    assert_eq!(request(&[C, ("host", "a:1")]), Err("CONNECT without a host and a port"));
+    assert_eq!(
+        request(&[C, ("host", "a:1")]),
+        Err("CONNECT without a host and a port")
+    );
 }
 
 #[test]
 fn extended_connect_has_a_whole_target_and_any_protocol() {
-    for protocol in ["websocket", "connect-udp", "connect-ip", "connect-tcp", "something/2"] {
+    for protocol in [
+        "websocket",
+        "connect-udp",
+        "connect-ip",
+        "connect-tcp",
+        "something/2",
+    ] {
         let head = request(&[C, S, A, P, (":protocol", protocol)]).unwrap();
         assert_eq!(head.protocol.unwrap().as_str(), protocol);
     }
     for protocol in ["", "a b", "websocket, h2c", "a/b/c"] {
-        assert_eq!(request(&[C, S, A, P, (":protocol", protocol)]), Err(":protocol is not one protocol"));
+        assert_eq!(
+            request(&[C, S, A, P, (":protocol", protocol)]),
+            Err(":protocol is not one protocol")
+        );
     }
     let p = (":protocol", "x");
     assert_eq!(request(&[M, S, A, P, p]), Err(":protocol without CONNECT"));
-    assert_eq!(request(&[C, A, p]), Err("a request without :scheme or :path"));
-    assert_eq!(request(&[C, S, P, p]), Err("a request without :authority and Host"));
+    assert_eq!(
+        request(&[C, A, p]),
+        Err("a request without :scheme or :path")
+    );
+    assert_eq!(
+        request(&[C, S, P, p]),
+        Err("a request without :authority and Host")
+    );
 }
 
 #[test]
 fn names_are_tokens_in_lower_case() {
     for name in ["X-A", "x a", "x:", "", "x\r\n", "\u{e9}"] {
-        assert_eq!(get(&[(name, "")]), Err("a field name is no token in lower case"), "{name:?}");
+        assert_eq!(
+            get(&[(name, "")]),
+            Err("a field name is no token in lower case"),
+            "{name:?}"
+        );
     }
 }
 
@@ -141,10 +250,18 @@ fn names_are_tokens_in_lower_case() {
 fn values_hold_no_control_character_and_no_white_space_around_them() {
     for byte in (0..=31_u8).chain([127]).filter(|byte| *byte != b'\t') {
         let value = format!("a{}b", char::from(byte));
-        assert_eq!(get(&[("x", &value)]), Err("a control character in a field value"), "{byte:#x}");
+        assert_eq!(
+            get(&[("x", &value)]),
+            Err("a control character in a field value"),
+            "{byte:#x}"
+        );
     }
     for value in [" a", "a ", "\ta"] {
-        assert_eq!(get(&[("x", value)]), Err("white space around a field value"), "{value:?}");
+        assert_eq!(
+            get(&[("x", value)]),
+            Err("white space around a field value"),
+            "{value:?}"
+        );
     }
     assert!(get(&[("x", "a\tb \u{e9}")]).is_ok());
 }
@@ -160,12 +277,19 @@ fn fields_of_a_connection_are_refused_and_not_written() {
         ("te", "gzip"),
     ];
     for (name, value) in lines {
-        assert_eq!(get(&[(name, value)]), Err("a field that belongs to a connection of HTTP/1.1"), "{name}");
+        assert_eq!(
+            get(&[(name, value)]),
+            Err("a field that belongs to a connection of HTTP/1.1"),
+            "{name}"
+        );
         let mut fields = HeaderMap::new();
         fields.insert(name, HeaderValue::from_static(value));
         let mut output = BytesMut::from("before");
         let refused = Err(EncodeError::ConnectionSpecific(name.to_owned()));
-        assert_eq!(encode_response(StatusCode::OK, &fields, &mut output), refused);
+        assert_eq!(
+            encode_response(StatusCode::OK, &fields, &mut output),
+            refused
+        );
         assert_eq!(output, "before");
     }
 }
@@ -173,32 +297,60 @@ fn fields_of_a_connection_are_refused_and_not_written() {
 #[test]
 fn crumbs_of_a_cookie_become_one_field() {
     let head = get(&[("cookie", "a=1"), ("x", ""), ("cookie", "b=2")]).unwrap();
-    assert_eq!(head.fields.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+    assert_eq!(
+        head.fields.get_all("cookie").iter().collect::<Vec<_>>(),
+        ["a=1; b=2"]
+    );
 }
 
 #[test]
 fn a_content_length_is_one_number() {
     let length = |values: &[&str]| {
-        let lines: Vec<_> = values.iter().map(|value| ("content-length", *value)).collect();
+        let lines: Vec<_> = values
+            .iter()
+            .map(|value| ("content-length", *value))
+            .collect();
         content_length(&get(&lines).unwrap().fields).map_err(|fault| fault.code)
     };
     assert_eq!(length(&[]), Ok(None));
     assert_eq!(length(&["18446744073709551615"]), Ok(Some(u64::MAX)));
-    for values in [&["1", "1"][..], &["1,1"], &["+1"], &["-1"], &[""], &["18446744073709551616"], &["0x1"]] {
+    for values in [
+        &["1", "1"][..],
+        &["1,1"],
+        &["+1"],
+        &["-1"],
+        &[""],
+        &["18446744073709551616"],
+        &["0x1"],
+    ] {
         assert_eq!(length(values), Err(Code::MessageError), "{values:?}");
     }
 }
 
 #[test]
 fn a_response_has_a_status_and_no_other_pseudo_field() {
-    assert_eq!(response(&[(":status", "204"), ("x", "y")]).unwrap().status, 204);
+    assert_eq!(
+        response(&[(":status", "204"), ("x", "y")]).unwrap().status,
+        204
+    );
     assert_eq!(response(&[("x", "y")]), Err("a response without :status"));
-    assert_eq!(response(&[(":status", "200"), P]), Err("a response with a pseudo-field of requests"));
+    assert_eq!(
+        response(&[(":status", "200"), P]),
+        Err("a response with a pseudo-field of requests")
+    );
     for status in ["101", "600", "099", "20", "2000", "+20", ""] {
-        assert_eq!(response(&[(":status", status)]), Err(":status is no status of HTTP/3"), "{status}");
+        assert_eq!(
+            response(&[(":status", status)]),
+            Err(":status is no status of HTTP/3"),
+            "{status}"
+        );
     }
     let mut output = BytesMut::new();
-    let switched = encode_response(StatusCode::SWITCHING_PROTOCOLS, &HeaderMap::new(), &mut output);
+    let switched = encode_response(
+        StatusCode::SWITCHING_PROTOCOLS,
+        &HeaderMap::new(),
+        &mut output,
+    );
     assert_eq!(switched, Err(EncodeError::Status));
 }
 
@@ -207,7 +359,10 @@ fn trailers_have_no_pseudo_field() {
     let fields = decode_trailers(section(&[("x", "y")]), LIMITS).unwrap();
     assert_eq!(fields["x"], "y");
     for line in [P, (":status", "200")] {
-        assert_eq!(decode_trailers(section(&[line]), LIMITS).unwrap_err().code, Code::MessageError);
+        assert_eq!(
+            decode_trailers(section(&[line]), LIMITS).unwrap_err().code,
+            Code::MessageError
+        );
     }
     let mut output = BytesMut::new();
     encode_trailers(&fields, &mut output).unwrap();
@@ -221,11 +376,26 @@ fn what_is_too_large_is_told_from_what_cannot_be_read() {
         let fault = decode_response(section, Limits { bytes, lines }).unwrap_err();
         (fault.code, fault.scope)
     };
-    assert!(decode_response(lines.clone(), Limits { bytes: 76, lines: 2 }).is_ok());
-    assert_eq!(refusal(lines.clone(), 75, 2), (Code::ExcessiveLoad, Scope::Stream));
+    assert!(
+        decode_response(
+            lines.clone(),
+            Limits {
+                bytes: 76,
+                lines: 2
+            }
+        )
+        .is_ok()
+    );
+    assert_eq!(
+        refusal(lines.clone(), 75, 2),
+        (Code::ExcessiveLoad, Scope::Stream)
+    );
     assert_eq!(refusal(lines, 76, 1), (Code::ExcessiveLoad, Scope::Stream));
     let dynamic = Bytes::from_static(b"\0\0\x80");
-    assert_eq!(refusal(dynamic, 100, 100), (Code::QpackDecompressionFailed, Scope::Connection));
+    assert_eq!(
+        refusal(dynamic, 100, 100),
+        (Code::QpackDecompressionFailed, Scope::Connection)
+    );
 }
 
 #[test]
@@ -246,7 +416,9 @@ fn a_request_is_written_only_in_a_form_that_is_read() {
     let other = || Protocol::parse(b"x").ok();
     assert!(refused(&|head| head.protocol = other()));
     assert!(refused(&|head| head.method = Method::CONNECT));
-    assert!(!refused(&|head| (head.method, head.protocol) = (Method::CONNECT, other())));
+    assert!(!refused(
+        &|head| (head.method, head.protocol) = (Method::CONNECT, other())
+    ));
 }
 
 proptest! {

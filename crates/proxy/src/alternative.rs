@@ -19,9 +19,12 @@ pub(crate) fn advertise(routed: &Routed, fields: &mut HeaderMap) {
     fields.remove(ALT_SVC);
     let tls = routed.source.tls.as_ref();
     let over_tcp = tls.is_some_and(|tls| tls.alpn.as_deref() != Some(hermes_net::quic::ALPN));
-    let Some(local) = routed.source.local.filter(|_| over_tcp) else { return };
+    let Some(local) = routed.source.local.filter(|_| over_tcp) else {
+        return;
+    };
     if routed.listener.versions.contains(&HttpVersion::H3)
-        && let Ok(value) = HeaderValue::from_str(&format!("h3=\":{}\"; ma={REMEMBERED}", local.port()))
+        && let Ok(value) =
+            HeaderValue::from_str(&format!("h3=\":{}\"; ma={REMEMBERED}", local.port()))
     {
         fields.insert(ALT_SVC, value);
     }

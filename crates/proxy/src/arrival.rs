@@ -25,7 +25,10 @@ pub enum Arrival {
 }
 
 /// One side of an open tunnel.
-#[expect(clippy::large_enum_variant, reason = "nearly all are the large one, and each is moved once")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and each is moved once"
+)]
 pub enum End {
     /// Bytes, or capsules, in a pair of streams.
     Stream(Incoming, Outgoing),
@@ -99,9 +102,10 @@ impl Arrival {
     /// The client is gone.
     pub async fn accept(self, fields: HeaderMap) -> Result<End, StreamError> {
         match self {
-            Self::Offered(offered) => {
-                offered.accept(fields).await.map(|(incoming, outgoing)| End::Stream(incoming, outgoing))
-            }
+            Self::Offered(offered) => offered
+                .accept(fields)
+                .await
+                .map(|(incoming, outgoing)| End::Stream(incoming, outgoing)),
             Self::Session { session, .. } => Ok(End::Udp(UdpEnd::Session(session))),
         }
     }

@@ -52,7 +52,9 @@ pub(crate) struct Entry<'a> {
 
 /// Unix time in seconds.
 pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 impl Entry<'_> {
@@ -61,11 +63,17 @@ impl Entry<'_> {
     /// # Errors
     /// It is not, or none is asked for any more.
     pub(crate) fn verify(&self) -> Result<(), Refusal> {
-        let Self { snapshot, listener, source } = *self;
-        listener.still_believes(source, snapshot.revision, now()).map_err(|reason| {
-            listener.seeing.auth_failure("mtls");
-            Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN)
-        })
+        let Self {
+            snapshot,
+            listener,
+            source,
+        } = *self;
+        listener
+            .still_believes(source, snapshot.revision, now())
+            .map_err(|reason| {
+                listener.seeing.auth_failure("mtls");
+                Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN)
+            })
     }
 
     /// Checks credentials and takes them out of the fields.
@@ -73,10 +81,17 @@ impl Entry<'_> {
     /// # Errors
     /// They are missing or wrong.
     pub(crate) async fn identify(&self, head: &mut RequestHead) -> Result<Belief, Refusal> {
-        let Self { snapshot, listener, source } = *self;
+        let Self {
+            snapshot,
+            listener,
+            source,
+        } = *self;
         let credentials = self.credentials(&head.fields);
         let gateway = listener.config.gateway;
-        let identity = listener.authenticator.authenticate(&mut head.fields, source, gateway, now()).await;
+        let identity = listener
+            .authenticator
+            .authenticate(&mut head.fields, source, gateway, now())
+            .await;
         let identity = identity.map_err(|challenge| {
             listener.seeing.auth_failure(challenge.scheme);
             let refusal = Refusal::new(ProxyError::HttpRequestDenied, challenge.reason);
@@ -111,19 +126,34 @@ impl Entry<'_> {
     }
 
     fn whose(&self, belief: &Belief, head: &mut RequestHead) -> Result<Option<String>, Refusal> {
-        let Self { snapshot, listener, source } = *self;
+        let Self {
+            snapshot,
+            listener,
+            source,
+        } = *self;
         let from = snapshot.source_of(listener, source);
         let client = matches!(from, Source::Client);
         if client {
             head.fields.remove(FORWARDED);
-            snapshot.provenance.strip(&mut head.fields, &listener.config.accepts);
+            snapshot
+                .provenance
+                .strip(&mut head.fields, &listener.config.accepts);
         }
         // A peer's certificate says which proxy it is, not whose exchanges it carries.
         let certificate_of_peer = belief.proof == Proof::Certificate && !client;
-        let authenticated = belief.authenticated.as_deref().filter(|_| !certificate_of_peer);
+        let authenticated = belief
+            .authenticated
+            .as_deref()
+            .filter(|_| !certificate_of_peer);
         let config = &listener.config;
-        let believed =
-            believe(&from, authenticated, config.forged, &config.accepts, &snapshot.overlay, &mut head.fields);
+        let believed = believe(
+            &from,
+            authenticated,
+            config.forged,
+            &config.accepts,
+            &snapshot.overlay,
+            &mut head.fields,
+        );
         let user = believed.map_err(|refusal| {
             let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::FORBIDDEN);
             Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
@@ -131,16 +161,31 @@ impl Entry<'_> {
         if user.is_some() || !client {
             return Ok(user);
         }
-        let Some(user) = &listener.user else { return Ok(None) };
-        let value = HeaderValue::from_str(user)
-            .map_err(|_| Refusal::new(ProxyError::ProxyConfigurationError, "the user's name is no field value"))?;
+        let Some(user) = &listener.user else {
+            return Ok(None);
+        };
+        let value = HeaderValue::from_str(user).map_err(|_| {
+            Refusal::new(
+                ProxyError::ProxyConfigurationError,
+                "the user's name is no field value",
+            )
+        })?;
         head.fields.insert(USER, value);
         Ok(Some(user.clone()))
     }
 
     /// *Tag*: the fields that this listener adds.
-    fn tag(&self, head: &mut RequestHead, target: &Target, user: Option<&str>) -> Result<(), Refusal> {
-        let Self { snapshot, listener, source } = *self;
+    fn tag(
+        &self,
+        head: &mut RequestHead,
+        target: &Target,
+        user: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let Self {
+            snapshot,
+            listener,
+            source,
+        } = *self;
         if head.kind() == Kind::Message {
             departure::append_forwarded(head, source.peer.socket(), source.tls.is_some());
         }
@@ -150,10 +195,24 @@ impl Entry<'_> {
         }
         let path = head.path().to_owned();
         let method = head.method.clone();
-        let values =
-            Values { path: &path, method: method.as_str(), ..values(source, listener, user, target, &snapshot.node) };
-        apply(&config.set, &config.append, &config.remove, &mut head.fields, &values)
-            .map_err(|bad| Refusal::new(ProxyError::HttpRequestError, format!("field {}: {}", bad.name, bad.reason)))
+        let values = Values {
+            path: &path,
+            method: method.as_str(),
+            ..values(source, listener, user, target, &snapshot.node)
+        };
+        apply(
+            &config.set,
+            &config.append,
+            &config.remove,
+            &mut head.fields,
+            &values,
+        )
+        .map_err(|bad| {
+            Refusal::new(
+                ProxyError::HttpRequestError,
+                format!("field {}: {}", bad.name, bad.reason),
+            )
+        })
     }
 
     /// The credentials in `fields` that a filter is to see.
@@ -163,8 +222,19 @@ impl Entry<'_> {
         }
         let wanted = [PROXY_AUTHORIZATION, AUTHORIZATION]
             .into_iter()
-            .filter(|name| self.snapshot.document.authorize.iter().any(|filter| sees(&filter.send, name.as_str())));
-        let lines = wanted.flat_map(|name| fields.get_all(&name).iter().map(move |line| (name.clone(), line.clone())));
+            .filter(|name| {
+                self.snapshot
+                    .document
+                    .authorize
+                    .iter()
+                    .any(|filter| sees(&filter.send, name.as_str()))
+            });
+        let lines = wanted.flat_map(|name| {
+            fields
+                .get_all(&name)
+                .iter()
+                .map(move |line| (name.clone(), line.clone()))
+        });
         lines
             .map(|(name, mut line)| {
                 (name, {
@@ -178,11 +248,19 @@ impl Entry<'_> {
 
 /// Whether a filter's `send` names this field in full; a star never means credentials.
 pub(crate) fn sees(send: &[FieldPattern], name: &str) -> bool {
-    send.iter().any(|pattern| !pattern.wildcard && pattern.matches(name))
+    send.iter()
+        .any(|pattern| !pattern.wildcard && pattern.matches(name))
 }
 
 /// Whether an exchange can become a tunnel: all but messages are, and a POST where a route says so.
 fn may_tunnel(head: &RequestHead, snapshot: &Snapshot) -> bool {
-    let post = || head.method == Method::POST && snapshot.document.routes.iter().any(|route| route.tunnel.is_some());
+    let post = || {
+        head.method == Method::POST
+            && snapshot
+                .document
+                .routes
+                .iter()
+                .any(|route| route.tunnel.is_some())
+    };
     head.kind() != Kind::Message || post()
 }

@@ -15,8 +15,14 @@ use crate::snapshot::{ListenerRules, Snapshot};
 pub(crate) fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &StreamInfo) -> bool {
     let config = &listener.config;
     let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)));
-    let is_local = source.peer.ip().is_none_or(|ip| ip.to_canonical().is_loopback());
-    config.explain || asks || is_local || !matches!(snapshot.source_of(listener, source), Source::Client)
+    let is_local = source
+        .peer
+        .ip()
+        .is_none_or(|ip| ip.to_canonical().is_loopback());
+    config.explain
+        || asks
+        || is_local
+        || !matches!(snapshot.source_of(listener, source), Source::Client)
 }
 
 /// Makes a response on its way back tell a stranger no more than our own do. Returns whether its content must go too:

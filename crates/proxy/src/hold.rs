@@ -16,9 +16,14 @@ const HOLDERS: usize = 5;
 /// Puts the bounds of a document in force.
 pub(crate) fn bound(memory: &model::Memory) {
     let bytes = |size: Option<model::ByteSize>, default: usize| {
-        size.map_or(default, |size| usize::try_from(size.0).unwrap_or(usize::MAX))
+        size.map_or(default, |size| {
+            usize::try_from(size.0).unwrap_or(usize::MAX)
+        })
     };
-    Memory::node().set(bytes(memory.total, BUDGET), bytes(memory.connection, CONNECTION));
+    Memory::node().set(
+        bytes(memory.total, BUDGET),
+        bytes(memory.connection, CONNECTION),
+    );
 }
 
 /// Ends connections that hold too much and do not move, while the node holds more than it may.
@@ -57,5 +62,7 @@ pub(crate) fn view() -> Value {
 /// Which connections hold most.
 pub(crate) fn holders() -> Vec<Value> {
     let holders = Memory::node().holders(HOLDERS).into_iter();
-    holders.map(|holder| json!({ "peer": holder.info.peer.to_string(), "held_bytes": holder.held })).collect()
+    holders
+        .map(|holder| json!({ "peer": holder.info.peer.to_string(), "held_bytes": holder.held }))
+        .collect()
 }

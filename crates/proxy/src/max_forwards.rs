@@ -6,7 +6,9 @@ use bytes::Bytes;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::OverlayFields;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, COOKIE, FORWARDED, MAX_FORWARDS, PROXY_AUTHORIZATION};
+use http::header::{
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, COOKIE, FORWARDED, MAX_FORWARDS, PROXY_AUTHORIZATION,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::refusal::Refusal;
@@ -37,11 +39,14 @@ pub(crate) fn count_down(
         Some(0) if is_trace => Ok(Some(reflection(head, received, overlay))),
         Some(0) => {
             let mut answer = ResponseHead::new(StatusCode::OK);
-            answer.fields.insert(ALLOW, HeaderValue::from_static(METHODS));
+            answer
+                .fields
+                .insert(ALLOW, HeaderValue::from_static(METHODS));
             Ok(Some((answer, Bytes::new())))
         }
         Some(count) => {
-            head.fields.insert(MAX_FORWARDS, HeaderValue::from(count - 1));
+            head.fields
+                .insert(MAX_FORWARDS, HeaderValue::from(count - 1));
             Ok(None)
         }
     }
@@ -50,17 +55,29 @@ pub(crate) fn count_down(
 /// The count; one too large to be read is as good as the largest.
 fn left(fields: &HeaderMap) -> Result<Option<u32>, Refusal> {
     let mut counts = fields.get_all(MAX_FORWARDS).iter();
-    let Some(count) = counts.next() else { return Ok(None) };
+    let Some(count) = counts.next() else {
+        return Ok(None);
+    };
     let digits = count.as_bytes();
     if counts.next().is_some() || digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(bad_request("Max-Forwards is not one number"));
     }
-    Ok(Some(count.to_str().ok().and_then(|count| count.parse().ok()).unwrap_or(u32::MAX)))
+    Ok(Some(
+        count
+            .to_str()
+            .ok()
+            .and_then(|count| count.parse().ok())
+            .unwrap_or(u32::MAX),
+    ))
 }
 
 /// The fields of a TRACE as they were received, before a listener or a filter added any; none of other requests.
 pub(crate) fn received(head: &RequestHead) -> HeaderMap {
-    if head.method == Method::TRACE { head.fields.clone() } else { HeaderMap::new() }
+    if head.method == Method::TRACE {
+        head.fields.clone()
+    } else {
+        HeaderMap::new()
+    }
 }
 
 /// Takes from a TRACE what this node has added to what was `received`: the next one who answers shows it to the client. The
@@ -69,8 +86,14 @@ pub(crate) fn withdraw(head: &mut RequestHead, received: &HeaderMap, overlay: &O
     if head.method != Method::TRACE {
         return;
     }
-    let stays = |name: &HeaderName| *name == FORWARDED || *name == MAX_FORWARDS || overlay.is_overlay(name);
-    let ours: Vec<_> = head.fields.keys().filter(|name| !stays(name)).cloned().collect();
+    let stays =
+        |name: &HeaderName| *name == FORWARDED || *name == MAX_FORWARDS || overlay.is_overlay(name);
+    let ours: Vec<_> = head
+        .fields
+        .keys()
+        .filter(|name| !stays(name))
+        .cloned()
+        .collect();
     for name in ours {
         head.fields.remove(&name);
         for value in received.get_all(&name) {
@@ -80,22 +103,41 @@ pub(crate) fn withdraw(head: &mut RequestHead, received: &HeaderMap, overlay: &O
 }
 
 /// The request as it came here, without what could be a secret (RFC 9110, 9.3.8).
-fn reflection(head: &RequestHead, received: &HeaderMap, overlay: &OverlayFields) -> (ResponseHead, Bytes) {
+fn reflection(
+    head: &RequestHead,
+    received: &HeaderMap,
+    overlay: &OverlayFields,
+) -> (ResponseHead, Bytes) {
     let mut fields = received.clone();
     overlay.strip(&mut fields, &[]);
     for secret in [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE] {
         fields.remove(secret);
     }
-    let authority = head.authority.as_ref().map_or("", |authority| authority.as_str());
-    let scheme = head.scheme.as_ref().map_or_else(String::new, |scheme| format!("{scheme}://{authority}"));
-    let mut text = format!("TRACE {scheme}{} HTTP/1.1\r\nhost: {authority}\r\n", head.path());
+    let authority = head
+        .authority
+        .as_ref()
+        .map_or("", |authority| authority.as_str());
+    let scheme = head
+        .scheme
+        .as_ref()
+        .map_or_else(String::new, |scheme| format!("{scheme}://{authority}"));
+    let mut text = format!(
+        "TRACE {scheme}{} HTTP/1.1\r\nhost: {authority}\r\n",
+        head.path()
+    );
     for (name, value) in &fields {
         // Writing to a string cannot fail.
-        let _ = write!(text, "{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes()));
+        let _ = write!(
+            text,
+            "{name}: {}\r\n",
+            String::from_utf8_lossy(value.as_bytes())
+        );
     }
     text.push_str("\r\n");
     let mut answer = ResponseHead::new(StatusCode::OK);
-    answer.fields.insert(CONTENT_TYPE, HeaderValue::from_static("message/http"));
+    answer
+        .fields
+        .insert(CONTENT_TYPE, HeaderValue::from_static("message/http"));
     (answer, Bytes::from(text))
 }
 

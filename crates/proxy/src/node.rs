@@ -86,7 +86,9 @@ pub(crate) struct Changing {
 pub fn check(loaded: Loaded) -> Result<(), Problems> {
     let files = loaded.files.clone();
     let built = Snapshot::build(loaded, None, &Seeing::new("check", AccessSink::off()));
-    built.map(drop).map_err(|problems| problems.in_order(&files))
+    built
+        .map(drop)
+        .map_err(|problems| problems.in_order(&files))
 }
 
 /// As [`check`], for a document of which a part was lost: without what might follow from that.
@@ -102,7 +104,16 @@ pub fn check_rest(loaded: Loaded, lost: &Lost) -> Result<(), Problems> {
 
 /// What in a sound document does nothing, each with its place. It keeps nobody from running it.
 pub fn doubts(loaded: &Loaded) -> Vec<Problem> {
-    let doubt = |Finding { path, reason, remedy }| Problem { place: loaded.places.locate(&path), path, reason, remedy };
+    let doubt = |Finding {
+                     path,
+                     reason,
+                     remedy,
+                 }| Problem {
+        place: loaded.places.locate(&path),
+        path,
+        reason,
+        remedy,
+    };
     warn(&loaded.document).into_iter().map(doubt).collect()
 }
 
@@ -123,7 +134,8 @@ impl Proxy {
         log: Box<dyn LogFilter>,
         passed: Vec<PassedSocket>,
     ) -> Result<Self, Problems> {
-        let access = AccessSink::open(&loaded.document.log.access).map_err(|error| one("log.access", &error))?;
+        let access = AccessSink::open(&loaded.document.log.access)
+            .map_err(|error| one("log.access", &error))?;
         let seeing = Seeing::new(&node_name(&loaded), access);
         let places = loaded.places.clone();
         let doubts = doubts(&loaded);
@@ -136,7 +148,9 @@ impl Proxy {
         let mut passed = PassedSockets::from(passed);
         let passed_admin = passed.take_unix(&admin_socket);
         let mut table = ListenerTable::new(passed);
-        let prepared = table.prepare(&snapshot.document, count).map_err(|errors| unbound(errors, &places))?;
+        let prepared = table
+            .prepare(&snapshot.document, count)
+            .map_err(|errors| unbound(errors, &places))?;
         let admin = Drain::new();
         let mut metrics = Metrics::new(seeing.clone(), admin.watch());
         let endpoint = metrics.prepare(&snapshot.document, table.passed())?;
@@ -163,17 +177,40 @@ impl Proxy {
         });
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
         let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
-        let (workers, doors) =
-            start_workers(count, &shared, resolver, &drain).map_err(|error| one("workers", &error))?;
+        let (workers, doors) = start_workers(count, &shared, resolver, &drain)
+            .map_err(|error| one("workers", &error))?;
         metrics.apply(endpoint);
-        let mut changing = Changing { table, doors, metrics };
-        changing.table.apply(prepared, &shared.snapshot.load(), &changing.doors, &drain.watch());
+        let mut changing = Changing {
+            table,
+            doors,
+            metrics,
+        };
+        changing.table.apply(
+            prepared,
+            &shared.snapshot.load(),
+            &changing.doors,
+            &drain.watch(),
+        );
         changing.table.log_unused(&snapshot.document);
         let changing = Mutex::new(changing);
         let started = Instant::now();
         let drains = drain.clone();
-        let node = Node { shared, file, admin_socket, started, log, changing, drain: drains, upkeep };
-        let proxy = Self { node: Arc::new(node), drain, admin, workers: Some(workers) };
+        let node = Node {
+            shared,
+            file,
+            admin_socket,
+            started,
+            log,
+            changing,
+            drain: drains,
+            upkeep,
+        };
+        let proxy = Self {
+            node: Arc::new(node),
+            drain,
+            admin,
+            workers: Some(workers),
+        };
         proxy.serve_admin(passed_admin.as_ref())?;
         Ok(proxy)
     }
@@ -187,10 +224,17 @@ impl Proxy {
         let socket = socket.map_err(|error| {
             let remedy = "give each node a name of its own (`node:`), or set `admin.socket`";
             let Problems(mut problems) = one("admin.socket", &error);
-            problems.iter_mut().for_each(|problem| problem.remedy = Some(remedy.to_owned()));
+            problems
+                .iter_mut()
+                .for_each(|problem| problem.remedy = Some(remedy.to_owned()));
             Problems(problems)
         })?;
-        watch.spawn(admin::serve_unix(socket, node, seeing.clone(), watch.clone()));
+        watch.spawn(admin::serve_unix(
+            socket,
+            node,
+            seeing.clone(),
+            watch.clone(),
+        ));
         watch.spawn(seeing.clone().watch_long(watch.clone()));
         watch.spawn(scarcity::watch(self.node.shared.clone(), watch.clone()));
         watch.spawn(self.node.shared.local.clone().follow(watch.clone()));
@@ -214,7 +258,13 @@ impl Proxy {
 
     /// How long a drain may take, by the configuration in force.
     pub fn drain_time(&self) -> Duration {
-        self.node.shared.snapshot.load().document.drain.map_or(DRAIN, |drain| drain.0)
+        self.node
+            .shared
+            .snapshot
+            .load()
+            .document
+            .drain
+            .map_or(DRAIN, |drain| drain.0)
     }
 
     /// The listeners and where they are bound.
@@ -262,16 +312,28 @@ pub(crate) fn own_addresses(
     prepared: &Prepared,
     metrics: Option<SocketAddr>,
 ) -> Vec<SocketAddr> {
-    table.addresses(prepared).into_iter().chain(metrics).collect()
+    table
+        .addresses(prepared)
+        .into_iter()
+        .chain(metrics)
+        .collect()
 }
 
 fn worker_count(snapshot: &Snapshot) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    snapshot.document.workers.map_or_else(processors, usize::from)
+    snapshot
+        .document
+        .workers
+        .map_or_else(processors, usize::from)
 }
 
 fn admin_socket(snapshot: &Snapshot) -> PathBuf {
-    let configured = snapshot.document.admin.socket.as_ref().map(|socket| socket.0.clone());
+    let configured = snapshot
+        .document
+        .admin
+        .socket
+        .as_ref()
+        .map(|socket| socket.0.clone());
     configured.unwrap_or_else(|| admin::default_socket(&snapshot.node))
 }
 
@@ -283,7 +345,8 @@ fn start_workers(
     resolver: Arc<Resolver>,
     drain: &Drain,
 ) -> std::io::Result<(Workers, Doors)> {
-    let (senders, receivers): (Doors, Vec<UnboundedReceiver<Door>>) = (0..count).map(|_| unbounded_channel()).unzip();
+    let (senders, receivers): (Doors, Vec<UnboundedReceiver<Door>>) =
+        (0..count).map(|_| unbounded_channel()).unzip();
     let receivers = Arc::new(Mutex::new(receivers));
     let shared = shared.clone();
     let watch = drain.watch();
@@ -305,7 +368,12 @@ fn start_workers(
 
 /// A problem that has no place in a file.
 pub(crate) fn one(path: &str, error: &dyn std::fmt::Display) -> Problems {
-    Problems(vec![Problem { place: None, path: path.to_owned(), reason: error.to_string(), remedy: None }])
+    Problems(vec![Problem {
+        place: None,
+        path: path.to_owned(),
+        reason: error.to_string(),
+        remedy: None,
+    }])
 }
 
 pub(crate) fn unbound(errors: Vec<BindError>, places: &hermes_config::Places) -> Problems {

@@ -34,23 +34,40 @@ pub(crate) fn answer(
     }
     let proxy = proxy(head, tls)?;
     let script = match pac {
-        Pac::Word(PacWord::All) => format!("function FindProxyForURL(url, host) {{\n  return \"{proxy}\";\n}}\n"),
+        Pac::Word(PacWord::All) => {
+            format!("function FindProxyForURL(url, host) {{\n  return \"{proxy}\";\n}}\n")
+        }
         Pac::Switch(_) => script(&proxy, &document.routes, &listener.name),
     };
     let mut answer = ResponseHead::new(StatusCode::OK);
-    answer.fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ns-proxy-autoconfig"));
-    answer.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer.fields.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/x-ns-proxy-autoconfig"),
+    );
+    answer
+        .fields
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Some((answer, Bytes::from(script)))
 }
 
 /// Whether a request that has no form is for this listener: its authority is the address that was dialled, or under TLS the name
 /// that was asked for, at our port.
 fn is_own(head: &RequestHead, source: &StreamInfo) -> bool {
-    let (Some(authority), Some(local)) = (head.authority.as_ref(), source.local) else { return false };
+    let (Some(authority), Some(local)) = (head.authority.as_ref(), source.local) else {
+        return false;
+    };
     let default = if source.tls.is_some() { 443 } else { 80 };
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    let name = source.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
-    let is_address = host.parse().is_ok_and(|address: IpAddr| address == local.ip().to_canonical());
+    let host = authority
+        .host()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    let name = source
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.server_name.as_deref());
+    let is_address = host
+        .parse()
+        .is_ok_and(|address: IpAddr| address == local.ip().to_canonical());
     let is_name = name.is_some_and(|name| name.eq_ignore_ascii_case(host));
     authority.port_u16().unwrap_or(default) == local.port() && (is_address || is_name)
 }
@@ -66,7 +83,11 @@ fn proxy(head: &RequestHead, tls: bool) -> Option<String> {
 }
 
 fn script(proxy: &str, routes: &[Route], listener: &str) -> String {
-    let rules: Vec<String> = routes.iter().filter(|route| is_for(route, listener)).flat_map(names).collect();
+    let rules: Vec<String> = routes
+        .iter()
+        .filter(|route| is_for(route, listener))
+        .flat_map(names)
+        .collect();
     let rules = rules.join("");
     format!(
         r#"function FindProxyForURL(url, host) {{
@@ -87,13 +108,25 @@ fn script(proxy: &str, routes: &[Route], listener: &str) -> String {
 }
 
 fn is_for(route: &Route, listener: &str) -> bool {
-    route.matches.listener.as_ref().is_none_or(|names| names.iter().any(|name| name == listener))
+    route
+        .matches
+        .listener
+        .as_ref()
+        .is_none_or(|names| names.iter().any(|name| name == listener))
 }
 
 /// A line for each name that the route knows; `*` names nothing.
 fn names(route: &Route) -> Vec<String> {
-    let targets = route.matches.target.iter().flat_map(|targets| targets.iter());
-    targets.filter_map(|target| condition(target).map(|when| format!("  if ({when}) return \"@PROXY@\";\n"))).collect()
+    let targets = route
+        .matches
+        .target
+        .iter()
+        .flat_map(|targets| targets.iter());
+    targets
+        .filter_map(|target| {
+            condition(target).map(|when| format!("  if ({when}) return \"@PROXY@\";\n"))
+        })
+        .collect()
 }
 
 fn condition(target: &TargetMatch) -> Option<String> {
@@ -103,7 +136,11 @@ fn condition(target: &TargetMatch) -> Option<String> {
         HostMatch::Suffix(suffix) => format!("under({})", quoted(suffix)),
         HostMatch::Regex(pattern) => format!("like({})", quoted(pattern.as_str())),
     };
-    Some(target.port.map_or(host.clone(), |port| format!("{host} && port === {port}")))
+    Some(
+        target
+            .port
+            .map_or(host.clone(), |port| format!("{host} && port === {port}")),
+    )
 }
 
 /// A string of JavaScript: JSON's, in ASCII.
@@ -113,7 +150,11 @@ fn quoted(text: &str) -> String {
         ' '..='~' => character.to_string(),
         other => {
             let mut units = [0; 2];
-            other.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+            other
+                .encode_utf16(&mut units)
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect()
         }
     };
     format!("\"{}\"", text.chars().map(escape).collect::<String>())

@@ -64,7 +64,10 @@ pub(crate) fn run(entrance: &Entrance, arrival: Arrival) -> impl Future<Output =
 }
 
 /// As [`run`], of an exchange that came in early data and must not be repeated: 425, if nothing else refuses it (RFC 8470, 5.2).
-pub(crate) fn refuse_early(entrance: &Entrance, arrival: Arrival) -> impl Future<Output = ()> + Send {
+pub(crate) fn refuse_early(
+    entrance: &Entrance,
+    arrival: Arrival,
+) -> impl Future<Output = ()> + Send {
     take(entrance, arrival, true)
 }
 
@@ -83,7 +86,11 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
     let listener = entrance.rules_in(&snapshot);
     let exchange = entered(&worker.shared, &listener, &arrival);
     let source = arrival.source().clone();
-    let entry = Entry { snapshot: &snapshot, listener: &listener, source: &source };
+    let entry = Entry {
+        snapshot: &snapshot,
+        listener: &listener,
+        source: &source,
+    };
     trace::enter(&snapshot, &listener, &exchange, &source, arrival.head_mut());
     if let Some(file) = pac::answer(&snapshot.document, &listener, &source, arrival.head()) {
         Box::pin(here(&exchange, arrival, file, "responded: proxy.pac")).await;
@@ -93,48 +100,118 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
     let identified = identify(entrance, &entry, &exchange, arrival.head_mut()).await;
     let identified = identified.and_then(|identified| admitted(entrance, &listener, identified));
     let mut identified = identified.and_then(|identified| in_time(identified, too_early));
-    if let Ok(Identified { user, belief, target, .. }) = &mut identified
+    if let Ok(Identified {
+        user,
+        belief,
+        target,
+        ..
+    }) = &mut identified
         && !snapshot.filters.is_empty()
     {
-        let stage = Stage { worker, entry, exchange: &exchange, target, credentials: &belief.credentials };
+        let stage = Stage {
+            worker,
+            entry,
+            exchange: &exchange,
+            target,
+            credentials: &belief.credentials,
+        };
         match Box::pin(stage.authorize(arrival.head_mut(), user)).await {
             Ok(lasts) => belief.authorized = lasts.map(|lasts| Instant::now() + lasts),
             Err(denied) => identified = Err(denied.refusal),
         }
     }
     let decided = identified.and_then(|mut identified| {
-        let places = places((&worker.shared, &listener), &exchange, &mut identified, arrival.kind())?;
+        let places = places(
+            (&worker.shared, &listener),
+            &exchange,
+            &mut identified,
+            arrival.kind(),
+        )?;
         let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
         exchange.route(&snapshot.route_names[route]);
         Ok((identified, route, places))
     });
-    let (Identified { user, belief, target, asked, received }, route, places) = match decided {
+    let (
+        Identified {
+            user,
+            belief,
+            target,
+            asked,
+            received,
+        },
+        route,
+        places,
+    ) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
             let unanswered = Unanswered::Arrival(arrival);
-            Box::pin(answer(&exchange, (&snapshot.node, explained), unanswered, refusal)).await;
+            Box::pin(answer(
+                &exchange,
+                (&snapshot.node, explained),
+                unanswered,
+                refusal,
+            ))
+            .await;
             return None;
         }
     };
-    on_route(&snapshot.document.routes[route], &listener, &exchange, &mut arrival);
+    on_route(
+        &snapshot.document.routes[route],
+        &listener,
+        &exchange,
+        &mut arrival,
+    );
     let worker = worker.clone();
     let entrance = entrance.clone();
     let belief = Arc::new(belief);
-    let routed = Routed { worker, entrance, snapshot, listener, exchange, source, target, user, belief, asked, route };
+    let routed = Routed {
+        worker,
+        entrance,
+        snapshot,
+        listener,
+        exchange,
+        source,
+        target,
+        user,
+        belief,
+        asked,
+        route,
+    };
     let forwarded = match count_down(&routed.snapshot, &mut arrival, &received) {
         Ok(None) => forward(&routed, arrival).await,
         Ok(Some(answer)) => {
-            Box::pin(here(&routed.exchange, arrival, answer, "responded: no hop is left")).await;
+            Box::pin(here(
+                &routed.exchange,
+                arrival,
+                answer,
+                "responded: no hop is left",
+            ))
+            .await;
             return None;
         }
-        Err(refusal) => Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+        Err(refusal) => Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        }),
     };
     match forwarded {
         Ok(Carried::Over(reason)) => routed.exchange.finish(&reason),
-        Ok(carried) => return Some(Box::new(Open { routed, carried, _places: places })),
+        Ok(carried) => {
+            return Some(Box::new(Open {
+                routed,
+                carried,
+                _places: places,
+            }));
+        }
         Err(failed) => {
             let node = &routed.snapshot.node;
-            Box::pin(answer(&routed.exchange, (node, explained), failed.unanswered, failed.refusal)).await;
+            Box::pin(answer(
+                &routed.exchange,
+                (node, explained),
+                failed.unanswered,
+                failed.refusal,
+            ))
+            .await;
         }
     }
     None
@@ -151,8 +228,14 @@ fn on_route(route: &Route, listener: &ListenerRules, exchange: &Exchange, arriva
 }
 
 /// Lets a connection go from the account of its source to that of its user, once that is known.
-fn admitted(entrance: &Entrance, listener: &ListenerRules, identified: Identified) -> Result<Identified, Refusal> {
-    let Some(admission) = &entrance.admission else { return Ok(identified) };
+fn admitted(
+    entrance: &Entrance,
+    listener: &ListenerRules,
+    identified: Identified,
+) -> Result<Identified, Refusal> {
+    let Some(admission) = &entrance.admission else {
+        return Ok(identified);
+    };
     let user = match (&identified.belief.proof, &identified.user) {
         (Proof::Password(_) | Proof::Token(_), Some(user)) => user,
         _ => return Ok(identified),
@@ -163,7 +246,8 @@ fn admitted(entrance: &Entrance, listener: &ListenerRules, identified: Identifie
             let limit = "limits.connections_per_user";
             listener.user_refused(user, limit, most);
             let details = format!("the user has too many connections open here: {limit} is {most}");
-            Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS))
+            Err(Refusal::new(ProxyError::HttpRequestDenied, details)
+                .status(StatusCode::TOO_MANY_REQUESTS))
         }
     }
 }
@@ -181,17 +265,31 @@ fn in_time(identified: Identified, too_early: bool) -> Result<Identified, Refusa
 fn places(
     (shared, listener): (&Shared, &ListenerRules),
     exchange: &Arc<Exchange>,
-    Identified { user, asked, target, .. }: &mut Identified,
+    Identified {
+        user,
+        asked,
+        target,
+        ..
+    }: &mut Identified,
     kind: Kind,
 ) -> Result<Places, Refusal> {
-    let Some(user) = user.as_deref() else { return Ok((None, None)) };
+    let Some(user) = user.as_deref() else {
+        return Ok((None, None));
+    };
     let per_user = listener.config.limits.per_user.unwrap_or(usize::MAX);
     let mut places = (None, None);
     if per_user < usize::MAX {
         let place = shared.users.join(&listener.name, user, per_user);
-        places.0 = Some(place.ok_or_else(|| too_many(listener, user, ("exchanges", "limits.per_user", per_user)))?);
+        places.0 =
+            Some(place.ok_or_else(|| {
+                too_many(listener, user, ("exchanges", "limits.per_user", per_user))
+            })?);
     }
-    let sessions = if kind == Kind::ConnectUdp { listener.sessions_per_user() } else { usize::MAX };
+    let sessions = if kind == Kind::ConnectUdp {
+        listener.sessions_per_user()
+    } else {
+        usize::MAX
+    };
     if sessions == usize::MAX {
         return Ok(places);
     }
@@ -200,8 +298,14 @@ fn places(
         _ => None,
     };
     // One that is taken over counts twice until its old way has ended, and must not fail for that. A fresh one must.
-    let most = if known.is_some() { sessions.saturating_mul(2) } else { sessions };
-    let joined = shared.sessions.join((&listener.name, user), most, target, exchange);
+    let most = if known.is_some() {
+        sessions.saturating_mul(2)
+    } else {
+        sessions
+    };
+    let joined = shared
+        .sessions
+        .join((&listener.name, user), most, target, exchange);
     let Joined { place, evicted } =
         joined.ok_or_else(|| too_many(listener, user, ("sessions", SESSIONS_PER_USER, most)))?;
     if evicted > 0 {
@@ -217,7 +321,11 @@ fn places(
 }
 
 /// The user has as many as he may have.
-fn too_many(listener: &ListenerRules, user: &str, (what, limit, most): (&str, &str, usize)) -> Refusal {
+fn too_many(
+    listener: &ListenerRules,
+    user: &str,
+    (what, limit, most): (&str, &str, usize),
+) -> Refusal {
     listener.user_refused(user, limit, most);
     let details = format!("the user has too many {what} open here: {limit} is {most}");
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS)
@@ -225,7 +333,11 @@ fn too_many(listener: &ListenerRules, user: &str, (what, limit, most): (&str, &s
 
 /// Enters it in the table of live exchanges.
 fn entered(shared: &Shared, listener: &ListenerRules, arrival: &Arrival) -> Arc<Exchange> {
-    let exchange = Arc::new(shared.seeing.begin_at(described(listener, arrival), listener.seeing.clone()));
+    let exchange = Arc::new(
+        shared
+            .seeing
+            .begin_at(described(listener, arrival), listener.seeing.clone()),
+    );
     if let Some(session) = arrival.session() {
         session.is_exchange(&exchange);
     }
@@ -241,7 +353,12 @@ fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_2 => "h2",
         Arrival::Offered(_) => "h1",
     };
-    Begin { kind, listener: listener.name.clone(), source: arrival.source().peer, protocol }
+    Begin {
+        kind,
+        listener: listener.name.clone(),
+        source: arrival.source().peer,
+        protocol,
+    }
 }
 
 /// *Accept* and *identify*: what the exchange is for, whose it is, and which of its fields are believed; then *tag*.
@@ -251,7 +368,11 @@ async fn identify(
     exchange: &Exchange,
     head: &mut RequestHead,
 ) -> Result<Identified, Refusal> {
-    let Entry { snapshot, listener, source } = *entry;
+    let Entry {
+        snapshot,
+        listener,
+        source,
+    } = *entry;
     exchange.method(head.wire_method());
     let received = max_forwards::received(head);
     let tls = source.tls.is_some();
@@ -269,7 +390,13 @@ async fn identify(
         exchange.user(user);
     }
     belief.user.clone_from(&user);
-    Ok(Identified { user, belief, target, asked, received })
+    Ok(Identified {
+        user,
+        belief,
+        target,
+        asked,
+        received,
+    })
 }
 
 fn bad_request(reason: String) -> Refusal {
@@ -312,14 +439,21 @@ fn count_down(
     arrival: &mut Arrival,
     received: &HeaderMap,
 ) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
-    let Arrival::Offered(offered) = arrival else { return Ok(None) };
+    let Arrival::Offered(offered) = arrival else {
+        return Ok(None);
+    };
     max_forwards::withdraw(&mut offered.head, received, &snapshot.overlay);
     let has_content = offered.has_content();
     max_forwards::count_down(&mut offered.head, has_content, received, &snapshot.overlay)
 }
 
 /// Answers what is for this proxy itself.
-async fn here(exchange: &Exchange, arrival: Arrival, (head, content): (ResponseHead, Bytes), reason: &str) {
+async fn here(
+    exchange: &Exchange,
+    arrival: Arrival,
+    (head, content): (ResponseHead, Bytes),
+    reason: &str,
+) {
     exchange.method(arrival.head().wire_method());
     exchange.status(head.status.as_u16());
     match arrival.refuse(head, content).await {
@@ -329,7 +463,12 @@ async fn here(exchange: &Exchange, arrival: Arrival, (head, content): (ResponseH
 }
 
 /// Answers what nobody answered, and records why.
-async fn answer(exchange: &Exchange, (node, explained): (&str, bool), unanswered: Unanswered, refusal: Refusal) {
+async fn answer(
+    exchange: &Exchange,
+    (node, explained): (&str, bool),
+    unanswered: Unanswered,
+    refusal: Refusal,
+) {
     exchange.status(refusal.code().as_u16());
     let reason = refusal.reason();
     let (head, content) = refusal.answer(node, explained);

@@ -37,7 +37,10 @@ impl Refusal {
 
     /// The client went away before it was answered. Should it still listen, it gets a 400.
     pub fn client_gone(details: impl Into<String>) -> Self {
-        Self { gone: true, ..Self::new(ProxyError::HttpRequestError, details) }
+        Self {
+            gone: true,
+            ..Self::new(ProxyError::HttpRequestError, details)
+        }
     }
 
     /// With another status than the recommended one.
@@ -109,22 +112,33 @@ impl Refusal {
 
     /// The reason in words, for logs.
     pub fn reason(&self) -> String {
-        let word = if self.gone { "client_closed" } else { self.error.token() };
+        let word = if self.gone {
+            "client_closed"
+        } else {
+            self.error.token()
+        };
         format!("{word}: {}", self.details)
     }
 
     /// The answer: head and content. Who is not `explained` anything learns the kind of the failure only.
     pub fn answer(self, node: &str, explained: bool) -> (ResponseHead, Bytes) {
-        let mut head = ResponseHead { fields: self.fields, ..ResponseHead::new(self.status) };
+        let mut head = ResponseHead {
+            fields: self.fields,
+            ..ResponseHead::new(self.status)
+        };
         let details = explained.then_some(self.details.as_str());
         let next_hop = self.next_hop.as_deref().filter(|_| explained);
         let status = proxy_status::format(node, self.error, details, next_hop);
         head.fields.insert(PROXY_STATUS, status);
-        head.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        head.fields
+            .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(content) = self.content {
             return (head, content);
         }
-        head.fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        head.fields.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
         let content = match details {
             Some(details) => format!("{node}: {}: {details}\n", self.error.token()),
             None => format!("{node}: {}\n", self.error.token()),

@@ -34,7 +34,13 @@ pub(crate) struct Routed {
 impl Routed {
     /// What the variables of templates stand for; path and method are the caller's to fill in.
     pub(crate) fn values<'a>(&'a self, target: &'a Target) -> Values<'a> {
-        values(&self.source, &self.listener, self.user.as_deref(), target, &self.snapshot.node)
+        values(
+            &self.source,
+            &self.listener,
+            self.user.as_deref(),
+            target,
+            &self.snapshot.node,
+        )
     }
 }
 

@@ -80,8 +80,12 @@ fn words(what: Shortage) -> &'static str {
 }
 
 fn tell(shared: &Shared, what: Shortage, times: u64) {
-    let holder =
-        shared.shares.largest().map_or_else(String::new, |(who, count)| format!("; {who} holds most, {count}"));
+    let holder = shared
+        .shares
+        .largest()
+        .map_or_else(String::new, |(who, count)| {
+            format!("; {who} holds most, {count}")
+        });
     let incoming = shared.shares.connections();
     match what {
         Shortage::Descriptors => {
@@ -111,7 +115,9 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(seen.look(0), None);
         assert_eq!(seen.look(3), Some(Said::Short(3)));
-        let during: Vec<_> = (1..QUIET).filter_map(|look| seen.look(3 + u64::from(look))).collect();
+        let during: Vec<_> = (1..QUIET)
+            .filter_map(|look| seen.look(3 + u64::from(look)))
+            .collect();
         assert_eq!(during, []);
         assert_eq!(seen.look(100), Some(Said::Short(97)));
         let after: Vec<_> = (0..3 * QUIET).filter_map(|_| seen.look(100)).collect();

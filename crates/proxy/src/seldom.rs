@@ -13,7 +13,10 @@ use parking_lot::Mutex;
 
 /// Waits for `future`, which is polled first and then whenever it was woken; not whenever the task is.
 pub(crate) async fn seldom<F: Future>(mut future: Pin<&mut F>) -> F::Output {
-    let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: Mutex::new(None) });
+    let bell = Arc::new(Bell {
+        rung: AtomicBool::new(true),
+        task: Mutex::new(None),
+    });
     let waker = Waker::from(bell.clone());
     poll_fn(|cx| {
         bell.hang(cx.waker());
@@ -81,7 +84,11 @@ mod tests {
             rare.notify_one();
         };
         tokio::join!(seldom(counted.as_mut()), work);
-        assert_eq!(polls.load(Ordering::Relaxed), 2, "at first, and when it was woken");
+        assert_eq!(
+            polls.load(Ordering::Relaxed),
+            2,
+            "at first, and when it was woken"
+        );
     }
 
     #[tokio::test]
@@ -90,7 +97,12 @@ mod tests {
         let waiting = rare.clone();
         let mut waits = Box::pin(async move { seldom(pin!(waiting.notified())).await });
         // Polled once under another waker, as a future is that moves from one task to another.
-        assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(
+            waits
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
         let task = tokio::spawn(waits);
         tokio::task::yield_now().await;
         rare.notify_one();

@@ -63,7 +63,12 @@ impl Shares {
     ///
     /// # Errors
     /// The holder has as many as are free, or would with these.
-    pub fn take(&self, user: Option<&str>, peer: &PeerAddress, descriptors: usize) -> Result<Share, Exceeded> {
+    pub fn take(
+        &self,
+        user: Option<&str>,
+        peer: &PeerAddress,
+        descriptors: usize,
+    ) -> Result<Share, Exceeded> {
         let own = match (user, peer.ip()) {
             (Some(user), _) => self.users.of(user, || user.into()),
             (None, Some(ip)) => {
@@ -97,9 +102,17 @@ impl Shares {
 
     /// Who holds most, in words, and how many.
     pub fn largest(&self) -> Option<(String, usize)> {
-        let user = self.users.largest().map(|(user, count)| (format!("user {user}"), count));
-        let source = self.sources.largest().map(|(source, count)| (format!("source {source}"), count));
-        user.into_iter().chain(source).max_by_key(|(_, count)| *count)
+        let user = self
+            .users
+            .largest()
+            .map(|(user, count)| (format!("user {user}"), count));
+        let source = self
+            .sources
+            .largest()
+            .map(|(source, count)| (format!("source {source}"), count));
+        user.into_iter()
+            .chain(source)
+            .max_by_key(|(_, count)| *count)
     }
 }
 
@@ -109,7 +122,10 @@ impl Share {
         for count in counts.iter().flatten() {
             count.fetch_add(descriptors, Ordering::Relaxed);
         }
-        Self { descriptors, counts }
+        Self {
+            descriptors,
+            counts,
+        }
     }
 }
 
@@ -123,7 +139,12 @@ impl Drop for Share {
 
 impl<K> Default for Holders<K> {
     fn default() -> Self {
-        Self { known: Mutex::new(Known { counts: HashMap::new(), room: REMEMBERED }) }
+        Self {
+            known: Mutex::new(Known {
+                counts: HashMap::new(),
+                room: REMEMBERED,
+            }),
+        }
     }
 }
 
@@ -147,8 +168,13 @@ impl<K: Hash + Eq + Clone> Holders<K> {
 
     fn largest(&self) -> Option<(K, usize)> {
         let known = self.known.lock();
-        let counts = known.counts.iter().map(|(holder, count)| (holder, count.load(Ordering::Relaxed)));
-        let (holder, count) = counts.filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count)?;
+        let counts = known
+            .counts
+            .iter()
+            .map(|(holder, count)| (holder, count.load(Ordering::Relaxed)));
+        let (holder, count) = counts
+            .filter(|(_, count)| *count > 0)
+            .max_by_key(|(_, count)| *count)?;
         Some((holder.clone(), count))
     }
 }
@@ -164,7 +190,9 @@ mod tests {
     #[test]
     fn what_is_held_is_counted_by_holder_and_given_back() {
         let shares = Shares::default();
-        let alice: Vec<_> = (0..3).map(|_| shares.take(Some("alice"), &peer("192.0.2.1"), 1).unwrap()).collect();
+        let alice: Vec<_> = (0..3)
+            .map(|_| shares.take(Some("alice"), &peer("192.0.2.1"), 1).unwrap())
+            .collect();
         let nobody = shares.take(None, &peer("192.0.2.1"), 5).unwrap();
         let connection = shares.connection();
         assert_eq!((shares.taken(), shares.connections()), (9, 1));

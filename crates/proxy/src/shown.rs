@@ -62,7 +62,10 @@ pub fn json_for_terminal(json: &str) -> Cow<'_, str> {
 /// # Errors
 /// As the writer.
 pub fn write_json(output: &mut impl io::Write, value: &impl Serialize) -> io::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(output, ForTerminal(CompactFormatter)))?;
+    value.serialize(&mut Serializer::with_formatter(
+        output,
+        ForTerminal(CompactFormatter),
+    ))?;
     Ok(())
 }
 
@@ -70,12 +73,17 @@ pub fn write_json(output: &mut impl io::Write, value: &impl Serialize) -> io::Re
 struct ForTerminal(CompactFormatter);
 
 impl Formatter for ForTerminal {
-    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: io::Write + ?Sized>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         // Nearly all are ASCII, of which the serializer has escaped all but DEL.
         if fragment.bytes().all(|byte| byte < 0x7f) {
             return self.0.write_string_fragment(writer, fragment);
         }
-        self.0.write_string_fragment(writer, &json_for_terminal(fragment))
+        self.0
+            .write_string_fragment(writer, &json_for_terminal(fragment))
     }
 }
 
@@ -86,21 +94,38 @@ mod tests {
     #[test]
     fn what_a_terminal_would_obey_is_shown_instead() {
         let text = "a\u{1b}[31m\u{9b}2J\u{85}\u{7f}\t\u{202e}b\u{2066}\u{61c}\u{fc}";
-        let shown = r"a\u{1b}[31m\u{9b}2J\u{85}\u{7f}\u{9}\u{202e}b\u{2066}\u{61c}".to_owned() + "\u{fc}";
+        let shown =
+            r"a\u{1b}[31m\u{9b}2J\u{85}\u{7f}\u{9}\u{202e}b\u{2066}\u{61c}".to_owned() + "\u{fc}";
         assert_eq!(for_terminal(text, |_| false), shown);
-        assert_eq!(for_terminal("a\tb\u{9b}", |letter| letter == '\t'), "a\tb\\u{9b}");
-        assert!(matches!(for_terminal("plain \u{fc}", |_| false), Cow::Borrowed(_)));
+        assert_eq!(
+            for_terminal("a\tb\u{9b}", |letter| letter == '\t'),
+            "a\tb\\u{9b}"
+        );
+        assert!(matches!(
+            for_terminal("plain \u{fc}", |_| false),
+            Cow::Borrowed(_)
+        ));
     }
 
     #[test]
     fn json_means_the_same_and_holds_nothing_to_obey() {
-        let value = serde_json::json!({ "user": "a\u{9b}2J\u{7f}\u{202e}\"\n", "\u{85}": ["\u{fc}"] });
+        let value =
+            serde_json::json!({ "user": "a\u{9b}2J\u{7f}\u{202e}\"\n", "\u{85}": ["\u{fc}"] });
         let mut compact = Vec::new();
         write_json(&mut compact, &value).unwrap();
         let pretty = serde_json::to_string_pretty(&value).unwrap();
-        for text in [std::str::from_utf8(&compact).unwrap(), &json_for_terminal(&pretty)] {
-            assert!(!text.contains(|letter| is_obeyed(letter) && letter != '\n'), "{text:?}");
-            assert_eq!(serde_json::from_str::<serde_json::Value>(text).unwrap(), value);
+        for text in [
+            std::str::from_utf8(&compact).unwrap(),
+            &json_for_terminal(&pretty),
+        ] {
+            assert!(
+                !text.contains(|letter| is_obeyed(letter) && letter != '\n'),
+                "{text:?}"
+            );
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(text).unwrap(),
+                value
+            );
         }
     }
 }

@@ -12,14 +12,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::{self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace};
+use hermes_config::model::{
+    self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace,
+};
 use hermes_config::{Loaded, Problem, Problems, child};
 use hermes_net::quic::Record;
 use hermes_net::tls::ClientOptions;
 use hermes_net::{LocalAddresses, StreamInfo};
 use hermes_proto::via;
 use hermes_rules::route::hops_of;
-use hermes_rules::{Denied, EgressRules, OverlayFields, Provenance, Source, Table, chains, ends, lint};
+use hermes_rules::{
+    Denied, EgressRules, OverlayFields, Provenance, Source, Table, chains, ends, lint,
+};
 use hermes_upstream::{BuildError, Upstream};
 use http::{HeaderMap, HeaderValue};
 
@@ -74,16 +78,27 @@ impl Snapshot {
     ///
     /// # Errors
     /// Everything that is wrong with the document or with the files it names, each with its place.
-    pub fn build(mut loaded: Loaded, previous: Option<&Self>, seeing: &Arc<Seeing>) -> Result<Self, Problems> {
+    pub fn build(
+        mut loaded: Loaded,
+        previous: Option<&Self>,
+        seeing: &Arc<Seeing>,
+    ) -> Result<Self, Problems> {
         ends::expand(&mut loaded.document);
         let findings = lint(&loaded.document);
         chains::expand(&mut loaded.document);
-        let Loaded { document, places, .. } = &loaded;
+        let Loaded {
+            document, places, ..
+        } = &loaded;
         let mut problems: Vec<Problem> = findings
             .into_iter()
             .map(|finding| {
                 let path = places.origin_of(&finding.path);
-                Problem { place: places.locate(&path), path, reason: finding.reason, remedy: finding.remedy }
+                Problem {
+                    place: places.locate(&path),
+                    path,
+                    reason: finding.reason,
+                    remedy: finding.remedy,
+                }
             })
             .collect();
         // What `defaults` say is wrong once, however many entries take it over.
@@ -92,11 +107,17 @@ impl Snapshot {
             let path = places.origin_of(&path);
             // What the rules said of a place need not be said again by whoever uses it.
             if !problems.iter().any(|known: &Problem| known.path == path) {
-                problems.push(Problem { place: places.locate(&path), path, reason, remedy });
+                problems.push(Problem {
+                    place: places.locate(&path),
+                    path,
+                    reason,
+                    remedy,
+                });
             }
         };
         let previous_record = previous.filter(|previous| previous.document.debug == document.debug);
-        let record = previous_record.map_or_else(|| record(document), |previous| previous.record.clone());
+        let record =
+            previous_record.map_or_else(|| record(document), |previous| previous.record.clone());
         let upstreams = upstreams(document, previous, &record, &mut report);
         let listeners = listener::all(document, previous, (seeing, &record), &mut report);
         let collector = collector(&document.trace, &mut report);
@@ -138,7 +159,12 @@ impl Snapshot {
     /// With the sockets that this process listens on: which listener each belongs to, and the addresses, which no request
     /// may choose; and with what knows this machine's addresses.
     #[must_use]
-    pub fn own(mut self, doors: HashMap<DoorId, Arc<str>>, own: &[SocketAddr], local: &LocalAddresses) -> Self {
+    pub fn own(
+        mut self,
+        doors: HashMap<DoorId, Arc<str>>,
+        own: &[SocketAddr],
+        local: &LocalAddresses,
+    ) -> Self {
         self.doors = doors;
         self.egress = EgressRules::compile(&self.document.egress, own);
         self.local = local.clone();
@@ -162,43 +188,75 @@ impl Snapshot {
     pub fn source_of(&self, listener: &ListenerRules, source: &StreamInfo) -> Source<'_> {
         let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
         if let Some(names) = certificate {
-            let known = self
-                .document
-                .peers
-                .iter()
-                .find(|(_, peer)| names.all().any(|name| peer.certificate.iter().any(|known| known == name)));
+            let known = self.document.peers.iter().find(|(_, peer)| {
+                names
+                    .all()
+                    .any(|name| peer.certificate.iter().any(|known| known == name))
+            });
             if let Some((name, peer)) = known {
-                return Source::Peer { name, speaks_for: &peer.speaks_for };
+                return Source::Peer {
+                    name,
+                    speaks_for: &peer.speaks_for,
+                };
             }
         }
-        if listener.is_trusted(&source.peer) { Source::InsecurePeer } else { Source::Client }
+        if listener.is_trusted(&source.peer) {
+            Source::InsecurePeer
+        } else {
+            Source::Client
+        }
     }
 }
 
 /// How links to other proxies are watched where the configuration says nothing: a peer that is gone without a word is noticed
 /// within 9 s, so that what waits for it can go elsewhere. Nothing else bounds how long a response head is waited for there.
-const LINK_KEEPALIVE: Keepalive =
-    Keepalive { every: Some(Interval(Duration::from_secs(4))), timeout: Some(Interval(Duration::from_secs(5))) };
+const LINK_KEEPALIVE: Keepalive = Keepalive {
+    every: Some(Interval(Duration::from_secs(4))),
+    timeout: Some(Interval(Duration::from_secs(5))),
+};
 
 /// The upstreams that are other proxies: routes go on to them, others are reached through them, or listeners attach to them.
 fn proxies(document: &Document) -> HashSet<&str> {
-    let hops = document.routes.iter().filter_map(|route| match route.action() {
-        Some(Action::To(hops)) => Some(hops_of(hops)),
-        _ => None,
-    });
-    let via = document.upstreams.values().filter_map(|upstream| upstream.via.as_deref());
-    let attach = document.listeners.values().filter_map(|listener| listener.attach.as_ref());
-    hops.flatten().chain(via).chain(attach.map(Attach::upstream)).collect()
+    let hops = document
+        .routes
+        .iter()
+        .filter_map(|route| match route.action() {
+            Some(Action::To(hops)) => Some(hops_of(hops)),
+            _ => None,
+        });
+    let via = document
+        .upstreams
+        .values()
+        .filter_map(|upstream| upstream.via.as_deref());
+    let attach = document
+        .listeners
+        .values()
+        .filter_map(|listener| listener.attach.as_ref());
+    hops.flatten()
+        .chain(via)
+        .chain(attach.map(Attach::upstream))
+        .collect()
 }
 
 /// The node's name: as configured, or that of its file.
 pub fn node_name(loaded: &Loaded) -> String {
     let of_file = || {
         let stem = loaded.files.first().and_then(|file| file.file_stem());
-        stem.map_or_else(|| "hermes".to_owned(), |stem| stem.to_string_lossy().into_owned())
+        stem.map_or_else(
+            || "hermes".to_owned(),
+            |stem| stem.to_string_lossy().into_owned(),
+        )
     };
     let name = loaded.document.node.clone().unwrap_or_else(of_file);
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
+    name.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect()
 }
 
 fn upstreams(
@@ -211,16 +269,22 @@ fn upstreams(
     let zone = document.zone.as_deref();
     let previous = previous.filter(|previous| previous.document.debug == document.debug);
     let mut build = |name: &String, config: &model::Upstream| {
-        let kept =
-            previous.and_then(|previous| previous.upstreams.get(name)).filter(|known| known.same_in(zone, config));
-        let upstream = kept.cloned().map_or_else(|| Upstream::build_recorded(zone, name, config, record), Ok)?;
+        let kept = previous
+            .and_then(|previous| previous.upstreams.get(name))
+            .filter(|known| known.same_in(zone, config));
+        let upstream = kept
+            .cloned()
+            .map_or_else(|| Upstream::build_recorded(zone, name, config, record), Ok)?;
         built.insert(name.clone(), upstream);
         Ok::<_, BuildError>(())
     };
     let proxies = proxies(document);
     for (name, config) in &document.upstreams {
         let mut config = Cow::Borrowed(config);
-        if proxies.contains(name.as_str()) && config.keepalive.is_none() && config.attached.is_none() {
+        if proxies.contains(name.as_str())
+            && config.keepalive.is_none()
+            && config.attached.is_none()
+        {
             config.to_mut().keepalive = Some(LINK_KEEPALIVE);
         }
         config.to_mut().timeouts = config.timeouts.or(&document.defaults.timeouts);
@@ -230,23 +294,41 @@ fn upstreams(
         }
     }
     for (index, authorize) in document.authorize.iter().enumerate() {
-        if let Some(Err(error)) = authorize.own_upstream().map(|config| build(&authorize.asked(), &config)) {
-            let key = error.path.rsplit_once(".tls.").map_or("url".to_owned(), |(_, key)| format!("tls.{key}"));
-            report(format!("authorize[{index}].{key}"), error.reason, error.remedy);
+        if let Some(Err(error)) = authorize
+            .own_upstream()
+            .map(|config| build(&authorize.asked(), &config))
+        {
+            let key = error
+                .path
+                .rsplit_once(".tls.")
+                .map_or("url".to_owned(), |(_, key)| format!("tls.{key}"));
+            report(
+                format!("authorize[{index}].{key}"),
+                error.reason,
+                error.remedy,
+            );
         }
     }
     built
 }
 
 /// Reads the files of a collector's TLS.
-fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<String>)) -> Option<Destination> {
+fn collector(
+    trace: &Trace,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> Option<Destination> {
     let collector = trace.otlp.clone()?;
     let details = trace.tls.clone().unwrap_or_default();
     let file = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
     let ca = file(&details.ca_file);
     let cert = file(&details.cert_file);
     let key = file(&details.key_file);
-    let lists: Vec<PathBuf> = details.crl_file.iter().flatten().map(|file| file.0.clone()).collect();
+    let lists: Vec<PathBuf> = details
+        .crl_file
+        .iter()
+        .flatten()
+        .map(|file| file.0.clone())
+        .collect();
     let options = ClientOptions {
         crl_files: &lists,
         ca_file: ca.as_deref(),
@@ -255,14 +337,27 @@ fn collector(trace: &Trace, report: &mut impl FnMut(String, String, Option<Strin
         insecure_skip_verify: details.insecure_skip_verify,
         alpn: &[b"http/1.1"],
     };
-    let tls = collector.tls.then(|| hermes_net::tls::client(options)).transpose();
+    let tls = collector
+        .tls
+        .then(|| hermes_net::tls::client(options))
+        .transpose();
     let tls = tls.map_err(|error| {
         let files = [("ca_file", &ca), ("cert_file", &cert), ("key_file", &key)];
-        let named = files.iter().find(|(_, file)| file.as_deref() == Some(&*error.file));
+        let named = files
+            .iter()
+            .find(|(_, file)| file.as_deref() == Some(&*error.file));
         let wrong = named.map_or("crl_file", |(key, _)| key);
-        report(format!("trace.tls.{wrong}"), format!("{}: {}", error.file.display(), error.reason), error.remedy);
+        report(
+            format!("trace.tls.{wrong}"),
+            format!("{}: {}", error.file.display(), error.reason),
+            error.remedy,
+        );
     });
-    Some(Destination { collector, tls: tls.ok()?.map(Into::into), server_name: details.server_name })
+    Some(Destination {
+        collector,
+        tls: tls.ok()?.map(Into::into),
+        server_name: details.server_name,
+    })
 }
 
 fn record(document: &Document) -> Record {
@@ -272,7 +367,10 @@ fn record(document: &Document) -> Record {
     Record::new(qlog.as_deref(), secrets.as_deref())
 }
 
-fn token(document: &Document, report: &mut impl FnMut(String, String, Option<String>)) -> Option<HeaderValue> {
+fn token(
+    document: &Document,
+    report: &mut impl FnMut(String, String, Option<String>),
+) -> Option<HeaderValue> {
     let file = document.identity.as_ref()?.token_file.as_ref()?;
     let path = child("identity", "token_file");
     let secret = match hermes_config::secret(&file.0) {
@@ -288,7 +386,11 @@ fn token(document: &Document, report: &mut impl FnMut(String, String, Option<Str
             Some(value)
         }
         Err(_) => {
-            report(path, "the token holds characters that no field may hold".to_owned(), None);
+            report(
+                path,
+                "the token holds characters that no field may hold".to_owned(),
+                None,
+            );
             None
         }
     }

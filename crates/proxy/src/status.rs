@@ -23,12 +23,21 @@ impl Control for Node {
             .keys()
             .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
             .collect();
-        let via: HashSet<_> =
-            snapshot.document.upstreams.values().filter_map(|upstream| upstream.via.as_ref()).collect();
-        let of_chain =
-            snapshot.document.upstreams.iter().filter(|(name, upstream)| upstream.via.is_some() || via.contains(name));
-        let hops: Vec<_> =
-            of_chain.filter_map(|(name, _)| Some(snapshot.upstreams.get(name)?.hops())).flatten().collect();
+        let via: HashSet<_> = snapshot
+            .document
+            .upstreams
+            .values()
+            .filter_map(|upstream| upstream.via.as_ref())
+            .collect();
+        let of_chain = snapshot
+            .document
+            .upstreams
+            .iter()
+            .filter(|(name, upstream)| upstream.via.is_some() || via.contains(name));
+        let hops: Vec<_> = of_chain
+            .filter_map(|(name, _)| Some(snapshot.upstreams.get(name)?.hops()))
+            .flatten()
+            .collect();
         json!({
             "node": &*snapshot.node,
             "version": env!("CARGO_PKG_VERSION"),
@@ -51,10 +60,12 @@ impl Control for Node {
     }
 
     fn reload(&self) -> Result<Value, Value> {
-        Self::reload(self).map(|report| json!(report)).map_err(|refused| {
-            let valid = matches!(refused, NotReloaded::Unbound(_));
-            json!({ "problems": refused.problems(), "valid": valid })
-        })
+        Self::reload(self)
+            .map(|report| json!(report))
+            .map_err(|refused| {
+                let valid = matches!(refused, NotReloaded::Unbound(_));
+                json!({ "problems": refused.problems(), "valid": valid })
+            })
     }
 
     fn log_level(&self, filter: &str) -> Result<(), String> {

@@ -45,8 +45,15 @@ impl Target {
             text.push_str(&self.host);
             text.push(':');
             let digits = [10_000, 1000, 100, 10, 1].map(|place| self.port / place % 10);
-            let first = digits.iter().position(|digit| *digit > 0).unwrap_or(digits.len() - 1);
-            text.extend(digits[first..].iter().filter_map(|digit| char::from_digit(u32::from(*digit), 10)));
+            let first = digits
+                .iter()
+                .position(|digit| *digit > 0)
+                .unwrap_or(digits.len() - 1);
+            text.extend(
+                digits[first..]
+                    .iter()
+                    .filter_map(|digit| char::from_digit(u32::from(*digit), 10)),
+            );
         }
         text.push_str(path);
         text
@@ -59,11 +66,17 @@ impl Target {
     /// The request names no valid target; 400.
     pub fn of(head: &RequestHead, listener: &ListenerRules, tls: bool) -> Result<Self, Refusal> {
         match head.kind() {
-            Kind::ConnectUdp => Self::of_template(head, &uri_template::UDP, &listener.udp_templates),
-            Kind::ConnectTcp => Self::of_template(head, &uri_template::TCP, &listener.tcp_templates),
+            Kind::ConnectUdp => {
+                Self::of_template(head, &uri_template::UDP, &listener.udp_templates)
+            }
+            Kind::ConnectTcp => {
+                Self::of_template(head, &uri_template::TCP, &listener.tcp_templates)
+            }
             Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
             // Who attaches asks this proxy itself.
-            Kind::Message | Kind::Upgrade if head.origin_form && !listener.config.gateway && !asks_to_attach(head) => {
+            Kind::Message | Kind::Upgrade
+                if head.origin_form && !listener.config.gateway && !asks_to_attach(head) =>
+            {
                 Err(bad_request(if head.kind() == Kind::Upgrade {
                     // Java's HttpClient, where a connection of a plain request is kept.
                     "this is a proxy: ask for WebSocket by CONNECT or in absolute form; clients that send origin form on a \
@@ -81,7 +94,10 @@ impl Target {
 
     /// No target: whatever peers a client of CONNECT-UDP Bind names later. No host is written so.
     fn any() -> Self {
-        Self { host: "*".to_owned(), port: 0 }
+        Self {
+            host: "*".to_owned(),
+            port: 0,
+        }
     }
 
     /// Whether it is none.
@@ -90,18 +106,30 @@ impl Target {
     }
 
     /// RFC 9298, 3: the target of CONNECT-UDP, and of connect-tcp, stands in the path or in the query.
-    fn of_template(head: &RequestHead, known: &UriTemplate, further: &[UriTemplate]) -> Result<Self, Refusal> {
+    fn of_template(
+        head: &RequestHead,
+        known: &UriTemplate,
+        further: &[UriTemplate],
+    ) -> Result<Self, Refusal> {
         let path = head.path.as_ref().map_or("", PathAndQuery::as_str);
         let bound = head.kind() == Kind::ConnectUdp && udp_bind::is_asked_for(&head.fields);
-        if bound && further.iter().chain([known]).any(|template| template.matches_any(path)) {
+        if bound
+            && further
+                .iter()
+                .chain([known])
+                .any(|template| template.matches_any(path))
+        {
             return Ok(Self::any());
         }
-        let matched = further.iter().fold(known.matches(path), |matched, template| match matched {
-            Err(TemplateError::NotTemplate) => template.matches(path),
-            decided => decided,
-        });
-        let (host, port) = matched
-            .map_err(|error| Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(error.status()))?;
+        let matched = further
+            .iter()
+            .fold(known.matches(path), |matched, template| match matched {
+                Err(TemplateError::NotTemplate) => template.matches(path),
+                decided => decided,
+            });
+        let (host, port) = matched.map_err(|error| {
+            Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(error.status())
+        })?;
         Ok(Self { host, port })
     }
 
@@ -109,9 +137,18 @@ impl Target {
     ///
     /// # Errors
     /// The target cannot be written as a path.
-    pub fn write_path(&self, template: &UriTemplate, head: &mut RequestHead) -> Result<(), Refusal> {
-        let path = if self.is_any() { template.expand_any() } else { template.expand(&self.host, self.port) };
-        head.path = Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
+    pub fn write_path(
+        &self,
+        template: &UriTemplate,
+        head: &mut RequestHead,
+    ) -> Result<(), Refusal> {
+        let path = if self.is_any() {
+            template.expand_any()
+        } else {
+            template.expand(&self.host, self.port)
+        };
+        head.path =
+            Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
         Ok(())
     }
 
@@ -131,25 +168,36 @@ impl Target {
     pub fn write_into(&self, head: &mut RequestHead) -> Result<(), Refusal> {
         if head.kind().is_templated() {
             let udp = head.kind() == Kind::ConnectUdp;
-            return self.write_path(if udp { &uri_template::UDP } else { &uri_template::TCP }, head);
+            return self.write_path(
+                if udp {
+                    &uri_template::UDP
+                } else {
+                    &uri_template::TCP
+                },
+                head,
+            );
         }
         let scheme = head.scheme.as_ref().map_or("http", Scheme::as_str);
         let default = authority::default_port(scheme);
         let full = self.to_string();
         let text = match (head.kind(), default) {
-            (Kind::Message | Kind::Upgrade, Some(port)) if port == self.port => {
-                full.rsplit_once(':').map_or(full.as_str(), |(host, _)| host).to_owned()
-            }
+            (Kind::Message | Kind::Upgrade, Some(port)) if port == self.port => full
+                .rsplit_once(':')
+                .map_or(full.as_str(), |(host, _)| host)
+                .to_owned(),
             _ => full,
         };
-        head.authority = Some(Authority::try_from(text).map_err(|error| bad_request(&error.to_string()))?);
+        head.authority =
+            Some(Authority::try_from(text).map_err(|error| bad_request(&error.to_string()))?);
         Ok(())
     }
 }
 
 /// Whether the exchange is for an `https` URI.
 pub fn is_https(head: &RequestHead, tls: bool) -> bool {
-    head.scheme.as_ref().map_or(tls, |scheme| *scheme == Scheme::HTTPS)
+    head.scheme
+        .as_ref()
+        .map_or(tls, |scheme| *scheme == Scheme::HTTPS)
 }
 
 /// Whether the request asks for an attachment.
@@ -158,7 +206,9 @@ pub(crate) fn asks_to_attach(head: &RequestHead) -> bool {
 }
 
 fn required(authority: Option<&Authority>) -> Result<&str, Refusal> {
-    authority.map(Authority::as_str).ok_or_else(|| bad_request("the request names no host"))
+    authority
+        .map(Authority::as_str)
+        .ok_or_else(|| bad_request("the request names no host"))
 }
 
 fn bad_request(reason: &str) -> Refusal {

@@ -36,22 +36,34 @@ pub(crate) fn enter(
     };
     let before = TraceContext::of(&head.fields).filter(|_| believed(&TRACEPARENT));
     // A state without its context means nothing (section 3.3 of the specification).
-    let state = before.and_then(|_| trace_context::state(&head.fields)).filter(|_| believed(&TRACESTATE));
+    let state = before
+        .and_then(|_| trace_context::state(&head.fields))
+        .filter(|_| believed(&TRACESTATE));
     head.fields.remove(TRACEPARENT);
     head.fields.remove(TRACESTATE);
     let share = snapshot.document.trace.sample.unwrap_or(SAMPLE);
     let context = match before {
-        Some(before) => TraceContext { parent: random(fastrand::u64(..).to_be_bytes()), ..before },
+        Some(before) => TraceContext {
+            parent: random(fastrand::u64(..).to_be_bytes()),
+            ..before
+        },
         None => begin(share),
     };
-    exchange.trace(Span { context, parent: before.map(|before| before.parent), state });
+    exchange.trace(Span {
+        context,
+        parent: before.map(|before| before.parent),
+        state,
+    });
 }
 
 /// Tells the next hop which trace this is, if it may know. The route's own changes come later and win.
 pub(crate) fn leave(routed: &Routed, next: &Next, expose: &[FieldPattern], head: &mut RequestHead) {
-    let Some(span) = routed.exchange.span() else { return };
+    let Some(span) = routed.exchange.span() else {
+        return;
+    };
     let known = matches!(next, Next::Upstream { .. });
-    let may_know = |name: &HeaderName| known || next.receiver() == Receiver::Proxy || names(expose, name);
+    let may_know =
+        |name: &HeaderName| known || next.receiver() == Receiver::Proxy || names(expose, name);
     if may_know(&TRACEPARENT) {
         head.fields.insert(TRACEPARENT, span.context.format());
     }
@@ -61,7 +73,9 @@ pub(crate) fn leave(routed: &Routed, next: &Next, expose: &[FieldPattern], head:
 }
 
 fn names(patterns: &[FieldPattern], name: &HeaderName) -> bool {
-    patterns.iter().any(|pattern| pattern.matches(name.as_str()))
+    patterns
+        .iter()
+        .any(|pattern| pattern.matches(name.as_str()))
 }
 
 /// A new trace, recorded if it is one of `share`.
@@ -69,7 +83,12 @@ fn begin(share: Percent) -> TraceContext {
     let bytes = fastrand::u128(..).to_be_bytes();
     let trace = random(bytes);
     let parent = random(fastrand::u64(..).to_be_bytes());
-    TraceContext { trace, parent, sampled: is_sampled(bytes, share), random: true }
+    TraceContext {
+        trace,
+        parent,
+        sampled: is_sampled(bytes, share),
+        random: true,
+    }
 }
 
 /// Whether a trace is one of `share`, by the last 7 bytes of its identifier: whoever decides so for the same share decides
@@ -96,8 +115,15 @@ mod tests {
 
     #[test]
     fn a_share_of_the_traces_is_sampled() {
-        let traces = |share| (0..1024_u128).filter(|at| is_sampled((at << 46).to_be_bytes(), Percent(share))).count();
-        assert_eq!([0, 10_000, 500_000, 1_000_000].map(traces), [0, 10, 512, 1024]);
+        let traces = |share| {
+            (0..1024_u128)
+                .filter(|at| is_sampled((at << 46).to_be_bytes(), Percent(share)))
+                .count()
+        };
+        assert_eq!(
+            [0, 10_000, 500_000, 1_000_000].map(traces),
+            [0, 10, 512, 1024]
+        );
     }
 
     #[test]

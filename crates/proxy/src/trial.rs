@@ -21,7 +21,10 @@ use crate::snapshot::Snapshot;
 ///
 /// # Errors
 /// What is wrong with the document.
-pub async fn try_upstreams(loaded: Loaded, time: Duration) -> Result<Vec<(String, Vec<Trial>)>, Problems> {
+pub async fn try_upstreams(
+    loaded: Loaded,
+    time: Duration,
+) -> Result<Vec<(String, Vec<Trial>)>, Problems> {
     let files = loaded.files.clone();
     let built = Snapshot::build(loaded, None, &Seeing::new("check", AccessSink::off()));
     let ways = Arc::new(Ways(built.map_err(|problems| problems.in_order(&files))?));
@@ -32,8 +35,14 @@ pub async fn try_upstreams(loaded: Loaded, time: Duration) -> Result<Vec<(String
     let http = proxies(document);
     let mut tried = Vec::new();
     for name in document.upstreams.keys() {
-        let Some(upstream) = ways.upstream(name) else { continue };
-        let question = if http.contains(name.as_str()) { Question::Http } else { Question::Bare };
+        let Some(upstream) = ways.upstream(name) else {
+            continue;
+        };
+        let question = if http.contains(name.as_str()) {
+            Question::Http
+        } else {
+            Question::Bare
+        };
         let trials = client.try_out(&upstream, question, time).await;
         if !trials.is_empty() {
             tried.push((name.clone(), trials));
@@ -45,19 +54,34 @@ pub async fn try_upstreams(loaded: Loaded, time: Duration) -> Result<Vec<(String
 
 /// The upstreams of which it is known that they speak HTTP.
 fn proxies(document: &Document) -> HashSet<&str> {
-    let to = document.routes.iter().flat_map(|route| match route.action() {
-        Some(Action::To(hops)) => hops_of(hops).collect::<Vec<_>>(),
-        _ => Vec::new(),
-    });
-    let via = document.upstreams.values().filter_map(|upstream| upstream.via.as_deref());
-    let asked = document.authorize.iter().filter_map(|authorize| authorize.upstream.as_deref());
-    let ends = document.routes.iter().filter_map(|route| match &route.terminate {
-        Some(Terminate::Upstream(name)) => Some(name.as_str()),
-        _ => None,
-    });
+    let to = document
+        .routes
+        .iter()
+        .flat_map(|route| match route.action() {
+            Some(Action::To(hops)) => hops_of(hops).collect::<Vec<_>>(),
+            _ => Vec::new(),
+        });
+    let via = document
+        .upstreams
+        .values()
+        .filter_map(|upstream| upstream.via.as_deref());
+    let asked = document
+        .authorize
+        .iter()
+        .filter_map(|authorize| authorize.upstream.as_deref());
+    let ends = document
+        .routes
+        .iter()
+        .filter_map(|route| match &route.terminate {
+            Some(Terminate::Upstream(name)) => Some(name.as_str()),
+            _ => None,
+        });
     let ends: HashSet<&str> = ends.collect();
     // What ends tunnels, too, is not asked: it may speak anything.
-    to.chain(via).chain(asked).filter(|name| !ends.contains(name)).collect()
+    to.chain(via)
+        .chain(asked)
+        .filter(|name| !ends.contains(name))
+        .collect()
 }
 
 /// The upstreams of a snapshot that is not in force.

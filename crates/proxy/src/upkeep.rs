@@ -24,7 +24,10 @@ impl Upkeep {
     pub(crate) fn new(shared: &Arc<Shared>, resolver: Arc<Resolver>, watch: Watch) -> Self {
         watch.spawn(remind(shared.clone(), watch.clone()));
         let client = Client::new(resolver, TaskTracker::new(), shared.clone());
-        let upkeep = Self { shared: shared.clone(), checks: Checks::new(client, watch) };
+        let upkeep = Self {
+            shared: shared.clone(),
+            checks: Checks::new(client, watch),
+        };
         upkeep.follow(&shared.snapshot.load());
         upkeep
     }
@@ -32,7 +35,9 @@ impl Upkeep {
     /// Goes on with the upstreams of this snapshot; those that did not change are not disturbed.
     pub(crate) fn follow(&self, snapshot: &Snapshot) {
         self.checks.follow(snapshot.upstreams.values());
-        self.shared.seeing.watch_upstreams(snapshot.upstreams.values().cloned().collect());
+        self.shared
+            .seeing
+            .watch_upstreams(snapshot.upstreams.values().cloned().collect());
         let held = validity::all(&snapshot.document);
         held.iter().for_each(|held| warn(held, now()));
         self.shared.seeing.watch_certificates(held);

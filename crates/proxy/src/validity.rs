@@ -68,9 +68,21 @@ impl Held {
             Role::Own | Role::List => spans.iter().min_by_key(first_of)?.clone(),
             Role::Authority => spans.iter().max_by_key(first_of)?.clone(),
         };
-        let latest = spans.iter().map(|span| span.from).max().filter(|_| role == Role::Own);
-        let span = Span { from: latest.unwrap_or(span.from), ..span };
-        Some(Self { path, file: file.to_owned(), role, span })
+        let latest = spans
+            .iter()
+            .map(|span| span.from)
+            .max()
+            .filter(|_| role == Role::Own);
+        let span = Span {
+            from: latest.unwrap_or(span.from),
+            ..span
+        };
+        Some(Self {
+            path,
+            file: file.to_owned(),
+            role,
+            span,
+        })
     }
 
     /// Seconds until it ends at `now`, below 0 afterwards; `None` if it does not say.
@@ -87,7 +99,9 @@ impl Held {
         match self.left(now).map(u64::try_from) {
             Some(Err(_)) => State::Ended,
             // Lists last for days: only one that is late is worth a word.
-            Some(Ok(left)) if left < SOON * DAY && self.role != Role::List => State::EndsSoon(left / DAY),
+            Some(Ok(left)) if left < SOON * DAY && self.role != Role::List => {
+                State::EndsSoon(left / DAY)
+            }
             Some(Ok(_)) | None => State::Valid,
         }
     }
@@ -103,14 +117,22 @@ impl Held {
         let until = date(self.span.until.unwrap_or_default());
         let told = match (self.state(now), self.role) {
             (State::Valid, _) => return None,
-            (State::EndsSoon(days), _) => (format!("{what} ends on {until}, in {days} days"), "renew it"),
-            (State::Ended, Role::List) => {
-                (format!("{what} was to be renewed by {until}, and is used all the same"), "fetch a new one")
-            }
-            (State::Ended, _) => (format!("{what} has expired on {until}"), "renew it: peers refuse it"),
-            (State::NotYet, _) => {
-                (format!("{what} is not valid before {}", date(self.span.from)), "check the clock of this machine")
-            }
+            (State::EndsSoon(days), _) => (
+                format!("{what} ends on {until}, in {days} days"),
+                "renew it",
+            ),
+            (State::Ended, Role::List) => (
+                format!("{what} was to be renewed by {until}, and is used all the same"),
+                "fetch a new one",
+            ),
+            (State::Ended, _) => (
+                format!("{what} has expired on {until}"),
+                "renew it: peers refuse it",
+            ),
+            (State::NotYet, _) => (
+                format!("{what} is not valid before {}", date(self.span.from)),
+                "check the clock of this machine",
+            ),
         };
         Some(told)
     }
@@ -135,7 +157,8 @@ impl Held {
 }
 
 fn date(seconds: u64) -> String {
-    let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
+    let time =
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
     time.split('T').next().unwrap_or_default().to_owned()
 }
 
@@ -148,12 +171,22 @@ pub(crate) fn all(document: &Document) -> Vec<Held> {
         held.extend(of_server(&path, tls));
     }
     for (name, upstream) in &document.upstreams {
-        let Some(TlsChoice::Details(tls)) = &upstream.tls else { continue };
+        let Some(TlsChoice::Details(tls)) = &upstream.tls else {
+            continue;
+        };
         let path = child(&child("upstreams", name), "tls");
-        held.extend(of_client(&path, [&tls.cert_file, &tls.ca_file], tls.crl_file.as_ref()));
+        held.extend(of_client(
+            &path,
+            [&tls.cert_file, &tls.ca_file],
+            tls.crl_file.as_ref(),
+        ));
     }
     if let Some(tls) = &document.trace.tls {
-        held.extend(of_client("trace.tls", [&tls.cert_file, &tls.ca_file], tls.crl_file.as_ref()));
+        held.extend(of_client(
+            "trace.tls",
+            [&tls.cert_file, &tls.ca_file],
+            tls.crl_file.as_ref(),
+        ));
     }
     held
 }
@@ -162,16 +195,30 @@ fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
     let own = Some(tls.cert_file.clone());
     let mut held = of_client(path, [&own, &None], tls.crl_file.as_ref());
     let authority = tls.client_ca_file.as_ref();
-    held.extend(authority.and_then(|file| Held::new(child(path, "client_ca_file"), &file.0, Role::Authority)));
+    held.extend(
+        authority
+            .and_then(|file| Held::new(child(path, "client_ca_file"), &file.0, Role::Authority)),
+    );
     held
 }
 
-fn of_client(path: &str, [own, authority]: [&Option<FilePath>; 2], lists: Option<&OneOrMany<FilePath>>) -> Vec<Held> {
+fn of_client(
+    path: &str,
+    [own, authority]: [&Option<FilePath>; 2],
+    lists: Option<&OneOrMany<FilePath>>,
+) -> Vec<Held> {
     let own = own.iter().map(|file| ("cert_file", file, Role::Own));
-    let authority = authority.iter().map(|file| ("ca_file", file, Role::Authority));
-    let lists = lists.into_iter().flatten().map(|file| ("crl_file", file, Role::List));
+    let authority = authority
+        .iter()
+        .map(|file| ("ca_file", file, Role::Authority));
+    let lists = lists
+        .into_iter()
+        .flatten()
+        .map(|file| ("crl_file", file, Role::List));
     let named = own.chain(authority).chain(lists);
-    named.filter_map(|(key, file, role)| Held::new(child(path, key), &file.0, role)).collect()
+    named
+        .filter_map(|(key, file, role)| Held::new(child(path, key), &file.0, role))
+        .collect()
 }
 
 /// What is to be said of a document that is valid: certificates that have ended, will soon, or whose time has not come.
@@ -181,9 +228,17 @@ pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
         let (reason, remedy) = held.warning(now)?;
         let place = loaded.places.locate(&held.path);
         let reason = format!("{}: {reason}", held.file.display());
-        Some(Problem { place, path: held.path, reason, remedy: Some(remedy.to_owned()) })
+        Some(Problem {
+            place,
+            path: held.path,
+            reason,
+            remedy: Some(remedy.to_owned()),
+        })
     };
-    all(&loaded.document).into_iter().filter_map(warning).collect()
+    all(&loaded.document)
+        .into_iter()
+        .filter_map(warning)
+        .collect()
 }
 
 #[cfg(test)]
@@ -191,8 +246,17 @@ mod tests {
     use super::*;
 
     fn held(role: Role, from: u64, until: Option<u64>) -> Held {
-        let span = Span { of: "CN=a".to_owned(), from, until };
-        Held { path: "p".to_owned(), file: "f".into(), role, span }
+        let span = Span {
+            of: "CN=a".to_owned(),
+            from,
+            until,
+        };
+        Held {
+            path: "p".to_owned(),
+            file: "f".into(),
+            role,
+            span,
+        }
     }
 
     #[test]
@@ -200,18 +264,42 @@ mod tests {
         let own = held(Role::Own, 100 * DAY, Some(200 * DAY));
         let states = [99, 100, 169, 170, 171, 199, 200, 201].map(|day| own.state(day * DAY));
         use State::{Ended, EndsSoon, NotYet, Valid};
-        assert_eq!(states, [NotYet, Valid, Valid, Valid, EndsSoon(29), EndsSoon(1), EndsSoon(0), Ended]);
+        assert_eq!(
+            states,
+            [
+                NotYet,
+                Valid,
+                Valid,
+                Valid,
+                EndsSoon(29),
+                EndsSoon(1),
+                EndsSoon(0),
+                Ended
+            ]
+        );
         assert_eq!(own.warning(150 * DAY), None);
-        assert_eq!(own.warning(190 * DAY).unwrap().0, "the certificate of CN=a ends on 1970-07-20, in 10 days");
-        assert_eq!(own.warning(300 * DAY).unwrap().0, "the certificate of CN=a has expired on 1970-07-20");
-        assert_eq!(own.warning(0).unwrap().0, "the certificate of CN=a is not valid before 1970-04-11");
+        assert_eq!(
+            own.warning(190 * DAY).unwrap().0,
+            "the certificate of CN=a ends on 1970-07-20, in 10 days"
+        );
+        assert_eq!(
+            own.warning(300 * DAY).unwrap().0,
+            "the certificate of CN=a has expired on 1970-07-20"
+        );
+        assert_eq!(
+            own.warning(0).unwrap().0,
+            "the certificate of CN=a is not valid before 1970-04-11"
+        );
     }
 
     #[test]
     fn a_list_is_late_and_counts_on_and_need_not_say_when() {
         assert_eq!(held(Role::List, 0, Some(5)).state(4), State::Valid);
         let late = held(Role::List, 0, Some(5)).warning(6).unwrap().0;
-        assert!(late.ends_with("was to be renewed by 1970-01-01, and is used all the same"), "{late}");
+        assert!(
+            late.ends_with("was to be renewed by 1970-01-01, and is used all the same"),
+            "{late}"
+        );
         assert_eq!(held(Role::List, 0, None).state(u64::MAX), State::Valid);
     }
 }

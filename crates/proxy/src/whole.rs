@@ -4,7 +4,9 @@ use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Frame, Incoming, Outgoing, Processed, RequestHead, ResponseHead, StreamError};
+use hermes_http::{
+    Event, Frame, Incoming, Outgoing, Processed, RequestHead, ResponseHead, StreamError,
+};
 use hermes_upstream::{Checkout, Opened};
 use http::{HeaderMap, StatusCode};
 
@@ -53,7 +55,10 @@ pub(crate) struct Content {
 impl Content {
     /// Without trailers.
     pub(crate) fn of(data: Bytes) -> Self {
-        Self { data, trailers: None }
+        Self {
+            data,
+            trailers: None,
+        }
     }
 
     /// Its length, to be announced; `None` with trailers, which HTTP/1.1 has behind chunks only.
@@ -88,7 +93,12 @@ pub(crate) async fn message(
     limit: usize,
 ) -> Result<(ResponseHead, Content), Failure> {
     let opened = checkout.open(head, content.length(), receiver).await?;
-    let Opened { mut outgoing, mut pending, active: _active, .. } = opened;
+    let Opened {
+        mut outgoing,
+        mut pending,
+        active: _active,
+        ..
+    } = opened;
     let send = async {
         if content.send(&mut outgoing).await.is_err() {
             // Whoever answers early need not read on; if no answer comes, the other direction says why.
@@ -130,7 +140,10 @@ pub(crate) async fn message(
 /// # Errors
 /// The stream failed, or there is more.
 pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Content, Failure> {
-    if incoming.length().is_some_and(|length| length > limit as u64) {
+    if incoming
+        .length()
+        .is_some_and(|length| length > limit as u64)
+    {
         return Err(Failure::TooLarge(limit, None));
     }
     let mut content = BytesMut::new();
@@ -148,5 +161,8 @@ pub(crate) async fn read(incoming: &mut Incoming, limit: usize) -> Result<Conten
         }
         content.extend_from_slice(&data);
     }
-    Ok(Content { data: content.freeze(), trailers })
+    Ok(Content {
+        data: content.freeze(),
+        trailers,
+    })
 }

@@ -9,10 +9,12 @@ use hermes_config::model::AttachAs;
 pub fn permits(rule: &AttachAs, name: &str, user: Option<&str>) -> Result<(), String> {
     match (rule, user) {
         (AttachAs::Own(true), Some(user)) if user == name => Ok(()),
-        (AttachAs::Own(_), Some(user)) => {
-            Err(format!("user {user} may be attached under no name but that, not as {name}"))
-        }
-        (AttachAs::Own(_), None) => Err(format!("nobody has shown to be user {name}, so nobody is attached as {name}")),
+        (AttachAs::Own(_), Some(user)) => Err(format!(
+            "user {user} may be attached under no name but that, not as {name}"
+        )),
+        (AttachAs::Own(_), None) => Err(format!(
+            "nobody has shown to be user {name}, so nobody is attached as {name}"
+        )),
         (AttachAs::Names(names), _) if names.iter().any(|known| known.matches(name)) => Ok(()),
         (AttachAs::Names(_), _) => Err(format!("the route lets nobody be attached as {name}")),
     }
@@ -39,7 +41,10 @@ mod tests {
     fn names_are_for_whomever_the_route_matches() {
         let names = rule(serde_json::json!(["door", "~^printer-[0-9]+$"]));
         for name in ["door", "printer-7"] {
-            assert!(permits(&names, name, Some("bob")).is_ok() && permits(&names, name, None).is_ok(), "{name}");
+            assert!(
+                permits(&names, name, Some("bob")).is_ok() && permits(&names, name, None).is_ok(),
+                "{name}"
+            );
         }
         for name in ["alice", "doors", "printer-x"] {
             assert!(permits(&names, name, Some(name)).is_err(), "{name}");

@@ -12,12 +12,14 @@ pub const FIELD: HeaderName = HeaderName::from_static("x-hermes-broadcast");
 pub fn asked(fields: &HeaderMap) -> bool {
     let mut lines = fields.get_all(FIELD).iter();
     let first = lines.next();
-    first.is_some_and(|line| line.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true")) && lines.next().is_none()
+    first.is_some_and(|line| line.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
+        && lines.next().is_none()
 }
 
 /// Whether the sender may: his user and the peer that hands it over are named. Where nobody is named, nobody may.
 pub fn may(broadcast: &Broadcast, user: Option<&str>, source: &Source<'_>) -> bool {
-    let user_may = || user.is_some_and(|user| broadcast.users.iter().any(|pattern| pattern.matches(user)));
+    let user_may =
+        || user.is_some_and(|user| broadcast.users.iter().any(|pattern| pattern.matches(user)));
     let peer_may = || matches!(source, Source::Peer { name, .. } if broadcast.peers.iter().any(|peer| peer == name));
     match (broadcast.users.is_empty(), broadcast.peers.is_empty()) {
         (true, true) => false,
@@ -32,21 +34,36 @@ mod tests {
     use super::*;
 
     fn fields(lines: &[&str]) -> HeaderMap {
-        lines.iter().map(|line| (FIELD, line.parse().unwrap())).collect()
+        lines
+            .iter()
+            .map(|line| (FIELD, line.parse().unwrap()))
+            .collect()
     }
 
     #[test]
     fn only_one_line_that_says_true_asks() {
         assert!(asked(&fields(&["true"])) && asked(&fields(&[" True "])));
-        for lines in [&[][..], &["false"], &["1"], &["true", "true"], &["true, true"]] {
+        for lines in [
+            &[][..],
+            &["false"],
+            &["1"],
+            &["true", "true"],
+            &["true, true"],
+        ] {
             assert!(!asked(&fields(lines)), "{lines:?}");
         }
     }
 
     #[test]
     fn users_and_peers_that_are_named_may() {
-        let peer = Source::Peer { name: "dp", speaks_for: &[] };
-        let stranger = Source::Peer { name: "other", speaks_for: &[] };
+        let peer = Source::Peer {
+            name: "dp",
+            speaks_for: &[],
+        };
+        let stranger = Source::Peer {
+            name: "other",
+            speaks_for: &[],
+        };
         let rule = |users: &[&str], peers: &[&str]| Broadcast {
             users: users.iter().map(|user| user.parse().unwrap()).collect(),
             peers: peers.iter().map(|peer| (*peer).to_owned()).collect(),
@@ -57,7 +74,10 @@ mod tests {
         assert!(!may(&rule(&["al*"], &[]), Some("bob"), &Source::Client));
         assert!(!may(&rule(&["*"], &[]), None, &Source::Client));
         assert!(may(&rule(&[], &["dp"]), None, &peer));
-        assert!(!may(&rule(&[], &["dp"]), None, &stranger) && !may(&rule(&[], &["dp"]), None, &Source::InsecurePeer));
+        assert!(
+            !may(&rule(&[], &["dp"]), None, &stranger)
+                && !may(&rule(&[], &["dp"]), None, &Source::InsecurePeer)
+        );
         assert!(may(&rule(&["*"], &["dp"]), Some("bob"), &peer));
         assert!(!may(&rule(&["*"], &["dp"]), Some("bob"), &Source::Client));
     }

@@ -10,17 +10,30 @@ pub const MOST: usize = 4;
 /// Gives the document an upstream for each hop of a chain as it is reached there: `a > b` is `b` with `via: a`. One that a
 /// chain alone mentions, after its first hop, is not reached directly and goes.
 pub fn expand(document: &mut Document) {
-    let chains: Vec<Chain> = document.routes.iter().filter_map(chain_of).cloned().collect();
+    let chains: Vec<Chain> = document
+        .routes
+        .iter()
+        .filter_map(chain_of)
+        .cloned()
+        .collect();
     let mut behind = HashSet::new();
     for (hop, way, name) in chains.iter().flat_map(Chain::links) {
-        let Some(hop) = document.upstreams.get_key_value(hop) else { continue };
-        let reached = Upstream { via: Some(way), ..hop.1.clone() };
+        let Some(hop) = document.upstreams.get_key_value(hop) else {
+            continue;
+        };
+        let reached = Upstream {
+            via: Some(way),
+            ..hop.1.clone()
+        };
         let hop = hop.0.clone();
         behind.insert(hop);
         document.upstreams.insert(name, reached);
     }
     let direct = named(document);
-    let only_behind: Vec<String> = behind.into_iter().filter(|name| !direct.contains(name)).collect();
+    let only_behind: Vec<String> = behind
+        .into_iter()
+        .filter(|name| !direct.contains(name))
+        .collect();
     for name in only_behind {
         document.upstreams.shift_remove(&name);
     }
@@ -47,11 +60,21 @@ pub(crate) fn named(document: &Document) -> HashSet<String> {
             Some(Terminate::Upstream(name)) => Some(name),
             _ => None,
         };
-        let copied = route.broadcast.iter().flat_map(|broadcast| &broadcast.upstreams).flat_map(|names| names.iter());
+        let copied = route
+            .broadcast
+            .iter()
+            .flat_map(|broadcast| &broadcast.upstreams)
+            .flat_map(|names| names.iter());
         to.into_iter().chain(end).chain(copied)
     });
-    let via = document.upstreams.values().filter_map(|upstream| upstream.via.as_ref());
-    let asked = document.authorize.iter().filter_map(|authorize| authorize.upstream.as_ref());
+    let via = document
+        .upstreams
+        .values()
+        .filter_map(|upstream| upstream.via.as_ref());
+    let asked = document
+        .authorize
+        .iter()
+        .filter_map(|authorize| authorize.upstream.as_ref());
     routes.chain(via).chain(asked).cloned().collect()
 }
 
@@ -75,9 +98,18 @@ mod tests {
         }))
         .unwrap();
         expand(&mut document);
-        let ways: Vec<_> =
-            document.upstreams.iter().map(|(name, upstream)| (name.as_str(), upstream.via.as_deref())).collect();
-        let expected = [("a", None), ("c", None), ("unused", None), ("a > b", Some("a")), ("a > b > c", Some("a > b"))];
+        let ways: Vec<_> = document
+            .upstreams
+            .iter()
+            .map(|(name, upstream)| (name.as_str(), upstream.via.as_deref()))
+            .collect();
+        let expected = [
+            ("a", None),
+            ("c", None),
+            ("unused", None),
+            ("a > b", Some("a")),
+            ("a > b > c", Some("a > b")),
+        ];
         assert_eq!(ways, expected);
     }
 }

@@ -6,13 +6,18 @@ use hermes_config::model::{Document, Endpoint, EndpointAddress, Terminate, Upstr
 /// its address, in records, figures and `status` too.
 pub fn expand(document: &mut Document) {
     for route in &document.routes {
-        let Some(Terminate::Upstream(name)) = &route.terminate else { continue };
+        let Some(Terminate::Upstream(name)) = &route.terminate else {
+            continue;
+        };
         if document.upstreams.contains_key(name) {
             continue;
         }
         // What is no address is a name that nothing has, which is reported as such.
         if let Ok(address) = name.parse::<EndpointAddress>() {
-            let upstream = Upstream { endpoints: vec![Endpoint::Address(address)], ..Upstream::default() };
+            let upstream = Upstream {
+                endpoints: vec![Endpoint::Address(address)],
+                ..Upstream::default()
+            };
             document.upstreams.insert(name.clone(), upstream);
         }
     }
@@ -49,6 +54,9 @@ mod tests {
             ("127.0.0.1:8000", "127.0.0.1:8000"),
             ("unix:/run/x.sock", "unix:/run/x.sock"),
         ];
-        assert_eq!(ends, expected.map(|(name, address)| (name, address.to_owned())));
+        assert_eq!(
+            ends,
+            expected.map(|(name, address)| (name, address.to_owned()))
+        );
     }
 }

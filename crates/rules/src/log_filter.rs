@@ -23,15 +23,23 @@ pub const PARTS: [&str; 8] = [
 ///
 /// Parts of other programs (`h2=debug`) are taken as they are, unless they look like a mistyped one of ours.
 pub fn mistake(filter: &str) -> Option<(String, String)> {
-    filter.split(',').map(str::trim).find_map(|directive| match directive.split_once('=') {
-        // Conditions on spans, of which there are none of ours, are the logger's business.
-        _ if directive.contains('[') => None,
-        None if is_level(directive) || is_part(directive) => None,
-        None => Some((format!("`{directive}` is no log level"), level_or_part(directive))),
-        Some((_, level)) if !is_level(level) => Some((format!("`{level}` is no log level"), level_instead(level))),
-        Some((part, _)) if is_part(part) => None,
-        Some((part, _)) => unknown(part),
-    })
+    filter
+        .split(',')
+        .map(str::trim)
+        .find_map(|directive| match directive.split_once('=') {
+            // Conditions on spans, of which there are none of ours, are the logger's business.
+            _ if directive.contains('[') => None,
+            None if is_level(directive) || is_part(directive) => None,
+            None => Some((
+                format!("`{directive}` is no log level"),
+                level_or_part(directive),
+            )),
+            Some((_, level)) if !is_level(level) => {
+                Some((format!("`{level}` is no log level"), level_instead(level)))
+            }
+            Some((part, _)) if is_part(part) => None,
+            Some((part, _)) => unknown(part),
+        })
 }
 
 fn is_level(word: &str) -> bool {
@@ -67,7 +75,10 @@ fn level_instead(word: &str) -> String {
 fn level_or_part(word: &str) -> String {
     match nearest(word, PARTS.into_iter()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("{}; or write it like `hermes_proxy=debug,info`", level_instead(word).trim_end_matches('?')),
+        None => format!(
+            "{}; or write it like `hermes_proxy=debug,info`",
+            level_instead(word).trim_end_matches('?')
+        ),
     }
 }
 
@@ -98,12 +109,27 @@ mod tests {
             ("debg", "`debg` is no log level", "did you mean `debug`"),
             ("", "`` is no log level", "levels are"),
             ("info,hermes=loud", "`loud` is no log level", "levels are"),
-            ("hermes_proxi=debug", "nothing is logged as `hermes_proxi`", "did you mean `hermes_proxy`?"),
-            ("hermes_something=debug", "nothing is logged as `hermes_something`", "parts are hermes, "),
-            ("no thing=debug", "nothing is logged as `no thing`", "write it like"),
+            (
+                "hermes_proxi=debug",
+                "nothing is logged as `hermes_proxi`",
+                "did you mean `hermes_proxy`?",
+            ),
+            (
+                "hermes_something=debug",
+                "nothing is logged as `hermes_something`",
+                "parts are hermes, ",
+            ),
+            (
+                "no thing=debug",
+                "nothing is logged as `no thing`",
+                "write it like",
+            ),
         ] {
             let (said, mends) = mistake(filter).unwrap();
-            assert!(said == reason && mends.contains(remedy), "{filter}: {said}; {mends}");
+            assert!(
+                said == reason && mends.contains(remedy),
+                "{filter}: {said}; {mends}"
+            );
         }
     }
 }

@@ -110,30 +110,51 @@ impl fmt::Display for Reason {
             Self::NoRoute => f.write_str("no route allows it any more"),
             Self::OtherAction(route) => write!(f, "route {route} does something else with it"),
             Self::Expired => f.write_str("the credential has expired"),
-            Self::Identity(reason) | Self::Egress(reason) | Self::Denied(reason) => f.write_str(reason),
+            Self::Identity(reason) | Self::Egress(reason) | Self::Denied(reason) => {
+                f.write_str(reason)
+            }
         }
     }
 }
 
 /// Decides again on a tunnel.
 pub fn redecide(tunnel: &Tunnel<'_>, rules: &Rules<'_>) -> Verdict {
-    let Some(route) = rules.table.decide(&tunnel.facts) else { return Verdict::Ended(Reason::NoRoute) };
-    let other = || Verdict::Ended(Reason::OtherAction(rules.table.name(route).unwrap_or_default().to_owned()));
-    let Some(configured) = rules.document.routes.get(route) else { return other() };
-    let rewritten = configured.rewrite.as_ref().and_then(|rewrite| rewrite.target.as_ref());
+    let Some(route) = rules.table.decide(&tunnel.facts) else {
+        return Verdict::Ended(Reason::NoRoute);
+    };
+    let other = || {
+        Verdict::Ended(Reason::OtherAction(
+            rules.table.name(route).unwrap_or_default().to_owned(),
+        ))
+    };
+    let Some(configured) = rules.document.routes.get(route) else {
+        return other();
+    };
+    let rewritten = configured
+        .rewrite
+        .as_ref()
+        .and_then(|rewrite| rewrite.target.as_ref());
     let way = tunnel.way;
-    let same = |upstream: &str| way.upstream.as_deref() == Some(upstream) && (rules.same_upstream)(upstream);
+    let same = |upstream: &str| {
+        way.upstream.as_deref() == Some(upstream) && (rules.same_upstream)(upstream)
+    };
     let (end, same_hop) = match configured.action() {
         Some(Action::To(hops)) => (End::Proxy, hops_of(hops).any(same)),
         Some(Action::Terminate(Terminate::Target(_))) => (End::Socket, way.upstream.is_none()),
         Some(Action::Terminate(Terminate::Upstream(upstream))) => (End::Socket, same(upstream)),
         // Whether under that name it may, whoever does it decides.
         Some(Action::Attach(_)) if way.end == End::Attachment => return Verdict::Kept { route },
-        Some(Action::Attach(_) | Action::Respond(_) | Action::Redirect(_)) | None => return other(),
+        Some(Action::Attach(_) | Action::Respond(_) | Action::Redirect(_)) | None => {
+            return other();
+        }
     };
     // An origin was told nothing.
     let as_told = end == End::Socket || !tunnel.relabelled;
-    match (end == way.end, as_told && same_hop && rewritten == way.rewritten.as_ref(), tunnel.movable) {
+    match (
+        end == way.end,
+        as_told && same_hop && rewritten == way.rewritten.as_ref(),
+        tunnel.movable,
+    ) {
         (true, true, _) => Verdict::Kept { route },
         (_, _, true) => Verdict::Moved { route },
         (true, false, false) => Verdict::Outlives { route },
@@ -145,13 +166,21 @@ pub fn redecide(tunnel: &Tunnel<'_>, rules: &Rules<'_>) -> Verdict {
 ///
 /// # Errors
 /// Why not.
-pub fn still_believed(source: &Source<'_>, was_peer: bool, user: Option<&str>) -> Result<(), Reason> {
+pub fn still_believed(
+    source: &Source<'_>,
+    was_peer: bool,
+    user: Option<&str>,
+) -> Result<(), Reason> {
     match (source, user) {
-        (Source::Client, Some(user)) if was_peer => {
-            Err(Reason::Identity(format!("who handed it over is no peer any more, and cannot speak for user {user}")))
-        }
-        (Source::Peer { name, speaks_for }, Some(user)) if !speaks_for.iter().any(|pattern| pattern.matches(user)) => {
-            Err(Reason::Identity(format!("peer {name} does not speak for user {user} any more")))
+        (Source::Client, Some(user)) if was_peer => Err(Reason::Identity(format!(
+            "who handed it over is no peer any more, and cannot speak for user {user}"
+        ))),
+        (Source::Peer { name, speaks_for }, Some(user))
+            if !speaks_for.iter().any(|pattern| pattern.matches(user)) =>
+        {
+            Err(Reason::Identity(format!(
+                "peer {name} does not speak for user {user} any more"
+            )))
         }
         _ => Ok(()),
     }

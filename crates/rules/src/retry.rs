@@ -31,7 +31,12 @@ const KEEP_BYTES: u64 = 64 << 10;
 const BUDGET: (Percent, u16) = (Percent(200_000), 3);
 
 /// What is tried again where a policy does not say.
-const ON: [RetryOn; 4] = [RetryOn::ConnectFailure, RetryOn::RefusedStream, RetryOn::Reset, RetryOn::GatewayError];
+const ON: [RetryOn; 4] = [
+    RetryOn::ConnectFailure,
+    RetryOn::RefusedStream,
+    RetryOn::Reset,
+    RetryOn::GatewayError,
+];
 
 /// A policy with its defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +61,10 @@ impl Policy {
     /// The policy of an exchange; `None` where neither its route nor its upstream has one.
     pub fn of(upstream: Option<&Retry>, route: Option<&Retry>) -> Option<Self> {
         let levels = [route, upstream];
-        levels.iter().any(Option::is_some).then(|| Self::overlaid(levels))
+        levels
+            .iter()
+            .any(Option::is_some)
+            .then(|| Self::overlaid(levels))
     }
 
     /// The first that is given, key by key.
@@ -68,10 +76,12 @@ impl Policy {
         let max = first(levels, |retry| retry.backoff.max).map_or(BACKOFF.1, |time| time.0);
         Self {
             attempts: first(levels, |retry| retry.attempts).map_or(ATTEMPTS, u32::from),
-            on: first(levels, |retry| retry.on.as_ref().map(|on| on.0.clone())).unwrap_or_else(|| ON.to_vec()),
+            on: first(levels, |retry| retry.on.as_ref().map(|on| on.0.clone()))
+                .unwrap_or_else(|| ON.to_vec()),
             per_try: first(levels, |retry| retry.per_try_timeout).map(|time| time.0),
             backoff: (base, max.max(base)),
-            retry_after: first(levels, |retry| retry.retry_after).map_or(RETRY_AFTER, |time| time.0),
+            retry_after: first(levels, |retry| retry.retry_after)
+                .map_or(RETRY_AFTER, |time| time.0),
             keep_bytes: first(levels, |retry| retry.keep_bytes).map_or(KEEP_BYTES, |size| size.0),
             budget: (
                 first(levels, |retry| retry.budget.ratio).unwrap_or(BUDGET.0),
@@ -101,7 +111,8 @@ impl Policy {
     /// A random time up to `base`, which doubles with each attempt that was made, up to `max` ("full jitter").
     fn pause(&self, made: u32, random: u64) -> Duration {
         let (base, max) = self.backoff;
-        let doubled = base.saturating_mul(1u32.checked_shl(made.saturating_sub(1)).unwrap_or(u32::MAX));
+        let doubled =
+            base.saturating_mul(1u32.checked_shl(made.saturating_sub(1)).unwrap_or(u32::MAX));
         let longest = u64::try_from(doubled.min(max).as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(random % longest.saturating_add(1))
     }
@@ -142,7 +153,9 @@ impl Outcome {
             Self::Reset => "reset",
             Self::Timeout => "timeout",
             Self::Response { status: 429, .. } => "rate-limited",
-            Self::Response { status: 502..=504, .. } => "gateway-error",
+            Self::Response {
+                status: 502..=504, ..
+            } => "gateway-error",
             Self::Response { .. } => "5xx",
         }
     }
@@ -164,10 +177,15 @@ impl Outcome {
             Self::Refused | Self::Stale | Self::Silent => true,
             Self::ConnectFailure => policy.names(&[ConnectFailure, GatewayError, ServerError]),
             Self::Reset | Self::Timeout => policy.names(&[Reset, GatewayError, ServerError]),
-            Self::Response { status: 502..=504, .. } => policy.names(&[GatewayError, ServerError]),
+            Self::Response {
+                status: 502..=504, ..
+            } => policy.names(&[GatewayError, ServerError]),
             Self::Response { status: 500.., .. } => policy.names(&[ServerError]),
             // Without the time there is nothing to go by.
-            Self::Response { status: 429, retry_after: Some(_) } => policy.names(&[RateLimited]),
+            Self::Response {
+                status: 429,
+                retry_after: Some(_),
+            } => policy.names(&[RateLimited]),
             Self::Response { .. } => false,
         }
     }
@@ -223,7 +241,12 @@ impl Stop {
 ///
 /// # Errors
 /// Why there is none.
-pub fn decide(policy: &Policy, outcome: Outcome, made: Made, random: u64) -> Result<Duration, Stop> {
+pub fn decide(
+    policy: &Policy,
+    outcome: Outcome,
+    made: Made,
+    random: u64,
+) -> Result<Duration, Stop> {
     if !outcome.is_retried(policy) {
         return Err(Stop::NotNamed);
     }
@@ -246,10 +269,14 @@ pub fn decide(policy: &Policy, outcome: Outcome, made: Made, random: u64) -> Res
     match outcome {
         Outcome::Stale => Ok(Duration::ZERO),
         // RFC 9110, 10.2.3: it says so of 503, RFC 6585, 4 of 429.
-        Outcome::Response { status: 503 | 429, retry_after: Some(after) } if after > policy.retry_after => {
-            Err(Stop::TooLong)
-        }
-        Outcome::Response { status: 503 | 429, retry_after: Some(after) } => Ok(after.max(pause)),
+        Outcome::Response {
+            status: 503 | 429,
+            retry_after: Some(after),
+        } if after > policy.retry_after => Err(Stop::TooLong),
+        Outcome::Response {
+            status: 503 | 429,
+            retry_after: Some(after),
+        } => Ok(after.max(pause)),
         _ => Ok(pause),
     }
 }

@@ -75,9 +75,8 @@ impl Turn {
             (Self::Asked, Speaker::Client(_)) => Self::Asked,
             (Self::Asked | Self::Answered, Speaker::Target) => Self::Answered,
             (Self::Answered, Speaker::Client(after)) if after > REACTION => Self::Answered,
-            (Self::Answered | Self::AskedAgain, Speaker::Client(_)) | (Self::AskedAgain, Speaker::Target) => {
-                Self::AskedAgain
-            }
+            (Self::Answered | Self::AskedAgain, Speaker::Client(_))
+            | (Self::AskedAgain, Speaker::Target) => Self::AskedAgain,
         }
     }
 }
@@ -110,7 +109,11 @@ impl Silence {
     /// The same for all.
     #[must_use]
     pub fn of_any(silence: Duration) -> Self {
-        Self { unanswered: silence, answered: silence, conversation: silence }
+        Self {
+            unanswered: silence,
+            answered: silence,
+            conversation: silence,
+        }
     }
 
     /// How long a session may be silent after this. A conversation never has less time than what could become one, nor has who waits
@@ -156,9 +159,15 @@ impl Candidate {
 pub fn evicted(candidates: &[Candidate], most: usize) -> Vec<usize> {
     let count = |class| candidates.iter().filter(|one| one.class == class).count();
     let waiting = count(Class::Unanswered) >= count(Class::Answered);
-    let fills = if waiting { Class::Unanswered } else { Class::Answered };
+    let fills = if waiting {
+        Class::Unanswered
+    } else {
+        Class::Answered
+    };
     let ranked = candidates.iter().enumerate();
-    let mut ranked: Vec<_> = ranked.filter_map(|(index, one)| Some((one.rank(fills)?, index))).collect();
+    let mut ranked: Vec<_> = ranked
+        .filter_map(|(index, one)| Some((one.rank(fills)?, index)))
+        .collect();
     let most = most.min(ranked.len());
     if let Some(last) = most.checked_sub(1) {
         ranked.select_nth_unstable(last);
@@ -193,7 +202,11 @@ mod tests {
     }
 
     fn speak(traffic: &mut Traffic, speaker: Speaker) {
-        let count = if speaker == Speaker::Target { &mut traffic.answered } else { &mut traffic.asked };
+        let count = if speaker == Speaker::Target {
+            &mut traffic.answered
+        } else {
+            &mut traffic.asked
+        };
         *count += 1;
         traffic.turn = traffic.turn.spoken(speaker);
     }
@@ -213,9 +226,15 @@ mod tests {
 
     #[test]
     fn a_port_that_is_used_again_for_a_question_has_no_conversation_and_one_that_goes_on_has() {
-        assert_eq!(["ctC", "ctCt", "ctCtCt", "cCttCt"].map(class), [Class::Answered; 4]);
+        assert_eq!(
+            ["ctC", "ctCt", "ctCtCt", "cCttCt"].map(class),
+            [Class::Answered; 4]
+        );
         assert_eq!(["ctCtc", "ctcCt"].map(class), [Class::Conversation; 2]);
-        assert_eq!(["ctC", "ctCt"].map(|spoken| traffic(spoken).worth()), [Class::Unanswered, Class::Answered]);
+        assert_eq!(
+            ["ctC", "ctCt"].map(|spoken| traffic(spoken).worth()),
+            [Class::Unanswered, Class::Answered]
+        );
         let many = "Ct".repeat(usize::try_from(STREAM).unwrap() + 1);
         assert_eq!(class(&many), Class::Conversation);
     }
@@ -225,47 +244,78 @@ mod tests {
         let times = |who: &str, count: u64| who.repeat(usize::try_from(count).unwrap());
         assert_eq!(class(&times("c", STREAM)), Class::Unanswered);
         assert_eq!(class(&times("c", STREAM + 1)), Class::Conversation);
-        assert_eq!(class(&format!("c{}", times("t", STREAM + 1))), Class::Conversation);
+        assert_eq!(
+            class(&format!("c{}", times("t", STREAM + 1))),
+            Class::Conversation
+        );
     }
 
     #[test]
     fn a_short_time_for_conversations_holds_for_all() {
         let [second, minute] = [1, 60].map(Duration::from_secs);
-        let silence = Silence { conversation: second, ..Silence::of_any(minute) };
-        assert_eq!(["c", "ct", "cct", "ctc"].map(|spoken| silence.after(traffic(spoken))), [second; 4]);
+        let silence = Silence {
+            conversation: second,
+            ..Silence::of_any(minute)
+        };
+        assert_eq!(
+            ["c", "ct", "cct", "ctc"].map(|spoken| silence.after(traffic(spoken))),
+            [second; 4]
+        );
     }
 
     #[test]
     fn who_waits_for_a_second_answer_has_as_long_as_who_waits_for_the_first() {
         let [unanswered, answered, conversation] = [5, 3, 300].map(Duration::from_secs);
-        let silence = Silence { unanswered, answered, conversation };
+        let silence = Silence {
+            unanswered,
+            answered,
+            conversation,
+        };
         let after = |spoken| silence.after(traffic(spoken));
-        assert_eq!(["c", "cct", "cctt", "ctc"].map(after), [unanswered, unanswered, answered, conversation]);
+        assert_eq!(
+            ["c", "cct", "cctt", "ctc"].map(after),
+            [unanswered, unanswered, answered, conversation]
+        );
     }
 
     #[test]
     fn the_same_target_makes_room_first_and_the_oldest_before_the_others() {
-        let one = |class, own| Candidate { class, own, quiet: false };
+        let one = |class, own| Candidate {
+            class,
+            own,
+            quiet: false,
+        };
         let all = [
             one(Class::Conversation, true),
             one(Class::Unanswered, false),
             one(Class::Answered, true),
             one(Class::Answered, true),
             one(Class::Unanswered, true),
-            Candidate { quiet: true, ..one(Class::Conversation, false) },
+            Candidate {
+                quiet: true,
+                ..one(Class::Conversation, false)
+            },
         ];
         let mut gone = evicted(&all, 2);
         gone.sort_unstable();
         assert_eq!(gone, [2, 4]);
         let mut gone = evicted(&all, 100);
         gone.sort_unstable();
-        assert_eq!(gone, [1, 2, 3, 4, 5], "a conversation that is not quiet stays");
+        assert_eq!(
+            gone,
+            [1, 2, 3, 4, 5],
+            "a conversation that is not quiet stays"
+        );
         assert!(evicted(&all, 0).is_empty() && evicted(&all[..1], 1).is_empty());
     }
 
     #[test]
     fn of_questions_those_go_first_of_which_there_are_more() {
-        let one = |class| Candidate { class, own: true, quiet: false };
+        let one = |class| Candidate {
+            class,
+            own: true,
+            quiet: false,
+        };
         let [waits, done] = [Class::Unanswered, Class::Answered].map(one);
         assert_eq!(evicted(&[waits, done, done], 1), [1]);
         assert_eq!(evicted(&[done, waits, waits], 1), [1]);

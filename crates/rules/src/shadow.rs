@@ -4,7 +4,9 @@
 //! own conditions. Two earlier routes that together leave nothing over, or two regular expressions of which one includes
 //! the other, are not found.
 
-use hermes_config::model::{FieldMatch, Match, PathMatch, PortMatch, Route, TargetMatch, TextMatch};
+use hermes_config::model::{
+    FieldMatch, Match, PathMatch, PortMatch, Route, TargetMatch, TextMatch,
+};
 use ipnet::IpNet;
 
 use crate::route::host::HostTest;
@@ -36,31 +38,61 @@ pub fn shadows(routes: &[Route]) -> Vec<Shadow> {
 pub fn implies(later: &Match, earlier: &Match) -> bool {
     target_follows(later, earlier)
         && port_follows(later, earlier)
-        && each(later.authority.as_deref(), earlier.authority.as_deref(), target_implies)
+        && each(
+            later.authority.as_deref(),
+            earlier.authority.as_deref(),
+            target_implies,
+        )
         && each(later.path.as_deref(), earlier.path.as_deref(), path_implies)
-        && each(later.method.as_deref(), earlier.method.as_deref(), |one, two| one == two)
-        && each(later.protocol.as_deref(), earlier.protocol.as_deref(), |one, two| one.eq_ignore_ascii_case(two))
+        && each(
+            later.method.as_deref(),
+            earlier.method.as_deref(),
+            |one, two| one == two,
+        )
+        && each(
+            later.protocol.as_deref(),
+            earlier.protocol.as_deref(),
+            |one, two| one.eq_ignore_ascii_case(two),
+        )
         && fields_follow(later, earlier)
         && each(later.user.as_deref(), earlier.user.as_deref(), text_implies)
-        && each(later.source.as_deref(), earlier.source.as_deref(), net_implies)
-        && each(later.listener.as_deref(), earlier.listener.as_deref(), |one, two| one == two)
+        && each(
+            later.source.as_deref(),
+            earlier.source.as_deref(),
+            net_implies,
+        )
+        && each(
+            later.listener.as_deref(),
+            earlier.listener.as_deref(),
+            |one, two| one == two,
+        )
 }
 
 /// Whether each alternative of `later` implies some alternative of `earlier`; no condition at all is implied by anything.
 fn each<T>(later: Option<&[T]>, earlier: Option<&[T]>, implies: impl Fn(&T, &T) -> bool) -> bool {
     let Some(earlier) = earlier else { return true };
-    later.is_some_and(|later| later.iter().all(|one| earlier.iter().any(|two| implies(one, two))))
+    later.is_some_and(|later| {
+        later
+            .iter()
+            .all(|one| earlier.iter().any(|two| implies(one, two)))
+    })
 }
 
 /// Target conditions, with what `later` says of the port beside them.
 fn target_follows(later: &Match, earlier: &Match) -> bool {
-    let Some(wanted) = earlier.target.as_deref() else { return true };
+    let Some(wanted) = earlier.target.as_deref() else {
+        return true;
+    };
     let only = later.port.as_deref().and_then(single_port);
     match later.target.as_deref() {
-        None => wanted.iter().any(|two| is_any_host(two) && port_fits(only, two.port)),
-        Some(own) => own
+        None => wanted
             .iter()
-            .all(|one| wanted.iter().any(|two| host_implies(one, two) && port_fits(one.port.or(only), two.port))),
+            .any(|two| is_any_host(two) && port_fits(only, two.port)),
+        Some(own) => own.iter().all(|one| {
+            wanted
+                .iter()
+                .any(|two| host_implies(one, two) && port_fits(one.port.or(only), two.port))
+        }),
     }
 }
 
@@ -75,18 +107,30 @@ fn port_fits(known: Option<u16>, wanted: Option<u16>) -> bool {
 /// The port, if ranges hold exactly one.
 fn single_port(ranges: &[PortMatch]) -> Option<u16> {
     let first = ranges.first()?.low;
-    ranges.iter().all(|range| range.low == first && range.high == first).then_some(first)
+    ranges
+        .iter()
+        .all(|range| range.low == first && range.high == first)
+        .then_some(first)
 }
 
 /// Port conditions, with what `later` says of the port in its targets.
 fn port_follows(later: &Match, earlier: &Match) -> bool {
-    let Some(wanted) = earlier.port.as_deref() else { return true };
-    let within = |low: u16, high: u16| wanted.iter().any(|range| range.low <= low && high <= range.high);
-    let by_range = later.port.as_deref().is_some_and(|own| own.iter().all(|range| within(range.low, range.high)));
-    let by_target = later
-        .target
+    let Some(wanted) = earlier.port.as_deref() else {
+        return true;
+    };
+    let within = |low: u16, high: u16| {
+        wanted
+            .iter()
+            .any(|range| range.low <= low && high <= range.high)
+    };
+    let by_range = later
+        .port
         .as_deref()
-        .is_some_and(|own| own.iter().all(|target| target.port.is_some_and(|port| within(port, port))));
+        .is_some_and(|own| own.iter().all(|range| within(range.low, range.high)));
+    let by_target = later.target.as_deref().is_some_and(|own| {
+        own.iter()
+            .all(|target| target.port.is_some_and(|port| within(port, port)))
+    });
     by_range || by_target
 }
 
@@ -100,7 +144,9 @@ fn target_implies(one: &TargetMatch, two: &TargetMatch) -> bool {
 
 fn path_implies(one: &PathMatch, two: &PathMatch) -> bool {
     match (one, two) {
-        (PathMatch::Exact(one), PathMatch::Exact(two)) => normalise_written(one) == normalise_written(two),
+        (PathMatch::Exact(one), PathMatch::Exact(two)) => {
+            normalise_written(one) == normalise_written(two)
+        }
         (PathMatch::Exact(one) | PathMatch::Prefix(one), PathMatch::Prefix(two)) => {
             normalise_written(one).starts_with(&normalise_written(two))
         }
@@ -123,7 +169,10 @@ fn net_implies(one: &IpNet, two: &IpNet) -> bool {
 
 fn fields_follow(later: &Match, earlier: &Match) -> bool {
     earlier.fields.iter().all(|(name, wanted)| {
-        let mut own = later.fields.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        let mut own = later
+            .fields
+            .iter()
+            .filter(|(other, _)| other.eq_ignore_ascii_case(name));
         own.any(|(_, own)| field_implies(own, wanted))
     })
 }

@@ -32,10 +32,16 @@ impl<'a> Values<'a> {
     fn value(&self, variable: Variable) -> Cow<'a, str> {
         match variable {
             // An IPv4 client of a dual-stack socket is an IPv4 client.
-            Variable::PeerAddress => {
-                self.peer.map(|peer| peer.ip().to_canonical().to_string()).unwrap_or_default().into()
-            }
-            Variable::PeerPort => self.peer.map(|peer| peer.port().to_string()).unwrap_or_default().into(),
+            Variable::PeerAddress => self
+                .peer
+                .map(|peer| peer.ip().to_canonical().to_string())
+                .unwrap_or_default()
+                .into(),
+            Variable::PeerPort => self
+                .peer
+                .map(|peer| peer.port().to_string())
+                .unwrap_or_default()
+                .into(),
             Variable::Listener => self.listener.into(),
             Variable::User => self.user.unwrap_or_default().into(),
             Variable::TlsPeer => self.tls_peer.unwrap_or_default().into(),
@@ -110,7 +116,17 @@ mod tests {
 
     #[test]
     fn unknown_values_render_as_nothing() {
-        let nobody = Values { peer: None, user: None, ..values() };
-        assert_eq!(render(&"[{peer.address}{peer.port}{user}]".parse().unwrap(), &nobody), "[]");
+        let nobody = Values {
+            peer: None,
+            user: None,
+            ..values()
+        };
+        assert_eq!(
+            render(
+                &"[{peer.address}{peer.port}{user}]".parse().unwrap(),
+                &nobody
+            ),
+            "[]"
+        );
     }
 }

@@ -44,7 +44,11 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(reason: String, claimed: &str) -> Self {
-        Self { status: 403, reason, claimed: claimed.to_owned() }
+        Self {
+            status: 403,
+            reason,
+            claimed: claimed.to_owned(),
+        }
     }
 }
 
@@ -59,20 +63,28 @@ enum Claim {
 
 impl Claim {
     fn read(fields: &HeaderMap) -> Self {
-        let mut lines = fields.get_all(USER).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
-        let Some(first) = lines.next() else { return Self::Nothing };
+        let mut lines = fields
+            .get_all(USER)
+            .iter()
+            .map(|line| String::from_utf8_lossy(line.as_bytes()));
+        let Some(first) = lines.next() else {
+            return Self::Nothing;
+        };
         let user = first.trim_matches([' ', '\t']);
         if let Some(second) = lines.next() {
-            let others = lines.map(|line| format!(", {}", line.trim_matches([' ', '\t']))).collect::<String>();
+            let others = lines
+                .map(|line| format!(", {}", line.trim_matches([' ', '\t'])))
+                .collect::<String>();
             let all = format!("{user}, {}{others}", second.trim_matches([' ', '\t']));
             return Self::Unusable("more than one user field", all);
         }
         let is_bad = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
         match user {
             "" => Self::Nothing,
-            user if user.contains(is_bad) => {
-                Self::Unusable("the user field holds control characters or is not UTF-8", user.to_owned())
-            }
+            user if user.contains(is_bad) => Self::Unusable(
+                "the user field holds control characters or is not UTF-8",
+                user.to_owned(),
+            ),
             user => Self::User(user.to_owned()),
         }
     }
@@ -101,16 +113,24 @@ pub fn believe(
             let speaks = |user: &str| speaks_for.iter().any(|pattern| pattern.matches(user));
             peer_user(claim, authenticated, || format!("peer {name}"), speaks)?
         }
-        Source::InsecurePeer => {
-            peer_user(claim, authenticated, || "a peer listed in insecure_trust".to_owned(), |_| true)?
-        }
+        Source::InsecurePeer => peer_user(
+            claim,
+            authenticated,
+            || "a peer listed in insecure_trust".to_owned(),
+            |_| true,
+        )?,
     };
     let value = match &user {
-        Some(user) => {
-            Some(field_value(user).filter(|value| !user.is_empty() && value.as_bytes() == user.as_bytes()).ok_or_else(
-                || Refusal::new("the authenticated user's name cannot be written in a field".to_owned(), user),
-            )?)
-        }
+        Some(user) => Some(
+            field_value(user)
+                .filter(|value| !user.is_empty() && value.as_bytes() == user.as_bytes())
+                .ok_or_else(|| {
+                    Refusal::new(
+                        "the authenticated user's name cannot be written in a field".to_owned(),
+                        user,
+                    )
+                })?,
+        ),
         None => None,
     };
     if matches!(source, Source::Client) {
@@ -136,8 +156,14 @@ fn client_user(
         (Claim::Nothing, _) => return Ok(truth),
         (Claim::User(user), Some(authenticated)) if user == authenticated => return Ok(truth),
         (Claim::User(user), None) if accepted() => return Ok(Some(user)),
-        (Claim::User(user), Some(authenticated)) => (format!("user {authenticated} claims to be user {user}"), user),
-        (Claim::User(user), None) => (format!("a client that nobody authenticated claims to be user {user}"), user),
+        (Claim::User(user), Some(authenticated)) => (
+            format!("user {authenticated} claims to be user {user}"),
+            user,
+        ),
+        (Claim::User(user), None) => (
+            format!("a client that nobody authenticated claims to be user {user}"),
+            user,
+        ),
         (Claim::Unusable(reason, claimed), _) => (reason.to_owned(), claimed),
     };
     match forged {
@@ -155,15 +181,23 @@ fn peer_user(
 ) -> Result<Option<String>, Refusal> {
     let user = match claim {
         Claim::Nothing => return Ok(authenticated.map(str::to_owned)),
-        Claim::Unusable(reason, claimed) => return Err(Refusal::new(format!("{}: {reason}", who()), &claimed)),
+        Claim::Unusable(reason, claimed) => {
+            return Err(Refusal::new(format!("{}: {reason}", who()), &claimed));
+        }
         Claim::User(user) => user,
     };
     if !speaks_for(&user) {
-        return Err(Refusal::new(format!("{} does not speak for user {user}", who()), &user));
+        return Err(Refusal::new(
+            format!("{} does not speak for user {user}", who()),
+            &user,
+        ));
     }
     match authenticated {
         Some(authenticated) if authenticated != user => {
-            let reason = format!("{} claims user {user}, but authenticated as user {authenticated}", who());
+            let reason = format!(
+                "{} claims user {user}, but authenticated as user {authenticated}",
+                who()
+            );
             Err(Refusal::new(reason, &user))
         }
         _ => Ok(Some(user)),

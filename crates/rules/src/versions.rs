@@ -11,9 +11,14 @@ const ALL: [HttpVersion; 3] = [HttpVersion::H1, HttpVersion::H2, HttpVersion::H3
 /// these are the first two, between which the client chooses by what it sends.
 #[must_use]
 pub fn versions(document: &Document, listener: &Listener) -> Vec<HttpVersion> {
-    let Some(address) = &listener.http else { return Vec::new() };
+    let Some(address) = &listener.http else {
+        return Vec::new();
+    };
     match &listener.versions {
-        Some(stated) => ALL.into_iter().filter(|version| stated.contains(version)).collect(),
+        Some(stated) => ALL
+            .into_iter()
+            .filter(|version| stated.contains(version))
+            .collect(),
         None if listener.tls.is_some() && may_be_quic(document, listener, address) => ALL.to_vec(),
         None => ALL[..2].to_vec(),
     }
@@ -21,10 +26,15 @@ pub fn versions(document: &Document, listener: &Listener) -> Vec<HttpVersion> {
 
 /// Whether a UDP port beside the TCP port takes nothing away from anybody. A PROXY header cannot stand in front of QUIC.
 fn may_be_quic(document: &Document, listener: &Listener, address: &ListenAddress) -> bool {
-    let ListenAddress::Ip(address) = address else { return false };
-    let claims = document.listeners.values().filter_map(|other| match &other.udp {
-        Some(ListenAddress::Ip(udp)) => Some(*udp),
-        _ => None,
-    });
+    let ListenAddress::Ip(address) = address else {
+        return false;
+    };
+    let claims = document
+        .listeners
+        .values()
+        .filter_map(|other| match &other.udp {
+            Some(ListenAddress::Ip(udp)) => Some(*udp),
+            _ => None,
+        });
     listener.proxy_protocol.is_none() && !claims.into_iter().any(|udp| overlap(udp, *address))
 }

@@ -8,35 +8,66 @@ use crate::lint::Finding;
 
 /// Everything that does nothing, by subject.
 pub fn warn(document: &Document) -> Vec<Finding> {
-    unused_upstreams(document).chain(expose_to(document)).collect()
+    unused_upstreams(document)
+        .chain(expose_to(document))
+        .collect()
 }
 
 fn unused_upstreams(document: &Document) -> impl Iterator<Item = Finding> {
     let mut used = named(document);
-    used.extend(document.routes.iter().filter_map(chain_of).flat_map(Chain::hops).cloned());
-    let attaching = document.listeners.values().filter_map(|listener| listener.attach.as_ref());
+    used.extend(
+        document
+            .routes
+            .iter()
+            .filter_map(chain_of)
+            .flat_map(Chain::hops)
+            .cloned(),
+    );
+    let attaching = document
+        .listeners
+        .values()
+        .filter_map(|listener| listener.attach.as_ref());
     used.extend(attaching.map(|attach| attach.upstream().to_owned()));
-    document.upstreams.keys().filter(move |name| !used.contains(*name)).map(|name| {
-        let remedy = "name it in a route, or remove it";
-        finding(child("upstreams", name), "nothing uses this upstream", remedy)
-    })
+    document
+        .upstreams
+        .keys()
+        .filter(move |name| !used.contains(*name))
+        .map(|name| {
+            let remedy = "name it in a route, or remove it";
+            finding(
+                child("upstreams", name),
+                "nothing uses this upstream",
+                remedy,
+            )
+        })
 }
 
 /// Only an origin is shown less than the whole.
 fn expose_to(document: &Document) -> impl Iterator<Item = Finding> {
-    let useless =
-        document.routes.iter().enumerate().filter(|(_, route)| !route.expose.is_empty() && route.terminate.is_none());
+    let useless = document
+        .routes
+        .iter()
+        .enumerate()
+        .filter(|(_, route)| !route.expose.is_empty() && route.terminate.is_none());
     useless.map(|(index, route)| {
         let reason = match &route.to {
             Some(_) => "`expose` does nothing beside `to`: the next proxy sees every overlay field",
             None => "`expose` does nothing here: there is no origin that could see a field",
         };
-        finding(format!("routes[{index}].expose"), reason, "remove it; it belongs where the overlay ends (`terminate`)")
+        finding(
+            format!("routes[{index}].expose"),
+            reason,
+            "remove it; it belongs where the overlay ends (`terminate`)",
+        )
     })
 }
 
 fn finding(path: String, reason: &str, remedy: &str) -> Finding {
-    Finding { path, reason: reason.to_owned(), remedy: Some(remedy.to_owned()) }
+    Finding {
+        path,
+        reason: reason.to_owned(),
+        remedy: Some(remedy.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -65,7 +96,13 @@ mod tests {
             },
         }))
         .unwrap();
-        let paths: Vec<String> = warn(&document).into_iter().map(|finding| finding.path).collect();
-        assert_eq!(paths, ["upstreams.unused", "routes[0].expose", "routes[4].expose"]);
+        let paths: Vec<String> = warn(&document)
+            .into_iter()
+            .map(|finding| finding.path)
+            .collect();
+        assert_eq!(
+            paths,
+            ["upstreams.unused", "routes[0].expose", "routes[4].expose"]
+        );
     }
 }

@@ -1,6 +1,9 @@
 //! Which addresses a request may choose.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,7 +24,10 @@ fn nowhere(_: IpAddr) -> bool {
 /// The rule that denies port 443 of an address, or nothing.
 fn denied(rules: &EgressRules, ip: &str) -> Option<String> {
     let address = SocketAddr::new(ip.parse().unwrap(), 443);
-    rules.check(address, nowhere).err().map(|denied| denied.rule)
+    rules
+        .check(address, nowhere)
+        .err()
+        .map(|denied| denied.rule)
 }
 
 #[test]
@@ -94,7 +100,10 @@ fn special_addresses_are_denied_in_words() {
         ("64:ff9b:1::1", "local translation"),
     ] {
         let rule = denied(&rules, ip).unwrap_or_default();
-        assert!(rule.starts_with(&format!("{what} addresses (")), "{ip}: {rule}");
+        assert!(
+            rule.starts_with(&format!("{what} addresses (")),
+            "{ip}: {rule}"
+        );
     }
     assert_eq!(
         denied(&rules, "10.0.0.1").unwrap(),
@@ -127,10 +136,21 @@ fn addresses_within_addresses_are_judged() {
 #[test]
 fn allow_opens_what_the_default_denies() {
     let rules = rules(json!({ "allow": ["10.1.0.0/16", "::1/128", "::ffff:192.168.0.0/112"] }));
-    for ip in ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3", "::1", "192.168.3.4"] {
+    for ip in [
+        "10.1.2.3",
+        "::ffff:10.1.2.3",
+        "64:ff9b::10.1.2.3",
+        "::1",
+        "192.168.3.4",
+    ] {
         assert_eq!(denied(&rules, ip), None, "{ip}");
     }
-    for ip in ["10.2.0.1", "127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::10.2.0.1"] {
+    for ip in [
+        "10.2.0.1",
+        "127.0.0.1",
+        "::ffff:127.0.0.1",
+        "64:ff9b::10.2.0.1",
+    ] {
         assert!(denied(&rules, ip).is_some(), "{ip}");
     }
 }
@@ -151,22 +171,44 @@ fn allowing_a_wrapper_does_not_allow_what_it_holds() {
 
 #[test]
 fn deny_beats_allow() {
-    let rules = rules(json!({ "allow": ["10.0.0.0/8"], "deny": ["10.0.0.0/16", "8.8.8.0/24", "2002::/16"] }));
-    assert_eq!(denied(&rules, "10.0.0.1").unwrap(), "egress.deny names 10.0.0.0/16");
+    let rules = rules(
+        json!({ "allow": ["10.0.0.0/8"], "deny": ["10.0.0.0/16", "8.8.8.0/24", "2002::/16"] }),
+    );
+    assert_eq!(
+        denied(&rules, "10.0.0.1").unwrap(),
+        "egress.deny names 10.0.0.0/16"
+    );
     assert_eq!(denied(&rules, "10.1.0.1"), None);
-    assert_eq!(denied(&rules, "8.8.8.8").unwrap(), "egress.deny names 8.8.8.0/24");
-    assert_eq!(denied(&rules, "::ffff:8.8.8.8").unwrap(), "egress.deny names 8.8.8.0/24");
-    assert_eq!(denied(&rules, "64:ff9b::8.8.8.8").unwrap(), "egress.deny names 8.8.8.0/24");
-    assert_eq!(denied(&rules, "2002:101:101::1").unwrap(), "egress.deny names 2002::/16");
+    assert_eq!(
+        denied(&rules, "8.8.8.8").unwrap(),
+        "egress.deny names 8.8.8.0/24"
+    );
+    assert_eq!(
+        denied(&rules, "::ffff:8.8.8.8").unwrap(),
+        "egress.deny names 8.8.8.0/24"
+    );
+    assert_eq!(
+        denied(&rules, "64:ff9b::8.8.8.8").unwrap(),
+        "egress.deny names 8.8.8.0/24"
+    );
+    assert_eq!(
+        denied(&rules, "2002:101:101::1").unwrap(),
+        "egress.deny names 2002::/16"
+    );
 }
 
 #[test]
 fn ports_are_denied_whatever_the_address() {
     let check = |rules: &EgressRules, address: &str| {
-        rules.check(address.parse().unwrap(), nowhere).map_err(|denied| denied.to_string())
+        rules
+            .check(address.parse().unwrap(), nowhere)
+            .map_err(|denied| denied.to_string())
     };
     let default = rules(json!({ "allow": ["10.0.0.0/8"] }));
-    assert_eq!(check(&default, "8.8.8.8:25").unwrap_err(), "8.8.8.8:25 is denied: egress.deny_ports names port 25");
+    assert_eq!(
+        check(&default, "8.8.8.8:25").unwrap_err(),
+        "8.8.8.8:25 is denied: egress.deny_ports names port 25"
+    );
     assert!(check(&default, "10.0.0.1:25").is_err());
     let own = rules(json!({ "deny_ports": ["1-1023", 6000] }));
     assert_eq!(
@@ -182,12 +224,21 @@ fn ports_are_denied_whatever_the_address() {
 fn own_listeners_are_denied_even_if_allowed() {
     let allow = json!({ "allow": ["0.0.0.0/0", "::/0", "127.0.0.0/8", "::1/128", "192.168.1.5/32", "2a00::2/128"] });
     let egress: Egress = serde_json::from_value(allow).unwrap();
-    let own: Vec<SocketAddr> =
-        ["127.0.0.1:8080", "0.0.0.0:80", "[::]:443", "[2a00::1]:99"].iter().map(|own| own.parse().unwrap()).collect();
-    let local: Vec<IpAddr> = ["192.168.1.5", "2a00::2"].iter().map(|local| local.parse().unwrap()).collect();
+    let own: Vec<SocketAddr> = ["127.0.0.1:8080", "0.0.0.0:80", "[::]:443", "[2a00::1]:99"]
+        .iter()
+        .map(|own| own.parse().unwrap())
+        .collect();
+    let local: Vec<IpAddr> = ["192.168.1.5", "2a00::2"]
+        .iter()
+        .map(|local| local.parse().unwrap())
+        .collect();
     let rules = EgressRules::compile(&egress, &own);
     let is_local = |ip: IpAddr| ip.is_loopback() || local.contains(&ip);
-    let check = |address: &str| rules.check(address.parse().unwrap(), is_local).map_err(|denied| denied.rule);
+    let check = |address: &str| {
+        rules
+            .check(address.parse().unwrap(), is_local)
+            .map_err(|denied| denied.rule)
+    };
     for address in [
         "127.0.0.1:8080",
         "[::ffff:127.0.0.1]:8080",
@@ -204,12 +255,20 @@ fn own_listeners_are_denied_even_if_allowed() {
     ] {
         assert!(check(address).is_err(), "{address}");
     }
-    for address in
-        ["127.0.0.2:8080", "192.168.1.6:80", "192.168.1.5:8080", "[2a00::3]:443", "[2a00::2]:99", "127.0.0.1:81"]
-    {
+    for address in [
+        "127.0.0.2:8080",
+        "192.168.1.6:80",
+        "192.168.1.5:8080",
+        "[2a00::3]:443",
+        "[2a00::2]:99",
+        "127.0.0.1:81",
+    ] {
         assert_eq!(check(address), Ok(()), "{address}");
     }
-    assert_eq!(check("127.0.0.1:8080").unwrap_err(), "this proxy itself listens on 127.0.0.1:8080");
+    assert_eq!(
+        check("127.0.0.1:8080").unwrap_err(),
+        "this proxy itself listens on 127.0.0.1:8080"
+    );
 }
 
 /// The rule that denies port 6379 of an address, on a machine that has these.
@@ -217,14 +276,22 @@ fn denied_at(allow: Value, ip: &str) -> Option<String> {
     let own: [IpAddr; 3] = ["198.18.7.7", "8.8.4.4", "2a00::5"].map(|own| own.parse().unwrap());
     let is_local = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified() || own.contains(&ip);
     let address = SocketAddr::new(ip.parse().unwrap(), 6379);
-    rules(json!({ "allow": allow })).check(address, is_local).err().map(|denied| denied.rule)
+    rules(json!({ "allow": allow }))
+        .check(address, is_local)
+        .err()
+        .map(|denied| denied.rule)
 }
 
 #[test]
 fn addresses_of_this_machine_are_denied_in_every_form() {
-    for ip in
-        ["8.8.4.4", "::ffff:8.8.4.4", "64:ff9b::8.8.4.4", "2002:808:404::1", "2a00::5", "2001:0:808:404::f7f7:f7f7"]
-    {
+    for ip in [
+        "8.8.4.4",
+        "::ffff:8.8.4.4",
+        "64:ff9b::8.8.4.4",
+        "2002:808:404::1",
+        "2a00::5",
+        "2001:0:808:404::f7f7:f7f7",
+    ] {
         assert!(denied_at(json!([]), ip).is_some(), "{ip}");
     }
     assert_eq!(
@@ -236,14 +303,37 @@ fn addresses_of_this_machine_are_denied_in_every_form() {
 
 #[test]
 fn a_prefix_opens_a_network_and_not_this_machine_in_it() {
-    for allow in [json!(["0.0.0.0/0", "::/0"]), json!(["8.8.4.0/24", "2a00::/64", "198.18.0.0/15"])] {
-        for ip in ["8.8.4.4", "64:ff9b::8.8.4.4", "2a00::5", "198.18.7.7", "127.0.0.1", "::1"] {
+    for allow in [
+        json!(["0.0.0.0/0", "::/0"]),
+        json!(["8.8.4.0/24", "2a00::/64", "198.18.0.0/15"]),
+    ] {
+        for ip in [
+            "8.8.4.4",
+            "64:ff9b::8.8.4.4",
+            "2a00::5",
+            "198.18.7.7",
+            "127.0.0.1",
+            "::1",
+        ] {
             assert!(denied_at(allow.clone(), ip).is_some(), "{ip} with {allow}");
         }
         assert_eq!(denied_at(allow, "8.8.4.9"), None);
     }
-    let alone = json!(["8.8.4.4/32", "2a00::5/128", "198.18.7.7/32", "127.0.0.0/8", "::1/128"]);
-    for ip in ["8.8.4.4", "::ffff:8.8.4.4", "2a00::5", "198.18.7.7", "127.0.0.9", "::1"] {
+    let alone = json!([
+        "8.8.4.4/32",
+        "2a00::5/128",
+        "198.18.7.7/32",
+        "127.0.0.0/8",
+        "::1/128"
+    ]);
+    for ip in [
+        "8.8.4.4",
+        "::ffff:8.8.4.4",
+        "2a00::5",
+        "198.18.7.7",
+        "127.0.0.9",
+        "::1",
+    ] {
         assert_eq!(denied_at(alone.clone(), ip), None, "{ip}");
     }
 }

@@ -1,6 +1,9 @@
 //! What becomes of open tunnels.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use hermes_config::model::Document;
 use hermes_rules::redecide::{End, Reason, Rules, Tunnel, Verdict, Way};
@@ -10,11 +13,15 @@ use serde_json::{Value, json};
 
 /// What becomes of a tunnel for `DB:1` on this way under these routes. Upstream `new` was changed meanwhile.
 fn labelled(routes: &Value, way: &Way, movable: bool, relabelled: bool) -> Verdict {
-    let document: Document = serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
+    let document: Document =
+        serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
     let table = Table::compile(&document);
     let (method, fields) = (Method::CONNECT, HeaderMap::new());
     let facts = Facts {
-        target: Target { host: "DB", port: 1 },
+        target: Target {
+            host: "DB",
+            port: 1,
+        },
         authority: None,
         path: "",
         method: &method,
@@ -24,8 +31,20 @@ fn labelled(routes: &Value, way: &Way, movable: bool, relabelled: bool) -> Verdi
         source: None,
         listener: "db",
     };
-    let rules = Rules { document: &document, table: &table, same_upstream: &|name| name != "new" };
-    redecide(&Tunnel { facts, way, movable, relabelled }, &rules)
+    let rules = Rules {
+        document: &document,
+        table: &table,
+        same_upstream: &|name| name != "new",
+    };
+    redecide(
+        &Tunnel {
+            facts,
+            way,
+            movable,
+            relabelled,
+        },
+        &rules,
+    )
 }
 
 /// As [`labelled`], with the fields that the tunnel was opened with.
@@ -34,21 +53,35 @@ fn verdict(routes: &Value, way: &Way, movable: bool) -> Verdict {
 }
 
 fn way(end: End, upstream: Option<&str>) -> Way {
-    Way { end, upstream: upstream.map(str::to_owned), rewritten: None }
+    Way {
+        end,
+        upstream: upstream.map(str::to_owned),
+        rewritten: None,
+    }
 }
 
 #[test]
 fn a_tunnel_that_goes_where_the_new_rules_send_it_is_kept() {
     let cases = [
         (json!([{ "to": "a" }]), way(End::Proxy, Some("a"))),
-        (json!([{ "to": { "a": 1, "b": 1 } }]), way(End::Proxy, Some("b"))),
+        (
+            json!([{ "to": { "a": 1, "b": 1 } }]),
+            way(End::Proxy, Some("b")),
+        ),
         (json!([{ "terminate": "a" }]), way(End::Socket, Some("a"))),
         (json!([{ "terminate": true }]), way(End::Socket, None)),
-        (json!([{ "name": "other", "set": { "x": "y" }, "to": "a" }]), way(End::Proxy, Some("a"))),
+        (
+            json!([{ "name": "other", "set": { "x": "y" }, "to": "a" }]),
+            way(End::Proxy, Some("a")),
+        ),
     ];
     for (routes, way) in cases {
         for movable in [false, true] {
-            assert_eq!(verdict(&routes, &way, movable), Verdict::Kept { route: 0 }, "{routes}");
+            assert_eq!(
+                verdict(&routes, &way, movable),
+                Verdict::Kept { route: 0 },
+                "{routes}"
+            );
         }
     }
 }
@@ -57,25 +90,48 @@ fn a_tunnel_that_goes_where_the_new_rules_send_it_is_kept() {
 fn another_next_hop_moves_datagrams_and_is_outlived_by_bytes() {
     let cases = [
         (json!([{ "to": "b" }]), way(End::Proxy, Some("a"))),
-        (json!([{ "to": { "a": 0, "b": 1 } }]), way(End::Proxy, Some("a"))),
+        (
+            json!([{ "to": { "a": 0, "b": 1 } }]),
+            way(End::Proxy, Some("a")),
+        ),
         (json!([{ "to": "new" }]), way(End::Proxy, Some("new"))),
         (json!([{ "terminate": true }]), way(End::Socket, Some("a"))),
-        (json!([{ "rewrite": { "target": "OTHER:2" }, "to": "a" }]), way(End::Proxy, Some("a"))),
+        (
+            json!([{ "rewrite": { "target": "OTHER:2" }, "to": "a" }]),
+            way(End::Proxy, Some("a")),
+        ),
     ];
     for (routes, way) in cases {
-        assert_eq!(verdict(&routes, &way, true), Verdict::Moved { route: 0 }, "{routes}");
-        assert_eq!(verdict(&routes, &way, false), Verdict::Outlives { route: 0 }, "{routes}");
+        assert_eq!(
+            verdict(&routes, &way, true),
+            Verdict::Moved { route: 0 },
+            "{routes}"
+        );
+        assert_eq!(
+            verdict(&routes, &way, false),
+            Verdict::Outlives { route: 0 },
+            "{routes}"
+        );
     }
 }
 
 #[test]
 fn another_kind_of_end_moves_datagrams_and_ends_bytes() {
     for (routes, way) in [
-        (json!([{ "name": "it", "to": "a" }]), way(End::Socket, Some("a"))),
-        (json!([{ "name": "it", "terminate": "a" }]), way(End::Proxy, Some("a"))),
+        (
+            json!([{ "name": "it", "to": "a" }]),
+            way(End::Socket, Some("a")),
+        ),
+        (
+            json!([{ "name": "it", "terminate": "a" }]),
+            way(End::Proxy, Some("a")),
+        ),
     ] {
         assert_eq!(verdict(&routes, &way, true), Verdict::Moved { route: 0 });
-        assert_eq!(verdict(&routes, &way, false), Verdict::Ended(Reason::OtherAction("it".to_owned())));
+        assert_eq!(
+            verdict(&routes, &way, false),
+            Verdict::Ended(Reason::OtherAction("it".to_owned()))
+        );
     }
 }
 
@@ -83,16 +139,24 @@ fn another_kind_of_end_moves_datagrams_and_ends_bytes() {
 fn what_is_not_allowed_ends_with_the_reason() {
     let way = way(End::Socket, Some("a"));
     let cases = [
-        (json!([{ "match": { "target": "OTHER" }, "to": "a" }]), "no route allows it any more"),
+        (
+            json!([{ "match": { "target": "OTHER" }, "to": "a" }]),
+            "no route allows it any more",
+        ),
         (
             json!([{ "name": "shut", "respond": { "status": 403 } }, { "to": "a" }]),
             "route shut does something else with it",
         ),
-        (json!([{ "redirect": { "location": "https://a" } }]), "route routes[0] does something else with it"),
+        (
+            json!([{ "redirect": { "location": "https://a" } }]),
+            "route routes[0] does something else with it",
+        ),
     ];
     for (routes, reason) in cases {
         for movable in [false, true] {
-            let Verdict::Ended(found) = verdict(&routes, &way, movable) else { panic!("{routes}") };
+            let Verdict::Ended(found) = verdict(&routes, &way, movable) else {
+                panic!("{routes}")
+            };
             assert_eq!(found.to_string(), reason);
         }
     }
@@ -101,7 +165,10 @@ fn what_is_not_allowed_ends_with_the_reason() {
 #[test]
 fn a_peer_must_still_speak_for_the_user() {
     let patterns = ["alice".parse().unwrap(), "team-*".parse().unwrap()];
-    let peer = Source::Peer { name: "core", speaks_for: &patterns };
+    let peer = Source::Peer {
+        name: "core",
+        speaks_for: &patterns,
+    };
     let cases = [
         (peer, true, Some("alice"), true),
         (peer, true, Some("team-1"), true),
@@ -113,7 +180,11 @@ fn a_peer_must_still_speak_for_the_user() {
         (Source::Client, false, Some("alice"), true),
     ];
     for (source, was_peer, user, believed) in cases {
-        assert_eq!(still_believed(&source, was_peer, user).is_ok(), believed, "{source:?} {user:?}");
+        assert_eq!(
+            still_believed(&source, was_peer, user).is_ok(),
+            believed,
+            "{source:?} {user:?}"
+        );
     }
 }
 
@@ -122,8 +193,14 @@ fn other_fields_move_datagrams_and_are_outlived_by_bytes_where_a_proxy_was_told_
     let (on, ends) = (way(End::Proxy, Some("a")), way(End::Socket, Some("a")));
     let to = json!([{ "to": "a" }]);
     assert_eq!(labelled(&to, &on, true, true), Verdict::Moved { route: 0 });
-    assert_eq!(labelled(&to, &on, false, true), Verdict::Outlives { route: 0 });
+    assert_eq!(
+        labelled(&to, &on, false, true),
+        Verdict::Outlives { route: 0 }
+    );
     for movable in [false, true] {
-        assert_eq!(labelled(&json!([{ "terminate": "a" }]), &ends, movable, true), Verdict::Kept { route: 0 });
+        assert_eq!(
+            labelled(&json!([{ "terminate": "a" }]), &ends, movable, true),
+            Verdict::Kept { route: 0 }
+        );
     }
 }

@@ -1,11 +1,16 @@
 //! Retries: conditions and outcomes, and what is never repeated.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use std::time::Duration;
 
 use hermes_config::model::{Retry, RetryOn};
-use hermes_rules::retry::{ATTEMPTS_SILENT, ATTEMPTS_UNPROCESSED, Made, Outcome, Policy, Stop, decide};
+use hermes_rules::retry::{
+    ATTEMPTS_SILENT, ATTEMPTS_UNPROCESSED, Made, Outcome, Policy, Stop, decide,
+};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use serde_json::{Value, json};
 
@@ -17,16 +22,26 @@ fn policy(keys: Value) -> Policy {
     Policy::of(Some(&retry(keys)), None).unwrap()
 }
 
-const FIRST: Made = Made { attempts: 1, idempotent: true, replayable: true };
+const FIRST: Made = Made {
+    attempts: 1,
+    idempotent: true,
+    replayable: true,
+};
 
 fn response(status: u16) -> Outcome {
-    Outcome::Response { status, retry_after: None }
+    Outcome::Response {
+        status,
+        retry_after: None,
+    }
 }
 
 /// Outcomes that `on` tries again.
 fn tried_again(on: Value) -> Vec<Outcome> {
     let policy = policy(json!({ "on": on }));
-    let late = Outcome::Response { status: 429, retry_after: Some(Duration::ZERO) };
+    let late = Outcome::Response {
+        status: 429,
+        retry_after: Some(Duration::ZERO),
+    };
     let all = [
         Outcome::ConnectFailure,
         Outcome::Reset,
@@ -41,7 +56,9 @@ fn tried_again(on: Value) -> Vec<Outcome> {
         response(504),
         late,
     ];
-    all.into_iter().filter(|outcome| decide(&policy, *outcome, FIRST, 0).is_ok()).collect()
+    all.into_iter()
+        .filter(|outcome| decide(&policy, *outcome, FIRST, 0).is_ok())
+        .collect()
 }
 
 #[test]
@@ -51,19 +68,41 @@ fn each_condition_means_what_it_says() {
     assert_eq!(tried_again(json!("refused-stream")), []);
     assert_eq!(tried_again(json!("reset")), [reset, timeout]);
     let gateway = [response(502), response(503), response(504)];
-    assert_eq!(tried_again(json!("gateway-error")), [&[connect, reset, timeout][..], &gateway].concat());
+    assert_eq!(
+        tried_again(json!("gateway-error")),
+        [&[connect, reset, timeout][..], &gateway].concat()
+    );
     let errors = [response(500), response(501)];
-    assert_eq!(tried_again(json!("5xx")), [&[connect, reset, timeout][..], &errors, &gateway].concat());
-    let late = Outcome::Response { status: 429, retry_after: Some(Duration::ZERO) };
+    assert_eq!(
+        tried_again(json!("5xx")),
+        [&[connect, reset, timeout][..], &errors, &gateway].concat()
+    );
+    let late = Outcome::Response {
+        status: 429,
+        retry_after: Some(Duration::ZERO),
+    };
     assert_eq!(tried_again(json!(["rate-limited"])), [late]);
 }
 
 #[test]
 fn what_may_have_been_processed_is_repeated_only_if_idempotent() {
     let policy = policy(json!({ "on": "5xx" }));
-    let made = Made { idempotent: false, ..FIRST };
-    for outcome in [Outcome::Reset, Outcome::Timeout, Outcome::Stale, response(500), response(503)] {
-        assert_eq!(decide(&policy, outcome, made, 0), Err(Stop::MaybeProcessed), "{outcome:?}");
+    let made = Made {
+        idempotent: false,
+        ..FIRST
+    };
+    for outcome in [
+        Outcome::Reset,
+        Outcome::Timeout,
+        Outcome::Stale,
+        response(500),
+        response(503),
+    ] {
+        assert_eq!(
+            decide(&policy, outcome, made, 0),
+            Err(Stop::MaybeProcessed),
+            "{outcome:?}"
+        );
     }
     for outcome in [Outcome::ConnectFailure, Outcome::Refused] {
         assert!(decide(&policy, outcome, made, 0).is_ok(), "{outcome:?}");
@@ -75,30 +114,71 @@ fn without_a_policy_only_what_had_no_effect_is_repeated_at_once() {
     assert_eq!(Policy::of(None, None), None);
     let policy = Policy::unprocessed_only();
     for outcome in [Outcome::Refused, Outcome::Stale] {
-        assert_eq!(decide(&policy, outcome, FIRST, u64::MAX), Ok(Duration::ZERO), "{outcome:?}");
-        let last = Made { attempts: ATTEMPTS_UNPROCESSED, ..FIRST };
-        assert_eq!(decide(&policy, outcome, last, 0), Err(Stop::Attempts), "{outcome:?}");
+        assert_eq!(
+            decide(&policy, outcome, FIRST, u64::MAX),
+            Ok(Duration::ZERO),
+            "{outcome:?}"
+        );
+        let last = Made {
+            attempts: ATTEMPTS_UNPROCESSED,
+            ..FIRST
+        };
+        assert_eq!(
+            decide(&policy, outcome, last, 0),
+            Err(Stop::Attempts),
+            "{outcome:?}"
+        );
     }
-    for outcome in [Outcome::ConnectFailure, Outcome::Reset, Outcome::Timeout, response(503)] {
-        assert_eq!(decide(&policy, outcome, FIRST, 0), Err(Stop::NotNamed), "{outcome:?}");
+    for outcome in [
+        Outcome::ConnectFailure,
+        Outcome::Reset,
+        Outcome::Timeout,
+        response(503),
+    ] {
+        assert_eq!(
+            decide(&policy, outcome, FIRST, 0),
+            Err(Stop::NotNamed),
+            "{outcome:?}"
+        );
     }
 }
 
 #[test]
 fn what_was_on_a_link_that_fell_silent_is_repeated_once_by_any_policy() {
-    for policy in [Policy::unprocessed_only(), policy(json!({ "attempts": 1, "on": "connect-failure" }))] {
+    for policy in [
+        Policy::unprocessed_only(),
+        policy(json!({ "attempts": 1, "on": "connect-failure" })),
+    ] {
         assert!(decide(&policy, Outcome::Silent, FIRST, 0).is_ok());
-        let again = Made { attempts: ATTEMPTS_SILENT, ..FIRST };
-        assert_eq!(decide(&policy, Outcome::Silent, again, 0), Err(Stop::Attempts));
-        let made = Made { idempotent: false, ..FIRST };
-        assert_eq!(decide(&policy, Outcome::Silent, made, 0), Err(Stop::MaybeProcessed));
+        let again = Made {
+            attempts: ATTEMPTS_SILENT,
+            ..FIRST
+        };
+        assert_eq!(
+            decide(&policy, Outcome::Silent, again, 0),
+            Err(Stop::Attempts)
+        );
+        let made = Made {
+            idempotent: false,
+            ..FIRST
+        };
+        assert_eq!(
+            decide(&policy, Outcome::Silent, made, 0),
+            Err(Stop::MaybeProcessed)
+        );
     }
 }
 
 #[test]
 fn what_was_not_kept_cannot_be_repeated() {
-    let made = Made { replayable: false, ..FIRST };
-    assert_eq!(decide(&policy(json!({})), Outcome::Refused, made, 0), Err(Stop::NotKept));
+    let made = Made {
+        replayable: false,
+        ..FIRST
+    };
+    assert_eq!(
+        decide(&policy(json!({})), Outcome::Refused, made, 0),
+        Err(Stop::NotKept)
+    );
 }
 
 #[test]
@@ -106,7 +186,15 @@ fn retry_after_is_waited_for_up_to_its_bound() {
     let policy = policy(json!({ "retry_after": "2s" }));
     let wait = |seconds| {
         let retry_after = Some(Duration::from_secs(seconds));
-        decide(&policy, Outcome::Response { status: 503, retry_after }, FIRST, 0)
+        decide(
+            &policy,
+            Outcome::Response {
+                status: 503,
+                retry_after,
+            },
+            FIRST,
+            0,
+        )
     };
     assert_eq!(wait(2), Ok(Duration::from_secs(2)));
     assert_eq!(wait(3), Err(Stop::TooLong));
@@ -114,14 +202,21 @@ fn retry_after_is_waited_for_up_to_its_bound() {
 
 #[test]
 fn a_route_stands_over_its_upstream_key_by_key() {
-    let upstream =
-        retry(json!({ "attempts": 5, "on": "reset", "backoff": { "base": "1s" }, "budget": { "ratio": "50%" } }));
+    let upstream = retry(
+        json!({ "attempts": 5, "on": "reset", "backoff": { "base": "1s" }, "budget": { "ratio": "50%" } }),
+    );
     let route = retry(json!({ "attempts": 2, "per_try_timeout": "25s" }));
     let policy = Policy::of(Some(&upstream), Some(&route)).unwrap();
     assert_eq!((policy.attempts, policy.on), (2, vec![RetryOn::Reset]));
     assert_eq!(policy.per_try, Some(Duration::from_secs(25)));
-    assert_eq!(policy.backoff, (Duration::from_secs(1), Duration::from_secs(1)));
-    assert_eq!((policy.budget.0.to_string().as_str(), policy.budget.1), ("50%", 3));
+    assert_eq!(
+        policy.backoff,
+        (Duration::from_secs(1), Duration::from_secs(1))
+    );
+    assert_eq!(
+        (policy.budget.0.to_string().as_str(), policy.budget.1),
+        ("50%", 3)
+    );
 }
 
 proptest! {

@@ -1,6 +1,9 @@
 //! Which route an exchange takes, and why.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use hermes_config::model::Document;
 use hermes_rules::{Facts, Table, Target};
@@ -8,14 +11,18 @@ use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
 fn table(routes: Value) -> Table {
-    let document: Document = serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
+    let document: Document =
+        serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
     Table::compile(&document)
 }
 
 /// A GET of `http://VIDEO:80/a/b` from 192.0.2.1 by alice.
 fn facts<'a>(method: &'a Method, fields: &'a HeaderMap) -> Facts<'a> {
     Facts {
-        target: Target { host: "VIDEO", port: 80 },
+        target: Target {
+            host: "VIDEO",
+            port: 80,
+        },
         authority: Some(("proxy.example", Some(8080))),
         path: "/a/b",
         method,
@@ -38,7 +45,8 @@ fn fields() -> HeaderMap {
 /// Why a route with this one condition does not match; `None` if it does.
 fn failure(matches: Value) -> Option<String> {
     let fields = fields();
-    let explained = table(json!([{ "match": matches, "to": "next" }])).explain(&facts(&Method::GET, &fields));
+    let explained =
+        table(json!([{ "match": matches, "to": "next" }])).explain(&facts(&Method::GET, &fields));
     assert_eq!(explained[0].matched, explained[0].failed.is_none());
     explained[0].failed.clone()
 }
@@ -73,21 +81,54 @@ fn conditions_that_hold() {
 fn conditions_that_do_not_hold_say_why() {
     for (matches, why) in [
         (json!({ "target": "DB" }), "target VIDEO:80 is not db"),
-        (json!({ "target": ["DB", "*.example.com:1"] }), "target VIDEO:80 is not one of db, *.example.com:1"),
-        (json!({ "port": [443, "1000-2000"] }), "port 80 is not one of 443, 1000-2000"),
-        (json!({ "authority": "proxy.example:1" }), "authority proxy.example:8080 is not proxy.example:1"),
+        (
+            json!({ "target": ["DB", "*.example.com:1"] }),
+            "target VIDEO:80 is not one of db, *.example.com:1",
+        ),
+        (
+            json!({ "port": [443, "1000-2000"] }),
+            "port 80 is not one of 443, 1000-2000",
+        ),
+        (
+            json!({ "authority": "proxy.example:1" }),
+            "authority proxy.example:8080 is not proxy.example:1",
+        ),
         (json!({ "path": "/A/*" }), "path /a/b is not /A/*"),
         (json!({ "method": "CONNECT" }), "method GET is not CONNECT"),
-        (json!({ "protocol": "connect-udp" }), "protocol websocket is not connect-udp"),
-        (json!({ "fields": { "service": "DB" } }), "field service is not DB"),
-        (json!({ "fields": { "service": "db, web" } }), "field service is not db, web"),
-        (json!({ "fields": { "service": false } }), "field service is present"),
-        (json!({ "fields": { "absent": true } }), "field absent is absent"),
+        (
+            json!({ "protocol": "connect-udp" }),
+            "protocol websocket is not connect-udp",
+        ),
+        (
+            json!({ "fields": { "service": "DB" } }),
+            "field service is not DB",
+        ),
+        (
+            json!({ "fields": { "service": "db, web" } }),
+            "field service is not db, web",
+        ),
+        (
+            json!({ "fields": { "service": false } }),
+            "field service is present",
+        ),
+        (
+            json!({ "fields": { "absent": true } }),
+            "field absent is absent",
+        ),
         (json!({ "fields": { "odd": "~." } }), "field odd is not ~."),
-        (json!({ "fields": { ":path": false } }), "field :path is present"),
+        (
+            json!({ "fields": { ":path": false } }),
+            "field :path is present",
+        ),
         (json!({ "user": "~^b" }), "user alice is not ~^b"),
-        (json!({ "source": "10.0.0.0/8" }), "source 192.0.2.1 is not 10.0.0.0/8"),
-        (json!({ "listener": ["a", "b", "c"] }), "listener web is not one of a, b, c"),
+        (
+            json!({ "source": "10.0.0.0/8" }),
+            "source 192.0.2.1 is not 10.0.0.0/8",
+        ),
+        (
+            json!({ "listener": ["a", "b", "c"] }),
+            "listener web is not one of a, b, c",
+        ),
     ] {
         assert_eq!(failure(matches.clone()).as_deref(), Some(why), "{matches}");
     }
@@ -96,14 +137,23 @@ fn conditions_that_do_not_hold_say_why() {
 #[test]
 fn what_is_not_known_does_not_match() {
     let (method, fields) = (Method::CONNECT, HeaderMap::new());
-    let unknown =
-        Facts { authority: None, path: "", protocol: None, user: None, source: None, ..facts(&method, &fields) };
+    let unknown = Facts {
+        authority: None,
+        path: "",
+        protocol: None,
+        user: None,
+        source: None,
+        ..facts(&method, &fields)
+    };
     for (matches, why) in [
         (json!({ "authority": "*" }), "no authority; * is wanted"),
         (json!({ "path": "/*" }), "no path; /* is wanted"),
         (json!({ "protocol": "a" }), "no protocol; a is wanted"),
         (json!({ "user": "~" }), "no user; ~ is wanted"),
-        (json!({ "source": ["0.0.0.0/0", "::/0"] }), "no source; one of 0.0.0.0/0, ::/0 is wanted"),
+        (
+            json!({ "source": ["0.0.0.0/0", "::/0"] }),
+            "no source; one of 0.0.0.0/0, ::/0 is wanted",
+        ),
     ] {
         let explained = table(json!([{ "match": matches, "to": "next" }])).explain(&unknown);
         assert_eq!(explained[0].failed.as_deref(), Some(why), "{matches}");
@@ -122,11 +172,23 @@ fn first_route_that_matches_decides() {
     assert_eq!(table.decide(&facts), Some(1));
     let explained = table.explain(&facts);
     assert_eq!(
-        explained.iter().map(|route| (route.route, route.matched)).collect::<Vec<_>>(),
+        explained
+            .iter()
+            .map(|route| (route.route, route.matched))
+            .collect::<Vec<_>>(),
         [(0, false), (1, true), (2, true)]
     );
-    assert_eq!(explained.iter().map(|route| route.name.as_str()).collect::<Vec<_>>(), ["db", "routes[1]", "rest"]);
-    assert_eq!([table.name(0), table.name(1), table.name(3)], [Some("db"), Some("routes[1]"), None]);
+    assert_eq!(
+        explained
+            .iter()
+            .map(|route| route.name.as_str())
+            .collect::<Vec<_>>(),
+        ["db", "routes[1]", "rest"]
+    );
+    assert_eq!(
+        [table.name(0), table.name(1), table.name(3)],
+        [Some("db"), Some("routes[1]"), None]
+    );
 }
 
 #[test]
@@ -140,20 +202,30 @@ fn secret_values_of_fields_are_not_told() {
     let mut fields = HeaderMap::new();
     fields.insert("authorization", HeaderValue::from_static("Bearer secret"));
     let table = table(json!([{ "match": { "fields": { "authorization": "x" } }, "to": "next" }]));
-    let failed = table.explain(&facts(&Method::GET, &fields))[0].failed.clone().unwrap();
+    let failed = table.explain(&facts(&Method::GET, &fields))[0]
+        .failed
+        .clone()
+        .unwrap();
     assert_eq!(failed, "field authorization is not x");
 }
 
 #[test]
 fn a_path_under_more_prefixes_than_an_exchange_looks_up_takes_the_first_of_them() {
     let folder = |depth: usize| "/a".repeat(depth) + "/*";
-    let mut routes: Vec<Value> =
-        (1..=60).map(|depth| json!({ "match": { "path": folder(depth) }, "to": "x" })).collect();
+    let mut routes: Vec<Value> = (1..=60)
+        .map(|depth| json!({ "match": { "path": folder(depth) }, "to": "x" }))
+        .collect();
     routes.reverse();
     let table = table(json!(routes));
 
     let path = "/a".repeat(50) + "/b";
     let fields = HeaderMap::new();
     let method = Method::GET;
-    assert_eq!(table.decide(&Facts { path: &path, ..facts(&method, &fields) }), Some(10));
+    assert_eq!(
+        table.decide(&Facts {
+            path: &path,
+            ..facts(&method, &fields)
+        }),
+        Some(10)
+    );
 }

@@ -1,6 +1,9 @@
 //! Routes that can never match: what is certain is found, and what is found is certain.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use hermes_config::model::{Document, FieldMatch, Match, OneOrMany, Route};
 use hermes_rules::shadow::{Shadow, implies, shadows};
@@ -23,30 +26,78 @@ fn conditions_that_follow_from_others() {
         (json!({ "user": "alice" }), json!({})),
         (json!({}), json!({ "target": "*" })),
         (json!({ "target": "VIDEO" }), json!({ "target": "video." })),
-        (json!({ "target": "[::1]:80" }), json!({ "target": "[0:0:0:0:0:0:0:1]" })),
+        (
+            json!({ "target": "[::1]:80" }),
+            json!({ "target": "[0:0:0:0:0:0:0:1]" }),
+        ),
         (json!({ "target": "a.b.c" }), json!({ "target": "*.c" })),
         (json!({ "target": "*.b.c" }), json!({ "target": "*.c" })),
         (json!({ "target": "v1" }), json!({ "target": "~^V[0-9]$" })),
-        (json!({ "target": "~^v$" }), json!({ "target": ["x", "~^v$"] })),
-        (json!({ "target": ["a", "b:1"] }), json!({ "target": ["b", "a"] })),
-        (json!({ "target": ["a:80", "b:443"] }), json!({ "port": "80-443" })),
-        (json!({ "target": "a", "port": 80 }), json!({ "target": "a:80" })),
+        (
+            json!({ "target": "~^v$" }),
+            json!({ "target": ["x", "~^v$"] }),
+        ),
+        (
+            json!({ "target": ["a", "b:1"] }),
+            json!({ "target": ["b", "a"] }),
+        ),
+        (
+            json!({ "target": ["a:80", "b:443"] }),
+            json!({ "port": "80-443" }),
+        ),
+        (
+            json!({ "target": "a", "port": 80 }),
+            json!({ "target": "a:80" }),
+        ),
         (json!({ "port": 80 }), json!({ "target": "*:80" })),
-        (json!({ "port": [80, "100-200"] }), json!({ "port": ["1-99", "100-300"] })),
+        (
+            json!({ "port": [80, "100-200"] }),
+            json!({ "port": ["1-99", "100-300"] }),
+        ),
         (json!({ "authority": "a:1" }), json!({ "authority": "*" })),
-        (json!({ "path": ["/a/b", "/a/c/*"] }), json!({ "path": "/a/*" })),
+        (
+            json!({ "path": ["/a/b", "/a/c/*"] }),
+            json!({ "path": "/a/*" }),
+        ),
         (json!({ "path": "/%61" }), json!({ "path": "/a" })),
         (json!({ "path": "/v1" }), json!({ "path": "~^/v" })),
-        (json!({ "method": "GET" }), json!({ "method": ["HEAD", "GET"] })),
-        (json!({ "protocol": "WebSocket" }), json!({ "protocol": "websocket" })),
-        (json!({ "fields": { "Service": "db" } }), json!({ "fields": { "service": true } })),
-        (json!({ "fields": { "service": "db", "x": false } }), json!({ "fields": { "service": "~^d" } })),
-        (json!({ "user": ["alice", "~^b"] }), json!({ "user": ["~^b", "~^a"] })),
-        (json!({ "source": "10.1.0.0/16" }), json!({ "source": "10.0.0.0/8" })),
-        (json!({ "source": "::ffff:10.1.0.0/112" }), json!({ "source": "10.0.0.0/8" })),
-        (json!({ "listener": "a" }), json!({ "listener": ["a", "b"] })),
+        (
+            json!({ "method": "GET" }),
+            json!({ "method": ["HEAD", "GET"] }),
+        ),
+        (
+            json!({ "protocol": "WebSocket" }),
+            json!({ "protocol": "websocket" }),
+        ),
+        (
+            json!({ "fields": { "Service": "db" } }),
+            json!({ "fields": { "service": true } }),
+        ),
+        (
+            json!({ "fields": { "service": "db", "x": false } }),
+            json!({ "fields": { "service": "~^d" } }),
+        ),
+        (
+            json!({ "user": ["alice", "~^b"] }),
+            json!({ "user": ["~^b", "~^a"] }),
+        ),
+        (
+            json!({ "source": "10.1.0.0/16" }),
+            json!({ "source": "10.0.0.0/8" }),
+        ),
+        (
+            json!({ "source": "::ffff:10.1.0.0/112" }),
+            json!({ "source": "10.0.0.0/8" }),
+        ),
+        (
+            json!({ "listener": "a" }),
+            json!({ "listener": ["a", "b"] }),
+        ),
     ] {
-        assert!(implies(&conditions(later.clone()), &conditions(earlier.clone())), "{later} {earlier}");
+        assert!(
+            implies(&conditions(later.clone()), &conditions(earlier.clone())),
+            "{later} {earlier}"
+        );
     }
 }
 
@@ -57,10 +108,19 @@ fn conditions_that_do_not_certainly_follow() {
         (json!({}), json!({ "source": ["0.0.0.0/0", "::/0"] })),
         (json!({}), json!({ "authority": "*" })),
         (json!({ "target": "a" }), json!({ "target": "a:80" })),
-        (json!({ "target": "a", "port": [80, 81] }), json!({ "target": "a:80" })),
-        (json!({ "target": "a", "port": "80-81" }), json!({ "target": "a:80" })),
+        (
+            json!({ "target": "a", "port": [80, 81] }),
+            json!({ "target": "a:80" }),
+        ),
+        (
+            json!({ "target": "a", "port": "80-81" }),
+            json!({ "target": "a:80" }),
+        ),
         (json!({ "target": ["a:80", "b"] }), json!({ "port": 80 })),
-        (json!({ "target": "example.com" }), json!({ "target": "*.example.com" })),
+        (
+            json!({ "target": "example.com" }),
+            json!({ "target": "*.example.com" }),
+        ),
         (json!({ "target": "*.c" }), json!({ "target": "*.b.c" })),
         (json!({ "target": "*.c" }), json!({ "target": "~c$" })),
         (json!({ "target": "v" }), json!({ "target": "~(?-i)^v$" })),
@@ -71,14 +131,32 @@ fn conditions_that_do_not_certainly_follow() {
         (json!({ "path": "/a/*" }), json!({ "path": "~^/a" })),
         (json!({ "path": "/a" }), json!({ "path": "/a/*" })),
         (json!({ "method": "get" }), json!({ "method": "GET" })),
-        (json!({ "fields": { "service": true } }), json!({ "fields": { "service": "~" } })),
-        (json!({ "fields": { "service": true } }), json!({ "fields": { "service": false } })),
-        (json!({ "fields": { "service": "db" } }), json!({ "fields": { "service": "web" } })),
+        (
+            json!({ "fields": { "service": true } }),
+            json!({ "fields": { "service": "~" } }),
+        ),
+        (
+            json!({ "fields": { "service": true } }),
+            json!({ "fields": { "service": false } }),
+        ),
+        (
+            json!({ "fields": { "service": "db" } }),
+            json!({ "fields": { "service": "web" } }),
+        ),
         (json!({ "user": "~^a" }), json!({ "user": "~a" })),
-        (json!({ "source": "10.0.0.0/8" }), json!({ "source": "10.1.0.0/16" })),
-        (json!({ "listener": ["a", "b"] }), json!({ "listener": "a" })),
+        (
+            json!({ "source": "10.0.0.0/8" }),
+            json!({ "source": "10.1.0.0/16" }),
+        ),
+        (
+            json!({ "listener": ["a", "b"] }),
+            json!({ "listener": "a" }),
+        ),
     ] {
-        assert!(!implies(&conditions(later.clone()), &conditions(earlier.clone())), "{later} {earlier}");
+        assert!(
+            !implies(&conditions(later.clone()), &conditions(earlier.clone())),
+            "{later} {earlier}"
+        );
     }
 }
 
@@ -93,7 +171,14 @@ fn each_dead_route_is_blamed_on_the_first_that_covers_it() {
     ] }))
     .unwrap();
     let found = shadows(&document.routes);
-    assert_eq!(found, [Shadow { dead: 1, by: 0 }, Shadow { dead: 3, by: 0 }, Shadow { dead: 4, by: 2 }]);
+    assert_eq!(
+        found,
+        [
+            Shadow { dead: 1, by: 0 },
+            Shadow { dead: 3, by: 0 },
+            Shadow { dead: 4, by: 2 }
+        ]
+    );
 }
 
 /// An optional list of one to three of these, as parsed.
@@ -104,22 +189,54 @@ fn some<T: std::str::FromStr<Err: std::fmt::Debug> + Clone + std::fmt::Debug>(
     weighted(0.6, vec(parsed, 1..3).prop_map(OneOrMany))
 }
 
-const TARGETS: [&str; 10] = ["a", "A:80", "x.a", "*.a", "*.x.a", "*", "*:80", "~^a", "~(?-i)^a", "[::1]:80"];
+const TARGETS: [&str; 10] = [
+    "a", "A:80", "x.a", "*.a", "*.x.a", "*", "*:80", "~^a", "~(?-i)^a", "[::1]:80",
+];
 const PATHS: [&str; 8] = ["/", "/a", "/%61", "/a/*", "/*", "/a/b/*", "~^/a", "/a/../b"];
 const TEXTS: [&str; 5] = ["a", "b", "~a", "~^", "~^b$"];
-const NETS: [&str; 6] = ["10.0.0.0/8", "10.1.0.0/16", "::ffff:10.1.0.0/112", "0.0.0.0/0", "::/0", "2001:db8::/32"];
+const NETS: [&str; 6] = [
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "::ffff:10.1.0.0/112",
+    "0.0.0.0/0",
+    "::/0",
+    "2001:db8::/32",
+];
 
 fn any_match() -> impl Strategy<Value = Match> {
     let text = select(&TEXTS[..]).prop_map(|text| FieldMatch::Value(text.parse().unwrap()));
     let field = proptest::prop_oneof![any::<bool>().prop_map(FieldMatch::Present), text];
-    let fields = vec((select(&["f", "F", "g"][..]).prop_map(str::to_owned), field), 0..3);
-    let what = (some(&TARGETS), some(&["80", "443", "1-100", "1-65535"]), some(&TARGETS), some(&PATHS));
-    let how = (some(&["GET", "POST"]), some(&["websocket", "WebSocket", "x"]));
+    let fields = vec(
+        (select(&["f", "F", "g"][..]).prop_map(str::to_owned), field),
+        0..3,
+    );
+    let what = (
+        some(&TARGETS),
+        some(&["80", "443", "1-100", "1-65535"]),
+        some(&TARGETS),
+        some(&PATHS),
+    );
+    let how = (
+        some(&["GET", "POST"]),
+        some(&["websocket", "WebSocket", "x"]),
+    );
     let whose = (some(&TEXTS), some(&NETS), some(&["web", "db"]));
     (what, how, fields, whose).prop_map(|(what, how, fields, whose)| {
-        let ((target, port, authority, path), (method, protocol), (user, source, listener)) = (what, how, whose);
+        let ((target, port, authority, path), (method, protocol), (user, source, listener)) =
+            (what, how, whose);
         let fields = fields.into_iter().collect();
-        Match { target, port, authority, path, method, protocol, fields, user, source, listener }
+        Match {
+            target,
+            port,
+            authority,
+            path,
+            method,
+            protocol,
+            fields,
+            user,
+            source,
+            listener,
+        }
     })
 }
 
@@ -141,7 +258,10 @@ struct Owned {
 impl Owned {
     fn facts(&self) -> Facts<'_> {
         Facts {
-            target: Target { host: self.host, port: self.port },
+            target: Target {
+                host: self.host,
+                port: self.port,
+            },
             authority: self.authority,
             path: self.path,
             method: &self.method,
@@ -158,7 +278,11 @@ fn any_facts() -> impl Strategy<Value = Owned> {
     let host = || select(&["a", "A.", "x.a", "X.x.A", "b", "::1", "[0::1]", ""][..]);
     let port = || select(&[80_u16, 443, 100, 0][..]);
     let authority = weighted(0.8, (host(), weighted(0.8, port())));
-    let path = select(&["", "/", "/a", "/%61", "/a/", "/a/b/c", "/a%2fb", "/a/../b", "/a/%2e"][..]);
+    let path = select(
+        &[
+            "", "/", "/a", "/%61", "/a/", "/a/b/c", "/a%2fb", "/a/../b", "/a/%2e",
+        ][..],
+    );
     let method = proptest::prop_oneof![Just(Method::GET), Just(Method::POST)];
     let protocol = weighted(0.8, select(&["websocket", "WEBSOCKET", "x"][..]));
     let value = select(&["a", "b", "ab", ""][..]).prop_map(HeaderValue::from_static);
@@ -171,20 +295,58 @@ fn any_facts() -> impl Strategy<Value = Owned> {
         fields
     });
     let user = weighted(0.8, select(&["a", "b", "ab"][..]));
-    let source = weighted(0.8, select(&["10.1.2.3", "::ffff:10.1.2.3", "10.2.0.1", "2001:db8::1", "::2"][..]));
+    let source = weighted(
+        0.8,
+        select(
+            &[
+                "10.1.2.3",
+                "::ffff:10.1.2.3",
+                "10.2.0.1",
+                "2001:db8::1",
+                "::2",
+            ][..],
+        ),
+    );
     let listener = select(&["web", "db"][..]);
     let target = (host(), port(), authority, path);
-    (target, (method, protocol, fields), (user, source, listener)).prop_map(|(target, how, whose)| {
-        let ((host, port, authority, path), (method, protocol, fields), (user, source, listener)) =
-            (target, how, whose);
-        Owned { host, port, authority, path, method, protocol, fields, user, source, listener }
-    })
+    (target, (method, protocol, fields), (user, source, listener)).prop_map(
+        |(target, how, whose)| {
+            let (
+                (host, port, authority, path),
+                (method, protocol, fields),
+                (user, source, listener),
+            ) = (target, how, whose);
+            Owned {
+                host,
+                port,
+                authority,
+                path,
+                method,
+                protocol,
+                fields,
+                user,
+                source,
+                listener,
+            }
+        },
+    )
 }
 
 /// Conditions like the given ones, with some taken away: it is likely that they follow.
 fn weakened(one: &Match, keep: [bool; 10]) -> Match {
     let mut other = one.clone();
-    let [target, port, authority, path, method, protocol, fields, user, source, listener] = keep;
+    let [
+        target,
+        port,
+        authority,
+        path,
+        method,
+        protocol,
+        fields,
+        user,
+        source,
+        listener,
+    ] = keep;
     other.target = other.target.filter(|_| target);
     other.port = other.port.filter(|_| port);
     other.authority = other.authority.filter(|_| authority);
@@ -209,7 +371,13 @@ fn table(routes: &[Match]) -> Table {
 
 /// Routes with these conditions.
 fn documented(routes: &[Match]) -> Vec<Route> {
-    routes.iter().map(|matches| Route { matches: matches.clone(), ..Default::default() }).collect()
+    routes
+        .iter()
+        .map(|matches| Route {
+            matches: matches.clone(),
+            ..Default::default()
+        })
+        .collect()
 }
 
 proptest! {

@@ -1,6 +1,9 @@
 //! Whose an exchange is: every case of the table, by source.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use hermes_config::model::{FieldPattern, Forged, UserPattern};
 use hermes_rules::{OverlayFields, Source, believe};
@@ -17,13 +20,22 @@ fn patterns(names: &[&str]) -> Vec<FieldPattern> {
 }
 
 fn overlay() -> OverlayFields {
-    OverlayFields::new(&patterns(&["user", "service", "namespace", "ipaddress", "x-hermes-*"]))
+    OverlayFields::new(&patterns(&[
+        "user",
+        "service",
+        "namespace",
+        "ipaddress",
+        "x-hermes-*",
+    ]))
 }
 
 fn map(fields: &[(&str, &str)]) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in fields {
-        map.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        map.append(
+            name.parse::<HeaderName>().unwrap(),
+            HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+        );
     }
     map
 }
@@ -43,7 +55,14 @@ fn decides(
     expected: Outcome,
 ) {
     let mut fields = users(lines);
-    let result = believe(source, authenticated, forged, &patterns(accepts), &overlay(), &mut fields);
+    let result = believe(
+        source,
+        authenticated,
+        forged,
+        &patterns(accepts),
+        &overlay(),
+        &mut fields,
+    );
     let case = format!("{source:?} {lines:?} {authenticated:?} {forged:?} {accepts:?}");
     match (&result, expected) {
         (Ok(user), Ok(wanted)) => {
@@ -51,7 +70,11 @@ fn decides(
             assert_eq!(fields, users(wanted.as_slice()), "{case}");
         }
         (Err(refusal), Err(reason)) => {
-            assert_eq!((refusal.status, refusal.reason.as_str()), (403, reason), "{case}");
+            assert_eq!(
+                (refusal.status, refusal.reason.as_str()),
+                (403, reason),
+                "{case}"
+            );
             assert_eq!(refusal.to_string(), reason);
             assert_eq!(fields, users(lines), "{case}");
         }
@@ -69,14 +92,32 @@ fn authenticated_client() {
         (&[" alice\t"], Ok(Some("alice")), Ok(Some("alice"))),
         (&[""], Ok(Some("alice")), Ok(Some("alice"))),
         (&["bob"], Ok(Some("alice")), Err(forged)),
-        (&["Alice"], Ok(Some("alice")), Err("user alice claims to be user Alice")),
+        (
+            &["Alice"],
+            Ok(Some("alice")),
+            Err("user alice claims to be user Alice"),
+        ),
         (&["alice", "bob"], Ok(Some("alice")), Err(several)),
         (&["alice", "alice"], Ok(Some("alice")), Err(several)),
         (&["", "alice"], Ok(Some("alice")), Err(several)),
     ] {
         for accepts in [&[][..], &["user"], &["service"], &["u*"]] {
-            decides(&Source::Client, lines, Some("alice"), REMOVE, accepts, on_remove);
-            decides(&Source::Client, lines, Some("alice"), REFUSE, accepts, on_refuse);
+            decides(
+                &Source::Client,
+                lines,
+                Some("alice"),
+                REMOVE,
+                accepts,
+                on_remove,
+            );
+            decides(
+                &Source::Client,
+                lines,
+                Some("alice"),
+                REFUSE,
+                accepts,
+                on_refuse,
+            );
         }
     }
 }
@@ -103,9 +144,17 @@ fn client_that_nobody_authenticated_and_whose_field_is_accepted() {
         (&[][..], Ok(None), Ok(None)),
         (&[""], Ok(None), Ok(None)),
         (&["bob"], Ok(Some("bob")), Ok(Some("bob"))),
-        (&["j\u{fc}rgen"], Ok(Some("j\u{fc}rgen")), Ok(Some("j\u{fc}rgen"))),
+        (
+            &["j\u{fc}rgen"],
+            Ok(Some("j\u{fc}rgen")),
+            Ok(Some("j\u{fc}rgen")),
+        ),
         (&["bob", "eve"], Ok(None), Err("more than one user field")),
-        (&["a\tb"], Ok(None), Err("the user field holds control characters or is not UTF-8")),
+        (
+            &["a\tb"],
+            Ok(None),
+            Err("the user field holds control characters or is not UTF-8"),
+        ),
     ] {
         for accepts in [&["user"][..], &["User"], &["us*", "service"]] {
             decides(&Source::Client, lines, None, REMOVE, accepts, on_remove);
@@ -116,9 +165,14 @@ fn client_that_nobody_authenticated_and_whose_field_is_accepted() {
 
 #[test]
 fn peer_speaks_for_some() {
-    let speaks_for: Vec<UserPattern> =
-        ["alice", "*@example.com", "team-*"].iter().map(|pattern| pattern.parse().unwrap()).collect();
-    let peer = Source::Peer { name: "dp", speaks_for: &speaks_for };
+    let speaks_for: Vec<UserPattern> = ["alice", "*@example.com", "team-*"]
+        .iter()
+        .map(|pattern| pattern.parse().unwrap())
+        .collect();
+    let peer = Source::Peer {
+        name: "dp",
+        speaks_for: &speaks_for,
+    };
     let several = Err("peer dp: more than one user field");
     for (lines, authenticated, expected) in [
         (&[][..], None, Ok(None)),
@@ -127,15 +181,31 @@ fn peer_speaks_for_some() {
         (&["bob@example.com"], None, Ok(Some("bob@example.com"))),
         (&["team-red"], None, Ok(Some("team-red"))),
         (&["bob"], None, Err("peer dp does not speak for user bob")),
-        (&["ALICE"], None, Err("peer dp does not speak for user ALICE")),
+        (
+            &["ALICE"],
+            None,
+            Err("peer dp does not speak for user ALICE"),
+        ),
         (&["alice", "alice"], None, several),
         (&["alice", ""], None, several),
-        (&["a\tb"], None, Err("peer dp: the user field holds control characters or is not UTF-8")),
+        (
+            &["a\tb"],
+            None,
+            Err("peer dp: the user field holds control characters or is not UTF-8"),
+        ),
         (&[], Some("eve"), Ok(Some("eve"))),
         (&[""], Some("eve"), Ok(Some("eve"))),
         (&["alice"], Some("alice"), Ok(Some("alice"))),
-        (&["alice"], Some("eve"), Err("peer dp claims user alice, but authenticated as user eve")),
-        (&["bob"], Some("bob"), Err("peer dp does not speak for user bob")),
+        (
+            &["alice"],
+            Some("eve"),
+            Err("peer dp claims user alice, but authenticated as user eve"),
+        ),
+        (
+            &["bob"],
+            Some("bob"),
+            Err("peer dp does not speak for user bob"),
+        ),
         (&["alice", "bob"], Some("alice"), several),
     ] {
         // Neither `forged` nor `accepts` is about peers.
@@ -147,27 +217,59 @@ fn peer_speaks_for_some() {
 
 #[test]
 fn peer_that_speaks_for_nobody_or_for_everybody() {
-    let nobody = Source::Peer { name: "dp", speaks_for: &[] };
-    decides(&nobody, &["alice"], None, REMOVE, &["user"], Err("peer dp does not speak for user alice"));
+    let nobody = Source::Peer {
+        name: "dp",
+        speaks_for: &[],
+    };
+    decides(
+        &nobody,
+        &["alice"],
+        None,
+        REMOVE,
+        &["user"],
+        Err("peer dp does not speak for user alice"),
+    );
     decides(&nobody, &[], None, REMOVE, &[], Ok(None));
     let all: [UserPattern; 1] = ["*".parse().unwrap()];
-    decides(&Source::Peer { name: "dp", speaks_for: &all }, &["alice"], None, REMOVE, &[], Ok(Some("alice")));
+    decides(
+        &Source::Peer {
+            name: "dp",
+            speaks_for: &all,
+        },
+        &["alice"],
+        None,
+        REMOVE,
+        &[],
+        Ok(Some("alice")),
+    );
 }
 
 #[test]
 fn insecure_peer_speaks_for_everybody() {
-    let contradicts = "a peer listed in insecure_trust claims user alice, but authenticated as user eve";
+    let contradicts =
+        "a peer listed in insecure_trust claims user alice, but authenticated as user eve";
     for (lines, authenticated, expected) in [
         (&[][..], None, Ok(None)),
         (&[""], None, Ok(None)),
         (&["alice"], None, Ok(Some("alice"))),
-        (&["alice", "bob"], None, Err("a peer listed in insecure_trust: more than one user field")),
+        (
+            &["alice", "bob"],
+            None,
+            Err("a peer listed in insecure_trust: more than one user field"),
+        ),
         (&[], Some("eve"), Ok(Some("eve"))),
         (&["eve"], Some("eve"), Ok(Some("eve"))),
         (&["alice"], Some("eve"), Err(contradicts)),
     ] {
         for forged in [REMOVE, REFUSE] {
-            decides(&Source::InsecurePeer, lines, authenticated, forged, &[], expected);
+            decides(
+                &Source::InsecurePeer,
+                lines,
+                authenticated,
+                forged,
+                &[],
+                expected,
+            );
         }
     }
 }
@@ -176,7 +278,15 @@ fn insecure_peer_speaks_for_everybody() {
 fn refusal_says_what_was_claimed() {
     for (lines, claimed) in [(&["bob"][..], "bob"), (&["bob", "eve"], "bob, eve")] {
         let source = Source::Client;
-        let refusal = believe(&source, Some("alice"), REFUSE, &[], &overlay(), &mut users(lines)).unwrap_err();
+        let refusal = believe(
+            &source,
+            Some("alice"),
+            REFUSE,
+            &[],
+            &overlay(),
+            &mut users(lines),
+        )
+        .unwrap_err();
         assert_eq!(refusal.claimed, claimed);
     }
 }
@@ -185,17 +295,47 @@ fn refusal_says_what_was_claimed() {
 fn bytes_that_are_not_text_are_nobody() {
     let mut fields = HeaderMap::new();
     fields.insert("user", HeaderValue::from_bytes(b"b\xffb").unwrap());
-    let refusal = believe(&Source::InsecurePeer, None, REMOVE, &[], &overlay(), &mut fields).unwrap_err();
-    assert!(refusal.reason.ends_with("holds control characters or is not UTF-8"));
-    let user = believe(&Source::Client, None, REMOVE, &patterns(&["user"]), &overlay(), &mut fields);
+    let refusal = believe(
+        &Source::InsecurePeer,
+        None,
+        REMOVE,
+        &[],
+        &overlay(),
+        &mut fields,
+    )
+    .unwrap_err();
+    assert!(
+        refusal
+            .reason
+            .ends_with("holds control characters or is not UTF-8")
+    );
+    let user = believe(
+        &Source::Client,
+        None,
+        REMOVE,
+        &patterns(&["user"]),
+        &overlay(),
+        &mut fields,
+    );
     assert_eq!((user, fields.len()), (Ok(None), 0));
 }
 
 #[test]
 fn authenticated_user_must_fit_into_a_field() {
     for user in ["", " alice", "a\r\nb", "a\0"] {
-        let refusal = believe(&Source::Client, Some(user), REMOVE, &[], &overlay(), &mut users(&[])).unwrap_err();
-        assert_eq!(refusal.reason, "the authenticated user's name cannot be written in a field");
+        let refusal = believe(
+            &Source::Client,
+            Some(user),
+            REMOVE,
+            &[],
+            &overlay(),
+            &mut users(&[]),
+        )
+        .unwrap_err();
+        assert_eq!(
+            refusal.reason,
+            "the authenticated user's name cannot be written in a field"
+        );
     }
 }
 
@@ -212,8 +352,18 @@ fn clients_keep_only_the_overlay_fields_that_are_accepted() {
     ];
     for (accepts, kept) in [
         (&[][..], &[("x-request-id", "4"), ("users", "5")][..]),
-        (&["SERVICE"], &[("service", "db"), ("x-request-id", "4"), ("users", "5")]),
-        (&["x-hermes-t*"], &[("x-hermes-trace", "2"), ("x-request-id", "4"), ("users", "5")]),
+        (
+            &["SERVICE"],
+            &[("service", "db"), ("x-request-id", "4"), ("users", "5")],
+        ),
+        (
+            &["x-hermes-t*"],
+            &[
+                ("x-hermes-trace", "2"),
+                ("x-request-id", "4"),
+                ("users", "5"),
+            ],
+        ),
         (
             &["x-hermes-*", "namespace"],
             &[
@@ -226,16 +376,37 @@ fn clients_keep_only_the_overlay_fields_that_are_accepted() {
         ),
     ] {
         let mut fields = map(&sent);
-        assert_eq!(believe(&Source::Client, None, REFUSE, &patterns(accepts), &overlay(), &mut fields), Ok(None));
+        assert_eq!(
+            believe(
+                &Source::Client,
+                None,
+                REFUSE,
+                &patterns(accepts),
+                &overlay(),
+                &mut fields
+            ),
+            Ok(None)
+        );
         assert_eq!(fields, map(kept), "{accepts:?}");
     }
 }
 
 #[test]
 fn peers_keep_all_overlay_fields() {
-    let sent = [("service", "db"), ("x-hermes-hop", "1"), ("x-hermes-hop", "2"), ("user", "alice")];
+    let sent = [
+        ("service", "db"),
+        ("x-hermes-hop", "1"),
+        ("x-hermes-hop", "2"),
+        ("user", "alice"),
+    ];
     let all: [UserPattern; 1] = ["*".parse().unwrap()];
-    for source in [Source::InsecurePeer, Source::Peer { name: "dp", speaks_for: &all }] {
+    for source in [
+        Source::InsecurePeer,
+        Source::Peer {
+            name: "dp",
+            speaks_for: &all,
+        },
+    ] {
         let mut fields = map(&sent);
         let user = believe(&source, None, REMOVE, &[], &overlay(), &mut fields);
         assert_eq!((user, fields), (Ok(Some("alice".to_owned())), map(&sent)));
@@ -246,6 +417,9 @@ fn peers_keep_all_overlay_fields() {
 fn user_is_an_overlay_field_even_if_it_is_not_declared() {
     let mut fields = users(&["bob"]);
     let none = OverlayFields::new(&[]);
-    assert_eq!(believe(&Source::Client, None, REMOVE, &[], &none, &mut fields), Ok(None));
+    assert_eq!(
+        believe(&Source::Client, None, REMOVE, &[], &none, &mut fields),
+        Ok(None)
+    );
     assert!(fields.is_empty());
 }

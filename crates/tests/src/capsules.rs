@@ -23,7 +23,10 @@ enum Carrier {
 
 /// The path of a target (RFC 9298, 2).
 pub fn path(host: &str, port: u16) -> String {
-    format!("/.well-known/masque/udp/{}/{port}/", host.replace(':', "%3A"))
+    format!(
+        "/.well-known/masque/udp/{}/{port}/",
+        host.replace(':', "%3A")
+    )
 }
 
 impl UdpTunnel {
@@ -47,14 +50,25 @@ impl UdpTunnel {
     ///
     /// # Errors
     /// As [`Self::h1`].
-    pub fn h1_for(proxy: SocketAddr, protocol: &str, path: &str, fields: &str) -> Result<Self, Head> {
+    pub fn h1_for(
+        proxy: SocketAddr,
+        protocol: &str,
+        path: &str,
+        fields: &str,
+    ) -> Result<Self, Head> {
         let mut raw = Raw::connect(proxy);
         raw.send(format!(
             "GET http://{proxy}{path} HTTP/1.1\r\nHost: {proxy}\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\
              Capsule-Protocol: ?1\r\n{fields}\r\n"
         ));
         let head = raw.head();
-        if head.status() == 101 { Ok(Self { carrier: Carrier::H1(raw) }) } else { Err(head) }
+        if head.status() == 101 {
+            Ok(Self {
+                carrier: Carrier::H1(raw),
+            })
+        } else {
+            Err(head)
+        }
     }
 
     /// Opens one on an HTTP/2 connection.
@@ -69,13 +83,22 @@ impl UdpTunnel {
         fields: &[(&str, &str)],
     ) -> Result<Self, Answer> {
         let uri = format!("http://{proxy}{}", path(host, port));
-        let fields: Vec<_> = [("capsule-protocol", "?1")].into_iter().chain(fields.iter().copied()).collect();
-        client.extended("connect-udp", &uri, &fields).map(|stream| Self { carrier: Carrier::H2(stream) })
+        let fields: Vec<_> = [("capsule-protocol", "?1")]
+            .into_iter()
+            .chain(fields.iter().copied())
+            .collect();
+        client
+            .extended("connect-udp", &uri, &fields)
+            .map(|stream| Self {
+                carrier: Carrier::H2(stream),
+            })
     }
 
     /// A tunnel that was opened by hand.
     pub fn of(raw: Raw) -> Self {
-        Self { carrier: Carrier::H1(raw) }
+        Self {
+            carrier: Carrier::H1(raw),
+        }
     }
 
     /// Opens a tunnel of capsules under this protocol on an HTTP/2 connection.
@@ -85,7 +108,9 @@ impl UdpTunnel {
     pub fn h2_for(client: &Client, protocol: &'static str, uri: &str) -> Result<Self, Answer> {
         client
             .extended(protocol, uri, &[("capsule-protocol", "?1")])
-            .map(|stream| Self { carrier: Carrier::H2(stream) })
+            .map(|stream| Self {
+                carrier: Carrier::H2(stream),
+            })
     }
 
     /// Breaks the tunnel off.
@@ -155,8 +180,13 @@ impl UdpTunnel {
     /// # Panics
     /// When it has it not.
     pub fn field(&self, name: &str) -> Option<String> {
-        let Carrier::H2(stream) = &self.carrier else { return None };
-        stream.fields.get(name).map(|value| value.to_str().unwrap().to_owned())
+        let Carrier::H2(stream) = &self.carrier else {
+            return None;
+        };
+        stream
+            .fields
+            .get(name)
+            .map(|value| value.to_str().unwrap().to_owned())
     }
 
     /// Reads to the end of the stream, which it returns; `None` if it was broken off.
@@ -181,7 +211,9 @@ impl UdpTunnel {
     fn read_varint(&mut self) -> u64 {
         let first = self.exactly(1)[0];
         let more = self.exactly((1 << (first >> 6)) - 1);
-        more.iter().fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte))
+        more.iter().fold(u64::from(first & 0x3f), |value, byte| {
+            value << 8 | u64::from(*byte)
+        })
     }
 }
 

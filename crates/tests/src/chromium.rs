@@ -24,12 +24,20 @@ pub fn load(url: &str, certificate: &Issued, force: &str) -> String {
     let mut command = program();
     // No sandbox: it needs a user other than root. Time as the page sees it stands still while something is under way.
     command
-        .args(["--no-sandbox", "--disable-gpu", "--no-proxy-server", "--virtual-time-budget=10000", "--timeout=60000"])
+        .args([
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-proxy-server",
+            "--virtual-time-budget=10000",
+            "--timeout=60000",
+        ])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--ignore-certificate-errors-spki-list={known}"))
         .arg(format!("--origin-to-force-quic-on={force}"))
         .args(["--dump-dom", url]);
-    let output = command.output().expect("Chromium runs; ./test install brings it");
+    let output = command
+        .output()
+        .expect("Chromium runs; ./test install brings it");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let document = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -42,10 +50,16 @@ pub fn load(url: &str, certificate: &Issued, force: &str) -> String {
 /// # Panics
 /// When it has none.
 pub fn version() -> String {
-    let output = program().arg("--version").output().expect("Chromium runs; ./test install brings it");
+    let output = program()
+        .arg("--version")
+        .output()
+        .expect("Chromium runs; ./test install brings it");
     let said = String::from_utf8(output.stdout).unwrap();
     let is_version = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
-    said.split_whitespace().find(is_version).expect("a version").to_owned()
+    said.split_whitespace()
+        .find(is_version)
+        .expect("a version")
+        .to_owned()
 }
 
 fn program() -> Command {

@@ -24,7 +24,12 @@ impl Collector {
     pub fn start() -> Self {
         let mut process = python(include_str!("collector.py"));
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port: u16 = lines.next().expect("the collector starts").unwrap().parse().unwrap();
+        let port: u16 = lines
+            .next()
+            .expect("the collector starts")
+            .unwrap()
+            .parse()
+            .unwrap();
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = said.clone();
         // It ends with the process, whose output it reads.
@@ -33,7 +38,11 @@ impl Collector {
                 heard.lock().push(serde_json::from_str(&line).unwrap());
             }
         });
-        Self { process, address: SocketAddr::from(([127, 0, 0, 1], port)), said }
+        Self {
+            process,
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            said,
+        }
     }
 
     /// Where it listens.
@@ -47,8 +56,12 @@ impl Collector {
     /// When it could not read something.
     pub fn messages(&self, path: &str) -> Vec<Value> {
         let said = self.said.lock();
-        said.iter().for_each(|said| assert!(said["error"].is_null(), "{said:#}"));
-        said.iter().filter(|said| said["path"] == path).map(|said| said["message"].clone()).collect()
+        said.iter()
+            .for_each(|said| assert!(said["error"].is_null(), "{said:#}"));
+        said.iter()
+            .filter(|said| said["path"] == path)
+            .map(|said| said["message"].clone())
+            .collect()
     }
 }
 
@@ -70,14 +83,29 @@ pub fn openmetrics(text: &str) -> Vec<String> {
          from prometheus_client.openmetrics.parser import text_string_to_metric_families as families\n\
          print('\\n'.join(family.name for family in families(sys.stdin.read())))",
     );
-    process.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    process
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
     let output = process.wait_with_output().unwrap();
     assert!(output.status.success(), "it refuses\n{text}");
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn python(script: &str) -> Child {
-    let python = std::env::var_os("HERMES_PYTHON").expect("HERMES_PYTHON names a Python with the packages of ./test");
+    let python = std::env::var_os("HERMES_PYTHON")
+        .expect("HERMES_PYTHON names a Python with the packages of ./test");
     let mut command = Command::new(python);
-    command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    command
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
 }

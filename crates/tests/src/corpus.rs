@@ -45,7 +45,12 @@ pub fn smuggling() -> Vec<Case> {
             let path = entry.unwrap().path();
             let file = path.file_name().unwrap().to_string_lossy().into_owned();
             let h2 = file.ends_with(".h2");
-            cases.push(Case { name: format!("{name}/{file}"), bytes: fs::read(&path).unwrap(), verdict, h2 });
+            cases.push(Case {
+                name: format!("{name}/{file}"),
+                bytes: fs::read(&path).unwrap(),
+                verdict,
+                h2,
+            });
         }
     }
     cases.sort_by(|a, b| a.name.cmp(&b.name));

@@ -60,7 +60,12 @@ impl Crowd {
                 end.address("web")
             ),
         );
-        Self { entry, end, origin: origins::http(), echo: origins::tcp_echo() }
+        Self {
+            entry,
+            end,
+            origin: origins::http(),
+            echo: origins::tcp_echo(),
+        }
     }
 
     /// A client that takes 4 KiB of a stream and no more until it is read.
@@ -75,7 +80,9 @@ impl Crowd {
     pub fn stalled(&self, client: &Client, bytes: usize) -> Stream {
         let origin = self.origin.address().to_string();
         let mut tunnel = client.tunnel(&origin, &[]).unwrap();
-        tunnel.send(format!("GET /bytes/{bytes} HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n"));
+        tunnel.send(format!(
+            "GET /bytes/{bytes} HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n"
+        ));
         tunnel
     }
 
@@ -86,7 +93,9 @@ impl Crowd {
     pub fn fetch(&self, bytes: usize) {
         let origin = self.origin.address().to_string();
         let mut raw = Raw::tunnel(self.entry.address("web"), &origin, "").unwrap();
-        raw.send(format!("GET /bytes/{bytes} HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n"));
+        raw.send(format!(
+            "GET /bytes/{bytes} HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n"
+        ));
         let (head, body) = raw.response();
         assert_eq!((head.status(), body.len()), (200, bytes));
     }
@@ -97,7 +106,10 @@ impl Crowd {
     /// When something is missing.
     pub fn finish(tunnel: &mut Stream, bytes: usize) {
         let all = tunnel.rest().unwrap();
-        let content = all.windows(4).position(|window| window == b"\r\n\r\n").map(|end| all.len() - end - 4);
+        let content = all
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .map(|end| all.len() - end - 4);
         assert_eq!(content, Some(bytes));
     }
 
@@ -124,7 +136,12 @@ impl Crowd {
 
     /// How many connections from `entry` the exchanges at `end` came on.
     pub fn links(&self) -> usize {
-        let sources: BTreeSet<String> = self.end.access().iter().map(|record| record["source"].to_string()).collect();
+        let sources: BTreeSet<String> = self
+            .end
+            .access()
+            .iter()
+            .map(|record| record["source"].to_string())
+            .collect();
         sources.len()
     }
 }
@@ -135,8 +152,15 @@ impl Crowd {
 /// Where there is no such file.
 pub fn resident(node: &Node) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse::<usize>()
+        .unwrap()
+        * 1024
 }
 
 /// Processor time that a node has used, in ticks (proc(5), fields 14 and 15 of `stat`).
@@ -146,5 +170,8 @@ pub fn resident(node: &Node) -> usize {
 pub fn ticks(node: &Node) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", node.pid())).unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-    [11, 12].iter().map(|at| fields[*at].parse::<u64>().unwrap()).sum()
+    [11, 12]
+        .iter()
+        .map(|at| fields[*at].parse::<u64>().unwrap())
+        .sum()
 }

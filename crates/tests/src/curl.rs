@@ -58,20 +58,47 @@ pub fn curl(arguments: &[&str]) -> Output {
     let (heads, body) = (folder.path().join("heads"), folder.path().join("body"));
     let program = std::env::var_os("HERMES_CURL").unwrap_or_else(|| "curl".into());
     let mut command = Command::new(program);
-    command.args(["-q", "-sS", "--max-time", "30", "-w", FIGURES, "-D"]).arg(&heads).arg("-o").arg(&body);
-    for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "no_proxy", "NO_PROXY"] {
+    command
+        .args(["-q", "-sS", "--max-time", "30", "-w", FIGURES, "-D"])
+        .arg(&heads)
+        .arg("-o")
+        .arg(&body);
+    for name in [
+        "http_proxy",
+        "https_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "no_proxy",
+        "NO_PROXY",
+    ] {
         command.env_remove(name);
     }
     let ended = command.args(arguments).output().expect("curl runs");
     let figures = String::from_utf8_lossy(&ended.stdout).into_owned();
-    let figure = |position| figures.lines().last().unwrap_or_default().split(' ').nth(position).unwrap_or_default();
-    let connects = figures.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<usize>().ok()).sum();
+    let figure = |position| {
+        figures
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .split(' ')
+            .nth(position)
+            .unwrap_or_default()
+    };
+    let connects = figures
+        .lines()
+        .filter_map(|line| line.split(' ').nth(2)?.parse::<usize>().ok())
+        .sum();
     let heads = fs::read(&heads).unwrap_or_default();
     let heads = String::from_utf8_lossy(&heads).into_owned();
     Output {
         exit: ended.status.code().unwrap_or(-1),
         status: figure(0).parse().unwrap_or(0),
-        heads: heads.split("\r\n\r\n").filter(|text| !text.trim().is_empty()).map(Head::parse).collect(),
+        heads: heads
+            .split("\r\n\r\n")
+            .filter(|text| !text.trim().is_empty())
+            .map(Head::parse)
+            .collect(),
         body: fs::read(&body).unwrap_or_default(),
         version: figure(1).to_owned(),
         connects,

@@ -27,12 +27,26 @@ impl Echo {
         let any = "127.0.0.1:0";
         let mut command = program::command();
         command.args(["echo", any, "--tcp", any, "--udp", any]);
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(process.stderr.take().unwrap()).lines().take(3);
-        let addresses: Vec<SocketAddr> =
-            said.map(|line| line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()).collect();
-        let [http, tcp, udp] = addresses[..] else { panic!("hermes echo ended") };
-        Self { process, http, tcp, udp }
+        let mut process = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(process.stderr.take().unwrap())
+            .lines()
+            .take(3);
+        let addresses: Vec<SocketAddr> = said
+            .map(|line| line.unwrap().rsplit(' ').next().unwrap().parse().unwrap())
+            .collect();
+        let [http, tcp, udp] = addresses[..] else {
+            panic!("hermes echo ended")
+        };
+        Self {
+            process,
+            http,
+            tcp,
+            udp,
+        }
     }
 }
 

@@ -55,11 +55,23 @@ impl Envoy {
         let said = |name| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
         let admin = eventually("Envoy is ready", || {
             let ended = process.try_wait().unwrap();
-            assert!(ended.is_none(), "Envoy {name} ended:\n{}{}\n{bootstrap:#}", said("stderr"), said("log"));
+            assert!(
+                ended.is_none(),
+                "Envoy {name} ended:\n{}{}\n{bootstrap:#}",
+                said("stderr"),
+                said("log")
+            );
             let admin = said("admin").trim().parse().ok()?;
-            ask(admin, "/ready").filter(|(status, _)| *status == 200).map(|_| admin)
+            ask(admin, "/ready")
+                .filter(|(status, _)| *status == 200)
+                .map(|_| admin)
         });
-        Self { name: name.to_owned(), folder, process, admin }
+        Self {
+            name: name.to_owned(),
+            folder,
+            process,
+            admin,
+        }
     }
 
     /// Where the listener is bound.
@@ -70,10 +82,15 @@ impl Envoy {
         let (_, body) = ask(self.admin, "/listeners?format=json").expect("Envoy's admin answers");
         let all: Value = serde_json::from_str(&body).unwrap();
         let mut views = all["listener_statuses"].as_array().into_iter().flatten();
-        let found = views.find(|view| view["name"] == listener).map(|view| &view["local_address"]["socket_address"]);
+        let found = views
+            .find(|view| view["name"] == listener)
+            .map(|view| &view["local_address"]["socket_address"]);
         let address = found.and_then(|address| {
             let port = u16::try_from(address["port_value"].as_u64()?).ok()?;
-            Some(SocketAddr::new(address["address"].as_str()?.parse().ok()?, port))
+            Some(SocketAddr::new(
+                address["address"].as_str()?.parse().ok()?,
+                port,
+            ))
         });
         address.unwrap_or_else(|| panic!("no listener {listener} in {all:#}"))
     }
@@ -94,8 +111,11 @@ impl Envoy {
     /// When Envoy has no such figure.
     pub fn figure(&self, name: &str) -> u64 {
         let (_, body) = ask(self.admin, "/stats").expect("Envoy's admin answers");
-        let line = body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        line.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("no figure {name} in\n{body}"))
+        let line = body
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.and_then(|figure| figure.parse().ok())
+            .unwrap_or_else(|| panic!("no figure {name} in\n{body}"))
     }
 }
 
@@ -123,15 +143,23 @@ impl Drop for Envoy {
 pub fn version() -> String {
     let output = Command::new(program()).arg("--version").output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    let version = said.rsplit("version: ").next().and_then(|build| build.split('/').nth(1));
+    let version = said
+        .rsplit("version: ")
+        .next()
+        .and_then(|build| build.split('/').nth(1));
     version.expect("version: COMMIT/VERSION/..").to_owned()
 }
 
 /// The program: `HERMES_ENVOY`.
 fn program() -> PathBuf {
     let path = std::env::var_os("HERMES_ENVOY").map(PathBuf::from);
-    let path = path.expect("HERMES_ENVOY names no Envoy; run `./test install` once, then `./test interop`");
-    assert!(path.is_file(), "HERMES_ENVOY names {}, which is no file; run `./test install`", path.display());
+    let path = path
+        .expect("HERMES_ENVOY names no Envoy; run `./test install` once, then `./test interop`");
+    assert!(
+        path.is_file(),
+        "HERMES_ENVOY names {}, which is no file; run `./test install`",
+        path.display()
+    );
     path
 }
 
@@ -139,14 +167,27 @@ fn program() -> PathBuf {
 fn ask(admin: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(admin).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n").as_bytes()).ok()?;
+    stream
+        .write_all(
+            format!("GET {path} HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n").as_bytes(),
+        )
+        .ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Some((status, if chunked { joined(body) } else { body.to_owned() }))
+    let chunked = head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked");
+    Some((
+        status,
+        if chunked {
+            joined(body)
+        } else {
+            body.to_owned()
+        },
+    ))
 }
 
 /// The content of chunks.
@@ -166,6 +207,9 @@ mod tests {
 
     #[test]
     fn chunks_are_joined() {
-        assert_eq!(joined("5\r\nhello\r\n6\r\n, all!\r\n0\r\n\r\n"), "hello, all!");
+        assert_eq!(
+            joined("5\r\nhello\r\n6\r\n, all!\r\n0\r\n\r\n"),
+            "hello, all!"
+        );
     }
 }

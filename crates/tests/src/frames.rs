@@ -56,8 +56,16 @@ pub fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
 
 /// The fields of a request for `http://AUTHORITY/PATH`.
 pub fn request(method: &str, authority: &str, path: &str) -> Vec<u8> {
-    let fields = [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path)];
-    fields.iter().flat_map(|(name, value)| field(name.as_bytes(), value.as_bytes())).collect()
+    let fields = [
+        (":method", method),
+        (":scheme", "http"),
+        (":authority", authority),
+        (":path", path),
+    ];
+    fields
+        .iter()
+        .flat_map(|(name, value)| field(name.as_bytes(), value.as_bytes()))
+        .collect()
 }
 
 /// The frames in `bytes`: type, flags, stream and payload; a part of one at the end is left out.

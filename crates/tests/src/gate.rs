@@ -59,10 +59,18 @@ impl Gate {
     pub fn to(next: SocketAddr) -> Self {
         let (tcp, udp) = runtime::block_on(sockets());
         let address = udp.local_addr().unwrap();
-        let open = Arc::new(Udp { open: AtomicBool::new(true), time: AtomicUsize::new(0), sent: Mutex::default() });
+        let open = Arc::new(Udp {
+            open: AtomicBool::new(true),
+            time: AtomicUsize::new(0),
+            sent: Mutex::default(),
+        });
         let packets = runtime::handle().spawn(packets(Arc::new(udp), next, open.clone()));
         let streams = runtime::handle().spawn(streams(tcp, next));
-        Self { address, udp: open, tasks: [packets.abort_handle(), streams.abort_handle()] }
+        Self {
+            address,
+            udp: open,
+            tasks: [packets.abort_handle(), streams.abort_handle()],
+        }
     }
 
     /// Where it is entered.
@@ -122,7 +130,9 @@ async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
     let mut known: HashMap<SocketAddr, (usize, Arc<UdpSocket>)> = HashMap::new();
     let (mut back, mut room) = (JoinSet::new(), vec![0; ROOM]);
     loop {
-        let Ok((length, from)) = socket.recv_from(&mut room).await else { continue };
+        let Ok((length, from)) = socket.recv_from(&mut room).await else {
+            continue;
+        };
         let (of, towards) = match known.get(&from) {
             Some(known) => known.clone(),
             None => {
@@ -130,7 +140,12 @@ async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
                 towards.connect(next).await.unwrap();
                 let of = udp.time();
                 known.insert(from, (of, towards.clone()));
-                back.spawn(answers(towards.clone(), socket.clone(), from, (udp.clone(), of)));
+                back.spawn(answers(
+                    towards.clone(),
+                    socket.clone(),
+                    from,
+                    (udp.clone(), of),
+                ));
                 (of, towards)
             }
         };
@@ -142,10 +157,17 @@ async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
     }
 }
 
-async fn answers(from: Arc<UdpSocket>, to: Arc<UdpSocket>, client: SocketAddr, (udp, of): (Arc<Udp>, usize)) {
+async fn answers(
+    from: Arc<UdpSocket>,
+    to: Arc<UdpSocket>,
+    client: SocketAddr,
+    (udp, of): (Arc<Udp>, usize),
+) {
     let mut room = vec![0; ROOM];
     loop {
-        let Ok(length) = from.recv(&mut room).await else { continue };
+        let Ok(length) = from.recv(&mut room).await else {
+            continue;
+        };
         if udp.lets(of) {
             drop(to.send_to(&room[..length], client).await);
         }

@@ -48,7 +48,9 @@ impl Client {
             let stream = TcpStream::connect(address).await.unwrap();
             stream.set_nodelay(true).unwrap();
             let mut builder = client::Builder::new();
-            builder.initial_window_size(stream_window).initial_connection_window_size(connection_window);
+            builder
+                .initial_window_size(stream_window)
+                .initial_connection_window_size(connection_window);
             let (requests, mut connection) = builder.handshake(stream).await.unwrap();
             // Extended CONNECT may be used once the settings came, which a ping shows.
             let mut pings = connection.ping_pong().unwrap();
@@ -78,7 +80,12 @@ impl Client {
     pub fn reset_at_once(&self, uri: &str) -> Result<(), h2::Error> {
         let request = Request::get(uri).body(()).unwrap();
         runtime::block_on(async {
-            let (_, mut sender) = self.requests.clone().ready().await?.send_request(request, false)?;
+            let (_, mut sender) = self
+                .requests
+                .clone()
+                .ready()
+                .await?
+                .send_request(request, false)?;
             sender.send_reset(h2::Reason::CANCEL);
             Ok(())
         })
@@ -91,7 +98,14 @@ impl Client {
     pub fn begin(&self, uri: &str) -> SendStream<Bytes> {
         let request = Request::get(uri).body(()).unwrap();
         runtime::block_on(async {
-            let (response, sender) = self.requests.clone().ready().await.unwrap().send_request(request, false).unwrap();
+            let (response, sender) = self
+                .requests
+                .clone()
+                .ready()
+                .await
+                .unwrap()
+                .send_request(request, false)
+                .unwrap();
             runtime::handle().spawn(response);
             sender
         })
@@ -103,8 +117,12 @@ impl Client {
     /// A reset, or the end of the connection.
     pub fn send(&self, request: Request<()>, content: &[u8]) -> Result<Answer, h2::Error> {
         runtime::block_on(async {
-            let (response, mut sender) =
-                self.requests.clone().ready().await?.send_request(request, content.is_empty())?;
+            let (response, mut sender) = self
+                .requests
+                .clone()
+                .ready()
+                .await?
+                .send_request(request, content.is_empty())?;
             if !content.is_empty() {
                 sender.send_data(Bytes::copy_from_slice(content), true)?;
             }
@@ -119,7 +137,13 @@ impl Client {
     pub fn upload(&self, uri: &str) -> Upload {
         let request = Request::post(uri).body(()).unwrap();
         let (response, sender) = runtime::block_on(async {
-            self.requests.clone().ready().await.unwrap().send_request(request, false).unwrap()
+            self.requests
+                .clone()
+                .ready()
+                .await
+                .unwrap()
+                .send_request(request, false)
+                .unwrap()
         });
         Upload { sender, response }
     }
@@ -146,21 +170,43 @@ impl Client {
     ///
     /// # Panics
     /// As [`Self::tunnel`].
-    pub fn extended(&self, protocol: &'static str, uri: &str, fields: &[(&str, &str)]) -> Result<Stream, Answer> {
+    pub fn extended(
+        &self,
+        protocol: &'static str,
+        uri: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Stream, Answer> {
         let mut request = Request::builder().method(Method::CONNECT).uri(uri);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        self.open(request.extension(Protocol::from_static(protocol)).body(()).unwrap())
+        self.open(
+            request
+                .extension(Protocol::from_static(protocol))
+                .body(())
+                .unwrap(),
+        )
     }
 
     fn open(&self, request: Request<()>) -> Result<Stream, Answer> {
         runtime::block_on(async {
-            let (response, sender) = self.requests.clone().ready().await.unwrap().send_request(request, false).unwrap();
+            let (response, sender) = self
+                .requests
+                .clone()
+                .ready()
+                .await
+                .unwrap()
+                .send_request(request, false)
+                .unwrap();
             let response = response.await.unwrap();
             if response.status().is_success() {
                 let fields = response.headers().clone();
-                Ok(Stream { sender, receiver: response.into_body(), unread: BytesMut::new(), fields })
+                Ok(Stream {
+                    sender,
+                    receiver: response.into_body(),
+                    unread: BytesMut::new(),
+                    fields,
+                })
             } else {
                 Err(whole(response).await.unwrap())
             }
@@ -177,7 +223,12 @@ async fn whole(response: Response<RecvStream>) -> Result<Answer, h2::Error> {
         body.extend_from_slice(&data);
     }
     let trailers = content.trailers().await?;
-    Ok(Answer { status: head.status.as_u16(), fields: head.headers, body, trailers })
+    Ok(Answer {
+        status: head.status.as_u16(),
+        fields: head.headers,
+        body,
+        trailers,
+    })
 }
 
 /// A request whose content is still to come.
@@ -193,7 +244,9 @@ impl Upload {
     /// # Panics
     /// When the stream is broken.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.sender.send_data(Bytes::copy_from_slice(bytes.as_ref()), false).unwrap();
+        self.sender
+            .send_data(Bytes::copy_from_slice(bytes.as_ref()), false)
+            .unwrap();
     }
 
     /// As [`Self::send`], without a copy, so that much may wait here for room.
@@ -237,7 +290,9 @@ impl Stream {
     /// # Panics
     /// When the stream is broken.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.sender.send_data(Bytes::copy_from_slice(bytes.as_ref()), false).unwrap();
+        self.sender
+            .send_data(Bytes::copy_from_slice(bytes.as_ref()), false)
+            .unwrap();
     }
 
     /// Ends the direction to the far end.
@@ -262,7 +317,9 @@ impl Stream {
             return Ok(Some(self.unread.split().freeze()));
         }
         runtime::block_on(async {
-            let Some(data) = self.receiver.data().await.transpose()? else { return Ok(None) };
+            let Some(data) = self.receiver.data().await.transpose()? else {
+                return Ok(None);
+            };
             self.receiver.flow_control().release_capacity(data.len())?;
             Ok(Some(data))
         })

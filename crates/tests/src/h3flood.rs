@@ -19,19 +19,37 @@ pub struct Flood {
 ///
 /// # Panics
 /// When they cannot.
-pub fn start(ca: &Path, proxy: SocketAddr, authority: &str, how: &str, connections: u32, streams: u32) -> Flood {
+pub fn start(
+    ca: &Path,
+    proxy: SocketAddr,
+    authority: &str,
+    how: &str,
+    connections: u32,
+    streams: u32,
+) -> Flood {
     let python = std::env::var_os("HERMES_PYTHON").expect("HERMES_PYTHON is set: ./test sets it");
     let mut process = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/h3flood.py"))
         .arg(ca)
-        .args([&proxy.to_string(), authority, how, &connections.to_string(), &streams.to_string()])
+        .args([
+            &proxy.to_string(),
+            authority,
+            how,
+            &connections.to_string(),
+            &streams.to_string(),
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    Flood { process, said: serde_json::from_str(&line).expect("the clients do what they should") }
+    BufReader::new(process.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    Flood {
+        process,
+        said: serde_json::from_str(&line).expect("the clients do what they should"),
+    }
 }
 
 impl Drop for Flood {

@@ -50,14 +50,16 @@ impl Haproxy {
         // A master that is not done with one reload does not hear of the next.
         eventually("a new worker serves alone", || {
             let workers = self.workers();
-            (!workers.is_empty() && workers.iter().all(|worker| !before.contains(worker))).then_some(())
+            (!workers.is_empty() && workers.iter().all(|worker| !before.contains(worker)))
+                .then_some(())
         });
     }
 
     /// Identifiers of the master's children.
     fn workers(&self) -> Vec<String> {
         let master = self.process.id();
-        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap_or_default();
+        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"))
+            .unwrap_or_default();
         children.split_whitespace().map(str::to_owned).collect()
     }
 
@@ -66,8 +68,14 @@ impl Haproxy {
         let (file, log) = (folder.path().join("haproxy.cfg"), folder.path().join("log"));
         let program = std::env::var_os("HERMES_HAPROXY").unwrap_or_else(|| "haproxy".into());
         for _ in 0..TRIES {
-            let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
-            fs::write(&file, configuration.replace("ADDRESS", &address.to_string())).unwrap();
+            let address = TcpListener::bind("127.0.0.1:0")
+                .and_then(|listener| listener.local_addr())
+                .unwrap();
+            fs::write(
+                &file,
+                configuration.replace("ADDRESS", &address.to_string()),
+            )
+            .unwrap();
             let spawned = Command::new(&program)
                 // A master that ends sends SIGTERM to its whole group.
                 .process_group(0)
@@ -81,7 +89,10 @@ impl Haproxy {
             let mut process = match spawned {
                 Ok(process) => process,
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    panic!("there is no {}; run `./test install`, or set HERMES_HAPROXY", program.display())
+                    panic!(
+                        "there is no {}; run `./test install`, or set HERMES_HAPROXY",
+                        program.display()
+                    )
                 }
                 Err(error) => panic!("{}: {error}", program.display()),
             };
@@ -90,10 +101,17 @@ impl Haproxy {
                 None => TcpStream::connect(address).is_ok().then_some(true),
             });
             if up {
-                return Self { folder, process, address };
+                return Self {
+                    folder,
+                    process,
+                    address,
+                };
             }
             let said = fs::read_to_string(&log).unwrap_or_default();
-            assert!(said.contains("cannot bind"), "HAProxy did not start:\n{said}");
+            assert!(
+                said.contains("cannot bind"),
+                "HAProxy did not start:\n{said}"
+            );
         }
         panic!("HAProxy found no free port in {TRIES} tries");
     }

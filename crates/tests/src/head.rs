@@ -18,12 +18,19 @@ impl Head {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             (name.to_ascii_lowercase(), value.trim().to_owned())
         };
-        Self { line, fields: lines.map(field).collect() }
+        Self {
+            line,
+            fields: lines.map(field).collect(),
+        }
     }
 
     /// The status code of a response; 0 if there is none.
     pub fn status(&self) -> u16 {
-        self.line.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+        self.line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0)
     }
 
     /// All values of a field, joined as RFC 9110, 5.3 allows; `None` if it is absent.
@@ -34,7 +41,10 @@ impl Head {
 
 /// Values of `name`, joined with a comma.
 pub(crate) fn join(fields: &[(String, String)], name: &str) -> Option<String> {
-    let values: Vec<&str> =
-        fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str()).collect();
+    let values: Vec<&str> = fields
+        .iter()
+        .filter(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.as_str())
+        .collect();
     (!values.is_empty()).then(|| values.join(", "))
 }

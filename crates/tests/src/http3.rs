@@ -61,7 +61,13 @@ impl Http3Peer {
     ///
     /// # Panics
     /// As [`Self::client`].
-    pub fn client_by(self, template: &str, ca: &Path, address: SocketAddr, action: &[&str]) -> Value {
+    pub fn client_by(
+        self,
+        template: &str,
+        ca: &Path,
+        address: SocketAddr,
+        action: &[&str],
+    ) -> Value {
         let mut command = self.command();
         let output = command
             .env("PEER_TEMPLATE", template)
@@ -72,7 +78,10 @@ impl Http3Peer {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{self:?}: {action:?} failed:\n{said}");
+        assert!(
+            output.status.success(),
+            "{self:?}: {action:?} failed:\n{said}"
+        );
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
@@ -91,20 +100,39 @@ impl Http3Peer {
     pub fn server_by(self, template: &str, pki: &Pki, words: &[&str]) -> Http3Server {
         let issued = pki.issue(&["127.0.0.1"]);
         let mut command = self.command();
-        command.env("PEER_TEMPLATE", template).arg("server").args([&issued.cert, &issued.key]).args(words);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command
+            .env("PEER_TEMPLATE", template)
+            .arg("server")
+            .args([&issued.cert, &issued.key])
+            .args(words);
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut said = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut said)
+            .unwrap();
         let port: u16 = said.trim().parse().expect("the server starts");
-        Http3Server { process, address: SocketAddr::from(([127, 0, 0, 1], port)) }
+        Http3Server {
+            process,
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+        }
     }
 
     fn command(self) -> Command {
-        let named =
-            |name: &str| std::env::var_os(name).unwrap_or_else(|| panic!("{name} is set: ./test interop sets it"));
+        let named = |name: &str| {
+            std::env::var_os(name)
+                .unwrap_or_else(|| panic!("{name} is set: ./test interop sets it"))
+        };
         if matches!(self, Self::Aioquic | Self::Curl) {
             let mut command = Command::new(named("HERMES_PYTHON"));
-            command.arg(format!("{}/../../interop/{}/peer.py", env!("CARGO_MANIFEST_DIR"), self.name()));
+            command.arg(format!(
+                "{}/../../interop/{}/peer.py",
+                env!("CARGO_MANIFEST_DIR"),
+                self.name()
+            ));
             return command;
         }
         Command::new(PathBuf::from(named("HERMES_PEERS")).join(self.name()))

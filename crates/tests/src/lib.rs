@@ -9,7 +9,10 @@
 //!
 //! Specifications: RFC 9112 (raw connections), RFC 9113 (`h2`), RFC 9297 and RFC 9298 (`capsules`).
 
-#![allow(clippy::unwrap_used, reason = "a harness stops at the first surprise, as a test does")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a harness stops at the first surprise, as a test does"
+)]
 
 pub mod capsules;
 pub mod chromium;

@@ -37,7 +37,11 @@ impl Mortal {
     pub fn new() -> Self {
         let (folder, addresses) = (tempfile::tempdir().unwrap(), [tcp(), tcp(), udp()]);
         let process = spawn(&log(&folder), addresses);
-        Self { folder, addresses, process }
+        Self {
+            folder,
+            addresses,
+            process,
+        }
     }
 
     /// Where it speaks HTTP, TCP and UDP.
@@ -96,7 +100,9 @@ fn spawn(log: &PathBuf, addresses: [SocketAddr; 3]) -> Child {
         .spawn()
         .unwrap();
     let mut said = String::new();
-    BufReader::new(process.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    BufReader::new(process.stdout.take().unwrap())
+        .read_line(&mut said)
+        .unwrap();
     assert_eq!(said, "ready\n", "the origin did not start");
     process
 }

@@ -71,13 +71,18 @@ impl Nginx {
     pub fn reload(&self) {
         let before = self.workers();
         kill_process(Pid::from_child(&self.process), Signal::HUP).unwrap();
-        eventually("a new worker serves", || self.workers().into_iter().find(|worker| !before.contains(worker)));
+        eventually("a new worker serves", || {
+            self.workers()
+                .into_iter()
+                .find(|worker| !before.contains(worker))
+        });
     }
 
     /// Identifiers of the master's children.
     fn workers(&self) -> Vec<String> {
         let master = self.process.id();
-        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap_or_default();
+        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"))
+            .unwrap_or_default();
         children.split_whitespace().map(str::to_owned).collect()
     }
 
@@ -87,17 +92,26 @@ impl Nginx {
         prepare(&folder.path().join("www"));
         for _ in 0..TRIES {
             // nginx cannot tell which port it got, so it is given one that was free just now.
-            let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+            let address = TcpListener::bind("127.0.0.1:0")
+                .and_then(|listener| listener.local_addr())
+                .unwrap();
             let mut process = run(folder.path(), address, server, mode);
             let up = eventually("nginx listens", || match process.try_wait().unwrap() {
                 Some(_) => Some(false),
                 None => listens(folder.path(), &process).then_some(true),
             });
             if up {
-                return Self { folder, process, address };
+                return Self {
+                    folder,
+                    process,
+                    address,
+                };
             }
             let log = error_log(folder.path());
-            assert!(log.contains("Address already in use"), "nginx did not start:\n{log}");
+            assert!(
+                log.contains("Address already in use"),
+                "nginx did not start:\n{log}"
+            );
         }
         panic!("nginx found no free port in {TRIES} tries");
     }
@@ -172,7 +186,10 @@ fn run(folder: &Path, address: SocketAddr, server: &str, mode: Mode) -> Child {
     match spawned {
         Ok(process) => process,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("there is no {}; run `./test install`, or set HERMES_NGINX", program.display())
+            panic!(
+                "there is no {}; run `./test install`, or set HERMES_NGINX",
+                program.display()
+            )
         }
         Err(error) => panic!("{}: {error}", program.display()),
     }
@@ -190,7 +207,9 @@ fn error_log(folder: &Path) -> String {
 
 fn parse(line: &str) -> Access {
     let parts: Vec<_> = line.split(' ').collect();
-    let [connection, method, uri, status] = parts[..] else { panic!("nginx logged {line:?}") };
+    let [connection, method, uri, status] = parts[..] else {
+        panic!("nginx logged {line:?}")
+    };
     Access {
         connection: connection.parse().unwrap(),
         method: method.to_owned(),

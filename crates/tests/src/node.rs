@@ -20,7 +20,10 @@ const DEFAULTS: [(&str, &str); 5] = [
     // Without it, a test that is not root's could not count descriptors.
     ("debug", "{ core_dumps: true }"),
     ("admin", "{ socket: admin.sock }"),
-    ("log", "{ level: \"hermes_proxy=debug,info\", access: { file: access.json } }"),
+    (
+        "log",
+        "{ level: \"hermes_proxy=debug,info\", access: { file: access.json } }",
+    ),
     ("workers", "2"),
 ];
 
@@ -67,7 +70,11 @@ impl Node {
         let file = folder.path().join("node.yaml");
         fs::write(&file, complete(name, yaml)).unwrap();
         let process = spawn(folder.path(), environment);
-        let mut node = Self { name: name.to_owned(), folder, process };
+        let mut node = Self {
+            name: name.to_owned(),
+            folder,
+            process,
+        };
         node.await_health();
         node
     }
@@ -87,7 +94,11 @@ impl Node {
     pub fn start_in_by(folder: TempDir, command: Command, name: &str, yaml: &str) -> Self {
         fs::write(folder.path().join("node.yaml"), complete(name, yaml)).unwrap();
         let process = spawn_by(command, folder.path(), &[]);
-        let mut node = Self { name: name.to_owned(), folder, process };
+        let mut node = Self {
+            name: name.to_owned(),
+            folder,
+            process,
+        };
         node.await_health();
         node
     }
@@ -122,8 +133,15 @@ impl Node {
     fn await_health(&mut self) {
         eventually("the node is healthy", || {
             let ended = self.process.try_wait().unwrap();
-            assert!(ended.is_none(), "node {} ended with {}:\n{}", self.name, ended.unwrap(), self.log());
-            self.try_ask("GET", "/healthz", "").filter(|(status, _)| *status == 200)
+            assert!(
+                ended.is_none(),
+                "node {} ended with {}:\n{}",
+                self.name,
+                ended.unwrap(),
+                self.log()
+            );
+            self.try_ask("GET", "/healthz", "")
+                .filter(|(status, _)| *status == 200)
         });
     }
 
@@ -171,7 +189,10 @@ impl Node {
 
     /// Live exchanges.
     pub fn exchanges(&self) -> Vec<Value> {
-        self.json("/exchanges")["exchanges"].as_array().cloned().unwrap_or_default()
+        self.json("/exchanges")["exchanges"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// What `GET /metrics` says.
@@ -185,7 +206,9 @@ impl Node {
         let ended = self.ended();
         let whole = || Some(self.written()).filter(|records| ends(records) >= ended);
         // Records that go elsewhere, or that a test has removed, do not come.
-        whole().or_else(|| self.records_to_a_file().then(|| found(whole)).flatten()).unwrap_or_else(|| self.written())
+        whole()
+            .or_else(|| self.records_to_a_file().then(|| found(whole)).flatten())
+            .unwrap_or_else(|| self.written())
     }
 
     /// Waits for an access record for which `wanted` holds.
@@ -193,14 +216,19 @@ impl Node {
     /// # Panics
     /// When none comes.
     pub fn record(&self, wanted: impl Fn(&Value) -> bool) -> Value {
-        eventually("an access record", || self.written().into_iter().find(&wanted))
+        eventually("an access record", || {
+            self.written().into_iter().find(&wanted)
+        })
     }
 
     /// The records that stand in the file by now.
     fn written(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.folder().join("access.json")).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        whole
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     fn records_to_a_file(&self) -> bool {
@@ -209,9 +237,16 @@ impl Node {
 
     /// Exchanges that have ended; none where the node does not answer any more, for then all is written.
     fn ended(&self) -> u64 {
-        let metrics = self.try_ask("GET", "/metrics", "").map(|(_, metrics)| metrics).unwrap_or_default();
-        let counts = metrics.lines().filter(|line| line.starts_with("hermes_exchanges_total{"));
-        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+        let metrics = self
+            .try_ask("GET", "/metrics", "")
+            .map(|(_, metrics)| metrics)
+            .unwrap_or_default();
+        let counts = metrics
+            .lines()
+            .filter(|line| line.starts_with("hermes_exchanges_total{"));
+        counts
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            .sum()
     }
 
     /// What it logged so far.
@@ -229,7 +264,9 @@ impl Node {
 
     /// Its open descriptors.
     pub fn fds(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+        fs::read_dir(format!("/proc/{}/fd", self.pid()))
+            .unwrap()
+            .count()
     }
 
     /// Puts another configuration in the file and asks it to reload: status and answer.
@@ -244,7 +281,8 @@ impl Node {
     /// # Panics
     /// When it does not answer.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        self.try_ask(method, path, body).unwrap_or_else(|| panic!("{} does not answer {path}", self.name))
+        self.try_ask(method, path, body)
+            .unwrap_or_else(|| panic!("{} does not answer {path}", self.name))
     }
 
     /// Sends it a signal.
@@ -266,7 +304,9 @@ impl Node {
     /// # Panics
     /// When it does not end.
     pub fn wait(&mut self) -> ExitStatus {
-        eventually(&format!("{} ends", self.name), || self.process.try_wait().unwrap())
+        eventually(&format!("{} ends", self.name), || {
+            self.process.try_wait().unwrap()
+        })
     }
 
     /// Waits until it has no live exchange.
@@ -275,7 +315,12 @@ impl Node {
     /// When it keeps one.
     pub fn idle(&self) {
         let idle = found(|| self.exchanges().is_empty().then_some(()));
-        assert!(idle.is_some(), "waited in vain: {} keeps {:#?}", self.name, self.exchanges());
+        assert!(
+            idle.is_some(),
+            "waited in vain: {} keeps {:#?}",
+            self.name,
+            self.exchanges()
+        );
     }
 
     fn json(&self, path: &str) -> Value {
@@ -296,7 +341,10 @@ impl Node {
         stream.read_to_end(&mut answer).ok()?;
         let answer = String::from_utf8(answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
-        assert!(!head.to_ascii_lowercase().contains("transfer-encoding"), "the admin answers with a length: {head}");
+        assert!(
+            !head.to_ascii_lowercase().contains("transfer-encoding"),
+            "the admin answers with a length: {head}"
+        );
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 }
@@ -310,9 +358,17 @@ impl Drop for Node {
         if std::thread::panicking() {
             let file = fs::read_to_string(self.file()).unwrap_or_default();
             let records = fs::read_to_string(self.folder().join("access.json")).unwrap_or_default();
-            eprintln!("--- {}: file\n{file}--- log\n{}--- access\n{records}---", self.name, self.log());
+            eprintln!(
+                "--- {}: file\n{file}--- log\n{}--- access\n{records}---",
+                self.name,
+                self.log()
+            );
         } else if let Some(peak) = peak {
-            assert!(peak < peak::PROMISED, "node {} has had {peak} bytes of memory", self.name);
+            assert!(
+                peak < peak::PROMISED,
+                "node {} has had {peak} bytes of memory",
+                self.name
+            );
         }
     }
 }
@@ -323,7 +379,13 @@ fn spawn(folder: &Path, environment: &[(&str, &str)]) -> Child {
 }
 
 fn spawn_by(mut command: Command, folder: &Path, environment: &[(&str, &str)]) -> Child {
-    let append = |name| OpenOptions::new().append(true).create(true).open(folder.join(name)).unwrap();
+    let append = |name| {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(folder.join(name))
+            .unwrap()
+    };
     command
         .arg("run")
         .arg(folder.join("node.yaml"))
@@ -339,7 +401,10 @@ fn spawn_by(mut command: Command, folder: &Path, environment: &[(&str, &str)]) -
 
 /// How many records are of exchanges that have ended.
 fn ends(records: &[Value]) -> u64 {
-    records.iter().filter(|record| record["event"] == "end").count() as u64
+    records
+        .iter()
+        .filter(|record| record["event"] == "end")
+        .count() as u64
 }
 
 /// The file as it is written: not indented, and with the keys that every node needs.
@@ -347,7 +412,9 @@ fn complete(name: &str, yaml: &str) -> String {
     let mut text = dedent(yaml);
     let named = ("node", name);
     for (key, value) in DEFAULTS.into_iter().chain([named]) {
-        let given = text.lines().any(|line| line.starts_with(key) && line[key.len()..].starts_with(':'));
+        let given = text
+            .lines()
+            .any(|line| line.starts_with(key) && line[key.len()..].starts_with(':'));
         if !given {
             text.push_str(&format!("{key}: {value}\n"));
         }
@@ -358,9 +425,16 @@ fn complete(name: &str, yaml: &str) -> String {
 /// `text` without the indentation that all its lines share, and without empty lines at its beginning.
 pub fn dedent(text: &str) -> String {
     let indentation = |line: &str| line.len() - line.trim_start_matches(' ').len();
-    let depth = text.lines().filter(|line| !line.trim().is_empty()).map(indentation).min().unwrap_or(0);
+    let depth = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(indentation)
+        .min()
+        .unwrap_or(0);
     let lines = text.lines().skip_while(|line| line.trim().is_empty());
-    lines.map(|line| format!("{}\n", line.get(depth..).unwrap_or_default())).collect()
+    lines
+        .map(|line| format!("{}\n", line.get(depth..).unwrap_or_default()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -370,7 +444,10 @@ mod tests {
     #[test]
     fn a_file_keeps_what_the_test_wrote() {
         let text = complete("alice", "\n    listeners:\n      web: {}\n    workers: 1\n");
-        assert!(text.starts_with("listeners:\n  web: {}\nworkers: 1\nversion: 1\n"), "{text}");
+        assert!(
+            text.starts_with("listeners:\n  web: {}\nworkers: 1\nversion: 1\n"),
+            "{text}"
+        );
         assert!(text.ends_with("node: alice\n"), "{text}");
     }
 }

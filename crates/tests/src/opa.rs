@@ -28,8 +28,18 @@ impl Opa {
         fs::write(&file, policy).unwrap();
         let create = |name| File::create(folder.path().join(name)).unwrap();
         let process = Command::new(program())
-            .args(["run", "--server", "--disable-telemetry", "--log-level", "error", "--addr"])
-            .arg(format!("unix://{}", folder.path().join("opa.sock").display()))
+            .args([
+                "run",
+                "--server",
+                "--disable-telemetry",
+                "--log-level",
+                "error",
+                "--addr",
+            ])
+            .arg(format!(
+                "unix://{}",
+                folder.path().join("opa.sock").display()
+            ))
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(create("stdout"))
@@ -70,7 +80,9 @@ impl Drop for Opa {
 fn healthy(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.write_all(b"GET /health HTTP/1.1\r\nhost: opa\r\nconnection: close\r\n\r\n").ok()?;
+    stream
+        .write_all(b"GET /health HTTP/1.1\r\nhost: opa\r\nconnection: close\r\n\r\n")
+        .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     answer.starts_with("HTTP/1.1 200").then_some(())
@@ -79,7 +91,12 @@ fn healthy(socket: &Path) -> Option<()> {
 /// The program: `HERMES_OPA`.
 fn program() -> PathBuf {
     let path = std::env::var_os("HERMES_OPA").map(PathBuf::from);
-    let path = path.expect("HERMES_OPA names no OPA; run `./test install` once, then `./test interop`");
-    assert!(path.is_file(), "HERMES_OPA names {}, which is no file; run `./test install`", path.display());
+    let path =
+        path.expect("HERMES_OPA names no OPA; run `./test install` once, then `./test interop`");
+    assert!(
+        path.is_file(),
+        "HERMES_OPA names {}, which is no file; run `./test install`",
+        path.display()
+    );
     path
 }

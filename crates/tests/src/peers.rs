@@ -32,7 +32,9 @@ impl Peer {
     /// # Panics
     /// When it does not start.
     pub fn haproxy_before(behind: SocketAddr) -> Self {
-        haproxy(&format!("http-reuse always\n  retry-on conn-failure empty-response\n  server behind {behind}"))
+        haproxy(&format!(
+            "http-reuse always\n  retry-on conn-failure empty-response\n  server behind {behind}"
+        ))
     }
 
     /// Apache with an empty folder of files.
@@ -43,7 +45,9 @@ impl Peer {
         start("HERMES_APACHE2", "apache2", |folder, address| {
             let at = folder.display();
             let modules: String = [("mpm_event", "mpm_event"), ("authz_core", "authz_core")]
-                .map(|(name, file)| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{file}.so\n"))
+                .map(|(name, file)| {
+                    format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{file}.so\n")
+                })
                 .concat();
             // Started by root, it takes another user's rights; started by anybody else, it ignores this.
             let file = format!(
@@ -52,7 +56,11 @@ impl Peer {
                  LogFormat \"%m %U%q\" requests\nCustomLog {at}/requests requests\n"
             );
             fs::write(folder.join("apache.conf"), file).unwrap();
-            vec!["-X".into(), "-f".into(), folder.join("apache.conf").display().to_string()]
+            vec![
+                "-X".into(),
+                "-f".into(),
+                folder.join("apache.conf").display().to_string(),
+            ]
         })
     }
 
@@ -65,7 +73,11 @@ impl Peer {
     pub fn requests(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.path().join("requests")).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        whole.lines().filter(|line| line.contains(" /") || line.starts_with("CONNECT ")).map(str::to_owned).collect()
+        whole
+            .lines()
+            .filter(|line| line.contains(" /") || line.starts_with("CONNECT "))
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -77,18 +89,28 @@ fn haproxy(end: &str) -> Peer {
              listen web\n  bind {address}\n  log global\n  log-format \"%HM %HU\"\n  {end}\n"
         );
         fs::write(folder.join("haproxy.cfg"), file).unwrap();
-        vec!["-db".into(), "-f".into(), folder.join("haproxy.cfg").display().to_string()]
+        vec![
+            "-db".into(),
+            "-f".into(),
+            folder.join("haproxy.cfg").display().to_string(),
+        ]
     })
 }
 
 /// Starts a program at a port that was free just now; `prepare` writes its file and says its arguments.
 fn start(variable: &str, name: &str, prepare: impl Fn(&Path, SocketAddr) -> Vec<String>) -> Peer {
     let folder = tempfile::tempdir().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+    let address = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap();
     let arguments = prepare(folder.path(), address);
     let program = std::env::var_os(variable).unwrap_or_else(|| name.into());
     let create = |name| File::create(folder.path().join(name)).unwrap();
-    let said = if name == "haproxy" { "requests" } else { "stdout" };
+    let said = if name == "haproxy" {
+        "requests"
+    } else {
+        "stdout"
+    };
     let spawned = Command::new(&program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -96,10 +118,17 @@ fn start(variable: &str, name: &str, prepare: impl Fn(&Path, SocketAddr) -> Vec<
         .stderr(create("stderr"))
         .spawn();
     let process = spawned.unwrap_or_else(|error| match error.kind() {
-        ErrorKind::NotFound => panic!("there is no {}; run `./test install`, or set {variable}", program.display()),
+        ErrorKind::NotFound => panic!(
+            "there is no {}; run `./test install`, or set {variable}",
+            program.display()
+        ),
         _ => panic!("{}: {error}", program.display()),
     });
-    let mut peer = Peer { folder, process, address };
+    let mut peer = Peer {
+        folder,
+        process,
+        address,
+    };
     eventually("the peer listens", || {
         let ended = peer.process.try_wait().unwrap();
         assert!(ended.is_none(), "{name} ended:\n{}", peer.said());

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
+    SanType, SerialNumber,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
@@ -47,13 +48,20 @@ impl Pki {
     /// When the system cannot make keys or files.
     pub fn new() -> Self {
         let mut parameters = CertificateParams::default();
-        parameters.distinguished_name.push(DnType::CommonName, "Test authority");
+        parameters
+            .distinguished_name
+            .push(DnType::CommonName, "Test authority");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+        let authority =
+            CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
-        Self { folder, authority, issued: AtomicU64::new(0) }
+        Self {
+            folder,
+            authority,
+            issued: AtomicU64::new(0),
+        }
     }
 
     /// The authority's certificate, as PEM.
@@ -73,7 +81,11 @@ impl Pki {
     /// When a name cannot stand in a certificate.
     pub fn issue(&self, names: &[&str]) -> Issued {
         let day = Duration::from_secs(24 * 60 * 60);
-        self.issue_for(names, SystemTime::now() - day, SystemTime::now() + 365 * day)
+        self.issue_for(
+            names,
+            SystemTime::now() - day,
+            SystemTime::now() + 365 * day,
+        )
     }
 
     /// As [`Self::issue`], valid from then until then; a certificate knows whole seconds.
@@ -82,19 +94,31 @@ impl Pki {
     /// As [`Self::issue`].
     pub fn issue_for(&self, names: &[&str], from: SystemTime, until: SystemTime) -> Issued {
         let mut parameters = CertificateParams::default();
-        parameters.distinguished_name.push(DnType::CommonName, names[0]);
+        parameters
+            .distinguished_name
+            .push(DnType::CommonName, names[0]);
         parameters.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect();
         parameters.use_authority_key_identifier_extension = true;
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         (parameters.not_before, parameters.not_after) = (from.into(), until.into());
         let serial = self.issued.fetch_add(1, Ordering::Relaxed) + 1;
         parameters.serial_number = Some(SerialNumber::from(serial));
-        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        parameters.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
         let key = KeyPair::generate().unwrap();
         let certificate = parameters.signed_by(&key, &self.authority).unwrap();
-        let stem: String = names[0].chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let stem: String = names[0]
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect();
         let path = |ending| self.folder.path().join(format!("{stem}.{ending}"));
-        let issued = Issued { cert: path("pem"), key: path("key"), serial };
+        let issued = Issued {
+            cert: path("pem"),
+            key: path("key"),
+            serial,
+        };
         fs::write(&issued.cert, certificate.pem()).unwrap();
         fs::write(&issued.key, key.serialize_pem()).unwrap();
         fs::set_permissions(&issued.key, fs::Permissions::from_mode(0o600)).unwrap();
@@ -122,7 +146,11 @@ impl Pki {
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let file = self.folder.path().join("crl.pem");
-        fs::write(&file, list.signed_by(&self.authority).unwrap().pem().unwrap()).unwrap();
+        fs::write(
+            &file,
+            list.signed_by(&self.authority).unwrap().pem().unwrap(),
+        )
+        .unwrap();
         file
     }
 
@@ -130,17 +158,30 @@ impl Pki {
     ///
     /// # Panics
     /// When a file cannot be read.
-    pub fn client(&self, own: Option<&Issued>, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
+    pub fn client(
+        &self,
+        own: Option<&Issued>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(self.ca()).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_file(self.ca()).unwrap())
+            .unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap();
         let builder = builder.with_root_certificates(roots);
         Arc::new(match own {
             None => builder.with_no_client_auth(),
             Some(own) => {
-                let chain = CertificateDer::pem_file_iter(&own.cert).unwrap().map(Result::unwrap).collect();
-                builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(&own.key).unwrap()).unwrap()
+                let chain = CertificateDer::pem_file_iter(&own.cert)
+                    .unwrap()
+                    .map(Result::unwrap)
+                    .collect();
+                builder
+                    .with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(&own.key).unwrap())
+                    .unwrap()
             }
         })
     }
@@ -151,7 +192,10 @@ impl Pki {
     /// As [`Self::issue`].
     pub fn server(&self, names: &[&str], alpn: &[&str]) -> Arc<ServerConfig> {
         let issued = self.issue(names);
-        let certificates = CertificateDer::pem_file_iter(&issued.cert).unwrap().map(Result::unwrap).collect();
+        let certificates = CertificateDer::pem_file_iter(&issued.cert)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
         let key = PrivateKeyDer::from_pem_file(&issued.key).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -160,7 +204,10 @@ impl Pki {
             .with_no_client_auth()
             .with_single_cert(certificates, key)
             .unwrap();
-        config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        config.alpn_protocols = alpn
+            .iter()
+            .map(|protocol| protocol.as_bytes().to_vec())
+            .collect();
         Arc::new(config)
     }
 }
@@ -168,7 +215,11 @@ impl Pki {
 impl Issued {
     /// `cert_file: ..., key_file: ...`, as a file's `tls` says it.
     pub fn yaml(&self) -> String {
-        format!("cert_file: {}, key_file: {}", self.cert.display(), self.key.display())
+        format!(
+            "cert_file: {}, key_file: {}",
+            self.cert.display(),
+            self.key.display()
+        )
     }
 }
 

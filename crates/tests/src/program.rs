@@ -10,17 +10,31 @@ use std::process::{Command, Output};
 pub fn path() -> PathBuf {
     let built = || {
         let test = std::env::current_exe().unwrap();
-        test.parent().and_then(std::path::Path::parent).unwrap().join("hermes")
+        test.parent()
+            .and_then(std::path::Path::parent)
+            .unwrap()
+            .join("hermes")
     };
     let path = std::env::var_os("HERMES_BIN").map_or_else(built, PathBuf::from);
-    assert!(path.is_file(), "there is no {}; build it with `cargo build -p hermes` or set HERMES_BIN", path.display());
+    assert!(
+        path.is_file(),
+        "there is no {}; build it with `cargo build -p hermes` or set HERMES_BIN",
+        path.display()
+    );
     path
 }
 
 /// A command that runs the program, without proxy settings of whoever runs the tests.
 pub fn command() -> Command {
     let mut command = Command::new(path());
-    for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"] {
+    for name in [
+        "http_proxy",
+        "https_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "no_proxy",
+        "NO_PROXY",
+    ] {
         command.env_remove(name);
     }
     command
@@ -39,7 +53,11 @@ pub struct Said {
 
 /// Runs the program to its end, e.g. `run(&["check", "node.yaml"])`.
 pub fn run(arguments: &[&str]) -> Said {
-    let Output { status, stdout, stderr } = command().args(arguments).output().unwrap();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command().args(arguments).output().unwrap();
     Said {
         code: status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&stdout).into_owned(),

@@ -27,7 +27,10 @@ impl From<TcpStream> for Raw {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, unread: Vec::new() }
+        Self {
+            stream,
+            unread: Vec::new(),
+        }
     }
 }
 
@@ -49,7 +52,10 @@ impl Raw {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, unread: Vec::new() }
+        Self {
+            stream,
+            unread: Vec::new(),
+        }
     }
 
     /// Opens a tunnel with CONNECT; `fields` are whole lines such as `user: bob\r\n`.
@@ -58,9 +64,15 @@ impl Raw {
     /// The head of a response that is no success.
     pub fn tunnel(proxy: SocketAddr, authority: &str, fields: &str) -> Result<Self, Head> {
         let mut raw = Self::connect(proxy);
-        raw.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{fields}\r\n"));
+        raw.send(format!(
+            "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{fields}\r\n"
+        ));
         let head = raw.head();
-        if head.status() == 200 { Ok(raw) } else { Err(head) }
+        if head.status() == 200 {
+            Ok(raw)
+        } else {
+            Err(head)
+        }
     }
 
     /// Sends.
@@ -76,7 +88,10 @@ impl Raw {
     /// # Panics
     /// When the system has no descriptor.
     pub fn other(&self) -> Self {
-        Self { stream: self.stream.try_clone().unwrap(), unread: Vec::new() }
+        Self {
+            stream: self.stream.try_clone().unwrap(),
+            unread: Vec::new(),
+        }
     }
 
     /// Sends as much as the far end takes: it may already have answered and closed.
@@ -90,11 +105,19 @@ impl Raw {
     /// When the connection ends before.
     pub fn head(&mut self) -> Head {
         let end = loop {
-            if let Some(end) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+            if let Some(end) = self
+                .unread
+                .windows(4)
+                .position(|window| window == b"\r\n\r\n")
+            {
                 break end + 4;
             }
             let read = self.fill().unwrap();
-            assert!(read > 0, "closed within a head: {:?}", String::from_utf8_lossy(&self.unread));
+            assert!(
+                read > 0,
+                "closed within a head: {:?}",
+                String::from_utf8_lossy(&self.unread)
+            );
         };
         let head: Vec<u8> = self.unread.drain(..end).collect();
         Head::parse(&String::from_utf8_lossy(&head))
@@ -106,7 +129,9 @@ impl Raw {
     /// As [`Self::head`].
     pub fn response(&mut self) -> (Head, Vec<u8>) {
         let head = self.head();
-        let length = head.field("content-length").map_or(0, |length| length.parse().unwrap());
+        let length = head
+            .field("content-length")
+            .map_or(0, |length| length.parse().unwrap());
         let content = self.exactly(length);
         (head, content)
     }
@@ -118,7 +143,11 @@ impl Raw {
     pub fn exactly(&mut self, length: usize) -> Vec<u8> {
         while self.unread.len() < length {
             let read = self.fill().unwrap();
-            assert!(read > 0, "closed after {} of {length} bytes", self.unread.len());
+            assert!(
+                read > 0,
+                "closed after {} of {length} bytes",
+                self.unread.len()
+            );
         }
         self.unread.drain(..length).collect()
     }
@@ -185,7 +214,9 @@ impl Raw {
 
     /// Breaks the connection off with a reset.
     pub fn reset(self) {
-        socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&self.stream)
+            .set_linger(Some(std::time::Duration::ZERO))
+            .unwrap();
     }
 
     /// This end's address.

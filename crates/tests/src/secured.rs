@@ -25,8 +25,12 @@ impl Secured {
     pub fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
         let tcp = TcpStream::connect(address).unwrap();
         tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-        let connection = ClientConnection::new(config.clone(), ServerName::from(address.ip())).unwrap();
-        Self { stream: StreamOwned::new(connection, tcp), unread: Vec::new() }
+        let connection =
+            ClientConnection::new(config.clone(), ServerName::from(address.ip())).unwrap();
+        Self {
+            stream: StreamOwned::new(connection, tcp),
+            unread: Vec::new(),
+        }
     }
 
     /// Whether the session is one that was resumed.
@@ -40,14 +44,27 @@ impl Secured {
     /// The connection ended, or the handshake failed: why.
     pub fn ask(&mut self, line: &str, fields: &str) -> Result<Head, String> {
         let target = line.split(' ').nth(1).unwrap_or_default();
-        let host = target.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        let host = target
+            .trim_start_matches("http://")
+            .split('/')
+            .next()
+            .unwrap_or_default();
         let request = format!("{line} HTTP/1.1\r\nhost: {host}\r\n{fields}\r\n");
-        self.stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
+        self.stream
+            .write_all(request.as_bytes())
+            .map_err(|error| error.to_string())?;
         self.stream.flush().map_err(|error| error.to_string())?;
-        let end = self.until(|bytes| bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4))?;
+        let end = self.until(|bytes| {
+            bytes
+                .windows(4)
+                .position(|window| window == b"\r\n\r\n")
+                .map(|at| at + 4)
+        })?;
         let head: Vec<u8> = self.unread.drain(..end).collect();
         let head = Head::parse(&String::from_utf8_lossy(&head));
-        let length = head.field("content-length").map_or(0, |length| length.parse().unwrap());
+        let length = head
+            .field("content-length")
+            .map_or(0, |length| length.parse().unwrap());
         self.until(|bytes| (bytes.len() >= length).then_some(()))?;
         self.unread.drain(..length);
         Ok(head)

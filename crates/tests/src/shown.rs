@@ -28,9 +28,15 @@ pub fn shown(peer: Http3Peer, role: Role, payload: &str) {
 /// # Panics
 /// When it cannot be written.
 pub fn shown_of(name: &str, version: impl FnOnce() -> String, role: Role, payload: &str) {
-    let Some(folder) = std::env::var_os("HERMES_SHOWN").map(PathBuf::from) else { return };
+    let Some(folder) = std::env::var_os("HERMES_SHOWN").map(PathBuf::from) else {
+        return;
+    };
     let role = format!("{role:?}").to_lowercase();
     let line = format!("{name}\t{}\t{role}\t{payload}\n", version());
     fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join(format!("{name}.{role}.{payload}").replace(' ', "-")), line).unwrap();
+    fs::write(
+        folder.join(format!("{name}.{role}.{payload}").replace(' ', "-")),
+        line,
+    )
+    .unwrap();
 }

@@ -7,7 +7,11 @@ use std::time::Duration;
 use crate::eventually::PATIENCE;
 
 /// What receiving says when nothing came.
-const NOTHING: [ErrorKind; 3] = [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::ConnectionRefused];
+const NOTHING: [ErrorKind; 3] = [
+    ErrorKind::WouldBlock,
+    ErrorKind::TimedOut,
+    ErrorKind::ConnectionRefused,
+];
 
 /// A socket that is connected to one address.
 #[derive(Debug)]

@@ -1,12 +1,15 @@
 //! Floods, frame by frame: the connection that sends one is ended with the right error, and nobody else notices.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, HELLO, PING, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE, farewell, field, frame, request,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, HELLO, PING,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, farewell, field, frame, request,
 };
 use hermes_tests::h2c::Client;
 use hermes_tests::raw::{End, Raw};
@@ -49,13 +52,20 @@ fn rapid_reset_is_answered_with_calm() {
     let head = request("GET", &origin.address().to_string(), "/hang");
     let frames: Vec<u8> = streams(2_000)
         .flat_map(|stream| {
-            [frame(HEADERS, END_HEADERS | END_STREAM, stream, &head), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])]
+            [
+                frame(HEADERS, END_HEADERS | END_STREAM, stream, &head),
+                frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]),
+            ]
         })
         .flatten()
         .collect();
     assert_eq!(flood(&node, &frames), Some(ENHANCE_YOUR_CALM));
     node.idle();
-    assert!(origin.seen().len() < 300, "{} requests got through", origin.seen().len());
+    assert!(
+        origin.seen().len() < 300,
+        "{} requests got through",
+        origin.seen().len()
+    );
 }
 
 #[test]
@@ -101,14 +111,23 @@ fn control_frames_without_end_are_answered_with_calm() {
         ("an unknown type", frame(0x77, 0, 0, b"")),
     ];
     for (kind, one) in floods {
-        assert_eq!(flood(&node, &one.repeat(1_000)), Some(ENHANCE_YOUR_CALM), "{kind}");
+        assert_eq!(
+            flood(&node, &one.repeat(1_000)),
+            Some(ENHANCE_YOUR_CALM),
+            "{kind}"
+        );
     }
 }
 
 #[test]
 fn empty_data_frames_end_a_connection_in_an_orderly_way_first() {
     let (node, origin) = (node(), origins::http());
-    let mut frames = frame(HEADERS, END_HEADERS, 1, &request("POST", &origin.address().to_string(), "/post"));
+    let mut frames = frame(
+        HEADERS,
+        END_HEADERS,
+        1,
+        &request("POST", &origin.address().to_string(), "/post"),
+    );
     frames.extend(frame(DATA, 0, 1, b"").repeat(80));
     frames.extend(frame(DATA, END_STREAM, 1, b"body"));
     let mut raw = Raw::connect(node.address("web"));
@@ -117,8 +136,16 @@ fn empty_data_frames_end_a_connection_in_an_orderly_way_first() {
     // The request that is under way is answered; then the connection ends without an error.
     let (answer, end) = raw.rest();
     assert_eq!((farewell(&answer), end), (Some(0), End::Closed));
-    assert_eq!(node.record(|record| record["method"] == "POST")["status"], 200);
-    let mut frames = frame(HEADERS, END_HEADERS, 1, &request("POST", &origin.address().to_string(), "/post"));
+    assert_eq!(
+        node.record(|record| record["method"] == "POST")["status"],
+        200
+    );
+    let mut frames = frame(
+        HEADERS,
+        END_HEADERS,
+        1,
+        &request("POST", &origin.address().to_string(), "/post"),
+    );
     frames.extend(frame(DATA, 0, 1, b"").repeat(1_000));
     assert_eq!(flood(&node, &frames), Some(ENHANCE_YOUR_CALM));
     node.idle();
@@ -140,11 +167,22 @@ fn one_source_does_not_use_up_a_listener() {
     // The bound is for all workers together.
     let mut held: Vec<_> = (0..3).map(|_| Raw::connect(node.address("web"))).collect();
     held.iter_mut().for_each(ask);
-    assert_eq!(Raw::connect(node.address("web")).rest(), (Vec::new(), End::Reset));
-    let other = curl(&["--interface", "127.0.0.2", "-x", &node.url("web"), "http://a/here"]);
+    assert_eq!(
+        Raw::connect(node.address("web")).rest(),
+        (Vec::new(), End::Reset)
+    );
+    let other = curl(&[
+        "--interface",
+        "127.0.0.2",
+        "-x",
+        &node.url("web"),
+        "http://a/here",
+    ]);
     assert_eq!(other.status, 200, "another source is served: {other:?}");
     held.clear();
-    eventually_true("there is room again", || curl(&["-x", &node.url("web"), "http://a/here"]).status == 200);
+    eventually_true("there is room again", || {
+        curl(&["-x", &node.url("web"), "http://a/here"]).status == 200
+    });
 }
 
 #[test]
@@ -161,14 +199,18 @@ fn one_source_has_so_many_udp_sessions() {
             origin.address()
         ),
     );
-    let clients: Vec<_> = (0..2).map(|_| udp::Client::connect(node.address("voice"))).collect();
+    let clients: Vec<_> = (0..2)
+        .map(|_| udp::Client::connect(node.address("voice")))
+        .collect();
     for client in &clients {
         assert_eq!(client.ask(b"hello"), b"hello");
     }
     let above = udp::Client::connect(node.address("voice"));
     above.send(b"not heard");
     eventually_true("the datagram is counted as dropped", || {
-        node.metrics().lines().any(|line| line.contains("session_limit") && !line.ends_with(" 0"))
+        node.metrics()
+            .lines()
+            .any(|line| line.contains("session_limit") && !line.ends_with(" 0"))
     });
     assert_eq!(node.exchanges().len(), 2);
 }
@@ -184,8 +226,13 @@ fn one_user_has_so_many_exchanges_at_once() {
         egress: { allow: [127.0.0.0/8] }
         "#,
     );
-    let open =
-        |user: &str| Raw::tunnel(node.address("web"), &origin.address().to_string(), &format!("user: {user}\r\n"));
+    let open = |user: &str| {
+        Raw::tunnel(
+            node.address("web"),
+            &origin.address().to_string(),
+            &format!("user: {user}\r\n"),
+        )
+    };
     let mut held = vec![open("alice").unwrap(), open("alice").unwrap()];
     assert_eq!(open("alice").unwrap_err().status(), 429);
     held.push(open("bob").unwrap());
@@ -209,7 +256,15 @@ fn one_user_has_so_many_sessions_at_once() {
         "#,
     );
     let client = Client::connect(node.address("web"));
-    let open = |user: &str| UdpTunnel::h2(&client, node.address("web"), "127.0.0.1", origin.port(), &[("user", user)]);
+    let open = |user: &str| {
+        UdpTunnel::h2(
+            &client,
+            node.address("web"),
+            "127.0.0.1",
+            origin.port(),
+            &[("user", user)],
+        )
+    };
     // A question would make room: these go on speaking.
     let converse = |mut tunnel: UdpTunnel| {
         for word in ["one", "two"] {
@@ -218,23 +273,36 @@ fn one_user_has_so_many_sessions_at_once() {
         }
         tunnel
     };
-    let mut held = vec![converse(open("alice").unwrap()), converse(open("alice").unwrap())];
+    let mut held = vec![
+        converse(open("alice").unwrap()),
+        converse(open("alice").unwrap()),
+    ];
     let refused = open("alice").unwrap_err();
     assert_eq!(refused.status, 429);
     let status = refused.fields["proxy-status"].to_str().unwrap();
     assert!(
-        status.contains("error=http_request_denied") && status.contains("limits.sessions_per_user is 2"),
+        status.contains("error=http_request_denied")
+            && status.contains("limits.sessions_per_user is 2"),
         "{status}"
     );
     assert!(open("alice").is_err());
-    assert_eq!(node.log().matches("WARN").count(), 1, "said once, however many are refused: {}", node.log());
+    assert_eq!(
+        node.log().matches("WARN").count(),
+        1,
+        "said once, however many are refused: {}",
+        node.log()
+    );
     held.push(open("bob").unwrap());
     for tunnel in &mut held {
         tunnel.send("still here");
         assert_eq!(tunnel.receive(), b"still here");
     }
-    Raw::tunnel(node.address("web"), &echo.address().to_string(), "user: alice\r\n")
-        .expect("other tunnels are no sessions");
+    Raw::tunnel(
+        node.address("web"),
+        &echo.address().to_string(),
+        "user: alice\r\n",
+    )
+    .expect("other tunnels are no sessions");
     drop(held);
     eventually_true("there is room again", || open("alice").is_ok());
 }
@@ -244,13 +312,22 @@ fn pipelined_requests_wait_for_the_one_before() {
     let (node, origin) = (node(), origins::http());
     let authority = origin.address();
     let mut raw = Raw::connect(node.address("web"));
-    let request = |path: &str| format!("GET http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+    let request =
+        |path: &str| format!("GET http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
     raw.send(request("/hang") + &request("/next").repeat(1_000));
     eventually_true("the first is under way", || !origin.seen().is_empty());
     let others = curl(&["-x", &node.url("web"), &format!("http://{authority}/other")]);
     assert_eq!(others.status, 200);
-    let seen: Vec<String> = origin.seen().into_iter().map(|request| request.path).collect();
-    assert_eq!(seen, ["/hang", "/other"], "nothing that was pipelined has gone on");
+    let seen: Vec<String> = origin
+        .seen()
+        .into_iter()
+        .map(|request| request.path)
+        .collect();
+    assert_eq!(
+        seen,
+        ["/hang", "/other"],
+        "nothing that was pipelined has gone on"
+    );
     origin.release();
     for _ in 0..1_001 {
         assert_eq!(raw.response().0.status(), 200);

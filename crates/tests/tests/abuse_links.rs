@@ -1,14 +1,17 @@
 //! What a *server* can do on a link that we opened, frame by frame: the link ends, or one exchange, and nobody else notices.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
 use hermes_tests::frames::{
-    CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, HELLO, PING, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE, field, frame, parse,
+    CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, HELLO, PING, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, field, frame, parse,
 };
 use hermes_tests::h2c::Client;
 use hermes_tests::{Node, curl, origins};
@@ -66,7 +69,10 @@ fn first_request(stream: &mut TcpStream, heard: &mut Vec<u8>) {
     while !frames_in(heard).iter().any(|(kind, ..)| *kind == HEADERS) {
         assert!(read(stream, heard) > 0, "the link ended");
         let frames = frames_in(heard);
-        frames[answered..].iter().filter_map(pong).for_each(|pong| stream.write_all(&pong).unwrap());
+        frames[answered..]
+            .iter()
+            .filter_map(pong)
+            .for_each(|pong| stream.write_all(&pong).unwrap());
         answered = frames.len();
     }
 }
@@ -91,32 +97,75 @@ fn farewell(heard: &[u8]) -> Option<u32> {
 fn a_server_that_floods_loses_its_link() {
     let good = origins::http();
     let floods = [
-        ("SETTINGS", frame(SETTINGS, 0, 0, b"").repeat(5_000), ENHANCE_YOUR_CALM),
-        ("PING", frame(PING, 0, 0, &[0; 8]).repeat(5_000), ENHANCE_YOUR_CALM),
-        ("PRIORITY", frame(0x2, 0, 1, &[0, 0, 0, 0, 9]).repeat(5_000), ENHANCE_YOUR_CALM),
-        ("an unknown type", frame(0x77, 0, 0, b"").repeat(5_000), ENHANCE_YOUR_CALM),
-        ("WINDOW_UPDATE", frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]).repeat(20_000), ENHANCE_YOUR_CALM),
-        ("RST_STREAM", frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]).repeat(30_000), ENHANCE_YOUR_CALM),
+        (
+            "SETTINGS",
+            frame(SETTINGS, 0, 0, b"").repeat(5_000),
+            ENHANCE_YOUR_CALM,
+        ),
+        (
+            "PING",
+            frame(PING, 0, 0, &[0; 8]).repeat(5_000),
+            ENHANCE_YOUR_CALM,
+        ),
+        (
+            "PRIORITY",
+            frame(0x2, 0, 1, &[0, 0, 0, 0, 9]).repeat(5_000),
+            ENHANCE_YOUR_CALM,
+        ),
+        (
+            "an unknown type",
+            frame(0x77, 0, 0, b"").repeat(5_000),
+            ENHANCE_YOUR_CALM,
+        ),
+        (
+            "WINDOW_UPDATE",
+            frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]).repeat(20_000),
+            ENHANCE_YOUR_CALM,
+        ),
+        (
+            "RST_STREAM",
+            frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]).repeat(30_000),
+            ENHANCE_YOUR_CALM,
+        ),
         (
             "empty DATA",
-            [frame(HEADERS, END_HEADERS, 1, OK), frame(DATA, 0, 1, b"").repeat(1_000)].concat(),
+            [
+                frame(HEADERS, END_HEADERS, 1, OK),
+                frame(DATA, 0, 1, b"").repeat(1_000),
+            ]
+            .concat(),
             ENHANCE_YOUR_CALM,
         ),
         (
             "CONTINUATION",
-            [frame(HEADERS, 0, 1, OK), frame(CONTINUATION, 0, 1, b"").repeat(1_000)].concat(),
+            [
+                frame(HEADERS, 0, 1, OK),
+                frame(CONTINUATION, 0, 1, b"").repeat(1_000),
+            ]
+            .concat(),
             ENHANCE_YOUR_CALM,
         ),
         // Pushes were declined (RFC 9113, 8.4).
-        ("PUSH_PROMISE", frame(0x5, END_HEADERS, 1, &[0, 0, 0, 2, 0x82]), 1),
+        (
+            "PUSH_PROMISE",
+            frame(0x5, END_HEADERS, 1, &[0, 0, 0, 2, 0x82]),
+            1,
+        ),
     ];
     for (kind, frames, error) in floods {
         let (address, heard) = flooding(frames);
         let node = node(address, good.address());
         let answer = curl(&["-x", &node.url("web"), "http://EVIL/"]);
-        assert!(answer.status == 502 || answer.exit != 0, "{kind}: {answer:?}");
+        assert!(
+            answer.status == 502 || answer.exit != 0,
+            "{kind}: {answer:?}"
+        );
         assert_eq!(farewell(&heard.join().unwrap()), Some(error), "{kind}");
-        assert_eq!(curl(&["-x", &node.url("web"), "http://GOOD/a"]).status, 200, "{kind}: others are served");
+        assert_eq!(
+            curl(&["-x", &node.url("web"), "http://GOOD/a"]).status,
+            200,
+            "{kind}: others are served"
+        );
         node.idle();
     }
 }
@@ -125,7 +174,11 @@ fn a_server_that_floods_loses_its_link() {
 fn a_head_without_end_costs_a_server_its_link() {
     let good = origins::http();
     let piece = field(b"x-padding", &[b'a'; 100]).repeat(100);
-    let frames = [frame(HEADERS, 0, 1, OK), frame(CONTINUATION, 0, 1, &piece).repeat(1_000)].concat();
+    let frames = [
+        frame(HEADERS, 0, 1, OK),
+        frame(CONTINUATION, 0, 1, &piece).repeat(1_000),
+    ]
+    .concat();
     let (address, heard) = flooding(frames);
     let node = node(address, good.address());
     let answer = curl(&["-x", &node.url("web"), "http://EVIL/"]);
@@ -137,8 +190,12 @@ fn a_head_without_end_costs_a_server_its_link() {
 fn empty_data_retires_a_link_before_it_breaks() {
     let good = origins::http();
     // 80 of them: above what retires a link, below what breaks it.
-    let answer =
-        [frame(HEADERS, END_HEADERS, 1, OK), frame(DATA, 0, 1, b"").repeat(80), frame(DATA, 1, 1, b"ok")].concat();
+    let answer = [
+        frame(HEADERS, END_HEADERS, 1, OK),
+        frame(DATA, 0, 1, b"").repeat(80),
+        frame(DATA, 1, 1, b"ok"),
+    ]
+    .concat();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let server = std::thread::spawn(move || {
@@ -154,7 +211,11 @@ fn empty_data_retires_a_link_before_it_breaks() {
     let node = node(address, good.address());
     for _ in 0..2 {
         let answer = curl(&["-x", &node.url("web"), "http://EVIL/"]);
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"), "{answer:?}");
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, "ok"),
+            "{answer:?}"
+        );
     }
     server.join().unwrap();
 }
@@ -175,7 +236,12 @@ fn made_to_reset() -> SocketAddr {
                 let reply = match (*kind, *number) {
                     (PING, _) => pong(heard).unwrap_or_default(),
                     (HEADERS, 1) => frame(HEADERS, END_HEADERS, 1, OK),
-                    (HEADERS, _) => frame(HEADERS, END_HEADERS, *number, &[OK, &field(b"connection", b"x")].concat()),
+                    (HEADERS, _) => frame(
+                        HEADERS,
+                        END_HEADERS,
+                        *number,
+                        &[OK, &field(b"connection", b"x")].concat(),
+                    ),
                     (DATA, 1) => frame(DATA, 0, 1, payload),
                     _ => continue,
                 };
@@ -194,7 +260,9 @@ fn a_server_that_makes_us_reset_harms_only_those_exchanges() {
     let client = Client::connect(node.address("web"));
     let mut tunnel = client.tunnel("EVIL:80", &[]).unwrap();
     for number in 0..300 {
-        let request = http::Request::get(format!("http://EVIL/{number}")).body(()).unwrap();
+        let request = http::Request::get(format!("http://EVIL/{number}"))
+            .body(())
+            .unwrap();
         let answer = client.send(request, b"").unwrap();
         assert_eq!(answer.status, 502, "{answer:?}");
     }
@@ -227,6 +295,8 @@ fn a_client_is_told_to_go_before_its_stream_identifiers_end() {
         let heard = retired(listener, &frame(HEADERS, END_HEADERS | 1, last, &head));
         let goodbye = heard.iter().rfind(|(kind, ..)| *kind == GOAWAY).unwrap();
         assert_eq!(goodbye.3[4..8], [0; 4], "in an orderly way");
-        assert!(heard.iter().any(|(kind, _, number, fields)| (*kind, *number) == (HEADERS, last) && fields[0] == 0x88));
+        assert!(heard.iter().any(
+            |(kind, _, number, fields)| (*kind, *number) == (HEADERS, last) && fields[0] == 0x88
+        ));
     }
 }

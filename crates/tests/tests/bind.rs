@@ -1,6 +1,9 @@
 //! CONNECT-UDP Bind (draft-ietf-masque-connect-udp-listen): one tunnel, many peers, through real processes.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -66,12 +69,22 @@ fn heard(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 
 /// Version, address and port, as they are written in capsules.
 fn written(address: SocketAddr) -> Vec<u8> {
-    let SocketAddr::V4(address) = address else { panic!("{address} is of IPv4") };
-    [&[4][..], &address.ip().octets(), &address.port().to_be_bytes()].concat()
+    let SocketAddr::V4(address) = address else {
+        panic!("{address} is of IPv4")
+    };
+    [
+        &[4][..],
+        &address.ip().octets(),
+        &address.port().to_be_bytes(),
+    ]
+    .concat()
 }
 
 fn assign(tunnel: &mut UdpTunnel, context: u8, to: Option<SocketAddr>) -> (u64, Vec<u8>) {
-    tunnel.send_capsule(ASSIGN, &[vec![context], to.map_or_else(|| vec![0], written)].concat());
+    tunnel.send_capsule(
+        ASSIGN,
+        &[vec![context], to.map_or_else(|| vec![0], written)].concat(),
+    );
     tunnel.capsule()
 }
 
@@ -87,12 +100,21 @@ fn example(proxy: SocketAddr) {
 
     assert_eq!(assign(&mut tunnel, 2, None), (ACK, vec![2]));
     first.send_to(b"hello", public).unwrap();
-    assert_eq!(tunnel.capsule(), (DATAGRAM, [&[2][..], &written(at_first), b"hello"].concat()));
+    assert_eq!(
+        tunnel.capsule(),
+        (DATAGRAM, [&[2][..], &written(at_first), b"hello"].concat())
+    );
     send(&mut tunnel, 2, &[&written(at_first), b"and to you"]);
     assert_eq!(heard(&first), (b"and to you".to_vec(), public));
 
     second.send_to(b"me too", public).unwrap();
-    assert_eq!(tunnel.capsule(), (DATAGRAM, [&[2][..], &written(at_second), b"me too"].concat()));
+    assert_eq!(
+        tunnel.capsule(),
+        (
+            DATAGRAM,
+            [&[2][..], &written(at_second), b"me too"].concat()
+        )
+    );
     assert_eq!(assign(&mut tunnel, 4, Some(at_second)), (ACK, vec![4]));
     send(&mut tunnel, 4, &[b"short"]);
     assert_eq!(heard(&second), (b"short".to_vec(), public));
@@ -101,7 +123,10 @@ fn example(proxy: SocketAddr) {
 
     // Who is not known is not heard any more.
     tunnel.send_capsule(CLOSE, &[2]);
-    assert_eq!(assign(&mut tunnel, 6, Some("127.0.0.1:9".parse().unwrap())), (ACK, vec![6]));
+    assert_eq!(
+        assign(&mut tunnel, 6, Some("127.0.0.1:9".parse().unwrap())),
+        (ACK, vec![6])
+    );
     first.send_to(b"lost", public).unwrap();
     second.send_to(b"heard", public).unwrap();
     assert_eq!(tunnel.capsule(), (DATAGRAM, b"\x04heard".to_vec()));
@@ -114,7 +139,11 @@ fn the_example_of_the_draft() {
     let end = end("");
     example(end.address("web"));
     let record = end.record(|record| record["event"] == "end");
-    assert_eq!((&record["kind"], &record["target"]), (&"connect-udp".into(), &"*:0".into()), "{record:#}");
+    assert_eq!(
+        (&record["kind"], &record["target"]),
+        (&"connect-udp".into(), &"*:0".into()),
+        "{record:#}"
+    );
     assert_eq!(record["datagrams"]["dropped"], 1, "{record:#}");
 }
 
@@ -150,11 +179,22 @@ fn peers_that_egress_denies_are_neither_written_to_nor_heard() {
     denied.set_nonblocking(true).unwrap();
     let (allowed, at) = (peer(), denied.local_addr().unwrap());
     assert_eq!(assign(&mut tunnel, 2, Some(at)), (CLOSE, vec![2]));
-    assert_eq!(assign(&mut tunnel, 4, Some("10.0.0.1:53".parse().unwrap())), (CLOSE, vec![4]));
-    assert_eq!(assign(&mut tunnel, 6, Some(end.address("web"))), (CLOSE, vec![6]), "the node itself");
+    assert_eq!(
+        assign(&mut tunnel, 4, Some("10.0.0.1:53".parse().unwrap())),
+        (CLOSE, vec![4])
+    );
+    assert_eq!(
+        assign(&mut tunnel, 6, Some(end.address("web"))),
+        (CLOSE, vec![6]),
+        "the node itself"
+    );
     assert_eq!(assign(&mut tunnel, 8, None), (ACK, vec![8]));
     send(&mut tunnel, 8, &[&written(at), b"denied"]);
-    send(&mut tunnel, 8, &[&written(allowed.local_addr().unwrap()), b"allowed"]);
+    send(
+        &mut tunnel,
+        8,
+        &[&written(allowed.local_addr().unwrap()), b"allowed"],
+    );
     assert_eq!(heard(&allowed).0, b"allowed");
     assert!(denied.recv_from(&mut [0; 10]).is_err());
     denied.send_to(b"denied", public).unwrap();
@@ -171,7 +211,9 @@ fn only_a_route_that_says_so_binds() {
         "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: true } ]\negress: { allow: [127.0.0.0/8] }\n",
     );
     let refused = |node: &Node, path: &str, fields: &str| {
-        UdpTunnel::h1_at(node.address("web"), path, fields).unwrap_err().status()
+        UdpTunnel::h1_at(node.address("web"), path, fields)
+            .unwrap_err()
+            .status()
     };
     assert_eq!(refused(&plain, ANY, ASKS), 403);
     for (path, fields) in [
@@ -189,9 +231,18 @@ fn only_a_route_that_says_so_binds() {
 fn with_a_target_the_client_gets_a_tunnel_for_it_alone() {
     let (end, echo) = (end(""), origins::udp_echo(origins::V4));
     let client = Client::connect(end.address("web"));
-    let uri = format!("http://{}/.well-known/masque/udp/127.0.0.1/{}/", end.address("web"), echo.port());
-    let stream =
-        client.extended("connect-udp", &uri, &[("capsule-protocol", "?1"), ("connect-udp-bind", "?1")]).unwrap();
+    let uri = format!(
+        "http://{}/.well-known/masque/udp/127.0.0.1/{}/",
+        end.address("web"),
+        echo.port()
+    );
+    let stream = client
+        .extended(
+            "connect-udp",
+            &uri,
+            &[("capsule-protocol", "?1"), ("connect-udp-bind", "?1")],
+        )
+        .unwrap();
     assert!(stream.fields.get("connect-udp-bind").is_none());
 }
 
@@ -226,7 +277,10 @@ fn more_contexts_than_there_may_be_are_refused() {
     let end = end("");
     let (mut tunnel, _) = open(end.address("web"));
     for number in 0..300_u16 {
-        let context = [0x40 | ((2 * (number + 1)) >> 8) as u8, (2 * (number + 1)) as u8];
+        let context = [
+            0x40 | ((2 * (number + 1)) >> 8) as u8,
+            (2 * (number + 1)) as u8,
+        ];
         let to = SocketAddr::from(([127, 0, 0, 1], 20_000 + number));
         tunnel.send_capsule(ASSIGN, &[&context[..], &written(to)].concat());
         let expected = if number < 256 { ACK } else { CLOSE };
@@ -245,5 +299,11 @@ fn a_reload_that_binds_no_more_ends_the_tunnel() {
     assert_eq!(status, 200, "{answer}");
     assert_eq!(tunnel.rest(), None);
     let record = end.record(|record| record["event"] == "end");
-    assert!(record["reason"].as_str().unwrap().starts_with("policy_changed"), "{record:#}");
+    assert!(
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("policy_changed"),
+        "{record:#}"
+    );
 }

@@ -1,6 +1,9 @@
 //! What exchanges, datagrams and bytes cost a node in system calls: counts, never times.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::fs;
 use std::io::{Read, Write};
@@ -42,15 +45,28 @@ impl Traced {
         let calls = folder.path().join("calls");
         let strace = std::env::var_os("HERMES_STRACE").unwrap_or_else(|| "strace".into());
         let mut command = Command::new(strace);
-        command.args(["-f", "-qq", "-o"]).arg(&calls).arg(program::path());
-        let node = Node::start_by(command, name, &format!("workers: 1\nlog: {{ access: off }}\n{yaml}"));
-        Self { node, calls, _folder: folder }
+        command
+            .args(["-f", "-qq", "-o"])
+            .arg(&calls)
+            .arg(program::path());
+        let node = Node::start_by(
+            command,
+            name,
+            &format!("workers: 1\nlog: {{ access: off }}\n{yaml}"),
+        );
+        Self {
+            node,
+            calls,
+            _folder: folder,
+        }
     }
 
     /// System calls so far that have ended or that something waits in.
     fn calls(&self) -> usize {
         let text = fs::read_to_string(&self.calls).unwrap();
-        text.lines().filter(|line| !line.contains(" resumed>")).count()
+        text.lines()
+            .filter(|line| !line.contains(" resumed>"))
+            .count()
     }
 }
 
@@ -86,11 +102,16 @@ fn a_kept_exchange_takes_a_bounded_number_of_system_calls() {
         let entry = entry("{ http: 127.0.0.1:0 }", end.node.address("web"), version);
         let mut raw = Raw::connect(entry.node.address("in"));
         let calls = each([&entry, &end], || {
-            raw.send(format!("GET http://{authority}/bytes/256 HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+            raw.send(format!(
+                "GET http://{authority}/bytes/256 HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+            ));
             let (head, content) = raw.response();
             assert_eq!((head.status(), content.len()), (200, 256));
         });
-        assert!(calls.iter().all(|&calls| calls <= EXCHANGE_MOST), "HTTP/{version}: {calls:?} of entry and end");
+        assert!(
+            calls.iter().all(|&calls| calls <= EXCHANGE_MOST),
+            "HTTP/{version}: {calls:?} of entry and end"
+        );
     }
 }
 
@@ -105,7 +126,10 @@ fn a_datagram_and_its_answer_take_a_bounded_number_of_system_calls() {
             client.send("hello");
             assert_eq!(client.receive(), b"hello");
         });
-        assert!(calls.iter().all(|&calls| calls <= DATAGRAM_MOST), "HTTP/{version}: {calls:?} of entry and end");
+        assert!(
+            calls.iter().all(|&calls| calls <= DATAGRAM_MOST),
+            "HTTP/{version}: {calls:?} of entry and end"
+        );
     }
 }
 
@@ -159,7 +183,9 @@ fn content_of_known_length_without_tls_moves_in_few_system_calls() {
     let (end, authority) = (end(), source());
     let mut raw = Raw::connect(end.node.address("web"));
     let before = end.calls();
-    raw.send(format!("GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+    raw.send(format!(
+        "GET http://{authority}/ HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+    ));
     let (head, content) = raw.response();
     assert_eq!((head.status(), content.len()), (200, BULK));
     let calls = end.calls() - before;

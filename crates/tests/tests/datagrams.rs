@@ -1,6 +1,9 @@
 //! Bounds on datagrams and capsules: what a session may make a node keep, and that it costs only itself.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,13 +56,21 @@ fn target(client: &Client, node: &Node) -> (UdpTunnel, UdpSocket, SocketAddr) {
 }
 
 fn dropped(node: &Node) -> bool {
-    let counts = |line: &str| line.contains("datagrams_dropped") && !line.starts_with('#') && !line.ends_with(" 0");
+    let counts = |line: &str| {
+        line.contains("datagrams_dropped") && !line.starts_with('#') && !line.ends_with(" 0")
+    };
     node.metrics().lines().any(counts)
 }
 
 /// What `hermes exchanges` says of the only live exchange.
 fn drops_shown(node: &Node) -> Option<u64> {
-    let table = program::run(&["exchanges", "--once", "--admin", node.socket().to_str().unwrap()]).stdout;
+    let table = program::run(&[
+        "exchanges",
+        "--once",
+        "--admin",
+        node.socket().to_str().unwrap(),
+    ])
+    .stdout;
     let (header, row) = table.split_once('\n')?;
     let end = header.find("drops")? + "drops".len();
     row.get(..end)?.rsplit(' ').next()?.parse().ok()
@@ -92,7 +103,10 @@ fn a_tunnel_that_stopped_gets_nothing_old_when_it_goes_on() {
     assert!(came < 1_000 && came < number, "{came} of {number} came");
     drop((tunnel, client));
     let record = node.record(|record| record["kind"] == "connect-udp");
-    assert!(record["datagrams"]["dropped"].as_u64().unwrap() > 0, "{record}");
+    assert!(
+        record["datagrams"]["dropped"].as_u64().unwrap() > 0,
+        "{record}"
+    );
 }
 
 /// A next proxy over HTTP/1.1 that answers tunnels when it is told to, and the capsule streams that it then has.
@@ -101,7 +115,9 @@ fn hesitant(tunnels: usize) -> (SocketAddr, Sender<()>, Receiver<Raw>) {
     let address = listener.local_addr().unwrap();
     let ((go, told), (give, streams)) = (channel(), channel());
     std::thread::spawn(move || {
-        let mut asked: Vec<Raw> = (0..tunnels).map(|_| Raw::from(listener.accept().unwrap().0)).collect();
+        let mut asked: Vec<Raw> = (0..tunnels)
+            .map(|_| Raw::from(listener.accept().unwrap().0))
+            .collect();
         asked.iter_mut().for_each(|raw| drop(raw.head()));
         told.recv().unwrap();
         for mut raw in asked {
@@ -158,12 +174,18 @@ fn a_client_that_floods_while_its_tunnel_opens_pushes_out_only_its_own() {
         if first.ends_with(b"good") {
             assert_eq!(first[..4], [0; 4]);
             for number in 1..10_u32 {
-                assert_eq!(payload(&mut raw)[..4], number.to_be_bytes(), "each came, in order");
+                assert_eq!(
+                    payload(&mut raw)[..4],
+                    number.to_be_bytes(),
+                    "each came, in order"
+                );
             }
         } else {
             // The newest: 20 of a thousand bytes each.
             let mut kept = vec![u32::from_be_bytes(first[..4].try_into().unwrap())];
-            kept.extend((1..20).map(|_| u32::from_be_bytes(payload(&mut raw)[..4].try_into().unwrap())));
+            kept.extend(
+                (1..20).map(|_| u32::from_be_bytes(payload(&mut raw)[..4].try_into().unwrap())),
+            );
             assert!(kept[0] > 0 && kept.is_sorted(), "{kept:?}");
         }
     }
@@ -176,7 +198,14 @@ fn a_session_that_is_flooded_and_not_read_costs_another_nothing() {
     for entrance in [&node, &entry] {
         let client = Client::with_windows(entrance.address("web"), 65_535, 1 << 24);
         let (flooded, target, socket) = target(&client, entrance);
-        let mut good = UdpTunnel::h2(&client, entrance.address("web"), "127.0.0.1", echo.port(), &[]).unwrap();
+        let mut good = UdpTunnel::h2(
+            &client,
+            entrance.address("web"),
+            "127.0.0.1",
+            echo.port(),
+            &[],
+        )
+        .unwrap();
         let before = [&node, &entry].map(resident);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -195,7 +224,10 @@ fn a_session_that_is_flooded_and_not_read_costs_another_nothing() {
         });
         let after = [&node, &entry].map(resident);
         for (before, after) in before.iter().zip(after) {
-            assert!(after < before + FLOOD, "{before} bytes before, {after} after the flood");
+            assert!(
+                after < before + FLOOD,
+                "{before} bytes before, {after} after the flood"
+            );
         }
         drop(flooded);
     }
@@ -206,10 +238,24 @@ fn capsules_that_nobody_knows_cost_nobody_else_anything() {
     let (node, echo) = (end(), origins::udp_echo(origins::V4));
     let entry = forwarder(&node);
     let unknown = [varint(0x2f3a), varint(0)].concat().repeat(20_000);
-    let contexts = [varint(DATAGRAM), varint(2), vec![5, 7]].concat().repeat(20_000);
+    let contexts = [varint(DATAGRAM), varint(2), vec![5, 7]]
+        .concat()
+        .repeat(20_000);
     for entrance in [&node, &entry] {
-        let (one, other) = (Client::connect(entrance.address("web")), Client::connect(entrance.address("web")));
-        let open = |client| UdpTunnel::h2(client, entrance.address("web"), "127.0.0.1", echo.port(), &[]).unwrap();
+        let (one, other) = (
+            Client::connect(entrance.address("web")),
+            Client::connect(entrance.address("web")),
+        );
+        let open = |client| {
+            UdpTunnel::h2(
+                client,
+                entrance.address("web"),
+                "127.0.0.1",
+                echo.port(),
+                &[],
+            )
+            .unwrap()
+        };
         let (mut flooding, mut beside, mut good) = (open(&one), open(&one), open(&other));
         let before = [&node, &entry].map(resident);
         for number in 0..20 {
@@ -225,7 +271,10 @@ fn capsules_that_nobody_knows_cost_nobody_else_anything() {
         assert_eq!(flooding.receive(), b"after it");
         let after = [&node, &entry].map(resident);
         for (before, after) in before.iter().zip(after) {
-            assert!(after < before + FLOOD, "{before} bytes before, {after} after the flood");
+            assert!(
+                after < before + FLOOD,
+                "{before} bytes before, {after} after the flood"
+            );
         }
     }
 }

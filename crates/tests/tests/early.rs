@@ -1,6 +1,9 @@
 //! Datagrams that leave before their tunnel is answered (RFC 9298, 5): none is lost for it, none comes twice, the order is kept.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +42,11 @@ fn proxy(answers: &Answers, heard: &Sender<Vec<u8>>) -> SocketAddr {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let mut builder = h2::server::Builder::new();
-            let mut connection = builder.enable_connect_protocol().handshake::<_, Bytes>(stream).await.unwrap();
+            let mut connection = builder
+                .enable_connect_protocol()
+                .handshake::<_, Bytes>(stream)
+                .await
+                .unwrap();
             while let Some(Ok((request, respond))) = connection.accept().await {
                 let answer = answers.lock().next().expect("an answer for each tunnel");
                 tokio::spawn(tunnel(request.into_body(), respond, answer, heard.clone()));
@@ -49,8 +56,16 @@ fn proxy(answers: &Answers, heard: &Sender<Vec<u8>>) -> SocketAddr {
     address
 }
 
-async fn tunnel(content: h2::RecvStream, mut respond: SendResponse<Bytes>, answer: Answer, heard: Sender<Vec<u8>>) {
-    let mut capsules = Capsules { content, decoder: CapsuleDecoder::new(MAX_UDP_CAPSULE) };
+async fn tunnel(
+    content: h2::RecvStream,
+    mut respond: SendResponse<Bytes>,
+    answer: Answer,
+    heard: Sender<Vec<u8>>,
+) {
+    let mut capsules = Capsules {
+        content,
+        decoder: CapsuleDecoder::new(MAX_UDP_CAPSULE),
+    };
     let mut first = None;
     let status = match answer {
         Answer::AfterOne(status) => {
@@ -98,14 +113,21 @@ impl Capsules {
                 }
             }
             let data = self.content.data().await?.ok()?;
-            let _ = self.content.flow_control().release_capacity(data.remaining());
+            let _ = self
+                .content
+                .flow_control()
+                .release_capacity(data.remaining());
             self.decoder.push(data);
         }
     }
 }
 
 fn node(proxies: &[SocketAddr], keys: &str) -> Node {
-    let endpoints = proxies.iter().map(|proxy| format!("\"{proxy}\"")).collect::<Vec<_>>().join(", ");
+    let endpoints = proxies
+        .iter()
+        .map(|proxy| format!("\"{proxy}\""))
+        .collect::<Vec<_>>()
+        .join(", ");
     Node::start(
         "entry",
         &format!(
@@ -121,7 +143,9 @@ fn node(proxies: &[SocketAddr], keys: &str) -> Node {
 
 /// So many datagrams of this length, which say their number.
 fn numbered(count: u32, length: usize) -> Vec<Vec<u8>> {
-    (0..count).map(|number| [&number.to_be_bytes()[..], &vec![7; length - 4]].concat()).collect()
+    (0..count)
+        .map(|number| [&number.to_be_bytes()[..], &vec![7; length - 4]].concat())
+        .collect()
 }
 
 fn heard(of: &Receiver<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
@@ -141,7 +165,14 @@ fn the_first_datagram_comes_before_the_answer_and_each_once() {
     assert_eq!(heard(&receiver, all.len()), all);
     let record = node.record(|record| record["kind"] == "connect-udp");
     let datagrams = &record["datagrams"];
-    assert_eq!((&datagrams["client_to_target"], &datagrams["target_to_client"]), (&20.into(), &20.into()), "{record}");
+    assert_eq!(
+        (
+            &datagrams["client_to_target"],
+            &datagrams["target_to_client"]
+        ),
+        (&20.into(), &20.into()),
+        "{record}"
+    );
     assert_eq!(record["bytes"]["client_to_target"], 2_000, "{record}");
     assert!(receiver.try_recv().is_err(), "none comes twice");
 }
@@ -149,7 +180,10 @@ fn the_first_datagram_comes_before_the_answer_and_each_once() {
 #[test]
 fn what_came_while_the_answer_did_not_follows_in_order() {
     let ((sender, receiver), (go, told)) = (channel(), oneshot::channel());
-    let node = node(&[proxy(&answers(vec![Answer::WhenTold(told)]), &sender)], "");
+    let node = node(
+        &[proxy(&answers(vec![Answer::WhenTold(told)]), &sender)],
+        "",
+    );
     let client = udp::Client::connect(node.address("voice"));
     // Several times what may leave early, and less than what is held.
     let all = numbered(100, 1_000);
@@ -183,5 +217,9 @@ fn what_left_for_a_tunnel_that_was_refused_does_not_count_as_carried() {
     client.send("knock");
     assert_eq!(heard(&receiver, 1), [b"knock"]);
     let record = node.record(|record| record["kind"] == "connect-udp");
-    assert_eq!((&record["status"], &record["datagrams"]["client_to_target"]), (&403.into(), &0.into()), "{record}");
+    assert_eq!(
+        (&record["status"], &record["datagrams"]["client_to_target"]),
+        (&403.into(), &0.into()),
+        "{record}"
+    );
 }

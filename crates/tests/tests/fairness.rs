@@ -19,10 +19,14 @@ const SLOW_READER: usize = 24 * 1024 * 1024;
 fn a_thousand_stalled_tunnels_do_not_stop_the_next_and_none_is_lost() {
     let crowd = Crowd::new();
     let client = crowd.narrow_client();
-    let mut stalled: Vec<_> = (0..STALLED).map(|_| crowd.stalled(&client, STALLED_BYTES)).collect();
+    let mut stalled: Vec<_> = (0..STALLED)
+        .map(|_| crowd.stalled(&client, STALLED_BYTES))
+        .collect();
     assert_eq!(crowd.end.exchanges().len(), STALLED);
     crowd.fetch(1_000_000);
-    stalled.iter_mut().for_each(|tunnel| Crowd::finish(tunnel, STALLED_BYTES));
+    stalled
+        .iter_mut()
+        .for_each(|tunnel| Crowd::finish(tunnel, STALLED_BYTES));
     drop(stalled);
     crowd.end.idle();
     assert_eq!(crowd.links(), 1, "all of them shared one link");
@@ -48,6 +52,9 @@ fn a_slow_reader_does_not_grow_memory() {
     crowd.fetch(50_000_000);
     let after = [&crowd.entry, &crowd.end].map(resident);
     for (before, after) in before.iter().zip(after) {
-        assert!(after < before + SLOW_READER, "{before} bytes before, {after} with a slow reader");
+        assert!(
+            after < before + SLOW_READER,
+            "{before} bytes before, {after} with a slow reader"
+        );
     }
 }

@@ -1,6 +1,9 @@
 //! Whose traffic it is: credentials, certificates, peers, and fields that nobody may forge.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod tokens;
 
@@ -45,23 +48,48 @@ fn url(origin: &Origin<Request>) -> String {
 fn basic_authentication_names_the_user() {
     let users = format!("alice:{}\n", bcrypt::hash("secret", 4).unwrap());
     let origin = origins::http();
-    let node = node(folder(&[("users", &users)]), "auth: { basic: { file: users, realm: overlay } }", EXPOSE_USER);
+    let node = node(
+        folder(&[("users", &users)]),
+        "auth: { basic: { file: users, realm: overlay } }",
+        EXPOSE_USER,
+    );
     let (proxy, url) = (node.url("web"), url(&origin));
 
     let got = curl(&["-x", &proxy, "-U", "alice:secret", &url]);
     assert_eq!(got.status, 200, "{got:?}");
     assert_eq!(origin.last().field("user").as_deref(), Some("alice"));
     assert_eq!(origin.last().field("proxy-authorization"), None);
-    assert_eq!(node.record(|record| record["status"] == 200)["user"], "alice");
+    assert_eq!(
+        node.record(|record| record["status"] == 200)["user"],
+        "alice"
+    );
 
-    for wrong in [&["-U", "alice:wrong"][..], &["-U", "bob:secret"], &["-U", "alice:"], &[]] {
+    for wrong in [
+        &["-U", "alice:wrong"][..],
+        &["-U", "bob:secret"],
+        &["-U", "alice:"],
+        &[],
+    ] {
         let got = curl(&[&["-x", &proxy, &url][..], wrong].concat());
         assert_eq!(got.status, 407, "{wrong:?}: {got:?}");
-        assert_eq!(got.field("proxy-authenticate").as_deref(), Some("Basic realm=\"overlay\", charset=\"UTF-8\""));
-        assert!(got.field("proxy-status").unwrap().starts_with("edge; error=http_request_denied"), "{got:?}");
+        assert_eq!(
+            got.field("proxy-authenticate").as_deref(),
+            Some("Basic realm=\"overlay\", charset=\"UTF-8\"")
+        );
+        assert!(
+            got.field("proxy-status")
+                .unwrap()
+                .starts_with("edge; error=http_request_denied"),
+            "{got:?}"
+        );
     }
     let authority = origin.address().to_string();
-    assert_eq!(Raw::tunnel(node.address("web"), &authority, "").unwrap_err().status(), 407);
+    assert_eq!(
+        Raw::tunnel(node.address("web"), &authority, "")
+            .unwrap_err()
+            .status(),
+        407
+    );
     assert_eq!(origin.connections(), 1);
     assert!(node.metrics().contains("auth"), "{}", node.metrics());
 }
@@ -70,7 +98,11 @@ fn basic_authentication_names_the_user() {
 fn no_credential_appears_in_log_or_records() {
     let users = format!("alice:{}\n", bcrypt::hash("secret-password", 4).unwrap());
     let origin = origins::http();
-    let node = node(folder(&[("users", &users)]), "auth: { basic: { file: users } }", EXPOSE_USER);
+    let node = node(
+        folder(&[("users", &users)]),
+        "auth: { basic: { file: users } }",
+        EXPOSE_USER,
+    );
     node.ask("PUT", "/log", "trace");
     for password in ["secret-password", "wrong-password"] {
         curl(&[
@@ -83,9 +115,20 @@ fn no_credential_appears_in_log_or_records() {
     }
     node.record(|record| record["status"] == 407);
     let records = fs::read_to_string(node.folder().join("access.json")).unwrap();
-    for text in [node.log(), records, node.metrics(), node.status().to_string()] {
+    for text in [
+        node.log(),
+        records,
+        node.metrics(),
+        node.status().to_string(),
+    ] {
         // The last three: base64 of both credentials, and the query.
-        for secret in ["secret-password", "wrong-password", "c2VjcmV0LXBhc3N3b3", "d3JvbmctcGFzc3dvc", "query-secret"] {
+        for secret in [
+            "secret-password",
+            "wrong-password",
+            "c2VjcmV0LXBhc3N3b3",
+            "d3JvbmctcGFzc3dvc",
+            "query-secret",
+        ] {
             assert!(!text.contains(secret), "{secret}");
         }
     }
@@ -95,16 +138,29 @@ fn no_credential_appears_in_log_or_records() {
 fn a_gateway_asks_with_401_and_authorization() {
     let users = format!("alice:{}\n", bcrypt::hash("secret", 4).unwrap());
     let origin = origins::http();
-    let routes =
-        format!("routes: [ {{ terminate: o }} ]\nupstreams: {{ o: {{ endpoints: [\"{}\"] }} }}", origin.address());
-    let node = node(folder(&[("users", &users)]), "gateway: true, auth: { basic: { file: users } }", &routes);
+    let routes = format!(
+        "routes: [ {{ terminate: o }} ]\nupstreams: {{ o: {{ endpoints: [\"{}\"] }} }}",
+        origin.address()
+    );
+    let node = node(
+        folder(&[("users", &users)]),
+        "gateway: true, auth: { basic: { file: users } }",
+        &routes,
+    );
     let url = format!("{}/a", node.url("web"));
     let got = curl(&[&url]);
     assert_eq!(got.status, 401, "{got:?}");
-    assert!(got.field("www-authenticate").unwrap().starts_with("Basic"), "{got:?}");
+    assert!(
+        got.field("www-authenticate").unwrap().starts_with("Basic"),
+        "{got:?}"
+    );
     let got = curl(&["-u", "alice:secret", &url]);
     assert_eq!(got.status, 200, "{got:?}");
-    assert_eq!(origin.last().field("authorization"), None, "the listener read it; it is not for the origin");
+    assert_eq!(
+        origin.last().field("authorization"),
+        None,
+        "the listener read it; it is not for the origin"
+    );
 }
 
 #[test]
@@ -112,13 +168,23 @@ fn authorization_for_the_origin_passes_a_proxy() {
     let origin = origins::http();
     let node = node(folder(&[]), "auth: none", EXPOSE_USER);
     curl(&["-x", &node.url("web"), "-u", "bob:origin", &url(&origin)]);
-    assert!(origin.last().field("authorization").unwrap().starts_with("Basic "));
+    assert!(
+        origin
+            .last()
+            .field("authorization")
+            .unwrap()
+            .starts_with("Basic ")
+    );
 }
 
 /// A bearer listener for tokens of `issuer`.
 fn bearer(issuer: &Issuer) -> Node {
     let auth = "auth: { bearer: { jwks_file: keys.json, issuer: \"https://issuer.test\", audience: hermes } }";
-    node(folder(&[("keys.json", &issuer.key_set())]), auth, EXPOSE_USER)
+    node(
+        folder(&[("keys.json", &issuer.key_set())]),
+        auth,
+        EXPOSE_USER,
+    )
 }
 
 #[test]
@@ -127,13 +193,24 @@ fn a_signed_token_names_the_user() {
         let (node, origin) = (bearer(&issuer), origins::http());
         let token = issuer.token(&issuer.claims("alice"));
         let field = format!("Proxy-Authorization: Bearer {token}");
-        let got = curl(&["-x", &node.url("web"), "--proxy-header", &field, &url(&origin)]);
+        let got = curl(&[
+            "-x",
+            &node.url("web"),
+            "--proxy-header",
+            &field,
+            &url(&origin),
+        ]);
         assert_eq!(got.status, 200, "{got:?}");
         assert_eq!(origin.last().field("user").as_deref(), Some("alice"));
         assert_eq!(origin.last().field("proxy-authorization"), None);
         let got = curl(&["-x", &node.url("web"), &url(&origin)]);
         assert_eq!(got.status, 407, "{got:?}");
-        assert!(got.field("proxy-authenticate").unwrap().starts_with("Bearer"), "{got:?}");
+        assert!(
+            got.field("proxy-authenticate")
+                .unwrap()
+                .starts_with("Bearer"),
+            "{got:?}"
+        );
     }
 }
 
@@ -146,21 +223,36 @@ fn a_token_that_proves_nothing_is_refused() {
         claims[name] = value;
         issuer.token(&claims)
     };
-    let unsigned =
-        format!("{}.{}.", tokens::part(r#"{"alg":"none"}"#), tokens::part(&issuer.claims("alice").to_string()));
+    let unsigned = format!(
+        "{}.{}.",
+        tokens::part(r#"{"alg":"none"}"#),
+        tokens::part(&issuer.claims("alice").to_string())
+    );
     let cases = [
-        ("another issuer's key", stranger.token(&issuer.claims("alice"))),
+        (
+            "another issuer's key",
+            stranger.token(&issuer.claims("alice")),
+        ),
         ("expired", with("exp", 1_000_000.into())),
         ("not valid yet", with("nbf", 99_999_999_999_u64.into())),
         ("another audience", with("aud", "mail".into())),
         ("another issuer", with("iss", "https://evil.test".into())),
         ("no user", with("sub", serde_json::Value::Null)),
-        ("a user that is no token", with("sub", "alice\r\nuser: bob".into())),
+        (
+            "a user that is no token",
+            with("sub", "alice\r\nuser: bob".into()),
+        ),
         ("unsigned", unsigned),
         ("no token at all", "a.b.c".to_owned()),
     ];
     for (case, token) in cases {
-        let got = curl(&["-x", &node.url("web"), "-H", &format!("Proxy-Authorization: Bearer {token}"), &url(&origin)]);
+        let got = curl(&[
+            "-x",
+            &node.url("web"),
+            "-H",
+            &format!("Proxy-Authorization: Bearer {token}"),
+            &url(&origin),
+        ]);
         assert_eq!(got.status, 407, "{case}: {got:?}");
     }
     assert!(origin.seen().is_empty());
@@ -169,7 +261,11 @@ fn a_token_that_proves_nothing_is_refused() {
 /// A listener under TLS with client certificates; returns the node and the certificates' authority.
 fn mutual(listener: &str, rest: &str) -> (Node, Pki) {
     let pki = Pki::new();
-    let tls = format!("tls: {{ {}, client_ca_file: {} }}", pki.issue(&["127.0.0.1"]).yaml(), pki.ca().display());
+    let tls = format!(
+        "tls: {{ {}, client_ca_file: {} }}",
+        pki.issue(&["127.0.0.1"]).yaml(),
+        pki.ca().display()
+    );
     (node(folder(&[]), &format!("{tls}, {listener}"), rest), pki)
 }
 
@@ -178,7 +274,16 @@ fn curl_as(node: &Node, pki: &Pki, name: &str, arguments: &[&str]) -> curl::Outp
     let (issued, ca) = (pki.issue(&[name]), pki.ca());
     let proxy = format!("https://{}", node.address("web"));
     let (cert, key) = (issued.cert.to_str().unwrap(), issued.key.to_str().unwrap());
-    let identity = ["-x", &proxy, "--proxy-cacert", ca.to_str().unwrap(), "--proxy-cert", cert, "--proxy-key", key];
+    let identity = [
+        "-x",
+        &proxy,
+        "--proxy-cacert",
+        ca.to_str().unwrap(),
+        "--proxy-cert",
+        cert,
+        "--proxy-key",
+        key,
+    ];
     curl(&[&identity[..], arguments].concat())
 }
 
@@ -188,16 +293,40 @@ fn a_client_certificate_names_the_user() {
     let (node, pki) = mutual("auth: mtls", EXPOSE_USER);
     let got = curl_as(&node, &pki, "alice@example.com", &[&url(&origin)]);
     assert_eq!(got.status, 200, "{got:?}");
-    assert_eq!(origin.last().field("user").as_deref(), Some("alice@example.com"));
+    assert_eq!(
+        origin.last().field("user").as_deref(),
+        Some("alice@example.com")
+    );
 
     let proxy = format!("https://{}", node.address("web"));
-    let got = curl(&["-x", &proxy, "--proxy-cacert", pki.ca().to_str().unwrap(), &url(&origin)]);
+    let got = curl(&[
+        "-x",
+        &proxy,
+        "--proxy-cacert",
+        pki.ca().to_str().unwrap(),
+        &url(&origin),
+    ]);
     assert_ne!(got.status, 200, "{got:?}");
     let strangers = Pki::new().issue(&["alice@example.com"]);
-    let (cert, key) = (strangers.cert.to_str().unwrap(), strangers.key.to_str().unwrap());
+    let (cert, key) = (
+        strangers.cert.to_str().unwrap(),
+        strangers.key.to_str().unwrap(),
+    );
     let ca = pki.ca();
-    let stranger = ["-x", &proxy, "--proxy-cacert", ca.to_str().unwrap(), "--proxy-cert", cert, "--proxy-key", key];
-    assert_ne!(curl(&[&stranger[..], &[&url(&origin)]].concat()).status, 200);
+    let stranger = [
+        "-x",
+        &proxy,
+        "--proxy-cacert",
+        ca.to_str().unwrap(),
+        "--proxy-cert",
+        cert,
+        "--proxy-key",
+        key,
+    ];
+    assert_ne!(
+        curl(&[&stranger[..], &[&url(&origin)]].concat()).status,
+        200
+    );
     assert_eq!(origin.connections(), 1);
 }
 
@@ -212,10 +341,19 @@ fn a_peer_is_believed_for_the_users_it_speaks_for() {
     let (node, pki) = mutual("auth: mtls", PEER);
     for user in ["alice", "carol@example.com"] {
         let field = format!("user: {user}");
-        let got = curl_as(&node, &pki, "sap.overlay", &["-H", &field, "-H", "service: db", &url(&origin)]);
+        let got = curl_as(
+            &node,
+            &pki,
+            "sap.overlay",
+            &["-H", &field, "-H", "service: db", &url(&origin)],
+        );
         assert_eq!(got.status, 200, "{got:?}");
         assert_eq!(origin.last().field("user").as_deref(), Some(user));
-        assert_eq!(origin.last().field("service").as_deref(), Some("db"), "a peer's overlay fields are kept");
+        assert_eq!(
+            origin.last().field("service").as_deref(),
+            Some("db"),
+            "a peer's overlay fields are kept"
+        );
     }
 }
 
@@ -223,12 +361,25 @@ fn a_peer_is_believed_for_the_users_it_speaks_for() {
 fn a_peer_that_does_not_speak_for_a_user_is_refused_with_the_reason() {
     let origin = origins::http();
     let (node, pki) = mutual("auth: mtls", PEER);
-    let got = curl_as(&node, &pki, "sap.overlay", &["-H", "user: bob", &url(&origin)]);
+    let got = curl_as(
+        &node,
+        &pki,
+        "sap.overlay",
+        &["-H", "user: bob", &url(&origin)],
+    );
     assert_eq!(got.status, 403, "{got:?}");
     let status = got.field("proxy-status").unwrap();
     assert!(status.contains("error=http_request_denied"), "{status}");
-    assert!(status.contains("peer sap does not speak for user bob"), "{status}");
-    let got = curl_as(&node, &pki, "sap.overlay", &["-H", "user: alice", "-H", "user: bob", &url(&origin)]);
+    assert!(
+        status.contains("peer sap does not speak for user bob"),
+        "{status}"
+    );
+    let got = curl_as(
+        &node,
+        &pki,
+        "sap.overlay",
+        &["-H", "user: alice", "-H", "user: bob", &url(&origin)],
+    );
     assert_eq!(got.status, 403, "several users are none: {got:?}");
     assert!(origin.seen().is_empty());
 }
@@ -237,7 +388,12 @@ fn a_peer_that_does_not_speak_for_a_user_is_refused_with_the_reason() {
 fn a_certificate_that_is_no_peers_does_not_speak_for_others() {
     let origin = origins::http();
     let (node, pki) = mutual("auth: mtls", PEER);
-    let got = curl_as(&node, &pki, "mallory.test", &["-H", "user: alice", "-H", "service: db", &url(&origin)]);
+    let got = curl_as(
+        &node,
+        &pki,
+        "mallory.test",
+        &["-H", "user: alice", "-H", "service: db", &url(&origin)],
+    );
     assert_eq!(got.status, 200, "{got:?}");
     assert_eq!(origin.last().field("user").as_deref(), Some("mallory.test"));
     assert_eq!(origin.last().field("service"), None);
@@ -259,13 +415,36 @@ fn a_forged_user_is_removed() {
 fn a_forged_user_is_refused_where_the_operator_wants_that() {
     let users = format!("alice:{}\n", bcrypt::hash("secret", 4).unwrap());
     let origin = origins::http();
-    let node = node(folder(&[("users", &users)]), "auth: { basic: { file: users } }, forged: refuse", EXPOSE_USER);
+    let node = node(
+        folder(&[("users", &users)]),
+        "auth: { basic: { file: users } }, forged: refuse",
+        EXPOSE_USER,
+    );
     let (proxy, url) = (node.url("web"), url(&origin));
-    let got = curl(&["-x", &proxy, "-U", "alice:secret", "-H", "user: admin", &url]);
+    let got = curl(&[
+        "-x",
+        &proxy,
+        "-U",
+        "alice:secret",
+        "-H",
+        "user: admin",
+        &url,
+    ]);
     assert_eq!(got.status, 403, "{got:?}");
     let status = got.field("proxy-status").unwrap();
-    assert!(status.contains("user alice claims to be user admin"), "{status}");
-    let got = curl(&["-x", &proxy, "-U", "alice:secret", "-H", "user: alice", &url]);
+    assert!(
+        status.contains("user alice claims to be user admin"),
+        "{status}"
+    );
+    let got = curl(&[
+        "-x",
+        &proxy,
+        "-U",
+        "alice:secret",
+        "-H",
+        "user: alice",
+        &url,
+    ]);
     assert_eq!(got.status, 200, "the truth is no forgery: {got:?}");
     assert_eq!(origin.connections(), 1);
 }
@@ -275,13 +454,27 @@ fn insecure_trust_believes_a_clear_link() {
     let origin = origins::http();
     let rest = "routes: [ { terminate: true, expose: [user, service] } ]";
     let trusting = node(folder(&[]), "insecure_trust: [127.0.0.0/8]", rest);
-    let fields = ["-H", "user: anybody", "-H", "service: db", "-H", "x-other: 1"];
+    let fields = [
+        "-H",
+        "user: anybody",
+        "-H",
+        "service: db",
+        "-H",
+        "x-other: 1",
+    ];
     let got = curl(&[&["-x", &trusting.url("web")][..], &fields, &[&url(&origin)]].concat());
     assert_eq!(got.status, 200, "{got:?}");
     assert_eq!(origin.last().field("user").as_deref(), Some("anybody"));
     assert_eq!(origin.last().field("service").as_deref(), Some("db"));
     let elsewhere = node(folder(&[]), "insecure_trust: [192.0.2.0/24]", rest);
-    curl(&[&["-x", &elsewhere.url("web")][..], &fields, &[&url(&origin)]].concat());
+    curl(
+        &[
+            &["-x", &elsewhere.url("web")][..],
+            &fields,
+            &[&url(&origin)],
+        ]
+        .concat(),
+    );
     assert_eq!(origin.last().field("user"), None);
     assert_eq!(origin.last().field("service"), None);
     assert_eq!(origin.last().field("x-other").as_deref(), Some("1"));
@@ -290,31 +483,58 @@ fn insecure_trust_believes_a_clear_link() {
 #[test]
 fn a_client_sets_only_the_overlay_fields_that_the_listener_accepts() {
     let origin = origins::http();
-    let rest = "routes: [ { terminate: true, expose: [user, service, namespace, \"x-hermes-*\"] } ]";
+    let rest =
+        "routes: [ { terminate: true, expose: [user, service, namespace, \"x-hermes-*\"] } ]";
     let node = node(folder(&[]), "accepts: [service]", rest);
-    let fields = ["-H", "service: db", "-H", "namespace: prod", "-H", "X-Hermes-Trace: 1", "-H", "ipaddress: 1"];
+    let fields = [
+        "-H",
+        "service: db",
+        "-H",
+        "namespace: prod",
+        "-H",
+        "X-Hermes-Trace: 1",
+        "-H",
+        "ipaddress: 1",
+    ];
     curl(&[&["-x", &node.url("web")][..], &fields, &[&url(&origin)]].concat());
     let seen = origin.last();
     assert_eq!(seen.field("service").as_deref(), Some("db"));
-    assert_eq!((seen.field("namespace"), seen.field("x-hermes-trace"), seen.field("ipaddress")), (None, None, None));
+    assert_eq!(
+        (
+            seen.field("namespace"),
+            seen.field("x-hermes-trace"),
+            seen.field("ipaddress")
+        ),
+        (None, None, None)
+    );
 }
 
 #[test]
 fn overlay_fields_do_not_reach_an_origin_unless_they_are_exposed() {
     let origin = origins::http();
-    let listener = "user: guest, set: { service: db, namespace: prod, x-hermes-a: \"1\", x-own: \"2\" }";
+    let listener =
+        "user: guest, set: { service: db, namespace: prod, x-hermes-a: \"1\", x-own: \"2\" }";
     let rest = r#"
         routes:
           - { match: { path: /open }, terminate: true, expose: [service, "x-hermes-*"] }
           - { terminate: true }
     "#;
     let node = node(folder(&[]), listener, rest);
-    let overlay = |seen: &Request| ["user", "service", "namespace", "x-hermes-a"].map(|name| seen.field(name));
+    let overlay = |seen: &Request| {
+        ["user", "service", "namespace", "x-hermes-a"].map(|name| seen.field(name))
+    };
     curl(&["-x", &node.url("web"), &url(&origin)]);
     assert_eq!(overlay(&origin.last()), [None, None, None, None]);
     assert_eq!(origin.last().field("x-own").as_deref(), Some("2"));
-    curl(&["-x", &node.url("web"), &format!("http://{}/open", origin.address())]);
-    assert_eq!(overlay(&origin.last()), [None, Some("db".into()), None, Some("1".into())]);
+    curl(&[
+        "-x",
+        &node.url("web"),
+        &format!("http://{}/open", origin.address()),
+    ]);
+    assert_eq!(
+        overlay(&origin.last()),
+        [None, Some("db".into()), None, Some("1".into())]
+    );
 }
 
 #[test]
@@ -326,8 +546,20 @@ fn naming_a_field_in_connection_does_not_remove_identity() {
         "auth: { basic: { file: users } }, set: { service: db }",
         "routes: [ { terminate: true, expose: [user, service] } ]",
     );
-    let fields = ["-H", "Connection: user, service, proxy-authorization, via", "-H", "user: bob"];
-    let got = curl(&[&["-x", &node.url("web"), "-U", "alice:secret"][..], &fields, &[&url(&origin)]].concat());
+    let fields = [
+        "-H",
+        "Connection: user, service, proxy-authorization, via",
+        "-H",
+        "user: bob",
+    ];
+    let got = curl(
+        &[
+            &["-x", &node.url("web"), "-U", "alice:secret"][..],
+            &fields,
+            &[&url(&origin)],
+        ]
+        .concat(),
+    );
     assert_eq!(got.status, 200, "{got:?}");
     assert_eq!(origin.last().field("user").as_deref(), Some("alice"));
     assert_eq!(origin.last().field("service").as_deref(), Some("db"));
@@ -358,10 +590,21 @@ fn the_nodes_token_is_shown_to_the_next_proxy_only() {
     );
     let got = curl(&["-x", &alice.url("web"), &url(&origin)]);
     assert_eq!(got.status, 200, "{got:?}");
-    assert_eq!(edge.record(|_| true)["user"], "alice", "the edge saw the token");
+    assert_eq!(
+        edge.record(|_| true)["user"],
+        "alice",
+        "the edge saw the token"
+    );
     assert_eq!(origin.last().field("proxy-authorization"), None);
-    assert_eq!(origin.last().field("via").as_deref(), Some("1.1 alice, 1.1 edge"));
-    curl(&["-x", &alice.url("web"), &format!("http://{}/direct", origin.address())]);
+    assert_eq!(
+        origin.last().field("via").as_deref(),
+        Some("1.1 alice, 1.1 edge")
+    );
+    curl(&[
+        "-x",
+        &alice.url("web"),
+        &format!("http://{}/direct", origin.address()),
+    ]);
     assert_eq!(origin.last().field("proxy-authorization"), None);
     assert_eq!(origin.last().field("via").as_deref(), Some("1.1 alice"));
 }
@@ -382,9 +625,17 @@ fn a_refused_token_is_a_bad_gateway_for_the_client() {
         ),
     );
     let got = curl(&["-x", &alice.url("web"), &url(&origin)]);
-    assert_eq!((got.status, got.field("proxy-authenticate")), (502, None), "{got:?}");
+    assert_eq!(
+        (got.status, got.field("proxy-authenticate")),
+        (502, None),
+        "{got:?}"
+    );
     let head = Raw::tunnel(alice.address("web"), &origin.address().to_string(), "").unwrap_err();
-    assert_eq!((head.status(), head.field("proxy-authenticate")), (502, None), "{head:?}");
+    assert_eq!(
+        (head.status(), head.field("proxy-authenticate")),
+        (502, None),
+        "{head:?}"
+    );
 }
 
 #[test]
@@ -401,6 +652,17 @@ fn a_token_stays_where_the_operator_says_so() {
         Node::start_in(folder(&[("alice.jwt", &token)]), "alice", &yaml, &[])
     };
     let origin = origins::http();
-    assert_eq!(curl(&["-x", &alice(", send_token: true").url("web"), &url(&origin)]).status, 200);
-    assert_eq!(curl(&["-x", &alice(", send_token: false").url("web"), &url(&origin)]).status, 502);
+    assert_eq!(
+        curl(&["-x", &alice(", send_token: true").url("web"), &url(&origin)]).status,
+        200
+    );
+    assert_eq!(
+        curl(&[
+            "-x",
+            &alice(", send_token: false").url("web"),
+            &url(&origin)
+        ])
+        .status,
+        502
+    );
 }

@@ -26,14 +26,34 @@ fn run(address: SocketAddr, tls: bool) -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.xml");
     let mut command = Command::new(&program);
-    command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-P", "/", "-o", "2"]);
-    command.args(if tls { &["-t", "-k"][..] } else { &[] }).arg("-j").arg(&report);
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{}: {error}; run `./test install`, or set HERMES_H2SPEC", program.display()));
+    command.args([
+        "-h",
+        &address.ip().to_string(),
+        "-p",
+        &address.port().to_string(),
+        "-P",
+        "/",
+        "-o",
+        "2",
+    ]);
+    command
+        .args(if tls { &["-t", "-k"][..] } else { &[] })
+        .arg("-j")
+        .arg(&report);
+    let output = command.output().unwrap_or_else(|error| {
+        panic!(
+            "{}: {error}; run `./test install`, or set HERMES_H2SPEC",
+            program.display()
+        )
+    });
     let xml = fs::read_to_string(&report).unwrap_or_default();
     let failed = failures(&xml);
-    assert_eq!(failed.0, CASES, "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(
+        failed.0,
+        CASES,
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     if !failed.1.is_empty() {
         eprintln!("{}", String::from_utf8_lossy(&output.stdout));
     }
@@ -49,7 +69,10 @@ fn failures(xml: &str) -> (usize, BTreeSet<String>) {
             number = if package == section { number + 1 } else { 1 };
             section = package;
             count += 1;
-        } else if element.starts_with("failure") || element.starts_with("error") || element.starts_with("skipped") {
+        } else if element.starts_with("failure")
+            || element.starts_with("error")
+            || element.starts_with("skipped")
+        {
             failed.insert(format!("{section}/{number}"));
         }
     }
@@ -63,7 +86,11 @@ fn attribute(element: &str, name: &str) -> String {
 }
 
 fn expected(tls: bool) -> BTreeSet<String> {
-    EXCEPTIONS.iter().filter(|(_, at_tls, _)| *at_tls == tls).map(|(number, ..)| (*number).to_owned()).collect()
+    EXCEPTIONS
+        .iter()
+        .filter(|(_, at_tls, _)| *at_tls == tls)
+        .map(|(number, ..)| (*number).to_owned())
+        .collect()
 }
 
 /// A node whose origin answers when it has the whole request: an answer that overtakes the request's mistake would hide it.
@@ -93,5 +120,8 @@ fn http_2_under_tls_is_as_rfc_9113_says() {
     let pki = Pki::new();
     let issued = pki.issue(&["127.0.0.1"]);
     let (cert, key) = (issued.cert.display(), issued.key.display());
-    check(&format!(", tls: {{ cert_file: {cert}, key_file: {key} }}"), true);
+    check(
+        &format!(", tls: {{ cert_file: {cert}, key_file: {key} }}"),
+        true,
+    );
 }

@@ -1,6 +1,9 @@
 //! nginx and HAProxy as upstreams that fail, fall ill, and are reloaded.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::fs;
 use std::net::SocketAddr;
@@ -35,12 +38,22 @@ fn before(endpoints: &[SocketAddr], keys: &str) -> Node {
 /// A frontend of HAProxy's that does this, in this version of HTTP.
 fn haproxy(version: u8, rule: &str) -> Haproxy {
     let proto = if version == 2 { "proto h2" } else { "" };
-    Haproxy::start(&format!("{DEFAULTS}frontend all\n  bind ADDRESS {proto}\n  {rule}\n"))
+    Haproxy::start(&format!(
+        "{DEFAULTS}frontend all\n  bind ADDRESS {proto}\n  {rule}\n"
+    ))
 }
 
 /// Status and content of the answer.
 fn send(node: &Node, method: &str) -> (u16, String) {
-    let got = curl(&["-x", &node.url("web"), "-X", method, "--data", "content", "http://GROUP/a"]);
+    let got = curl(&[
+        "-x",
+        &node.url("web"),
+        "-X",
+        method,
+        "--data",
+        "content",
+        "http://GROUP/a",
+    ]);
     assert_eq!(got.exit, 0, "{got:?}");
     (got.status, got.text())
 }
@@ -68,14 +81,20 @@ fn what_nginx_refuses_or_breaks_off_is_sent_to_the_next() {
         let ill = Nginx::start(&format!("location / {{ return {act}; }}"), |_| {});
         let node = before(&[ill.address(), well.address()], RETRY);
         what_may_be_repeated_is(&node, status);
-        assert!(ill.access().iter().any(|access| access.method == "PUT"), "it was asked");
+        assert!(
+            ill.access().iter().any(|access| access.method == "PUT"),
+            "it was asked"
+        );
     }
 }
 
 #[test]
 fn what_haproxy_refuses_or_breaks_off_is_sent_to_the_next() {
     for version in [1, 2] {
-        let well = haproxy(version, "http-request return status 200 content-type text/plain string well");
+        let well = haproxy(
+            version,
+            "http-request return status 200 content-type text/plain string well",
+        );
         let rules = [
             ("http-request deny deny_status 503", 503),
             ("http-request reject", 502),
@@ -83,7 +102,10 @@ fn what_haproxy_refuses_or_breaks_off_is_sent_to_the_next() {
         ];
         for (rule, status) in rules {
             let ill = haproxy(version, rule);
-            let node = before(&[ill.address(), well.address()], &format!("http: {version}, {RETRY}"));
+            let node = before(
+                &[ill.address(), well.address()],
+                &format!("http: {version}, {RETRY}"),
+            );
             what_may_be_repeated_is(&node, status);
         }
     }
@@ -97,7 +119,11 @@ fn none_fails(node: &Node, reload: impl Fn()) -> usize {
             threads.spawn(|| {
                 while !over.load(Ordering::SeqCst) {
                     let got = curl(&["-x", &node.url("web"), "http://GROUP/[1-10]"]);
-                    assert_eq!((got.exit, got.status, got.text().contains("well")), (0, 200, true), "{got:?}");
+                    assert_eq!(
+                        (got.exit, got.status, got.text().contains("well")),
+                        (0, 200, true),
+                        "{got:?}"
+                    );
                     answers.fetch_add(10, Ordering::SeqCst);
                 }
             });
@@ -106,12 +132,18 @@ fn none_fails(node: &Node, reload: impl Fn()) -> usize {
         for _ in 0..RELOADS {
             let before = answers.load(Ordering::SeqCst);
             reload();
-            eventually_true("requests go on", || answers.load(Ordering::SeqCst) >= before + ANSWERS);
+            eventually_true("requests go on", || {
+                answers.load(Ordering::SeqCst) >= before + ANSWERS
+            });
         }
         drop(over);
     });
     node.idle();
-    let failed: Vec<Value> = node.access().into_iter().filter(|record| record["status"] != 200).collect();
+    let failed: Vec<Value> = node
+        .access()
+        .into_iter()
+        .filter(|record| record["status"] != 200)
+        .collect();
     assert!(failed.is_empty(), "{failed:#?}");
     answers.load(Ordering::SeqCst)
 }
@@ -149,7 +181,8 @@ fn health(node: &Node, index: usize) -> Value {
     node.status()["upstreams"][0]["endpoints"][index]["health"].clone()
 }
 
-const CHECK: &str = "health: { kind: http, path: /healthz, interval: 50ms, healthy: 1, unhealthy: 1 }";
+const CHECK: &str =
+    "health: { kind: http, path: /healthz, interval: 50ms, healthy: 1, unhealthy: 1 }";
 
 #[test]
 fn an_nginx_whose_check_fails_gets_nothing_until_it_is_well() {
@@ -167,7 +200,9 @@ fn an_nginx_whose_check_fails_gets_nothing_until_it_is_well() {
     }
     fs::write(one.root().join("healthz"), "well").unwrap();
     eventually_true("its check succeeds", || health(&node, 0) == "healthy");
-    eventually("it gets requests again", || (send(&node, "GET").1 == "one").then_some(()));
+    eventually("it gets requests again", || {
+        (send(&node, "GET").1 == "one").then_some(())
+    });
 }
 
 /// HAProxy itself checks a server, and says on its monitoring page that it has none.
@@ -192,5 +227,7 @@ fn a_haproxy_without_servers_gets_nothing_until_it_has_one() {
         assert_eq!(by().as_deref(), Some("other"));
     }
     let _server = origins::http_on(address);
-    eventually("it gets requests again", || (by().as_deref() == Some("one")).then_some(()));
+    eventually("it gets requests again", || {
+        (by().as_deref() == Some("one")).then_some(())
+    });
 }

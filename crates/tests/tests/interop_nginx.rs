@@ -27,7 +27,9 @@ fn origin() -> Nginx {
 }
 
 fn large() -> Vec<u8> {
-    (0..LARGE).map(|position| ((position * 31) >> 4).to_le_bytes()[0]).collect()
+    (0..LARGE)
+        .map(|position| ((position * 31) >> 4).to_le_bytes()[0])
+        .collect()
 }
 
 /// Hermes in front of it, on one worker, so that one pool holds all connections.
@@ -51,7 +53,13 @@ fn proxy(nginx: &Nginx) -> Node {
 
 /// curl through Hermes.
 fn get(node: &Node, path: &str, arguments: &[&str]) -> Output {
-    let got = curl(&[&["-x", &node.url("web"), &format!("http://NGINX{path}")], arguments].concat());
+    let got = curl(
+        &[
+            &["-x", &node.url("web"), &format!("http://NGINX{path}")],
+            arguments,
+        ]
+        .concat(),
+    );
     assert_eq!(got.exit, 0, "{} {:?}", got.stderr, got.heads);
     got
 }
@@ -61,7 +69,10 @@ fn a_file_of_5_mb_comes_whole() {
     let nginx = origin();
     let node = proxy(&nginx);
     let got = get(&node, "/large.bin", &[]);
-    assert_eq!((got.status, got.field("content-length")), (200, Some(LARGE.to_string())));
+    assert_eq!(
+        (got.status, got.field("content-length")),
+        (200, Some(LARGE.to_string()))
+    );
     assert!(got.body == large(), "{} bytes came", got.body.len());
 }
 
@@ -71,10 +82,16 @@ fn a_range_is_answered_with_206() {
     let node = proxy(&nginx);
     let got = get(&node, "/large.bin", &["-r", "1000000-1000099"]);
     assert_eq!(got.status, 206);
-    assert_eq!(got.field("content-range"), Some(format!("bytes 1000000-1000099/{LARGE}")));
+    assert_eq!(
+        got.field("content-range"),
+        Some(format!("bytes 1000000-1000099/{LARGE}"))
+    );
     assert_eq!(got.body, large()[1_000_000..1_000_100]);
     let got = get(&node, "/large.bin", &["-r", "6000000-"]);
-    assert_eq!((got.status, got.field("content-range")), (416, Some(format!("bytes */{LARGE}"))));
+    assert_eq!(
+        (got.status, got.field("content-range")),
+        (416, Some(format!("bytes */{LARGE}")))
+    );
 }
 
 #[test]
@@ -82,16 +99,28 @@ fn head_has_the_length_and_no_content() {
     let nginx = origin();
     let node = proxy(&nginx);
     let got = get(&node, "/large.bin", &["-I"]);
-    assert_eq!((got.status, got.field("content-length")), (200, Some(LARGE.to_string())));
-    assert_eq!(nginx.access().pop().map(|access| access.method), Some("HEAD".to_owned()));
+    assert_eq!(
+        (got.status, got.field("content-length")),
+        (200, Some(LARGE.to_string()))
+    );
+    assert_eq!(
+        nginx.access().pop().map(|access| access.method),
+        Some("HEAD".to_owned())
+    );
 }
 
 #[test]
 fn a_matching_etag_is_answered_with_304() {
     let nginx = origin();
     let node = proxy(&nginx);
-    let etag = get(&node, "/large.bin", &["-I"]).field("etag").expect("nginx sends an ETag");
-    let got = get(&node, "/large.bin", &["-H", &format!("If-None-Match: {etag}")]);
+    let etag = get(&node, "/large.bin", &["-I"])
+        .field("etag")
+        .expect("nginx sends an ETag");
+    let got = get(
+        &node,
+        "/large.bin",
+        &["-H", &format!("If-None-Match: {etag}")],
+    );
     assert_eq!((got.status, got.body.len()), (304, 0));
     assert_eq!(got.field("etag"), Some(etag));
     let got = get(&node, "/large.bin", &["-H", "If-None-Match: \"other\""]);
@@ -113,7 +142,13 @@ fn compressed_content_is_not_touched() {
     let nginx = origin();
     let node = proxy(&nginx);
     let gzip = ["-H", "Accept-Encoding: gzip"];
-    let direct = curl(&[&gzip[..], &[&format!("http://{}/text.txt", nginx.address())]].concat());
+    let direct = curl(
+        &[
+            &gzip[..],
+            &[&format!("http://{}/text.txt", nginx.address())],
+        ]
+        .concat(),
+    );
     let got = get(&node, "/text.txt", &gzip);
     assert_eq!(got.field("content-encoding").as_deref(), Some("gzip"));
     assert_eq!(got.field("vary"), direct.field("vary"));
@@ -130,13 +165,23 @@ fn content_that_is_put_is_what_nginx_stores() {
     let from = from.to_str().unwrap();
     let cases: [(&str, &[&str]); 3] = [
         ("known", &["-H", "Expect:"]),
-        ("chunked", &["-H", "Expect:", "-H", "Transfer-Encoding: chunked"]),
+        (
+            "chunked",
+            &["-H", "Expect:", "-H", "Transfer-Encoding: chunked"],
+        ),
         ("expected", &["-H", "Expect: 100-continue"]),
     ];
     for (name, fields) in cases {
-        let got = get(&node, &format!("/files/{name}"), &[&["-T", from], fields].concat());
+        let got = get(
+            &node,
+            &format!("/files/{name}"),
+            &[&["-T", from], fields].concat(),
+        );
         assert_eq!(got.status, 201, "{name}: {}", got.text());
-        assert!(fs::read(nginx.root().join("files").join(name)).unwrap() == large(), "{name}: stored something else");
+        assert!(
+            fs::read(nginx.root().join("files").join(name)).unwrap() == large(),
+            "{name}: stored something else"
+        );
         let continued = got.heads.first().is_some_and(|head| head.status() == 100);
         assert_eq!(continued, name == "expected", "{:?}", got.heads);
     }
@@ -162,7 +207,9 @@ fn connections_to_nginx_are_kept_and_used_again() {
         assert_eq!(get(&node, "/changed/text.txt", &[]).status, 200);
         assert_eq!(get(&node, "/post", &["-d", "name=hermes"]).status, 200);
     }
-    let access = eventually("nginx has logged all", || Some(nginx.access()).filter(|access| access.len() == 20));
+    let access = eventually("nginx has logged all", || {
+        Some(nginx.access()).filter(|access| access.len() == 20)
+    });
     let connections: BTreeSet<_> = access.iter().map(|access| access.connection).collect();
     assert_eq!(connections.len(), 1, "{access:?}");
 }
@@ -195,16 +242,26 @@ fn nginx_sends_requests_to_a_gateway_of_hermes() {
     let got = curl(&[&at("/films?of=1936")]);
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     let seen = origin.last();
-    assert_eq!((seen.host().as_deref(), seen.path.as_str()), (Some("VIDEO"), "/films?of=1936"));
+    assert_eq!(
+        (seen.host().as_deref(), seen.path.as_str()),
+        (Some("VIDEO"), "/films?of=1936")
+    );
     let got = curl(&[&at("/chunked/300000")]);
     assert_eq!((got.status, got.body.len()), (200, 300_000));
     let got = curl(&["-I", &at("/bytes/300000")]);
-    assert_eq!((got.status, got.field("content-length").as_deref()), (200, Some("300000")));
+    assert_eq!(
+        (got.status, got.field("content-length").as_deref()),
+        (200, Some("300000"))
+    );
     let content = "x".repeat(100_000);
     for length in ["Expect:", "Transfer-Encoding: chunked"] {
         let got = curl(&["-d", &content, "-H", length, &at("/post")]);
         assert_eq!(got.json()["bytes"], 100_000, "{got:?}");
     }
     let refused = curl(&["-H", "user: mallory", &at("/who")]);
-    assert_eq!((refused.status, origin.last().field("user")), (200, None), "a client's user field is not believed");
+    assert_eq!(
+        (refused.status, origin.last().field("user")),
+        (200, None),
+        "a client's user field is not believed"
+    );
 }

@@ -1,6 +1,9 @@
 //! Open Policy Agent decides about exchanges.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, Opa, curl, origins};
@@ -52,13 +55,30 @@ fn a_policy_in_rego_gives_the_role_that_decides_the_route() {
     let deciding = node(&opa, "/v1/data/overlay/decision", &origin);
     let ask = |token: &str| {
         let url = deciding.url("web");
-        curl(&["-x", &url, "-H", &format!("token: {token}"), "-H", "x-secure: admin", "http://VIDEO/"])
+        curl(&[
+            "-x",
+            &url,
+            "-H",
+            &format!("token: {token}"),
+            "-H",
+            "x-secure: admin",
+            "http://VIDEO/",
+        ])
     };
     assert_eq!(ask("alice").text(), "admin");
     assert_eq!(ask("bob").text(), "user");
     let stranger = ask("mallory");
-    assert_eq!((stranger.status, stranger.text().as_str()), (401, "no role\n"));
-    assert!(stranger.field("proxy-status").unwrap().contains("opa denied: nobody knows you"), "{stranger:?}");
+    assert_eq!(
+        (stranger.status, stranger.text().as_str()),
+        (401, "no role\n")
+    );
+    assert!(
+        stranger
+            .field("proxy-status")
+            .unwrap()
+            .contains("opa denied: nobody knows you"),
+        "{stranger:?}"
+    );
     deciding.record(|record| record["filters"] == serde_json::json!(["opa allowed: role admin"]));
 }
 
@@ -70,7 +90,15 @@ fn a_truth_value_decides_about_tunnels_and_an_undefined_decision_denies() {
     let mut tunnel = Raw::tunnel(deciding.address("web"), "DB:5432", "").unwrap();
     tunnel.send("ping");
     assert_eq!(tunnel.exactly(4), b"ping");
-    assert_eq!(Raw::tunnel(deciding.address("web"), "OTHER:5432", "").unwrap_err().status(), 403);
+    assert_eq!(
+        Raw::tunnel(deciding.address("web"), "OTHER:5432", "")
+            .unwrap_err()
+            .status(),
+        403
+    );
     let undefined = node(&opa, "/v1/data/overlay/nothing", &address);
-    assert_eq!(curl(&["-x", &undefined.url("web"), "http://VIDEO/"]).status, 403);
+    assert_eq!(
+        curl(&["-x", &undefined.url("web"), "http://VIDEO/"]).status,
+        403
+    );
 }

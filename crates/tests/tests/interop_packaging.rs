@@ -1,7 +1,10 @@
 //! The files of `packaging/`: systemd's own judgement of the units, Prometheus' own of its rules, and a Prometheus that scrapes
 //! nodes and is asked all that the dashboard and the rules ask.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +19,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 fn packaging() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../packaging")
+        .canonicalize()
+        .unwrap()
 }
 
 /// The program that a variable names, else that of the path.
@@ -25,9 +31,21 @@ fn tool(variable: &str, name: &str) -> Command {
 }
 
 fn run(command: &mut Command) -> (bool, String) {
-    let Output { status, stdout, stderr } =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; run `./test install`"));
-    (status.success(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; run `./test install`"));
+    (
+        status.success(),
+        format!(
+            "{}{}",
+            String::from_utf8_lossy(&stdout),
+            String::from_utf8_lossy(&stderr)
+        ),
+    )
 }
 
 #[test]
@@ -35,19 +53,29 @@ fn systemd_takes_the_units_and_finds_the_service_little_exposed() {
     let unit = packaging().join("systemd/hermes@.service");
     let analyze = || tool("HERMES_SYSTEMD_ANALYZE", "systemd-analyze");
     // The threshold is ten times what the last line says: below 3.
-    let (fine, said) = run(analyze().args(["security", "--offline=true", "--threshold=29"]).arg(&unit));
+    let (fine, said) = run(analyze()
+        .args(["security", "--offline=true", "--threshold=29"])
+        .arg(&unit));
     assert!(fine, "{said}");
 
     // Each line is understood; the program is where the test has it.
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("hermes@sap.service");
-    let text = fs::read_to_string(&unit).unwrap().replace("/usr/bin/hermes", program::path().to_str().unwrap());
+    let text = fs::read_to_string(&unit)
+        .unwrap()
+        .replace("/usr/bin/hermes", program::path().to_str().unwrap());
     fs::write(&copy, text).unwrap();
     // A socket unit is verified with the service that it starts, which stands beside it.
     let socket = folder.path().join("hermes@sap.socket");
     fs::copy(packaging().join("systemd/hermes@.socket"), &socket).unwrap();
-    let (fine, said) = run(analyze().arg("verify").arg("--man=no").args([&copy, &socket]));
-    let ours: Vec<&str> = said.lines().filter(|line| line.contains("hermes@")).collect();
+    let (fine, said) = run(analyze()
+        .arg("verify")
+        .arg("--man=no")
+        .args([&copy, &socket]));
+    let ours: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("hermes@"))
+        .collect();
     assert!(fine && ours.is_empty(), "{said}");
 }
 
@@ -59,7 +87,10 @@ fn promtool_takes_the_rules_their_tests_and_the_configuration() {
         (["test", "rules"], "hermes.rules.test.yml"),
         (["check", "config"], "prometheus.yml"),
     ] {
-        let (fine, said) = run(tool("HERMES_PROMTOOL", "promtool").current_dir(&folder).args(words).arg(file));
+        let (fine, said) = run(tool("HERMES_PROMTOOL", "promtool")
+            .current_dir(&folder)
+            .args(words)
+            .arg(file));
         assert!(fine, "{file}: {said}");
     }
 }
@@ -76,21 +107,34 @@ impl Prometheus {
         let folder = tempfile::tempdir().unwrap();
         let (at, ours) = (folder.path(), packaging().join("prometheus"));
         let text = fs::read_to_string(ours.join("prometheus.yml")).unwrap();
-        let text = text.replace("interval: 15s", "interval: 1s").replace("127.0.0.1:9464", &metrics.to_string());
+        let text = text
+            .replace("interval: 15s", "interval: 1s")
+            .replace("127.0.0.1:9464", &metrics.to_string());
         fs::write(at.join("prometheus.yml"), text).unwrap();
         fs::copy(ours.join("hermes.rules.yml"), at.join("hermes.rules.yml")).unwrap();
         let address = free::tcp();
         let mut command = tool("HERMES_PROMETHEUS", "prometheus");
         command
-            .arg(format!("--config.file={}", at.join("prometheus.yml").display()))
+            .arg(format!(
+                "--config.file={}",
+                at.join("prometheus.yml").display()
+            ))
             .arg(format!("--storage.tsdb.path={}", at.join("data").display()))
             .arg(format!("--web.listen-address={address}"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(fs::File::create(at.join("log")).unwrap());
-        let process = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}; run `./test install`"));
-        let prometheus = Self { _folder: folder, process, address };
-        eventually_true("Prometheus is ready", || curl(&[&format!("http://{address}/-/ready")]).status == 200);
+        let process = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}; run `./test install`"));
+        let prometheus = Self {
+            _folder: folder,
+            process,
+            address,
+        };
+        eventually_true("Prometheus is ready", || {
+            curl(&[&format!("http://{address}/-/ready")]).status == 200
+        });
         prometheus
     }
 
@@ -106,11 +150,19 @@ impl Prometheus {
     fn rules(&self) -> Vec<(String, String)> {
         let answer = curl(&[&format!("http://{}/api/v1/rules", self.address)]).json();
         let groups = answer["data"]["groups"].as_array().unwrap().clone();
-        let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect::<Vec<_>>();
+        let rules = groups
+            .iter()
+            .flat_map(|group| group["rules"].as_array().unwrap().clone())
+            .collect::<Vec<_>>();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         rules
             .iter()
-            .map(|rule| (text(&rule["health"]), format!("{}: {}", rule["name"], text(&rule["lastError"]))))
+            .map(|rule| {
+                (
+                    text(&rule["health"]),
+                    format!("{}: {}", rule["name"], text(&rule["lastError"])),
+                )
+            })
             .collect()
     }
 }
@@ -154,9 +206,15 @@ fn busy(echo: &Echo, pki: &Pki) -> (Node, SocketAddr) {
 
 fn exercise(node: &Node) {
     let (web, asks) = (node.url("web"), node.url("asks"));
-    assert_eq!(curl(&["-x", &web, "-d", "some", "http://VIDEO/"]).status, 200);
+    assert_eq!(
+        curl(&["-x", &web, "-d", "some", "http://VIDEO/"]).status,
+        200
+    );
     assert_eq!(curl(&["-x", &web, "http://DEAD/"]).status, 502);
-    assert_eq!(curl(&["-x", &asks, "-U", "alice:wrong", "http://VIDEO/"]).status, 407);
+    assert_eq!(
+        curl(&["-x", &asks, "-U", "alice:wrong", "http://VIDEO/"]).status,
+        407
+    );
     let client = Client::connect(node.address("voice"));
     client.send("hello");
     assert_eq!(client.receive(), b"hello");
@@ -168,14 +226,22 @@ fn dashboard() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
-    let grafana = |text: &str| text.replace("$__rate_interval", "30s").replace("$instance", ".*");
-    targets.map(|target| grafana(target["expr"].as_str().unwrap())).collect()
+    let grafana = |text: &str| {
+        text.replace("$__rate_interval", "30s")
+            .replace("$instance", ".*")
+    };
+    targets
+        .map(|target| grafana(target["expr"].as_str().unwrap()))
+        .collect()
 }
 
 /// Names of metrics in a text.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
-    words.filter(|word| word.starts_with("hermes_") || word.starts_with("process_")).map(str::to_owned).collect()
+    words
+        .filter(|word| word.starts_with("hermes_") || word.starts_with("process_"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -190,15 +256,22 @@ fn prometheus_answers_all_that_the_dashboard_and_the_rules_ask() {
     // What is named is what a node has.
     let has = names(&node.metrics());
     let rules = fs::read_to_string(packaging().join("prometheus/hermes.rules.yml")).unwrap();
-    let expressions = rules.lines().filter(|line| !line.contains("summary:") && !line.contains("action:"));
+    let expressions = rules
+        .lines()
+        .filter(|line| !line.contains("summary:") && !line.contains("action:"));
     let mut asked = names(&expressions.collect::<Vec<_>>().join("\n"));
     asked.extend(names(&dashboard().join("\n")));
     let missing: Vec<_> = asked.difference(&has).collect();
-    assert!(missing.is_empty() && asked.len() > 15, "{missing:?} of {asked:?}");
+    assert!(
+        missing.is_empty() && asked.len() > 15,
+        "{missing:?} of {asked:?}"
+    );
 
     // And Prometheus finds it, once it has seen the node twice with something between.
     let prometheus = Prometheus::start(metrics);
-    eventually_true("the node was scraped", || !prometheus.query("hermes_exchanges_total").is_empty());
+    eventually_true("the node was scraped", || {
+        !prometheus.query("hermes_exchanges_total").is_empty()
+    });
     for query in dashboard() {
         eventually(&query, || {
             exercise(&node);

@@ -31,7 +31,8 @@ fn node(from: &str) -> Node {
     )
 }
 
-static ECHO: std::sync::LazyLock<origins::Origin<Vec<u8>>> = std::sync::LazyLock::new(origins::tcp_echo);
+static ECHO: std::sync::LazyLock<origins::Origin<Vec<u8>>> =
+    std::sync::LazyLock::new(origins::tcp_echo);
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: video\r\n\r\n";
 
@@ -48,17 +49,41 @@ fn ask(node: &Node, header: &[u8]) -> Option<String> {
     if answer.is_empty() {
         return None;
     }
-    assert!(answer.starts_with(b"HTTP/1.1 204 "), "{}", String::from_utf8_lossy(&answer));
-    Some(node.record(|record| record["status"] == 204)["source"].as_str().unwrap().to_owned())
+    assert!(
+        answer.starts_with(b"HTTP/1.1 204 "),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+    Some(
+        node.record(|record| record["status"] == 204)["source"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    )
 }
 
 #[test]
 fn the_client_is_whom_the_header_names() {
-    let four = [&[0x21, 0x11, 0, 12, 203, 0, 113, 9, 192, 0, 2, 1][..], &[0x12, 0x34, 0, 80]].concat();
-    let tlv = [&[0x21, 0x11, 0, 16, 203, 0, 113, 9, 192, 0, 2, 1][..], &[0x12, 0x34, 0, 80], &[4, 0, 1, 0]].concat();
+    let four = [
+        &[0x21, 0x11, 0, 12, 203, 0, 113, 9, 192, 0, 2, 1][..],
+        &[0x12, 0x34, 0, 80],
+    ]
+    .concat();
+    let tlv = [
+        &[0x21, 0x11, 0, 16, 203, 0, 113, 9, 192, 0, 2, 1][..],
+        &[0x12, 0x34, 0, 80],
+        &[4, 0, 1, 0],
+    ]
+    .concat();
     for (header, client) in [
-        (b"PROXY TCP4 203.0.113.9 192.0.2.1 4660 80\r\n".to_vec(), "203.0.113.9:4660"),
-        (b"PROXY TCP6 2001:db8::9 2001:db8::1 4660 80\r\n".to_vec(), "[2001:db8::9]:4660"),
+        (
+            b"PROXY TCP4 203.0.113.9 192.0.2.1 4660 80\r\n".to_vec(),
+            "203.0.113.9:4660",
+        ),
+        (
+            b"PROXY TCP6 2001:db8::9 2001:db8::1 4660 80\r\n".to_vec(),
+            "[2001:db8::9]:4660",
+        ),
         ([BINARY, &four].concat(), "203.0.113.9:4660"),
         ([BINARY, &tlv].concat(), "203.0.113.9:4660"),
     ] {
@@ -91,12 +116,18 @@ fn each_client_behind_a_balancer_has_a_bound_of_its_own() {
     assert_eq!((one.head().status(), other.head().status()), (204, 204));
     // The reset may have told the write already; then the read finds only an end.
     let (answer, end) = connect("203.0.113.9").rest();
-    assert!(answer.is_empty() && matches!(end, End::Reset | End::Closed), "{answer:?} {end:?}");
+    assert!(
+        answer.is_empty() && matches!(end, End::Reset | End::Closed),
+        "{answer:?} {end:?}"
+    );
 }
 
 #[test]
 fn a_health_check_keeps_its_own_address() {
-    for header in [&[BINARY, &[0x20, 0, 0, 0]].concat()[..], b"PROXY UNKNOWN\r\n"] {
+    for header in [
+        &[BINARY, &[0x20, 0, 0, 0]].concat()[..],
+        b"PROXY UNKNOWN\r\n",
+    ] {
         let source = ask(&node("127.0.0.0/8"), header).unwrap();
         assert!(source.starts_with("127.0.0.1:"), "{source}");
     }
@@ -105,8 +136,19 @@ fn a_health_check_keeps_its_own_address() {
 #[test]
 fn what_begins_with_something_else_is_reset() {
     let node = node("127.0.0.0/8");
-    let beyond = [BINARY, &[0x21, 0x11, 0, 15, 1, 1, 1, 1, 2, 2, 2, 2, 0, 1, 0, 2, 4, 0, 9]].concat();
-    for header in [&b""[..], b"PROXY TCP4 one two 3 4\r\n", b"PROXY TCP4 1.1.1.1 2.2.2.2 1 70000\r\n", &beyond] {
+    let beyond = [
+        BINARY,
+        &[
+            0x21, 0x11, 0, 15, 1, 1, 1, 1, 2, 2, 2, 2, 0, 1, 0, 2, 4, 0, 9,
+        ],
+    ]
+    .concat();
+    for header in [
+        &b""[..],
+        b"PROXY TCP4 one two 3 4\r\n",
+        b"PROXY TCP4 1.1.1.1 2.2.2.2 1 70000\r\n",
+        &beyond,
+    ] {
         assert_eq!(ask(&node, header), None, "{header:?}");
     }
     assert!(node.access().is_empty(), "nothing became an exchange");
@@ -129,10 +171,16 @@ fn a_listener_that_does_not_accept_headers_believes_none() {
         "edge",
         "listeners: { web: { http: 127.0.0.1:0, gateway: true } }\nroutes: [ { respond: { status: 204 } } ]\n",
     );
-    for header in [&b"PROXY TCP4 10.0.0.7 192.0.2.1 1 80\r\n"[..], &[BINARY, &[0x20, 0, 0, 0]].concat()] {
+    for header in [
+        &b"PROXY TCP4 10.0.0.7 192.0.2.1 1 80\r\n"[..],
+        &[BINARY, &[0x20, 0, 0, 0]].concat(),
+    ] {
         let mut raw = Raw::connect(node.address("web"));
         raw.send_if_open([header, GET].concat());
-        assert!(raw.head().line.starts_with("HTTP/1.1 400"), "a header is no request");
+        assert!(
+            raw.head().line.starts_with("HTTP/1.1 400"),
+            "a header is no request"
+        );
     }
     assert!(node.access().is_empty());
 }
@@ -142,18 +190,41 @@ fn strangers_learn_the_kind_of_a_failure_and_no_more() {
     let node = node("127.0.0.0/8");
     let fail = |header: &str| {
         let mut raw = Raw::connect(node.address("web"));
-        raw.send(format!("{header}\r\nGET / HTTP/1.1\r\nHost: closed\r\n\r\n"));
+        raw.send(format!(
+            "{header}\r\nGET / HTTP/1.1\r\nHost: closed\r\n\r\n"
+        ));
         let (head, content) = raw.response();
         assert_eq!(head.status(), 502, "{head:?}");
-        (head.field("proxy-status").unwrap(), String::from_utf8(content).unwrap())
+        (
+            head.field("proxy-status").unwrap(),
+            String::from_utf8(content).unwrap(),
+        )
     };
     let stranger = fail("PROXY TCP4 203.0.113.9 192.0.2.1 4660 80");
-    assert_eq!(stranger, ("edge; error=connection_refused".to_owned(), "edge: connection_refused\n".to_owned()));
+    assert_eq!(
+        stranger,
+        (
+            "edge; error=connection_refused".to_owned(),
+            "edge: connection_refused\n".to_owned()
+        )
+    );
     let (status, content) = fail("PROXY UNKNOWN");
-    assert!(status.contains("next-hop=\"127.0.0.1:1\"; details="), "{status}");
-    assert!(content.starts_with("edge: connection_refused: "), "{content}");
+    assert!(
+        status.contains("next-hop=\"127.0.0.1:1\"; details="),
+        "{status}"
+    );
+    assert!(
+        content.starts_with("edge: connection_refused: "),
+        "{content}"
+    );
     let record = node.record(|record| record["source"] == "203.0.113.9:4660");
-    assert!(record["reason"].as_str().unwrap().starts_with("connection_refused: "), "{record}");
+    assert!(
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("connection_refused: "),
+        "{record}"
+    );
 }
 
 /// An edge for strangers in front of a node inside, which explains itself to the edge.
@@ -180,21 +251,39 @@ fn strangers_do_not_learn_what_a_node_inside_says() {
                 inside.address("web")
             ),
         );
-        for request in ["GET http://video/ HTTP/1.1\r\nHost: video", "CONNECT video:80 HTTP/1.1\r\nHost: video:80"] {
+        for request in [
+            "GET http://video/ HTTP/1.1\r\nHost: video",
+            "CONNECT video:80 HTTP/1.1\r\nHost: video:80",
+        ] {
             let mut raw = Raw::connect(edge.address("web"));
-            raw.send(format!("PROXY TCP4 203.0.113.9 192.0.2.1 4660 80\r\n{request}\r\n\r\n"));
+            raw.send(format!(
+                "PROXY TCP4 203.0.113.9 192.0.2.1 4660 80\r\n{request}\r\n\r\n"
+            ));
             let (head, content) = raw.response();
             let status = head.field("proxy-status").unwrap();
             assert_eq!(head.status(), 502, "{head:?}");
-            assert_eq!(status == "inside; error=connection_refused", !explain, "{status}");
-            assert_eq!(content.is_empty(), !explain, "{}", String::from_utf8_lossy(&content));
+            assert_eq!(
+                status == "inside; error=connection_refused",
+                !explain,
+                "{status}"
+            );
+            assert_eq!(
+                content.is_empty(),
+                !explain,
+                "{}",
+                String::from_utf8_lossy(&content)
+            );
         }
     }
 }
 
 #[test]
 fn haproxy_introduces_its_clients() {
-    for send in ["send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options crc32c,unique-id"] {
+    for send in [
+        "send-proxy",
+        "send-proxy-v2",
+        "send-proxy-v2 proxy-v2-options crc32c,unique-id",
+    ] {
         let node = node("127.0.0.0/8");
         let balancer = |listener: &str| {
             Haproxy::start(&format!(
@@ -236,7 +325,9 @@ fn introducing(endpoint: SocketAddr, version: u8) -> Node {
 
 #[test]
 fn nginx_learns_whose_a_tunnel_is() {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap();
     let server = format!(
         "listen {port} proxy_protocol; location / {{ return 200 \"$proxy_protocol_addr $proxy_protocol_port\"; }}"
     );
@@ -248,7 +339,10 @@ fn nginx_learns_whose_a_tunnel_is() {
         let (head, content) = tunnel.response();
         assert_eq!(head.status(), 200, "{head:?}");
         let local = tunnel.local();
-        assert_eq!(String::from_utf8(content).unwrap(), format!("{} {}", local.ip(), local.port()));
+        assert_eq!(
+            String::from_utf8(content).unwrap(),
+            format!("{} {}", local.ip(), local.port())
+        );
         // A kept connection is nobody's.
         let got = curl(&["-x", &node.url("web"), "http://nginx/"]);
         assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
@@ -267,7 +361,10 @@ fn haproxy_learns_whose_a_tunnel_is() {
         tunnel.send("GET / HTTP/1.1\r\nHost: haproxy\r\n\r\n");
         let (_, content) = tunnel.response();
         let local = tunnel.local();
-        assert_eq!(String::from_utf8(content).unwrap(), format!("{} {}", local.ip(), local.port()));
+        assert_eq!(
+            String::from_utf8(content).unwrap(),
+            format!("{} {}", local.ip(), local.port())
+        );
         let got = curl(&["-x", &node.url("web"), "http://haproxy/"]);
         assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     }

@@ -11,7 +11,11 @@ fn envoy(origin: std::net::SocketAddr, policy: &Value) -> Envoy {
     for route in &mut routes {
         route["route"]["retry_policy"] = policy.clone();
     }
-    Envoy::start("sap", vec![bootstrap::http("web", &routes)], vec![bootstrap::origin("origin", origin)])
+    Envoy::start(
+        "sap",
+        vec![bootstrap::http("web", &routes)],
+        vec![bootstrap::origin("origin", origin)],
+    )
 }
 
 fn node(envoy: &Envoy, version: Http) -> Node {
@@ -39,9 +43,22 @@ fn what_envoy_could_not_deliver_is_sent_again() {
         let origin = acting(&[Act::Reset, Act::status(503, ""), Act::status(200, "")]);
         let sap = envoy(origin.address(), &json!({}));
         let dp = node(&sap, version);
-        let got = curl(&["-x", &dp.url("web"), "-X", "PUT", "-d", "content", "http://VIDEO/a"]);
+        let got = curl(&[
+            "-x",
+            &dp.url("web"),
+            "-X",
+            "PUT",
+            "-d",
+            "content",
+            "http://VIDEO/a",
+        ]);
         assert_eq!((got.status, origin.seen().len()), (200, 3), "{got:?}");
-        assert!(origin.seen().iter().all(|request| request.ends_with("content")));
+        assert!(
+            origin
+                .seen()
+                .iter()
+                .all(|request| request.ends_with("content"))
+        );
     }
 }
 
@@ -49,7 +66,10 @@ fn what_envoy_could_not_deliver_is_sent_again() {
 fn retries_of_envoy_and_of_hermes_multiply_and_end() {
     for version in Http::BOTH {
         let origin = acting(&[Act::status(503, "")]);
-        let sap = envoy(origin.address(), &json!({ "retry_on": "5xx", "num_retries": 1 }));
+        let sap = envoy(
+            origin.address(),
+            &json!({ "retry_on": "5xx", "num_retries": 1 }),
+        );
         let dp = node(&sap, version);
         let got = curl(&["-x", &dp.url("web"), "http://VIDEO/a"]);
         assert_eq!((got.status, origin.seen().len()), (503, 6), "{got:?}");

@@ -30,7 +30,18 @@ fn attack(mode: &[&str], path: &str, came: fn(&Node) -> bool) {
     let program = std::env::var_os("HERMES_SLOWHTTPTEST").unwrap_or_else(|| "slowhttptest".into());
     let mut slow = Command::new(&program)
         .args(mode)
-        .args(["-c", "400", "-r", "400", "-l", "3", "-i", "1", "-u", &format!("http://127.0.0.1:{port}{path}")])
+        .args([
+            "-c",
+            "400",
+            "-r",
+            "400",
+            "-l",
+            "3",
+            "-i",
+            "1",
+            "-u",
+            &format!("http://127.0.0.1:{port}{path}"),
+        ])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -38,8 +49,15 @@ fn attack(mode: &[&str], path: &str, came: fn(&Node) -> bool) {
         .unwrap_or_else(|error| panic!("{}: {error}; run `./test install`", program.display()));
     let mut served = 0;
     while slow.try_wait().unwrap().is_none() {
-        let answer = curl(&["--interface", "127.0.0.2", &format!("http://127.0.0.1:{port}/other")]);
-        assert_eq!(answer.status, 200, "after {served} that were served: {answer:?}");
+        let answer = curl(&[
+            "--interface",
+            "127.0.0.2",
+            &format!("http://127.0.0.1:{port}/other"),
+        ]);
+        assert_eq!(
+            answer.status, 200,
+            "after {served} that were served: {answer:?}"
+        );
         served += 1;
     }
     assert!(served > 0);
@@ -59,14 +77,19 @@ fn held_and_timed_out(node: &Node) -> bool {
 
 /// As [`held`], and readers were found to be too slow.
 fn held_and_reset(node: &Node) -> bool {
-    let slow =
-        |record: &serde_json::Value| record["reason"].as_str().is_some_and(|reason| reason.starts_with("slow: "));
+    let slow = |record: &serde_json::Value| {
+        record["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.starts_with("slow: "))
+    };
     held(node) && node.access().iter().any(slow)
 }
 
 /// The attack's requests were answered, which ends its connections at once.
 fn answered(node: &Node) -> bool {
-    node.access().iter().any(|record| record["method"] == "HEAD")
+    node.access()
+        .iter()
+        .any(|record| record["method"] == "HEAD")
 }
 
 #[test]
@@ -76,15 +99,29 @@ fn slow_heads_do_not_keep_others_out() {
 
 #[test]
 fn slow_content_does_not_keep_others_out() {
-    attack(&["-B", "-t", "POST", "-s", "8192", "-x", "10"], "/post", held_and_timed_out);
+    attack(
+        &["-B", "-t", "POST", "-s", "8192", "-x", "10"],
+        "/post",
+        held_and_timed_out,
+    );
 }
 
 #[test]
 fn slow_readers_do_not_keep_others_out() {
-    attack(&["-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32", "-k", "3"], "/bytes/10000000", held_and_reset);
+    attack(
+        &[
+            "-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32", "-k", "3",
+        ],
+        "/bytes/10000000",
+        held_and_reset,
+    );
 }
 
 #[test]
 fn many_ranges_do_not_keep_others_out() {
-    attack(&["-R", "-t", "HEAD", "-a", "10", "-b", "3000"], "/bytes/1000000", answered);
+    attack(
+        &["-R", "-t", "HEAD", "-a", "10", "-b", "3000"],
+        "/bytes/1000000",
+        answered,
+    );
 }

@@ -1,6 +1,9 @@
 //! The smuggling corpus, byte for byte: Hermes alone, before nginx, haproxy and Apache, and behind nginx and haproxy.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::net::SocketAddr;
 
@@ -30,7 +33,11 @@ fn replay(address: SocketAddr, case: &Case) -> Vec<u8> {
     let mut raw = Raw::connect(address);
     raw.send_if_open(&case.bytes);
     // A client of HTTP/2 that ends its direction takes back what it asked for.
-    let mut answer = if case.h2 { raw.until(is_answered) } else { Vec::new() };
+    let mut answer = if case.h2 {
+        raw.until(is_answered)
+    } else {
+        Vec::new()
+    };
     raw.finish();
     answer.extend(raw.rest().0);
     answer
@@ -38,11 +45,13 @@ fn replay(address: SocketAddr, case: &Case) -> Vec<u8> {
 
 /// Whether stream 1, or the connection, has ended.
 fn is_answered(answer: &[u8]) -> bool {
-    frames::parse(answer).iter().any(|(kind, flags, stream, _)| match *kind {
-        GOAWAY | RST_STREAM => true,
-        DATA | HEADERS => *stream == 1 && flags & END_STREAM != 0,
-        _ => false,
-    })
+    frames::parse(answer)
+        .iter()
+        .any(|(kind, flags, stream, _)| match *kind {
+            GOAWAY | RST_STREAM => true,
+            DATA | HEADERS => *stream == 1 && flags & END_STREAM != 0,
+            _ => false,
+        })
 }
 
 /// The statuses of the answers; those of HTTP/2 have their fields packed, and are only told from errors.
@@ -50,15 +59,30 @@ fn check_answer(case: &Case, answer: &[u8]) {
     let name = &case.name;
     if case.h2 {
         let frames = frames::parse(answer);
-        let heads = frames.iter().filter(|(kind, _, stream, _)| *kind == HEADERS && *stream == 1).count();
-        let errors = frames.iter().any(|(kind, ..)| matches!(*kind, RST_STREAM | GOAWAY));
+        let heads = frames
+            .iter()
+            .filter(|(kind, _, stream, _)| *kind == HEADERS && *stream == 1)
+            .count();
+        let errors = frames
+            .iter()
+            .any(|(kind, ..)| matches!(*kind, RST_STREAM | GOAWAY));
         assert!(heads <= 1, "{name}: {frames:?}");
-        assert!(case.verdict != Verdict::Refused || heads + usize::from(errors) > 0, "{name}: {frames:?}");
+        assert!(
+            case.verdict != Verdict::Refused || heads + usize::from(errors) > 0,
+            "{name}: {frames:?}"
+        );
         return;
     }
     let text = String::from_utf8_lossy(answer);
-    let statuses: Vec<u16> = text.split("HTTP/1.1 ").skip(1).map(|head| head[..3].parse().unwrap()).collect();
-    let finals: Vec<u16> = statuses.into_iter().filter(|status| *status >= 200).collect();
+    let statuses: Vec<u16> = text
+        .split("HTTP/1.1 ")
+        .skip(1)
+        .map(|head| head[..3].parse().unwrap())
+        .collect();
+    let finals: Vec<u16> = statuses
+        .into_iter()
+        .filter(|status| *status >= 200)
+        .collect();
     let error = |statuses: &[u16]| statuses.iter().all(|status| *status >= 400);
     let fine = match case.verdict {
         Verdict::Refused => finals.len() == 1 && error(&finals),
@@ -73,9 +97,14 @@ fn check_answer(case: &Case, answer: &[u8]) {
 fn sentinel(ask: SocketAddr, number: usize, seen: &dyn Fn() -> Vec<String>) -> Vec<String> {
     let path = format!("/end/{number}");
     let mut raw = Raw::connect(ask);
-    raw.send(format!("GET {path} HTTP/1.1\r\nHost: video\r\nConnection: close\r\n\r\n"));
+    raw.send(format!(
+        "GET {path} HTTP/1.1\r\nHost: video\r\nConnection: close\r\n\r\n"
+    ));
     let status = raw.head().status();
-    assert!(matches!(status, 200 | 404), "case {number}: what followed it was answered with {status}");
+    assert!(
+        matches!(status, 200 | 404),
+        "case {number}: what followed it was answered with {status}"
+    );
     eventually(&format!("GET {path} is seen"), || {
         let all = seen();
         all.contains(&format!("GET {path}")).then_some(all)
@@ -92,15 +121,29 @@ fn behind(address: SocketAddr, seen: &dyn Fn() -> Vec<String>) {
         check_answer(case, &answer);
         let all = sentinel(web, number, seen);
         // What was broken off may be logged late, and has a path of its own.
-        let (late, got): (Vec<_>, Vec<_>) = all[known..].iter().partition(|request| *request == "POST /case/cut");
+        let (late, got): (Vec<_>, Vec<_>) = all[known..]
+            .iter()
+            .partition(|request| *request == "POST /case/cut");
         known = all.len();
         cut += usize::from(case.verdict == Verdict::Cut);
         assert!(late.len() <= cut, "{}: seen behind: {late:?}", case.name);
         cut -= late.len();
-        let Some((_end, got)) = got.split_last() else { panic!("the last request was seen") };
-        let expected = if let Verdict::Passed(count) = case.verdict { count } else { 0 };
-        let meant = got.iter().all(|request| request.contains(" /case") && !request.ends_with("smuggled"));
-        assert!(got.len() == expected && meant, "{}: seen behind: {got:?}", case.name);
+        let Some((_end, got)) = got.split_last() else {
+            panic!("the last request was seen")
+        };
+        let expected = if let Verdict::Passed(count) = case.verdict {
+            count
+        } else {
+            0
+        };
+        let meant = got
+            .iter()
+            .all(|request| request.contains(" /case") && !request.ends_with("smuggled"));
+        assert!(
+            got.len() == expected && meant,
+            "{}: seen behind: {got:?}",
+            case.name
+        );
     }
 }
 
@@ -108,7 +151,11 @@ fn behind(address: SocketAddr, seen: &dyn Fn() -> Vec<String>) {
 fn nobody_behind_hermes_sees_what_was_not_meant() {
     let origin = origins::http();
     behind(origin.address(), &|| {
-        origin.seen().iter().map(|request| format!("{} {}", request.method, request.path)).collect()
+        origin
+            .seen()
+            .iter()
+            .map(|request| format!("{} {}", request.method, request.path))
+            .collect()
     });
 }
 
@@ -116,7 +163,11 @@ fn nobody_behind_hermes_sees_what_was_not_meant() {
 fn nginx_behind_hermes_sees_what_was_meant() {
     let nginx = Nginx::start("location / { return 200 ok; }", |_| {});
     behind(nginx.address(), &|| {
-        nginx.access().iter().map(|request| format!("{} {}", request.method, request.uri)).collect()
+        nginx
+            .access()
+            .iter()
+            .map(|request| format!("{} {}", request.method, request.uri))
+            .collect()
     });
 }
 
@@ -137,11 +188,17 @@ fn apache_behind_hermes_sees_what_was_meant() {
 fn before(node: &Node, front: SocketAddr, log: &dyn Fn() -> Vec<String>) {
     let hermes = || {
         let records = node.access();
-        let path = |target: &str| target.find('/').map_or(target.to_owned(), |at| target[at..].to_owned());
+        let path = |target: &str| {
+            target
+                .find('/')
+                .map_or(target.to_owned(), |at| target[at..].to_owned())
+        };
         let line = |record: &serde_json::Value| {
             let target = record["target"].as_str()?;
             let path = match (record["kind"].as_str()?, target.split_once(':')) {
-                ("connect-udp", Some((host, port))) => format!("/.well-known/masque/udp/{host}/{port}/"),
+                ("connect-udp", Some((host, port))) => {
+                    format!("/.well-known/masque/udp/{host}/{port}/")
+                }
                 _ => path(target),
             };
             Some(format!("{} {path}", record["method"].as_str()?))
@@ -152,10 +209,19 @@ fn before(node: &Node, front: SocketAddr, log: &dyn Fn() -> Vec<String>) {
         replay(front, case);
         sentinel(front, number, &hermes);
         // The proxy may log later than Hermes. What it did not mean it will never log.
-        eventually(&format!("{}: Hermes read what the proxy before it meant, and nothing else", case.name), || {
-            let mut meant = log();
-            hermes().iter().all(|request| take(&mut meant, request)).then_some(())
-        });
+        eventually(
+            &format!(
+                "{}: Hermes read what the proxy before it meant, and nothing else",
+                case.name
+            ),
+            || {
+                let mut meant = log();
+                hermes()
+                    .iter()
+                    .all(|request| take(&mut meant, request))
+                    .then_some(())
+            },
+        );
     }
 }
 
@@ -175,7 +241,11 @@ fn hermes_behind_nginx_reads_what_nginx_meant() {
     );
     let nginx = Nginx::start(&pass, |_| {});
     before(&node, nginx.address(), &|| {
-        nginx.access().iter().map(|request| format!("{} {}", request.method, request.uri)).collect()
+        nginx
+            .access()
+            .iter()
+            .map(|request| format!("{} {}", request.method, request.uri))
+            .collect()
     });
 }
 

@@ -1,6 +1,9 @@
 //! What strangers can cost: bounds on connections, streams, heads and time.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::h2c::Client;
@@ -32,7 +35,9 @@ fn connections_above_the_limit_are_refused_and_room_is_given_back() {
     let mut above = Raw::connect(node.address("web"));
     assert_eq!(above.rest(), (Vec::new(), End::Reset));
     held.clear();
-    eventually_true("there is room again", || curl(&["-x", &node.url("web"), "http://a/here"]).status == 200);
+    eventually_true("there is room again", || {
+        curl(&["-x", &node.url("web"), "http://a/here"]).status == 200
+    });
 }
 
 #[test]
@@ -40,7 +45,9 @@ fn streams_above_the_limit_wait_or_are_refused() {
     let (node, origin) = (node("{ streams: 4 }"), origins::tcp_echo());
     let client = Client::connect(node.address("web"));
     let authority = origin.address().to_string();
-    let mut open: Vec<_> = (0..4).map(|_| client.tunnel(&authority, &[]).unwrap()).collect();
+    let mut open: Vec<_> = (0..4)
+        .map(|_| client.tunnel(&authority, &[]).unwrap())
+        .collect();
     for tunnel in &mut open {
         tunnel.send("x");
         assert_eq!(tunnel.exactly(1), b"x");
@@ -65,7 +72,10 @@ fn a_client_that_says_nothing_is_not_waited_for() {
     let node = node("{ head_time: 200ms, idle_time: 200ms }");
     let mut silent = Raw::connect(node.address("web"));
     let (said, _) = silent.rest();
-    assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 408"), "{said:?}");
+    assert!(
+        said.is_empty() || said.starts_with(b"HTTP/1.1 408"),
+        "{said:?}"
+    );
     let mut half = Raw::connect(node.address("web"));
     half.send("PRI * HTTP/2.0\r\n");
     half.rest();
@@ -80,12 +90,17 @@ fn heads_are_bounded_over_http_2_too() {
         for number in 0..fields {
             request = request.header(format!("x-{number}"), "y".repeat(length));
         }
-        client.send(request.body(()).unwrap(), b"").map(|answer| answer.status)
+        client
+            .send(request.body(()).unwrap(), b"")
+            .map(|answer| answer.status)
     };
     assert_eq!(request(1, 10).unwrap(), 200);
     for (fields, length) in [(1, 20_000), (60, 10)] {
         let answer = request(fields, length);
-        assert!(answer.as_ref().map_or(true, |status| *status == 431), "{fields} of {length}: {answer:?}");
+        assert!(
+            answer.as_ref().map_or(true, |status| *status == 431),
+            "{fields} of {length}: {answer:?}"
+        );
     }
     assert_eq!(request(1, 10).unwrap(), 200, "the connection goes on");
 }
@@ -97,7 +112,10 @@ fn a_storm_of_resets_does_not_stop_others() {
     let authority = origin.address().to_string();
     for _ in 0..300 {
         // Rapid reset (CVE-2023-44487): the connection may be ended for it, the node may not.
-        if attacker.reset_at_once(&format!("http://{authority}/hang")).is_err() {
+        if attacker
+            .reset_at_once(&format!("http://{authority}/hang"))
+            .is_err()
+        {
             break;
         }
     }

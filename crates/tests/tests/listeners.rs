@@ -1,6 +1,9 @@
 //! `tcp` and `udp` listeners: ports whose traffic enters the overlay as it is.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -31,10 +34,19 @@ fn a_tcp_server_may_speak_first_and_halves_close_one_by_one() {
     let origin = origins::tcp_speaks_first();
     let node = port("tcp", "127.0.0.1", origin.address());
     let mut raw = Raw::connect(node.address("port"));
-    assert_eq!(raw.exactly(origins::GREETING.len()), origins::GREETING.as_bytes());
+    assert_eq!(
+        raw.exactly(origins::GREETING.len()),
+        origins::GREETING.as_bytes()
+    );
     raw.send("hello");
     raw.finish();
-    assert_eq!(raw.rest(), (format!("hello{}", origins::farewell(5)).into_bytes(), End::Closed));
+    assert_eq!(
+        raw.rest(),
+        (
+            format!("hello{}", origins::farewell(5)).into_bytes(),
+            End::Closed
+        )
+    );
     let record = node.record(|_| true);
     assert_eq!(record["kind"], "connect");
     assert_eq!(record["protocol"], "tcp");
@@ -61,7 +73,9 @@ fn a_large_transfer_passes_in_both_directions_at_once() {
     let node = port("tcp", "[::1]", origin.address());
     let mut raw = Raw::connect(node.address("port"));
     let mut writer = raw.other();
-    let sent: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let sent: Vec<u8> = (0..5_000_000_u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
     let expected = sent.clone();
     let sending = std::thread::spawn(move || {
         writer.send(&sent);
@@ -88,7 +102,9 @@ fn a_reset_passes_through_in_both_directions() {
     raw.send("ping");
     assert_eq!(raw.exactly(4), b"ping");
     raw.reset();
-    eventually_true("the target sees the reset", || origin.seen() == [b"ConnectionReset"]);
+    eventually_true("the target sees the reset", || {
+        origin.seen() == [b"ConnectionReset"]
+    });
 }
 
 #[test]
@@ -98,7 +114,13 @@ fn a_target_that_nobody_serves_resets_the_client() {
     let mut raw = Raw::connect(node.address("port"));
     assert_eq!(raw.rest(), (Vec::new(), End::Reset));
     let record = node.record(|_| true);
-    assert!(record["reason"].as_str().unwrap().starts_with("connection_refused"), "{record}");
+    assert!(
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("connection_refused"),
+        "{record}"
+    );
 }
 
 #[test]
@@ -133,7 +155,10 @@ fn datagrams_that_come_before_the_tunnel_is_open_are_kept() {
 fn two_clients_do_not_mix() {
     let origin = origins::udp_echo(origins::V4);
     let node = port("udp", "127.0.0.1", origin.address());
-    let clients = [Client::connect(node.address("port")), Client::connect(node.address("port"))];
+    let clients = [
+        Client::connect(node.address("port")),
+        Client::connect(node.address("port")),
+    ];
     for round in 0..5 {
         for (number, client) in clients.iter().enumerate() {
             client.send(format!("{number} {round}"));
@@ -142,7 +167,11 @@ fn two_clients_do_not_mix() {
             assert_eq!(client.receive(), format!("{number} {round}").into_bytes());
         }
     }
-    let sources: HashSet<_> = origin.seen().into_iter().map(|(source, _)| source).collect();
+    let sources: HashSet<_> = origin
+        .seen()
+        .into_iter()
+        .map(|(source, _)| source)
+        .collect();
     assert_eq!(sources.len(), 2, "each session has its own socket");
     assert_eq!(node.exchanges().len(), 2);
 }
@@ -154,8 +183,14 @@ fn a_silent_session_ends_and_the_next_datagram_begins_another() {
     let client = Client::connect(node.address("port"));
     assert_eq!(client.ask("one"), b"one");
     let record = node.record(|_| true);
-    assert_eq!((&record["kind"], &record["protocol"]), (&"connect-udp".into(), &"udp".into()));
-    assert!(record["reason"].as_str().unwrap().starts_with("idle"), "{record}");
+    assert_eq!(
+        (&record["kind"], &record["protocol"]),
+        (&"connect-udp".into(), &"udp".into())
+    );
+    assert!(
+        record["reason"].as_str().unwrap().starts_with("idle"),
+        "{record}"
+    );
     assert_eq!(client.ask("two"), b"two");
 }
 
@@ -171,7 +206,13 @@ fn a_udp_target_that_is_refused_leaves_the_client_without_an_answer() {
     let client = Client::connect(node.address("port"));
     client.send("x");
     let record = node.record(|_| true);
-    assert!(record["reason"].as_str().unwrap().starts_with("destination_ip_prohibited"), "{record}");
+    assert!(
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("destination_ip_prohibited"),
+        "{record}"
+    );
     assert_eq!(client.receive_within(Duration::from_millis(50)), None);
 }
 
@@ -182,8 +223,12 @@ fn sessions_leave_no_descriptor_behind() {
     assert_eq!(Client::connect(node.address("port")).ask("x"), b"x");
     node.idle();
     let before = node.fds();
-    let clients: Vec<_> = (0..50).map(|_| Client::connect(node.address("port"))).collect();
-    clients.iter().for_each(|client| assert_eq!(client.ask("x"), b"x"));
+    let clients: Vec<_> = (0..50)
+        .map(|_| Client::connect(node.address("port")))
+        .collect();
+    clients
+        .iter()
+        .for_each(|client| assert_eq!(client.ask("x"), b"x"));
     eventually_true("all sessions end", || node.access().len() >= 51);
     node.idle();
     eventually_true("descriptors are given back", || node.fds() <= before);

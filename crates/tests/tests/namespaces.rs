@@ -44,8 +44,12 @@ fn networks() -> Topology {
         topology.add(name).unwrap();
     }
     let plug = |namespace, address| Plug { namespace, address };
-    topology.cable(plug("client", "10.0.1.1/24"), plug("core", "10.0.1.2/24")).unwrap();
-    topology.cable(plug("core", "10.0.2.1/24"), plug("edge", "10.0.2.2/24")).unwrap();
+    topology
+        .cable(plug("client", "10.0.1.1/24"), plug("core", "10.0.1.2/24"))
+        .unwrap();
+    topology
+        .cable(plug("core", "10.0.2.1/24"), plug("edge", "10.0.2.2/24"))
+        .unwrap();
     topology
 }
 
@@ -68,7 +72,14 @@ fn a_client_reaches_a_service_on_a_network_that_it_has_no_route_to() {
     let topology = networks();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("hello"), "hello from the other side").unwrap();
-    let python = ["-m", "http.server", "8000", "--bind", "127.0.0.1", "--directory"];
+    let python = [
+        "-m",
+        "http.server",
+        "8000",
+        "--bind",
+        "127.0.0.1",
+        "--directory",
+    ];
     let origin = command(&topology, "edge", &std::env::var("HERMES_PYTHON").unwrap())
         .args(python)
         .arg(folder.path())
@@ -78,15 +89,38 @@ fn a_client_reaches_a_service_on_a_network_that_it_has_no_route_to() {
     let _origin = Running(origin.unwrap());
 
     let hermes = program::path();
-    let start = |name, yaml| Node::start_by(command(&topology, name, hermes.to_str().unwrap()), name, yaml);
-    let (edge, core, _client) = (start("edge", EDGE), start("core", CORE), start("client", CLIENT));
+    let start = |name, yaml| {
+        Node::start_by(
+            command(&topology, name, hermes.to_str().unwrap()),
+            name,
+            yaml,
+        )
+    };
+    let (edge, core, _client) = (
+        start("edge", EDGE),
+        start("core", CORE),
+        start("client", CLIENT),
+    );
 
     let client = topology.namespace("client").unwrap();
     let curl = std::env::var("HERMES_CURL").unwrap();
-    let direct = client.run(&[curl.as_str(), "-s", "--connect-timeout", "1", "http://10.0.2.2:8443/"]);
+    let direct = client.run(&[
+        curl.as_str(),
+        "-s",
+        "--connect-timeout",
+        "1",
+        "http://10.0.2.2:8443/",
+    ]);
     assert!(direct.is_err(), "there must be no way but the overlay");
     for tunnel in ["--no-proxytunnel", "--proxytunnel"] {
-        let ask = [curl.as_str(), "-sf", tunnel, "-x", "http://127.0.0.1:8080", "http://VIDEO/hello"];
+        let ask = [
+            curl.as_str(),
+            "-sf",
+            tunnel,
+            "-x",
+            "http://127.0.0.1:8080",
+            "http://VIDEO/hello",
+        ];
         // The origin may not listen yet.
         let said = eventually("an answer", || client.run(&ask).ok());
         assert_eq!(said, "hello from the other side", "{tunnel}");
@@ -125,13 +159,20 @@ fn behind_a_router() -> Topology {
         topology.add(name).unwrap();
     }
     let plug = |namespace, address| Plug { namespace, address };
-    topology.cable(plug("alice", "10.0.2.2/24"), plug("router", "10.0.2.1/24")).unwrap();
-    topology.cable(plug("router", "10.0.1.1/24"), plug("core", "10.0.1.2/24")).unwrap();
+    topology
+        .cable(plug("alice", "10.0.2.2/24"), plug("router", "10.0.2.1/24"))
+        .unwrap();
+    topology
+        .cable(plug("router", "10.0.1.1/24"), plug("core", "10.0.1.2/24"))
+        .unwrap();
     topology.route("alice", "10.0.1.0/24", "10.0.2.1").unwrap();
     topology.route("core", "10.0.2.0/24", "10.0.1.1").unwrap();
     let router = topology.namespace("router").unwrap();
     let answers = "ip rule add pref 100 iif core ipproto tcp sport 8443 lookup main";
-    for rule in [answers, "ip rule add pref 200 iif core to 10.0.2.0/24 prohibit"] {
+    for rule in [
+        answers,
+        "ip rule add pref 200 iif core to 10.0.2.0/24 prohibit",
+    ] {
         router.run(&rule.split(' ').collect::<Vec<_>>()).unwrap();
     }
     topology
@@ -141,24 +182,47 @@ fn behind_a_router() -> Topology {
 fn udp_of_a_server_reaches_a_player_that_nobody_can_connect_to() {
     let topology = behind_a_router();
     let hermes = program::path();
-    let start = |name, yaml| Node::start_by(command(&topology, name, hermes.to_str().unwrap()), name, yaml);
+    let start = |name, yaml| {
+        Node::start_by(
+            command(&topology, name, hermes.to_str().unwrap()),
+            name,
+            yaml,
+        )
+    };
     let (core, _alice) = (start("core", IN_FRONT), start("alice", BEHIND));
     // The way there is open for those on Alice's side of the router, and for nobody else.
-    let listening = within(&topology, "alice", || TcpListener::bind("10.0.2.2:8000").unwrap());
-    let connects = || TcpStream::connect_timeout(&"10.0.2.2:8000".parse().unwrap(), Duration::from_secs(1)).is_ok();
-    assert!(within(&topology, "router", connects), "the router reaches her");
-    assert!(!within(&topology, "core", connects), "there must be no way in");
+    let listening = within(&topology, "alice", || {
+        TcpListener::bind("10.0.2.2:8000").unwrap()
+    });
+    let connects = || {
+        TcpStream::connect_timeout(&"10.0.2.2:8000".parse().unwrap(), Duration::from_secs(1))
+            .is_ok()
+    };
+    assert!(
+        within(&topology, "router", connects),
+        "the router reaches her"
+    );
+    assert!(
+        !within(&topology, "core", connects),
+        "there must be no way in"
+    );
     drop(listening);
 
-    let player = within(&topology, "alice", || UdpSocket::bind("127.0.0.1:5004").unwrap());
+    let player = within(&topology, "alice", || {
+        UdpSocket::bind("127.0.0.1:5004").unwrap()
+    });
     std::thread::spawn(move || {
         let mut frame = [0; 2048];
         while let Ok((length, from)) = player.recv_from(&mut frame) {
             let _ = player.send_to(&frame[..length], from);
         }
     });
-    eventually("she is attached", || (core.status()["attached"].as_array()?.len() == 2).then_some(()));
-    let server = within(&topology, "core", || udp::Client::connect("127.0.0.1:5004".parse().unwrap()));
+    eventually("she is attached", || {
+        (core.status()["attached"].as_array()?.len() == 2).then_some(())
+    });
+    let server = within(&topology, "core", || {
+        udp::Client::connect("127.0.0.1:5004".parse().unwrap())
+    });
     assert_eq!(server.ask("frame 1"), b"frame 1");
     for frame in 2..100 {
         let frame = format!("frame {frame}");
@@ -166,8 +230,15 @@ fn udp_of_a_server_reaches_a_player_that_nobody_can_connect_to() {
         assert_eq!(server.receive(), frame.as_bytes());
     }
     let exchanges = core.exchanges();
-    let session = exchanges.iter().find(|one| one["kind"] == "connect-udp").unwrap();
-    assert_eq!((&session["user"], &session["target"]), (&"server".into(), &"ALICE:5004".into()), "{session:#}");
+    let session = exchanges
+        .iter()
+        .find(|one| one["kind"] == "connect-udp")
+        .unwrap();
+    assert_eq!(
+        (&session["user"], &session["target"]),
+        (&"server".into(), &"ALICE:5004".into()),
+        "{session:#}"
+    );
 }
 
 /// What a thread makes in a namespace; sockets stay there.

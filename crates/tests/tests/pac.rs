@@ -11,7 +11,10 @@ use hermes_tests::{Node, curl, origins};
 fn decide(node: &Node, urls: &[&str]) -> Vec<String> {
     let got = curl(&[&format!("{}/proxy.pac", node.url("web"))]);
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
-    assert_eq!(got.field("content-type").as_deref(), Some("application/x-ns-proxy-autoconfig"));
+    assert_eq!(
+        got.field("content-type").as_deref(),
+        Some("application/x-ns-proxy-autoconfig")
+    );
     run(&String::from_utf8(got.body).unwrap(), urls)
 }
 
@@ -25,8 +28,16 @@ fn run(file: &str, urls: &[&str]) -> Vec<String> {
         .args(urls)
         .output()
         .expect("Node.js is installed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn node(pac: &str) -> Node {
@@ -79,7 +90,10 @@ fn names_that_routes_know_go_through_the_proxy() {
 fn everything_can_go_through_the_proxy() {
     let node = node("all");
     let here = format!("PROXY {}", node.address("web"));
-    assert_eq!(decide(&node, &["https://www.example/", "http://video/"]), [here.clone(), here]);
+    assert_eq!(
+        decide(&node, &["https://www.example/", "http://video/"]),
+        [here.clone(), here]
+    );
 }
 
 #[test]
@@ -101,9 +115,17 @@ fn under_tls_the_file_names_a_proxy_under_tls_which_takes_requests_and_tunnels()
     let (here, ca) = (node.address("web"), pki.ca());
     let ca = ca.to_str().unwrap();
     for version in ["--http1.1", "--http2"] {
-        let got = curl(&[version, "--cacert", ca, &format!("https://{here}/proxy.pac")]);
+        let got = curl(&[
+            version,
+            "--cacert",
+            ca,
+            &format!("https://{here}/proxy.pac"),
+        ]);
         assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
-        let said = run(&String::from_utf8(got.body).unwrap(), &["http://video/", "https://www.example/"]);
+        let said = run(
+            &String::from_utf8(got.body).unwrap(),
+            &["http://video/", "https://www.example/"],
+        );
         assert_eq!(said, [format!("HTTPS {here}"), format!("HTTPS {here}")]);
     }
     // What a browser then does with that answer.
@@ -111,17 +133,39 @@ fn under_tls_the_file_names_a_proxy_under_tls_which_takes_requests_and_tunnels()
     let request = curl(&["-x", &proxy, "--proxy-cacert", ca, "http://video/a"]);
     assert_eq!(request.status, 200, "{request:?}");
     let tunnel = curl(&["-p", "-x", &proxy, "--proxy-cacert", ca, "http://video/a"]);
-    assert_eq!((tunnel.connect_status, tunnel.status), (200, 200), "{tunnel:?}");
+    assert_eq!(
+        (tunnel.connect_status, tunnel.status),
+        (200, 200),
+        "{tunnel:?}"
+    );
 }
 
 #[test]
 fn only_that_path_in_origin_form_is_the_file() {
     let node = node("true");
-    assert_eq!(curl(&[&format!("{}/", node.url("web"))]).status, 400, "this is no gateway");
-    assert_eq!(curl(&[&format!("{}/proxy.pac", node.url("other"))]).status, 400, "not asked for");
-    assert_eq!(curl(&["-X", "POST", &format!("{}/proxy.pac", node.url("web"))]).status, 400);
+    assert_eq!(
+        curl(&[&format!("{}/", node.url("web"))]).status,
+        400,
+        "this is no gateway"
+    );
+    assert_eq!(
+        curl(&[&format!("{}/proxy.pac", node.url("other"))]).status,
+        400,
+        "not asked for"
+    );
+    assert_eq!(
+        curl(&["-X", "POST", &format!("{}/proxy.pac", node.url("web"))]).status,
+        400
+    );
     let through = curl(&["-x", &node.url("web"), "http://video/proxy.pac"]);
-    assert_eq!(through.status, 204, "an origin may have such a file too: {through:?}");
-    let hostile = curl(&["-H", "Host: a\"+alert(1)+\"", &format!("{}/proxy.pac", node.url("web"))]);
+    assert_eq!(
+        through.status, 204,
+        "an origin may have such a file too: {through:?}"
+    );
+    let hostile = curl(&[
+        "-H",
+        "Host: a\"+alert(1)+\"",
+        &format!("{}/proxy.pac", node.url("web")),
+    ]);
     assert_eq!(hostile.status, 400, "{hostile:?}");
 }

@@ -1,6 +1,9 @@
 //! Retries and hedging: what is tried again, how often, where, and what never is.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 #[path = "retry/budget.rs"]
 mod budget;
@@ -23,7 +26,11 @@ fn gateway(origins: &[SocketAddr], keys: &str) -> Node {
 
 /// As [`gateway`], with a name of its own, for one that stands behind another.
 fn gateway_called(name: &str, origins: &[SocketAddr], keys: &str) -> Node {
-    let endpoints = origins.iter().map(|origin| format!("\"{origin}\"")).collect::<Vec<_>>().join(", ");
+    let endpoints = origins
+        .iter()
+        .map(|origin| format!("\"{origin}\""))
+        .collect::<Vec<_>>()
+        .join(", ");
     Node::start(
         name,
         &format!(
@@ -39,10 +46,17 @@ fn gateway_called(name: &str, origins: &[SocketAddr], keys: &str) -> Node {
 /// Sends a request with content through the node: status, fields as text, content.
 fn send(node: &Node, method: &str, content: &[u8]) -> (u16, String, String) {
     let mut raw = Raw::connect(node.address("web"));
-    raw.send(format!("{method} /a HTTP/1.1\r\nHost: video\r\nContent-Length: {}\r\n\r\n", content.len()));
+    raw.send(format!(
+        "{method} /a HTTP/1.1\r\nHost: video\r\nContent-Length: {}\r\n\r\n",
+        content.len()
+    ));
     raw.send_if_open(content);
     let (head, body) = raw.response();
-    (head.status(), format!("{:?}", head.fields), String::from_utf8_lossy(&body).into_owned())
+    (
+        head.status(),
+        format!("{:?}", head.fields),
+        String::from_utf8_lossy(&body).into_owned(),
+    )
 }
 
 /// Sends a GET: as [`send`].
@@ -50,5 +64,9 @@ fn get(node: &Node) -> (u16, String, String) {
     let mut raw = Raw::connect(node.address("web"));
     raw.send("GET /a HTTP/1.1\r\nHost: video\r\n\r\n");
     let (head, body) = raw.response();
-    (head.status(), format!("{:?}", head.fields), String::from_utf8_lossy(&body).into_owned())
+    (
+        head.status(),
+        format!("{:?}", head.fields),
+        String::from_utf8_lossy(&body).into_owned(),
+    )
 }

@@ -1,6 +1,9 @@
 //! What decides where an exchange goes, and what is changed on its way.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::h2c::Client;
@@ -54,7 +57,12 @@ fn targets_match_exactly_by_suffix_and_by_expression() {
     for (url, expected) in cases {
         assert_eq!(route(&node, &[url]), expected, "{url}");
     }
-    for url in ["http://db:5433/", "http://example.com.evil/", "http://xv12/", "http://other:8011/"] {
+    for url in [
+        "http://db:5433/",
+        "http://example.com.evil/",
+        "http://xv12/",
+        "http://other:8011/",
+    ] {
         assert!(route(&node, &[url]).starts_with("404 "), "{url}");
     }
 }
@@ -79,7 +87,10 @@ fn paths_methods_fields_users_and_listeners_match() {
         (&["http://a/v1/x"], "200 2"),
         (&["-X", "DELETE", "http://a/"], "200 3"),
         (&["-H", "x-kind: big", "http://a/"], "200 4"),
-        (&["-H", "x-kind: big", "-H", "x-other: 1", "http://a/"], "200 5"),
+        (
+            &["-H", "x-kind: big", "-H", "x-other: 1", "http://a/"],
+            "200 5",
+        ),
         (&["-H", "service: db", "http://a/"], "200 6"),
         (&["-x", &node.url("side"), "http://a/"], "200 7"),
         (&["http://a/mine"], "200 9"),
@@ -110,15 +121,24 @@ fn protocols_match() {
     );
     let proxy = node.address("web");
     let client = Client::connect(proxy);
-    for mut tunnel in [UdpTunnel::h1(proxy, "a", 53, "").unwrap(), UdpTunnel::h2(&client, proxy, "a", 53, &[]).unwrap()]
-    {
+    for mut tunnel in [
+        UdpTunnel::h1(proxy, "a", 53, "").unwrap(),
+        UdpTunnel::h2(&client, proxy, "a", 53, &[]).unwrap(),
+    ] {
         tunnel.send("x");
         assert_eq!(tunnel.receive(), b"x");
     }
     assert_eq!(UdpTunnel::h1(proxy, "a", 54, "").unwrap_err().status(), 404);
-    assert_eq!(UdpTunnel::h2(&client, proxy, "a", 54, &[]).unwrap_err().status, 404);
+    assert_eq!(
+        UdpTunnel::h2(&client, proxy, "a", 54, &[])
+            .unwrap_err()
+            .status,
+        404
+    );
     let mut raw = Raw::connect(proxy);
-    raw.send("GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    raw.send(
+        "GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    );
     assert_eq!(raw.head().status(), 418);
     assert_eq!(Raw::tunnel(proxy, "b:1", "").unwrap_err().status(), 403);
     assert_eq!(client.tunnel("b:1", &[]).unwrap_err().status, 403);
@@ -143,7 +163,12 @@ fn the_authority_of_an_extended_connect_matches() {
     assert_eq!(tunnel.receive(), b"x");
     let elsewhere = "[::1]:80".parse().unwrap();
     let client = Client::connect(node.address("web"));
-    assert_eq!(UdpTunnel::h2(&client, elsewhere, "video", 5004, &[]).unwrap_err().status, 404);
+    assert_eq!(
+        UdpTunnel::h2(&client, elsewhere, "video", 5004, &[])
+            .unwrap_err()
+            .status,
+        404
+    );
 }
 
 #[test]
@@ -152,7 +177,10 @@ fn the_first_route_that_matches_decides() {
     assert_eq!(route(&node, &["http://video/a/b"]), "200 0");
     assert_eq!(route(&node, &["http://video/b"]), "200 1");
     assert_eq!(route(&node, &["http://other/b"]), "200 2");
-    assert_eq!(node.record(|record| record["target"] == "other:80/b")["route"], "routes[2]");
+    assert_eq!(
+        node.record(|record| record["target"] == "other:80/b")["route"],
+        "routes[2]"
+    );
 }
 
 #[test]
@@ -161,8 +189,14 @@ fn no_route_is_not_found_with_the_reason() {
     let got = curl(&["-x", &node.url("web"), "http://video/"]);
     assert_eq!(got.status, 404);
     let status = got.field("proxy-status").unwrap();
-    assert!(status.starts_with("alice; error=destination_not_found"), "{status}");
-    assert!(status.contains("video:80") && status.contains("web"), "{status}");
+    assert!(
+        status.starts_with("alice; error=destination_not_found"),
+        "{status}"
+    );
+    assert!(
+        status.contains("video:80") && status.contains("web"),
+        "{status}"
+    );
 }
 
 #[test]
@@ -190,10 +224,17 @@ fn weights_split_exchanges() {
         assert_eq!(raw.response().0.status(), 200);
     };
     (0..40).for_each(|_| ask("/turns"));
-    assert_eq!((first.seen().len(), second.seen().len()), (30, 10), "in turn, by weight");
+    assert_eq!(
+        (first.seen().len(), second.seen().len()),
+        (30, 10),
+        "in turn, by weight"
+    );
     (0..200).for_each(|_| ask("/split"));
     let share = second.seen().len() - 10;
-    assert!((15..100).contains(&share), "a quarter of 200, by chance: {share}");
+    assert!(
+        (15..100).contains(&share),
+        "a quarter of 200, by chance: {share}"
+    );
 }
 
 #[test]
@@ -210,11 +251,25 @@ fn a_route_answers_and_redirects_by_itself() {
     );
     let got = curl(&["-x", &node.url("web"), "http://video/gone"]);
     assert_eq!((got.status, got.text().as_str()), (410, "nothing here\n"));
-    assert_eq!((got.field("x-why").as_deref(), got.field("content-length").as_deref()), (Some("moved"), Some("13")));
+    assert_eq!(
+        (
+            got.field("x-why").as_deref(),
+            got.field("content-length").as_deref()
+        ),
+        (Some("moved"), Some("13"))
+    );
     let got = curl(&["-x", &node.url("web"), "-I", "http://video/gone"]);
-    assert_eq!((got.status, got.field("content-length").as_deref()), (410, Some("13")), "{got:?}");
+    assert_eq!(
+        (got.status, got.field("content-length").as_deref()),
+        (410, Some("13")),
+        "{got:?}"
+    );
     let got = curl(&["-x", &node.url("web"), "http://video:8080/a/b?c"]);
-    assert_eq!((got.status, got.field("location").as_deref()), (308, Some("https://video/a/b")), "{got:?}");
+    assert_eq!(
+        (got.status, got.field("location").as_deref()),
+        (308, Some("https://video/a/b")),
+        "{got:?}"
+    );
 }
 
 #[test]
@@ -222,14 +277,37 @@ fn paths_that_two_servers_may_read_differently_are_refused() {
     let origin = origins::http();
     let node = Node::forward_proxy();
     let authority = origin.address();
-    for path in ["/a/../../b", "/..", "/%2e%2e/b", "/%2E./b", "/a%2f..%2fb", "/a/..;/b", "/a/..%5cb"] {
+    for path in [
+        "/a/../../b",
+        "/..",
+        "/%2e%2e/b",
+        "/%2E./b",
+        "/a%2f..%2fb",
+        "/a/..;/b",
+        "/a/..%5cb",
+    ] {
         let mut raw = Raw::connect(node.address("web"));
-        raw.send(format!("GET http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+        raw.send(format!(
+            "GET http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+        ));
         assert_eq!(raw.head().status(), 400, "{path}");
     }
     assert!(origin.seen().is_empty());
-    for path in ["/a..b", "/...", "/.well-known/x", "/a%20b", "/a%2Fb", "/a?../b%2f", "//a"] {
-        let got = curl(&["--path-as-is", "-x", &node.url("web"), &format!("http://{authority}{path}")]);
+    for path in [
+        "/a..b",
+        "/...",
+        "/.well-known/x",
+        "/a%20b",
+        "/a%2Fb",
+        "/a?../b%2f",
+        "//a",
+    ] {
+        let got = curl(&[
+            "--path-as-is",
+            "-x",
+            &node.url("web"),
+            &format!("http://{authority}{path}"),
+        ]);
         assert_eq!(got.status, 200, "{path}");
         assert_eq!(origin.last().uri, path);
     }
@@ -266,7 +344,16 @@ fn a_response_that_does_not_come_is_a_gateway_timeout() {
         egress: { allow: [127.0.0.0/8] }
         "#,
     );
-    let got = curl(&["-x", &node.url("web"), &format!("http://{}/hang", origin.address())]);
+    let got = curl(&[
+        "-x",
+        &node.url("web"),
+        &format!("http://{}/hang", origin.address()),
+    ]);
     assert_eq!(got.status, 504, "{got:?}");
-    assert!(got.field("proxy-status").unwrap().starts_with("alice; error=http_response_timeout"), "{got:?}");
+    assert!(
+        got.field("proxy-status")
+            .unwrap()
+            .starts_with("alice; error=http_response_timeout"),
+        "{got:?}"
+    );
 }

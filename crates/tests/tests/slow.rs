@@ -1,6 +1,9 @@
 //! Slow clients: content that trickles, and responses that are hardly read.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::h2c::Client;
@@ -24,7 +27,9 @@ fn with(keys: &str) -> Node {
 }
 
 fn post(authority: &str, path: &str, length: usize) -> String {
-    format!("POST http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\nContent-Length: {length}\r\n\r\n")
+    format!(
+        "POST http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\nContent-Length: {length}\r\n\r\n"
+    )
 }
 
 /// Waits until a client that sends nothing of its content was found to be slow: whoever may be slow too would be by now.
@@ -42,13 +47,22 @@ fn slow_content_is_answered_with_408_over_http_1() {
     let (head, content) = slow.response();
     assert_eq!(head.status(), 408, "{head:?}");
     let status = head.field("proxy-status").unwrap();
-    assert!(status.contains("error=http_request_error") && status.contains("limits.min_rate"), "{status}");
-    assert!(String::from_utf8_lossy(&content).contains("limits.min_rate"), "{content:?}");
+    assert!(
+        status.contains("error=http_request_error") && status.contains("limits.min_rate"),
+        "{status}"
+    );
+    assert!(
+        String::from_utf8_lossy(&content).contains("limits.min_rate"),
+        "{content:?}"
+    );
     assert_eq!(head.field("connection").as_deref(), Some("close"));
     assert_eq!(slow.rest(), (Vec::new(), End::Closed));
     let record = node.record(|record| record["status"] == 408);
     assert!(
-        record["reason"].as_str().unwrap().contains("slow: the client was slower than limits.min_rate"),
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .contains("slow: the client was slower than limits.min_rate"),
         "{record}"
     );
 }
@@ -73,9 +87,14 @@ fn a_slow_reader_is_reset_over_http_1() {
     let (node, origin) = (node(), origins::http());
     let authority = origin.address();
     let mut slow = Raw::connect(node.address("web"));
-    slow.send(format!("GET http://{authority}/bytes/100000000 HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+    slow.send(format!(
+        "GET http://{authority}/bytes/100000000 HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+    ));
     let record = node.record(|record| record["method"] == "GET");
-    assert!(record["reason"].as_str().unwrap().starts_with("slow: "), "{record}");
+    assert!(
+        record["reason"].as_str().unwrap().starts_with("slow: "),
+        "{record}"
+    );
     assert_eq!(slow.rest().1, End::Reset);
 }
 
@@ -85,8 +104,13 @@ fn a_slow_reader_is_reset_over_http_2_and_the_connection_goes_on() {
     let client = Client::with_windows(node.address("web"), 65_535, 1 << 24);
     let slow = client.begin(&format!("http://{}/bytes/100000000", origin.address()));
     let record = node.record(|record| record["target"].as_str().unwrap().contains("/bytes/"));
-    assert!(record["reason"].as_str().unwrap().starts_with("slow: "), "{record}");
-    let request = http::Request::get(format!("http://{}/a", origin.address())).body(()).unwrap();
+    assert!(
+        record["reason"].as_str().unwrap().starts_with("slow: "),
+        "{record}"
+    );
+    let request = http::Request::get(format!("http://{}/a", origin.address()))
+        .body(())
+        .unwrap();
     assert_eq!(client.send(request, b"").unwrap().status, 200);
     drop(slow);
 }
@@ -98,7 +122,9 @@ fn who_waits_for_a_slow_origin_is_not_slow() {
     let mut waiting = Raw::connect(node.address("web"));
     waiting.send(post(&authority.to_string(), "/hang", 4) + "here");
     let mut reading = Raw::connect(node.address("web"));
-    reading.send(format!("GET http://{authority}/slow HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+    reading.send(format!(
+        "GET http://{authority}/slow HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+    ));
     assert_eq!(reading.head().status(), 200);
     eventually_true("both have come", || origin.seen().len() == 2);
     the_window_passes(&node, &origin);
@@ -114,11 +140,14 @@ fn content_may_wait_for_its_invitation_and_for_a_response_that_has_begun() {
     let (node, origin) = (node(), origins::http());
     let authority = origin.address().to_string();
     let mut invited = Raw::connect(node.address("web"));
-    invited.send(post(&authority, "/post", 4).replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n"));
+    invited
+        .send(post(&authority, "/post", 4).replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n"));
     let client = Client::connect(node.address("web"));
     let mut conversation = client.upload(&format!("http://{authority}/echo"));
     conversation.send("first, ");
-    eventually_true("the response has begun", || node.exchanges().iter().any(|live| live["status"] == 200));
+    eventually_true("the response has begun", || {
+        node.exchanges().iter().any(|live| live["status"] == 200)
+    });
     the_window_passes(&node, &origin);
     conversation.send("second");
     conversation.finish();
@@ -151,5 +180,13 @@ fn a_gateway_on_this_machine_holds_nobody_to_a_rate() {
     the_window_passes(&strict, &origin);
     slow.send("more");
     assert_eq!(slow.head().status(), 200);
-    assert_eq!(curl(&["-x", &easy.url("web"), &format!("http://{}/a", origin.address())]).status, 200);
+    assert_eq!(
+        curl(&[
+            "-x",
+            &easy.url("web"),
+            &format!("http://{}/a", origin.address())
+        ])
+        .status,
+        200
+    );
 }

@@ -33,7 +33,9 @@ fn a_listener_serves_its_templates_and_the_default_one() {
         assert_eq!(tunnel.receive(), b"over HTTP/1.1");
         let client = Client::connect(address);
         let uri = format!("http://{address}{path}");
-        let stream = client.extended("connect-udp", &uri, &[("capsule-protocol", "?1")]).unwrap();
+        let stream = client
+            .extended("connect-udp", &uri, &[("capsule-protocol", "?1")])
+            .unwrap();
         assert_eq!(stream.fields["capsule-protocol"], "?1");
     }
 }
@@ -69,7 +71,10 @@ fn each_hop_is_asked_by_its_own_template() {
         );
         Node::start(name, &yaml)
     };
-    let named = middle("named", r#"templates: { udp: "https://proxy.example/u/{target_port}/{target_host}" }"#);
+    let named = middle(
+        "named",
+        r#"templates: { udp: "https://proxy.example/u/{target_port}/{target_host}" }"#,
+    );
     let default = middle("default", "");
     for node in [&named, &default] {
         let path = format!("/in/127.0.0.1/{}", udp.port());
@@ -78,7 +83,8 @@ fn each_hop_is_asked_by_its_own_template() {
         assert_eq!(tunnel.receive(), b"through two nodes");
     }
     for route in ["named", "routes[1]"] {
-        let record = end.record(|record| record["route"] == route && record["kind"] == "connect-udp");
+        let record =
+            end.record(|record| record["route"] == route && record["kind"] == "connect-udp");
         assert_eq!(record["target"], format!("127.0.0.1:{}", udp.port()));
     }
 }

@@ -31,9 +31,17 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     pub(crate) fn new(place: &HostPort) -> Self {
-        let literal = place.host.parse().ok().map(|ip| canonical(SocketAddr::new(ip, place.port)));
-        let known =
-            Known { list: literal.map(|address| Arc::from([address])), until: None, failed: None, asked: false };
+        let literal = place
+            .host
+            .parse()
+            .ok()
+            .map(|ip| canonical(SocketAddr::new(ip, place.port)));
+        let known = Known {
+            list: literal.map(|address| Arc::from([address])),
+            until: None,
+            failed: None,
+            asked: false,
+        };
         Self {
             host: place.host.clone(),
             port: place.port,
@@ -44,7 +52,11 @@ impl Addresses {
 
     /// What is known now, without asking anybody.
     pub(crate) fn known(&self) -> Vec<SocketAddr> {
-        self.known.lock().list.as_ref().map_or_else(Vec::new, |list| list.to_vec())
+        self.known
+            .lock()
+            .list
+            .as_ref()
+            .map_or_else(Vec::new, |list| list.to_vec())
     }
 
     /// The addresses to use now. Asks and waits only when there are none yet; old ones are refreshed by a task.
@@ -90,7 +102,11 @@ impl Addresses {
         let place = format!("{}:{}", self.host, self.port);
         let answer = answer.map_err(|error| ConnectFailure::dns(&place, &error));
         if let Err(failure) = &answer {
-            tracing::warn!(host = self.host, reason = failure.reason, "an endpoint's name cannot be resolved");
+            tracing::warn!(
+                host = self.host,
+                reason = failure.reason,
+                "an endpoint's name cannot be resolved"
+            );
         }
         self.known.lock().learn(answer, self.port, Instant::now());
     }
@@ -140,7 +156,10 @@ impl Known {
     fn learn(&mut self, answer: Result<Lookup, ConnectFailure>, port: u16, now: Instant) {
         match answer {
             Ok(lookup) => {
-                let addresses = lookup.addresses.iter().map(|ip| canonical(SocketAddr::new(*ip, port)));
+                let addresses = lookup
+                    .addresses
+                    .iter()
+                    .map(|ip| canonical(SocketAddr::new(*ip, port)));
                 self.list = Some(addresses.collect());
                 self.until = Some(now + lookup.ttl.clamp(LIFETIME.0, LIFETIME.1));
                 self.failed = None;
@@ -159,11 +178,19 @@ mod tests {
     use crate::FailureKind;
 
     fn unknown() -> Known {
-        Known { list: None, until: None, failed: None, asked: false }
+        Known {
+            list: None,
+            until: None,
+            failed: None,
+            asked: false,
+        }
     }
 
     fn lookup(ttl: u64) -> Result<Lookup, ConnectFailure> {
-        Ok(Lookup { addresses: vec!["192.0.2.1".parse().unwrap()], ttl: Duration::from_secs(ttl) })
+        Ok(Lookup {
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            ttl: Duration::from_secs(ttl),
+        })
     }
 
     fn failure() -> ConnectFailure {
@@ -174,9 +201,18 @@ mod tests {
     fn old_addresses_are_given_out_while_one_refresh_runs() {
         let (mut known, now) = (unknown(), Instant::now());
         known.learn(lookup(10), 80, now);
-        assert!(matches!(known.look(now + Duration::from_secs(9)), Look::Fresh(_)));
-        assert!(matches!(known.look(now + Duration::from_secs(10)), Look::Stale(_)));
-        assert!(matches!(known.look(now + Duration::from_secs(10)), Look::Fresh(_)));
+        assert!(matches!(
+            known.look(now + Duration::from_secs(9)),
+            Look::Fresh(_)
+        ));
+        assert!(matches!(
+            known.look(now + Duration::from_secs(10)),
+            Look::Stale(_)
+        ));
+        assert!(matches!(
+            known.look(now + Duration::from_secs(10)),
+            Look::Fresh(_)
+        ));
     }
 
     #[test]

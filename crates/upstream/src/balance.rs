@@ -46,7 +46,11 @@ impl RoundRobin {
         self.credit.resize(candidates.len(), 0);
         let mut total = 0;
         let mut winner: Option<usize> = None;
-        for (index, candidate) in candidates.iter().enumerate().filter(|(_, one)| one.standing == best) {
+        for (index, candidate) in candidates
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| one.standing == best)
+        {
             let weight = i64::from(candidate.weight.max(1));
             total += weight;
             self.credit[index] += weight;
@@ -61,14 +65,20 @@ impl RoundRobin {
 }
 
 /// The less busy of two that are drawn by weight; `below(n)` draws a number from 0 to n - 1.
-pub(crate) fn least_request(candidates: &[Candidate], mut below: impl FnMut(u64) -> u64) -> Option<usize> {
+pub(crate) fn least_request(
+    candidates: &[Candidate],
+    mut below: impl FnMut(u64) -> u64,
+) -> Option<usize> {
     let best = best_standing(candidates)?;
     let first = draw(candidates, best, None, &mut below)?;
-    let Some(second) = draw(candidates, best, Some(first), &mut below) else { return Some(first) };
+    let Some(second) = draw(candidates, best, Some(first), &mut below) else {
+        return Some(first);
+    };
     let one = candidates[first];
     let two = candidates[second];
     // active / weight of both, multiplied out; equal ones leave it to the draw, which followed the weights.
-    let busier = one.active as u64 * u64::from(two.weight.max(1)) > two.active as u64 * u64::from(one.weight.max(1));
+    let busier = one.active as u64 * u64::from(two.weight.max(1))
+        > two.active as u64 * u64::from(one.weight.max(1));
     Some(if busier { second } else { first })
 }
 
@@ -102,7 +112,14 @@ mod tests {
     use super::*;
 
     fn ready(weights: &[u32]) -> Vec<Candidate> {
-        weights.iter().map(|weight| Candidate { weight: *weight, active: 0, standing: Standing::Ready }).collect()
+        weights
+            .iter()
+            .map(|weight| Candidate {
+                weight: *weight,
+                active: 0,
+                standing: Standing::Ready,
+            })
+            .collect()
     }
 
     #[test]
@@ -143,7 +160,9 @@ mod tests {
         candidates[0].standing = Standing::Resting;
         (0..100).for_each(|_| assert_eq!(turns.pick(&candidates), Some(1)));
         candidates[0].standing = Standing::Ready;
-        let first = (0..10).filter(|_| turns.pick(&candidates) == Some(0)).count();
+        let first = (0..10)
+            .filter(|_| turns.pick(&candidates) == Some(0))
+            .count();
         assert_eq!(first, 5);
     }
 
@@ -164,8 +183,9 @@ mod tests {
             let index = least_request(&candidates, |total| random.u64(0..total)).unwrap();
             candidates[index].active += 1;
         }
-        let (least, most) =
-            candidates.iter().fold((usize::MAX, 0), |(low, high), one| (low.min(one.active), high.max(one.active)));
+        let (least, most) = candidates.iter().fold((usize::MAX, 0), |(low, high), one| {
+            (low.min(one.active), high.max(one.active))
+        });
         assert!(most - least < 20, "{least} to {most}");
     }
 
@@ -173,7 +193,9 @@ mod tests {
     fn least_request_follows_the_weights_when_all_are_idle() {
         let mut random = fastrand::Rng::with_seed(7);
         let candidates = ready(&[3, 1]);
-        let heavy = (0..10_000).filter(|_| least_request(&candidates, |total| random.u64(0..total)) == Some(0)).count();
+        let heavy = (0..10_000)
+            .filter(|_| least_request(&candidates, |total| random.u64(0..total)) == Some(0))
+            .count();
         assert!((7_200..7_800).contains(&heavy), "{heavy}");
     }
 }

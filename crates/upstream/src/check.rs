@@ -38,7 +38,12 @@ impl Checks {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn new(client: Client, watch: Watch) -> Self {
-        Self { client, watch, runtime: Handle::current(), running: Mutex::default() }
+        Self {
+            client,
+            watch,
+            runtime: Handle::current(),
+            running: Mutex::default(),
+        }
     }
 
     /// Checks these upstreams from now on and no others. Those that were checked before go on undisturbed.
@@ -46,7 +51,9 @@ impl Checks {
         let mut running = self.running.lock();
         let mut still = HashMap::new();
         for upstream in upstreams.filter(|upstream| upstream.health.is_some()) {
-            let token = running.remove(&upstream.id).unwrap_or_else(|| self.start(upstream));
+            let token = running
+                .remove(&upstream.id)
+                .unwrap_or_else(|| self.start(upstream));
             still.insert(upstream.id, token);
         }
         running.values().for_each(CancellationToken::cancel);
@@ -76,7 +83,10 @@ impl Checks {
 
 impl Drop for Checks {
     fn drop(&mut self) {
-        self.running.lock().values().for_each(CancellationToken::cancel);
+        self.running
+            .lock()
+            .values()
+            .for_each(CancellationToken::cancel);
     }
 }
 
@@ -103,8 +113,15 @@ impl<'a> Plan<'a> {
     }
 
     fn expects(&self, status: u16) -> bool {
-        const SUCCESS: StatusMatch = StatusMatch { low: 200, high: 299 };
-        let expected = self.health.expect.as_ref().map_or(&[SUCCESS][..], |expected| expected);
+        const SUCCESS: StatusMatch = StatusMatch {
+            low: 200,
+            high: 299,
+        };
+        let expected = self
+            .health
+            .expect
+            .as_ref()
+            .map_or(&[SUCCESS][..], |expected| expected);
         expected.iter().any(|range| range.matches(status))
     }
 }
@@ -112,12 +129,19 @@ impl<'a> Plan<'a> {
 /// Checks one endpoint for ever. The first check comes within a tenth of the interval, so that many endpoints are not asked at
 /// the same moment, then or later.
 async fn check(client: &Client, upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>) {
-    let Some(health) = &upstream.health else { return };
+    let Some(health) = &upstream.health else {
+        return;
+    };
     let plan = Plan::new(health);
     sleep(plan.interval.mul_f64(fastrand::f64() / 10.0)).await;
     loop {
-        let outcome = timeout(plan.timeout, probe::probe(&client.inner, upstream, endpoint, &plan)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(format!("no answer within {:?}", plan.timeout)));
+        let outcome = timeout(
+            plan.timeout,
+            probe::probe(&client.inner, upstream, endpoint, &plan),
+        )
+        .await;
+        let outcome =
+            outcome.unwrap_or_else(|_| Err(format!("no answer within {:?}", plan.timeout)));
         endpoint.checked(upstream.name(), outcome, plan.thresholds);
         sleep(plan.interval.mul_f64(0.9 + fastrand::f64() / 5.0)).await;
     }

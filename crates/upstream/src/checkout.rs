@@ -51,9 +51,27 @@ pub struct Opened {
 }
 
 impl Checkout {
-    pub(crate) fn new(home: Option<(Arc<Pool>, Arc<Slot>)>, taken: Taken, endpoint: Arc<str>, active: Active) -> Self {
-        let Taken { carrier, address, reused, room } = taken;
-        Self { endpoint, address, reused, carrier, room, active, home }
+    pub(crate) fn new(
+        home: Option<(Arc<Pool>, Arc<Slot>)>,
+        taken: Taken,
+        endpoint: Arc<str>,
+        active: Active,
+    ) -> Self {
+        let Taken {
+            carrier,
+            address,
+            reused,
+            room,
+        } = taken;
+        Self {
+            endpoint,
+            address,
+            reused,
+            carrier,
+            room,
+            active,
+            home,
+        }
     }
 
     /// For an exchange after which no other may have the connection: one of HTTP/1.1 closes. A link goes on.
@@ -86,7 +104,15 @@ impl Checkout {
         length: Option<u64>,
         receiver: Receiver,
     ) -> Result<Opened, StreamError> {
-        let Self { endpoint, address, reused, carrier, room, active, home } = self;
+        let Self {
+            endpoint,
+            address,
+            reused,
+            carrier,
+            room,
+            active,
+            home,
+        } = self;
         let active = active.in_rooms(None, Some(room.clone()));
         let ((outgoing, pending), stream) = match carrier {
             Carrier::H1(connection) => {
@@ -95,11 +121,21 @@ impl Checkout {
                         pool.keep(&slot, connection, address, room);
                     }
                 });
-                (h1::client::open(*connection, head, length, receiver, home)?, None)
+                (
+                    h1::client::open(*connection, head, length, receiver, home)?,
+                    None,
+                )
             }
             Carrier::Shared(link, counted) => (link.open(head, length).await?, Some(counted)),
         };
-        Ok(Opened { outgoing, pending, active: active.with_stream(stream), endpoint, address, reused })
+        Ok(Opened {
+            outgoing,
+            pending,
+            active: active.with_stream(stream),
+            endpoint,
+            address,
+            reused,
+        })
     }
 }
 
@@ -111,7 +147,12 @@ pub(crate) async fn endpoint(
     depth: u8,
     own: Option<Own<'_>>,
 ) -> Result<Checkout, ConnectFailure> {
-    let Leg { index, endpoint, active, until } = leg;
+    let Leg {
+        index,
+        endpoint,
+        active,
+        until,
+    } = leg;
     let road = connect::road(client, upstream, &endpoint).await?;
     // An address that the name no longer stands for serves no new exchange.
     let fits = |address: Option<SocketAddr>| match (&road, address) {
@@ -121,9 +162,18 @@ pub(crate) async fn endpoint(
     let key = Key::Endpoint(upstream.id, index);
     let slot = match own {
         None => client.pool.slot(key, Some(upstream), upstream.may_share()),
-        Some(own) => own.slot(key, || client.pool.own_slot(Some(upstream), index, !upstream.speaks_h1())),
+        Some(own) => own.slot(key, || {
+            client
+                .pool
+                .own_slot(Some(upstream), index, !upstream.speaks_h1())
+        }),
     };
-    let attempt = Attempt { client, upstream, endpoint: &endpoint, bounds: Bounds { until, depth } };
+    let attempt = Attempt {
+        client,
+        upstream,
+        endpoint: &endpoint,
+        bounds: Bounds { until, depth },
+    };
     let dial = || -> Dialling<'_> {
         if own.is_some() && upstream.speaks_h1() {
             Box::pin(attempt.http1(&road))
@@ -135,5 +185,10 @@ pub(crate) async fn endpoint(
     if !taken.reused {
         endpoint.succeeded();
     }
-    Ok(Checkout::new(Some((client.pool.clone(), slot)), taken, endpoint.text.clone(), active))
+    Ok(Checkout::new(
+        Some((client.pool.clone(), slot)),
+        taken,
+        endpoint.text.clone(),
+        active,
+    ))
 }

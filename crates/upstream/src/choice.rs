@@ -36,7 +36,11 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    pub(crate) fn new(zone: Option<&str>, config: &model::Upstream, endpoints: &[Arc<Endpoint>]) -> Self {
+    pub(crate) fn new(
+        zone: Option<&str>,
+        config: &model::Upstream,
+        endpoints: &[Arc<Endpoint>],
+    ) -> Self {
         let hashed = config.balance == Balance::RingHash;
         let ring = || Ring::new(endpoints.iter().map(|one| (&*one.text, one.weight)));
         Self {
@@ -77,8 +81,13 @@ impl Upstream {
             Balance::RingHash => {
                 let best = best_standing(&candidates)?;
                 let may = |index: usize| candidates[index].standing == best;
-                let grown = |index: usize| ring::admits(key, &self.endpoints[index].text, self.part(index, now));
-                let picked = self.choice.ring.pick(key, |index| may(index) && grown(index));
+                let grown = |index: usize| {
+                    ring::admits(key, &self.endpoints[index].text, self.part(index, now))
+                };
+                let picked = self
+                    .choice
+                    .ring
+                    .pick(key, |index| may(index) && grown(index));
                 picked.or_else(|| self.choice.ring.pick(key, may))
             }
         }
@@ -86,7 +95,11 @@ impl Upstream {
 
     /// Whether so few endpoints are healthy that all are used.
     pub(crate) fn panics(&self, now: Instant) -> bool {
-        let healthy = self.endpoints.iter().filter(|endpoint| endpoint.fitness(now) == Fitness::Healthy).count();
+        let healthy = self
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.fitness(now) == Fitness::Healthy)
+            .count();
         healthy * 100 < self.endpoints.len() * PANIC_BELOW
     }
 
@@ -107,14 +120,20 @@ impl Upstream {
 
     /// The part of its weight that an endpoint has now.
     fn part(&self, index: usize, now: Instant) -> f64 {
-        self.choice.slow_start.map_or(1.0, |time| self.endpoints[index].share(time, now))
+        self.choice
+            .slow_start
+            .map_or(1.0, |time| self.endpoints[index].share(time, now))
     }
 
     fn weight(&self, endpoint: &Endpoint, now: Instant) -> u32 {
         let weight = u32::from(endpoint.weight);
         match self.choice.slow_start {
             // The product is at most 1000 times 1000.
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive number below 2^20")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a positive number below 2^20"
+            )]
             Some(time) => (f64::from(weight * FINE) * endpoint.share(time, now)) as u32,
             None => weight,
         }
@@ -123,14 +142,26 @@ impl Upstream {
     /// Puts the endpoints of one side, at home or away, after those of the other; `roll` of [`WHOLE`] decides which.
     fn prefer_zone(&self, candidates: &mut [Candidate], roll: u64) {
         let Some(own) = &self.choice.zone else { return };
-        let at_home: Vec<_> = self.endpoints.iter().map(|one| one.zone.as_ref() == Some(own)).collect();
+        let at_home: Vec<_> = self
+            .endpoints
+            .iter()
+            .map(|one| one.zone.as_ref() == Some(own))
+            .collect();
         let weight = |home: bool, only_ready: bool| {
-            let side = candidates.iter().zip(&at_home).filter(|(_, at_home)| **at_home == home);
+            let side = candidates
+                .iter()
+                .zip(&at_home)
+                .filter(|(_, at_home)| **at_home == home);
             let open = side.filter(|(one, _)| !only_ready || one.standing == Standing::Ready);
             open.map(|(one, _)| u64::from(one.weight)).sum::<u64>()
         };
-        let home = roll < zones::stays(weight(true, true), weight(true, false), weight(false, true));
-        for (candidate, _) in candidates.iter_mut().zip(at_home).filter(|(_, at_home)| *at_home != home) {
+        let home =
+            roll < zones::stays(weight(true, true), weight(true, false), weight(false, true));
+        for (candidate, _) in candidates
+            .iter_mut()
+            .zip(at_home)
+            .filter(|(_, at_home)| *at_home != home)
+        {
             if candidate.standing == Standing::Ready {
                 candidate.standing = Standing::Far;
             }

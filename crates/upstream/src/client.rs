@@ -84,7 +84,13 @@ impl Client {
     pub fn new(resolver: Arc<Resolver>, tasks: TaskTracker, directory: Arc<dyn Directory>) -> Self {
         let inner = Arc::new_cyclic(|inner| {
             let pool = Pool::new(tasks.clone(), inner.clone());
-            Inner { resolver, tasks, directory, pool, origin_tls: OnceLock::new() }
+            Inner {
+                resolver,
+                tasks,
+                directory,
+                pool,
+                origin_tls: OnceLock::new(),
+            }
         });
         Self { inner }
     }
@@ -114,7 +120,11 @@ impl Client {
     ///
     /// # Errors
     /// The failure of the endpoint that was tried last.
-    pub async fn checkout(&self, upstream: &Arc<Upstream>, timeouts: &Timeouts) -> Result<Checkout, ConnectFailure> {
+    pub async fn checkout(
+        &self,
+        upstream: &Arc<Upstream>,
+        timeouts: &Timeouts,
+    ) -> Result<Checkout, ConnectFailure> {
         self.checkout_avoiding(upstream, timeouts, &[]).await
     }
 
@@ -143,9 +153,14 @@ impl Client {
         affinity: Option<Affinity>,
         avoid: &[Arc<str>],
     ) -> Result<Checkout, ConnectFailure> {
-        let bounds = Bounds { until: Instant::now() + timeouts.connect, depth: 0 };
+        let bounds = Bounds {
+            until: Instant::now() + timeouts.connect,
+            depth: 0,
+        };
         let tour = Tour::begin(upstream, affinity, bounds.until).await?;
-        self.inner.take(upstream, bounds, tour.avoiding(avoid), None).await
+        self.inner
+            .take(upstream, bounds, tour.avoiding(avoid), None)
+            .await
     }
 
     /// As [`Self::checkout_for`], of a connection that no exchange but those of `own` ever has. It speaks HTTP/1.1 where the
@@ -160,15 +175,30 @@ impl Client {
         (affinity, own): (Option<Affinity>, Own<'_>),
         avoid: &[Arc<str>],
     ) -> Result<Checkout, ConnectFailure> {
-        let bounds = Bounds { until: Instant::now() + timeouts.connect, depth: 0 };
+        let bounds = Bounds {
+            until: Instant::now() + timeouts.connect,
+            depth: 0,
+        };
         let tour = Tour::begin(upstream, affinity, bounds.until).await?;
-        self.inner.take(upstream, bounds, tour.avoiding(avoid), Some(own)).await
+        self.inner
+            .take(upstream, bounds, tour.avoiding(avoid), Some(own))
+            .await
     }
 }
 
 impl Inner {
-    pub(crate) async fn checkout(&self, upstream: &Arc<Upstream>, bounds: Bounds) -> Result<Checkout, ConnectFailure> {
-        self.take(upstream, bounds, Tour::begin(upstream, None, bounds.until).await?, None).await
+    pub(crate) async fn checkout(
+        &self,
+        upstream: &Arc<Upstream>,
+        bounds: Bounds,
+    ) -> Result<Checkout, ConnectFailure> {
+        self.take(
+            upstream,
+            bounds,
+            Tour::begin(upstream, None, bounds.until).await?,
+            None,
+        )
+        .await
     }
 
     async fn take(
@@ -196,7 +226,10 @@ impl Inner {
     pub(crate) fn origin_tls(&self) -> Result<OriginTls, String> {
         let made = self.origin_tls.get_or_init(|| {
             let any = security::for_origins()?;
-            Ok(OriginTls { h1: security::h1_only(&any), any })
+            Ok(OriginTls {
+                h1: security::h1_only(&any),
+                any,
+            })
         });
         made.clone()
     }

@@ -65,7 +65,12 @@ pub(crate) struct Thresholds {
 
 impl Condition {
     /// A check was made; true if that changed the finding. The first check of all decides alone.
-    pub(crate) fn checked(&mut self, outcome: Result<(), String>, thresholds: Thresholds, now: Instant) -> bool {
+    pub(crate) fn checked(
+        &mut self,
+        outcome: Result<(), String>,
+        thresholds: Thresholds,
+        now: Instant,
+    ) -> bool {
         let good = outcome.is_ok();
         if let Err(reason) = outcome {
             self.check_reason = reason;
@@ -101,14 +106,22 @@ impl Condition {
         if self.failed < consecutive || self.is_ejected(now) {
             return false;
         }
-        let again = self.ejection.as_ref().filter(|last| now < last.until + last.time);
+        let again = self
+            .ejection
+            .as_ref()
+            .filter(|last| now < last.until + last.time);
         let times = again.map_or(1, |last| (last.times + 1).min(LONGEST));
         let time = time * times;
         if !admit(now + time) {
             return false;
         }
         let reason = format!("{} failures in a row, the last: {reason}", self.failed);
-        self.ejection = Some(Ejection { until: now + time, time, times, reason });
+        self.ejection = Some(Ejection {
+            until: now + time,
+            time,
+            times,
+            reason,
+        });
         self.failed = 0;
         true
     }
@@ -119,7 +132,9 @@ impl Condition {
     }
 
     fn is_ejected(&self, now: Instant) -> bool {
-        self.ejection.as_ref().is_some_and(|ejection| now < ejection.until)
+        self.ejection
+            .as_ref()
+            .is_some_and(|ejection| now < ejection.until)
     }
 
     /// Whether it may be used.
@@ -146,7 +161,9 @@ impl Condition {
     /// Share of its weight that it has now, where an endpoint that came back grows to all of it in `slow_start`.
     pub(crate) fn share(&self, slow_start: Duration, now: Instant) -> f64 {
         let ejected = self.ejection.as_ref().map(|ejection| ejection.until);
-        let Some(back) = self.back.max(ejected).filter(|_| !slow_start.is_zero()) else { return 1.0 };
+        let Some(back) = self.back.max(ejected).filter(|_| !slow_start.is_zero()) else {
+            return 1.0;
+        };
         let passed = now.saturating_duration_since(back).as_secs_f64() / slow_start.as_secs_f64();
         passed.clamp(FIRST_SHARE, 1.0)
     }
@@ -157,7 +174,10 @@ mod tests {
     use super::*;
 
     const RULE: (u16, Duration) = (3, Duration::from_secs(30));
-    const THRESHOLDS: Thresholds = Thresholds { healthy: 2, unhealthy: 3 };
+    const THRESHOLDS: Thresholds = Thresholds {
+        healthy: 2,
+        unhealthy: 3,
+    };
 
     fn after(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -168,7 +188,15 @@ mod tests {
     }
 
     fn check(condition: &mut Condition, good: bool, now: Instant) -> bool {
-        condition.checked(if good { Ok(()) } else { Err("refused".to_owned()) }, THRESHOLDS, now)
+        condition.checked(
+            if good {
+                Ok(())
+            } else {
+                Err("refused".to_owned())
+            },
+            THRESHOLDS,
+            now,
+        )
     }
 
     #[test]
@@ -194,7 +222,10 @@ mod tests {
         condition.served();
         assert!(!fail(&mut condition, 2, now));
         assert!(fail(&mut condition, 1, now));
-        assert_eq!(condition.reason(now).unwrap(), "3 failures in a row, the last: reset; back in 30s");
+        assert_eq!(
+            condition.reason(now).unwrap(),
+            "3 failures in a row, the last: reset; back in 30s"
+        );
         assert_eq!(condition.fitness(now + after(29)), Fitness::Ejected);
         assert_eq!(condition.fitness(now + after(30)), Fitness::Healthy);
     }
@@ -211,7 +242,11 @@ mod tests {
         }
         now += after(300);
         assert!(fail(&mut condition, 3, now));
-        assert_eq!(condition.fitness(now + after(30)), Fitness::Healthy, "a long good time is remembered too");
+        assert_eq!(
+            condition.fitness(now + after(30)),
+            Fitness::Healthy,
+            "a long good time is remembered too"
+        );
     }
 
     #[test]
@@ -225,11 +260,17 @@ mod tests {
     fn one_that_comes_back_grows_to_its_weight() {
         let (mut condition, now, slow) = (Condition::default(), Instant::now(), after(100));
         check(&mut condition, true, now);
-        assert_eq!(condition.share(slow, now), 1.0, "the start of all is no return");
+        assert_eq!(
+            condition.share(slow, now),
+            1.0,
+            "the start of all is no return"
+        );
         for good in [false, false, false, true, true] {
             check(&mut condition, good, now);
         }
-        let shares: Vec<_> = [0, 5, 50, 100, 200].map(|passed| condition.share(slow, now + after(passed))).into();
+        let shares: Vec<_> = [0, 5, 50, 100, 200]
+            .map(|passed| condition.share(slow, now + after(passed)))
+            .into();
         assert_eq!(shares, [0.1, 0.1, 0.5, 1.0, 1.0]);
         assert_eq!(condition.share(Duration::ZERO, now), 1.0);
     }

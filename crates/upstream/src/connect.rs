@@ -52,9 +52,16 @@ pub(crate) type Road = Option<Arc<[SocketAddr]>>;
 
 /// Finds the addresses of an endpoint. There are none for a Unix socket, and none behind another proxy, which resolves the
 /// name itself.
-pub(crate) async fn road(client: &Inner, upstream: &Upstream, endpoint: &Endpoint) -> Result<Road, ConnectFailure> {
+pub(crate) async fn road(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+) -> Result<Road, ConnectFailure> {
     match &endpoint.addresses {
-        Some(addresses) if upstream.via.is_none() => addresses.current(&client.resolver, &client.tasks).await.map(Some),
+        Some(addresses) if upstream.via.is_none() => addresses
+            .current(&client.resolver, &client.tasks)
+            .await
+            .map(Some),
         _ => Ok(None),
     }
 }
@@ -79,15 +86,23 @@ impl Attempt<'_> {
     /// Opens a stream on which HTTP can begin, when there is room for a connection.
     pub(crate) async fn http(self, road: &Road) -> Result<Reached, ConnectFailure> {
         let room = self.room().await?;
-        let reached = Reached { room, ..self.unbounded(road).await? };
-        self.endpoint.hop.reached(&reached, |version| self.why(version));
+        let reached = Reached {
+            room,
+            ..self.unbounded(road).await?
+        };
+        self.endpoint
+            .hop
+            .reached(&reached, |version| self.why(version));
         Ok(reached)
     }
 
     /// As [`http`](Self::http), over HTTP/1.1.
     pub(crate) async fn http1(self, road: &Road) -> Result<Reached, ConnectFailure> {
         let room = self.room().await?;
-        Ok(Reached { room, ..Box::pin(self.over_tcp(road, &[HttpVersion::H1])).await? })
+        Ok(Reached {
+            room,
+            ..Box::pin(self.over_tcp(road, &[HttpVersion::H1])).await?
+        })
     }
 
     /// As [`http`](Self::http), without regard to the bound of connections. Where QUIC is one of several ways, the preferred one has
@@ -95,13 +110,18 @@ impl Attempt<'_> {
     pub(crate) async fn unbounded(self, road: &Road) -> Result<Reached, ConnectFailure> {
         // Boxed: an exchange that finds a connection should not carry the room for making one.
         let tcp = Box::pin(self.over_tcp(road, &self.upstream.versions));
-        let Some(config) = self.quic_config() else { return tcp.await };
+        let Some(config) = self.quic_config() else {
+            return tcp.await;
+        };
         let quic = Box::pin(self.over_quic(config, road));
         let memory = &self.endpoint.quic;
         let first = match self.upstream.versions.as_slice() {
             [HttpVersion::H3] => {
                 let done = quic.await;
-                let first = done.as_ref().err().map_or(First::Won, |failure| First::Failed(failure.reason.clone()));
+                let first = done
+                    .as_ref()
+                    .err()
+                    .map_or(First::Won, |failure| First::Failed(failure.reason.clone()));
                 remember(memory, &first);
                 return done;
             }
@@ -121,20 +141,39 @@ impl Attempt<'_> {
     pub(crate) async fn quic_alone(self, road: &Road) -> Result<Reached, ConnectFailure> {
         let text = &self.endpoint.text;
         let Some(config) = self.quic_config() else {
-            return Err(ConnectFailure::new(FailureKind::Protocol, text.to_string(), "no QUIC is configured"));
+            return Err(ConnectFailure::new(
+                FailureKind::Protocol,
+                text.to_string(),
+                "no QUIC is configured",
+            ));
         };
         let room = self.room().await?;
-        Ok(Reached { room, ..Box::pin(self.over_quic(config, road)).await? })
+        Ok(Reached {
+            room,
+            ..Box::pin(self.over_quic(config, road)).await?
+        })
     }
 
     /// Opens a stream for something that is not HTTP, for the client that `whose` names.
-    pub(crate) async fn bare(self, whose: Header) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
+    pub(crate) async fn bare(
+        self,
+        whose: Header,
+    ) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
         let road = road(self.client, self.upstream, self.endpoint).await?;
         let (stream, address) = self.plain(&road).await?;
         let stream = self.introduce(stream, whose).await?;
-        let Some(security) = &self.upstream.security else { return Ok((stream, address)) };
+        let Some(security) = &self.upstream.security else {
+            return Ok((stream, address));
+        };
         let name = security.server_name(&self.endpoint.address);
-        let stream = secure(stream, &security.bare, name, self.bounds.until, &self.endpoint.text).await?;
+        let stream = secure(
+            stream,
+            &security.bare,
+            name,
+            self.bounds.until,
+            &self.endpoint.text,
+        )
+        .await?;
         Ok((stream, address))
     }
 
@@ -142,9 +181,11 @@ impl Attempt<'_> {
     fn why(self, version: u8) -> String {
         match self.upstream.versions.as_slice() {
             [_] => "no other is configured".to_owned(),
-            [HttpVersion::H3, ..] if version != 3 => {
-                self.endpoint.quic.reason().unwrap_or_else(|| "HTTP/3 is left out".to_owned())
-            }
+            [HttpVersion::H3, ..] if version != 3 => self
+                .endpoint
+                .quic
+                .reason()
+                .unwrap_or_else(|| "HTTP/3 is left out".to_owned()),
             [first, ..] if first.number() == version => "it is preferred".to_owned(),
             _ if version == 3 => "TCP failed, or was slower".to_owned(),
             _ if self.upstream.security.is_some() => "the peer chose it (ALPN)".to_owned(),
@@ -153,47 +194,88 @@ impl Attempt<'_> {
     }
 
     async fn room(self) -> Result<Room, ConnectFailure> {
-        self.upstream.limits.connection(self.bounds.until, &self.endpoint.text).await
+        self.upstream
+            .limits
+            .connection(self.bounds.until, &self.endpoint.text)
+            .await
     }
 
     pub(crate) fn quic_config(&self) -> Option<&quic::ClientConfig> {
-        self.upstream.security.as_ref().and_then(|tls| tls.quic.as_ref())
+        self.upstream
+            .security
+            .as_ref()
+            .and_then(|tls| tls.quic.as_ref())
     }
 
-    pub(crate) async fn over_quic(self, config: &quic::ClientConfig, road: &Road) -> Result<Reached, ConnectFailure> {
-        let Self { client, upstream, endpoint, bounds } = self;
-        let name = upstream.security.as_ref().map_or("", |tls| tls.server_name(&endpoint.address));
+    pub(crate) async fn over_quic(
+        self,
+        config: &quic::ClientConfig,
+        road: &Road,
+    ) -> Result<Reached, ConnectFailure> {
+        let Self {
+            client,
+            upstream,
+            endpoint,
+            bounds,
+        } = self;
+        let name = upstream
+            .security
+            .as_ref()
+            .map_or("", |tls| tls.server_name(&endpoint.address));
         let (connection, address, seam) = match (&endpoint.address, &upstream.via, road) {
             (EndpointAddress::Tcp(place), Some(via), _) => {
                 let tunnel = via::tunnel(client, via, place, Carries::Quic, bounds).await?;
                 let depth = quic_depth(client, via);
                 let to = (name, config);
-                let nested = nested::connect(tunnel, depth, to, bounds.until, &endpoint.text, &client.tasks);
+                let nested = nested::connect(
+                    tunnel,
+                    depth,
+                    to,
+                    bounds.until,
+                    &endpoint.text,
+                    &client.tasks,
+                );
                 let (connection, seam) = nested.await?;
                 (connection, None, Some(seam))
             }
             (_, _, addresses) => {
                 let addresses = addresses.as_deref().unwrap_or_default();
                 let config = config.expecting(endpoint.quic.rtt());
-                let connection = crate::quic::connect(addresses, &config, name, bounds.until, &endpoint.text).await?;
+                let connection =
+                    crate::quic::connect(addresses, &config, name, bounds.until, &endpoint.text)
+                        .await?;
                 endpoint.quic.measured(connection.pulse().rtt);
                 let address = Some(connection.peer());
                 (connection, address, None)
             }
         };
-        Ok(Reached { seam, ..self.reached(Line::H3(connection), address) })
+        Ok(Reached {
+            seam,
+            ..self.reached(Line::H3(connection), address)
+        })
     }
 
-    pub(crate) async fn over_tcp(self, road: &Road, versions: &[HttpVersion]) -> Result<Reached, ConnectFailure> {
-        let Self { upstream, endpoint, .. } = self;
+    pub(crate) async fn over_tcp(
+        self,
+        road: &Road,
+        versions: &[HttpVersion],
+    ) -> Result<Reached, ConnectFailure> {
+        let Self {
+            upstream, endpoint, ..
+        } = self;
         let (stream, address) = self.plain(road).await?;
         // The connection will carry exchanges of many clients.
         let stream = self.introduce(stream, Header::Local).await?;
         let line = match &upstream.security {
             Some(security) => {
                 let name = security.server_name(&endpoint.address);
-                let config = if versions == [HttpVersion::H1] { &security.h1 } else { &security.http };
-                let stream = secure(stream, config, name, self.bounds.until, &endpoint.text).await?;
+                let config = if versions == [HttpVersion::H1] {
+                    &security.h1
+                } else {
+                    &security.http
+                };
+                let stream =
+                    secure(stream, config, name, self.bounds.until, &endpoint.text).await?;
                 agreed(stream, versions, &endpoint.text)?
             }
             None if versions.first() == Some(&HttpVersion::H2) => Line::H2(stream),
@@ -205,11 +287,23 @@ impl Attempt<'_> {
     fn reached(&self, line: Line, address: Option<SocketAddr>) -> Reached {
         let endpoint = self.endpoint.text.to_string();
         let keepalive = self.upstream.keeping.keepalive;
-        Reached { line, address, endpoint, room: None, keepalive, seam: None }
+        Reached {
+            line,
+            address,
+            endpoint,
+            room: None,
+            keepalive,
+            seam: None,
+        }
     }
 
     async fn plain(self, road: &Road) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
-        let Self { client, upstream, endpoint, bounds } = self;
+        let Self {
+            client,
+            upstream,
+            endpoint,
+            bounds,
+        } = self;
         match (&endpoint.address, &upstream.via, road) {
             (EndpointAddress::Tcp(place), Some(via), _) => {
                 let tunnel = via::tunnel(client, via, place, Carries::Bytes, bounds).await?;
@@ -230,7 +324,9 @@ impl Attempt<'_> {
 
     /// Says for whom the connection is, where the upstream wants to know; before TLS, as the PROXY protocol demands.
     async fn introduce(self, mut stream: Stream, whose: Header) -> Result<Stream, ConnectFailure> {
-        let Some(version) = self.upstream.introduces else { return Ok(stream) };
+        let Some(version) = self.upstream.introduces else {
+            return Ok(stream);
+        };
         let header = proxy_protocol::encode(version, whose);
         let written = async {
             stream.write_all(&header).await?;
@@ -239,7 +335,11 @@ impl Attempt<'_> {
         let endpoint = &*self.endpoint.text;
         match timeout_at(self.bounds.until, written).await {
             Ok(Ok(())) => Ok(stream),
-            Ok(Err(error)) => Err(ConnectFailure::new(FailureKind::Refused, endpoint, error.to_string())),
+            Ok(Err(error)) => Err(ConnectFailure::new(
+                FailureKind::Refused,
+                endpoint,
+                error.to_string(),
+            )),
             Err(_) => Err(ConnectFailure::timeout(endpoint)),
         }
     }
@@ -261,7 +361,10 @@ fn quic_depth(client: &Inner, via: &str) -> u8 {
         next.filter(|upstream| depth < via::DEPTH && upstream.versions.contains(&HttpVersion::H3))
     {
         depth += 1;
-        next = upstream.via.as_deref().and_then(|via| client.directory.upstream(via));
+        next = upstream
+            .via
+            .as_deref()
+            .and_then(|via| client.directory.upstream(via));
     }
     depth
 }
@@ -284,7 +387,11 @@ impl Inner {
 }
 
 /// Connects to the first of `addresses` that answers (RFC 8305).
-async fn race(addresses: &[SocketAddr], until: Instant, endpoint: &str) -> Result<Stream, ConnectFailure> {
+async fn race(
+    addresses: &[SocketAddr],
+    until: Instant,
+    endpoint: &str,
+) -> Result<Stream, ConnectFailure> {
     let tcp = in_time(until, endpoint, connect::tcp(addresses, remaining(until))).await?;
     Ok(Stream::from(tcp))
 }
@@ -313,8 +420,16 @@ pub(crate) async fn secure(
 }
 
 /// The stream with the version that ALPN settled. A peer that does not know ALPN speaks HTTP/1.1.
-pub(crate) fn agreed(stream: Stream, wanted: &[HttpVersion], endpoint: &str) -> Result<Line, ConnectFailure> {
-    let alpn = stream.info().tls.as_ref().and_then(|tls| tls.alpn.as_deref());
+pub(crate) fn agreed(
+    stream: Stream,
+    wanted: &[HttpVersion],
+    endpoint: &str,
+) -> Result<Line, ConnectFailure> {
+    let alpn = stream
+        .info()
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.alpn.as_deref());
     if alpn == Some(b"h2") && wanted.contains(&HttpVersion::H2) {
         return Ok(Line::H2(stream));
     }
@@ -322,7 +437,11 @@ pub(crate) fn agreed(stream: Stream, wanted: &[HttpVersion], endpoint: &str) -> 
         return Ok(Line::H1(stream));
     }
     // RFC 9113, 3.2: HTTP/2 over TLS needs ALPN.
-    Err(ConnectFailure::new(FailureKind::Protocol, endpoint, "the peer did not agree to HTTP/2 (ALPN `h2`)"))
+    Err(ConnectFailure::new(
+        FailureKind::Protocol,
+        endpoint,
+        "the peer did not agree to HTTP/2 (ALPN `h2`)",
+    ))
 }
 
 fn remaining(until: Instant) -> Duration {

@@ -45,7 +45,10 @@ impl Deaths {
 
     /// Hears what is said of an address from now on.
     pub(crate) fn hear(&self, address: SocketAddr) -> Ear {
-        Ear { address, words: self.0.subscribe() }
+        Ear {
+            address,
+            words: self.0.subscribe(),
+        }
     }
 }
 
@@ -69,13 +72,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_death_is_told_to_all_who_know_the_address() {
-        let (deaths, [one, other]) = (Deaths::default(), [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port))));
+        let (deaths, [one, other]) = (
+            Deaths::default(),
+            [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port))),
+        );
         let mut ears = [one, one, other].map(|address| deaths.hear(address));
         deaths.tell(one, Word::Refused);
         deaths.tell(one, Word::Gone);
         deaths.tell(other, Word::Refused);
         for ear in &mut ears[..2] {
-            assert_eq!([ear.word().await, ear.word().await], [Word::Refused, Word::Gone]);
+            assert_eq!(
+                [ear.word().await, ear.word().await],
+                [Word::Refused, Word::Gone]
+            );
         }
         assert_eq!(ears[2].word().await, Word::Refused);
     }

@@ -47,7 +47,11 @@ impl<'a> Dial<'a> {
     /// At any endpoint of `upstream`.
     #[must_use]
     pub fn to(upstream: &'a Arc<Upstream>) -> Self {
-        Self::Upstream { upstream, affinity: None, avoid: &[] }
+        Self::Upstream {
+            upstream,
+            affinity: None,
+            avoid: &[],
+        }
     }
 }
 
@@ -106,13 +110,20 @@ impl Client {
     ) -> Result<Dialled, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
-            Dial::Upstream { upstream, affinity, avoid } => {
-                let tour = Tour::begin(upstream, affinity, until).await?.avoiding(avoid);
+            Dial::Upstream {
+                upstream,
+                affinity,
+                avoid,
+            } => {
+                let tour = Tour::begin(upstream, affinity, until)
+                    .await?
+                    .avoiding(avoid);
                 self.inner.dial_upstream(upstream, tour, whose).await
             }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
-                let dialled = timeout_at(until, self.inner.dial_target(host, port, asking, until)).await;
+                let dialled =
+                    timeout_at(until, self.inner.dial_target(host, port, asking, until)).await;
                 dialled.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint)))
             }
         }
@@ -123,20 +134,35 @@ impl Client {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn dial_udp(&self, dial: Dial<'_>, timeouts: &Timeouts) -> Result<UdpDialled, ConnectFailure> {
+    pub async fn dial_udp(
+        &self,
+        dial: Dial<'_>,
+        timeouts: &Timeouts,
+    ) -> Result<UdpDialled, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
-            Dial::Upstream { upstream, affinity, avoid } => {
-                let tour = Tour::begin(upstream, affinity, until).await?.avoiding(avoid);
+            Dial::Upstream {
+                upstream,
+                affinity,
+                avoid,
+            } => {
+                let tour = Tour::begin(upstream, affinity, until)
+                    .await?
+                    .avoiding(avoid);
                 self.inner.udp_endpoint(upstream, tour).await
             }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
-                let Ok(allowed) = timeout_at(until, self.inner.allowed(host, port, asking)).await else {
+                let Ok(allowed) = timeout_at(until, self.inner.allowed(host, port, asking)).await
+                else {
                     return Err(ConnectFailure::timeout(endpoint));
                 };
                 let address = routable(&allowed?, &endpoint).await?;
-                Ok(UdpDialled { way: UdpWay::Address(address), endpoint: endpoint.into(), active: Active::default() })
+                Ok(UdpDialled {
+                    way: UdpWay::Address(address),
+                    endpoint: endpoint.into(),
+                    active: Active::default(),
+                })
             }
         }
     }
@@ -154,7 +180,12 @@ impl Inner {
         let addresses = self.allowed(host, port, asking).await?;
         let stream = self.race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
-        Ok(Dialled { stream, endpoint: endpoint.into(), address, active: Active::default() })
+        Ok(Dialled {
+            stream,
+            endpoint: endpoint.into(),
+            address,
+            active: Active::default(),
+        })
     }
 
     async fn dial_upstream(
@@ -164,10 +195,21 @@ impl Inner {
         whose: Header,
     ) -> Result<Dialled, ConnectFailure> {
         while let Some(leg) = tour.next() {
-            let bounds = Bounds { until: leg.until, depth: 0 };
-            let attempt = Attempt { client: self, upstream, endpoint: &leg.endpoint, bounds };
+            let bounds = Bounds {
+                until: leg.until,
+                depth: 0,
+            };
+            let attempt = Attempt {
+                client: self,
+                upstream,
+                endpoint: &leg.endpoint,
+                bounds,
+            };
             let attempt = async {
-                let room = upstream.limits.connection(leg.until, &leg.endpoint.text).await?;
+                let room = upstream
+                    .limits
+                    .connection(leg.until, &leg.endpoint.text)
+                    .await?;
                 Ok((Box::pin(attempt.bare(whose)).await?, room))
             };
             match timeout_at(leg.until, attempt).await {
@@ -175,7 +217,12 @@ impl Inner {
                     leg.endpoint.succeeded();
                     leg.endpoint.served();
                     let active = leg.active.in_rooms(None, Some(room));
-                    return Ok(Dialled { stream, endpoint: leg.endpoint.text.clone(), address, active });
+                    return Ok(Dialled {
+                        stream,
+                        endpoint: leg.endpoint.text.clone(),
+                        address,
+                        active,
+                    });
                 }
                 Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
                 Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&*leg.endpoint.text)),
@@ -184,14 +231,22 @@ impl Inner {
         Err(tour.failure())
     }
 
-    async fn udp_endpoint(&self, upstream: &Upstream, mut tour: Tour<'_>) -> Result<UdpDialled, ConnectFailure> {
+    async fn udp_endpoint(
+        &self,
+        upstream: &Upstream,
+        mut tour: Tour<'_>,
+    ) -> Result<UdpDialled, ConnectFailure> {
         while let Some(leg) = tour.next() {
             match timeout_at(leg.until, self.udp_way(upstream, &leg.endpoint, leg.until)).await {
                 Ok(Ok((way, outer))) => {
                     leg.endpoint.succeeded();
                     let endpoint = leg.endpoint.text.clone();
                     let active = leg.active.inside(outer);
-                    return Ok(UdpDialled { way, endpoint, active });
+                    return Ok(UdpDialled {
+                        way,
+                        endpoint,
+                        active,
+                    });
                 }
                 Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
                 Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&*leg.endpoint.text)),
@@ -208,20 +263,54 @@ impl Inner {
     ) -> Result<(UdpWay, Active), ConnectFailure> {
         match (&endpoint.address, &upstream.via) {
             (EndpointAddress::Tcp(place), Some(via)) => {
-                let tunnel = via::tunnel(self, via, place, Carries::Datagrams, Bounds { until, depth: 0 }).await?;
-                let Tunnel { incoming, outgoing, active, listens, .. } = tunnel;
-                Ok((UdpWay::Tunnel(Box::new((incoming, outgoing)), listens), active))
+                let tunnel = via::tunnel(
+                    self,
+                    via,
+                    place,
+                    Carries::Datagrams,
+                    Bounds { until, depth: 0 },
+                )
+                .await?;
+                let Tunnel {
+                    incoming,
+                    outgoing,
+                    active,
+                    listens,
+                    ..
+                } = tunnel;
+                Ok((
+                    UdpWay::Tunnel(Box::new((incoming, outgoing)), listens),
+                    active,
+                ))
             }
-            _ => Ok((UdpWay::Address(self.udp_of(upstream, endpoint).await?), Active::default())),
+            _ => Ok((
+                UdpWay::Address(self.udp_of(upstream, endpoint).await?),
+                Active::default(),
+            )),
         }
     }
 
-    pub(crate) async fn udp_of(&self, upstream: &Upstream, endpoint: &Endpoint) -> Result<SocketAddr, ConnectFailure> {
-        let unfit = |reason| Err(ConnectFailure::new(FailureKind::NoEndpoint, &*endpoint.text, reason));
-        match (&endpoint.address, connect::road(self, upstream, endpoint).await?) {
+    pub(crate) async fn udp_of(
+        &self,
+        upstream: &Upstream,
+        endpoint: &Endpoint,
+    ) -> Result<SocketAddr, ConnectFailure> {
+        let unfit = |reason| {
+            Err(ConnectFailure::new(
+                FailureKind::NoEndpoint,
+                &*endpoint.text,
+                reason,
+            ))
+        };
+        match (
+            &endpoint.address,
+            connect::road(self, upstream, endpoint).await?,
+        ) {
             (_, Some(addresses)) => routable(&addresses, &endpoint.text).await,
             (EndpointAddress::Unix(_), None) => unfit("a Unix socket carries no UDP"),
-            (EndpointAddress::Tcp(_), None) => unfit("it is behind another proxy, and has no address here"),
+            (EndpointAddress::Tcp(_), None) => {
+                unfit("it is behind another proxy, and has no address here")
+            }
         }
     }
 }
@@ -238,5 +327,9 @@ async fn routable(addresses: &[SocketAddr], endpoint: &str) -> Result<SocketAddr
             Err(error) => reason = format!("{address}: {error}"),
         }
     }
-    Err(ConnectFailure::new(FailureKind::Unreachable, endpoint, reason))
+    Err(ConnectFailure::new(
+        FailureKind::Unreachable,
+        endpoint,
+        reason,
+    ))
 }

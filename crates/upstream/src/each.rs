@@ -34,13 +34,26 @@ impl Client {
         timeouts: &Timeouts,
     ) -> Result<Checkout, ConnectFailure> {
         let Some(endpoint) = upstream.endpoints.get(index).cloned() else {
-            return Err(ConnectFailure::new(FailureKind::NoEndpoint, upstream.name(), "no endpoint to try"));
+            return Err(ConnectFailure::new(
+                FailureKind::NoEndpoint,
+                upstream.name(),
+                "no endpoint to try",
+            ));
         };
         let until = Instant::now() + timeouts.connect;
         let room = upstream.limits.exchange(until, upstream.name()).await?;
         let active = Active::on(&endpoint).in_rooms(Some(room), None);
-        let leg = Leg { index, active, endpoint: endpoint.clone(), until };
-        let attempt = timeout_at(until, checkout::endpoint(&self.inner, upstream, leg, 0, None)).await;
+        let leg = Leg {
+            index,
+            active,
+            endpoint: endpoint.clone(),
+            until,
+        };
+        let attempt = timeout_at(
+            until,
+            checkout::endpoint(&self.inner, upstream, leg, 0, None),
+        )
+        .await;
         attempt
             .unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text)))
             .inspect_err(|failure| endpoint.failed(failure))

@@ -24,7 +24,11 @@ impl Ejector {
         let consecutive = config.consecutive.unwrap_or(CONSECUTIVE).max(1);
         let most = config.most.unwrap_or(MOST).of(endpoints as u64);
         let rule = (consecutive, config.time.map_or(TIME, |time| time.0));
-        Self { rule, most: usize::try_from(most).unwrap_or(endpoints), ends: Mutex::default() }
+        Self {
+            rule,
+            most: usize::try_from(most).unwrap_or(endpoints),
+            ends: Mutex::default(),
+        }
     }
 
     /// Whether one more may be ejected now, until `end`; if so it is counted.
@@ -48,7 +52,13 @@ mod tests {
         let (now, ejector) = (Instant::now(), Ejector::new(&model::Eject::default(), 5));
         let end = now + Duration::from_secs(30);
         assert_eq!([0; 3].map(|_| ejector.admit(now, end)), [true, true, false]);
-        assert!(ejector.admit(end, end + Duration::from_secs(30)), "those that are back make room");
-        assert!(!Ejector::new(&model::Eject::default(), 1).admit(now, end), "the only one is never ejected");
+        assert!(
+            ejector.admit(end, end + Duration::from_secs(30)),
+            "those that are back make room"
+        );
+        assert!(
+            !Ejector::new(&model::Eject::default(), 1).admit(now, end),
+            "the only one is never ejected"
+        );
     }
 }

@@ -114,13 +114,18 @@ impl Endpoint {
     /// Why it failed, unless it succeeded since.
     pub(crate) fn last_error(&self) -> Option<String> {
         let trouble = self.history.trouble.lock();
-        trouble.as_ref().filter(|trouble| !trouble.over).map(|trouble| trouble.reason.clone())
+        trouble
+            .as_ref()
+            .filter(|trouble| !trouble.over)
+            .map(|trouble| trouble.reason.clone())
     }
 
     /// Whether it failed a moment ago.
     pub(crate) fn is_resting(&self, now: Instant) -> bool {
         let trouble = self.history.trouble.lock();
-        trouble.as_ref().is_some_and(|trouble| !trouble.over && now < trouble.when + REST)
+        trouble
+            .as_ref()
+            .is_some_and(|trouble| !trouble.over && now < trouble.when + REST)
     }
 
     pub(crate) fn failed(&self, failure: &ConnectFailure) {
@@ -138,10 +143,20 @@ impl Endpoint {
 
     /// An exchange failed for a reason that speaks against the endpoint.
     fn spoiled(&self, reason: &str) {
-        let (Some(ejector), now) = (&self.ejector, Instant::now()) else { return };
+        let (Some(ejector), now) = (&self.ejector, Instant::now()) else {
+            return;
+        };
         let admit = |end| ejector.admit(now, end);
-        if self.condition.lock().failed(reason, ejector.rule, now, admit) {
-            tracing::warn!(endpoint = &*self.text, reason, "the endpoint is ejected for a while");
+        if self
+            .condition
+            .lock()
+            .failed(reason, ejector.rule, now, admit)
+        {
+            tracing::warn!(
+                endpoint = &*self.text,
+                reason,
+                "the endpoint is ejected for a while"
+            );
         }
     }
 
@@ -155,13 +170,27 @@ impl Endpoint {
     }
 
     /// A check was made.
-    pub(crate) fn checked(&self, upstream: &str, outcome: Result<(), String>, thresholds: Thresholds) {
+    pub(crate) fn checked(
+        &self,
+        upstream: &str,
+        outcome: Result<(), String>,
+        thresholds: Thresholds,
+    ) {
         let reason = outcome.as_ref().err().cloned();
-        if !self.condition.lock().checked(outcome, thresholds, Instant::now()) {
+        if !self
+            .condition
+            .lock()
+            .checked(outcome, thresholds, Instant::now())
+        {
             return;
         }
         match reason {
-            Some(reason) => tracing::warn!(upstream, endpoint = &*self.text, reason, "the endpoint is unhealthy"),
+            Some(reason) => tracing::warn!(
+                upstream,
+                endpoint = &*self.text,
+                reason,
+                "the endpoint is unhealthy"
+            ),
             None => tracing::info!(upstream, endpoint = &*self.text, "the endpoint is healthy"),
         }
     }
@@ -178,12 +207,22 @@ impl Endpoint {
         if fitness != Fitness::Healthy || outcomes.failed == 0 {
             return (fitness.word(), self.unfit_because(now));
         }
-        let mut reason = format!("{} of the last {} attempts failed", outcomes.failed, outcomes.of);
+        let mut reason = format!(
+            "{} of the last {} attempts failed",
+            outcomes.failed, outcomes.of
+        );
         if let Some(trouble) = &*self.history.trouble.lock() {
             let ago = now.saturating_duration_since(trouble.when).as_secs();
             reason = format!("{reason}, the last {ago}s ago: {}", trouble.reason);
         }
-        (if outcomes.is_failing() { FAILING } else { fitness.word() }, Some(reason))
+        (
+            if outcomes.is_failing() {
+                FAILING
+            } else {
+                fitness.word()
+            },
+            Some(reason),
+        )
     }
 
     /// Why it may not be used.
@@ -209,7 +248,11 @@ impl Endpoint {
     }
 
     fn remember(&self, reason: &str, over: bool) {
-        *self.history.trouble.lock() = Some(Trouble { when: Instant::now(), reason: reason.to_owned(), over });
+        *self.history.trouble.lock() = Some(Trouble {
+            when: Instant::now(),
+            reason: reason.to_owned(),
+            over,
+        });
     }
 }
 
@@ -226,7 +269,12 @@ pub struct Active {
 impl Active {
     pub(crate) fn on(endpoint: &Arc<Endpoint>) -> Self {
         endpoint.active.fetch_add(1, Ordering::Relaxed);
-        Self { endpoint: Some(endpoint.clone()), stream: None, rooms: [None, None], outer: None }
+        Self {
+            endpoint: Some(endpoint.clone()),
+            stream: None,
+            rooms: [None, None],
+            outer: None,
+        }
     }
 
     pub(crate) fn with_stream(mut self, stream: Option<Counted>) -> Self {
@@ -298,11 +346,18 @@ mod tests {
     #[test]
     fn a_failed_endpoint_rests_for_a_moment() {
         let address = "127.0.0.1:1".parse().unwrap();
-        let endpoint = Arc::new(Endpoint::new(&model::Endpoint::Address(address), None, (&"x".into(), 1)));
+        let endpoint = Arc::new(Endpoint::new(
+            &model::Endpoint::Address(address),
+            None,
+            (&"x".into(), 1),
+        ));
         let active = Active::on(&endpoint);
         active.failed();
         let (now, later) = (Instant::now(), Instant::now() + REST);
-        assert_eq!((endpoint.is_resting(now), endpoint.is_resting(later)), (true, false));
+        assert_eq!(
+            (endpoint.is_resting(now), endpoint.is_resting(later)),
+            (true, false)
+        );
         assert_eq!((endpoint.active(), endpoint.failures()), (1, 1));
         drop(active);
         endpoint.succeeded();

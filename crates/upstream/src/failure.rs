@@ -65,8 +65,16 @@ pub enum FailureKind {
 }
 
 impl ConnectFailure {
-    pub(crate) fn new(kind: FailureKind, endpoint: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { kind, endpoint: endpoint.into(), reason: reason.into() }
+    pub(crate) fn new(
+        kind: FailureKind,
+        endpoint: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            endpoint: endpoint.into(),
+            reason: reason.into(),
+        }
     }
 
     pub(crate) fn timeout(endpoint: impl Into<String>) -> Self {
@@ -105,9 +113,10 @@ impl ConnectFailure {
             TlsErrorKind::Certificate => FailureKind::Tls { certificate: true },
             TlsErrorKind::Alert { id } => FailureKind::TlsAlert(id),
             TlsErrorKind::Timeout => FailureKind::Timeout,
-            TlsErrorKind::Protocol | TlsErrorKind::BadName | TlsErrorKind::Eof | TlsErrorKind::Io => {
-                FailureKind::Tls { certificate: false }
-            }
+            TlsErrorKind::Protocol
+            | TlsErrorKind::BadName
+            | TlsErrorKind::Eof
+            | TlsErrorKind::Io => FailureKind::Tls { certificate: false },
         };
         Self::new(kind, endpoint, error.to_string())
     }
@@ -161,7 +170,9 @@ impl ConnectFailure {
             FailureKind::Prohibited => ProxyError::DestinationIpProhibited,
             FailureKind::NoEndpoint | FailureKind::Via { .. } => ProxyError::DestinationUnavailable,
             FailureKind::Protocol => ProxyError::HttpProtocolError,
-            FailureKind::Limit | FailureKind::Descriptors | FailureKind::Ports => ProxyError::ConnectionLimitReached,
+            FailureKind::Limit | FailureKind::Descriptors | FailureKind::Ports => {
+                ProxyError::ConnectionLimitReached
+            }
             FailureKind::Local => ProxyError::ProxyInternalError,
         }
     }
@@ -171,7 +182,9 @@ fn dns_kind(kind: DnsErrorKind) -> FailureKind {
     match kind {
         DnsErrorKind::Dotless => FailureKind::Dotless,
         DnsErrorKind::Timeout => FailureKind::Dns { timeout: true },
-        DnsErrorKind::NotFound | DnsErrorKind::Failed | DnsErrorKind::Invalid => FailureKind::Dns { timeout: false },
+        DnsErrorKind::NotFound | DnsErrorKind::Failed | DnsErrorKind::Invalid => {
+            FailureKind::Dns { timeout: false }
+        }
     }
 }
 
@@ -193,9 +206,20 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_named_once() {
-        let text = |reason: &str| ConnectFailure::new(FailureKind::Refused, "127.0.0.1:1", reason).to_string();
-        assert_eq!(text("127.0.0.1:1: connection refused"), "127.0.0.1:1: connection refused");
-        assert_eq!(text("127.0.0.1:11: connection refused"), "127.0.0.1:1: 127.0.0.1:11: connection refused");
-        assert_eq!(text("connection refused"), "127.0.0.1:1: connection refused");
+        let text = |reason: &str| {
+            ConnectFailure::new(FailureKind::Refused, "127.0.0.1:1", reason).to_string()
+        };
+        assert_eq!(
+            text("127.0.0.1:1: connection refused"),
+            "127.0.0.1:1: connection refused"
+        );
+        assert_eq!(
+            text("127.0.0.1:11: connection refused"),
+            "127.0.0.1:1: 127.0.0.1:11: connection refused"
+        );
+        assert_eq!(
+            text("connection refused"),
+            "127.0.0.1:1: connection refused"
+        );
     }
 }

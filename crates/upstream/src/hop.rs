@@ -44,7 +44,11 @@ pub(crate) struct Version {
 
 impl Version {
     fn now(number: u8, because: String) -> Self {
-        Self { number, since: SystemTime::now(), because }
+        Self {
+            number,
+            since: SystemTime::now(),
+            because,
+        }
     }
 }
 
@@ -71,9 +75,15 @@ impl Last {
         let before = known.take();
         // It is still there beside TCP, and may be used again.
         let connection = connection.or_else(|| before.as_ref()?.connection.clone());
-        let kept = before.map(|before| before.version).filter(|version| version.number == number);
+        let kept = before
+            .map(|before| before.version)
+            .filter(|version| version.number == number);
         let version = kept.unwrap_or_else(|| Version::now(number, because(number)));
-        *known = Some(Known { version, connection, seam: reached.seam.clone() });
+        *known = Some(Known {
+            version,
+            connection,
+            seam: reached.seam.clone(),
+        });
     }
 
     /// Which version that is; `None` before the first.
@@ -83,21 +93,37 @@ impl Last {
 
     /// A connection of HTTP/3 that seemed to be dead is used again.
     pub(crate) fn returned(&self, because: &str) {
-        if let Some(known) = self.0.lock().as_mut().filter(|known| known.version.number != 3) {
+        if let Some(known) = self
+            .0
+            .lock()
+            .as_mut()
+            .filter(|known| known.version.number != 3)
+        {
             known.version = Version::now(3, because.to_owned());
         }
     }
 
     /// Why another version than HTTP/3 is used has become clear.
     pub(crate) fn explain(&self, because: &str) {
-        if let Some(known) = self.0.lock().as_mut().filter(|known| known.version.number != 3) {
+        if let Some(known) = self
+            .0
+            .lock()
+            .as_mut()
+            .filter(|known| known.version.number != 3)
+        {
             because.clone_into(&mut known.version.because);
         }
     }
 
     /// What there is to see; `behind` says whether it is reached through another hop, and `quic` what is known of HTTP/3 to it, if
     /// that is wanted.
-    pub(crate) fn status(&self, hop: &str, endpoint: &str, behind: bool, quic: Option<String>) -> HopStatus {
+    pub(crate) fn status(
+        &self,
+        hop: &str,
+        endpoint: &str,
+        behind: bool,
+        quic: Option<String>,
+    ) -> HopStatus {
         let known = self.0.lock().clone();
         let quic_now = known.as_ref().filter(|known| known.version.number == 3);
         let connection = quic_now.and_then(|known| known.connection.as_ref()?.upgrade());
@@ -123,7 +149,8 @@ impl Last {
             endpoint: endpoint.to_owned(),
             http,
             carried_by,
-            largest_datagram: connection.and_then(|quic| Some(quic.max_datagram_size()?.saturating_sub(PREFIX))),
+            largest_datagram: connection
+                .and_then(|quic| Some(quic.max_datagram_size()?.saturating_sub(PREFIX))),
             dropped: seam.map_or(0, |seam| seam.count_dropped()),
             stream_because,
         }

@@ -35,7 +35,10 @@ impl Keeping {
             every: keepalive.every.map_or(EVERY, |every| every.0),
             timeout: keepalive.timeout.map_or(TIMEOUT, |timeout| timeout.0),
         });
-        Self { warm: usize::from(config.warm), keepalive }
+        Self {
+            warm: usize::from(config.warm),
+            keepalive,
+        }
     }
 }
 
@@ -52,7 +55,9 @@ impl Client {
                     _ = rounds.tick() => {}
                     () = closed.cancelled() => return,
                 }
-                let Some(client) = client.upgrade() else { return };
+                let Some(client) = client.upgrade() else {
+                    return;
+                };
                 tokio::select! {
                     () = warm_all(&client) => {}
                     () = closed.cancelled() => return,
@@ -64,7 +69,12 @@ impl Client {
 
 async fn warm_all(client: &Arc<Inner>) {
     let mut attempts = JoinSet::new();
-    for upstream in client.directory.upstreams().into_iter().filter(|one| one.keeping.warm > 0 && one.may_share()) {
+    for upstream in client
+        .directory
+        .upstreams()
+        .into_iter()
+        .filter(|one| one.keeping.warm > 0 && one.may_share())
+    {
         for index in 0..upstream.endpoints.len() {
             attempts.spawn(warm(client.clone(), upstream.clone(), index));
         }
@@ -84,7 +94,13 @@ pub(crate) async fn reach_anew(
     let until = Instant::now() + upstream.timeouts().connect;
     let attempt = async {
         let road = connect::road(client, upstream, endpoint).await?;
-        let dial = Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.http(&road);
+        let dial = Attempt {
+            client,
+            upstream,
+            endpoint,
+            bounds: Bounds { until, depth: 0 },
+        }
+        .http(&road);
         client.pool.reach_anew(slot, since, Box::pin(dial)).await
     };
     let done = timeout_at(until, attempt).await;
@@ -99,13 +115,24 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
         return;
     }
     let until = now + upstream.timeouts().connect;
-    let slot = client.pool.slot(Key::Endpoint(upstream.id, index), Some(&upstream), true);
+    let slot = client
+        .pool
+        .slot(Key::Endpoint(upstream.id, index), Some(&upstream), true);
     let attempt = async {
         let road = connect::road(&client, &upstream, endpoint).await?;
         let client = &*client;
         let upstream = &*upstream;
-        let dial = Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.http(&road);
-        client.pool.warm(&slot, upstream.keeping.warm, Box::pin(dial)).await
+        let dial = Attempt {
+            client,
+            upstream,
+            endpoint,
+            bounds: Bounds { until, depth: 0 },
+        }
+        .http(&road);
+        client
+            .pool
+            .warm(&slot, upstream.keeping.warm, Box::pin(dial))
+            .await
     };
     let done = timeout_at(until, attempt).await;
     if let Err(failure) = done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text))) {

@@ -55,7 +55,8 @@ mod via;
 mod zones;
 
 pub use attached::{
-    ATTACHMENT_KEEPALIVE, Attached, AttachmentView, Carried, Count, Detached, Full, Joined, NotJoined, Place, Rest,
+    ATTACHMENT_KEEPALIVE, Attached, AttachmentView, Carried, Count, Detached, Full, Joined,
+    NotJoined, Place, Rest,
 };
 pub use budget::{Allowance, Budget};
 pub use check::Checks;

@@ -34,7 +34,11 @@ struct Gate {
 
 impl Gate {
     fn new(count: u32, what: &'static str) -> Self {
-        Self { room: Arc::new(Semaphore::new(count as usize)), waiting: AtomicUsize::new(0), what }
+        Self {
+            room: Arc::new(Semaphore::new(count as usize)),
+            waiting: AtomicUsize::new(0),
+            what,
+        }
     }
 }
 
@@ -61,7 +65,9 @@ impl Drop for Waiting<'_> {
 impl Limits {
     pub(crate) fn new(config: &UpstreamLimits) -> Self {
         Self {
-            connections: config.connections.map(|count| Gate::new(count, "connections")),
+            connections: config
+                .connections
+                .map(|count| Gate::new(count, "connections")),
             exchanges: config.streams.map(|count| Gate::new(count, "exchanges")),
             pending: config.pending.map_or(PENDING, |count| count as usize),
             waiting: AtomicUsize::new(0),
@@ -70,27 +76,46 @@ impl Limits {
     }
 
     /// Room for an exchange; waited for until then.
-    pub(crate) async fn exchange(&self, until: Instant, upstream: &str) -> Result<Room, ConnectFailure> {
+    pub(crate) async fn exchange(
+        &self,
+        until: Instant,
+        upstream: &str,
+    ) -> Result<Room, ConnectFailure> {
         self.enter(self.exchanges.as_ref(), until, upstream).await
     }
 
     /// Room for a connection; waited for until then.
-    pub(crate) async fn connection(&self, until: Instant, endpoint: &str) -> Result<Room, ConnectFailure> {
+    pub(crate) async fn connection(
+        &self,
+        until: Instant,
+        endpoint: &str,
+    ) -> Result<Room, ConnectFailure> {
         self.enter(self.connections.as_ref(), until, endpoint).await
     }
 
-    async fn enter(&self, gate: Option<&Gate>, until: Instant, place: &str) -> Result<Room, ConnectFailure> {
+    async fn enter(
+        &self,
+        gate: Option<&Gate>,
+        until: Instant,
+        place: &str,
+    ) -> Result<Room, ConnectFailure> {
         let Some(gate) = gate else { return Ok(None) };
         if let Ok(permit) = gate.room.clone().try_acquire_owned() {
             return Ok(Some(Arc::new(permit)));
         }
         if self.waiting() >= self.pending {
-            return Err(self.refuse(place, format!("too many {} are open, and too many wait", gate.what)));
+            return Err(self.refuse(
+                place,
+                format!("too many {} are open, and too many wait", gate.what),
+            ));
         }
         let _waiting = Waiting::new([&self.waiting, &gate.waiting]);
         match timeout_at(until, gate.room.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Some(Arc::new(permit))),
-            _ => Err(self.refuse(place, format!("too many {} are open, and none ended in time", gate.what))),
+            _ => Err(self.refuse(
+                place,
+                format!("too many {} are open, and none ended in time", gate.what),
+            )),
         }
     }
 
@@ -101,7 +126,9 @@ impl Limits {
 
     /// Whether somebody waits for a connection that an idle one could make room for.
     pub(crate) fn wants_connections(&self) -> bool {
-        self.connections.as_ref().is_some_and(|gate| gate.waiting.load(Ordering::Relaxed) > 0)
+        self.connections
+            .as_ref()
+            .is_some_and(|gate| gate.waiting.load(Ordering::Relaxed) > 0)
     }
 
     /// How many wait.

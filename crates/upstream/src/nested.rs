@@ -11,7 +11,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hermes_http::h3::{DatagramReceiver, DatagramSender};
 use hermes_http::{Frame, Incoming, Outgoing};
-use hermes_net::quic::{Carrier, ClientConfig, Connection, DATAGRAMS_OUT, Endpoint, INITIAL_MTU, SMALLEST_MTU, Sizes};
+use hermes_net::quic::{
+    Carrier, ClientConfig, Connection, DATAGRAMS_OUT, Endpoint, INITIAL_MTU, SMALLEST_MTU, Sizes,
+};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram, encode_udp_capsule};
 use hermes_proto::datagram_limit;
@@ -59,7 +61,9 @@ pub(crate) async fn connect(
     tasks.spawn(carry(carrier, tunnel, quic, seam.clone()));
     let connecting = Endpoint::connect_through(socket, sizes, name, config);
     match timeout_at(until, connecting).await {
-        Ok(connected) => connected.map(|connection| (connection, seam)).map_err(|error| failure(endpoint, &error)),
+        Ok(connected) => connected
+            .map(|connection| (connection, seam))
+            .map_err(|error| failure(endpoint, &error)),
         Err(_) => Err(ConnectFailure::timeout(endpoint)),
     }
 }
@@ -83,7 +87,12 @@ async fn settled(quic: &DatagramSender) -> usize {
 
 /// Carries packets until the connection or the tunnel is gone.
 async fn carry(carrier: Carrier, tunnel: Tunnel, quic: Option<DatagramSender>, seam: Arc<Seam>) {
-    let Tunnel { mut incoming, mut outgoing, active, .. } = tunnel;
+    let Tunnel {
+        mut incoming,
+        mut outgoing,
+        active,
+        ..
+    } = tunnel;
     let datagrams = incoming.datagrams();
     let gone = tokio::select! {
         gone = leave(&carrier, &mut outgoing, quic, &seam) => gone,
@@ -103,7 +112,12 @@ async fn carry(carrier: Carrier, tunnel: Tunnel, quic: Option<DatagramSender>, s
 }
 
 /// Moves packets out; true when the connection is gone, false when the tunnel is.
-async fn leave(carrier: &Carrier, outgoing: &mut Outgoing, quic: Option<DatagramSender>, seam: &Seam) -> bool {
+async fn leave(
+    carrier: &Carrier,
+    outgoing: &mut Outgoing,
+    quic: Option<DatagramSender>,
+    seam: &Seam,
+) -> bool {
     let mut packets = Vec::new();
     let mut capsules = BytesMut::new();
     while carrier.take(&mut packets, MOST).await {
@@ -111,13 +125,20 @@ async fn leave(carrier: &Carrier, outgoing: &mut Outgoing, quic: Option<Datagram
             let largest = payload(quic).min(seam.limit());
             seam.carries(largest);
             let small = largest < usize::from(SMALLEST_MTU);
-            let by_stream =
-                |packet: &&Bytes| small && packet.len() > largest && packet.len() <= usize::from(SMALLEST_MTU);
+            let by_stream = |packet: &&Bytes| {
+                small && packet.len() > largest && packet.len() <= usize::from(SMALLEST_MTU)
+            };
             write(packets.iter().filter(by_stream), &mut capsules);
             // What the hop before would drop is not sent there.
             let goes = |packet: &&Bytes| !by_stream(packet) && packet.len() <= seam.limit();
-            let sent = quic.send(&CONTEXT, packets.iter().filter(goes).map(|packet| &packet[..]));
-            let above = packets.iter().filter(|packet| packet.len() > seam.limit() && !by_stream(packet)).count();
+            let sent = quic.send(
+                &CONTEXT,
+                packets.iter().filter(goes).map(|packet| &packet[..]),
+            );
+            let above = packets
+                .iter()
+                .filter(|packet| packet.len() > seam.limit() && !by_stream(packet))
+                .count();
             seam.dropped(sent.too_large + sent.dropped + above);
         } else {
             write(packets.iter(), &mut capsules);
@@ -168,7 +189,12 @@ fn write<'a>(packets: impl Iterator<Item = &'a Bytes>, capsules: &mut BytesMut) 
 }
 
 /// Moves packets in until the tunnel is gone.
-async fn come(carrier: &Carrier, incoming: &mut Incoming, mut datagrams: Option<DatagramReceiver>, seam: &Seam) {
+async fn come(
+    carrier: &Carrier,
+    incoming: &mut Incoming,
+    mut datagrams: Option<DatagramReceiver>,
+    seam: &Seam,
+) {
     let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
     let mut taken = Vec::new();
     loop {
@@ -233,7 +259,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hop_that_takes_no_packets_does_not_keep_the_tunnel_of_a_connection_that_is_gone() {
         let (near, _hop) = tokio::io::duplex(16);
-        let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
+        let info = StreamInfo {
+            peer: PeerAddress::Unix { uid: None },
+            local: None,
+            tls: None,
+        };
         let (read, write) = Stream::other(Box::new(near), info).split();
         let tunnel = Tunnel {
             incoming: Incoming::H1(h1::Incoming::bytes(read)),
@@ -243,12 +273,19 @@ mod tests {
             has_floor: true,
             listens: false,
         };
-        let tls = client(ClientOptions { insecure_skip_verify: true, ..ClientOptions::default() }).unwrap();
+        let tls = client(ClientOptions {
+            insecure_skip_verify: true,
+            ..ClientOptions::default()
+        })
+        .unwrap();
         let config = ClientConfig::new(&tls, false, Record::default()).unwrap();
         let (tasks, until) = (TaskTracker::new(), Instant::now() + Duration::from_secs(2));
         let connected = connect(tunnel, 1, ("hop", &config), until, "hop:443", &tasks).await;
         assert!(connected.is_err());
         tasks.close();
-        assert!(timeout(Duration::from_secs(60), tasks.wait()).await.is_ok(), "the tunnel is there still");
+        assert!(
+            timeout(Duration::from_secs(60), tasks.wait()).await.is_ok(),
+            "the tunnel is there still"
+        );
     }
 }

@@ -50,7 +50,13 @@ impl News {
         } else {
             "there is no other endpoint: each exchange tries it again"
         };
-        Self { upstream, endpoint, remedy, failing: AtomicBool::new(false), story: Mutex::default() }
+        Self {
+            upstream,
+            endpoint,
+            remedy,
+            failing: AtomicBool::new(false),
+            story: Mutex::default(),
+        }
     }
 
     /// No connection came about.
@@ -84,7 +90,13 @@ impl News {
             let upstream = &*self.upstream;
             let endpoint = &*self.endpoint;
             let after = format!("{:.1} s", after.as_secs_f64());
-            tracing::info!(upstream, endpoint, failures, after, "the next hop works again");
+            tracing::info!(
+                upstream,
+                endpoint,
+                failures,
+                after,
+                "the next hop works again"
+            );
         }
     }
 }
@@ -108,7 +120,10 @@ impl Story {
         (self.failures, self.told) = (0, false);
         let since = since.filter(|_| told)?;
         self.told_at = Some(now);
-        Some(Line::Works { after: now.duration_since(since), failures })
+        Some(Line::Works {
+            after: now.duration_since(since),
+            failures,
+        })
     }
 }
 
@@ -123,7 +138,10 @@ mod tests {
         assert!((0..1000).all(|_| story.failed(BROKEN, now + PAUSE * 2).is_none()));
         let after = PAUSE * 3;
         let failures = BROKEN * 1001;
-        assert_eq!(story.answered(now + after), Some(Line::Works { after, failures }));
+        assert_eq!(
+            story.answered(now + after),
+            Some(Line::Works { after, failures })
+        );
         assert_eq!(story.answered(now + after), None);
     }
 

@@ -33,7 +33,11 @@ pub struct Origin {
 
 impl Origin {
     fn key(&self) -> Key {
-        Key::Origin(self.tls, unbracketed(&self.host).to_ascii_lowercase(), self.port)
+        Key::Origin(
+            self.tls,
+            unbracketed(&self.host).to_ascii_lowercase(),
+            self.port,
+        )
     }
 
     /// Whether an exchange of this client connection and user has to be on a connection of its own, because one was before.
@@ -96,15 +100,27 @@ impl Inner {
         until: Instant,
         own: Option<Own<'_>>,
     ) -> Result<Checkout, ConnectFailure> {
-        let fits = |address: Option<SocketAddr>| address.is_some_and(|address| (asking.allow)(address).is_ok());
+        let fits = |address: Option<SocketAddr>| {
+            address.is_some_and(|address| (asking.allow)(address).is_ok())
+        };
         let slot = match own {
             None => self.pool.slot(origin.key(), None, origin.tls),
             Some(own) => own.slot(origin.key(), || self.pool.own_slot(None, 0, false)),
         };
         let own = own.is_some();
-        let taken = self.pool.acquire(&slot, &fits, || Box::pin(self.reach(origin, asking, until, own))).await?;
+        let taken = self
+            .pool
+            .acquire(&slot, &fits, || {
+                Box::pin(self.reach(origin, asking, until, own))
+            })
+            .await?;
         let endpoint = place(&origin.host, origin.port);
-        Ok(Checkout::new(Some((self.pool.clone(), slot)), taken, endpoint.into(), Active::default()))
+        Ok(Checkout::new(
+            Some((self.pool.clone(), slot)),
+            taken,
+            endpoint.into(),
+            Active::default(),
+        ))
     }
 
     async fn reach(
@@ -119,14 +135,29 @@ impl Inner {
         let stream = self.race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
         if !origin.tls {
-            return Ok(Reached { line: Line::H1(stream), address, endpoint, room: None, keepalive: None, seam: None });
+            return Ok(Reached {
+                line: Line::H1(stream),
+                address,
+                endpoint,
+                room: None,
+                keepalive: None,
+                seam: None,
+            });
         }
         let roots = self.origin_tls();
-        let roots = roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
+        let roots =
+            roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
         let roots = if own { &roots.h1 } else { &roots.any };
         let stream = connect::secure(stream, roots, &origin.host, until, &endpoint).await?;
         let line = connect::agreed(stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
-        Ok(Reached { line, address, endpoint, room: None, keepalive: None, seam: None })
+        Ok(Reached {
+            line,
+            address,
+            endpoint,
+            room: None,
+            keepalive: None,
+            seam: None,
+        })
     }
 
     /// The addresses of a target that may be dialled; at least one.
@@ -137,9 +168,19 @@ impl Inner {
         asking: Asking<'_>,
     ) -> Result<Vec<SocketAddr>, ConnectFailure> {
         let endpoint = place(host, port);
-        let lookup = self.resolver.lookup_target(unbracketed(host), asking.asker).await;
+        let lookup = self
+            .resolver
+            .lookup_target(unbracketed(host), asking.asker)
+            .await;
         let lookup = lookup.map_err(|error| ConnectFailure::dns(&endpoint, &error))?;
-        permitted(lookup.addresses.iter().map(|ip| canonical(SocketAddr::new(*ip, port))), asking.allow, &endpoint)
+        permitted(
+            lookup
+                .addresses
+                .iter()
+                .map(|ip| canonical(SocketAddr::new(*ip, port))),
+            asking.allow,
+            &endpoint,
+        )
     }
 }
 
@@ -159,22 +200,34 @@ fn permitted(
     };
     let allowed: Vec<_> = addresses.filter(check).collect();
     match reason {
-        Some(reason) if allowed.is_empty() => Err(ConnectFailure::new(FailureKind::Prohibited, endpoint, reason)),
-        None if allowed.is_empty() => {
-            Err(ConnectFailure::new(FailureKind::Dns { timeout: false }, endpoint, "the name has no address"))
-        }
+        Some(reason) if allowed.is_empty() => Err(ConnectFailure::new(
+            FailureKind::Prohibited,
+            endpoint,
+            reason,
+        )),
+        None if allowed.is_empty() => Err(ConnectFailure::new(
+            FailureKind::Dns { timeout: false },
+            endpoint,
+            "the name has no address",
+        )),
         _ => Ok(allowed),
     }
 }
 
 fn unbracketed(host: &str) -> &str {
-    host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
+    host.strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host)
 }
 
 /// Host and port as an authority writes them.
 pub(crate) fn place(host: &str, port: u16) -> String {
     let host = unbracketed(host);
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 #[cfg(test)]
@@ -183,8 +236,10 @@ mod tests {
 
     #[test]
     fn forbidden_addresses_are_left_out() {
-        let addresses: Vec<SocketAddr> =
-            ["127.0.0.1:80", "192.0.2.1:80"].iter().map(|text| text.parse().unwrap()).collect();
+        let addresses: Vec<SocketAddr> = ["127.0.0.1:80", "192.0.2.1:80"]
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
         let no_loopback = |address: SocketAddr| match address.ip().is_loopback() {
             true => Err(format!("{address} is loopback")),
             false => Ok(()),
@@ -192,7 +247,10 @@ mod tests {
         let left = permitted(addresses.iter().copied(), &no_loopback, "x:80").unwrap();
         assert_eq!(left, [addresses[1]]);
         let failure = permitted(addresses[..1].iter().copied(), &no_loopback, "x:80").unwrap_err();
-        assert_eq!((failure.kind, failure.reason.as_str()), (FailureKind::Prohibited, "127.0.0.1:80 is loopback"));
+        assert_eq!(
+            (failure.kind, failure.reason.as_str()),
+            (FailureKind::Prohibited, "127.0.0.1:80 is loopback")
+        );
     }
 
     #[test]

@@ -59,7 +59,13 @@ impl Own<'_> {
     /// The endpoint of this upstream that was spoken to last.
     pub(crate) fn index(self, id: u64) -> Option<usize> {
         let of_upstream = |key: &Key| matches!(key, Key::Endpoint(known, _) if *known == id);
-        self.find(of_upstream, |pin| if let Key::Endpoint(_, index) = pin.key { Some(index) } else { None })?
+        self.find(of_upstream, |pin| {
+            if let Key::Endpoint(_, index) = pin.key {
+                Some(index)
+            } else {
+                None
+            }
+        })?
     }
 
     /// The slot for a place; what is made here without a client's connection lasts as long as the exchange.
@@ -71,7 +77,11 @@ impl Own<'_> {
         if let Some(pinned) = self.pinned {
             let mut places = pinned.places.lock();
             let oldest = (places.len() >= PLACES).then(|| places.remove(0));
-            places.push(Pin { user: self.user.map(str::to_owned), key, slot: slot.clone() });
+            places.push(Pin {
+                user: self.user.map(str::to_owned),
+                key,
+                slot: slot.clone(),
+            });
             drop(places);
             drop(oldest);
         }
@@ -80,7 +90,9 @@ impl Own<'_> {
 
     fn find<T>(self, is: impl Fn(&Key) -> bool, then: impl FnOnce(&Pin) -> T) -> Option<T> {
         let places = self.pinned?.places.lock();
-        let found = places.iter().rfind(|pin| pin.user.as_deref() == self.user && is(&pin.key));
+        let found = places
+            .iter()
+            .rfind(|pin| pin.user.as_deref() == self.user && is(&pin.key));
         found.map(then)
     }
 }

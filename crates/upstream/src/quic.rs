@@ -49,12 +49,18 @@ struct Known {
 impl Memory {
     /// Whether QUIC should be tried where there is another way.
     pub(crate) fn is_worth_trying(&self, now: Instant) -> bool {
-        self.known.lock().rest_until.is_none_or(|until| now >= until)
+        self.known
+            .lock()
+            .rest_until
+            .is_none_or(|until| now >= until)
     }
 
     /// A connection came about, in time.
     pub(crate) fn worked(&self) {
-        *self.known.lock() = Known { works: true, ..Known::default() };
+        *self.known.lock() = Known {
+            works: true,
+            ..Known::default()
+        };
     }
 
     /// A round trip took so long when a connection came about.
@@ -70,8 +76,17 @@ impl Memory {
     /// Connections came about beside another way that was used since the last failure. If that lasts, the failures are forgotten.
     pub(crate) fn worked_again(&self) {
         let mut known = self.known.lock();
-        let Known { failures, failed_at, .. } = *known;
-        *known = Known { works: true, failures, failed_at, ..Known::default() };
+        let Known {
+            failures,
+            failed_at,
+            ..
+        } = *known;
+        *known = Known {
+            works: true,
+            failures,
+            failed_at,
+            ..Known::default()
+        };
     }
 
     /// A connection that came about has fallen silent: until that is explained, another way is tried at once beside QUIC.
@@ -81,7 +96,11 @@ impl Memory {
 
     /// How long QUIC is tried alone.
     pub(crate) fn head_start(&self, now: Instant) -> Duration {
-        let doubted = self.known.lock().doubted_until.is_some_and(|until| now < until);
+        let doubted = self
+            .known
+            .lock()
+            .doubted_until
+            .is_some_and(|until| now < until);
         if doubted { Duration::ZERO } else { HEAD_START }
     }
 
@@ -106,9 +125,13 @@ impl Memory {
     /// None came about, or too late.
     pub(crate) fn failed(&self, reason: &str, now: Instant) {
         let mut known = self.known.lock();
-        let forgotten = known.failed_at.is_some_and(|at| now.duration_since(at) > FORGOTTEN);
+        let forgotten = known
+            .failed_at
+            .is_some_and(|at| now.duration_since(at) > FORGOTTEN);
         let failures = if forgotten { 0 } else { known.failures };
-        let rest = FIRST_REST.saturating_mul(1 << failures.min(16)).min(LONGEST_REST);
+        let rest = FIRST_REST
+            .saturating_mul(1 << failures.min(16))
+            .min(LONGEST_REST);
         *known = Known {
             works: false,
             failures: failures.saturating_add(1),
@@ -126,7 +149,11 @@ impl Memory {
 
     /// How long until it is tried again beside another way; `None` where it is not left out.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
-        self.known.lock().rest_until.map(|until| until.saturating_duration_since(now)).filter(|rest| !rest.is_zero())
+        self.known
+            .lock()
+            .rest_until
+            .map(|until| until.saturating_duration_since(now))
+            .filter(|rest| !rest.is_zero())
     }
 
     /// For people.
@@ -160,20 +187,36 @@ pub(crate) async fn connect(
 
 type Racing<'a> = Pin<Box<dyn Future<Output = Result<Connection, ConnectFailure>> + Send + 'a>>;
 
-fn race<'a>(addresses: &'a [SocketAddr], config: &'a ClientConfig, name: &'a str, endpoint: &'a str) -> Racing<'a> {
+fn race<'a>(
+    addresses: &'a [SocketAddr],
+    config: &'a ClientConfig,
+    name: &'a str,
+    endpoint: &'a str,
+) -> Racing<'a> {
     Box::pin(async move {
         let Some((first, rest)) = addresses.split_first() else {
-            return Err(ConnectFailure::new(FailureKind::NoEndpoint, endpoint, "the name has no address"));
+            return Err(ConnectFailure::new(
+                FailureKind::NoEndpoint,
+                endpoint,
+                "the name has no address",
+            ));
         };
         let first = one(*first, config, name, endpoint);
         if rest.is_empty() {
             return first.await;
         }
-        staggered(HEAD_START, first, race(rest, config, name, endpoint)).await.0
+        staggered(HEAD_START, first, race(rest, config, name, endpoint))
+            .await
+            .0
     })
 }
 
-async fn one(to: SocketAddr, config: &ClientConfig, name: &str, endpoint: &str) -> Result<Connection, ConnectFailure> {
+async fn one(
+    to: SocketAddr,
+    config: &ClientConfig,
+    name: &str,
+    endpoint: &str,
+) -> Result<Connection, ConnectFailure> {
     let socket = Socket::client(to).map_err(|error| {
         let kind = ConnectFailure::kind_of_socket(&error).unwrap_or(FailureKind::Local);
         ConnectFailure::new(kind, endpoint, format!("no UDP socket: {error}"))
@@ -230,11 +273,13 @@ pub(crate) fn failure(endpoint: &str, error: &ConnectionError) -> ConnectFailure
     const REFUSED: u64 = 2;
     let kind = match error {
         ConnectionError::Tls(error) => return ConnectFailure::tls(endpoint, error),
-        ConnectionError::Transport { code: REFUSED, .. } | ConnectionError::Reset => FailureKind::Refused,
-        ConnectionError::TimedOut => FailureKind::Timeout,
-        ConnectionError::Application { .. } | ConnectionError::Transport { .. } | ConnectionError::Version => {
-            FailureKind::Protocol
+        ConnectionError::Transport { code: REFUSED, .. } | ConnectionError::Reset => {
+            FailureKind::Refused
         }
+        ConnectionError::TimedOut => FailureKind::Timeout,
+        ConnectionError::Application { .. }
+        | ConnectionError::Transport { .. }
+        | ConnectionError::Version => FailureKind::Protocol,
         ConnectionError::Local | ConnectionError::Other(_) => FailureKind::Unreachable,
     };
     ConnectFailure::new(kind, endpoint, error.to_string())
@@ -274,7 +319,10 @@ mod tests {
             Ok(1)
         };
         assert_eq!(
-            staggered(HEAD_START, late, ready(Err(refused()))).await.0.unwrap(),
+            staggered(HEAD_START, late, ready(Err(refused())))
+                .await
+                .0
+                .unwrap(),
             1,
             "a slow way is better than none"
         );
@@ -288,7 +336,10 @@ mod tests {
         assert_eq!(memory.words(now), "left out for 6 s: silence");
         assert!(!memory.is_worth_trying(now) && memory.is_worth_trying(now + FIRST_REST));
         memory.failed("silence", now);
-        assert!(!memory.is_worth_trying(now + FIRST_REST) && memory.is_worth_trying(now + 2 * FIRST_REST));
+        assert!(
+            !memory.is_worth_trying(now + FIRST_REST)
+                && memory.is_worth_trying(now + 2 * FIRST_REST)
+        );
         for _ in 0..70 {
             memory.failed("silence", now);
         }
@@ -306,19 +357,29 @@ mod tests {
         memory.worked_again();
         assert_eq!(memory.words(now), "works");
         memory.fell_silent(now);
-        assert!(!memory.is_worth_trying(now + FIRST_REST) && memory.is_worth_trying(now + 2 * FIRST_REST));
+        assert!(
+            !memory.is_worth_trying(now + FIRST_REST)
+                && memory.is_worth_trying(now + 2 * FIRST_REST)
+        );
         memory.worked_again();
         let later = now + FORGOTTEN * 2;
         memory.fell_silent(later);
-        assert!(memory.is_worth_trying(later + FIRST_REST), "that was long ago");
+        assert!(
+            memory.is_worth_trying(later + FIRST_REST),
+            "that was long ago"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connections_that_fall_silent_together_are_one_failure_and_until_it_is_known_nothing_waits_for_quic() {
+    async fn connections_that_fall_silent_together_are_one_failure_and_until_it_is_known_nothing_waits_for_quic()
+     {
         let (memory, now) = (Memory::default(), Instant::now());
         memory.worked();
         memory.doubted(now);
-        assert_eq!((memory.head_start(now), memory.head_start(now + DOUBT)), (Duration::ZERO, HEAD_START));
+        assert_eq!(
+            (memory.head_start(now), memory.head_start(now + DOUBT)),
+            (Duration::ZERO, HEAD_START)
+        );
         for _ in 0..8 {
             memory.fell_silent(now);
         }

@@ -41,11 +41,12 @@ impl Recent {
     }
 
     fn note(&self, failed: bool) {
-        self.0.update(Ordering::Relaxed, Ordering::Relaxed, |state| {
-            let known = ((state >> WINDOW) + 1).min(u64::from(WINDOW));
-            let outcomes = u64::from((state as u32) << 1 | u32::from(failed));
-            known << WINDOW | outcomes
-        });
+        self.0
+            .update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                let known = ((state >> WINDOW) + 1).min(u64::from(WINDOW));
+                let outcomes = u64::from((state as u32) << 1 | u32::from(failed));
+                known << WINDOW | outcomes
+            });
     }
 
     /// What is known.
@@ -54,7 +55,11 @@ impl Recent {
         let of = (state >> WINDOW) as u32;
         let bits = state as u32;
         let newest = (1 << LATEST) - 1;
-        Outcomes { failed: bits.count_ones(), of, latest: bits & newest == newest }
+        Outcomes {
+            failed: bits.count_ones(),
+            of,
+            latest: bits & newest == newest,
+        }
     }
 }
 
@@ -72,17 +77,42 @@ mod tests {
     fn after(outcomes: &str) -> Outcomes {
         let recent = Recent::default();
         for outcome in outcomes.chars() {
-            if outcome == 'x' { recent.failed() } else { recent.succeeded() }
+            if outcome == 'x' {
+                recent.failed()
+            } else {
+                recent.succeeded()
+            }
         }
         recent.outcomes()
     }
 
     #[test]
     fn counts_what_failed_of_what_is_known() {
-        assert_eq!(after(""), Outcomes { failed: 0, of: 0, latest: false });
-        assert_eq!(after("xx.x"), Outcomes { failed: 3, of: 4, latest: false });
+        assert_eq!(
+            after(""),
+            Outcomes {
+                failed: 0,
+                of: 0,
+                latest: false
+            }
+        );
+        assert_eq!(
+            after("xx.x"),
+            Outcomes {
+                failed: 3,
+                of: 4,
+                latest: false
+            }
+        );
         let long = "x".repeat(1058) + &".".repeat(30);
-        assert_eq!(after(&long), Outcomes { failed: 2, of: WINDOW, latest: false });
+        assert_eq!(
+            after(&long),
+            Outcomes {
+                failed: 2,
+                of: WINDOW,
+                latest: false
+            }
+        );
     }
 
     #[test]
@@ -90,10 +120,19 @@ mod tests {
         for well in ["", ".", &".".repeat(100), "x..", &(".".repeat(100) + "xx")] {
             assert!(!after(well).is_failing(), "{well}");
         }
-        for failing in ["x", "x.", "x.x", &(".".repeat(100) + "xxx"), &("x".repeat(1058))] {
+        for failing in [
+            "x",
+            "x.",
+            "x.x",
+            &(".".repeat(100) + "xxx"),
+            &("x".repeat(1058)),
+        ] {
             assert!(after(failing).is_failing(), "{failing}");
         }
-        assert!(!after(&("x".repeat(1058) + &".".repeat(17))).is_failing(), "it came back");
+        assert!(
+            !after(&("x".repeat(1058) + &".".repeat(17))).is_failing(),
+            "it came back"
+        );
     }
 
     #[test]
@@ -102,8 +141,22 @@ mod tests {
         (0..WINDOW).for_each(|_| recent.succeeded());
         assert_eq!(recent.0.load(Ordering::Relaxed), WELL);
         recent.succeeded();
-        assert_eq!(recent.outcomes(), Outcomes { failed: 0, of: WINDOW, latest: false });
+        assert_eq!(
+            recent.outcomes(),
+            Outcomes {
+                failed: 0,
+                of: WINDOW,
+                latest: false
+            }
+        );
         recent.failed();
-        assert_eq!(recent.outcomes(), Outcomes { failed: 1, of: WINDOW, latest: false });
+        assert_eq!(
+            recent.outcomes(),
+            Outcomes {
+                failed: 1,
+                of: WINDOW,
+                latest: false
+            }
+        );
     }
 }

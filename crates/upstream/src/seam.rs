@@ -51,9 +51,9 @@ impl Seam {
     pub(crate) fn stream_because(&self) -> Option<String> {
         match self.largest.load(Ordering::Relaxed) {
             NONE => Some("the hop before it has no QUIC datagrams".to_owned()),
-            largest if largest < usize::from(SMALLEST_MTU) => {
-                Some(format!("a datagram of the hop before it carries {largest} bytes, and QUIC needs {SMALLEST_MTU}"))
-            }
+            largest if largest < usize::from(SMALLEST_MTU) => Some(format!(
+                "a datagram of the hop before it carries {largest} bytes, and QUIC needs {SMALLEST_MTU}"
+            )),
             _ => None,
         }
     }

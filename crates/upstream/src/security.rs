@@ -36,8 +36,13 @@ impl Security {
         versions: &[HttpVersion],
         record: &quic::Record,
     ) -> Result<Option<Self>, BuildError> {
-        let Some(details) = details(config) else { return Ok(None) };
-        let over_tcp = versions.iter().copied().filter(|version| *version != HttpVersion::H3);
+        let Some(details) = details(config) else {
+            return Ok(None);
+        };
+        let over_tcp = versions
+            .iter()
+            .copied()
+            .filter(|version| *version != HttpVersion::H3);
         let alpn: Vec<&[u8]> = over_tcp.map(protocol).collect();
         let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
         let ca = path(&details.ca_file);
@@ -62,7 +67,11 @@ impl Security {
                 () => "",
             };
             let reason = format!("{}: {}", error.file.display(), error.reason);
-            BuildError { path: format!("upstreams.{name}.tls{key}"), reason, remedy: error.remedy }
+            BuildError {
+                path: format!("upstreams.{name}.tls{key}"),
+                reason,
+                remedy: error.remedy,
+            }
         };
         let http = tls::client(options).map_err(wrong)?;
         let quic = versions.contains(&HttpVersion::H3);
@@ -84,14 +93,23 @@ impl Security {
     }
 
     /// Every endpoint must have a name that its certificate can be checked against.
-    fn check_names(&self, name: &str, config: &model::Upstream, details: &ClientTls) -> Result<(), BuildError> {
+    fn check_names(
+        &self,
+        name: &str,
+        config: &model::Upstream,
+        details: &ClientTls,
+    ) -> Result<(), BuildError> {
         for endpoint in &config.endpoints {
             let host = self.server_name(endpoint.address());
-            let nameless = matches!(endpoint.address(), EndpointAddress::Unix(_)) && self.server_name.is_none();
+            let nameless = matches!(endpoint.address(), EndpointAddress::Unix(_))
+                && self.server_name.is_none();
             if ServerName::try_from(host).is_err() || (nameless && !details.insecure_skip_verify) {
                 return Err(BuildError {
                     path: format!("upstreams.{name}.tls"),
-                    reason: format!("`{}` has no name to check a certificate against", endpoint.address()),
+                    reason: format!(
+                        "`{}` has no name to check a certificate against",
+                        endpoint.address()
+                    ),
                     remedy: Some("set tls.server_name".to_owned()),
                 });
             }
@@ -119,14 +137,21 @@ pub(crate) fn details(config: &model::Upstream) -> Option<ClientTls> {
 }
 
 fn crl_files(details: &ClientTls) -> Vec<PathBuf> {
-    details.crl_file.iter().flatten().map(|file| file.0.clone()).collect()
+    details
+        .crl_file
+        .iter()
+        .flatten()
+        .map(|file| file.0.clone())
+        .collect()
 }
 
 /// Changes when the content of any of the files changes; for noticing renewed certificates.
 pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
     let mut hasher = DefaultHasher::new();
     if let Some(details) = details(config) {
-        let files = [&details.ca_file, &details.cert_file, &details.key_file].into_iter().flatten();
+        let files = [&details.ca_file, &details.cert_file, &details.key_file]
+            .into_iter()
+            .flatten();
         for file in files.chain(details.crl_file.iter().flatten()) {
             read(&file.0).hash(&mut hasher);
         }
@@ -141,7 +166,10 @@ fn read(file: &Path) -> Option<Vec<u8>> {
 /// The system's authorities and both HTTP versions, for origins that requests name.
 pub(crate) fn for_origins() -> Result<Arc<ClientConfig>, String> {
     let alpn: &[&[u8]] = &[protocol(HttpVersion::H2), protocol(HttpVersion::H1)];
-    let client = tls::client(ClientOptions { alpn, ..ClientOptions::default() });
+    let client = tls::client(ClientOptions {
+        alpn,
+        ..ClientOptions::default()
+    });
     client.map(Into::into).map_err(|error| error.to_string())
 }
 

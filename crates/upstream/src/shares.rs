@@ -16,7 +16,11 @@ pub struct Shares {
 impl Shares {
     /// So many places in all.
     pub fn new(most: usize) -> Self {
-        Self { most, taken: 0, of: HashMap::new() }
+        Self {
+            most,
+            taken: 0,
+            of: HashMap::new(),
+        }
     }
 
     /// Takes a place for `who`; false where there is none, or he has more than his share.
@@ -34,7 +38,9 @@ impl Shares {
 
     /// Gives one back.
     pub fn give(&mut self, who: &str) {
-        let Some(own) = self.of.get_mut(who) else { return };
+        let Some(own) = self.of.get_mut(who) else {
+            return;
+        };
         self.taken -= 1;
         *own -= 1;
         if *own == 0 {
@@ -68,7 +74,13 @@ mod tests {
     #[test]
     fn there_are_no_more_than_there_are() {
         let mut shares = Shares::new(40);
-        let all = (0..10).map(|who| (0..100).take_while(|_| shares.take(&who.to_string())).count()).sum::<usize>();
+        let all = (0..10)
+            .map(|who| {
+                (0..100)
+                    .take_while(|_| shares.take(&who.to_string()))
+                    .count()
+            })
+            .sum::<usize>();
         assert_eq!((all, shares.taken()), (40, 40));
         assert!(!shares.take("late"));
     }

@@ -41,7 +41,13 @@ pub(crate) struct Silence {
 impl Silence {
     /// A connection that works.
     pub(crate) fn new(pulse: Pulse, now: Instant) -> Self {
-        Self { seen: pulse, heard_at: now, waiting: None, silent: false, heard: 0 }
+        Self {
+            seen: pulse,
+            heard_at: now,
+            waiting: None,
+            silent: false,
+            heard: 0,
+        }
     }
 
     /// Whether it is silent, by its counts as they are now.
@@ -107,12 +113,19 @@ mod tests {
     const TICK: Duration = Duration::from_millis(200);
 
     fn pulse(sent: u64, acknowledged: u64, rtt: u64) -> Pulse {
-        Pulse { sent, acknowledged, rtt: Duration::from_millis(rtt) }
+        Pulse {
+            sent,
+            acknowledged,
+            rtt: Duration::from_millis(rtt),
+        }
     }
 
     /// Looks at `counts`, one after each tick; returns after how long it was silent first.
     fn first(counts: impl IntoIterator<Item = Pulse>) -> Option<Duration> {
-        let (mut silence, began) = (Silence::new(Pulse::default(), Instant::now()), Instant::now());
+        let (mut silence, began) = (
+            Silence::new(Pulse::default(), Instant::now()),
+            Instant::now(),
+        );
         let mut looks = counts.into_iter().enumerate();
         looks.find_map(|(tick, pulse)| {
             let passed = TICK * tick as u32;
@@ -123,15 +136,24 @@ mod tests {
     #[test]
     fn what_is_sent_and_never_acknowledged_is_noticed_in_time() {
         let noticed = first((1..100).map(|tick| pulse(tick, 0, 20))).unwrap();
-        assert!(noticed >= SILENCE && noticed < SILENCE + TICK, "{noticed:?}");
+        assert!(
+            noticed >= SILENCE && noticed < SILENCE + TICK,
+            "{noticed:?}"
+        );
         let noticed = first(std::iter::repeat_n(pulse(1, 0, 20), 100)).unwrap();
-        assert!(noticed < SILENCE + TICK, "one packet is enough: {noticed:?}");
+        assert!(
+            noticed < SILENCE + TICK,
+            "one packet is enough: {noticed:?}"
+        );
     }
 
     #[test]
     fn an_idle_connection_is_not_silent_nor_is_one_that_only_sends_what_is_acknowledged() {
         assert_eq!(first(std::iter::repeat_n(Pulse::default(), 1000)), None);
-        assert_eq!(first((0..1000).map(|tick| pulse(tick * 100, tick, 20))), None);
+        assert_eq!(
+            first((0..1000).map(|tick| pulse(tick * 100, tick, 20))),
+            None
+        );
     }
 
     #[test]
@@ -145,16 +167,26 @@ mod tests {
     fn a_quiet_connection_is_probed_once_and_again_when_it_has_answered() {
         let now = Instant::now();
         let mut silence = Silence::new(pulse(5, 5, 20), now);
-        assert!(!silence.wants_probe(now) && silence.wants_probe(now + QUIET) && !silence.wants_probe(now + QUIET * 2));
+        assert!(
+            !silence.wants_probe(now)
+                && silence.wants_probe(now + QUIET)
+                && !silence.wants_probe(now + QUIET * 2)
+        );
         assert!(!silence.handle(pulse(6, 6, 20), now + QUIET * 2));
         assert!(!silence.wants_probe(now + QUIET * 2) && silence.wants_probe(now + QUIET * 3));
         assert!(!silence.handle(pulse(7, 6, 20), now + QUIET * 4));
-        assert!(silence.handle(pulse(8, 6, 20), now + QUIET * 3 + SILENCE), "counted from the probe");
+        assert!(
+            silence.handle(pulse(8, 6, 20), now + QUIET * 3 + SILENCE),
+            "counted from the probe"
+        );
     }
 
     #[test]
     fn a_connection_whose_peer_is_gone_is_silent_at_once_and_a_forged_word_costs_a_moment() {
-        let (mut silence, now) = (Silence::new(pulse(5, 5, 20), Instant::now()), Instant::now());
+        let (mut silence, now) = (
+            Silence::new(pulse(5, 5, 20), Instant::now()),
+            Instant::now(),
+        );
         silence.refused(now);
         assert!(silence.handle(pulse(6, 5, 20), now) && !silence.has_heard());
         assert!(silence.handle(pulse(6, 6, 20), now) && silence.has_heard());
@@ -163,7 +195,10 @@ mod tests {
 
     #[test]
     fn a_single_acknowledgement_does_not_bring_it_back() {
-        let (mut silence, now) = (Silence::new(Pulse::default(), Instant::now()), Instant::now());
+        let (mut silence, now) = (
+            Silence::new(Pulse::default(), Instant::now()),
+            Instant::now(),
+        );
         assert!(!silence.handle(pulse(1, 0, 20), now));
         assert!(silence.handle(pulse(2, 0, 20), now + SILENCE));
         assert!(silence.handle(pulse(3, 1, 20), now + SILENCE));

@@ -65,7 +65,9 @@ impl Default for Timeouts {
 impl Timeouts {
     /// These, with what `over` sets put over them.
     pub fn overlaid(&self, over: &model::Timeouts) -> Self {
-        let or = |set: &Option<model::Duration>, default| set.as_ref().map_or(default, |duration| duration.0);
+        let or = |set: &Option<model::Duration>, default| {
+            set.as_ref().map_or(default, |duration| duration.0)
+        };
         Self {
             connect: or(&over.connect, self.connect),
             header: over.header.map_or(self.header, |header| Some(header.0)),
@@ -100,20 +102,46 @@ mod tests {
 
     #[test]
     fn what_is_set_stands_over_what_is_not() {
-        let over = model::Timeouts { header: "1s".parse().ok(), ..model::Timeouts::default() };
+        let over = model::Timeouts {
+            header: "1s".parse().ok(),
+            ..model::Timeouts::default()
+        };
         let timeouts = Timeouts::default().overlaid(&over);
-        assert_eq!((timeouts.header.map(|header| header.as_secs()), timeouts.connect.as_secs()), (Some(1), 5));
+        assert_eq!(
+            (
+                timeouts.header.map(|header| header.as_secs()),
+                timeouts.connect.as_secs()
+            ),
+            (Some(1), 5)
+        );
     }
 
     #[test]
     fn the_end_of_the_overlay_gives_up_before_those_who_wait_for_it() {
         let timeouts = Timeouts::default();
         let end = timeouts.header_of(Hop::Origin).unwrap();
-        assert!(timeouts.header_of(Hop::Unwatched).unwrap() > end && timeouts.header_of(Hop::Link).is_none());
-        assert!([Hop::Link, Hop::Unwatched].iter().all(|hop| timeouts.idle_of(*hop) > timeouts.idle_of(Hop::Origin)));
-        let set = Timeouts { header: Some(Duration::from_secs(1)), idle: Some(Duration::from_secs(2)), ..timeouts };
+        assert!(
+            timeouts.header_of(Hop::Unwatched).unwrap() > end
+                && timeouts.header_of(Hop::Link).is_none()
+        );
+        assert!(
+            [Hop::Link, Hop::Unwatched]
+                .iter()
+                .all(|hop| timeouts.idle_of(*hop) > timeouts.idle_of(Hop::Origin))
+        );
+        let set = Timeouts {
+            header: Some(Duration::from_secs(1)),
+            idle: Some(Duration::from_secs(2)),
+            ..timeouts
+        };
         for hop in [Hop::Origin, Hop::Link, Hop::Unwatched] {
-            assert_eq!((set.header_of(hop).unwrap().as_secs(), set.idle_of(hop).as_secs()), (1, 2));
+            assert_eq!(
+                (
+                    set.header_of(hop).unwrap().as_secs(),
+                    set.idle_of(hop).as_secs()
+                ),
+                (1, 2)
+            );
         }
     }
 }

@@ -47,7 +47,16 @@ impl<'a> Tour<'a> {
         deadline: Instant,
     ) -> Result<Self, ConnectFailure> {
         let room = upstream.limits.exchange(deadline, upstream.name()).await?;
-        Ok(Self { upstream, deadline, affinity, room, tried: Vec::new(), avoid: &[], last: None, first: None })
+        Ok(Self {
+            upstream,
+            deadline,
+            affinity,
+            room,
+            tried: Vec::new(),
+            avoid: &[],
+            last: None,
+            first: None,
+        })
     }
 
     /// The same, with other endpoints preferred to those that earlier attempts of the exchange had.
@@ -69,13 +78,25 @@ impl<'a> Tour<'a> {
         if left == 0 || (time == Duration::ZERO && self.last.is_some()) {
             return None;
         }
-        let index =
-            self.first.take().or_else(|| self.other()).or_else(|| self.upstream.pick(&self.tried, self.affinity))?;
+        let index = self
+            .first
+            .take()
+            .or_else(|| self.other())
+            .or_else(|| self.upstream.pick(&self.tried, self.affinity))?;
         self.tried.push(index);
         let endpoint = self.upstream.endpoints[index].clone();
-        let until = if left == 1 { self.deadline } else { Instant::now() + time / left };
+        let until = if left == 1 {
+            self.deadline
+        } else {
+            Instant::now() + time / left
+        };
         let active = Active::on(&endpoint).in_rooms(Some(self.room.clone()), None);
-        Some(Leg { index, active, endpoint, until })
+        Some(Leg {
+            index,
+            active,
+            endpoint,
+            until,
+        })
     }
 
     /// An endpoint that no earlier attempt of the exchange had.
@@ -84,7 +105,9 @@ impl<'a> Tour<'a> {
             return None;
         }
         let endpoints = self.upstream.endpoints.iter().enumerate();
-        let avoided = endpoints.filter(|(_, endpoint)| self.avoid.contains(&endpoint.text)).map(|(index, _)| index);
+        let avoided = endpoints
+            .filter(|(_, endpoint)| self.avoid.contains(&endpoint.text))
+            .map(|(index, _)| index);
         let closed: Vec<usize> = self.tried.iter().copied().chain(avoided).collect();
         self.upstream.pick(&closed, self.affinity)
     }
@@ -103,7 +126,13 @@ impl<'a> Tour<'a> {
 
     /// Why the tour ended without success.
     pub(crate) fn failure(self) -> ConnectFailure {
-        let nothing = || ConnectFailure::new(FailureKind::NoEndpoint, self.upstream.name(), "no endpoint to try");
+        let nothing = || {
+            ConnectFailure::new(
+                FailureKind::NoEndpoint,
+                self.upstream.name(),
+                "no endpoint to try",
+            )
+        };
         self.last.unwrap_or_else(nothing)
     }
 }

@@ -78,12 +78,29 @@ impl fmt::Display for Found {
 
 impl Client {
     /// Tries every endpoint of an upstream, one after the other and each way no longer than `time`.
-    pub async fn try_out(&self, upstream: &Arc<Upstream>, question: Question, time: Duration) -> Vec<Trial> {
+    pub async fn try_out(
+        &self,
+        upstream: &Arc<Upstream>,
+        question: Question,
+        time: Duration,
+    ) -> Vec<Trial> {
         let mut trials = Vec::new();
         for endpoint in &upstream.endpoints {
-            let trial = |way, outcome| Trial { endpoint: endpoint.text.clone(), way, outcome };
-            let bounds = Bounds { until: Instant::now() + time, depth: 0 };
-            let road = within(endpoint, bounds, connect::road(&self.inner, upstream, endpoint)).await;
+            let trial = |way, outcome| Trial {
+                endpoint: endpoint.text.clone(),
+                way,
+                outcome,
+            };
+            let bounds = Bounds {
+                until: Instant::now() + time,
+                depth: 0,
+            };
+            let road = within(
+                endpoint,
+                bounds,
+                connect::road(&self.inner, upstream, endpoint),
+            )
+            .await;
             let road = match road {
                 Ok(road) => road,
                 Err(failure) => {
@@ -91,14 +108,37 @@ impl Client {
                     continue;
                 }
             };
-            if upstream.versions.iter().any(|version| *version != HttpVersion::H3) {
-                let attempt = Attempt { client: &self.inner, upstream, endpoint, bounds };
-                trials.push(trial("TCP", within(endpoint, bounds, over_tcp(attempt, &road, question)).await));
+            if upstream
+                .versions
+                .iter()
+                .any(|version| *version != HttpVersion::H3)
+            {
+                let attempt = Attempt {
+                    client: &self.inner,
+                    upstream,
+                    endpoint,
+                    bounds,
+                };
+                trials.push(trial(
+                    "TCP",
+                    within(endpoint, bounds, over_tcp(attempt, &road, question)).await,
+                ));
             }
-            let bounds = Bounds { until: Instant::now() + time, depth: 0 };
-            let attempt = Attempt { client: &self.inner, upstream, endpoint, bounds };
+            let bounds = Bounds {
+                until: Instant::now() + time,
+                depth: 0,
+            };
+            let attempt = Attempt {
+                client: &self.inner,
+                upstream,
+                endpoint,
+                bounds,
+            };
             if attempt.quic_config().is_some() {
-                trials.push(trial("QUIC", within(endpoint, bounds, over_quic(attempt, &road)).await));
+                trials.push(trial(
+                    "QUIC",
+                    within(endpoint, bounds, over_quic(attempt, &road)).await,
+                ));
             }
         }
         trials
@@ -114,12 +154,28 @@ async fn within<T>(
     timeout_at(bounds.until, attempt).await.unwrap_or_else(late)
 }
 
-async fn over_tcp(attempt: Attempt<'_>, road: &Road, question: Question) -> Result<Found, ConnectFailure> {
+async fn over_tcp(
+    attempt: Attempt<'_>,
+    road: &Road,
+    question: Question,
+) -> Result<Found, ConnectFailure> {
     match question {
-        Question::Http => answered(attempt, attempt.over_tcp(road, &attempt.upstream.versions).await?).await,
+        Question::Http => {
+            answered(
+                attempt,
+                attempt.over_tcp(road, &attempt.upstream.versions).await?,
+            )
+            .await
+        }
         Question::Bare => match attempt.bare(Header::Local).await {
-            Ok((stream, address)) => Ok(Found { address, names: names(stream.info()), ..Found::default() }),
-            Err(failure) if failure.kind == FailureKind::Refused => datagrams(attempt).await.ok_or(failure),
+            Ok((stream, address)) => Ok(Found {
+                address,
+                names: names(stream.info()),
+                ..Found::default()
+            }),
+            Err(failure) if failure.kind == FailureKind::Refused => {
+                datagrams(attempt).await.ok_or(failure)
+            }
             Err(failure) => Err(failure),
         },
     }
@@ -127,33 +183,59 @@ async fn over_tcp(attempt: Attempt<'_>, road: &Road, question: Question) -> Resu
 
 /// What ends here may be for UDP alone: then a datagram is not refused. Of one byte, which no protocol takes for a question.
 async fn datagrams(attempt: Attempt<'_>) -> Option<Found> {
-    let address = attempt.client.udp_of(attempt.upstream, attempt.endpoint).await.ok()?;
+    let address = attempt
+        .client
+        .udp_of(attempt.upstream, attempt.endpoint)
+        .await
+        .ok()?;
     let socket = UdpSocket::connected(address).await.ok()?;
     socket.send_segments(None, &[0], None).await.ok()?;
     let mut batch = RecvBatch::with_slots(1);
     let refused = matches!(timeout(REFUSAL, socket.recv(&mut batch)).await, Ok(Err(_)));
-    (!refused).then(|| Found { address: Some(address), datagrams: true, ..Found::default() })
+    (!refused).then(|| Found {
+        address: Some(address),
+        datagrams: true,
+        ..Found::default()
+    })
 }
 
 async fn over_quic(attempt: Attempt<'_>, road: &Road) -> Result<Found, ConnectFailure> {
-    let Some(config) = attempt.quic_config() else { return Ok(Found::default()) };
+    let Some(config) = attempt.quic_config() else {
+        return Ok(Found::default());
+    };
     answered(attempt, attempt.over_quic(config, road).await?).await
 }
 
 /// Lets the endpoint answer: only then it is known that it takes our certificate (RFC 8446, 4.4.2.4).
 async fn answered(attempt: Attempt<'_>, reached: Reached) -> Result<Found, ConnectFailure> {
-    let Attempt { client, upstream, endpoint, .. } = attempt;
+    let Attempt {
+        client,
+        upstream,
+        endpoint,
+        ..
+    } = attempt;
     let (version, names) = match &reached.line {
         Line::H1(stream) => (1, names(stream.info())),
         Line::H2(stream) => (2, names(stream.info())),
         Line::H3(connection) => (3, names(connection.info())),
     };
     let answer = ask(client, upstream, endpoint, reached.line).await;
-    let status = answer.map_err(|reason| ConnectFailure::new(FailureKind::Protocol, &*endpoint.text, reason))?;
-    Ok(Found { address: reached.address, names, answer: Some((version, status)), datagrams: false })
+    let status = answer
+        .map_err(|reason| ConnectFailure::new(FailureKind::Protocol, &*endpoint.text, reason))?;
+    Ok(Found {
+        address: reached.address,
+        names,
+        answer: Some((version, status)),
+        datagrams: false,
+    })
 }
 
-async fn ask(client: &Inner, upstream: &Upstream, endpoint: &Endpoint, line: Line) -> Result<StatusCode, String> {
+async fn ask(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    line: Line,
+) -> Result<StatusCode, String> {
     let host = match &endpoint.address {
         EndpointAddress::Tcp(place) => place.to_string(),
         EndpointAddress::Unix(_) => "localhost".to_owned(),
@@ -163,7 +245,11 @@ async fn ask(client: &Inner, upstream: &Upstream, endpoint: &Endpoint, line: Lin
     fields.insert(header::MAX_FORWARDS, HeaderValue::from_static("0"));
     let head = RequestHead {
         method: Method::OPTIONS,
-        scheme: Some(if upstream.is_tls() { Scheme::HTTPS } else { Scheme::HTTP }),
+        scheme: Some(if upstream.is_tls() {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        }),
         authority: Authority::try_from(host).ok(),
         path: Some(PathAndQuery::from_static("*")),
         protocol: None,
@@ -176,7 +262,11 @@ async fn ask(client: &Inner, upstream: &Upstream, endpoint: &Endpoint, line: Lin
 
 fn names(info: &StreamInfo) -> Vec<String> {
     let certificate = info.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
-    let mut names: Vec<String> = certificate.into_iter().flat_map(CertificateNames::all).map(str::to_owned).collect();
+    let mut names: Vec<String> = certificate
+        .into_iter()
+        .flat_map(CertificateNames::all)
+        .map(str::to_owned)
+        .collect();
     names.dedup();
     names
 }

@@ -35,12 +35,20 @@ enum Sending {
 
 impl TunnelIo {
     pub(crate) fn new(incoming: Incoming, outgoing: Outgoing) -> Self {
-        Self { incoming, unread: Bytes::new(), sending: Sending::Idle(outgoing), _active: Active::default() }
+        Self {
+            incoming,
+            unread: Bytes::new(),
+            sending: Sending::Idle(outgoing),
+            _active: Active::default(),
+        }
     }
 
     /// Counts the tunnel as long as it is there.
     pub(crate) fn holding(self, active: Active) -> Self {
-        Self { _active: active, ..self }
+        Self {
+            _active: active,
+            ..self
+        }
     }
 
     /// Waits until what was taken over is sent.
@@ -69,7 +77,10 @@ impl TunnelIo {
     where
         F: Future<Output = Sent> + Send + 'static,
     {
-        let idle = std::mem::replace(&mut self.sending, Sending::Failed(io::ErrorKind::BrokenPipe));
+        let idle = std::mem::replace(
+            &mut self.sending,
+            Sending::Failed(io::ErrorKind::BrokenPipe),
+        );
         self.sending = match idle {
             Sending::Idle(outgoing) => Sending::Busy(Box::pin(begin(outgoing))),
             other => other,
@@ -79,17 +90,25 @@ impl TunnelIo {
 
 fn to_io(error: StreamError) -> io::Error {
     let kind = match &error.cause {
-        Cause::Reset(_) | Cause::Closing | Cause::Silent(_) | Cause::Memory(_) => io::ErrorKind::ConnectionReset,
+        Cause::Reset(_) | Cause::Closing | Cause::Silent(_) | Cause::Memory(_) => {
+            io::ErrorKind::ConnectionReset
+        }
         Cause::Incomplete => io::ErrorKind::UnexpectedEof,
         Cause::Io(inner) => inner.kind(),
         Cause::Slow => io::ErrorKind::TimedOut,
-        Cause::Protocol(_) | Cause::Invalid(_) | Cause::Unsupported(_) | Cause::Alert(_) => io::ErrorKind::InvalidData,
+        Cause::Protocol(_) | Cause::Invalid(_) | Cause::Unsupported(_) | Cause::Alert(_) => {
+            io::ErrorKind::InvalidData
+        }
     };
     io::Error::new(kind, error)
 }
 
 impl AsyncRead for TunnelIo {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         while self.unread.is_empty() {
             match ready!(self.incoming.poll_frame(cx)) {
                 Some(Ok(Frame::Data(data))) => self.unread = data,
@@ -106,7 +125,11 @@ impl AsyncRead for TunnelIo {
 }
 
 impl AsyncWrite for TunnelIo {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         ready!(self.poll_idle(cx))?;
         let piece = Bytes::copy_from_slice(&data[..data.len().min(PIECE)]);
         let count = piece.len();
@@ -150,10 +173,16 @@ mod tests {
     /// A tunnel over a connection of its own, and the other end of that.
     async fn tunnel() -> (TunnelIo, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let (near, far) = tokio::join!(
+            TcpStream::connect(listener.local_addr().unwrap()),
+            listener.accept()
+        );
         let (read, write) = Stream::from(near.unwrap()).split();
         let incoming = Incoming::H1(h1::Incoming::bytes(read));
-        (TunnelIo::new(incoming, Outgoing::H1(h1::Outgoing::bytes(write))), far.unwrap().0)
+        (
+            TunnelIo::new(incoming, Outgoing::H1(h1::Outgoing::bytes(write))),
+            far.unwrap().0,
+        )
     }
 
     #[tokio::test]
@@ -205,7 +234,10 @@ mod tests {
         let (mut io, far) = tunnel().await;
         far.set_zero_linger().unwrap();
         drop(far);
-        assert_eq!(io.read_u8().await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(
+            io.read_u8().await.unwrap_err().kind(),
+            io::ErrorKind::ConnectionReset
+        );
         while io.write_all(b"x").await.is_ok() {
             tokio::task::yield_now().await;
         }
@@ -216,14 +248,23 @@ mod tests {
     async fn a_tunnel_that_is_dropped_is_reset() {
         let (io, mut far) = tunnel().await;
         drop(io);
-        assert_eq!(far.read_u8().await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(
+            far.read_u8().await.unwrap_err().kind(),
+            io::ErrorKind::ConnectionReset
+        );
     }
 
     #[test]
     fn errors_keep_their_meaning() {
         let kind = |cause| to_io(StreamError::new(cause)).kind();
-        assert_eq!(kind(Cause::Reset(Reset::Cancel)), io::ErrorKind::ConnectionReset);
+        assert_eq!(
+            kind(Cause::Reset(Reset::Cancel)),
+            io::ErrorKind::ConnectionReset
+        );
         assert_eq!(kind(Cause::Incomplete), io::ErrorKind::UnexpectedEof);
-        assert_eq!(kind(Cause::Protocol(String::new())), io::ErrorKind::InvalidData);
+        assert_eq!(
+            kind(Cause::Protocol(String::new())),
+            io::ErrorKind::InvalidData
+        );
     }
 }

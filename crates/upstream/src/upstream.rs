@@ -65,7 +65,9 @@ pub struct BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.reason)?;
-        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+        self.remedy
+            .as_ref()
+            .map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 
@@ -84,7 +86,11 @@ impl Upstream {
     ///
     /// # Errors
     /// As for [`Self::build`].
-    pub fn build_in(zone: Option<&str>, name: &str, config: &model::Upstream) -> Result<Arc<Self>, BuildError> {
+    pub fn build_in(
+        zone: Option<&str>,
+        name: &str,
+        config: &model::Upstream,
+    ) -> Result<Arc<Self>, BuildError> {
         Self::build_recorded(zone, name, config, &Record::default())
     }
 
@@ -105,9 +111,13 @@ impl Upstream {
         let source = source(config);
         let templates = templates(name, config)?;
         let security = Security::build(name, config, &versions, record)?;
-        let ejector = config.eject.as_ref().map(|eject| Arc::new(Ejector::new(eject, config.endpoints.len())));
+        let ejector = config
+            .eject
+            .as_ref()
+            .map(|eject| Arc::new(Ejector::new(eject, config.endpoints.len())));
         let (upstream, count): (Arc<str>, _) = (name.into(), config.endpoints.len());
-        let endpoint = |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone(), (&upstream, count)));
+        let endpoint =
+            |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone(), (&upstream, count)));
         let endpoints: Vec<_> = config.endpoints.iter().map(endpoint).collect();
         Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -204,11 +214,20 @@ impl Upstream {
         let now = Instant::now();
         UpstreamStatus {
             name: self.name.to_string(),
-            http: self.versions.iter().copied().map(HttpVersion::number).collect(),
+            http: self
+                .versions
+                .iter()
+                .copied()
+                .map(HttpVersion::number)
+                .collect(),
             tls: self.security.is_some(),
             via: self.via.clone(),
             attached: self.attached.as_ref().map(ToString::to_string),
-            endpoints: self.endpoints.iter().map(|endpoint| self.endpoint_status(endpoint, now)).collect(),
+            endpoints: self
+                .endpoints
+                .iter()
+                .map(|endpoint| self.endpoint_status(endpoint, now))
+                .collect(),
             panics: self.endpoints.len() > 1 && self.panics(now),
             waiting: self.limits.waiting(),
             refused: self.limits.refused(),
@@ -225,15 +244,24 @@ impl Upstream {
             zone: endpoint.zone.clone(),
             health,
             reason,
-            addresses: endpoint.addresses.as_ref().map_or_else(Vec::new, |addresses| addresses.known()),
+            addresses: endpoint
+                .addresses
+                .as_ref()
+                .map_or_else(Vec::new, |addresses| addresses.known()),
             active: endpoint.active(),
             failures: endpoint.failures(),
             last_error: endpoint.last_error(),
             http: version.as_ref().map(|version| version.number),
-            http_since: version.as_ref().map(|version| format_rfc3339_seconds(version.since).to_string()),
+            http_since: version
+                .as_ref()
+                .map(|version| format_rfc3339_seconds(version.since).to_string()),
             http_because: version.map(|version| version.because),
             http3: speaks_h3.then(|| endpoint.quic.words(now)),
-            http3_again_in_seconds: endpoint.quic.rest(now).filter(|_| speaks_h3).map(|rest| rest.as_secs() + 1),
+            http3_again_in_seconds: endpoint
+                .quic
+                .rest(now)
+                .filter(|_| speaks_h3)
+                .map(|rest| rest.as_secs() + 1),
         }
     }
 
@@ -242,8 +270,13 @@ impl Upstream {
         let now = Instant::now();
         let behind = self.via.is_some();
         let status = |endpoint: &Arc<Endpoint>| {
-            let quic = self.versions.contains(&HttpVersion::H3).then(|| endpoint.quic.words(now));
-            endpoint.hop.status(&self.name, &endpoint.text, behind, quic)
+            let quic = self
+                .versions
+                .contains(&HttpVersion::H3)
+                .then(|| endpoint.quic.words(now));
+            endpoint
+                .hop
+                .status(&self.name, &endpoint.text, behind, quic)
         };
         self.endpoints.iter().map(status).collect()
     }
@@ -266,7 +299,10 @@ impl Upstream {
     /// Whether a connection to it may turn out to be a link that exchanges share.
     pub fn may_share(&self) -> bool {
         match self.security {
-            Some(_) => self.versions.iter().any(|version| *version != HttpVersion::H1),
+            Some(_) => self
+                .versions
+                .iter()
+                .any(|version| *version != HttpVersion::H1),
             None => self.versions.first() == Some(&HttpVersion::H2),
         }
     }
@@ -288,16 +324,33 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
         remedy: Some(remedy.to_owned()),
     };
     if config.endpoints.is_empty() && config.attached.is_none() {
-        return Err(wrong("endpoints", "there is no endpoint".to_owned(), "write at least one host:port"));
+        return Err(wrong(
+            "endpoints",
+            "there is no endpoint".to_owned(),
+            "write at least one host:port",
+        ));
     }
     if versions.is_empty() {
-        return Err(wrong("http", "there is no HTTP version".to_owned(), "write 1, 2 or [2, 1]"));
+        return Err(wrong(
+            "http",
+            "there is no HTTP version".to_owned(),
+            "write 1, 2 or [2, 1]",
+        ));
     }
     let is_unix = |address: &EndpointAddress| matches!(address, EndpointAddress::Unix(_));
-    match config.endpoints.iter().map(model::Endpoint::address).position(is_unix) {
+    match config
+        .endpoints
+        .iter()
+        .map(model::Endpoint::address)
+        .position(is_unix)
+    {
         Some(index) if config.via.is_some() => {
             let reason = "a Unix socket cannot be reached through another proxy".to_owned();
-            Err(wrong(&format!("endpoints[{index}]"), reason, "remove `via`, or name a host and port"))
+            Err(wrong(
+                &format!("endpoints[{index}]"),
+                reason,
+                "remove `via`, or name a host and port",
+            ))
         }
         _ => Ok(()),
     }
@@ -305,14 +358,21 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
 
 fn templates(name: &str, config: &model::Upstream) -> Result<[Option<UriTemplate>; 2], BuildError> {
     let parse = |key: &str, text: Option<&String>| {
-        text.map(|text| UriTemplate::parse(text)).transpose().map_err(|mistake| BuildError {
-            path: format!("upstreams.{name}.templates.{key}"),
-            reason: mistake.to_string(),
-            remedy: Some(mistake.remedy().to_owned()),
-        })
+        text.map(|text| UriTemplate::parse(text))
+            .transpose()
+            .map_err(|mistake| BuildError {
+                path: format!("upstreams.{name}.templates.{key}"),
+                reason: mistake.to_string(),
+                remedy: Some(mistake.remedy().to_owned()),
+            })
     };
-    let Some(templates) = &config.templates else { return Ok([None, None]) };
-    Ok([parse("udp", templates.udp.as_ref())?, parse("tcp", templates.tcp.as_ref())?])
+    let Some(templates) = &config.templates else {
+        return Ok([None, None]);
+    };
+    Ok([
+        parse("udp", templates.udp.as_ref())?,
+        parse("tcp", templates.tcp.as_ref())?,
+    ])
 }
 
 fn sends_token(config: &model::Upstream) -> bool {
@@ -324,8 +384,11 @@ fn sends_token(config: &model::Upstream) -> bool {
         },
     };
     // What is local to another proxy is not local to us.
-    let all_local = config.attached.is_none() && config.via.is_none() && config.endpoints.iter().all(is_local);
-    config.send_token.unwrap_or(all_local || security::details(config).is_some())
+    let all_local =
+        config.attached.is_none() && config.via.is_none() && config.endpoints.iter().all(is_local);
+    config
+        .send_token
+        .unwrap_or(all_local || security::details(config).is_some())
 }
 
 /// RFC 6761, 6.3: `localhost` and everything below it is this machine.
@@ -336,6 +399,10 @@ fn is_localhost(host: &str) -> bool {
 
 /// Retries and hedges are decided elsewhere: a change of them keeps the connections.
 fn source(config: &model::Upstream) -> (String, u64) {
-    let config = model::Upstream { retry: None, hedge: None, ..config.clone() };
+    let config = model::Upstream {
+        retry: None,
+        hedge: None,
+        ..config.clone()
+    };
     (format!("{config:?}"), security::fingerprint(&config))
 }

@@ -61,9 +61,18 @@ pub(crate) struct Tunnel {
 impl Tunnel {
     /// A tunnel of bytes as a stream.
     pub(crate) fn into_stream(self) -> Stream {
-        let peer = self.address.map_or(PeerAddress::Unix { uid: None }, PeerAddress::Ip);
-        let info = StreamInfo { peer, local: None, tls: None };
-        Stream::other(Box::new(TunnelIo::new(self.incoming, self.outgoing).holding(self.active)), info)
+        let peer = self
+            .address
+            .map_or(PeerAddress::Unix { uid: None }, PeerAddress::Ip);
+        let info = StreamInfo {
+            peer,
+            local: None,
+            tls: None,
+        };
+        Stream::other(
+            Box::new(TunnelIo::new(self.incoming, self.outgoing).holding(self.active)),
+            info,
+        )
     }
 }
 
@@ -79,20 +88,30 @@ pub(crate) fn tunnel<'a>(
 ) -> Pin<Box<dyn Future<Output = Result<Tunnel, ConnectFailure>> + Send + 'a>> {
     Box::pin(async move {
         let target = place.to_string();
-        let unreachable = |reason: String| ConnectFailure::new(FailureKind::Via { status: None }, &target, reason);
+        let unreachable = |reason: String| {
+            ConnectFailure::new(FailureKind::Via { status: None }, &target, reason)
+        };
         if bounds.depth >= DEPTH {
             return Err(unreachable(format!("more than {DEPTH} proxies on the way")));
         }
         let Some(upstream) = client.directory.upstream(via) else {
-            return Err(unreachable(format!("there is no upstream `{via}` to go through")));
+            return Err(unreachable(format!(
+                "there is no upstream `{via}` to go through"
+            )));
         };
-        let further = Bounds { depth: bounds.depth + 1, ..bounds };
+        let further = Bounds {
+            depth: bounds.depth + 1,
+            ..bounds
+        };
         for attempt in 1..=ATTEMPTS {
-            let checkout = client.checkout(&upstream, further).await.map_err(|failure| ConnectFailure {
-                reason: format!("via {}: {}", failure.endpoint, failure.reason),
-                endpoint: target.clone(),
-                ..failure
-            })?;
+            let checkout = client
+                .checkout(&upstream, further)
+                .await
+                .map_err(|failure| ConnectFailure {
+                    reason: format!("via {}: {}", failure.endpoint, failure.reason),
+                    endpoint: target.clone(),
+                    ..failure
+                })?;
             let reused = checkout.reused;
             let proxy = checkout.endpoint.clone();
             let head = head(client, &upstream, &proxy, place, carries).map_err(unreachable)?;
@@ -102,9 +121,12 @@ pub(crate) fn tunnel<'a>(
             };
             match answer {
                 Ok(Answer::Tunnel(tunnel)) => return Ok(*tunnel),
-                Ok(Answer::Refused(status, why)) => return Err(refused(&target, &proxy, (status, why))),
+                Ok(Answer::Refused(status, why)) => {
+                    return Err(refused(&target, &proxy, (status, why)));
+                }
                 // Nothing of ours was in the tunnel yet, so asking again does no harm.
-                Err(error) if attempt < ATTEMPTS && (reused || error.processed == Processed::No) => {}
+                Err(error)
+                    if attempt < ATTEMPTS && (reused || error.processed == Processed::No) => {}
                 Err(error) => return Err(unreachable(format!("via {proxy}: {error}"))),
             }
         }
@@ -112,10 +134,20 @@ pub(crate) fn tunnel<'a>(
     })
 }
 
-fn refused(target: &str, proxy: &str, (status, why): (StatusCode, Option<String>)) -> ConnectFailure {
+fn refused(
+    target: &str,
+    proxy: &str,
+    (status, why): (StatusCode, Option<String>),
+) -> ConnectFailure {
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
     let reason = format!("via {proxy}: it answered {status}{why}");
-    ConnectFailure::new(FailureKind::Via { status: Some(status) }, target, reason)
+    ConnectFailure::new(
+        FailureKind::Via {
+            status: Some(status),
+        },
+        target,
+        reason,
+    )
 }
 
 fn head(
@@ -125,10 +157,16 @@ fn head(
     place: &HostPort,
     carries: Carries,
 ) -> Result<RequestHead, String> {
-    let authority =
-        |text: &str| text.parse::<Authority>().map_err(|error| format!("`{text}` is no authority: {error}"));
+    let authority = |text: &str| {
+        text.parse::<Authority>()
+            .map_err(|error| format!("`{text}` is no authority: {error}"))
+    };
     let mut fields = HeaderMap::new();
-    if let Some(token) = upstream.sends_token().then(|| client.directory.token(upstream)).flatten() {
+    if let Some(token) = upstream
+        .sends_token()
+        .then(|| client.directory.token(upstream))
+        .flatten()
+    {
         fields.insert(PROXY_AUTHORIZATION, token);
     }
     let connect = RequestHead {
@@ -148,19 +186,34 @@ fn head(
     fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
     fields.insert(datagram_limit::FIELD, datagram_limit::understood());
     if carries == Carries::Quic {
-        fields.insert(datagram_floor::FIELD, datagram_floor::value(datagram_floor::QUIC));
+        fields.insert(
+            datagram_floor::FIELD,
+            datagram_floor::value(datagram_floor::QUIC),
+        );
     }
-    let template = upstream.template(Kind::ConnectUdp).unwrap_or(&uri_template::UDP);
+    let template = upstream
+        .template(Kind::ConnectUdp)
+        .unwrap_or(&uri_template::UDP);
     let path = template.expand(&place.host, place.port);
     let (scheme, authority) = template.origin().cloned().unwrap_or_else(|| {
-        let scheme = if upstream.is_tls() { Scheme::HTTPS } else { Scheme::HTTP };
+        let scheme = if upstream.is_tls() {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        };
         // A Unix socket has no authority; the name says only that it is the proxy itself.
-        (scheme, authority(proxy).unwrap_or_else(|_| Authority::from_static("localhost")))
+        (
+            scheme,
+            authority(proxy).unwrap_or_else(|_| Authority::from_static("localhost")),
+        )
     });
     Ok(RequestHead {
         scheme: Some(scheme),
         authority: Some(authority),
-        path: Some(path.parse().map_err(|error| format!("`{path}` is no path: {error}"))?),
+        path: Some(
+            path.parse()
+                .map_err(|error| format!("`{path}` is no path: {error}"))?,
+        ),
         protocol: Some(Protocol::ConnectUdp),
         fields,
         ..connect
@@ -174,7 +227,13 @@ enum Answer {
 }
 
 async fn ask(opened: Opened) -> Result<Answer, StreamError> {
-    let Opened { mut outgoing, mut pending, active, address, .. } = opened;
+    let Opened {
+        mut outgoing,
+        mut pending,
+        active,
+        address,
+        ..
+    } = opened;
     outgoing.flush().await?;
     loop {
         match pending.event(Some(&mut outgoing)).await? {
@@ -186,7 +245,14 @@ async fn ask(opened: Opened) -> Result<Answer, StreamError> {
             Event::Tunnel(head, incoming) => {
                 let has_floor = datagram_floor::of(&head.fields) > 0;
                 let listens = datagram_limit::is_understood(&head.fields);
-                let tunnel = Tunnel { incoming, outgoing, active, address, has_floor, listens };
+                let tunnel = Tunnel {
+                    incoming,
+                    outgoing,
+                    active,
+                    address,
+                    has_floor,
+                    listens,
+                };
                 return Ok(Answer::Tunnel(Box::new(tunnel)));
             }
         }

@@ -15,7 +15,11 @@ const TYPE: &str = "ProxyError::";
 
 /// Checks the page against the code.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    let page = tree.files.iter().find(|file| file.path == PAGE).map_or("", |file| &file.text);
+    let page = tree
+        .files
+        .iter()
+        .find(|file| file.path == PAGE)
+        .map_or("", |file| &file.text);
     let rows = rows(page);
     let mut violations = Vec::new();
     for file in tree.files.iter().filter(|file| file.is_production()) {
@@ -25,8 +29,12 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
             words.extend(listed(&file.text));
         }
         for (line, word) in words {
-            if !rows.get(word.as_str()).is_some_and(|cells| cells.iter().all(|cell| !cell.is_empty())) {
-                let message = format!("`{word}` has no row in {PAGE}: say what happened and what to do");
+            if !rows
+                .get(word.as_str())
+                .is_some_and(|cells| cells.iter().all(|cell| !cell.is_empty()))
+            {
+                let message =
+                    format!("`{word}` has no row in {PAGE}: say what happened and what to do");
                 violations.push(Violation::new(&file.path, line, message));
             }
         }
@@ -48,10 +56,14 @@ fn rows(page: &str) -> BTreeMap<&str, Vec<&str>> {
 
 /// Errors that the code names: `ProxyError::DnsError` is `dns_error` on the wire.
 fn produced(code: &str) -> Vec<(usize, String)> {
-    let named = code.match_indices(TYPE).map(|(at, _)| (line_of(code, at), identifier(&code[at + TYPE.len()..])));
+    let named = code
+        .match_indices(TYPE)
+        .map(|(at, _)| (line_of(code, at), identifier(&code[at + TYPE.len()..])));
     // `ALL` and functions are no variants.
     named
-        .filter(|(_, name)| name.contains(char::is_lowercase) && name.starts_with(char::is_uppercase))
+        .filter(|(_, name)| {
+            name.contains(char::is_lowercase) && name.starts_with(char::is_uppercase)
+        })
         .map(|(line, name)| (line, snake(name)))
         .collect()
 }
@@ -69,9 +81,15 @@ fn snake(name: &str) -> String {
 
 /// The words of the list of ends: lines that are one string.
 fn listed(text: &str) -> Vec<(usize, String)> {
-    let list = text.lines().enumerate().skip_while(|(_, line)| !line.starts_with("const ENDS")).skip(1);
+    let list = text
+        .lines()
+        .enumerate()
+        .skip_while(|(_, line)| !line.starts_with("const ENDS"))
+        .skip(1);
     let words = list.take_while(|(_, line)| !line.starts_with(']'));
-    words.map(|(index, line)| (index + 1, line.trim().trim_matches(['"', ',']).to_owned())).collect()
+    words
+        .map(|(index, line)| (index + 1, line.trim().trim_matches(['"', ',']).to_owned()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -89,12 +107,21 @@ mod tests {
     #[test]
     fn errors_are_named_as_on_the_wire() {
         let code = "x(ProxyError::DnsError);\ny(ProxyError::ALL, ProxyError::TlsAlertReceived)";
-        assert_eq!(produced(code), [(1, "dns_error".to_owned()), (2, "tls_alert_received".to_owned())]);
+        assert_eq!(
+            produced(code),
+            [
+                (1, "dns_error".to_owned()),
+                (2, "tls_alert_received".to_owned())
+            ]
+        );
     }
 
     #[test]
     fn the_list_of_ends_is_read() {
         let text = "const ENDS: [&str; 2] = [\n    \"done\",\n    \"idle\",\n];\n\"other\",\n";
-        assert_eq!(listed(text), [(2, "done".to_owned()), (3, "idle".to_owned())]);
+        assert_eq!(
+            listed(text),
+            [(2, "done".to_owned()), (3, "idle".to_owned())]
+        );
     }
 }

@@ -22,9 +22,15 @@ const LAYERS: &[(&str, &str)] = &[
     ("translate", "proto config rules net http upstream proxy"),
     ("agent", "proto config rules net http proxy api"),
     ("control", "proto config rules net http api"),
-    ("hermes", "proto config rules net http upstream proxy api relay translate agent control"),
+    (
+        "hermes",
+        "proto config rules net http upstream proxy api relay translate agent control",
+    ),
     ("lab", "proto config net"),
-    ("tests", "proto config rules net http upstream proxy api relay translate agent control hermes lab"),
+    (
+        "tests",
+        "proto config rules net http upstream proxy api relay translate agent control hermes lab",
+    ),
     ("xtask", ""),
 ];
 
@@ -51,8 +57,14 @@ const IMPURE: &[(&str, &str)] = &[
 /// Checks the arrows of `cargo metadata --no-deps`.
 pub fn check(metadata: &Value) -> Vec<Violation> {
     let packages = packages(metadata);
-    let mut violations: Vec<_> = packages.iter().flat_map(|package| check_edges(package, &packages)).collect();
-    for package in packages.iter().filter(|package| PURE.contains(&short(package.name))) {
+    let mut violations: Vec<_> = packages
+        .iter()
+        .flat_map(|package| check_edges(package, &packages))
+        .collect();
+    for package in packages
+        .iter()
+        .filter(|package| PURE.contains(&short(package.name)))
+    {
         let mut trail = vec![package.name];
         check_purity(package, package, &packages, &mut trail, &mut violations);
     }
@@ -74,14 +86,27 @@ struct Dependency<'a> {
 
 fn packages(metadata: &Value) -> Vec<Package<'_>> {
     let root = text(&metadata["workspace_root"]);
-    list(&metadata["packages"]).iter().map(|value| package(value, root)).collect()
+    list(&metadata["packages"])
+        .iter()
+        .map(|value| package(value, root))
+        .collect()
 }
 
 fn package<'a>(value: &'a Value, root: &str) -> Package<'a> {
-    let manifest = text(&value["manifest_path"]).trim_start_matches(root).trim_start_matches('/').to_owned();
+    let manifest = text(&value["manifest_path"])
+        .trim_start_matches(root)
+        .trim_start_matches('/')
+        .to_owned();
     let dependencies = list(&value["dependencies"]).iter();
-    let dependencies = dependencies.map(|to| Dependency { name: text(&to["name"]), normal: to["kind"].is_null() });
-    Package { name: text(&value["name"]), manifest, dependencies: dependencies.collect() }
+    let dependencies = dependencies.map(|to| Dependency {
+        name: text(&to["name"]),
+        normal: to["kind"].is_null(),
+    });
+    Package {
+        name: text(&value["name"]),
+        manifest,
+        dependencies: dependencies.collect(),
+    }
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -99,18 +124,33 @@ fn short(name: &str) -> &str {
 
 fn check_edges(package: &Package<'_>, all: &[Package<'_>]) -> Vec<Violation> {
     let Some((_, may_know)) = LAYERS.iter().find(|(name, _)| *name == short(package.name)) else {
-        let message = format!("crate {} has no layer; add it to LAYERS in crates/xtask/src/layers.rs", package.name);
+        let message = format!(
+            "crate {} has no layer; add it to LAYERS in crates/xtask/src/layers.rs",
+            package.name
+        );
         return vec![Violation::new(&package.manifest, 0, message)];
     };
     let ours = |name: &str| all.iter().any(|other| other.name == name);
     let allowed = |name: &str| may_know.split(' ').any(|known| known == short(name));
-    let forbidden = package.dependencies.iter().filter(|to| ours(to.name) && !allowed(to.name));
-    forbidden.map(|to| edge_violation(package, to.name, may_know)).collect()
+    let forbidden = package
+        .dependencies
+        .iter()
+        .filter(|to| ours(to.name) && !allowed(to.name));
+    forbidden
+        .map(|to| edge_violation(package, to.name, may_know))
+        .collect()
 }
 
 fn edge_violation(package: &Package<'_>, to: &str, may_know: &str) -> Violation {
-    let known = if may_know.is_empty() { "none of ours" } else { may_know };
-    let message = format!("{} may not depend on {to}: a crate depends only downwards, here on: {known}", package.name);
+    let known = if may_know.is_empty() {
+        "none of ours"
+    } else {
+        may_know
+    };
+    let message = format!(
+        "{} may not depend on {to}: a crate depends only downwards, here on: {known}",
+        package.name
+    );
     Violation::new(&package.manifest, 0, message)
 }
 
@@ -125,9 +165,15 @@ fn check_purity<'a>(
     for to in at.dependencies.iter().filter(|to| to.normal) {
         if let Some((name, what)) = IMPURE.iter().find(|(name, _)| *name == to.name) {
             let way = format!("{} -> {name}", trail.join(" -> "));
-            let message = format!("{} is pure but knows {name} ({way}): {what} is the caller's business", pure.name);
+            let message = format!(
+                "{} is pure but knows {name} ({way}): {what} is the caller's business",
+                pure.name
+            );
             violations.push(Violation::new(&at.manifest, 0, message));
-        } else if let Some(next) = all.iter().find(|other| other.name == to.name && !trail.contains(&other.name)) {
+        } else if let Some(next) = all
+            .iter()
+            .find(|other| other.name == to.name && !trail.contains(&other.name))
+        {
             trail.push(next.name);
             check_purity(pure, next, all, trail, violations);
             trail.pop();
@@ -145,7 +191,8 @@ mod tests {
     type Crate<'a> = (&'a str, &'a [(&'a str, Option<&'a str>)]);
 
     fn metadata(packages: &[Crate<'_>]) -> Value {
-        let dependency = |(name, kind): &(&str, Option<&str>)| json!({ "name": name, "kind": kind });
+        let dependency =
+            |(name, kind): &(&str, Option<&str>)| json!({ "name": name, "kind": kind });
         let package = |(name, dependencies): &Crate<'_>| {
             let dependencies: Vec<_> = dependencies.iter().map(dependency).collect();
             json!({ "name": name, "manifest_path": format!("/r/{name}/Cargo.toml"), "dependencies": dependencies })
@@ -154,20 +201,41 @@ mod tests {
     }
 
     fn messages(packages: &[Crate<'_>]) -> Vec<String> {
-        check(&metadata(packages)).iter().map(ToString::to_string).collect()
+        check(&metadata(packages))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn downward_edges_pass() {
-        let http: &[_] = &[("hermes-net", None), ("hermes-proto", None), ("tokio", None)];
-        assert!(messages(&[("hermes-http", http), ("hermes-net", &[]), ("hermes-proto", &[])]).is_empty());
+        let http: &[_] = &[
+            ("hermes-net", None),
+            ("hermes-proto", None),
+            ("tokio", None),
+        ];
+        assert!(
+            messages(&[
+                ("hermes-http", http),
+                ("hermes-net", &[]),
+                ("hermes-proto", &[])
+            ])
+            .is_empty()
+        );
     }
 
     #[test]
     fn an_upward_edge_names_both_crates_and_the_rule() {
-        let found = messages(&[("hermes-net", &[("hermes-http", Some("dev"))]), ("hermes-http", &[])]);
+        let found = messages(&[
+            ("hermes-net", &[("hermes-http", Some("dev"))]),
+            ("hermes-http", &[]),
+        ]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with("hermes-net/Cargo.toml: hermes-net may not depend on hermes-http: "), "{found:?}");
+        assert!(
+            found[0]
+                .starts_with("hermes-net/Cargo.toml: hermes-net may not depend on hermes-http: "),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -177,8 +245,14 @@ mod tests {
 
     #[test]
     fn a_pure_crate_may_not_reach_a_run_time_through_ours() {
-        let found = messages(&[("hermes-rules", &[("hermes-config", None)]), ("hermes-config", &[("tokio", None)])]);
-        assert!(found[0].contains("hermes-rules -> hermes-config -> tokio"), "{found:?}");
+        let found = messages(&[
+            ("hermes-rules", &[("hermes-config", None)]),
+            ("hermes-config", &[("tokio", None)]),
+        ]);
+        assert!(
+            found[0].contains("hermes-rules -> hermes-config -> tokio"),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -188,8 +262,14 @@ mod tests {
 
     #[test]
     fn control_and_proxy_never_know_each_other() {
-        let control = messages(&[("hermes-control", &[("hermes-proxy", None)]), ("hermes-proxy", &[])]);
-        let proxy = messages(&[("hermes-proxy", &[("hermes-control", None)]), ("hermes-control", &[])]);
+        let control = messages(&[
+            ("hermes-control", &[("hermes-proxy", None)]),
+            ("hermes-proxy", &[]),
+        ]);
+        let proxy = messages(&[
+            ("hermes-proxy", &[("hermes-control", None)]),
+            ("hermes-control", &[]),
+        ]);
         assert_eq!((control.len(), proxy.len()), (1, 1));
     }
 
@@ -199,7 +279,10 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), LAYERS.len());
-        for known in LAYERS.iter().flat_map(|(_, may_know)| may_know.split_whitespace()) {
+        for known in LAYERS
+            .iter()
+            .flat_map(|(_, may_know)| may_know.split_whitespace())
+        {
             assert!(names.contains(&known), "{known}");
         }
     }

@@ -9,8 +9,16 @@ use crate::tree::Tree;
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let pages = tree.files.iter().filter(|file| file.path.ends_with(".md"));
     let violations = pages.flat_map(|page| {
-        let broken = links(&page.text).into_iter().filter(|(_, target)| !exists(&tree.root, &page.path, target));
-        broken.map(|(line, target)| Violation::new(&page.path, line, format!("link to {target}, which is not there")))
+        let broken = links(&page.text)
+            .into_iter()
+            .filter(|(_, target)| !exists(&tree.root, &page.path, target));
+        broken.map(|(line, target)| {
+            Violation::new(
+                &page.path,
+                line,
+                format!("link to {target}, which is not there"),
+            )
+        })
     });
     violations.collect()
 }
@@ -18,7 +26,10 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 fn exists(root: &Path, page: &str, target: &str) -> bool {
     match target.strip_prefix('/') {
         Some(from_root) => root.join(from_root).exists(),
-        None => root.join(page).parent().is_some_and(|folder| folder.join(target).exists()),
+        None => root
+            .join(page)
+            .parent()
+            .is_some_and(|folder| folder.join(target).exists()),
     }
 }
 
@@ -30,7 +41,12 @@ fn links(page: &str) -> Vec<(usize, &str)> {
         let fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
         in_block ^= fence;
         if !in_block && !fence {
-            found.extend(inline(line).chain(definition(line)).filter_map(local).map(|target| (index + 1, target)));
+            found.extend(
+                inline(line)
+                    .chain(definition(line))
+                    .filter_map(local)
+                    .map(|target| (index + 1, target)),
+            );
         }
     }
     found
@@ -46,7 +62,9 @@ fn inline(line: &str) -> impl Iterator<Item = &str> {
 /// `[label]: target`
 fn definition(line: &str) -> Option<&str> {
     let (label, target) = line.split_once("]: ")?;
-    label.starts_with('[').then(|| target.split_whitespace().next())?
+    label
+        .starts_with('[')
+        .then(|| target.split_whitespace().next())?
 }
 
 /// The file part of a target, unless it leads elsewhere or only within the page.
@@ -64,7 +82,10 @@ mod tests {
     #[test]
     fn local_links_are_found_with_their_lines() {
         let page = "[a](docs/a.md#top) ![b](b.svg \"title\")\n\n[c]: ../c.toml\n";
-        assert_eq!(links(page), [(1, "docs/a.md"), (1, "b.svg"), (3, "../c.toml")]);
+        assert_eq!(
+            links(page),
+            [(1, "docs/a.md"), (1, "b.svg"), (3, "../c.toml")]
+        );
     }
 
     #[test]

@@ -33,7 +33,9 @@ fn main() -> ExitCode {
         ["matrix", folder] => done(matrix::run(folder, false)),
         ["matrix", "--check", folder] => done(matrix::run(folder, true)),
         _ => {
-            say("usage: cargo xtask tidy\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER");
+            say(
+                "usage: cargo xtask tidy\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER",
+            );
             ExitCode::from(2)
         }
     }
@@ -55,12 +57,21 @@ fn tidy() -> ExitCode {
     }
     let files = tree.files.len();
     let found = violations.len();
-    say(&format!("tidy: {files} files, {found} violations, {} ms", start.elapsed().as_millis()));
-    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    say(&format!(
+        "tidy: {files} files, {found} violations, {} ms",
+        start.elapsed().as_millis()
+    ));
+    if violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn done(result: Result<(), String>) -> ExitCode {
-    let Err(reason) = result else { return ExitCode::SUCCESS };
+    let Err(reason) = result else {
+        return ExitCode::SUCCESS;
+    };
     say(&reason);
     ExitCode::FAILURE
 }

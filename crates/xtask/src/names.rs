@@ -28,7 +28,10 @@ pub fn shared(tree: &Tree) -> Vec<Sized> {
             shared.size += 1;
         }
     }
-    types.into_values().filter(|shared| shared.size > shared.budget).collect()
+    types
+        .into_values()
+        .filter(|shared| shared.size > shared.budget)
+        .collect()
 }
 
 /// `crates/proxy` of a path within it.
@@ -46,19 +49,45 @@ mod tests {
     use crate::tree::File;
 
     fn found(files: &[(&str, &str)]) -> Vec<(String, String, usize)> {
-        let files = files.iter().map(|(path, text)| File::new(path, text)).collect();
-        let tree = Tree { root: PathBuf::new(), files, metadata: Value::Null };
-        shared(&tree).into_iter().map(|shared| (shared.subject, shared.path, shared.size)).collect()
+        let files = files
+            .iter()
+            .map(|(path, text)| File::new(path, text))
+            .collect();
+        let tree = Tree {
+            root: PathBuf::new(),
+            files,
+            metadata: Value::Null,
+        };
+        shared(&tree)
+            .into_iter()
+            .map(|shared| (shared.subject, shared.path, shared.size))
+            .collect()
     }
 
     #[test]
     fn a_name_of_two_types_of_one_crate_is_found() {
-        let found = found(&[("crates/a/src/b.rs", "struct Place;"), ("crates/a/src/c.rs", "\npub enum Place {}")]);
-        assert_eq!(found, [("crates/a::Place".to_owned(), "crates/a/src/c.rs".to_owned(), 2)]);
+        let found = found(&[
+            ("crates/a/src/b.rs", "struct Place;"),
+            ("crates/a/src/c.rs", "\npub enum Place {}"),
+        ]);
+        assert_eq!(
+            found,
+            [(
+                "crates/a::Place".to_owned(),
+                "crates/a/src/c.rs".to_owned(),
+                2
+            )]
+        );
     }
 
     #[test]
     fn two_crates_may_use_one_name() {
-        assert!(found(&[("crates/a/src/b.rs", "struct Place;"), ("crates/b/src/b.rs", "struct Place;")]).is_empty());
+        assert!(
+            found(&[
+                ("crates/a/src/b.rs", "struct Place;"),
+                ("crates/b/src/b.rs", "struct Place;")
+            ])
+            .is_empty()
+        );
     }
 }

@@ -6,21 +6,35 @@ use crate::tree::{File, Tree};
 
 /// Checks every production file.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    tree.files.iter().filter(|file| file.is_production()).flat_map(check_file).collect()
+    tree.files
+        .iter()
+        .filter(|file| file.is_production())
+        .flat_map(check_file)
+        .collect()
 }
 
 fn check_file(file: &File) -> Vec<Violation> {
-    let Some(rust) = &file.rust else { return Vec::new() };
+    let Some(rust) = &file.rust else {
+        return Vec::new();
+    };
     let code = &rust.production;
-    let starts = code.match_indices("let (").filter(|(at, _)| is_pair(&code[at + "let ".len()..]));
+    let starts = code
+        .match_indices("let (")
+        .filter(|(at, _)| is_pair(&code[at + "let ".len()..]));
     let message = "several values are bound in one statement; give each its own `let`";
-    starts.map(|(at, _)| Violation::new(&file.path, line_of(code, at), message)).collect()
+    starts
+        .map(|(at, _)| Violation::new(&file.path, line_of(code, at), message))
+        .collect()
 }
 
 /// Is this a tuple of names, and does a tuple of values follow that ends the statement?
 fn is_pair(text: &str) -> bool {
-    let Some(names) = tuple(text) else { return false };
-    let Some(values) = text[names..].trim_start().strip_prefix('=') else { return false };
+    let Some(names) = tuple(text) else {
+        return false;
+    };
+    let Some(values) = text[names..].trim_start().strip_prefix('=') else {
+        return false;
+    };
     let values = values.trim_start();
     tuple(values).is_some_and(|end| values[end..].trim_start().starts_with(';'))
 }
@@ -51,12 +65,21 @@ mod tests {
     #[test]
     fn values_that_are_bound_together_are_found() {
         assert_eq!(found("fn f() { let (a, mut b) = (x(1), y); }"), 1);
-        assert_eq!(found("fn f() { let ((a, b), c) = (\n    x(1),\n    y,\n);\n }"), 1);
+        assert_eq!(
+            found("fn f() { let ((a, b), c) = (\n    x(1),\n    y,\n);\n }"),
+            1
+        );
     }
 
     #[test]
     fn what_is_taken_apart_is_not() {
-        assert_eq!(found("fn f() { let (a, b) = x(1); let (c, d) = (e, f).g(); let h = (1, 2); }"), 0);
-        assert_eq!(found("#[cfg(test)]\nmod tests {\n    fn f() { let (a, b) = (1, 2); }\n}\n"), 0);
+        assert_eq!(
+            found("fn f() { let (a, b) = x(1); let (c, d) = (e, f).g(); let h = (1, 2); }"),
+            0
+        );
+        assert_eq!(
+            found("#[cfg(test)]\nmod tests {\n    fn f() { let (a, b) = (1, 2); }\n}\n"),
+            0
+        );
     }
 }

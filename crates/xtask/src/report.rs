@@ -16,7 +16,11 @@ pub struct Violation {
 impl Violation {
     /// A violation at a line (0: of the whole file).
     pub fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into() }
+        Self {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
     }
 }
 

@@ -49,7 +49,11 @@ impl Rust {
         let code = keep(text, &kinds, Kind::Code);
         let comments = keep(text, &kinds, Kind::Comment);
         let production = without_tests(&code);
-        Self { code, comments, production }
+        Self {
+            code,
+            comments,
+            production,
+        }
     }
 
     /// Tokens outside test-only code.
@@ -59,14 +63,17 @@ impl Rust {
 
     /// The functions with a body, outside test-only code.
     pub fn functions(&self) -> Vec<Function<'_>> {
-        words(&self.production, "fn").filter_map(|at| function(&self.production, at)).collect()
+        words(&self.production, "fn")
+            .filter_map(|at| function(&self.production, at))
+            .collect()
     }
 
     /// The types that are defined outside functions, implementations and test-only code.
     pub fn types(&self) -> Vec<Type<'_>> {
         let mut types = Vec::new();
         for keyword in ["struct", "enum", "trait", "type", "union"] {
-            let starts = words(&self.production, keyword).filter(|at| is_outermost(&self.production, *at));
+            let starts =
+                words(&self.production, keyword).filter(|at| is_outermost(&self.production, *at));
             types.extend(starts.map(|at| definition(&self.production, keyword, at)));
         }
         types
@@ -75,23 +82,32 @@ impl Rust {
 
 /// Where `word` stands as a whole word.
 pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let part_of_name = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
-        let bytes = text.as_bytes();
-        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
-        !part_of_name(before) && !part_of_name(bytes.get(at + word.len()))
-    })
+    let part_of_name =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    text.match_indices(word)
+        .map(|(at, _)| at)
+        .filter(move |&at| {
+            let bytes = text.as_bytes();
+            let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+            !part_of_name(before) && !part_of_name(bytes.get(at + word.len()))
+        })
 }
 
 /// The 1-based line of a byte offset.
 pub fn line_of(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+    text.as_bytes()[..at]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
 }
 
 /// The identifier at the start of the text, after white space.
 pub fn identifier(text: &str) -> &str {
     let text = text.trim_start();
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
     &text[..end]
 }
 
@@ -100,7 +116,11 @@ fn function(code: &str, at: usize) -> Option<Function<'_>> {
     let open = body(code, at)?;
     let end = closing(code, open);
     let tokens = tokens(code.get(at..=end).unwrap_or(&code[at..]));
-    (!name.is_empty()).then_some(Function { name, line: line_of(code, at), tokens })
+    (!name.is_empty()).then_some(Function {
+        name,
+        line: line_of(code, at),
+        tokens,
+    })
 }
 
 /// Does the line begin with the item, its visibility aside?
@@ -116,7 +136,11 @@ fn definition<'a>(code: &'a str, keyword: &str, at: usize) -> Type<'a> {
         Some(open) if keyword == "struct" => fields(&code[open + 1..closing(code, open)]),
         _ => 0,
     };
-    Type { name, line: line_of(code, at), fields }
+    Type {
+        name,
+        line: line_of(code, at),
+        fields,
+    }
 }
 
 /// The named fields in the body of a struct: the colons that stand by themselves, outside of any brackets.
@@ -140,12 +164,16 @@ fn fields(body: &str) -> usize {
 /// How many things code says: words, numbers and signs. Literals count for nothing, so that data does not weigh more than what
 /// is done with it, and neither do white space and comments, so that air and reasons are free.
 pub fn tokens(code: &str) -> usize {
-    const PAIRS: [&str; 16] =
-        ["::", "->", "=>", "==", "!=", "<=", ">=", "&&", "||", "..", "+=", "-=", "*=", "/=", "|=", "&="];
+    const PAIRS: [&str; 16] = [
+        "::", "->", "=>", "==", "!=", "<=", ">=", "&&", "||", "..", "+=", "-=", "*=", "/=", "|=",
+        "&=",
+    ];
     let mut count = 0;
     let mut rest = code.trim_start();
     while let Some(first) = rest.chars().next() {
-        let word = rest.find(|char: char| !char.is_alphanumeric() && char != '_').unwrap_or(rest.len());
+        let word = rest
+            .find(|char: char| !char.is_alphanumeric() && char != '_')
+            .unwrap_or(rest.len());
         let length = match word {
             0 if PAIRS.iter().any(|pair| rest.starts_with(pair)) => 2,
             0 => first.len_utf8(),
@@ -196,7 +224,10 @@ fn without_tests(code: &str) -> String {
         let has_body = matches!(item_keyword(&code[from..]), "mod" | "fn" | "impl");
         if let Some(open) = body(code, from).filter(|_| has_body) {
             from = code.len().min(closing(code, open) + 1);
-            production[at..from].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+            production[at..from]
+                .iter_mut()
+                .filter(|byte| **byte != b'\n')
+                .for_each(|byte| *byte = b' ');
         }
     }
     String::from_utf8_lossy(&production).into_owned()
@@ -216,7 +247,13 @@ fn item_keyword(text: &str) -> &str {
 
 /// Bytes of one kind and all line ends; other bytes become spaces.
 fn keep(text: &str, kinds: &[Kind], kind: Kind) -> String {
-    let kept = |(byte, of): (u8, &Kind)| if *of == kind || byte == b'\n' { byte } else { b' ' };
+    let kept = |(byte, of): (u8, &Kind)| {
+        if *of == kind || byte == b'\n' {
+            byte
+        } else {
+            b' '
+        }
+    };
     let bytes: Vec<u8> = text.bytes().zip(kinds).map(kept).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -238,7 +275,10 @@ fn kinds(text: &[u8]) -> Vec<Kind> {
 fn token(text: &[u8], at: usize) -> (Kind, usize) {
     let rest = &text[at..];
     if rest.starts_with(b"//") {
-        let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        let end = rest
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .unwrap_or(rest.len());
         return (Kind::Comment, at + end);
     }
     if rest.starts_with(b"/*") {
@@ -278,15 +318,25 @@ fn block_comment(text: &[u8]) -> usize {
 /// The length of a raw string (`r"..."`, `br#"..."#`) that begins at `at`.
 fn raw_string(text: &[u8], at: usize) -> Option<usize> {
     let after_name = at > 0 && (text[at - 1].is_ascii_alphanumeric() || text[at - 1] == b'_');
-    let prefix = [&b"br"[..], b"cr", b"r"].into_iter().find(|prefix| text[at..].starts_with(prefix))?;
-    let hashes = text[at + prefix.len()..].iter().take_while(|byte| **byte == b'#').count();
+    let prefix = [&b"br"[..], b"cr", b"r"]
+        .into_iter()
+        .find(|prefix| text[at..].starts_with(prefix))?;
+    let hashes = text[at + prefix.len()..]
+        .iter()
+        .take_while(|byte| **byte == b'#')
+        .count();
     let open = at + prefix.len() + hashes;
     if after_name || text.get(open) != Some(&b'"') {
         return None;
     }
-    let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
+    let close: Vec<u8> = std::iter::once(b'"')
+        .chain(std::iter::repeat_n(b'#', hashes))
+        .collect();
     let content = &text[open + 1..];
-    let length = content.windows(close.len()).position(|window| window == close).unwrap_or(content.len());
+    let length = content
+        .windows(close.len())
+        .position(|window| window == close)
+        .unwrap_or(content.len());
     Some(open + 1 + length + close.len() - at)
 }
 
@@ -316,8 +366,14 @@ mod tests {
     #[test]
     fn code_view_blanks_comments_and_literals_and_keeps_lines() {
         let rust = Rust::scan("let a = \"x\\\"y\"; // one\n/* 2 /* 3 */ */ let b = r#\"q\"#;\n");
-        assert_eq!(rust.code, "let a =       ;       \n                let b =       ;\n");
-        assert_eq!(rust.comments.trim_end(), "                // one\n/* 2 /* 3 */ */");
+        assert_eq!(
+            rust.code,
+            "let a =       ;       \n                let b =       ;\n"
+        );
+        assert_eq!(
+            rust.comments.trim_end(),
+            "                // one\n/* 2 /* 3 */ */"
+        );
     }
 
     #[test]
@@ -325,13 +381,26 @@ mod tests {
         let rust = Rust::scan("fn f<'a>(x: &'a str) -> char { '\\'' } // end");
         assert!(rust.code.contains("fn f<'a>(x: &'a str)"));
         assert!(rust.comments.contains("// end"));
-        assert!(Rust::scan("let q = '\"'; // end").comments.contains("// end"));
+        assert!(
+            Rust::scan("let q = '\"'; // end")
+                .comments
+                .contains("// end")
+        );
     }
 
     #[test]
     fn functions_are_measured_from_fn_to_closing_brace() {
-        let rust = Rust::scan("fn one(x: [u8; 4]) -> u8\n{\n    { 1 }\n}\ntrait T { fn two(); }\ntype F = fn(u8);\n");
-        assert_eq!(rust.functions(), [Function { name: "one", line: 1, tokens: 18 }]);
+        let rust = Rust::scan(
+            "fn one(x: [u8; 4]) -> u8\n{\n    { 1 }\n}\ntrait T { fn two(); }\ntype F = fn(u8);\n",
+        );
+        assert_eq!(
+            rust.functions(),
+            [Function {
+                name: "one",
+                line: 1,
+                tokens: 18
+            }]
+        );
     }
 
     #[test]
@@ -344,25 +413,43 @@ mod tests {
     fn types_are_found_with_their_fields() {
         let text = "pub struct A {\n    a: B<u8, C>,\n    pub b: fn(x: u8) -> D<E>,\n}\nimpl A {\n    type X = u8;\n}\nenum F { G { h: u8 } }\n";
         let found = Rust::scan(text);
-        let found: Vec<_> = found.types().into_iter().map(|found| (found.name, found.line, found.fields)).collect();
+        let found: Vec<_> = found
+            .types()
+            .into_iter()
+            .map(|found| (found.name, found.line, found.fields))
+            .collect();
         assert_eq!(found, [("A", 1, 2), ("F", 8, 0)]);
     }
 
     #[test]
     fn test_modules_do_not_count() {
-        let rust = Rust::scan("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
-        assert_eq!(rust.functions().iter().map(|function| function.name).collect::<Vec<_>>(), ["a", "c"]);
+        let rust =
+            Rust::scan("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
+        assert_eq!(
+            rust.functions()
+                .iter()
+                .map(|function| function.name)
+                .collect::<Vec<_>>(),
+            ["a", "c"]
+        );
     }
 
     #[test]
     fn other_attributes_and_visibility_do_not_hide_a_test_module() {
-        let rust = Rust::scan("#[cfg(test)]\n#[expect(missing_docs)]\npub(crate) mod support {\n}\nstruct A;\n");
+        let rust = Rust::scan(
+            "#[cfg(test)]\n#[expect(missing_docs)]\npub(crate) mod support {\n}\nstruct A;\n",
+        );
         assert_eq!(rust.tokens(), 3);
     }
 
     #[test]
     fn an_outer_test_file_takes_nothing_away() {
-        assert_eq!(Rust::scan("#[cfg(test)]\nmod tests;\nfn a() {}\n").functions().len(), 1);
+        assert_eq!(
+            Rust::scan("#[cfg(test)]\nmod tests;\nfn a() {}\n")
+                .functions()
+                .len(),
+            1
+        );
     }
 
     #[test]

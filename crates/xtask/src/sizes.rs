@@ -40,7 +40,11 @@ struct Allowed {
 
 /// Checks every production file and function, and the allow-list itself.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    let list = tree.files.iter().find(|file| file.path == ALLOW).map_or("", |file| &file.text);
+    let list = tree
+        .files
+        .iter()
+        .find(|file| file.path == ALLOW)
+        .map_or("", |file| &file.text);
     let production = tree.files.iter().filter(|file| file.is_production());
     let mut large: Vec<Sized> = production.flat_map(large).collect();
     large.extend(names::shared(tree));
@@ -51,7 +55,9 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 
 /// What is over its budget in one file.
 fn large(file: &File) -> Vec<Sized> {
-    let Some(rust) = &file.rust else { return Vec::new() };
+    let Some(rust) = &file.rust else {
+        return Vec::new();
+    };
     let mut sized = vec![Sized {
         subject: file.path.clone(),
         path: file.path.clone(),
@@ -84,11 +90,22 @@ fn large(file: &File) -> Vec<Sized> {
 fn parse(list: &str) -> (Vec<Allowed>, Vec<Violation>) {
     let mut allowed = Vec::new();
     let mut violations = Vec::new();
-    let lines = list.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+    let lines = list
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     for (index, line) in lines {
         match entry(line) {
-            Some((subject, ceiling)) => allowed.push(Allowed { subject, ceiling, line: index + 1 }),
-            None => violations.push(Violation::new(ALLOW, index + 1, "write `path[::name] <= size: reason`")),
+            Some((subject, ceiling)) => allowed.push(Allowed {
+                subject,
+                ceiling,
+                line: index + 1,
+            }),
+            None => violations.push(Violation::new(
+                ALLOW,
+                index + 1,
+                "write `path[::name] <= size: reason`",
+            )),
         }
     }
     (allowed, violations)
@@ -103,19 +120,31 @@ fn entry(line: &str) -> Option<(String, usize)> {
 
 fn judge(large: &[Sized], allowed: &[Allowed]) -> Vec<Violation> {
     let too_large = large.iter().filter_map(|sized| {
-        let ceiling =
-            allowed.iter().find(|entry| entry.subject == sized.subject).map_or(sized.budget, |entry| entry.ceiling);
+        let ceiling = allowed
+            .iter()
+            .find(|entry| entry.subject == sized.subject)
+            .map_or(sized.budget, |entry| entry.ceiling);
         (sized.size > ceiling).then(|| over(sized, ceiling))
     });
     let needed = |entry: &Allowed| large.iter().any(|sized| sized.subject == entry.subject);
     let stale = allowed.iter().filter(|entry| !needed(entry)).map(|entry| {
-        Violation::new(ALLOW, entry.line, format!("{} is within its budget now; remove this line", entry.subject))
+        Violation::new(
+            ALLOW,
+            entry.line,
+            format!(
+                "{} is within its budget now; remove this line",
+                entry.subject
+            ),
+        )
     });
     too_large.chain(stale).collect()
 }
 
 fn over(sized: &Sized, ceiling: usize) -> Violation {
-    let name = sized.subject.rsplit_once("::").map_or("file", |(_, name)| name);
+    let name = sized
+        .subject
+        .rsplit_once("::")
+        .map_or("file", |(_, name)| name);
     let Sized { size, unit, .. } = sized;
     let remedy = match *unit {
         "definitions" => "name each after what it is",
@@ -130,7 +159,14 @@ mod tests {
     use super::*;
 
     fn sized(subject: &str, size: usize) -> Sized {
-        Sized { subject: subject.into(), path: subject.into(), line: 0, size, unit: "tokens", budget: FILE_TOKENS }
+        Sized {
+            subject: subject.into(),
+            path: subject.into(),
+            line: 0,
+            size,
+            unit: "tokens",
+            budget: FILE_TOKENS,
+        }
     }
 
     fn messages(large: &[Sized], list: &str) -> Vec<String> {
@@ -144,7 +180,10 @@ mod tests {
         let text = format!("//! Doc.\nfn long() {{\n{}}}\n", "    1;\n".repeat(250));
         let found = large(&File::new("crates/a/src/b.rs", &text));
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].subject.as_str(), found[0].size), ("crates/a/src/b.rs::long", 506));
+        assert_eq!(
+            (found[0].subject.as_str(), found[0].size),
+            ("crates/a/src/b.rs::long", 506)
+        );
     }
 
     #[test]
@@ -164,14 +203,19 @@ mod tests {
     #[test]
     fn an_exception_holds_up_to_its_ceiling() {
         assert!(messages(&[sized("a.rs", 5100)], "# why\n\na.rs <= 5100: one table\n").is_empty());
-        assert!(messages(&[sized("a.rs", 5101)], "a.rs <= 5100: one table\n")[0].contains("more than 5100"));
+        assert!(
+            messages(&[sized("a.rs", 5101)], "a.rs <= 5100: one table\n")[0]
+                .contains("more than 5100")
+        );
     }
 
     #[test]
     fn an_exception_that_is_not_needed_fails() {
         assert_eq!(
             messages(&[], "a.rs <= 500: x"),
-            [format!("{ALLOW}:1: a.rs is within its budget now; remove this line")]
+            [format!(
+                "{ALLOW}:1: a.rs is within its budget now; remove this line"
+            )]
         );
     }
 

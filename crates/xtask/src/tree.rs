@@ -31,13 +31,19 @@ impl File {
     /// A file with its views.
     pub fn new(path: &str, text: &str) -> Self {
         let rust = path.ends_with(".rs").then(|| Rust::scan(text));
-        Self { path: path.to_owned(), text: text.to_owned(), rust }
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            rust,
+        }
     }
 
     /// Is this Rust code that ships, in contrast to code that only tests use?
     pub fn is_production(&self) -> bool {
         let test_only = self.path.starts_with("crates/tests/")
-            || ["/tests/", "/benches/", "/examples/", "/fuzz/"].iter().any(|folder| self.path.contains(folder))
+            || ["/tests/", "/benches/", "/examples/", "/fuzz/"]
+                .iter()
+                .any(|folder| self.path.contains(folder))
             || self.path.ends_with("/tests.rs")
             || self.path.ends_with("_tests.rs");
         self.rust.is_some() && self.in_src() && !test_only
@@ -56,10 +62,18 @@ impl Tree {
     /// A sentence, when cargo or git cannot be run or a file cannot be read.
     pub fn read() -> Result<Self, String> {
         let metadata = metadata()?;
-        let root = metadata["workspace_root"].as_str().ok_or("cargo metadata names no workspace_root")?;
+        let root = metadata["workspace_root"]
+            .as_str()
+            .ok_or("cargo metadata names no workspace_root")?;
         let root = PathBuf::from(root);
-        let files = tracked(&root)?.into_iter().filter_map(|path| read(&root, &path).transpose());
-        Ok(Self { files: files.collect::<Result<_, _>>()?, root, metadata })
+        let files = tracked(&root)?
+            .into_iter()
+            .filter_map(|path| read(&root, &path).transpose());
+        Ok(Self {
+            files: files.collect::<Result<_, _>>()?,
+            root,
+            metadata,
+        })
     }
 }
 
@@ -73,8 +87,15 @@ fn metadata() -> Result<Value, String> {
 /// Files in git's index, and new ones that are not ignored: what the next commit would hold.
 fn tracked(root: &Path) -> Result<Vec<String>, String> {
     let mut command = Command::new("git");
-    command.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-    let output = String::from_utf8(run(&mut command)?).map_err(|_| "git lists a file name that is not UTF-8")?;
+    command.current_dir(root).args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let output = String::from_utf8(run(&mut command)?)
+        .map_err(|_| "git lists a file name that is not UTF-8")?;
     Ok(output.split_terminator('\0').map(str::to_owned).collect())
 }
 
@@ -85,7 +106,9 @@ fn read(root: &Path, path: &str) -> Result<Option<File>, String> {
         return Ok(None);
     }
     let bytes = std::fs::read(&full).map_err(|error| format!("{path}: {error}"))?;
-    Ok(String::from_utf8(bytes).ok().map(|text| File::new(path, &text)))
+    Ok(String::from_utf8(bytes)
+        .ok()
+        .map(|text| File::new(path, &text)))
 }
 
 /// Runs a command; what it wrote.
@@ -94,11 +117,16 @@ fn read(root: &Path, path: &str) -> Result<Option<File>, String> {
 /// A sentence, with what it wrote to standard error.
 pub fn run(command: &mut Command) -> Result<Vec<u8>, String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("cannot run {name}: {error}"))?;
+    let output = command
+        .output()
+        .map_err(|error| format!("cannot run {name}: {error}"))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
-    Err(format!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    Err(format!(
+        "{name} failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    ))
 }
 
 #[cfg(test)]

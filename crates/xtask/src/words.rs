@@ -6,25 +6,42 @@ use crate::tree::{File, Tree};
 
 /// Macros, attributes and calls that no Rust file has, tests included.
 const NOWHERE: &[(&str, &str)] = &[
-    ("todo!(", "finish it or leave it out; an open end belongs in an issue"),
-    ("unimplemented!(", "finish it or leave it out; an open end belongs in an issue"),
+    (
+        "todo!(",
+        "finish it or leave it out; an open end belongs in an issue",
+    ),
+    (
+        "unimplemented!(",
+        "finish it or leave it out; an open end belongs in an issue",
+    ),
     ("dbg!(", "use tracing"),
     ("#[ignore", "a test that cannot run fails, it never skips"),
 ];
 
 /// Paths that production code does not name.
-const NOT_IN_PRODUCTION: &[(&str, &str)] =
-    &[("std::sync::Mutex", "use parking_lot: no poisoning, so no unwrap on every lock")];
+const NOT_IN_PRODUCTION: &[(&str, &str)] = &[(
+    "std::sync::Mutex",
+    "use parking_lot: no poisoning, so no unwrap on every lock",
+)];
 
 /// Paths that production code of a pure crate does not name.
 const NOT_IN_PURE_CRATES: &[(&str, &str)] = &[
-    ("Instant::now", "time is an argument here, so that tests and the planner can choose it"),
-    ("SystemTime::now", "time is an argument here, so that tests and the planner can choose it"),
+    (
+        "Instant::now",
+        "time is an argument here, so that tests and the planner can choose it",
+    ),
+    (
+        "SystemTime::now",
+        "time is an argument here, so that tests and the planner can choose it",
+    ),
 ];
 const PURE_FOLDERS: &[&str] = &["crates/proto/src/", "crates/rules/src/"];
 
 /// Function names that say nothing of what the function does.
-const PREFIXES: &[(&str, &str)] = &[("get_", "name it after what it returns"), ("do_", "name it after what it does")];
+const PREFIXES: &[(&str, &str)] = &[
+    ("get_", "name it after what it returns"),
+    ("do_", "name it after what it does"),
+];
 
 /// Ends of type names that hide what the type is.
 const SUFFIXES: &[&str] = &["Manager", "Helper", "Helpers", "Util", "Utils"];
@@ -33,10 +50,18 @@ const SUFFIXES: &[&str] = &["Manager", "Helper", "Helpers", "Util", "Utils"];
 const DRAWERS: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc"];
 
 /// Notes to oneself.
-const NOTES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+const NOTES: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+];
 
 /// Folders of one person's machine; in pieces, because this file is searched too.
-const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
+const MACHINE_PATHS: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/Us", "ers/"),
+];
 
 /// Checks every file.
 pub fn check(tree: &Tree) -> Vec<Violation> {
@@ -61,7 +86,10 @@ fn code(file: &File, rust: &Rust) -> Vec<Violation> {
     if file.is_production() {
         violations.extend(banned(&file.path, &rust.production, NOT_IN_PRODUCTION));
         violations.extend(grouped_mutex(&file.path, &rust.production));
-        if PURE_FOLDERS.iter().any(|folder| file.path.starts_with(folder)) {
+        if PURE_FOLDERS
+            .iter()
+            .any(|folder| file.path.starts_with(folder))
+        {
             violations.extend(banned(&file.path, &rust.production, NOT_IN_PURE_CRATES));
         }
     }
@@ -70,8 +98,17 @@ fn code(file: &File, rust: &Rust) -> Vec<Violation> {
 
 fn banned(path: &str, view: &str, list: &[(&str, &str)]) -> Vec<Violation> {
     let hits = |&(word, reason): &(&str, &str)| {
-        let places = view.match_indices(word).map(|(at, _)| at).filter(|at| starts_a_name(view, *at));
-        let violation = |at| Violation::new(path, line_of(view, at), format!("`{word}` is banned: {reason}"));
+        let places = view
+            .match_indices(word)
+            .map(|(at, _)| at)
+            .filter(|at| starts_a_name(view, *at));
+        let violation = |at| {
+            Violation::new(
+                path,
+                line_of(view, at),
+                format!("`{word}` is banned: {reason}"),
+            )
+        };
         places.map(violation).collect::<Vec<_>>()
     };
     list.iter().flat_map(hits).collect()
@@ -82,22 +119,39 @@ fn grouped_mutex(path: &str, code: &str) -> Vec<Violation> {
     const GROUP: &str = "std::sync::{";
     let (word, reason) = NOT_IN_PRODUCTION[0];
     let group = |at: usize| code[at..].split(';').next().unwrap_or_default();
-    let hits = code.match_indices(GROUP).filter(|(at, _)| words(group(*at), "Mutex").next().is_some());
-    hits.map(|(at, _)| Violation::new(path, line_of(code, at), format!("`{word}` is banned: {reason}"))).collect()
+    let hits = code
+        .match_indices(GROUP)
+        .filter(|(at, _)| words(group(*at), "Mutex").next().is_some());
+    hits.map(|(at, _)| {
+        Violation::new(
+            path,
+            line_of(code, at),
+            format!("`{word}` is banned: {reason}"),
+        )
+    })
+    .collect()
 }
 
 fn functions(path: &str, rust: &Rust) -> Vec<Violation> {
     let named = words(&rust.code, "fn").map(|at| (at, identifier(&rust.code[at + 2..])));
     let judged = named.filter_map(|(at, name)| {
-        let (prefix, reason) = PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix))?;
-        Some(Violation::new(path, line_of(&rust.code, at), format!("`{name}`: no `{prefix}` names; {reason}")))
+        let (prefix, reason) = PREFIXES
+            .iter()
+            .find(|(prefix, _)| name.starts_with(prefix))?;
+        Some(Violation::new(
+            path,
+            line_of(&rust.code, at),
+            format!("`{name}`: no `{prefix}` names; {reason}"),
+        ))
     });
     judged.collect()
 }
 
 fn types(path: &str, rust: &Rust) -> Vec<Violation> {
     let kinds = ["struct", "enum", "trait", "type", "union"];
-    let named = kinds.iter().flat_map(|kind| words(&rust.code, kind).map(move |at| (at, at + kind.len())));
+    let named = kinds
+        .iter()
+        .flat_map(|kind| words(&rust.code, kind).map(move |at| (at, at + kind.len())));
     let judged = named.filter_map(|(at, end)| {
         let name = identifier(&rust.code[end..]);
         let suffix = SUFFIXES.iter().find(|suffix| name.ends_with(*suffix))?;
@@ -110,7 +164,11 @@ fn types(path: &str, rust: &Rust) -> Vec<Violation> {
 fn file_name(path: &str) -> Option<Violation> {
     let mut parts = path.trim_end_matches(".rs").split('/');
     let drawer = parts.find(|part| DRAWERS.contains(part))?;
-    Some(Violation::new(path, 0, format!("no `{drawer}` files; name a file after its one concept")))
+    Some(Violation::new(
+        path,
+        0,
+        format!("no `{drawer}` files; name a file after its one concept"),
+    ))
 }
 
 /// Notes in comments of Rust and in the text of everything else, outside backticks.
@@ -118,19 +176,30 @@ fn notes(file: &File) -> Vec<Violation> {
     let is_markdown = file.path.ends_with(".md");
     let text = file.rust.as_ref().map_or(&file.text, |rust| &rust.comments);
     let lines = text.lines().enumerate().filter_map(|(index, line)| {
-        let note = NOTES
-            .iter()
-            .find(|note| words(line, note).any(|at| !(is_markdown && line[..at].matches('`').count() % 2 == 1)))?;
-        Some(Violation::new(&file.path, index + 1, format!("{note}: an open end belongs in an issue")))
+        let note = NOTES.iter().find(|note| {
+            words(line, note).any(|at| !(is_markdown && line[..at].matches('`').count() % 2 == 1))
+        })?;
+        Some(Violation::new(
+            &file.path,
+            index + 1,
+            format!("{note}: an open end belongs in an issue"),
+        ))
     });
     lines.collect()
 }
 
 fn machine_paths(file: &File) -> Vec<Violation> {
     let lines = file.text.lines().enumerate().filter_map(|(index, line)| {
-        let named = |path: &&&str| line.match_indices(**path).any(|(at, _)| starts_a_path(line, at));
+        let named = |path: &&&str| {
+            line.match_indices(**path)
+                .any(|(at, _)| starts_a_path(line, at))
+        };
         let path = MACHINE_PATHS.iter().find(named)?;
-        Some(Violation::new(&file.path, index + 1, format!("`{path}` is a path of one machine; make it relative")))
+        Some(Violation::new(
+            &file.path,
+            index + 1,
+            format!("`{path}` is a path of one machine; make it relative"),
+        ))
     });
     lines.collect()
 }
@@ -149,21 +218,35 @@ mod tests {
     use super::*;
 
     fn messages(path: &str, text: &str) -> Vec<String> {
-        check_file(&File::new(path, text)).iter().map(ToString::to_string).collect()
+        check_file(&File::new(path, text))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     fn finds(path: &str, text: &str, message: &str) {
         let found = messages(path, text);
-        assert!(found.len() == 1 && found[0].contains(message), "{text:?}: {found:?}");
+        assert!(
+            found.len() == 1 && found[0].contains(message),
+            "{text:?}: {found:?}"
+        );
     }
 
     const PATH: &str = "crates/proto/src/capsule.rs";
 
     #[test]
     fn banned_code_is_found_with_its_line() {
-        finds(PATH, "fn f() {\n    todo!()\n}\n", "capsule.rs:2: `todo!(` is banned");
+        finds(
+            PATH,
+            "fn f() {\n    todo!()\n}\n",
+            "capsule.rs:2: `todo!(` is banned",
+        );
         finds(PATH, "fn f() { dbg!(1); }", "dbg!(");
-        finds("crates/a/tests/b.rs", "#[ignore = \"slow\"]\nfn f() {}", "#[ignore");
+        finds(
+            "crates/a/tests/b.rs",
+            "#[ignore = \"slow\"]\nfn f() {}",
+            "#[ignore",
+        );
     }
 
     #[test]
@@ -175,7 +258,13 @@ mod tests {
     fn std_mutex_is_found_in_both_forms_of_import() {
         finds(PATH, "use std::sync::Mutex;", "parking_lot");
         finds(PATH, "use std::sync::{Arc, Mutex};", "parking_lot");
-        assert!(messages(PATH, "use std::sync::{Arc, atomic::AtomicU64};\nuse parking_lot::Mutex;").is_empty());
+        assert!(
+            messages(
+                PATH,
+                "use std::sync::{Arc, atomic::AtomicU64};\nuse parking_lot::Mutex;"
+            )
+            .is_empty()
+        );
         assert!(messages("crates/proto/tests/a.rs", "use std::sync::Mutex;").is_empty());
     }
 
@@ -183,7 +272,13 @@ mod tests {
     fn pure_crates_do_not_read_the_clock() {
         finds(PATH, "let now = Instant::now();", "time is an argument");
         assert!(messages("crates/net/src/clock.rs", "let now = Instant::now();").is_empty());
-        assert!(messages(PATH, "#[cfg(test)]\nmod tests { fn f() { Instant::now(); } }").is_empty());
+        assert!(
+            messages(
+                PATH,
+                "#[cfg(test)]\nmod tests { fn f() { Instant::now(); } }"
+            )
+            .is_empty()
+        );
     }
 
     #[test]
@@ -199,15 +294,33 @@ mod tests {
     fn notes_are_found_in_comments_and_texts() {
         let note = NOTES[0];
         finds(PATH, &format!("// {note}: later"), "belongs in an issue");
-        finds("deny.toml", &format!("# {note} later"), "belongs in an issue");
-        finds("README.md", &format!("`a` {note} later"), "belongs in an issue");
+        finds(
+            "deny.toml",
+            &format!("# {note} later"),
+            "belongs in an issue",
+        );
+        finds(
+            "README.md",
+            &format!("`a` {note} later"),
+            "belongs in an issue",
+        );
         assert!(messages("README.md", &format!("no `{note}` here")).is_empty());
     }
 
     #[test]
     fn machine_paths_are_found_but_not_inside_longer_ones() {
         let path = MACHINE_PATHS[0];
-        finds("README.md", &format!("cd {path}main"), "path of one machine");
-        assert!(messages("README.md", &format!("https://example.com{path} and ./a{path} and $HOME{path}")).is_empty());
+        finds(
+            "README.md",
+            &format!("cd {path}main"),
+            "path of one machine",
+        );
+        assert!(
+            messages(
+                "README.md",
+                &format!("https://example.com{path} and ./a{path} and $HOME{path}")
+            )
+            .is_empty()
+        );
     }
 }

@@ -67,20 +67,33 @@ pub struct Authorize {
 impl Authorize {
     /// The name of the upstream that is asked; for a `url` one that no upstream of the file can have.
     pub fn asked(&self) -> String {
-        self.upstream.clone().unwrap_or_else(|| format!("authorize {}", self.name))
+        self.upstream
+            .clone()
+            .unwrap_or_else(|| format!("authorize {}", self.name))
     }
 
     /// The upstream that a `url` means.
     pub fn own_upstream(&self) -> Option<Upstream> {
         let url = self.url.as_ref()?;
         let endpoints = vec![Endpoint::Address(EndpointAddress::Tcp(url.address.clone()))];
-        let tls = self.tls.clone().map_or(TlsChoice::Switch(true), TlsChoice::Details);
-        Some(Upstream { endpoints, tls: url.tls.then_some(tls), ..Upstream::default() })
+        let tls = self
+            .tls
+            .clone()
+            .map_or(TlsChoice::Switch(true), TlsChoice::Details);
+        Some(Upstream {
+            endpoints,
+            tls: url.tls.then_some(tls),
+            ..Upstream::default()
+        })
     }
 
     /// The path, from wherever it was written.
     pub fn path(&self) -> Option<&str> {
-        let of_url = self.url.as_ref().map(|url| url.path.as_str()).filter(|path| !path.is_empty());
+        let of_url = self
+            .url
+            .as_ref()
+            .map(|url| url.path.as_str())
+            .filter(|path| !path.is_empty());
         self.path.as_deref().or(of_url)
     }
 }

@@ -29,7 +29,11 @@ impl Chain {
     pub fn links(&self) -> impl Iterator<Item = (&str, String, String)> {
         (1..self.hops.len()).map(|index| {
             let way = self.hops[..index].join(BETWEEN);
-            (self.hops[index].as_str(), way, self.hops[..=index].join(BETWEEN))
+            (
+                self.hops[index].as_str(),
+                way,
+                self.hops[..=index].join(BETWEEN),
+            )
         })
     }
 
@@ -46,7 +50,10 @@ impl Chain {
 
 impl From<Vec<String>> for Chain {
     fn from(hops: Vec<String>) -> Self {
-        Self { name: hops.join(BETWEEN), hops }
+        Self {
+            name: hops.join(BETWEEN),
+            hops,
+        }
     }
 }
 
@@ -74,8 +81,18 @@ mod tests {
         let chain = Chain::from(["a", "b", "c"].map(str::to_owned).to_vec());
         let links: Vec<_> = chain.links().collect();
         let link = |hop, way: &str, name: &str| (hop, way.to_owned(), name.to_owned());
-        assert_eq!(links, [link("b", "a", "a > b"), link("c", "a > b", "a > b > c")]);
-        assert_eq!((chain.name(), Chain::last_of(chain.name()), Chain::last_of("a")), ("a > b > c", "c", "a"));
+        assert_eq!(
+            links,
+            [link("b", "a", "a > b"), link("c", "a > b", "a > b > c")]
+        );
+        assert_eq!(
+            (
+                chain.name(),
+                Chain::last_of(chain.name()),
+                Chain::last_of("a")
+            ),
+            ("a > b > c", "c", "a")
+        );
         assert!(Chain::is_name(chain.name()) && !Chain::is_name("a>b"));
     }
 }

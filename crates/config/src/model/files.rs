@@ -8,27 +8,48 @@ use super::{Auth, ClientTls, Document, Listener, TlsChoice, Upstream};
 impl Document {
     /// Files that are read when the document is put in force: certificates, keys, authorities, revocation lists, tokens, users and key sets.
     pub fn files(&self) -> Vec<&Path> {
-        let token = self.identity.as_ref().and_then(|identity| identity.token_file.as_ref());
+        let token = self
+            .identity
+            .as_ref()
+            .and_then(|identity| identity.token_file.as_ref());
         let listeners = self.listeners.values().flat_map(of_listener);
         let upstreams = self.upstreams.values().flat_map(of_upstream);
-        let servers = self.authorize.iter().filter_map(|authorize| authorize.tls.as_ref());
+        let servers = self
+            .authorize
+            .iter()
+            .filter_map(|authorize| authorize.tls.as_ref());
         let servers = servers.chain(&self.trace.tls).flat_map(of_client);
-        let all = token.into_iter().chain(listeners).chain(upstreams).chain(servers);
+        let all = token
+            .into_iter()
+            .chain(listeners)
+            .chain(upstreams)
+            .chain(servers);
         all.map(|file| file.0.as_path()).collect()
     }
 }
 
 fn of_listener(listener: &Listener) -> Vec<&FilePath> {
     let tls = listener.tls.iter().flat_map(|tls| {
-        let files = [Some(&tls.cert_file), Some(&tls.key_file), tls.client_ca_file.as_ref()];
-        files.into_iter().flatten().chain(tls.crl_file.iter().flatten())
+        let files = [
+            Some(&tls.cert_file),
+            Some(&tls.key_file),
+            tls.client_ca_file.as_ref(),
+        ];
+        files
+            .into_iter()
+            .flatten()
+            .chain(tls.crl_file.iter().flatten())
     });
     let ways = match &listener.auth {
         Some(Auth::Ways(ways)) => Some(ways),
         Some(Auth::Word(_)) | None => None,
     };
-    let basic = ways.and_then(|ways| ways.basic.as_ref()).map(|basic| &basic.file);
-    let bearer = ways.and_then(|ways| ways.bearer.as_ref()).map(|bearer| &bearer.jwks_file);
+    let basic = ways
+        .and_then(|ways| ways.basic.as_ref())
+        .map(|basic| &basic.file);
+    let bearer = ways
+        .and_then(|ways| ways.bearer.as_ref())
+        .map(|bearer| &bearer.jwks_file);
     tls.chain(basic).chain(bearer).collect()
 }
 
@@ -40,6 +61,8 @@ fn of_upstream(upstream: &Upstream) -> Vec<&FilePath> {
 }
 
 fn of_client(tls: &ClientTls) -> Vec<&FilePath> {
-    let files = [&tls.ca_file, &tls.cert_file, &tls.key_file].into_iter().filter_map(Option::as_ref);
+    let files = [&tls.ca_file, &tls.cert_file, &tls.key_file]
+        .into_iter()
+        .filter_map(Option::as_ref);
     files.chain(tls.crl_file.iter().flatten()).collect()
 }

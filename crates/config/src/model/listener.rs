@@ -9,7 +9,10 @@ use super::attach::Attach;
 use super::pac::Pac;
 use super::proxy_protocol::ProxyProtocol;
 use super::route::Datagrams;
-use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, OneOrMany, Prefix, Template};
+use super::scalar::{
+    ByteSize, Duration, FieldPattern, FilePath, HostPort, ListenAddress, OneOrMany, Prefix,
+    Template,
+};
 use super::templates::Templates;
 use super::trace::Continue;
 use super::upstream::HttpVersion;
@@ -108,7 +111,10 @@ pub struct Listener {
 /// TLS of a listener, as it is written.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "only its schema is used: `true` is gone when the document is loaded")]
+#[expect(
+    dead_code,
+    reason = "only its schema is used: `true` is gone when the document is loaded"
+)]
 enum ServerTlsChoice {
     /// `true`: TLS with the files of `defaults.tls`; `false`: none.
     Switch(bool),

@@ -43,13 +43,13 @@ pub use pac::{Pac, PacWord};
 pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
-    Action, Datagrams, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect, Respond, Rewrite, Route, Terminate,
-    Timeouts,
+    Action, Datagrams, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect, Respond, Rewrite,
+    Route, Terminate, Timeouts,
 };
 pub use scalar::{
-    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl, ListenAddress,
-    OneOrMany, PathMatch, Percent, PortMatch, Rate, StatusMatch, TargetMatch, Template, TemplatePart, TextMatch,
-    UpgradeName, UserPattern, Variable,
+    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl,
+    ListenAddress, OneOrMany, PathMatch, Percent, PortMatch, Rate, StatusMatch, TargetMatch,
+    Template, TemplatePart, TextMatch, UpgradeName, UserPattern, Variable,
 };
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};

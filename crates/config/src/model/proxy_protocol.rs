@@ -28,7 +28,9 @@ impl TryFrom<u8> for ProxyProtocolVersion {
         match number {
             1 => Ok(Self::V1),
             2 => Ok(Self::V2),
-            other => Err(format!("version {other} of the PROXY protocol is not 1 or 2")),
+            other => Err(format!(
+                "version {other} of the PROXY protocol is not 1 or 2"
+            )),
         }
     }
 }

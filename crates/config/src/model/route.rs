@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::attach::AttachAs;
 use super::retry::{Hedge, Retry};
 use super::scalar::{
-    ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix, TargetMatch, Template,
-    TextMatch, UpgradeName,
+    ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix,
+    TargetMatch, Template, TextMatch, UpgradeName,
 };
 use super::tunnel::Tunnel;
 use super::{Bind, Broadcast, Chain};

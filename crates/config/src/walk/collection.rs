@@ -19,7 +19,11 @@ impl<'s> Walk<'s> {
             let path = child(at.path, &entry.key);
             let known = properties.and_then(|properties| properties.get(&entry.key));
             if let Some(schema) = known.or(others.filter(|others| others.is_object())) {
-                let inner = At { node: &entry.node, path: &path, place: entry.shown() };
+                let inner = At {
+                    node: &entry.node,
+                    path: &path,
+                    place: entry.shown(),
+                };
                 json.insert(entry.key.clone(), self.value(schema, inner));
             } else if others == Some(&Json::Bool(false)) {
                 meant.extend(self.unknown(properties, entry, &path));
@@ -27,13 +31,21 @@ impl<'s> Walk<'s> {
             }
         }
         self.missing(schema, entries, &meant, at);
-        for (key, schema) in properties.into_iter().flatten().filter(|(key, _)| !json.contains_key(*key)) {
+        for (key, schema) in properties
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| !json.contains_key(*key))
+        {
             if meant.contains(&key.as_str()) || self.takes_any(schema, &unknown) {
                 self.found.lost.insert(child(at.path, key));
             }
         }
         let lacks = required(schema).any(|key| json.get(key).is_none_or(Json::is_null));
-        if lacks && !at.path.is_empty() { Json::Null } else { Json::Object(json) }
+        if lacks && !at.path.is_empty() {
+            Json::Null
+        } else {
+            Json::Object(json)
+        }
     }
 
     /// Whether one of the values is of a kind that the schema takes.
@@ -41,20 +53,36 @@ impl<'s> Walk<'s> {
         let mut branches = Vec::new();
         self.branches(schema, &mut branches);
         let unclear = |value: &Value| matches!(value, Value::Null | Value::Unread);
-        values.iter().any(|value| unclear(value) || branches.iter().any(|branch| accepts(branch, value)))
+        values
+            .iter()
+            .any(|value| unclear(value) || branches.iter().any(|branch| accepts(branch, value)))
     }
 
     /// Reports an unknown key; returns the key that was probably meant.
-    fn unknown(&mut self, properties: Option<&'s Map<String, Json>>, entry: &Entry, path: &str) -> Option<&'s str> {
-        let keys = || properties.into_iter().flatten().map(|(key, _)| key.as_str());
+    fn unknown(
+        &mut self,
+        properties: Option<&'s Map<String, Json>>,
+        entry: &Entry,
+        path: &str,
+    ) -> Option<&'s str> {
+        let keys = || {
+            properties
+                .into_iter()
+                .flatten()
+                .map(|(key, _)| key.as_str())
+        };
         // `ca` for `ca_file`: what is only shorter is nearer than anything that resembles it.
         let file = format!("{}_file", entry.key);
-        let near = keys().find(|key| **key == file).or_else(|| nearest(&entry.key, keys()));
+        let near = keys()
+            .find(|key| **key == file)
+            .or_else(|| nearest(&entry.key, keys()));
         let remedy = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("keys here are {}", keys().collect::<Vec<_>>().join(", ")),
         };
-        self.found.problems.push(Problem::new(&entry.place, path, "unknown key").remedy(remedy));
+        self.found
+            .problems
+            .push(Problem::new(&entry.place, path, "unknown key").remedy(remedy));
         near
     }
 
@@ -64,25 +92,41 @@ impl<'s> Walk<'s> {
             if meant.contains(&key) || entries.iter().any(|entry| entry.key == key) {
                 continue;
             }
-            let says = schema.get("properties").and_then(|all| all.get(key)?.get("description")?.as_str());
+            let says = schema
+                .get("properties")
+                .and_then(|all| all.get(key)?.get("description")?.as_str());
             let remedy = match says {
                 Some(says) => format!("add `{key}`: {}", says.trim_end_matches('.')),
                 None => format!("add `{key}`"),
             };
-            self.found.problems.push(at.problem(format!("`{key}` is missing")).remedy(remedy));
+            self.found
+                .problems
+                .push(at.problem(format!("`{key}` is missing")).remedy(remedy));
         }
     }
 
     pub(super) fn list(&mut self, schema: &'s Json, nodes: &[Node], at: At<'_>) -> Json {
         let least = schema.get("minItems").and_then(Json::as_u64).unwrap_or(0);
         if (nodes.len() as u64) < least {
-            return self.wrong(at.problem("the list is empty").remedy("write a value, or remove the key"));
+            return self.wrong(
+                at.problem("the list is empty")
+                    .remedy("write a value, or remove the key"),
+            );
         }
-        let Some(items) = schema.get("items") else { return Json::Array(Vec::new()) };
+        let Some(items) = schema.get("items") else {
+            return Json::Array(Vec::new());
+        };
         let mut json = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
             let path = element(at.path, index);
-            json.push(self.value(items, At { node, path: &path, place: &node.place }));
+            json.push(self.value(
+                items,
+                At {
+                    node,
+                    path: &path,
+                    place: &node.place,
+                },
+            ));
         }
         Json::Array(json)
     }
@@ -90,5 +134,10 @@ impl<'s> Walk<'s> {
 
 /// The keys that a map must have.
 fn required(schema: &Json) -> impl Iterator<Item = &str> {
-    schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str)
+    schema
+        .get("required")
+        .and_then(Json::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Json::as_str)
 }

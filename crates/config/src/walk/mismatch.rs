@@ -10,14 +10,23 @@ use crate::tree::{Node, Value};
 impl<'s> Walk<'s> {
     /// Reports a value of a kind that no alternative takes.
     pub(super) fn mismatch(&mut self, branches: &[&'s Json], at: At<'_>) -> Json {
-        let text = branches.iter().find(|branch| types(branch).contains(&"string"));
+        let text = branches
+            .iter()
+            .find(|branch| types(branch).contains(&"string"));
         let problem = match (text, &at.node.plain) {
             (Some(schema), Some(plain)) if let Err(error) = format_of(schema, plain) => {
                 Problem::scalar(at.place, at.path, error)
             }
             _ => {
-                let problem = at.problem(format!("expected {}, found {}", expected(branches), found(at.node)));
-                Problem { remedy: remedy(branches, at.node), ..problem }
+                let problem = at.problem(format!(
+                    "expected {}, found {}",
+                    expected(branches),
+                    found(at.node)
+                ));
+                Problem {
+                    remedy: remedy(branches, at.node),
+                    ..problem
+                }
             }
         };
         self.wrong(problem)
@@ -28,25 +37,48 @@ impl<'s> Walk<'s> {
     /// What to write where a word stands for a map with that key, such as `basic` for `{ basic: { file: .. } }`, or where a path
     /// stands for `{ file: PATH }`.
     pub(super) fn map_form(&self, branches: &[&'s Json], text: &str) -> Option<String> {
-        let maps = || branches.iter().filter_map(|branch| branch.get("properties")?.as_object());
+        let maps = || {
+            branches
+                .iter()
+                .filter_map(|branch| branch.get("properties")?.as_object())
+        };
         if let Some(inner) = maps().find_map(|properties| properties.get(text)) {
             let mut alternatives = Vec::new();
             self.branches(inner, &mut alternatives);
-            let keys = alternatives.iter().find_map(|inner| inner.get("required")?.as_array());
-            let keys: Vec<&str> = keys.into_iter().flatten().filter_map(Json::as_str).collect();
+            let keys = alternatives
+                .iter()
+                .find_map(|inner| inner.get("required")?.as_array());
+            let keys: Vec<&str> = keys
+                .into_iter()
+                .flatten()
+                .filter_map(Json::as_str)
+                .collect();
             let value = match keys.as_slice() {
                 [] => "..".to_owned(),
-                keys => format!("{{ {} }}", keys.iter().map(|key| format!("{key}: ..")).collect::<Vec<_>>().join(", ")),
+                keys => format!(
+                    "{{ {} }}",
+                    keys.iter()
+                        .map(|key| format!("{key}: .."))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
             };
             return Some(format!("write a map: {{ {text}: {value} }}"));
         }
-        let path = text.contains(['/', '.']) && maps().any(|properties| properties.contains_key("file"));
+        let path =
+            text.contains(['/', '.']) && maps().any(|properties| properties.contains_key("file"));
         path.then(|| format!("write a map: {{ file: {text} }}"))
     }
 }
 
 fn format_of(schema: &Json, plain: &str) -> Result<(), ScalarError> {
-    check(schema.get("format").and_then(Json::as_str).unwrap_or_default(), plain)
+    check(
+        schema
+            .get("format")
+            .and_then(Json::as_str)
+            .unwrap_or_default(),
+        plain,
+    )
 }
 
 fn found(node: &Node) -> String {
@@ -83,12 +115,19 @@ fn remedy(branches: &[&Json], node: &Node) -> Option<String> {
         (Value::Int(_) | Value::Float(_) | Value::Bool(_), Some(plain)) if takes("string") => {
             Some(format!("write it in quotes: \"{plain}\""))
         }
-        (Value::Text(text), None) if branches.iter().any(|branch| accepts(branch, &Value::of_plain(text))) => {
+        (Value::Text(text), None)
+            if branches
+                .iter()
+                .any(|branch| accepts(branch, &Value::of_plain(text))) =>
+        {
             Some(format!("remove the quotes: {text}"))
         }
         (Value::Text(text), Some(_)) if takes("boolean") => switch(text),
         (Value::Map(entries), _)
-            if takes("string") && entries.iter().all(|entry| matches!(entry.node.value, Value::Null)) =>
+            if takes("string")
+                && entries
+                    .iter()
+                    .all(|entry| matches!(entry.node.value, Value::Null)) =>
         {
             Some("if it begins with `{`, write it in quotes".to_owned())
         }
@@ -110,5 +149,9 @@ fn switch(text: &str) -> Option<String> {
 fn described(branches: &[&Json]) -> Option<String> {
     let [only] = branches else { return None };
     let text = only.get("description")?.as_str()?;
-    Some(format!("here stands {}{}", text.get(..1)?.to_ascii_lowercase(), text.get(1..)?.trim_end_matches('.')))
+    Some(format!(
+        "here stands {}{}",
+        text.get(..1)?.to_ascii_lowercase(),
+        text.get(1..)?.trim_end_matches('.')
+    ))
 }

@@ -28,8 +28,18 @@ pub(crate) struct Found {
 
 /// Reads the tree along the schema. Only the root is never null for what it lacks.
 pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Found) {
-    let mut walk = Walk { root: schema, found: Found::default() };
-    let json = walk.value(schema, At { node: root, path: "", place: &root.place });
+    let mut walk = Walk {
+        root: schema,
+        found: Found::default(),
+    };
+    let json = walk.value(
+        schema,
+        At {
+            node: root,
+            path: "",
+            place: &root.place,
+        },
+    );
     (json, walk.found)
 }
 
@@ -57,7 +67,10 @@ struct Walk<'s> {
 impl<'s> Walk<'s> {
     fn value(&mut self, schema: &'s Json, at: At<'_>) -> Json {
         let json = match at.node.value {
-            Value::Null => self.wrong(at.problem("there is no value").remedy("write a value, or remove the key")),
+            Value::Null => self.wrong(
+                at.problem("there is no value")
+                    .remedy("write a value, or remove the key"),
+            ),
             Value::Unread => Json::Null,
             _ => self.meant(schema, at),
         };
@@ -77,7 +90,11 @@ impl<'s> Walk<'s> {
     fn meant(&mut self, schema: &'s Json, at: At<'_>) -> Json {
         let mut branches = Vec::new();
         self.branches(schema, &mut branches);
-        let fitting: Vec<&Json> = branches.iter().copied().filter(|branch| accepts(branch, &at.node.value)).collect();
+        let fitting: Vec<&Json> = branches
+            .iter()
+            .copied()
+            .filter(|branch| accepts(branch, &at.node.value))
+            .collect();
         let problems = self.found.problems.len();
         let json = self.of_kind(&branches, &fitting, at);
         // A word that is none of those listed may be the beginning of a map.
@@ -104,16 +121,27 @@ impl<'s> Walk<'s> {
     /// The alternatives of a schema, references followed.
     fn branches(&self, schema: &'s Json, out: &mut Vec<&'s Json>) {
         let schema = self.resolved(schema);
-        match schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Json::as_array) {
-            Some(alternatives) => alternatives.iter().for_each(|alternative| self.branches(alternative, out)),
+        match schema
+            .get("anyOf")
+            .or_else(|| schema.get("oneOf"))
+            .and_then(Json::as_array)
+        {
+            Some(alternatives) => alternatives
+                .iter()
+                .for_each(|alternative| self.branches(alternative, out)),
             None => out.push(schema),
         }
     }
 
     /// What a `$ref` refers to; anything else is itself.
     fn resolved(&self, schema: &'s Json) -> &'s Json {
-        let pointer = schema.get("$ref").and_then(Json::as_str).and_then(|name| name.strip_prefix('#'));
-        pointer.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema)
+        let pointer = schema
+            .get("$ref")
+            .and_then(Json::as_str)
+            .and_then(|name| name.strip_prefix('#'));
+        pointer
+            .and_then(|pointer| self.root.pointer(pointer))
+            .unwrap_or(schema)
     }
 
     /// Several alternatives take a value of this kind: words are one choice; of others, the one with the fewest
@@ -127,7 +155,10 @@ impl<'s> Walk<'s> {
         for branch in several {
             let json = self.typed(branch, at);
             let found = std::mem::take(&mut self.found);
-            if best.as_ref().is_none_or(|(fewest, _)| found.problems.len() < fewest.problems.len()) {
+            if best
+                .as_ref()
+                .is_none_or(|(fewest, _)| found.problems.len() < fewest.problems.len())
+            {
                 best = Some((found, json));
             }
         }
@@ -158,7 +189,11 @@ fn types(schema: &Json) -> Vec<&str> {
     match schema.get("type") {
         Some(Json::String(name)) => vec![name],
         Some(Json::Array(names)) => names.iter().filter_map(Json::as_str).collect(),
-        _ => scalar::choices(schema).first().map(|word| kind_of_json(word)).into_iter().collect(),
+        _ => scalar::choices(schema)
+            .first()
+            .map(|word| kind_of_json(word))
+            .into_iter()
+            .collect(),
     }
 }
 

@@ -26,7 +26,9 @@ pub(super) fn is_choice(schema: &Json) -> bool {
 
 /// A listed value as written.
 pub(super) fn written(choice: &Json) -> String {
-    choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)
+    choice
+        .as_str()
+        .map_or_else(|| choice.to_string(), str::to_owned)
 }
 
 /// `1`, `1 or 2`, `1, 2 or 3`.
@@ -55,13 +57,19 @@ impl<'s> Walk<'s> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("write {}", one_of(&words)),
             };
-            return self.wrong(at.problem(format!("`{}` is not allowed here", written(&json))).remedy(remedy));
+            return self.wrong(
+                at.problem(format!("`{}` is not allowed here", written(&json)))
+                    .remedy(remedy),
+            );
         }
         json
     }
 
     pub(super) fn text(&mut self, schema: &'s Json, text: &str, at: At<'_>) -> Json {
-        let format = schema.get("format").and_then(Json::as_str).unwrap_or_default();
+        let format = schema
+            .get("format")
+            .and_then(Json::as_str)
+            .unwrap_or_default();
         if let Err(error) = check(format, text) {
             return self.wrong(Problem::scalar(at.place, at.path, error));
         }
@@ -73,10 +81,16 @@ impl<'s> Walk<'s> {
         let least = bound("minimum");
         let most = bound("maximum").or(widest(schema));
         if let Some(least) = least.filter(|least| (number as f64) < *least) {
-            return self.wrong(at.problem(format!("{number} is too small")).remedy(format!("the least is {least}")));
+            return self.wrong(
+                at.problem(format!("{number} is too small"))
+                    .remedy(format!("the least is {least}")),
+            );
         }
         if let Some(most) = most.filter(|most| (number as f64) > *most) {
-            return self.wrong(at.problem(format!("{number} is too large")).remedy(format!("the most is {most}")));
+            return self.wrong(
+                at.problem(format!("{number} is too large"))
+                    .remedy(format!("the most is {most}")),
+            );
         }
         Json::from(number)
     }
@@ -96,11 +110,18 @@ fn widest(schema: &Json) -> Option<f64> {
 fn absolute(format: &str, text: &str, file: &Path) -> String {
     let whole = |path: &str| {
         let joined = file.parent().unwrap_or(Path::new("")).join(path);
-        std::path::absolute(&joined).unwrap_or(joined).to_string_lossy().into_owned()
+        std::path::absolute(&joined)
+            .unwrap_or(joined)
+            .to_string_lossy()
+            .into_owned()
     };
     match text.strip_prefix(UNIX) {
         Some(path)
-            if !path.is_empty() && matches!(format, "hermes-listen-address" | "hermes-endpoint-address" | END) =>
+            if !path.is_empty()
+                && matches!(
+                    format,
+                    "hermes-listen-address" | "hermes-endpoint-address" | END
+                ) =>
         {
             format!("{UNIX}{}", whole(path))
         }

@@ -73,22 +73,43 @@ pub async fn run(check: &Check, output: Output) -> Result<(), Failure> {
     if all.iter().any(|judged| !judged.problems.is_empty()) {
         return Err(Failure::told(2));
     }
-    let failed = all.iter().flat_map(|judged| &judged.tried).any(|tried| tried.outcome.is_err());
-    if failed { Err(Failure::told(1)) } else { Ok(()) }
+    let failed = all
+        .iter()
+        .flat_map(|judged| &judged.tried)
+        .any(|tried| tried.outcome.is_err());
+    if failed {
+        Err(Failure::told(1))
+    } else {
+        Ok(())
+    }
 }
 
 async fn judge(file: &Path, connect: bool) -> Judged {
     let sound = load(file).and_then(|loaded| hermes_proxy::check(loaded.clone()).map(|()| loaded));
     let loaded = match sound {
         Ok(loaded) => loaded,
-        Err(Problems(problems)) => return Judged { problems, ..Judged::default() },
+        Err(Problems(problems)) => {
+            return Judged {
+                problems,
+                ..Judged::default()
+            };
+        }
     };
     let mut warnings = hermes_proxy::doubts(&loaded);
     warnings.extend(hermes_proxy::warnings(&loaded));
     warnings.extend(unwritable(&loaded));
     let content = content(&loaded.document);
-    let tried = if connect { try_out(loaded).await } else { Vec::new() };
-    Judged { warnings, tried, content, ..Judged::default() }
+    let tried = if connect {
+        try_out(loaded).await
+    } else {
+        Vec::new()
+    };
+    Judged {
+        warnings,
+        tried,
+        content,
+        ..Judged::default()
+    }
 }
 
 fn load(file: &Path) -> Result<Loaded, Problems> {
@@ -99,7 +120,12 @@ fn load(file: &Path) -> Result<Loaded, Problems> {
     let read = std::io::stdin().take(BYTES).read_to_string(&mut text);
     if let Err(error) = read {
         let reason = format!("cannot read standard input: {error}");
-        return Err(Problems(vec![Problem { place: None, path: String::new(), reason, remedy: None }]));
+        return Err(Problems(vec![Problem {
+            place: None,
+            path: String::new(),
+            reason,
+            remedy: None,
+        }]));
     }
     let read = hermes_config::read_text(file, text, &|name| std::env::var(name).ok());
     read.map_err(|flawed| flawed.judged(hermes_proxy::check_rest))
@@ -107,7 +133,9 @@ fn load(file: &Path) -> Result<Loaded, Problems> {
 
 /// A file of access records that this user could not write. Another user may be the one who runs the node.
 fn unwritable(loaded: &Loaded) -> Option<Problem> {
-    let Access::File(file) = &loaded.document.log.access else { return None };
+    let Access::File(file) = &loaded.document.log.access else {
+        return None;
+    };
     let folder = file.0.parent().unwrap_or(Path::new("/"));
     let place = if file.0.exists() { &*file.0 } else { folder };
     let error = access(place, Mode::WRITE_OK).err()?;
@@ -115,7 +143,11 @@ fn unwritable(loaded: &Loaded) -> Option<Problem> {
     Some(Problem {
         place: loaded.places.locate(&path),
         path,
-        reason: format!("records cannot be written to {}: {}: {error}", file.0.display(), place.display()),
+        reason: format!(
+            "records cannot be written to {}: {}: {error}",
+            file.0.display(),
+            place.display()
+        ),
         remedy: Some("create the folder, or let the node's user write there".to_owned()),
     })
 }
@@ -127,7 +159,12 @@ async fn try_out(loaded: Loaded) -> Vec<Tried> {
         Err(problems) => {
             let endpoint = String::new();
             let outcome = Err(problems.to_string());
-            return vec![Tried { upstream: String::new(), endpoint, way: "", outcome }];
+            return vec![Tried {
+                upstream: String::new(),
+                endpoint,
+                way: "",
+                outcome,
+            }];
         }
     };
     let mut all = Vec::new();
@@ -149,21 +186,46 @@ async fn try_out(loaded: Loaded) -> Vec<Tried> {
 }
 
 fn show(file: &Path, judged: &Judged, output: Output) {
-    judged.problems.iter().for_each(|problem| output.line(problem));
+    judged
+        .problems
+        .iter()
+        .for_each(|problem| output.line(problem));
     for warning in &judged.warnings {
-        let place = warning.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
-        output.line(format_args!("{place}warning: {}", Problem { place: None, ..warning.clone() }));
+        let place = warning
+            .place
+            .as_ref()
+            .map(|place| format!("{place}: "))
+            .unwrap_or_default();
+        output.line(format_args!(
+            "{place}warning: {}",
+            Problem {
+                place: None,
+                ..warning.clone()
+            }
+        ));
     }
-    for Tried { upstream, endpoint, way, outcome } in &judged.tried {
+    for Tried {
+        upstream,
+        endpoint,
+        way,
+        outcome,
+    } in &judged.tried
+    {
         let (colour, word, said) = match outcome {
             Ok(said) => (Colour::Good, "ok", said),
             Err(said) => (Colour::Bad, "FAILED", said),
         };
         let path = child("upstreams", upstream);
-        output.line(format_args!("{}  {path} {endpoint} {way}: {said}", output.paint(colour, word)));
+        output.line(format_args!(
+            "{}  {path} {endpoint} {way}: {said}",
+            output.paint(colour, word)
+        ));
     }
-    let verdict =
-        if judged.problems.is_empty() { judged.content.clone() } else { count(judged.problems.len(), "problem") };
+    let verdict = if judged.problems.is_empty() {
+        judged.content.clone()
+    } else {
+        count(judged.problems.len(), "problem")
+    };
     let doubts = match judged.warnings.len() {
         0 => String::new(),
         number => format!(", {}", count(number, "warning")),
@@ -180,7 +242,14 @@ fn as_json(all: &[Judged], connect: bool) -> Value {
     };
     let of = |judged: &Judged| {
         let problems = judged.problems.iter().map(|problem| said(problem, "error"));
-        problems.chain(judged.warnings.iter().map(|warning| said(warning, "warning"))).collect::<Vec<_>>()
+        problems
+            .chain(
+                judged
+                    .warnings
+                    .iter()
+                    .map(|warning| said(warning, "warning")),
+            )
+            .collect::<Vec<_>>()
     };
     let problems: Vec<Value> = all.iter().flat_map(of).collect();
     if !connect {
@@ -198,7 +267,10 @@ fn as_json(all: &[Judged], connect: bool) -> Value {
 fn content(document: &Document) -> String {
     let listeners = count(document.listeners.len(), "listener");
     let routes = count(document.routes.len(), "route");
-    format!("valid, with {listeners}, {routes} and {}", count(document.upstreams.len(), "upstream"))
+    format!(
+        "valid, with {listeners}, {routes} and {}",
+        count(document.upstreams.len(), "upstream")
+    )
 }
 
 /// `1 route`, `2 routes`.
@@ -213,6 +285,9 @@ mod tests {
 
     #[test]
     fn one_is_no_plural() {
-        assert_eq!([count(0, "route"), count(1, "route"), count(2, "route")], ["0 routes", "1 route", "2 routes"]);
+        assert_eq!(
+            [count(0, "route"), count(1, "route"), count(2, "route")],
+            ["0 routes", "1 route", "2 routes"]
+        );
     }
 }

@@ -23,7 +23,10 @@ pub struct Completions {
 pub fn run(completions: &Completions, output: Output) -> Result<(), Failure> {
     let Some(shell) = completions.shell else {
         let names = admin::all();
-        names.iter().filter_map(|socket| socket.file_stem()?.to_str()).for_each(|name| output.line(name));
+        names
+            .iter()
+            .filter_map(|socket| socket.file_stem()?.to_str())
+            .for_each(|name| output.line(name));
         return Ok(());
     };
     let mut script = Vec::new();
@@ -43,20 +46,34 @@ fn with_nodes(shell: Shell, script: &str) -> String {
         Shell::Zsh => {
             let nodes = "_hermes_nodes() { compadd -- ${(f)\"$(hermes completions --nodes)\"} }\n";
             let (head, rest) = script.split_once('\n').unwrap_or((script, ""));
-            let rest: String = rest.lines().map(|line| format!("{}\n", zsh(line))).collect();
+            let rest: String = rest
+                .lines()
+                .map(|line| format!("{}\n", zsh(line)))
+                .collect();
             format!("{head}\n{nodes}{rest}")
         }
-        Shell::Fish => script.lines().map(|line| format!("{}\n", fish(line))).collect(),
+        Shell::Fish => script
+            .lines()
+            .map(|line| format!("{}\n", fish(line)))
+            .collect(),
         _ => script.to_owned(),
     }
 }
 
 fn zsh(line: &str) -> String {
-    if line.contains("--node=") { line.replace(":_default'", ":_hermes_nodes'") } else { line.to_owned() }
+    if line.contains("--node=") {
+        line.replace(":_default'", ":_hermes_nodes'")
+    } else {
+        line.to_owned()
+    }
 }
 
 fn fish(line: &str) -> String {
-    if line.contains(" -l node ") { format!("{line} -f -a '(hermes completions --nodes)'") } else { line.to_owned() }
+    if line.contains(" -l node ") {
+        format!("{line} -f -a '(hermes completions --nodes)'")
+    } else {
+        line.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -72,13 +89,24 @@ mod tests {
     #[test]
     fn nodes_are_completed_after_every_node() {
         for (shell, place, asks) in [
-            (Shell::Bash, "                --node)", "$(hermes completions --nodes)"),
+            (
+                Shell::Bash,
+                "                --node)",
+                "$(hermes completions --nodes)",
+            ),
             (Shell::Zsh, "--node=", ":_hermes_nodes"),
-            (Shell::Fish, " -l node ", "-a '(hermes completions --nodes)'"),
+            (
+                Shell::Fish,
+                " -l node ",
+                "-a '(hermes completions --nodes)'",
+            ),
         ] {
             let script = script(shell);
             let (places, asking) = (script.matches(place).count(), script.matches(asks).count());
-            assert!(places >= 5 && places == asking, "{shell}: {places} places, {asking} that ask");
+            assert!(
+                places >= 5 && places == asking,
+                "{shell}: {places} places, {asking} that ask"
+            );
         }
     }
 }

@@ -58,7 +58,10 @@ impl Source {
 pub async fn run(env: &Env, output: Output) -> Result<(), Failure> {
     let variables = variables(&env.source.proxy().await?);
     if output.json {
-        let object: Map<_, _> = variables.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let object: Map<_, _> = variables
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
         output.value(&object);
         return Ok(());
     }
@@ -70,7 +73,8 @@ pub async fn run(env: &Env, output: Output) -> Result<(), Failure> {
 
 /// The variables that programs look at; some read only small letters, some only capitals.
 pub fn variables(proxy: &str) -> Vec<(&'static str, String)> {
-    let proxied = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"].map(|name| (name, proxy.to_owned()));
+    let proxied = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
+        .map(|name| (name, proxy.to_owned()));
     let direct = ["no_proxy", "NO_PROXY"].map(|name| (name, DIRECT.to_owned()));
     proxied.into_iter().chain(direct).collect()
 }
@@ -86,12 +90,18 @@ fn quoted(value: &str) -> String {
 }
 
 fn in_file(document: &Document, file: &Path) -> Result<String, Failure> {
-    let url = document.listeners.values().find_map(|listener| match &listener.http {
-        Some(ListenAddress::Ip(address)) => url(*address, listener.tls.is_some()),
-        _ => None,
-    });
+    let url = document
+        .listeners
+        .values()
+        .find_map(|listener| match &listener.http {
+            Some(ListenAddress::Ip(address)) => url(*address, listener.tls.is_some()),
+            _ => None,
+        });
     url.ok_or_else(|| {
-        Failure::failed(format!("{}: no `http` listener on an IP address and a fixed port", file.display()))
+        Failure::failed(format!(
+            "{}: no `http` listener on an IP address and a fixed port",
+            file.display()
+        ))
     })
 }
 
@@ -99,7 +109,10 @@ fn in_status(status: &Value) -> Result<String, Failure> {
     let listeners = status["listeners"].as_array().into_iter().flatten();
     let mut http = listeners.filter(|listener| listener["kind"] == "http");
     let found = http.find_map(|listener| {
-        url(listener["address"].as_str()?.parse().ok()?, listener["tls"].as_bool().unwrap_or(false))
+        url(
+            listener["address"].as_str()?.parse().ok()?,
+            listener["tls"].as_bool().unwrap_or(false),
+        )
     });
     let none = || Failure::failed("the node has no `http` listener on an IP address");
     found.ok_or_else(|| none().remedy("name a proxy with --proxy URL"))
@@ -134,7 +147,10 @@ mod tests {
 
     #[test]
     fn a_listener_under_tls_is_an_https_proxy() {
-        assert_eq!(url("0.0.0.0:443".parse().unwrap(), true).as_deref(), Some("https://127.0.0.1:443"));
+        assert_eq!(
+            url("0.0.0.0:443".parse().unwrap(), true).as_deref(),
+            Some("https://127.0.0.1:443")
+        );
         assert_eq!(url("0.0.0.0:0".parse().unwrap(), true), None);
     }
 

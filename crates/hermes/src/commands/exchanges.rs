@@ -100,19 +100,32 @@ fn text(answer: &Value, width: Option<usize>, most: Option<usize>) -> String {
         return "no exchange is live".to_owned();
     }
     let shown = &list[..list.len().min(most.unwrap_or(usize::MAX))];
-    let table = fit(&COLUMNS, &shown.iter().map(row).collect::<Vec<_>>(), width.unwrap_or(usize::MAX));
+    let table = fit(
+        &COLUMNS,
+        &shown.iter().map(row).collect::<Vec<_>>(),
+        width.unwrap_or(usize::MAX),
+    );
     let mut lines = table.lines;
     if list.len() > shown.len() {
         lines.push(format!("  and {} more", list.len() - shown.len()));
     }
     if !table.missing.is_empty() {
-        lines.push(format!("  a wider terminal and --json show also: {}", table.missing.join(", ")));
+        lines.push(format!(
+            "  a wider terminal and --json show also: {}",
+            table.missing.join(", ")
+        ));
     }
     lines.join("\n")
 }
 
 fn row(exchange: &Value) -> Vec<String> {
-    let text = |name: &str| exchange[name].as_str().filter(|text| !text.is_empty()).unwrap_or("-").to_owned();
+    let text = |name: &str| {
+        exchange[name]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .unwrap_or("-")
+            .to_owned()
+    };
     let count = |name: &str| exchange[name].as_u64().unwrap_or(0);
     let to = match (exchange["upstream"].as_str(), exchange["endpoint"].as_str()) {
         (Some(name), Some(endpoint)) => format!("{name} {endpoint}"),
@@ -167,7 +180,10 @@ mod tests {
 
     #[test]
     fn no_exchange_is_said_in_words() {
-        assert_eq!(text(&json!({"exchanges": []}), None, None), "no exchange is live");
+        assert_eq!(
+            text(&json!({"exchanges": []}), None, None),
+            "no exchange is live"
+        );
     }
 
     #[test]
@@ -177,11 +193,24 @@ mod tests {
             "source": "127.0.0.1:40404", "listener": "overlay", "route": "voices", "upstream": "core",
             "endpoint": "127.0.0.1:5", "client_to_target": 12, "target_to_client": 2048, "dropped": 12_345, "age_ms": 65_000,
         });
-        let text = text(&json!({"exchanges": [exchange, exchange, exchange]}), Some(80), Some(2));
+        let text = text(
+            &json!({"exchanges": [exchange, exchange, exchange]}),
+            Some(80),
+            Some(2),
+        );
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(lines[1].contains("VOICE.example.org:5004") && lines[1].contains("12345"), "{text}");
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(
+            lines[1].contains("VOICE.example.org:5004") && lines[1].contains("12345"),
+            "{text}"
+        );
         assert_eq!(lines[3], "  and 1 more");
-        assert!(lines[4].ends_with("show also: from, listener, route, to"), "{text}");
+        assert!(
+            lines[4].ends_with("show also: from, listener, route, to"),
+            "{text}"
+        );
     }
 }

@@ -30,16 +30,23 @@ const CANNOT_RUN: u8 = 126;
 /// When there is no proxy to use, or the program does not start. Else this does not return.
 pub async fn run(exec: Exec) -> Result<(), Failure> {
     let proxy = exec.source.proxy().await?;
-    let (program, arguments) =
-        exec.command.split_first().ok_or_else(|| Failure::invalid("no program is named after `--`"))?;
-    let error = Command::new(program).args(arguments).envs(variables(&proxy)).exec();
+    let (program, arguments) = exec
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::invalid("no program is named after `--`"))?;
+    let error = Command::new(program)
+        .args(arguments)
+        .envs(variables(&proxy))
+        .exec();
     Err(not_run(program, &error))
 }
 
 fn not_run(program: &OsString, error: &io::Error) -> Failure {
     let program = program.display();
     match error.kind() {
-        io::ErrorKind::NotFound => Failure::coded(MISSING, format!("there is no program `{program}`")),
+        io::ErrorKind::NotFound => {
+            Failure::coded(MISSING, format!("there is no program `{program}`"))
+        }
         _ => Failure::coded(CANNOT_RUN, format!("`{program}` cannot be run: {error}")),
     }
 }

@@ -23,7 +23,9 @@ pub struct Log {
 /// # Errors
 /// When the node cannot be reached or the filter would log nothing (exit code 2).
 pub async fn run(log: &Log, output: Output) -> Result<(), Failure> {
-    let Some(level) = &log.level else { return show(log, output).await };
+    let Some(level) = &log.level else {
+        return show(log, output).await;
+    };
     if let Some((reason, remedy)) = log_filter::mistake(level) {
         return Err(Failure::invalid(reason).remedy(remedy));
     }
@@ -31,7 +33,9 @@ pub async fn run(log: &Log, output: Output) -> Result<(), Failure> {
     match admin::call(&socket, Method::PUT, "/log", level).await? {
         (200..300, _) if output.json => output.value(&json!({ "level": level })),
         (200..300, _) => output.line(format_args!("the node logs {level} from now on")),
-        (status @ 400..500, answer) => return Err(Failure::invalid(admin::refusal("/log", status, &answer))),
+        (status @ 400..500, answer) => {
+            return Err(Failure::invalid(admin::refusal("/log", status, &answer)));
+        }
         (status, answer) => return Err(Failure::failed(admin::refusal("/log", status, &answer))),
     }
     Ok(())

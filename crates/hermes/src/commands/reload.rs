@@ -40,7 +40,9 @@ pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
         output.value(&answer);
         return Err(Failure::told(failure.code));
     }
-    problems.iter().for_each(|problem| output.line(line(problem)));
+    problems
+        .iter()
+        .for_each(|problem| output.line(line(problem)));
     Err(failure.remedy("the node goes on as it was"))
 }
 
@@ -61,9 +63,17 @@ fn shown(answer: &Value, output: Output) {
 /// A report in one line.
 pub fn summary(report: &ReloadReport) -> String {
     let parts = json!(report);
-    let parts = parts.as_object().into_iter().flatten().map(|(name, value)| (name.replace('_', " "), words(value)));
-    let said = parts.filter(|(_, words)| !words.is_empty()).map(|(name, words)| format!("{name}: {words}"));
-    said.collect::<Vec<_>>().join("; ").replacen("revision: ", "revision ", 1)
+    let parts = parts
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.replace('_', " "), words(value)));
+    let said = parts
+        .filter(|(_, words)| !words.is_empty())
+        .map(|(name, words)| format!("{name}: {words}"));
+    said.collect::<Vec<_>>()
+        .join("; ")
+        .replacen("revision: ", "revision ", 1)
 }
 
 /// A value of the report; nothing for what is empty.
@@ -75,7 +85,9 @@ fn words(value: &Value) -> String {
         Value::Object(parts) => {
             let said = parts.iter().map(|(name, value)| (name, words(value)));
             let said = said.filter(|(_, words)| !words.is_empty() && words != "0");
-            said.map(|(name, words)| format!("{name} {words}")).collect::<Vec<_>>().join("; ")
+            said.map(|(name, words)| format!("{name} {words}"))
+                .collect::<Vec<_>>()
+                .join("; ")
         }
         other => other.to_string(),
     }
@@ -86,7 +98,12 @@ fn line(problem: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut line = String::new();
     if let Some(place) = problem.get("place").filter(|place| place.is_object()) {
-        line = format!("{}:{}:{}: ", text(&place["file"]), place["line"], place["column"]);
+        line = format!(
+            "{}:{}:{}: ",
+            text(&place["file"]),
+            place["line"],
+            place["column"]
+        );
     }
     if let Some(path) = problem["path"].as_str().filter(|path| !path.is_empty()) {
         line += &format!("{path}: ");
@@ -107,8 +124,14 @@ mod tests {
     fn a_problem_reads_as_in_check() {
         let place = json!({"file": "a.yaml", "line": 3, "column": 5});
         let problem = json!({"place": place, "path": "routes[0].to", "reason": "no Upstream `x`", "remedy": "add it"});
-        assert_eq!(line(&problem), "a.yaml:3:5: routes[0].to: no Upstream `x`; add it");
-        assert_eq!(line(&json!({"place": null, "path": "", "reason": "empty", "remedy": null})), "empty");
+        assert_eq!(
+            line(&problem),
+            "a.yaml:3:5: routes[0].to: no Upstream `x`; add it"
+        );
+        assert_eq!(
+            line(&json!({"place": null, "path": "", "reason": "empty", "remedy": null})),
+            "empty"
+        );
     }
 
     #[test]
@@ -116,6 +139,9 @@ mod tests {
         assert_eq!(words(&json!(["web", "db"])), "web, db");
         assert_eq!(words(&json!([])), "");
         assert_eq!(words(&json!(3)), "3");
-        assert_eq!(words(&json!({"opened": [], "closed": ["web"], "kept": ["db", "rtp"]})), "closed web; kept db, rtp");
+        assert_eq!(
+            words(&json!({"opened": [], "closed": ["web"], "kept": ["db", "rtp"]})),
+            "closed web; kept db, rtp"
+        );
     }
 }

@@ -35,7 +35,8 @@ pub struct Run {
 /// # Errors
 /// When the file is not valid, or the node cannot start or end.
 pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
-    let mut signals = Signals::new(run.until_eof).map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let mut signals = Signals::new(run.until_eof)
+        .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let mut proxy = start(run.file, passed)?;
     proxy.watch_files(run.watch);
     announce(&proxy);
@@ -54,12 +55,28 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
     // Before any secret is read, and until the file says otherwise.
     let undumped = hermes_net::os::allow_dumps(false);
     let loaded = super::load(&file)?;
-    let dumps = if loaded.document.debug.core_dumps { hermes_net::os::allow_dumps(true) } else { undumped };
-    let filter = loaded.document.log.level.as_deref().unwrap_or(logging::DEFAULT);
+    let dumps = if loaded.document.debug.core_dumps {
+        hermes_net::os::allow_dumps(true)
+    } else {
+        undumped
+    };
+    let filter = loaded
+        .document
+        .log
+        .level
+        .as_deref()
+        .unwrap_or(logging::DEFAULT);
     // What is wrong with the filter is said with its place, and with all else that is wrong.
-    let place = loaded.document.log.file.as_ref().map(|file| file.0.as_path());
+    let place = loaded
+        .document
+        .log
+        .file
+        .as_ref()
+        .map(|file| file.0.as_path());
     let start = |filter| Logging::start(filter, place);
-    let logging = start(filter).or_else(|_| start(logging::DEFAULT)).map_err(Failure::failed)?;
+    let logging = start(filter)
+        .or_else(|_| start(logging::DEFAULT))
+        .map_err(Failure::failed)?;
     if let Err(error) = dumps {
         tracing::warn!("the process can be dumped as the system says: {error}");
     }
@@ -78,14 +95,28 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
 fn not_started(problems: Problems, file: &Path) -> Failure {
     let valid = super::load(file).and_then(hermes_proxy::check).is_ok();
     let failure = Failure::from(problems);
-    if valid { Failure { code: 1, ..failure } } else { failure }
+    if valid {
+        Failure { code: 1, ..failure }
+    } else {
+        failure
+    }
 }
 
 fn announce(proxy: &Proxy) {
-    for ListenerView { name, kind, address, .. } in proxy.listeners() {
+    for ListenerView {
+        name,
+        kind,
+        address,
+        ..
+    } in proxy.listeners()
+    {
         note(format_args!("listening {name} {kind} {address}"));
     }
-    note(format_args!("node {} is ready, admin at {}", proxy.node(), proxy.admin_socket().display()));
+    note(format_args!(
+        "node {} is ready, admin at {}",
+        proxy.node(),
+        proxy.admin_socket().display()
+    ));
 }
 
 fn reload(proxy: &Proxy) {
@@ -165,7 +196,10 @@ fn end_of_input() -> oneshot::Receiver<()> {
     let (ended, heard) = oneshot::channel();
     std::thread::spawn(move || {
         let mut ignored = [0; 64];
-        while std::io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}
+        while std::io::stdin()
+            .read(&mut ignored)
+            .is_ok_and(|read| read > 0)
+        {}
         drop(ended);
     });
     heard

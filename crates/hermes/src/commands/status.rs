@@ -57,13 +57,21 @@ fn line(name: &str, value: &str, width: Option<usize>) -> String {
 
 /// A table of a list of objects; `None` for anything else. Not all of them have the same keys, so the columns are those of any.
 fn rows(value: &Value, width: Option<usize>) -> Option<String> {
-    let items = value.as_array().filter(|items| !items.is_empty() && items.iter().all(Value::is_object))?;
+    let items = value
+        .as_array()
+        .filter(|items| !items.is_empty() && items.iter().all(Value::is_object))?;
     let lists = lists(items);
     let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
-    let names = columns(items.iter(), |name, value| lists.contains(&name) || is_empty(value));
+    let names = columns(items.iter(), |name, value| {
+        lists.contains(&name) || is_empty(value)
+    });
     let header: Vec<String> = names.iter().map(|name| words(name)).collect();
     let row = |item: &Value| names.iter().map(|name| shown(name, &item[*name])).collect();
-    Some(table::fitted(&header, &items.iter().map(row).collect::<Vec<_>>(), width))
+    Some(table::fitted(
+        &header,
+        &items.iter().map(row).collect::<Vec<_>>(),
+        width,
+    ))
 }
 
 /// Lists of objects within a list of objects, which have a table of their own: of the `upstreams`, the `endpoints`. What
@@ -71,20 +79,34 @@ fn rows(value: &Value, width: Option<usize>) -> Option<String> {
 fn inner(outer: &str, value: &Value, width: Option<usize>) -> Option<String> {
     let items = value.as_array()?;
     let name = *lists(items).first()?;
-    let lists = items.iter().filter_map(|item| Some((&item["name"], item[name].as_array()?)));
-    let all: Vec<(&Value, &Value)> = lists.flat_map(|(of, list)| list.iter().map(move |object| (of, object))).collect();
-    let names = columns(all.iter().map(|(_, object)| *object), |_, value| value.is_null());
-    let header = std::iter::once(words(outer.trim_end_matches('s'))).chain(names.iter().map(|name| words(name)));
+    let lists = items
+        .iter()
+        .filter_map(|item| Some((&item["name"], item[name].as_array()?)));
+    let all: Vec<(&Value, &Value)> = lists
+        .flat_map(|(of, list)| list.iter().map(move |object| (of, object)))
+        .collect();
+    let names = columns(all.iter().map(|(_, object)| *object), |_, value| {
+        value.is_null()
+    });
+    let header = std::iter::once(words(outer.trim_end_matches('s')))
+        .chain(names.iter().map(|name| words(name)));
     let row = |(of, object): (&Value, &Value)| {
         let cells = names.iter().map(|name| shown(name, &object[*name]));
         std::iter::once(shown("", of)).chain(cells).collect()
     };
     let rows: Vec<Vec<String>> = all.into_iter().map(row).collect();
-    Some(format!("\n{}\n{}\n", words(name), table::fitted(&header.collect::<Vec<_>>(), &rows, width)))
+    Some(format!(
+        "\n{}\n{}\n",
+        words(name),
+        table::fitted(&header.collect::<Vec<_>>(), &rows, width)
+    ))
 }
 
 /// The keys of these objects in the order of their first appearance, but for those that are to be left out.
-fn columns<'a>(items: impl Iterator<Item = &'a Value>, left_out: impl Fn(&str, &Value) -> bool) -> Vec<&'a str> {
+fn columns<'a>(
+    items: impl Iterator<Item = &'a Value>,
+    left_out: impl Fn(&str, &Value) -> bool,
+) -> Vec<&'a str> {
     let mut names = Vec::new();
     for (name, value) in items.filter_map(Value::as_object).flatten() {
         if !names.contains(&name.as_str()) && !left_out(name, value) {
@@ -97,17 +119,24 @@ fn columns<'a>(items: impl Iterator<Item = &'a Value>, left_out: impl Fn(&str, &
 /// The keys under which any of the objects has a list of objects; the list of another may be empty.
 fn lists(items: &[Value]) -> Vec<&str> {
     let fields = items.iter().filter_map(Value::as_object).flatten();
-    fields.filter(|(_, value)| is_list(value)).map(|(name, _)| name.as_str()).collect()
+    fields
+        .filter(|(_, value)| is_list(value))
+        .map(|(name, _)| name.as_str())
+        .collect()
 }
 
 /// A list of objects.
 fn is_list(value: &Value) -> bool {
-    value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(Value::is_object))
+    value
+        .as_array()
+        .is_some_and(|items| !items.is_empty() && items.iter().all(Value::is_object))
 }
 
 /// `open_files` reads `open files`.
 fn words(name: &str) -> String {
-    name.trim_end_matches("_seconds").trim_end_matches("_bytes").replace('_', " ")
+    name.trim_end_matches("_seconds")
+        .trim_end_matches("_bytes")
+        .replace('_', " ")
 }
 
 /// A value, in the unit that its name ends with.
@@ -117,10 +146,15 @@ fn shown(name: &str, value: &Value) -> String {
         (_, Some(count)) if name.ends_with("_seconds") => table::age(Duration::from_secs(count)),
         (Value::Null, _) => table::NOTHING.to_owned(),
         (Value::String(text), _) => text.clone(),
-        (Value::Array(items), _) => items.iter().map(|item| shown("", item)).collect::<Vec<_>>().join(", "),
+        (Value::Array(items), _) => items
+            .iter()
+            .map(|item| shown("", item))
+            .collect::<Vec<_>>()
+            .join(", "),
         (Value::Object(fields), _) => {
             let known = fields.iter().filter(|(_, value)| !value.is_null());
-            let pairs = known.map(|(name, value)| format!("{} {}", words(name), shown(name, value)));
+            let pairs =
+                known.map(|(name, value)| format!("{} {}", words(name), shown(name, value)));
             pairs.collect::<Vec<_>>().join(", ")
         }
         (other, _) => other.to_string(),
@@ -142,24 +176,30 @@ mod tests {
         });
         let text = text(&status, None);
         assert!(
-            text.starts_with("node              alice\nuptime            2m 05s\nresident          1.5 KiB\n"),
+            text.starts_with(
+                "node              alice\nuptime            2m 05s\nresident          1.5 KiB\n"
+            ),
             "{text}"
         );
-        assert!(text.contains("\nlisteners\n") && text.contains("127.0.0.1:8080"), "{text}");
+        assert!(
+            text.contains("\nlisteners\n") && text.contains("127.0.0.1:8080"),
+            "{text}"
+        );
     }
 
     #[test]
     fn lists_within_lists_have_a_table_of_their_own() {
-        let endpoints =
-            |http: Value| json!([{"address": "a:1", "zone": null, "http": http}, {"address": "a:2", "why": "x"}]);
+        let endpoints = |http: Value| json!([{"address": "a:1", "zone": null, "http": http}, {"address": "a:2", "why": "x"}]);
         let status = json!({ "upstreams": [
             {"name": "near", "tls": true, "endpoints": endpoints(json!(2))},
             {"name": "far", "tls": false, "endpoints": endpoints(Value::Null)},
         ]});
         let text = text(&status, None);
-        assert!(text.starts_with("\nupstreams\n name  tls\n near  true\n"), "{text}");
-        let table =
-            "endpoints\n upstream  address  http  why\n near      a:1      2     -\n near      a:2      -     x\n far";
+        assert!(
+            text.starts_with("\nupstreams\n name  tls\n near  true\n"),
+            "{text}"
+        );
+        let table = "endpoints\n upstream  address  http  why\n near      a:1      2     -\n near      a:2      -     x\n far";
         assert!(text.contains(table), "{text}");
     }
 
@@ -172,8 +212,12 @@ mod tests {
         let expected = "\nupstreams\n name   tls    attached       panics\n users  false  {target.host}  -\n edge   true   -              false\n\
                         \nendpoints\n upstream  address\n edge      127.0.0.1:8444\n";
         assert_eq!(text(&status, None), expected);
-        let alone = json!({ "upstreams": [{"name": "users", "attached": "alice", "endpoints": []}]});
-        assert_eq!(text(&alone, None), "\nupstreams\n name   attached\n users  alice\n");
+        let alone =
+            json!({ "upstreams": [{"name": "users", "attached": "alice", "endpoints": []}]});
+        assert_eq!(
+            text(&alone, None),
+            "\nupstreams\n name   attached\n users  alice\n"
+        );
     }
 
     #[test]

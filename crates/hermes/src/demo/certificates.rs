@@ -1,8 +1,8 @@
 //! An authority of the demo's own, and what it issues. Keys are made anew each time and leave with the demo.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -43,7 +43,10 @@ impl Certificates {
         Ok(Self {
             authority_pem: authority.pem(),
             authority: authority.der().clone(),
-            nodes: NODES.iter().map(|node| issue(node, &format!("{node}.overlay"))).collect::<Result<_, _>>()?,
+            nodes: NODES
+                .iter()
+                .map(|node| issue(node, &format!("{node}.overlay")))
+                .collect::<Result<_, _>>()?,
             secure: issue("SECURE", "SECURE")?,
         })
     }
@@ -60,18 +63,27 @@ type Authority = CertifiedIssuer<'static, KeyPair>;
 
 fn authority() -> Result<Authority, rcgen::Error> {
     let mut parameters = CertificateParams::default();
-    parameters.distinguished_name.push(DnType::CommonName, "Hermes demo authority");
+    parameters
+        .distinguished_name
+        .push(DnType::CommonName, "Hermes demo authority");
     parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
 }
 
-fn identity(name: &'static str, host: &str, authority: &Authority) -> Result<Identity, rcgen::Error> {
+fn identity(
+    name: &'static str,
+    host: &str,
+    authority: &Authority,
+) -> Result<Identity, rcgen::Error> {
     let mut parameters = CertificateParams::new([host.to_owned()])?;
     parameters.distinguished_name.push(DnType::CommonName, host);
     parameters.use_authority_key_identifier_extension = true;
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    parameters.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
     let key = KeyPair::generate()?;
     let certificate = parameters.signed_by(&key, authority)?;
     Ok(Identity {

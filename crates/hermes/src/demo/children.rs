@@ -45,8 +45,15 @@ impl Children {
         let program = std::env::current_exe().says("this program's own file")?;
         let node = |name: &&'static str| {
             let mut command = Command::new(&program);
-            command.arg("run").arg(place.configuration(name)).arg("--until-eof");
-            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+            command
+                .arg("run")
+                .arg(place.configuration(name))
+                .arg("--until-eof");
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .kill_on_drop(true);
             let mut process = command.spawn().says(name)?;
             let log = Log::default();
             if let Some(lines) = process.stderr.take() {
@@ -65,7 +72,12 @@ impl Children {
             }
             Ok(())
         };
-        let late = || Err(format!("the nodes are not ready after {} s", PATIENCE.as_secs()));
+        let late = || {
+            Err(format!(
+                "the nodes are not ready after {} s",
+                PATIENCE.as_secs()
+            ))
+        };
         timeout(PATIENCE, all).await.unwrap_or_else(|_| late())
     }
 
@@ -73,14 +85,21 @@ impl Children {
     pub fn last_words(&self) {
         for node in &self.0 {
             note(format_args!("\n{} logged last:", node.name));
-            node.log.lock().iter().for_each(|line| note(format_args!("  {line}")));
+            node.log
+                .lock()
+                .iter()
+                .for_each(|line| note(format_args!("  {line}")));
         }
     }
 
     /// Tells all of them to stop and waits for that.
     pub async fn stop(&mut self) {
         for node in &self.0 {
-            if let Some(pid) = node.process.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+            if let Some(pid) = node
+                .process
+                .id()
+                .and_then(|id| Pid::from_raw(id.cast_signed()))
+            {
                 // One that has already ended needs no signal.
                 let _ = kill_process(pid, Signal::TERM);
             }
@@ -103,7 +122,10 @@ impl Node {
             if let Ok(Some(status)) = self.process.try_wait() {
                 return Err(format!("{} did not start: {status}", self.name));
             }
-            if matches!(admin::call(&socket, Method::GET, "/healthz", "").await, Ok((200, _))) {
+            if matches!(
+                admin::call(&socket, Method::GET, "/healthz", "").await,
+                Ok((200, _))
+            ) {
                 return Ok(());
             }
         }

@@ -24,8 +24,14 @@ pub fn write(place: &Place, certificates: &Certificates) -> Result<(), String> {
     }
     save(&place.file("ca.pem"), &certificates.authority_pem)?;
     for identity in &certificates.nodes {
-        save(&place.file(&format!("{}.pem", identity.name)), &identity.certificate_pem)?;
-        save(&place.file(&format!("{}.key", identity.name)), &identity.key_pem)?;
+        save(
+            &place.file(&format!("{}.pem", identity.name)),
+            &identity.certificate_pem,
+        )?;
+        save(
+            &place.file(&format!("{}.key", identity.name)),
+            &identity.key_pem,
+        )?;
     }
     Ok(())
 }
@@ -34,13 +40,20 @@ fn filled(template: &str, place: &Place) -> String {
     place
         .addresses()
         .iter()
-        .fold(template.to_owned(), |text, (name, address)| text.replace(&format!("@{name}@"), &address.to_string()))
+        .fold(template.to_owned(), |text, (name, address)| {
+            text.replace(&format!("@{name}@"), &address.to_string())
+        })
 }
 
 /// Writes a file that only this user can read, as keys have to be.
 fn save(path: &Path, text: &str) -> Result<(), String> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).says(path.display())
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .says(path.display())
 }
 
 /// The configuration of a node, as it was written.
@@ -56,7 +69,8 @@ mod tests {
 
     #[test]
     fn every_file_is_a_valid_document() {
-        let origins = ["VIDEO", "SECURE", "DB", "ECHO"].map(|name| (name, SocketAddr::from(([127, 0, 0, 1], 7))));
+        let origins = ["VIDEO", "SECURE", "DB", "ECHO"]
+            .map(|name| (name, SocketAddr::from(([127, 0, 0, 1], 7))));
         let place = Place::choose(&origins).unwrap();
         write(&place, &Certificates::issue().unwrap()).unwrap();
         for node in NODES {
@@ -70,9 +84,16 @@ mod tests {
     fn every_address_has_its_place_in_a_file() {
         let all: String = CONFIGURATIONS.iter().map(|(_, text)| *text).collect();
         assert!(
-            ["ALICE_WEB", "ALICE_DB", "ALICE_ECHO", "INGRESS", "CORE", "EDGE"]
-                .iter()
-                .all(|name| all.contains(&format!("@{name}@")))
+            [
+                "ALICE_WEB",
+                "ALICE_DB",
+                "ALICE_ECHO",
+                "INGRESS",
+                "CORE",
+                "EDGE"
+            ]
+            .iter()
+            .all(|name| all.contains(&format!("@{name}@")))
         );
     }
 }

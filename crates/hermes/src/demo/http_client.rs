@@ -38,16 +38,26 @@ impl Client {
     }
 
     /// A client over any stream.
-    pub async fn open(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Result<Self, String> {
+    pub async fn open(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<Self, String> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.says("HTTP")?;
         let mut driver = JoinSet::new();
         // Its errors show in the request that meets them.
         driver.spawn(async move { drop(connection.with_upgrades().await) });
-        Ok(Self { sender, _driver: driver })
+        Ok(Self {
+            sender,
+            _driver: driver,
+        })
     }
 
     /// Asks for `uri`: absolute for a proxy, a path for an origin, for which `host` is added.
-    pub async fn get(&mut self, host: &str, uri: &str, fields: &[(&str, &str)]) -> Result<Answer, String> {
+    pub async fn get(
+        &mut self,
+        host: &str,
+        uri: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Answer, String> {
         let mut request = Request::builder().uri(uri).header(header::HOST, host);
         for (name, value) in fields {
             request = request.header(*name, *value);
@@ -57,7 +67,11 @@ impl Client {
         let response = self.sender.send_request(request).await.says(uri)?;
         let (head, body) = response.into_parts();
         let content = body.collect().await.says(uri)?.to_bytes();
-        Ok(Answer { status: head.status, fields: head.headers, content })
+        Ok(Answer {
+            status: head.status,
+            fields: head.headers,
+            content,
+        })
     }
 }
 
@@ -65,14 +79,20 @@ impl Answer {
     /// What an origin of the demo tells of the request that it saw.
     pub fn seen(&self) -> Result<Value, String> {
         let said = || String::from_utf8_lossy(&self.content).trim().to_owned();
-        expect(self.status == StatusCode::OK, || format!("status {} instead of 200: {}", self.status, said()))?;
+        expect(self.status == StatusCode::OK, || {
+            format!("status {} instead of 200: {}", self.status, said())
+        })?;
         serde_json::from_slice(&self.content).says("the origin's answer")
     }
 
     /// A field's lines, joined.
     pub fn field(&self, name: &str) -> String {
-        let lines: Vec<_> =
-            self.fields.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let lines: Vec<_> = self
+            .fields
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
         lines.join(", ")
     }
 }
@@ -87,10 +107,18 @@ pub async fn dial(address: SocketAddr) -> Result<TcpStream, String> {
 /// Opens a tunnel to `target` through the proxy at `address`.
 pub async fn connect(address: SocketAddr, target: &str) -> Result<TokioIo<Upgraded>, String> {
     let mut client = Client::dial(address).await?;
-    let request = Request::builder().method(Method::CONNECT).uri(target).header(header::HOST, target);
+    let request = Request::builder()
+        .method(Method::CONNECT)
+        .uri(target)
+        .header(header::HOST, target);
     let request = request.body(Empty::new()).says(target)?;
     let response = client.sender.send_request(request).await.says(target)?;
-    expect(response.status().is_success(), || format!("CONNECT {target}: status {}", response.status()))?;
+    expect(response.status().is_success(), || {
+        format!("CONNECT {target}: status {}", response.status())
+    })?;
     // The tunnel outlives the client; the driver has handed the connection over when this resolves.
-    hyper::upgrade::on(response).await.map(TokioIo::new).says(target)
+    hyper::upgrade::on(response)
+        .await
+        .map(TokioIo::new)
+        .says(target)
 }

@@ -9,7 +9,9 @@ const TRIES: usize = 20;
 ///
 /// # Errors
 /// The first failure.
-pub async fn median_of(mut operation: impl AsyncFnMut() -> Result<(), String>) -> Result<Duration, String> {
+pub async fn median_of(
+    mut operation: impl AsyncFnMut() -> Result<(), String>,
+) -> Result<Duration, String> {
     let mut times = Vec::with_capacity(TRIES);
     for _ in 0..TRIES {
         let begin = Instant::now();

@@ -56,8 +56,15 @@ pub async fn run(demo: &Demo, output: Output) -> Result<(), Failure> {
 }
 
 /// The demo itself: when it fails, the nodes' last words follow.
-async fn shown(demo: &Demo, scene: &Scene, children: &mut Children, output: Output) -> Result<(), Failure> {
-    let played = play(scene, children, output).await.and_then(|results| report::show(&results, output));
+async fn shown(
+    demo: &Demo,
+    scene: &Scene,
+    children: &mut Children,
+    output: Output,
+) -> Result<(), Failure> {
+    let played = play(scene, children, output)
+        .await
+        .and_then(|results| report::show(&results, output));
     match &played {
         Ok(()) if demo.keep => keep::invite(scene, output),
         Ok(()) => {}
@@ -79,14 +86,27 @@ impl Scene {
         let origins = Origins::start(&certificates).await?;
         let place = Place::choose(origins.addresses())?;
         files::write(&place, &certificates)?;
-        Ok(Self { place, certificates, _origins: origins })
+        Ok(Self {
+            place,
+            certificates,
+            _origins: origins,
+        })
     }
 }
 
-async fn play(scene: &Scene, children: &mut Children, output: Output) -> Result<Vec<Checked>, Failure> {
-    children.ready(&scene.place).await.map_err(Failure::failed)?;
+async fn play(
+    scene: &Scene,
+    children: &mut Children,
+    output: Output,
+) -> Result<Vec<Checked>, Failure> {
+    children
+        .ready(&scene.place)
+        .await
+        .map_err(Failure::failed)?;
     if !output.json {
-        note("Four proxies are up on loopback: alice -> ingress -> core -> edge. Sending traffic through them.");
+        note(
+            "Four proxies are up on loopback: alice -> ingress -> core -> edge. Sending traffic through them.",
+        );
     }
     Ok(checks::all(scene).await)
 }

@@ -11,7 +11,14 @@ use super::says::Says;
 pub const NODES: [&str; 4] = ["alice", "ingress", "core", "edge"];
 
 /// Names of places in the files; an address follows each in [`Place::addresses`].
-const LISTENERS: [&str; 6] = ["ALICE_WEB", "ALICE_DB", "ALICE_ECHO", "INGRESS", "CORE", "EDGE"];
+const LISTENERS: [&str; 6] = [
+    "ALICE_WEB",
+    "ALICE_DB",
+    "ALICE_ECHO",
+    "INGRESS",
+    "CORE",
+    "EDGE",
+];
 
 /// Ports that systems do not hand out on their own (Linux: from 32768, others: from 49152).
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -26,7 +33,10 @@ pub struct Place {
 impl Place {
     /// Makes a folder for this user only, and chooses free ports.
     pub fn choose(origins: &[(&'static str, SocketAddr)]) -> Result<Self, String> {
-        let folder = tempfile::Builder::new().prefix("hermes-demo-").tempdir().says("a folder for the demo")?;
+        let folder = tempfile::Builder::new()
+            .prefix("hermes-demo-")
+            .tempdir()
+            .says("a folder for the demo")?;
         let mut addresses = origins.to_vec();
         let mut free = free_addresses();
         for name in LISTENERS {
@@ -58,7 +68,10 @@ impl Place {
     /// The address of that name, which is one of the demo's own.
     pub fn address(&self, name: &str) -> SocketAddr {
         let found = self.addresses.iter().find(|(known, _)| *known == name);
-        found.map_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), |(_, address)| *address)
+        found.map_or(
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            |(_, address)| *address,
+        )
     }
 }
 
@@ -67,7 +80,9 @@ fn free_addresses() -> impl Iterator<Item = SocketAddr> {
     // A process number spreads well enough, and needs no source of randomness.
     let first = std::process::id().wrapping_mul(7) % u32::from(PORTS.end - PORTS.start);
     let order = PORTS.cycle().skip(first as usize).take(PORTS.len());
-    order.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).filter(|address| is_free(*address))
+    order
+        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        .filter(|address| is_free(*address))
 }
 
 fn is_free(address: SocketAddr) -> bool {

@@ -29,17 +29,27 @@ pub fn show(results: &[Checked], output: Output) -> Result<(), Failure> {
 }
 
 fn verdict(results: &[Checked], output: Output) -> Result<(), Failure> {
-    let failed: Vec<_> = results.iter().filter(|result| result.outcome.is_err()).map(|result| result.what).collect();
+    let failed: Vec<_> = results
+        .iter()
+        .filter(|result| result.outcome.is_err())
+        .map(|result| result.what)
+        .collect();
     match (failed.is_empty(), output.json) {
         (true, true) => Ok(()),
         (true, false) => {
-            output.line(output.paint(Colour::Good, &format!("all {} checks passed", results.len())));
+            output.line(output.paint(
+                Colour::Good,
+                &format!("all {} checks passed", results.len()),
+            ));
             Ok(())
         }
         (false, true) => Err(Failure::told(1)),
-        (false, false) => {
-            Err(Failure::failed(format!("{} of {} checks failed: {}", failed.len(), results.len(), failed.join("; "))))
-        }
+        (false, false) => Err(Failure::failed(format!(
+            "{} of {} checks failed: {}",
+            failed.len(),
+            results.len(),
+            failed.join("; ")
+        ))),
     }
 }
 
@@ -57,28 +67,50 @@ fn paragraph(result: &Checked) -> String {
     let times = evidence.latency.map(times).unwrap_or_default();
     // The times stand at the end of the line.
     let room = WIDTH.saturating_sub(times.chars().count() + 1);
-    let title = if times.is_empty() { what } else { format!("{what:<room$} {times}") };
+    let title = if times.is_empty() {
+        what
+    } else {
+        format!("{what:<room$} {times}")
+    };
     let fields = match evidence.journey.fields.as_slice() {
         [] => String::new(),
         fields => format!("fields added: {}", fields.join(", ")),
     };
-    block(title, &[&evidence.journey.hops.join(" -> "), &evidence.proof, &fields])
+    block(
+        title,
+        &[
+            &evidence.journey.hops.join(" -> "),
+            &evidence.proof,
+            &fields,
+        ],
+    )
 }
 
 /// A line and, indented below it, others that are wrapped to fit.
 fn block(title: String, below: &[&str]) -> String {
-    let below = below.iter().flat_map(|line| table::wrapped(line, GOOD.len(), WIDTH));
-    std::iter::once(title).chain(below).collect::<Vec<_>>().join("\n")
+    let below = below
+        .iter()
+        .flat_map(|line| table::wrapped(line, GOOD.len(), WIDTH));
+    std::iter::once(title)
+        .chain(below)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn times(latency: Latency) -> String {
-    format!("{}, direct {}", table::short_time(latency.overlay), table::short_time(latency.direct))
+    format!(
+        "{}, direct {}",
+        table::short_time(latency.overlay),
+        table::short_time(latency.direct)
+    )
 }
 
 /// Colours the verdicts. After the text is laid out: colours have no width.
 fn painted(text: &str, output: Output) -> String {
     let paint = |line: &str| match (line.strip_prefix(GOOD), line.strip_prefix(BAD)) {
-        (Some(rest), _) if !rest.starts_with(' ') => format!("{}{rest}", output.paint(Colour::Good, GOOD)),
+        (Some(rest), _) if !rest.starts_with(' ') => {
+            format!("{}{rest}", output.paint(Colour::Good, GOOD))
+        }
         (_, Some(rest)) => format!("{}{rest}", output.paint(Colour::Bad, BAD)),
         _ => line.to_owned(),
     };
@@ -86,7 +118,10 @@ fn painted(text: &str, output: Output) -> String {
 }
 
 fn object(results: &[Checked]) -> Value {
-    let failed = results.iter().filter(|result| result.outcome.is_err()).count();
+    let failed = results
+        .iter()
+        .filter(|result| result.outcome.is_err())
+        .count();
     json!({
         "passed": results.len() - failed,
         "failed": failed,
@@ -121,48 +156,85 @@ mod tests {
     use crate::demo::evidence::Journey;
     use std::time::Duration;
 
-    const QUIET: Output = Output { json: false, terminal: false };
+    const QUIET: Output = Output {
+        json: false,
+        terminal: false,
+    };
 
     fn results() -> Vec<Checked> {
-        let journey = Journey { hops: vec!["alice".into(), "DB".into()], fields: vec!["service: db".into()] };
-        let latency = Latency { overlay: Duration::from_micros(640), direct: Duration::from_micros(85) };
-        let evidence = Evidence { journey, proof: "DB spoke first".into(), latency: Some(latency) };
+        let journey = Journey {
+            hops: vec!["alice".into(), "DB".into()],
+            fields: vec!["service: db".into()],
+        };
+        let latency = Latency {
+            overlay: Duration::from_micros(640),
+            direct: Duration::from_micros(85),
+        };
+        let evidence = Evidence {
+            journey,
+            proof: "DB spoke first".into(),
+            latency: Some(latency),
+        };
         vec![
-            Checked { what: "TCP", outcome: Ok(evidence) },
-            Checked { what: "UDP", outcome: Err("nothing came back".into()) },
+            Checked {
+                what: "TCP",
+                outcome: Ok(evidence),
+            },
+            Checked {
+                what: "UDP",
+                outcome: Err("nothing came back".into()),
+            },
         ]
     }
 
     #[test]
     fn a_paragraph_tells_path_fields_and_time() {
         let text = text(&results());
-        for expected in
-            ["ok  TCP", "alice -> DB", "service: db", "640 us, direct 85 us", "FAILED  UDP", "nothing came back"]
-        {
+        for expected in [
+            "ok  TCP",
+            "alice -> DB",
+            "service: db",
+            "640 us, direct 85 us",
+            "FAILED  UDP",
+            "nothing came back",
+        ] {
             assert!(text.contains(expected), "{expected}:\n{text}");
         }
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_failed_check_is_named_in_the_end() {
         let failure = verdict(&results(), QUIET).unwrap_err();
-        assert_eq!((failure.code, failure.reason.as_str()), (1, "1 of 2 checks failed: UDP"));
+        assert_eq!(
+            (failure.code, failure.reason.as_str()),
+            (1, "1 of 2 checks failed: UDP")
+        );
     }
 
     #[test]
     fn scripts_see_the_same() {
         let object = object(&results());
-        assert_eq!((&object["passed"], &object["failed"]), (&json!(1), &json!(1)));
+        assert_eq!(
+            (&object["passed"], &object["failed"]),
+            (&json!(1), &json!(1))
+        );
         assert_eq!(object["checks"][0]["round_trip"]["overlay_us"], 640);
         assert_eq!(object["checks"][1]["error"], "nothing came back");
     }
 
     #[test]
     fn colours_come_after_the_layout() {
-        let terminal = Output { json: false, terminal: true };
+        let terminal = Output {
+            json: false,
+            terminal: true,
+        };
         assert!(
-            painted("ok  TCP\n    ok", QUIET) == "ok  TCP\n    ok" && painted("ok  TCP", terminal).ends_with("mTCP")
+            painted("ok  TCP\n    ok", QUIET) == "ok  TCP\n    ok"
+                && painted("ok  TCP", terminal).ends_with("mTCP")
         );
     }
 }

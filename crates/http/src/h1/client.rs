@@ -40,8 +40,17 @@ pub fn open(
 ) -> Result<(AnyOutgoing, crate::Pending), StreamError> {
     let framing = framing(head, length);
     let key = crate::websocket::key_for(head)?;
-    encode(head, framing, receiver, key.as_ref(), &mut connection.write.pieces.head)
-        .map_err(|error| StreamError { processed: Processed::No, ..error })?;
+    encode(
+        head,
+        framing,
+        receiver,
+        key.as_ref(),
+        &mut connection.write.pieces.head,
+    )
+    .map_err(|error| StreamError {
+        processed: Processed::No,
+        ..error
+    })?;
     let rejoin = Rejoin::of_client(home);
     let outgoing = Outgoing::content(connection.write, framing, rejoin.clone());
     let pending = Pending {
@@ -72,7 +81,10 @@ fn encode(
     key: Option<&Key>,
     out: &mut BytesMut,
 ) -> Result<(), StreamError> {
-    let host = head.authority.as_ref().ok_or_else(|| invalid("a request needs an authority"))?;
+    let host = head
+        .authority
+        .as_ref()
+        .ok_or_else(|| invalid("a request needs an authority"))?;
     let authority = host.clone();
     let mut fields = Cow::Borrowed(&head.fields);
     if let Some(key) = key {
@@ -80,11 +92,20 @@ fn encode(
     }
     // RFC 9110, 10.1.4: TE is a connection's own field, also where it only says that trailers are welcome.
     if fields.contains_key(TE) {
-        fields.to_mut().insert(CONNECTION, HeaderValue::from_static("te"));
+        fields
+            .to_mut()
+            .insert(CONNECTION, HeaderValue::from_static("te"));
     }
-    let path = || head.path.clone().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let path = || {
+        head.path
+            .clone()
+            .unwrap_or_else(|| PathAndQuery::from_static("/"))
+    };
     let (method, target) = match (head.kind(), &head.protocol) {
-        (Kind::Message, _) => (head.method.clone(), message_target(head, authority, path(), receiver)),
+        (Kind::Message, _) => (
+            head.method.clone(),
+            message_target(head, authority, path(), receiver),
+        ),
         (Kind::Connect, _) | (_, None) => (Method::CONNECT, RequestTarget::Authority(authority)),
         // RFC 9298, 3.2: an extended CONNECT is GET with Upgrade.
         (_, Some(protocol)) => {
@@ -92,23 +113,47 @@ fn encode(
             fields.append(CONNECTION, HeaderValue::from_static("upgrade"));
             fields.insert(
                 UPGRADE,
-                HeaderValue::from_str(protocol.as_str()).map_err(|_| invalid("the protocol is no token"))?,
+                HeaderValue::from_str(protocol.as_str())
+                    .map_err(|_| invalid("the protocol is no token"))?,
             );
             // A proxy is the origin of its template; any other protocol runs at the origin of the URI.
-            let receiver = if head.kind().is_templated() { Receiver::Origin } else { receiver };
-            (Method::GET, message_target(head, authority, path(), receiver))
+            let receiver = if head.kind().is_templated() {
+                Receiver::Origin
+            } else {
+                receiver
+            };
+            (
+                Method::GET,
+                message_target(head, authority, path(), receiver),
+            )
         }
     };
-    Ok(codec::encode_request_for(&method, &target, host.as_str().as_bytes(), &fields, framing, out)?)
+    Ok(codec::encode_request_for(
+        &method,
+        &target,
+        host.as_str().as_bytes(),
+        &fields,
+        framing,
+        out,
+    )?)
 }
 
-fn message_target(head: &RequestHead, authority: Authority, path: PathAndQuery, receiver: Receiver) -> RequestTarget {
+fn message_target(
+    head: &RequestHead,
+    authority: Authority,
+    path: PathAndQuery,
+    receiver: Receiver,
+) -> RequestTarget {
     match receiver {
         _ if path.as_str() == "*" => RequestTarget::Asterisk,
         Receiver::Origin => RequestTarget::Origin(path),
         Receiver::Proxy => {
             let scheme = head.scheme.clone().unwrap_or(Scheme::HTTP);
-            RequestTarget::Absolute { scheme, authority, path }
+            RequestTarget::Absolute {
+                scheme,
+                authority,
+                path,
+            }
         }
     }
 }
@@ -132,13 +177,23 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub(crate) async fn event(&mut self, tunnel: Option<&mut AnyOutgoing>) -> Result<Event, StreamError> {
+    pub(crate) async fn event(
+        &mut self,
+        tunnel: Option<&mut AnyOutgoing>,
+    ) -> Result<Event, StreamError> {
         let head = self.head().await?;
-        let mut response = ResponseHead { status: head.status, fields: head.fields, version: head.version };
+        let mut response = ResponseHead {
+            status: head.status,
+            fields: head.fields,
+            version: head.version,
+        };
         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Event::Interim(response));
         }
-        let read = self.read.take().ok_or_else(|| StreamError::new(Cause::Incomplete))?;
+        let read = self
+            .read
+            .take()
+            .ok_or_else(|| StreamError::new(Cause::Incomplete))?;
         if self.accepted(head.status)? {
             if let Some(protocol) = &self.protocol {
                 check_switched(&response.fields, protocol)?;
@@ -151,8 +206,15 @@ impl Pending {
             if let Some(AnyOutgoing::H1(outgoing)) = tunnel {
                 outgoing.become_tunnel();
             }
-            let ends = if self.kind == Kind::Upgrade { Ends::Closed } else { Ends::Notified };
-            return Ok(Event::Tunnel(response, AnyIncoming::H1(Incoming::tunnel(read, ends))));
+            let ends = if self.kind == Kind::Upgrade {
+                Ends::Closed
+            } else {
+                Ends::Notified
+            };
+            return Ok(Event::Tunnel(
+                response,
+                AnyIncoming::H1(Incoming::tunnel(read, ends)),
+            ));
         }
         if !head.keep_alive || head.framing == Framing::UntilClose || self.kind != Kind::Message {
             self.rejoin.spoil();
@@ -164,7 +226,10 @@ impl Pending {
     /// The next head. Dropping the future loses nothing.
     async fn head(&mut self) -> Result<codec::ResponseHead, StreamError> {
         let method = self.wire_method();
-        let read = self.read.as_mut().ok_or_else(|| StreamError::new(Cause::Incomplete))?;
+        let read = self
+            .read
+            .as_mut()
+            .ok_or_else(|| StreamError::new(Cause::Incomplete))?;
         loop {
             if let Some(head) = codec::decode_response(&mut read.buffer, &self.limits, &method)? {
                 return Ok(head);
@@ -176,7 +241,11 @@ impl Pending {
     }
 
     fn wire_method(&self) -> Method {
-        if self.kind.is_extended() { Method::GET } else { self.method.clone() }
+        if self.kind.is_extended() {
+            Method::GET
+        } else {
+            self.method.clone()
+        }
     }
 
     /// Whether this status opens the tunnel that was asked for.
@@ -184,7 +253,9 @@ impl Pending {
         let switching = status == StatusCode::SWITCHING_PROTOCOLS;
         match self.kind {
             Kind::ConnectUdp | Kind::ConnectTcp | Kind::Upgrade => Ok(switching),
-            _ if switching => Err(StreamError::new(Cause::Protocol("101 without an upgrade".to_owned()))),
+            _ if switching => Err(StreamError::new(Cause::Protocol(
+                "101 without an upgrade".to_owned(),
+            ))),
             Kind::Connect => Ok(status.is_success()),
             Kind::Message => Ok(false),
         }
@@ -194,11 +265,16 @@ impl Pending {
 /// RFC 9110, 15.2.2: a 101 names what it switches to. What was not asked for would be bytes that nobody meant.
 fn check_switched(fields: &HeaderMap, protocol: &Protocol) -> Result<(), StreamError> {
     let mut lines = fields.get_all(UPGRADE).iter();
-    let said = lines.next().and_then(|line| Protocol::parse(line.as_bytes()).ok());
+    let said = lines
+        .next()
+        .and_then(|line| Protocol::parse(line.as_bytes()).ok());
     if said.as_ref() == Some(protocol) && lines.next().is_none() {
         return Ok(());
     }
-    let said = said.map_or_else(|| "nothing, or several protocols,".to_owned(), |said| said.to_string());
+    let said = said.map_or_else(
+        || "nothing, or several protocols,".to_owned(),
+        |said| said.to_string(),
+    );
     let reason = format!("101 switches to {said} where {protocol} was asked for");
     Err(StreamError::new(Cause::Protocol(reason)))
 }

@@ -39,7 +39,11 @@ pub(super) fn take(room: &mut BytesMut) -> Bytes {
     if !is_little(room) {
         return room.split().freeze();
     }
-    let bytes = if room.len() < COPY_BELOW { few(room) } else { Bytes::copy_from_slice(room) };
+    let bytes = if room.len() < COPY_BELOW {
+        few(room)
+    } else {
+        Bytes::copy_from_slice(room)
+    };
     room.clear();
     bytes
 }
@@ -66,20 +70,30 @@ pub(crate) struct ReadSide {
 
 impl fmt::Debug for ReadSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadSide").field("peer", &self.half.info().peer).field("unread", &self.buffer.len()).finish()
+        f.debug_struct("ReadSide")
+            .field("peer", &self.half.info().peer)
+            .field("unread", &self.buffer.len())
+            .finish()
     }
 }
 
 impl fmt::Debug for WriteSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteSide").field("peer", &self.half.info().peer).finish()
+        f.debug_struct("WriteSide")
+            .field("peer", &self.half.info().peer)
+            .finish()
     }
 }
 
 impl ReadSide {
     /// The reading half of a connection, of which `buffer` was read already.
     pub(crate) fn new(half: ReadHalf, buffer: BytesMut) -> Self {
-        Self { half, buffer, room: READ_ROOM, most: MOST_ROOM }
+        Self {
+            half,
+            buffer,
+            room: READ_ROOM,
+            most: MOST_ROOM,
+        }
     }
 
     /// Reads more into the buffer; 0 at the end of input. While nothing comes, there is no buffer: most connections wait most of
@@ -173,7 +187,10 @@ pub(crate) struct WriteSide {
 
 impl WriteSide {
     pub(crate) fn new(half: WriteHalf) -> Self {
-        Self { half, pieces: Box::default() }
+        Self {
+            half,
+            pieces: Box::default(),
+        }
     }
 }
 
@@ -189,7 +206,11 @@ impl Connection {
     /// A connection over a fresh stream; `read` is what was read from it already.
     pub fn new(stream: Stream, read: BytesMut) -> Self {
         let (read_half, write_half) = stream.split();
-        Self { read: ReadSide::new(read_half, read), write: WriteSide::new(write_half), reusable: true }
+        Self {
+            read: ReadSide::new(read_half, read),
+            write: WriteSide::new(write_half),
+            reusable: true,
+        }
     }
 
     /// Who is at the other end.
@@ -224,7 +245,9 @@ pub(crate) struct Rejoin {
 
 impl fmt::Debug for Rejoin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejoin").field("reusable", &self.reusable).finish_non_exhaustive()
+        f.debug_struct("Rejoin")
+            .field("reusable", &self.reusable)
+            .finish_non_exhaustive()
     }
 }
 
@@ -241,7 +264,11 @@ impl Rejoin {
     }
 
     fn new(home: Home, resets: bool) -> Arc<Self> {
-        Arc::new(Self { halves: Mutex::new((None, None, Some(home))), reusable: AtomicBool::new(true), resets })
+        Arc::new(Self {
+            halves: Mutex::new((None, None, Some(home))),
+            reusable: AtomicBool::new(true),
+            resets,
+        })
     }
 
     /// Whether it is for a server.
@@ -270,7 +297,9 @@ impl Rejoin {
     /// Whether the peer has ended its side, seen while its message has been read and another has not begun to come.
     pub(crate) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut halves = self.halves.lock();
-        let Some(read) = halves.0.as_mut().filter(|read| read.buffer.is_empty()) else { return Poll::Pending };
+        let Some(read) = halves.0.as_mut().filter(|read| read.buffer.is_empty()) else {
+            return Poll::Pending;
+        };
         match ready!(read.poll_fill(cx)) {
             Ok(0) | Err(_) => Poll::Ready(()),
             // The next request: it waits for its turn.
@@ -293,9 +322,15 @@ impl Rejoin {
         if halves.0.is_none() || halves.1.is_none() {
             return;
         }
-        let (Some(read), Some(write), Some(home)) = std::mem::take(&mut *halves) else { return };
+        let (Some(read), Some(write), Some(home)) = std::mem::take(&mut *halves) else {
+            return;
+        };
         drop(halves);
-        home(Connection { read, write, reusable: self.reusable.load(Ordering::Relaxed) });
+        home(Connection {
+            read,
+            write,
+            reusable: self.reusable.load(Ordering::Relaxed),
+        });
     }
 }
 

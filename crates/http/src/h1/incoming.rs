@@ -46,7 +46,12 @@ enum Mode {
 
 impl Incoming {
     /// Content framed as `framing` says; the connection goes home afterwards.
-    pub(crate) fn content(read: ReadSide, framing: Framing, limits: &Limits, rejoin: Arc<Rejoin>) -> Self {
+    pub(crate) fn content(
+        read: ReadSide,
+        framing: Framing,
+        limits: &Limits,
+        rejoin: Arc<Rejoin>,
+    ) -> Self {
         let length = match framing {
             Framing::Empty => Some(0),
             Framing::Length(length) => Some(length),
@@ -54,7 +59,15 @@ impl Incoming {
         };
         let done = length == Some(0);
         let mode = Mode::Content(BodyDecoder::new(framing, limits));
-        Self { read: Some(read), mode, rejoin: Some(rejoin), length, pace: Pace::default(), done, full: false }
+        Self {
+            read: Some(read),
+            mode,
+            rejoin: Some(rejoin),
+            length,
+            pace: Pace::default(),
+            done,
+            full: false,
+        }
     }
 
     /// Holds the client to a rate.
@@ -85,8 +98,13 @@ impl Incoming {
         self.read.take().map(|read| Self::tunnel(read, ends))
     }
 
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
-        let Some(read) = self.read.as_mut().filter(|_| !self.done) else { return Poll::Ready(None) };
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame, StreamError>>> {
+        let Some(read) = self.read.as_mut().filter(|_| !self.done) else {
+            return Poll::Ready(None);
+        };
         let polled = match &mut self.mode {
             Mode::Content(decoder) => poll_content(read, decoder, cx),
             Mode::Bytes(ends) => poll_bytes(read, *ends, cx),
@@ -103,7 +121,12 @@ impl Incoming {
         if let (Some(Err(_)), Some(rejoin)) = (&polled, &self.rejoin) {
             rejoin.spoil();
         }
-        if self.done && self.rejoin.as_ref().is_some_and(|rejoin| rejoin.is_server()) {
+        if self.done
+            && self
+                .rejoin
+                .as_ref()
+                .is_some_and(|rejoin| rejoin.is_server())
+        {
             self.part();
         }
         Poll::Ready(polled)
@@ -129,7 +152,11 @@ impl Incoming {
 
     /// Asks the system at once for what has come of a tunnel's bytes.
     pub(crate) fn look(&mut self) {
-        if let Some(read) = self.read.as_mut().filter(|read| read.buffer.is_empty() && !self.done) {
+        if let Some(read) = self
+            .read
+            .as_mut()
+            .filter(|read| read.buffer.is_empty() && !self.done)
+        {
             read.half.look();
         }
     }
@@ -153,7 +180,10 @@ impl Incoming {
 
     /// The connection itself, where bytes come in bulk with nothing between them and none of them is here; and how many.
     pub(crate) fn bulk(&self) -> Option<(&TcpStream, u64)> {
-        let read = self.read.as_ref().filter(|read| self.full && !self.done && read.buffer.is_empty())?;
+        let read = self
+            .read
+            .as_ref()
+            .filter(|read| self.full && !self.done && read.buffer.is_empty())?;
         let most = match &self.mode {
             Mode::Bytes(_) => u64::MAX,
             Mode::Content(_) if self.pace.is_held() => return None,
@@ -170,7 +200,11 @@ impl Incoming {
     }
 }
 
-fn poll_bytes(read: &mut ReadSide, ends: Ends, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+fn poll_bytes(
+    read: &mut ReadSide,
+    ends: Ends,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame, StreamError>>> {
     if !read.buffer.is_empty() {
         // The tunnel needs the buffer no more.
         let mut buffer = std::mem::take(&mut read.buffer);
@@ -188,7 +222,10 @@ fn poll_content(
     decoder: &mut BodyDecoder,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Frame, StreamError>>> {
-    let event = match ready!(poll_step(read, cx, |buffer| decoder.decode(buffer).transpose())) {
+    let event = match ready!(poll_step(read, cx, |buffer| decoder
+        .decode(buffer)
+        .transpose()))
+    {
         Ok(Some(event)) => event,
         Ok(None) => decoder.end_of_input(),
         Err(error) => return Poll::Ready(Some(Err(error.into()))),
@@ -197,14 +234,18 @@ fn poll_content(
         Ok(BodyEvent::Data(data)) => Some(Ok(Frame::Data(data))),
         Ok(BodyEvent::Trailers(trailers)) => Some(Ok(Frame::Trailers(trailers))),
         Ok(BodyEvent::End) => None,
-        Err(error) if error.kind() == DecodeErrorKind::Truncated => Some(Err(StreamError::new(Cause::Incomplete))),
+        Err(error) if error.kind() == DecodeErrorKind::Truncated => {
+            Some(Err(StreamError::new(Cause::Incomplete)))
+        }
         Err(error) => Some(Err(error.into())),
     })
 }
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        let (Some(read), Some(rejoin)) = (self.read.take(), self.rejoin.take()) else { return };
+        let (Some(read), Some(rejoin)) = (self.read.take(), self.rejoin.take()) else {
+            return;
+        };
         if !self.is_end() {
             rejoin.abandon(&read);
         }

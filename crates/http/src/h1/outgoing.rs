@@ -28,7 +28,13 @@ impl Outgoing {
     /// Content framed as `framing` says, after the head that is in `write`; the connection goes home afterwards.
     pub(crate) fn content(write: WriteSide, framing: Framing, rejoin: Arc<Rejoin>) -> Self {
         let encoder = Some(BodyEncoder::new(framing));
-        Self { write: Some(write), encoder, rejoin: Some(rejoin), pace: Pace::default(), finished: false }
+        Self {
+            write: Some(write),
+            encoder,
+            rejoin: Some(rejoin),
+            pace: Pace::default(),
+            finished: false,
+        }
     }
 
     /// The plain bytes of a connection whose writing half this is.
@@ -37,7 +43,13 @@ impl Outgoing {
     }
 
     pub(crate) fn tunnel(write: WriteSide) -> Self {
-        Self { write: Some(write), encoder: None, rejoin: None, pace: Pace::default(), finished: false }
+        Self {
+            write: Some(write),
+            encoder: None,
+            rejoin: None,
+            pace: Pace::default(),
+            finished: false,
+        }
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
@@ -52,7 +64,9 @@ impl Outgoing {
     }
 
     pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
-        let Some(write) = self.write.as_mut().filter(|_| !self.finished) else { return Err(has_ended()) };
+        let Some(write) = self.write.as_mut().filter(|_| !self.finished) else {
+            return Err(has_ended());
+        };
         match &mut self.encoder {
             None => write.pieces.list.push(data),
             Some(encoder) => {
@@ -69,8 +83,11 @@ impl Outgoing {
     pub(crate) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
         // Other versions allow trailers that here would change how the message is read (RFC 9110, 6.5.1).
         let trailers = trailers.map(|trailers| {
-            let kept = trailers.iter().filter(|(name, _)| !is_forbidden_trailer(name));
-            kept.map(|(name, value)| (name.clone(), value.clone())).collect::<HeaderMap>()
+            let kept = trailers
+                .iter()
+                .filter(|(name, _)| !is_forbidden_trailer(name));
+            kept.map(|(name, value)| (name.clone(), value.clone()))
+                .collect::<HeaderMap>()
         });
         if self.finished {
             return Ok(());
@@ -84,7 +101,9 @@ impl Outgoing {
 
     /// Sends what is held back.
     pub(crate) async fn flush(&mut self) -> Result<(), StreamError> {
-        let Some(write) = self.write.as_mut() else { return Ok(()) };
+        let Some(write) = self.write.as_mut() else {
+            return Ok(());
+        };
         if !write.pieces.has_remaining() {
             return Ok(());
         }
@@ -92,7 +111,10 @@ impl Outgoing {
             return Err(has_ended());
         }
         while write.pieces.has_remaining() {
-            let written = self.pace.bound(write.half.write_buf(&mut *write.pieces)).await??;
+            let written = self
+                .pace
+                .bound(write.half.write_buf(&mut *write.pieces))
+                .await??;
             if written == 0 {
                 return Err(io::Error::from(io::ErrorKind::WriteZero).into());
             }
@@ -105,7 +127,10 @@ impl Outgoing {
 
     /// The connection itself, where bytes leave with nothing between them and none of them is here; and how many may.
     pub(crate) fn plain(&self) -> Option<(&TcpStream, u64)> {
-        let write = self.write.as_ref().filter(|write| !write.pieces.has_remaining() && !self.finished)?;
+        let write = self
+            .write
+            .as_ref()
+            .filter(|write| !write.pieces.has_remaining() && !self.finished)?;
         let most = match &self.encoder {
             None => u64::MAX,
             Some(_) if self.pace.is_held() => return None,
@@ -151,7 +176,9 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        let Some(write) = self.write.take() else { return };
+        let Some(write) = self.write.take() else {
+            return;
+        };
         if !self.finished {
             write.half.set_abort();
         } else if let Some(rejoin) = self.rejoin.take() {

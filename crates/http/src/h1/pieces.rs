@@ -33,8 +33,17 @@ impl Pieces {
 
     /// What is not written yet.
     fn left(&self) -> impl Iterator<Item = &[u8]> {
-        let list = self.list.get(self.at..).unwrap_or_default().iter().map(|piece| &piece[..]);
-        self.head.get(self.sent..).into_iter().chain(list).filter(|piece| !piece.is_empty())
+        let list = self
+            .list
+            .get(self.at..)
+            .unwrap_or_default()
+            .iter()
+            .map(|piece| &piece[..]);
+        self.head
+            .get(self.sent..)
+            .into_iter()
+            .chain(list)
+            .filter(|piece| !piece.is_empty())
     }
 }
 
@@ -52,7 +61,10 @@ impl Buf for Pieces {
     }
 
     fn chunks_vectored<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
-        self.left().zip(into).map(|(piece, slot)| *slot = IoSlice::new(piece)).count()
+        self.left()
+            .zip(into)
+            .map(|(piece, slot)| *slot = IoSlice::new(piece))
+            .count()
     }
 
     fn advance(&mut self, mut count: usize) {
@@ -78,13 +90,21 @@ mod tests {
             let mut pieces = Pieces::default();
             for again in [true, true, false] {
                 pieces.head.extend_from_slice(b"head");
-                pieces.list.extend([&b"a"[..], b"", b"content"].map(Bytes::from_static));
+                pieces
+                    .list
+                    .extend([&b"a"[..], b"", b"content"].map(Bytes::from_static));
                 let mut written = Vec::new();
                 while pieces.has_remaining() {
                     let mut slices = [IoSlice::new(&[]); 8];
                     let count = pieces.chunks_vectored(&mut slices);
-                    let all = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect::<Vec<_>>();
-                    assert_eq!((all.len(), &all[..pieces.chunk().len()]), (pieces.remaining(), pieces.chunk()));
+                    let all = slices[..count]
+                        .iter()
+                        .flat_map(|slice| slice.to_vec())
+                        .collect::<Vec<_>>();
+                    assert_eq!(
+                        (all.len(), &all[..pieces.chunk().len()]),
+                        (pieces.remaining(), pieces.chunk())
+                    );
                     let taken = step.min(all.len());
                     written.extend_from_slice(&all[..taken]);
                     pieces.advance(taken);
@@ -98,7 +118,10 @@ mod tests {
 
     #[test]
     fn the_room_of_a_large_head_is_given_back() {
-        let mut pieces = Pieces { head: BytesMut::zeroed(2 * KEPT_ROOM), ..Pieces::default() };
+        let mut pieces = Pieces {
+            head: BytesMut::zeroed(2 * KEPT_ROOM),
+            ..Pieces::default()
+        };
         pieces.advance(2 * KEPT_ROOM);
         pieces.clear(true);
         assert_eq!(pieces.head.capacity(), 0);

@@ -52,11 +52,20 @@ pub(crate) async fn serve<H: Handler>(
         let head = match decoded {
             Ok(Some(head)) => head,
             Ok(None) => return,
-            Err(error) => return Box::pin(refuse_malformed(connection, &error, &source, &handler)).await,
+            Err(error) => {
+                return Box::pin(refuse_malformed(connection, &error, &source, &handler)).await;
+            }
         };
         let (home, returned) = oneshot::channel();
         let rejoin = Rejoin::of_server(Box::new(move |connection| drop(home.send(connection))));
-        let offered = offer(connection, head, source.clone(), options, rejoin, watch.clone());
+        let offered = offer(
+            connection,
+            head,
+            source.clone(),
+            options,
+            rejoin,
+            watch.clone(),
+        );
         handler.handle(offered).await;
         let Ok(back) = returned.await else { return };
         if !back.reusable {
@@ -73,7 +82,10 @@ async fn next_head(
     patience: &mut Patience,
 ) -> Result<Option<codec::RequestHead>, Bad> {
     if connection.read.buffer.is_empty() {
-        match patience.bound(Instant::now() + options.idle_time, connection.read.fill()).await {
+        match patience
+            .bound(Instant::now() + options.idle_time, connection.read.fill())
+            .await
+        {
             Some(Ok(length)) if length > 0 => {}
             _ => return Ok(None),
         }
@@ -97,7 +109,11 @@ async fn next_head(
 
 /// RFC 6455, 4.2.1. Without any key, the client speaks through a proxy that took WebSocket from HTTP/2 as it came.
 fn refuse_bad_key(fields: &HeaderMap) -> Result<(), BadKey> {
-    if fields.contains_key(SEC_WEBSOCKET_KEY) { Key::of(fields).map(drop) } else { Ok(()) }
+    if fields.contains_key(SEC_WEBSOCKET_KEY) {
+        Key::of(fields).map(drop)
+    } else {
+        Ok(())
+    }
 }
 
 fn offer(
@@ -130,23 +146,53 @@ fn offer(
         half_close: options.half_close,
         watch,
     };
-    Offered::new(request, source, AnyIncoming::H1(incoming), AnyResponder::H1(responder))
+    Offered::new(
+        request,
+        source,
+        AnyIncoming::H1(incoming),
+        AnyResponder::H1(responder),
+    )
 }
 
 /// The version-independent head. `Host` is folded into the authority.
 fn request_head(head: codec::RequestHead) -> RequestHead {
     let protocol = upgrade(&head).cloned();
-    let codec::RequestHead { method, target, version, mut fields, .. } = head;
-    let host = fields.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let codec::RequestHead {
+        method,
+        target,
+        version,
+        mut fields,
+        ..
+    } = head;
+    let host = fields
+        .remove(HOST)
+        .and_then(|host| Authority::try_from(host.as_bytes()).ok());
     let origin_form = matches!(target, RequestTarget::Origin(_) | RequestTarget::Asterisk);
     let (scheme, authority, path) = match target {
         RequestTarget::Origin(path) => (None, host, Some(path)),
-        RequestTarget::Absolute { scheme, authority, path } => (Some(scheme), Some(authority), Some(path)),
+        RequestTarget::Absolute {
+            scheme,
+            authority,
+            path,
+        } => (Some(scheme), Some(authority), Some(path)),
         RequestTarget::Authority(authority) => (None, Some(authority), None),
         RequestTarget::Asterisk => (None, host, Some(PathAndQuery::from_static("*"))),
     };
-    let method = if protocol.is_some() { Method::CONNECT } else { method };
-    RequestHead { method, scheme, authority, path, protocol, fields, version, origin_form }
+    let method = if protocol.is_some() {
+        Method::CONNECT
+    } else {
+        method
+    };
+    RequestHead {
+        method,
+        scheme,
+        authority,
+        path,
+        protocol,
+        fields,
+        version,
+        origin_form,
+    }
 }
 
 /// The protocol that a request switches to; other requests keep theirs, as RFC 9110, 7.8 allows.
@@ -217,11 +263,24 @@ pub(crate) async fn refuse_greeting<H: Handler>(
     }
 }
 
-async fn refuse_malformed<H: Handler>(mut connection: Connection, error: &Bad, source: &StreamInfo, handler: &H) {
+async fn refuse_malformed<H: Handler>(
+    mut connection: Connection,
+    error: &Bad,
+    source: &StreamInfo,
+    handler: &H,
+) {
     let mut head = handler.malformed(error.status(), &error.reason(), source);
-    head.fields.insert(CONNECTION, HeaderValue::from_static("close"));
+    head.fields
+        .insert(CONNECTION, HeaderValue::from_static("close"));
     let mut out = BytesMut::new();
-    if codec::encode_response(head.status, &head.fields, Framing::Length(0), &Method::GET, &mut out).is_ok()
+    if codec::encode_response(
+        head.status,
+        &head.fields,
+        Framing::Length(0),
+        &Method::GET,
+        &mut out,
+    )
+    .is_ok()
         && connection.write.half.write_all(&out).await.is_ok()
     {
         linger(connection).await;
@@ -273,7 +332,13 @@ impl Responder {
             return Ok(());
         }
         let WriteSide { half, pieces } = &mut self.write;
-        codec::encode_response(head.status, &head.fields, Framing::Empty, &self.method, &mut pieces.head)?;
+        codec::encode_response(
+            head.status,
+            &head.fields,
+            Framing::Empty,
+            &self.method,
+            &mut pieces.head,
+        )?;
         // Where this is given up, what is left goes before the next head.
         while pieces.has_remaining() {
             if half.write_buf(&mut **pieces).await? == 0 {
@@ -285,8 +350,14 @@ impl Responder {
         Ok(())
     }
 
-    pub(crate) fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
-        let ResponseHead { status, mut fields, .. } = head;
+    pub(crate) fn respond(
+        mut self,
+        head: ResponseHead,
+        length: Option<u64>,
+    ) -> Result<AnyOutgoing, StreamError> {
+        let ResponseHead {
+            status, mut fields, ..
+        } = head;
         let framing = self.framing(status, length);
         // RFC 9931: bytes that follow a refused CONNECT or Upgrade must not be taken for a request.
         let refused_tunnel = self.method == Method::CONNECT;
@@ -301,7 +372,13 @@ impl Responder {
             fields.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
         }
         let method = self.wire_method();
-        codec::encode_response(status, &fields, framing, &method, &mut self.write.pieces.head)?;
+        codec::encode_response(
+            status,
+            &fields,
+            framing,
+            &method,
+            &mut self.write.pieces.head,
+        )?;
         self.answered.set();
         let outgoing = AnyOutgoing::H1(Outgoing::content(self.write, framing, self.rejoin));
         Ok(outgoing.paced(Pace::of_reader(self.min_rate)))
@@ -315,7 +392,12 @@ impl Responder {
     /// seen of that until something is sent to it is a FIN. One that ends its side only, and reads on, looks the same; few do, and
     /// nothing in RFC 9112 asks a server to wait for them, so that `half_close` has to say that they are there.
     pub(crate) async fn gone(&mut self) {
-        let Self { write, rejoin, half_close, .. } = self;
+        let Self {
+            write,
+            rejoin,
+            half_close,
+            ..
+        } = self;
         tokio::select! {
             () = write.half.broken() => {}
             () = poll_fn(|cx| rejoin.poll_ended(cx)), if !*half_close => {}
@@ -324,7 +406,11 @@ impl Responder {
 
     /// The method that stood on the wire: an upgrade is a GET there.
     fn wire_method(&self) -> Method {
-        if self.upgrade.is_some() { Method::GET } else { self.method.clone() }
+        if self.upgrade.is_some() {
+            Method::GET
+        } else {
+            self.method.clone()
+        }
     }
 
     /// RFC 9112, 6.3: what frames the response's content.
@@ -347,13 +433,21 @@ impl Responder {
     ) -> Result<(AnyIncoming, AnyOutgoing), StreamError> {
         if self.method != Method::CONNECT {
             // A message whose two contents are the tunnel: what each side sends stays framed.
-            let outgoing = self.respond(ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) }, None)?;
+            let outgoing = self.respond(
+                ResponseHead {
+                    fields,
+                    ..ResponseHead::new(StatusCode::OK)
+                },
+                None,
+            )?;
             let mut outgoing = outgoing.paced(Pace::default());
             outgoing.flush().await?;
             incoming.pace(Pace::default());
             return Ok((incoming, outgoing));
         }
-        let AnyIncoming::H1(incoming) = incoming else { return Err(not_a_tunnel()) };
+        let AnyIncoming::H1(incoming) = incoming else {
+            return Err(not_a_tunnel());
+        };
         let method = self.wire_method();
         let ends = match &self.upgrade {
             Some(protocol) if Kind::of_protocol(protocol) == Kind::Upgrade => Ends::Closed,
@@ -371,7 +465,13 @@ impl Responder {
         };
         // RFC 9110, 9.3.6 and 15.2.2: neither is followed by content.
         fields.remove(CONTENT_LENGTH);
-        codec::encode_response(status, &fields, Framing::Empty, &method, &mut self.write.pieces.head)?;
+        codec::encode_response(
+            status,
+            &fields,
+            Framing::Empty,
+            &method,
+            &mut self.write.pieces.head,
+        )?;
         let incoming = incoming.into_tunnel(ends).ok_or_else(not_a_tunnel)?;
         let mut outgoing = AnyOutgoing::H1(Outgoing::tunnel(self.write));
         outgoing.data(Bytes::new(), false).await?;

@@ -44,25 +44,48 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn new(stream: Stream) -> (Self, Alert) {
         let alert = Alert::default();
-        (Self { stream, alert: alert.clone() }, alert)
+        (
+            Self {
+                stream,
+                alert: alert.clone(),
+            },
+            alert,
+        )
     }
 
     /// A peer that closed with unread input resets the connection, and a write may learn of that before the alert was read; it
     /// still lies there.
-    fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        let Poll::Ready(Err(error)) = &written else { return written };
-        if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let Poll::Ready(Err(error)) = &written else {
+            return written;
+        };
+        if !matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+        ) {
             return written;
         }
         let mut room = [0; 256];
         let read = Pin::new(&mut *self).poll_read(cx, &mut ReadBuf::new(&mut room));
         // The runtime may not know yet that there is something to read. A connection that was reset always has: its end.
-        if read.is_pending() { Poll::Pending } else { written }
+        if read.is_pending() {
+            Poll::Pending
+        } else {
+            written
+        }
     }
 }
 
 impl AsyncRead for Watched {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, into);
         if let Poll::Ready(Err(error)) = &read {
             self.alert.note(error);
@@ -72,7 +95,11 @@ impl AsyncRead for Watched {
 }
 
 impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, data);
         self.written(cx, written)
     }

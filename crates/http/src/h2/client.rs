@@ -20,8 +20,8 @@ use super::piece::Piece;
 use super::profile::Profile;
 use super::windows::{self, Change, Windows};
 use super::{
-    FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert, link_frame_budget,
-    link_reset_streams,
+    FRAME_SIZE, HEADER_LIST, Incoming, Outgoing, SEND_BUFFER, STREAM_WINDOW, convert,
+    link_frame_budget, link_reset_streams,
 };
 use crate::error::{Cause, StreamError};
 use crate::pending::{Awaited, Event};
@@ -71,14 +71,19 @@ impl State {
 fn explain(alert: &Alert, error: h2::Error) -> StreamError {
     let error = StreamError::from(error);
     match alert.text() {
-        Some(alert) => StreamError { cause: Cause::Alert(alert.to_owned()), ..error },
+        Some(alert) => StreamError {
+            cause: Cause::Alert(alert.to_owned()),
+            ..error
+        },
         None => error,
     }
 }
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,12 +104,21 @@ impl Link {
         let (stream, watchman) = Metered::dialled(stream, profile);
         let arrivals = Arrivals::of(&Account::open(&source));
         let stream = stream.counted(&arrivals);
-        let (send, mut connection) =
-            builder(profile).handshake::<_, Piece>(stream).await.map_err(|error| explain(&alert, error))?;
+        let (send, mut connection) = builder(profile)
+            .handshake::<_, Piece>(stream)
+            .await
+            .map_err(|error| explain(&alert, error))?;
         let (settled_in, settled) = watch::channel(false);
         let alive = AtomicBool::new(true);
         let retired = AtomicBool::new(false);
-        let state = Arc::new(State { alive, retired, settled, alert, source, arrivals });
+        let state = Arc::new(State {
+            alive,
+            retired,
+            settled,
+            alert,
+            source,
+            arrivals,
+        });
         let ping_pong = connection.ping_pong();
         let driven = state.clone();
         tasks.spawn(async move {
@@ -152,9 +166,20 @@ impl Link {
         }
         let request = convert::to_request(head)?;
         let end = head.kind() == Kind::Message && length == Some(0);
-        let mut send = self.send.clone().ready().await.map_err(|error| self.state.unprocessed(error))?;
-        let (response, stream) = send.send_request(request, end).map_err(|error| self.state.unsent(error))?;
-        let pending = Pending { response, method: head.method.clone(), state: self.state.clone() };
+        let mut send = self
+            .send
+            .clone()
+            .ready()
+            .await
+            .map_err(|error| self.state.unprocessed(error))?;
+        let (response, stream) = send
+            .send_request(request, end)
+            .map_err(|error| self.state.unsent(error))?;
+        let pending = Pending {
+            response,
+            method: head.method.clone(),
+            state: self.state.clone(),
+        };
         let outgoing = if end {
             AnyOutgoing::Ended
         } else {
@@ -251,15 +276,24 @@ impl Pending {
         if let Some(interim) = self.interim().await? {
             // RFC 9113, 8.6: passed on, it would switch the protocol of a connection that knows nothing of it.
             if interim.status() == StatusCode::SWITCHING_PROTOCOLS {
-                return Err(StreamError::new(Cause::Protocol("101 over HTTP/2".to_owned())));
+                return Err(StreamError::new(Cause::Protocol(
+                    "101 over HTTP/2".to_owned(),
+                )));
             }
             return Ok(Event::Interim(convert::response(interim.into_parts().0)?));
         }
-        let (parts, stream) = (&mut self.response).await.map_err(|error| self.state.explain(error))?.into_parts();
+        let (parts, stream) = (&mut self.response)
+            .await
+            .map_err(|error| self.state.explain(error))?
+            .into_parts();
         let incoming = AnyIncoming::H2(Incoming::new(stream, &parts.headers, &self.state.arrivals));
         let tunnel = self.method == Method::CONNECT && parts.status.is_success();
         let head = convert::response(parts)?;
-        Ok(if tunnel { Event::Tunnel(head, incoming) } else { Event::Final(head, incoming) })
+        Ok(if tunnel {
+            Event::Tunnel(head, incoming)
+        } else {
+            Event::Final(head, incoming)
+        })
     }
 
     /// The next interim response, or `None` when the final one is here.

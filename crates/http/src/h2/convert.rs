@@ -20,28 +20,56 @@ fn bad(reason: impl Into<Cow<'static, str>>) -> Malformed {
 }
 
 /// A request's head; the reason if it is malformed in a way that `h2` does not check, or has more than `most` field lines.
-pub(crate) fn request(request: http::request::Parts, most: usize) -> Result<RequestHead, Malformed> {
-    let http::request::Parts { method, uri, mut headers, extensions, .. } = request;
+pub(crate) fn request(
+    request: http::request::Parts,
+    most: usize,
+) -> Result<RequestHead, Malformed> {
+    let http::request::Parts {
+        method,
+        uri,
+        mut headers,
+        extensions,
+        ..
+    } = request;
     if headers.len() > most {
-        return Err((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "there are too many fields".into()));
+        return Err((
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "there are too many fields".into(),
+        ));
     }
     check_values(&headers).map_err(bad)?;
     join_cookies(&mut headers);
-    let Parts { scheme, authority, path_and_query, .. } = uri.into_parts();
-    let protocol = extensions.get::<ext::Protocol>().map(|protocol| Protocol::parse(protocol.as_ref()));
-    let protocol = protocol.transpose().map_err(|error| bad(error.to_string()))?;
+    let Parts {
+        scheme,
+        authority,
+        path_and_query,
+        ..
+    } = uri.into_parts();
+    let protocol = extensions
+        .get::<ext::Protocol>()
+        .map(|protocol| Protocol::parse(protocol.as_ref()));
+    let protocol = protocol
+        .transpose()
+        .map_err(|error| bad(error.to_string()))?;
     let host = single_host(&mut headers).map_err(bad)?;
     // RFC 9113, 8.3.1: `Host` must not contradict `:authority`.
     let authority = match (authority, host) {
-        (Some(authority), Some(host)) if authority != host => return Err(bad("host differs from :authority")),
+        (Some(authority), Some(host)) if authority != host => {
+            return Err(bad("host differs from :authority"));
+        }
         (authority, host) => authority.or(host),
     };
-    if authority.as_ref().is_some_and(|authority| authority.as_str().contains('@')) {
+    if authority
+        .as_ref()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
         return Err(bad("userinfo in :authority"));
     }
     let path = match path_and_query {
         _ if method == Method::CONNECT && protocol.is_none() => None,
-        Some(path) if path.as_str() == "*" && method != Method::OPTIONS => return Err(bad("`*` is for OPTIONS only")),
+        Some(path) if path.as_str() == "*" && method != Method::OPTIONS => {
+            return Err(bad("`*` is for OPTIONS only"));
+        }
         path => path.map(path::check).transpose().map_err(bad_path)?,
     };
     Ok(RequestHead {
@@ -57,7 +85,11 @@ pub(crate) fn request(request: http::request::Parts, most: usize) -> Result<Requ
 }
 
 fn bad_path(error: BadPath) -> Malformed {
-    let status = if error == BadPath::TooLong { StatusCode::URI_TOO_LONG } else { StatusCode::BAD_REQUEST };
+    let status = if error == BadPath::TooLong {
+        StatusCode::URI_TOO_LONG
+    } else {
+        StatusCode::BAD_REQUEST
+    };
     (status, error.to_string().into())
 }
 
@@ -79,7 +111,11 @@ pub(super) fn check_values(fields: &HeaderMap) -> Result<(), String> {
 
 /// RFC 9113, 8.2.3: crumbs of a cookie are one field again outside HTTP/2.
 fn join_cookies(fields: &mut HeaderMap) {
-    let crumbs: Vec<&[u8]> = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let crumbs: Vec<&[u8]> = fields
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
     if crumbs.len() > 1
         && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
     {
@@ -89,7 +125,10 @@ fn join_cookies(fields: &mut HeaderMap) {
 
 fn single_host(fields: &mut HeaderMap) -> Result<Option<Authority>, &'static str> {
     let mut hosts = fields.get_all(HOST).iter();
-    let host = hosts.next().map(|host| Authority::try_from(host.as_bytes())).transpose();
+    let host = hosts
+        .next()
+        .map(|host| Authority::try_from(host.as_bytes()))
+        .transpose();
     if hosts.next().is_some() {
         return Err("several host fields");
     }
@@ -106,15 +145,20 @@ pub(crate) fn to_request(head: &RequestHead) -> Result<Request<()>, StreamError>
         parts.scheme = Some(head.scheme.clone().unwrap_or(http::uri::Scheme::HTTP));
         parts.path_and_query = head.path.clone();
     }
-    let uri = Uri::from_parts(parts)
-        .map_err(|error| StreamError::unprocessed(Cause::Invalid(format!("the target cannot be sent: {error}"))))?;
+    let uri = Uri::from_parts(parts).map_err(|error| {
+        StreamError::unprocessed(Cause::Invalid(format!(
+            "the target cannot be sent: {error}"
+        )))
+    })?;
     let mut request = Request::new(());
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = uri;
     *request.version_mut() = Version::HTTP_2;
     *request.headers_mut() = head.fields.clone();
     if let Some(protocol) = &head.protocol {
-        request.extensions_mut().insert(ext::Protocol::from(protocol.as_str()));
+        request
+            .extensions_mut()
+            .insert(ext::Protocol::from(protocol.as_str()));
     }
     Ok(request)
 }
@@ -125,7 +169,11 @@ pub(crate) fn to_request(head: &RequestHead) -> Result<Request<()>, StreamError>
 /// It is malformed in a way that `h2` does not check.
 pub(crate) fn response(parts: http::response::Parts) -> Result<ResponseHead, StreamError> {
     check_values(&parts.headers).map_err(|reason| StreamError::new(Cause::Protocol(reason)))?;
-    Ok(ResponseHead { status: parts.status, fields: parts.headers, version: Version::HTTP_2 })
+    Ok(ResponseHead {
+        status: parts.status,
+        fields: parts.headers,
+        version: Version::HTTP_2,
+    })
 }
 
 /// A response for `h2` to send.
@@ -143,15 +191,31 @@ mod tests {
 
     #[test]
     fn white_space_around_a_value_is_malformed_in_both_directions() {
-        for (value, fits) in [("a b", true), ("", true), (" a", false), ("a\t", false), (" ", false)] {
+        for (value, fits) in [
+            ("a b", true),
+            ("", true),
+            (" a", false),
+            ("a\t", false),
+            (" ", false),
+        ] {
             let (mut parts, ()) = Response::new(()).into_parts();
-            parts.headers.insert("x-a", HeaderValue::from_str(value).unwrap());
+            parts
+                .headers
+                .insert("x-a", HeaderValue::from_str(value).unwrap());
             let fields = parts.headers.clone();
             assert_eq!(response(parts).is_ok(), fits, "{value:?}");
             let mut parts = Request::get("http://a/").body(()).unwrap().into_parts().0;
             parts.headers = fields;
             let refused = request(parts, 100).map(drop).map_err(|(status, _)| status);
-            assert_eq!(refused, if fits { Ok(()) } else { Err(StatusCode::BAD_REQUEST) }, "{value:?}");
+            assert_eq!(
+                refused,
+                if fits {
+                    Ok(())
+                } else {
+                    Err(StatusCode::BAD_REQUEST)
+                },
+                "{value:?}"
+            );
         }
     }
 }

@@ -39,7 +39,11 @@ pub(super) struct Heads {
 impl Heads {
     /// Frames that begin after this many bytes.
     pub(super) fn after(skip: usize) -> Self {
-        Self { skip, bytes: [0; WITH_CODE], have: 0 }
+        Self {
+            skip,
+            bytes: [0; WITH_CODE],
+            have: 0,
+        }
     }
 
     /// Whether a frame may begin here.
@@ -74,7 +78,11 @@ impl Heads {
 
     fn head(&self) -> Head {
         let [l0, l1, l2, kind, flags, s0, s1, s2, s3, code @ ..] = self.bytes;
-        let code = if self.have == WITH_CODE { u32::from_be_bytes(code) } else { 0 };
+        let code = if self.have == WITH_CODE {
+            u32::from_be_bytes(code)
+        } else {
+            0
+        };
         Head {
             kind,
             flags,
@@ -98,14 +106,33 @@ mod tests {
             bytes.extend([3; 300]);
             bytes.extend([0, 0, 4, RST_STREAM, 0, 0, 0, 0, number, 0, 0, 0, 8]);
             bytes.extend([0, 0, 0, DATA, 1, 0, 0, 0, number]);
-            let head = Head { kind: DATA, flags: 1, stream: number.into(), length: 0, code: 0 };
-            expected.push(Head { kind: HEADERS, flags: 5, length: 300, ..head });
-            expected.push(Head { kind: RST_STREAM, flags: 0, length: 4, code: 8, ..head });
+            let head = Head {
+                kind: DATA,
+                flags: 1,
+                stream: number.into(),
+                length: 0,
+                code: 0,
+            };
+            expected.push(Head {
+                kind: HEADERS,
+                flags: 5,
+                length: 300,
+                ..head
+            });
+            expected.push(Head {
+                kind: RST_STREAM,
+                flags: 0,
+                length: 4,
+                code: 8,
+                ..head
+            });
             expected.push(head);
         }
         for size in [1, 7, 9, 10, 13, 1000] {
             let (mut heads, mut found) = (Heads::after(24), Vec::new());
-            bytes.chunks(size).for_each(|piece| heads.feed(piece, |head| found.push(head)));
+            bytes
+                .chunks(size)
+                .for_each(|piece| heads.feed(piece, |head| found.push(head)));
             assert_eq!(found, expected, "in pieces of {size}");
             assert!(heads.is_between());
         }

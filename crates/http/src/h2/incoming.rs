@@ -33,11 +33,20 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    pub(crate) fn new(mut stream: RecvStream, fields: &HeaderMap, arrivals: &Arc<Arrivals>) -> Self {
-        let announced = fields.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    pub(crate) fn new(
+        mut stream: RecvStream,
+        fields: &HeaderMap,
+        arrivals: &Arc<Arrivals>,
+    ) -> Self {
+        let announced = fields
+            .get(CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         let done = stream.is_end_stream();
         if !done {
-            arrivals.open(stream.stream_id().as_u32(), stream.flow_control().used_capacity());
+            arrivals.open(
+                stream.stream_id().as_u32(),
+                stream.flow_control().used_capacity(),
+            );
         }
         Self {
             stream,
@@ -55,7 +64,10 @@ impl Incoming {
         self.pace = pace;
     }
 
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame, StreamError>>> {
         let polled = match self.poll_next(cx) {
             Poll::Ready(polled) => polled,
             Poll::Pending => {

@@ -27,7 +27,9 @@ pub(super) async fn settle(
     keepalive: Option<Keepalive>,
     heard: Arc<Watchman>,
 ) {
-    let Some(mut ping_pong) = ping_pong else { return std::future::pending().await };
+    let Some(mut ping_pong) = ping_pong else {
+        return std::future::pending().await;
+    };
     loop {
         match answered(&mut ping_pong, keepalive, &heard).await {
             Answer::Came => drop(settled.send_replace(true)),
@@ -35,7 +37,9 @@ pub(super) async fn settle(
             // The connection is ending, and its driver will say so.
             Answer::Never => break,
         }
-        let Some(Keepalive { every, .. }) = keepalive else { break };
+        let Some(Keepalive { every, .. }) = keepalive else {
+            break;
+        };
         sleep(every).await;
     }
     // Those who wait for SETTINGS learn from the end of the connection that none come.
@@ -50,7 +54,12 @@ pub(super) fn silence(
     heard: Arc<Watchman>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     match keepalive {
-        Some(keepalive) => Box::pin(settle(ping_pong, watch::channel(false).0, Some(keepalive), heard)),
+        Some(keepalive) => Box::pin(settle(
+            ping_pong,
+            watch::channel(false).0,
+            Some(keepalive),
+            heard,
+        )),
         None => Box::pin(std::future::pending()),
     }
 }
@@ -63,7 +72,11 @@ enum Answer {
     Never,
 }
 
-async fn answered(ping_pong: &mut PingPong, keepalive: Option<Keepalive>, heard: &Watchman) -> Answer {
+async fn answered(
+    ping_pong: &mut PingPong,
+    keepalive: Option<Keepalive>,
+    heard: &Watchman,
+) -> Answer {
     let pong = ping_pong.ping(Ping::opaque());
     tokio::pin!(pong);
     let Some(Keepalive { timeout: time, .. }) = keepalive else {

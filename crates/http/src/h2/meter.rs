@@ -8,7 +8,9 @@
 use h2::Reason;
 use tokio::time::Instant;
 
-use super::heads::{CONTINUATION, DATA, GOAWAY, HEADERS, Head, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE};
+use super::heads::{
+    CONTINUATION, DATA, GOAWAY, HEADERS, Head, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+};
 use super::profile::{EMPTY_DATA, LAST_STREAM, Profile, UPDATES_PAID, UPDATES_PER_FRAME};
 
 /// The flag ACK of SETTINGS and PING, END_STREAM of DATA.
@@ -33,15 +35,24 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     pub(crate) fn new(budget: Budget, now: Instant) -> Self {
-        Self { budget, level: 0.0, seen: now }
+        Self {
+            budget,
+            level: 0.0,
+            seen: now,
+        }
     }
 
     /// Takes one.
     pub(crate) fn take(&mut self, now: Instant) -> Verdict {
-        let regained = now.duration_since(self.seen).as_secs_f64() * f64::from(self.budget.per_second);
+        let regained =
+            now.duration_since(self.seen).as_secs_f64() * f64::from(self.budget.per_second);
         self.level = (self.level - regained).max(0.0) + 1.0;
         self.seen = now;
-        if self.level <= f64::from(self.budget.burst) { Verdict::Fine } else { Verdict::Calm }
+        if self.level <= f64::from(self.budget.burst) {
+            Verdict::Fine
+        } else {
+            Verdict::Calm
+        }
     }
 }
 
@@ -89,7 +100,11 @@ impl Meter {
         match head.kind {
             DATA if head.length == 0 && head.flags & ACK_OR_END == 0 => {
                 self.empty = self.empty.saturating_add(1);
-                if self.empty >= EMPTY_DATA { Verdict::Retire } else { Verdict::Fine }
+                if self.empty >= EMPTY_DATA {
+                    Verdict::Retire
+                } else {
+                    Verdict::Fine
+                }
             }
             HEADERS if head.stream >= LAST_STREAM => Verdict::Retire,
             HEADERS => {
@@ -119,7 +134,11 @@ impl Meter {
             RST_STREAM if is_fault_of_peer(head.code) => {
                 let (count, last) = &mut self.caused_in_all;
                 *count = count.saturating_add(1);
-                let retire = if *count >= *last { Verdict::Retire } else { Verdict::Fine };
+                let retire = if *count >= *last {
+                    Verdict::Retire
+                } else {
+                    Verdict::Fine
+                };
                 self.caused.take(now).max(retire)
             }
             _ => Verdict::Fine,
@@ -150,7 +169,13 @@ mod tests {
     use super::*;
 
     fn head(kind: u8, flags: u8, length: usize) -> Head {
-        Head { kind, flags, stream: 1, length, code: 0 }
+        Head {
+            kind,
+            flags,
+            stream: 1,
+            length,
+            code: 0,
+        }
     }
 
     fn meter(now: Instant) -> Meter {
@@ -159,7 +184,9 @@ mod tests {
 
     /// How many such frames are fine.
     fn fine(meter: &mut Meter, one: Head, now: Instant) -> usize {
-        (0..100_000).take_while(|_| meter.received(one, now) == Verdict::Fine).count()
+        (0..100_000)
+            .take_while(|_| meter.received(one, now) == Verdict::Fine)
+            .count()
     }
 
     #[test]
@@ -176,7 +203,10 @@ mod tests {
     fn answers_to_our_own_frames_cost_nothing() {
         let now = Instant::now();
         for (kind, length) in [(PING, 8), (SETTINGS, 0), (DATA, 0)] {
-            assert_eq!(fine(&mut meter(now), head(kind, ACK_OR_END, length), now), 100_000);
+            assert_eq!(
+                fine(&mut meter(now), head(kind, ACK_OR_END, length), now),
+                100_000
+            );
         }
     }
 
@@ -190,21 +220,38 @@ mod tests {
         for _ in 0..1_000 {
             assert_eq!(meter.sent(head(DATA, 0, 1), now), Verdict::Fine);
         }
-        assert_eq!(fine(&mut meter, update, now), alone + 1_000 * UPDATES_PER_FRAME as usize);
+        assert_eq!(
+            fine(&mut meter, update, now),
+            alone + 1_000 * UPDATES_PER_FRAME as usize
+        );
     }
 
     #[test]
     fn resets_that_the_peer_has_caused_are_counted_as_if_he_had_sent_them() {
         let now = Instant::now();
-        let reset = |reason: Reason| Head { code: reason.into(), ..head(RST_STREAM, 0, 4) };
+        let reset = |reason: Reason| Head {
+            code: reason.into(),
+            ..head(RST_STREAM, 0, 4)
+        };
         let sent = |reason: Reason, most: usize| {
             let mut meter = meter(now);
-            (0..most).take_while(|_| meter.sent(reset(reason), now) == Verdict::Fine).count()
+            (0..most)
+                .take_while(|_| meter.sent(reset(reason), now) == Verdict::Fine)
+                .count()
         };
-        for fault in [Reason::PROTOCOL_ERROR, Reason::FLOW_CONTROL_ERROR, Reason::REFUSED_STREAM] {
+        for fault in [
+            Reason::PROTOCOL_ERROR,
+            Reason::FLOW_CONTROL_ERROR,
+            Reason::REFUSED_STREAM,
+        ] {
             assert_eq!(sent(fault, 1_000), 200, "{fault}");
         }
-        for ours in [Reason::CANCEL, Reason::NO_ERROR, Reason::INTERNAL_ERROR, Reason::CONNECT_ERROR] {
+        for ours in [
+            Reason::CANCEL,
+            Reason::NO_ERROR,
+            Reason::INTERNAL_ERROR,
+            Reason::CONNECT_ERROR,
+        ] {
             assert_eq!(sent(ours, 10_000), 10_000, "{ours}");
         }
     }
@@ -217,14 +264,20 @@ mod tests {
             assert_eq!(meter.received(head(DATA, 0, 0), now), Verdict::Fine);
         }
         assert_eq!(meter.received(head(DATA, 0, 0), now), Verdict::Retire);
-        let fault = Head { code: Reason::PROTOCOL_ERROR.into(), ..head(RST_STREAM, 0, 4) };
+        let fault = Head {
+            code: Reason::PROTOCOL_ERROR.into(),
+            ..head(RST_STREAM, 0, 4)
+        };
         for _ in 1..Profile::public(100).caused / 2 {
             now += Duration::from_secs(1);
             assert_eq!(meter.sent(fault, now), Verdict::Fine);
         }
         now += Duration::from_secs(1);
         assert_eq!(meter.sent(fault, now), Verdict::Retire);
-        let last = Head { stream: LAST_STREAM, ..head(HEADERS, 0, 1) };
+        let last = Head {
+            stream: LAST_STREAM,
+            ..head(HEADERS, 0, 1)
+        };
         assert_eq!(meter.received(last, now), Verdict::Retire);
     }
 
@@ -233,9 +286,17 @@ mod tests {
         use crate::h2::profile::{link_frame_budget, link_reset_streams};
         let budgets = |streams| {
             let profile = Profile::link(streams);
-            [profile.resets.burst as usize, link_frame_budget(streams), link_reset_streams(streams)]
+            [
+                profile.resets.burst as usize,
+                link_frame_budget(streams),
+                link_reset_streams(streams),
+            ]
         };
-        assert_eq!(budgets(100), budgets(1_000), "a small link has as much as a usual one");
+        assert_eq!(
+            budgets(100),
+            budgets(1_000),
+            "a small link has as much as a usual one"
+        );
         for (usual, large) in budgets(1_024).into_iter().zip(budgets(10_240)) {
             assert_eq!(large, 10 * usual);
         }

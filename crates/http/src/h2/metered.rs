@@ -113,12 +113,21 @@ impl<S> Metered<S> {
     /// To a server.
     pub(super) fn dialled(stream: S, profile: Profile) -> (Self, Arc<Watchman>) {
         let (metered, watchman) = Self::new(stream, profile, (0, PREFACE));
-        (Self { fails: true, ..metered }, watchman)
+        (
+            Self {
+                fails: true,
+                ..metered
+            },
+            watchman,
+        )
     }
 
     /// Counts what arrives, too.
     pub(super) fn counted(self, arrivals: &Arc<Arrivals>) -> Self {
-        Self { arrivals: Some(arrivals.clone()), ..self }
+        Self {
+            arrivals: Some(arrivals.clone()),
+            ..self
+        }
     }
 
     fn new(stream: S, profile: Profile, (received, sent): (usize, usize)) -> (Self, Arc<Watchman>) {
@@ -151,7 +160,9 @@ impl<S> Metered<S> {
         let arriving = &mut self.arriving;
         // A stream counts frames that are here as a whole, as the `h2` crate does.
         let mut whole = |next| {
-            if let (Some((stream, length)), Some(arrivals)) = (std::mem::replace(arriving, next), arrivals) {
+            if let (Some((stream, length)), Some(arrivals)) =
+                (std::mem::replace(arriving, next), arrivals)
+            {
                 arrivals.came(stream, length);
             }
         };
@@ -169,7 +180,9 @@ impl<S> Metered<S> {
 
     fn note_sent(&mut self, bytes: &[u8], now: Instant) {
         let mut verdict = Verdict::Fine;
-        self.sent.feed(bytes, |head| verdict = verdict.max(self.meter.sent(head, now)));
+        self.sent.feed(bytes, |head| {
+            verdict = verdict.max(self.meter.sent(head, now))
+        });
         self.watchman.note(verdict);
     }
 }
@@ -182,12 +195,18 @@ impl<S: AsyncWrite + Unpin> Metered<S> {
             let _ = Pin::new(&mut self.stream).poll_write(cx, &CALM);
             let _ = Pin::new(&mut self.stream).poll_flush(cx);
         }
-        io::Error::other("the peer sent too many resets, or SETTINGS, PING, WINDOW_UPDATE or PRIORITY frames")
+        io::Error::other(
+            "the peer sent too many resets, or SETTINGS, PING, WINDOW_UPDATE or PRIORITY frames",
+        )
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Metered<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if std::mem::take(&mut self.pauses) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -206,7 +225,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Metered<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, data);
         self.watchman.wrote(written.is_pending());
         if let Poll::Ready(Ok(length)) = &written {

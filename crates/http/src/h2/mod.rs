@@ -27,7 +27,14 @@ pub(crate) use profile::{PUBLIC_WINDOW, Profile, link_frame_budget, link_reset_s
 /// The error of a stream, or that its connection was ended because it holds too much.
 pub(crate) fn explain(account: &Account, error: impl Into<StreamError>) -> StreamError {
     let error = error.into();
-    if account.is_ended() { StreamError { cause: Cause::Silent(EVICTED), ..error } } else { error }
+    if account.is_ended() {
+        StreamError {
+            cause: Cause::Silent(EVICTED),
+            ..error
+        }
+    } else {
+        error
+    }
 }
 
 /// Room for a stream that the peer may fill before we read, in bytes.

@@ -27,7 +27,13 @@ pub struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn new(stream: SendStream<Piece>, account: &Arc<Account>) -> Self {
-        Self { stream, part: Part::of(account), account: account.clone(), ended: false, pace: Pace::default() }
+        Self {
+            stream,
+            part: Part::of(account),
+            account: account.clone(),
+            ended: false,
+            pace: Pace::default(),
+        }
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
@@ -36,7 +42,9 @@ impl Outgoing {
 
     pub(crate) async fn data(&mut self, mut data: Bytes, end: bool) -> Result<(), StreamError> {
         if self.ended && !data.is_empty() {
-            return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
+            return Err(StreamError::new(Cause::Invalid(
+                "the stream has ended".to_owned(),
+            )));
         }
         let mut held = self.part.hold(data.len());
         while !data.is_empty() {
@@ -46,7 +54,9 @@ impl Outgoing {
             let piece = Piece::new(piece, held.split(length));
             self.ended = end && data.is_empty();
             self.pace.moved(length);
-            self.stream.send_data(piece, self.ended).map_err(|error| self.failed(error))?;
+            self.stream
+                .send_data(piece, self.ended)
+                .map_err(|error| self.failed(error))?;
         }
         if end { self.finish(None).await } else { Ok(()) }
     }
@@ -54,7 +64,9 @@ impl Outgoing {
     /// Hands on what may wait for room in the connection itself.
     pub(crate) fn early(&mut self, data: Bytes) -> Result<(), StreamError> {
         let held = self.part.hold(data.len());
-        self.stream.send_data(Piece::new(data, held), false).map_err(|error| self.failed(error))
+        self.stream
+            .send_data(Piece::new(data, held), false)
+            .map_err(|error| self.failed(error))
     }
 
     /// How much more may wait here.
@@ -75,7 +87,11 @@ impl Outgoing {
             if room > 0 {
                 return Ok(room);
             }
-            match self.pace.bound(poll_fn(|cx| self.stream.poll_capacity(cx))).await? {
+            match self
+                .pace
+                .bound(poll_fn(|cx| self.stream.poll_capacity(cx)))
+                .await?
+            {
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(explain(&self.account, error)),
                 None => {
@@ -99,7 +115,10 @@ impl Outgoing {
 
     /// What could not be sent on a stream that is gone failed for the reason why it is gone.
     fn failed(&mut self, error: ::h2::Error) -> StreamError {
-        let error = match self.stream.poll_reset(&mut Context::from_waker(Waker::noop())) {
+        let error = match self
+            .stream
+            .poll_reset(&mut Context::from_waker(Waker::noop()))
+        {
             Poll::Ready(Ok(reason)) => StreamError::new(Cause::Reset(reason.into())),
             Poll::Ready(Err(gone)) => gone.into(),
             Poll::Pending => error.into(),

@@ -13,12 +13,18 @@ pub(crate) struct Piece {
 impl Piece {
     /// Bytes that are counted by `held`.
     pub(super) fn new(bytes: Bytes, held: Held) -> Self {
-        Self { bytes, held: Some(held) }
+        Self {
+            bytes,
+            held: Some(held),
+        }
     }
 
     /// Nothing: the end of a stream.
     pub(super) fn empty() -> Self {
-        Self { bytes: Bytes::new(), held: None }
+        Self {
+            bytes: Bytes::new(),
+            held: None,
+        }
     }
 }
 

@@ -65,9 +65,18 @@ impl Profile {
     /// What a stranger may cost who has `streams` at once.
     pub(crate) fn public(streams: u32) -> Self {
         Self {
-            resets: Budget { burst: streams.saturating_mul(2).max(100), per_second: 100 },
-            control: Budget { burst: 200, per_second: 20 },
-            updates: Budget { burst: 1_000, per_second: 100 },
+            resets: Budget {
+                burst: streams.saturating_mul(2).max(100),
+                per_second: 100,
+            },
+            control: Budget {
+                burst: 200,
+                per_second: 20,
+            },
+            updates: Budget {
+                burst: 1_000,
+                per_second: 100,
+            },
             caused: PUBLIC_CAUSED,
         }
     }
@@ -76,9 +85,18 @@ impl Profile {
     pub(crate) fn link(streams: u32) -> Self {
         let all = streams.saturating_mul(10).max(10_000);
         Self {
-            resets: Budget { burst: all, per_second: all },
-            control: Budget { burst: 2_000, per_second: 200 },
-            updates: Budget { burst: 10_000, per_second: 1_000 },
+            resets: Budget {
+                burst: all,
+                per_second: all,
+            },
+            control: Budget {
+                burst: 2_000,
+                per_second: 200,
+            },
+            updates: Budget {
+                burst: 10_000,
+                per_second: 1_000,
+            },
             caused: LINK_CAUSED,
         }
     }

@@ -19,15 +19,17 @@ use super::piece::Piece;
 use super::profile::Profile;
 use super::windows::{self, Change, Windows};
 use super::{
-    FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW, convert, explain,
-    link_frame_budget, link_reset_streams,
+    FRAME_SIZE, Incoming, Outgoing, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
+    convert, explain, link_frame_budget, link_reset_streams,
 };
 use crate::error::{Cause, StreamError};
 use crate::exchanges::{Active, Exchanges};
 use crate::head::ResponseHead;
 use crate::pace::{Answered, Pace};
 use crate::server::{Handler, Options};
-use crate::{Incoming as AnyIncoming, MinRate, Offered, Outgoing as AnyOutgoing, Responder as AnyResponder};
+use crate::{
+    Incoming as AnyIncoming, MinRate, Offered, Outgoing as AnyOutgoing, Responder as AnyResponder,
+};
 
 /// Offers the exchanges of a connection until it ends.
 pub(crate) async fn serve<H: Handler>(
@@ -37,12 +39,18 @@ pub(crate) async fn serve<H: Handler>(
     handler: H,
     watch: &Watch,
 ) {
-    let profile = if options.link { Profile::link } else { Profile::public }(options.streams);
+    let profile = if options.link {
+        Profile::link
+    } else {
+        Profile::public
+    }(options.streams);
     let account = Account::open(&source);
     let arrivals = Arrivals::of(&account);
     let (stream, watchman) = Metered::served(stream, profile);
     let handshake = builder(options, profile).handshake::<_, Piece>(stream.counted(&arrivals));
-    let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else { return };
+    let Ok(Ok(mut connection)) = tokio::time::timeout(options.head_time, handshake).await else {
+        return;
+    };
     let mut silent = silence(connection.ping_pong(), options.keepalive, watchman.clone());
     let active = Arc::new(Exchanges::default());
     let mut windows = Windows::new(&account, options.streams);
@@ -154,13 +162,21 @@ fn spawn<H: Handler>(
         Ok(head) => head,
         Err((status, reason)) => {
             let answer = handler.malformed(status, &reason, source);
-            let _ = answering.respond.send_response(convert::to_response(answer), true);
+            let _ = answering
+                .respond
+                .send_response(convert::to_response(answer), true);
             return;
         }
     };
     let websocket = crate::websocket::key_of(&head);
     let min_rate = options.min_rate;
-    let responder = Responder { answering, is_head, websocket, min_rate, answered };
+    let responder = Responder {
+        answering,
+        is_head,
+        websocket,
+        min_rate,
+        answered,
+    };
     let offered = Offered::new(head, source.clone(), incoming, AnyResponder::H2(responder));
     let handler = handler.clone();
     let active = Active::enter(active);
@@ -191,7 +207,9 @@ pub struct Responder {
 
 impl std::fmt::Debug for Responder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Responder").field("stream", &self.answering.respond.stream_id()).finish()
+        f.debug_struct("Responder")
+            .field("stream", &self.answering.respond.stream_id())
+            .finish()
     }
 }
 
@@ -199,12 +217,19 @@ impl Responder {
     /// Waits while the client takes nothing: the heads of a connection would else wait for it without bound.
     pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
         self.writable().await?;
-        Ok(self.answering.respond.send_informational(convert::to_response(head.clone()))?)
+        Ok(self
+            .answering
+            .respond
+            .send_informational(convert::to_response(head.clone()))?)
     }
 
     /// Waits until the client takes what is written, which may be never, or is gone.
     async fn writable(&mut self) -> Result<(), StreamError> {
-        let Answering { respond, connection, arrivals } = &mut self.answering;
+        let Answering {
+            respond,
+            connection,
+            arrivals,
+        } = &mut self.answering;
         tokio::select! {
             biased;
             () = connection.writable() => Ok(()),
@@ -222,11 +247,18 @@ impl Responder {
         let _ = poll_fn(|cx| self.answering.respond.poll_reset(cx)).await;
     }
 
-    pub(crate) async fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
+    pub(crate) async fn respond(
+        mut self,
+        head: ResponseHead,
+        length: Option<u64>,
+    ) -> Result<AnyOutgoing, StreamError> {
         let end = length == Some(0);
         let mut pace = Pace::of_reader(self.min_rate);
         pace.bound(self.writable()).await??;
-        let stream = self.answering.respond.send_response(convert::to_response(head), end)?;
+        let stream = self
+            .answering
+            .respond
+            .send_response(convert::to_response(head), end)?;
         self.answered.set();
         let outgoing = if end {
             AnyOutgoing::Ended
@@ -238,9 +270,18 @@ impl Responder {
 
     pub(crate) fn accept(mut self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
         crate::websocket::answer(self.websocket.as_ref(), &mut fields);
-        let head = ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) };
-        let stream = self.answering.respond.send_response(convert::to_response(head), false)?;
-        Ok(AnyOutgoing::H2(Outgoing::new(stream, self.answering.arrivals.account())))
+        let head = ResponseHead {
+            fields,
+            ..ResponseHead::new(StatusCode::OK)
+        };
+        let stream = self
+            .answering
+            .respond
+            .send_response(convert::to_response(head), false)?;
+        Ok(AnyOutgoing::H2(Outgoing::new(
+            stream,
+            self.answering.arrivals.account(),
+        )))
     }
 
     /// Resets the stream without an answer.

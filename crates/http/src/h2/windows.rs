@@ -18,8 +18,12 @@ use super::STREAM_WINDOW;
 const LEAST: u32 = 16 * 1024;
 
 /// The windows by level.
-const WINDOWS: [(Level, u32); 4] =
-    [(Level::Ample, STREAM_WINDOW), (Level::Less, 256 * 1024), (Level::Little, 64 * 1024), (Level::Least, LEAST)];
+const WINDOWS: [(Level, u32); 4] = [
+    (Level::Ample, STREAM_WINDOW),
+    (Level::Less, 256 * 1024),
+    (Level::Little, 64 * 1024),
+    (Level::Least, LEAST),
+];
 
 /// Streams for which there is room at the most.
 const MOST_STREAMS: u32 = 16_000;
@@ -32,7 +36,9 @@ const STAY: Duration = Duration::from_secs(1);
 
 /// Room for all streams of a link, in bytes, while their windows are not the smallest.
 pub(super) fn of_link() -> u32 {
-    u32::try_from(Memory::node().connection()).unwrap_or(u32::MAX).clamp(STREAM_WINDOW, i32::MAX as u32)
+    u32::try_from(Memory::node().connection())
+        .unwrap_or(u32::MAX)
+        .clamp(STREAM_WINDOW, i32::MAX as u32)
 }
 
 /// What is to be changed.
@@ -121,7 +127,8 @@ impl Windows {
     fn due(&mut self, now: Instant) -> Due {
         let level = self.account.level();
         if !self.is_confirmed {
-            return at(self.since + AGAIN, now).unwrap_or(Due::Now(Change::Streams(self.told.max(level))));
+            return at(self.since + AGAIN, now)
+                .unwrap_or(Due::Now(Change::Streams(self.told.max(level))));
         }
 
         match level.cmp(&self.told) {
@@ -130,7 +137,8 @@ impl Windows {
             Ordering::Equal => Due::Later,
             Ordering::Less => {
                 let stay = at(self.since + STAY, now);
-                stay.or_else(|| self.narrow()).unwrap_or(Due::Now(Change::Streams(level)))
+                stay.or_else(|| self.narrow())
+                    .unwrap_or(Due::Now(Change::Streams(level)))
             }
         }
     }
@@ -140,7 +148,9 @@ impl Windows {
         if matches!(self.room, Room::More(_)) {
             return Due::Later;
         }
-        let room = of_link().saturating_add(self.streams.saturating_mul(LEAST)).min(i32::MAX as u32);
+        let room = of_link()
+            .saturating_add(self.streams.saturating_mul(LEAST))
+            .min(i32::MAX as u32);
         self.room = Room::More(room);
         Due::Now(Change::Room(room))
     }
@@ -151,7 +161,9 @@ impl Windows {
             Room::Usual => None,
             Room::More(room) => {
                 let excess = room.saturating_sub(of_link());
-                self.room = Room::Excess { until: self.account.arrived() + u64::from(excess) };
+                self.room = Room::Excess {
+                    until: self.account.arrived() + u64::from(excess),
+                };
                 Some(Due::Now(Change::Room(of_link())))
             }
             Room::Excess { until } if self.account.arrives(until) => {
@@ -170,7 +182,10 @@ fn at(moment: Instant, now: Instant) -> Option<Due> {
 
 /// The window of each stream.
 pub(super) fn of_stream(level: Level) -> u32 {
-    WINDOWS.iter().find(|(of, _)| *of == level).map_or(STREAM_WINDOW, |(_, size)| *size)
+    WINDOWS
+        .iter()
+        .find(|(of, _)| *of == level)
+        .map_or(STREAM_WINDOW, |(_, size)| *size)
 }
 
 #[cfg(test)]
@@ -182,7 +197,11 @@ mod tests {
 
     fn arrivals() -> Arc<Arrivals> {
         let memory: &'static Memory = Box::leak(Box::new(Memory::new(8 * CONNECTION, CONNECTION)));
-        let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
+        let info = StreamInfo {
+            peer: PeerAddress::Unix { uid: None },
+            local: None,
+            tls: None,
+        };
         let arrivals = Arrivals::of(&Account::within(memory, &Arc::new(info)));
         arrivals.open(1, 0);
         arrivals
@@ -208,7 +227,10 @@ mod tests {
         assert_eq!(windows.change().await, least, "it is not confirmed");
         windows.told(Level::Least, Ok::<(), ()>(()));
 
-        assert_eq!(windows.change().await, Change::Room(of_link() + 1_000 * LEAST));
+        assert_eq!(
+            windows.change().await,
+            Change::Room(of_link() + 1_000 * LEAST)
+        );
         assert_eq!(windows.due(Instant::now()), Due::Later);
     }
 

@@ -80,11 +80,25 @@ impl Link {
         if let Some(error) = connection.closed_reason() {
             return Err(StreamError::unprocessed(StreamError::from(error).cause));
         }
-        let shared = Shared::new(connection, Role::Client, RESPONSE_LIMITS, Order { streams: 0, in_turn: false });
+        let shared = Shared::new(
+            connection,
+            Role::Client,
+            RESPONSE_LIMITS,
+            Order {
+                streams: 0,
+                in_turn: false,
+            },
+        );
         let (hold, gone) = Hold::new();
         let (probes, later) = mpsc::channel(PROBES);
         tasks.spawn(run(shared.clone(), gone, later));
-        Ok(Self { shared, hold, probes, spare: Spare::default(), place: None })
+        Ok(Self {
+            shared,
+            hold,
+            probes,
+            spare: Spare::default(),
+            place: None,
+        })
     }
 
     /// Whether new exchanges can be opened.
@@ -99,7 +113,10 @@ impl Link {
 
     /// The link, to be watched over.
     pub fn watched(&self) -> Watched {
-        Watched { shared: self.shared.clone(), probes: self.probes.clone() }
+        Watched {
+            shared: self.shared.clone(),
+            probes: self.probes.clone(),
+        }
     }
 
     /// A clone with a place for one exchange; none while the peer allows no more at once.
@@ -110,8 +127,14 @@ impl Link {
         }
         let spare = self.spare.lock().take();
         let streams = spare.or_else(|| self.shared.connection.try_open_bi())?;
-        let place = Place { streams: Mutex::new(Some(streams)), spare: self.spare.clone() };
-        Some(Self { place: Some(Arc::new(place)), ..self.clone() })
+        let place = Place {
+            streams: Mutex::new(Some(streams)),
+            spare: self.spare.clone(),
+        };
+        Some(Self {
+            place: Some(Arc::new(place)),
+            ..self.clone()
+        })
     }
 
     /// The connection that carries the link.
@@ -144,11 +167,20 @@ impl Link {
         let early = !self.shared.connection.is_confirmed();
         let (outgoing, reader) = match self.send(&request).await {
             // RFC 9001, 4.6.2: the server has not seen it.
-            Err(_) if early && self.shared.connection.early_data_was_lost().await => self.send(&request).await?,
+            Err(_) if early && self.shared.connection.early_data_was_lost().await => {
+                self.send(&request).await?
+            }
             sent => sent?,
         };
-        let again = early.then(|| Again { link: self.clone(), request });
-        let pending = Pending { reader: Some(reader), method: head.method.clone(), again };
+        let again = early.then(|| Again {
+            link: self.clone(),
+            request,
+        });
+        let pending = Pending {
+            reader: Some(reader),
+            method: head.method.clone(),
+            again,
+        };
         Ok((outgoing, Awaited::H3(pending).into()))
     }
 
@@ -156,12 +188,16 @@ impl Link {
         if !self.is_alive() {
             return Err(self.unprocessed(Cause::Closing));
         }
-        let place = self.place.as_ref().and_then(|place| place.streams.lock().take());
+        let place = self
+            .place
+            .as_ref()
+            .and_then(|place| place.streams.lock().take());
         let opened = match place {
             Some(streams) => Ok(streams),
             None => self.shared.connection.open_bi().await,
         };
-        let (send, recv) = opened.map_err(|error| self.unprocessed(StreamError::from(error).cause))?;
+        let (send, recv) =
+            opened.map_err(|error| self.unprocessed(StreamError::from(error).cause))?;
         let state = StreamState::new(&self.shared, send.id(), Some(self.hold.clone()));
         if request.extended {
             state.open_datagrams();
@@ -170,7 +206,10 @@ impl Link {
         let mut sender = Sender::new(send, state.clone());
         let reader = Reader::new(recv, state);
         // A head that did not leave whole was not processed.
-        sender.section(&request.section).await.map_err(|error| StreamError::unprocessed(error.cause))?;
+        sender
+            .section(&request.section)
+            .await
+            .map_err(|error| StreamError::unprocessed(error.cause))?;
         if request.ends {
             sender.finish().await?;
             return Ok((AnyOutgoing::Ended, reader));
@@ -185,14 +224,27 @@ impl Link {
 
     /// RFC 9114, 4.2.2: what the peer would not take is not sent.
     fn check_size(&self, head: &RequestHead) -> Result<(), StreamError> {
-        let Some(most) = self.shared.peer().and_then(|settings| settings.max_field_section) else { return Ok(()) };
-        let texts =
-            [head.authority.as_ref().map_or("", |it| it.as_str()), head.path.as_ref().map_or("", |it| it.as_str())];
-        let pseudo: usize = texts.iter().map(|text| text.len() + LINE_OVERHEAD + 10).sum();
+        let Some(most) = self
+            .shared
+            .peer()
+            .and_then(|settings| settings.max_field_section)
+        else {
+            return Ok(());
+        };
+        let texts = [
+            head.authority.as_ref().map_or("", |it| it.as_str()),
+            head.path.as_ref().map_or("", |it| it.as_str()),
+        ];
+        let pseudo: usize = texts
+            .iter()
+            .map(|text| text.len() + LINE_OVERHEAD + 10)
+            .sum();
         if (section_size(&head.fields) + pseudo) as u64 <= most {
             return Ok(());
         }
-        let cause = Cause::Invalid(format!("the head is larger than the {most} bytes that the peer takes"));
+        let cause = Cause::Invalid(format!(
+            "the head is larger than the {most} bytes that the peer takes"
+        ));
         Err(StreamError::unprocessed(cause))
     }
 
@@ -200,9 +252,15 @@ impl Link {
     async fn require_extended_connect(&self) -> Result<(), StreamError> {
         match self.shared.settled().await {
             Some(settings) if settings.connect_protocol => Ok(()),
-            Some(_) => Err(StreamError::unprocessed(Cause::Unsupported("extended CONNECT"))),
+            Some(_) => Err(StreamError::unprocessed(Cause::Unsupported(
+                "extended CONNECT",
+            ))),
             None => {
-                let error = self.shared.connection.closed_reason().map(StreamError::from);
+                let error = self
+                    .shared
+                    .connection
+                    .closed_reason()
+                    .map(StreamError::from);
                 Err(self.unprocessed(error.map_or(Cause::Incomplete, |error| error.cause)))
             }
         }
@@ -231,7 +289,8 @@ impl Request {
             priority: convert::priority(&head.fields),
             extended: head.kind().is_extended(),
             ends,
-            may_be_early: ends && matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS),
+            may_be_early: ends
+                && matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS),
             was_early: head.fields.contains_key("early-data"),
         })
     }
@@ -254,8 +313,11 @@ impl Again {
 
 /// Drives a link until it ends or nobody needs it.
 async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver<Bytes>) {
-    let settings =
-        Settings { max_field_section: Some(shared.limits.bytes as u64), datagrams: true, ..Settings::default() };
+    let settings = Settings {
+        max_field_section: Some(shared.limits.bytes as u64),
+        datagrams: true,
+        ..Settings::default()
+    };
     let budget = Profile::link(0).control;
     tokio::select! {
         () = drive(shared.clone(), settings, budget, later) => {}
@@ -265,13 +327,19 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver
             let _ = tokio::time::timeout(FAREWELL, shared.finishing.delivered()).await;
         }
     }
-    shared.connection.close_and_tell(Code::NoError.number(), b"").await;
+    shared
+        .connection
+        .close_and_tell(Code::NoError.number(), b"")
+        .await;
     shared.end();
 }
 
 /// Resolves when a handshake does not end whose connection carries early data already.
 async fn overdue(shared: &Shared) {
-    if tokio::time::timeout(HANDSHAKE, shared.connection.confirmed()).await.is_err() {
+    if tokio::time::timeout(HANDSHAKE, shared.connection.confirmed())
+        .await
+        .is_err()
+    {
         let _ = shared.given_up.set("its handshake did not end");
         return;
     }
@@ -298,11 +366,15 @@ impl Pending {
                 }
                 Ok(section) => section,
             };
-            let Some(reader) = self.reader.take() else { return Err(answered()) };
+            let Some(reader) = self.reader.take() else {
+                return Err(answered());
+            };
             let decoded = convert::response(section, reader.state.shared().limits);
             let head = decoded.map_err(|fault| failed(&reader, fault))?;
             // RFC 8470, 5.2: who sent it early may send it again. Who passes on what came early to somebody else may not.
-            let again = self.again.take_if(|again| head.status == StatusCode::TOO_EARLY && !again.request.was_early);
+            let again = self
+                .again
+                .take_if(|again| head.status == StatusCode::TOO_EARLY && !again.request.was_early);
             match again {
                 Some(again) => self.reader = Some(again.send().await?),
                 None => break (reader, head),
@@ -314,30 +386,44 @@ impl Pending {
         }
         if self.method == Method::CONNECT && head.status.is_success() {
             reader.sequence.begin_tunnel();
-            return Ok(Event::Tunnel(head, AnyIncoming::H3(Box::new(Incoming::new(reader, None)))));
+            return Ok(Event::Tunnel(
+                head,
+                AnyIncoming::H3(Box::new(Incoming::new(reader, None))),
+            ));
         }
-        let length = convert::response_length(&self.method, &head).map_err(|fault| failed(&reader, fault))?;
+        let length = convert::response_length(&self.method, &head)
+            .map_err(|fault| failed(&reader, fault))?;
         reader.sequence.begin_content(length);
         // Whether there is content at all is often here already.
         poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await;
-        Ok(Event::Final(head, AnyIncoming::H3(Box::new(Incoming::new(reader, length)))))
+        Ok(Event::Final(
+            head,
+            AnyIncoming::H3(Box::new(Incoming::new(reader, length))),
+        ))
     }
 
     /// Sends the request again, if it was lost as early data.
     async fn after_loss(&mut self, error: StreamError) -> Result<(), StreamError> {
-        let Some(again) = self.again.take() else { return Err(error) };
+        let Some(again) = self.again.take() else {
+            return Err(error);
+        };
         let shared = again.link.shared.clone();
         if shared.connection.early_data_was_lost().await {
             self.reader = Some(again.send().await?);
             return Ok(());
         }
         // quinn calls it lost, too, when the connection ends first.
-        Err(shared.connection.closed_reason().map_or(error, |reason| shared.explain(u64::MAX, reason)))
+        Err(shared
+            .connection
+            .closed_reason()
+            .map_or(error, |reason| shared.explain(u64::MAX, reason)))
     }
 
     /// The next field section; nothing else comes before the final response.
     async fn section(&mut self) -> Result<Bytes, StreamError> {
-        let Some(reader) = &mut self.reader else { return Err(answered()) };
+        let Some(reader) = &mut self.reader else {
+            return Err(answered());
+        };
         let state = reader.state.clone();
         let part = tokio::select! {
             biased;

@@ -42,9 +42,14 @@ impl Known {
         self.early.push_back((stream, payload, now));
         while self.early.len() > EARLY
             || self.early_bytes > EARLY_BYTES
-            || self.early.front().is_some_and(|(.., since)| now.duration_since(*since) > EARLY_TIME)
+            || self
+                .early
+                .front()
+                .is_some_and(|(.., since)| now.duration_since(*since) > EARLY_TIME)
         {
-            let Some((_, dropped, _)) = self.early.pop_front() else { return };
+            let Some((_, dropped, _)) = self.early.pop_front() else {
+                return;
+            };
             self.early_bytes -= dropped.len();
         }
     }
@@ -107,8 +112,13 @@ impl Registry {
                 continue;
             };
             let more = std::iter::from_fn(|| {
-                let same = |next: &Result<(u64, Bytes), Fault>| next.as_ref().is_ok_and(|(of, _)| *of == stream);
-                datagrams.next_if(same).and_then(Result::ok).map(|(_, payload)| payload)
+                let same = |next: &Result<(u64, Bytes), Fault>| {
+                    next.as_ref().is_ok_and(|(of, _)| *of == stream)
+                };
+                datagrams
+                    .next_if(same)
+                    .and_then(Result::ok)
+                    .map(|(_, payload)| payload)
             });
             queue.extend(std::iter::once(payload).chain(more));
         }
@@ -128,7 +138,12 @@ impl DatagramReceiver {
     }
 
     /// As [`Self::recv`].
-    pub fn poll_recv(&mut self, cx: &mut Context<'_>, into: &mut Vec<Bytes>, most: usize) -> Poll<bool> {
+    pub fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<Bytes>,
+        most: usize,
+    ) -> Poll<bool> {
         self.0.poll_take(cx, into, most)
     }
 
@@ -146,23 +161,33 @@ impl DatagramSender {
     /// Sends payloads, each behind `prefix`, without waiting. What is too large for the path, or finds the connection's buffer
     /// full, is dropped and counted (RFC 9297, 3.5: it does not become a capsule). After the end of our side of the stream,
     /// nothing is sent (RFC 9297, 2.1).
-    pub fn send<'a>(&self, prefix: &[u8], payloads: impl IntoIterator<Item = &'a [u8]>) -> SentDatagrams {
+    pub fn send<'a>(
+        &self,
+        prefix: &[u8],
+        payloads: impl IntoIterator<Item = &'a [u8]>,
+    ) -> SentDatagrams {
         let payloads = payloads.into_iter();
         if !self.0.is_sending() {
-            return SentDatagrams { dropped: payloads.count(), ..SentDatagrams::default() };
+            return SentDatagrams {
+                dropped: payloads.count(),
+                ..SentDatagrams::default()
+            };
         }
         let mut room = BytesMut::new();
         let before = prefix.len() + datagram::prefix_size(self.0.id());
-        self.0.shared().connection.send_datagrams(payloads.map(|payload| {
-            let size = before + payload.len();
-            if room.capacity() < size {
-                room.reserve(size.max(ROOM));
-            }
-            datagram::encode_prefix(self.0.id(), &mut room);
-            room.put_slice(prefix);
-            room.put_slice(payload);
-            room.split().freeze()
-        }))
+        self.0
+            .shared()
+            .connection
+            .send_datagrams(payloads.map(|payload| {
+                let size = before + payload.len();
+                if room.capacity() < size {
+                    room.reserve(size.max(ROOM));
+                }
+                datagram::encode_prefix(self.0.id(), &mut room);
+                room.put_slice(prefix);
+                room.put_slice(payload);
+                room.split().freeze()
+            }))
     }
 
     /// Sends payloads that came as datagrams of another stream.
@@ -223,8 +248,9 @@ mod tests {
     async fn each_datagram_goes_to_its_stream() {
         let registry = Registry::default();
         let (four, eight) = (registry.open(4), registry.open(8));
-        let mut batch: Vec<_> =
-            [(4, "a"), (4, "b"), (8, "c"), (4, "d")].map(|(stream, text)| datagram_of(stream, text)).into();
+        let mut batch: Vec<_> = [(4, "a"), (4, "b"), (8, "c"), (4, "d")]
+            .map(|(stream, text)| datagram_of(stream, text))
+            .into();
         registry.deliver(&mut batch).unwrap();
         assert_eq!(taken(&four), ["a", "b", "d"]);
         assert_eq!(taken(&eight), ["c"]);
@@ -234,12 +260,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_comes_before_its_stream_is_kept_for_a_moment() {
         let registry = Registry::default();
-        registry.deliver(&mut vec![datagram_of(4, "soon"), datagram_of(8, "late"), datagram_of(12, "never")]).unwrap();
+        registry
+            .deliver(&mut vec![
+                datagram_of(4, "soon"),
+                datagram_of(8, "late"),
+                datagram_of(12, "never"),
+            ])
+            .unwrap();
         assert_eq!(taken(&registry.open(4)), ["soon"]);
         tokio::time::advance(EARLY_TIME * 2).await;
         assert!(taken(&registry.open(8)).is_empty());
         for _ in 0..10 * EARLY {
-            registry.deliver(&mut vec![datagram_of(400, &"x".repeat(2000))]).unwrap();
+            registry
+                .deliver(&mut vec![datagram_of(400, &"x".repeat(2000))])
+                .unwrap();
         }
         let known = registry.known.lock();
         assert!(known.early.len() <= EARLY && known.early_bytes <= EARLY_BYTES);

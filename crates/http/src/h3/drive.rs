@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use hermes_net::quic::{ReadError, RecvStream, SendStream, WriteError};
 use hermes_proto::h3::{
-    Code, Control, ControlEvent, Fault, FrameDecoder, PeerStreams, Piece, Role, Settings, StreamType, TypeDecoder,
+    Code, Control, ControlEvent, Fault, FrameDecoder, PeerStreams, Piece, Role, Settings,
+    StreamType, TypeDecoder,
 };
 use hermes_proto::qpack::{Instructions, Side};
 use hermes_proto::varint;
@@ -27,7 +28,12 @@ const READ: usize = 4096;
 const DATAGRAMS: usize = 256;
 
 /// Runs until the connection ends. `later` brings what the control stream is to carry after SETTINGS.
-pub(super) async fn drive(shared: Arc<Shared>, settings: Settings, control: Budget, later: Receiver<Bytes>) {
+pub(super) async fn drive(
+    shared: Arc<Shared>,
+    settings: Settings,
+    control: Budget,
+    later: Receiver<Bytes>,
+) {
     let mut tasks = JoinSet::new();
     tasks.spawn(write_control(shared.clone(), settings, later));
     tasks.spawn(receive_datagrams(shared.clone()));
@@ -61,26 +67,39 @@ struct Peer {
 
 impl Peer {
     fn new(role: Role, control: Budget) -> Self {
-        Self { streams: PeerStreams::new(role), unknown: 0, frames: Bucket::new(control, Instant::now()) }
+        Self {
+            streams: PeerStreams::new(role),
+            unknown: 0,
+            frames: Bucket::new(control, Instant::now()),
+        }
     }
 
     fn handle_open(&mut self, kind: StreamType) -> Result<bool, Fault> {
         let taken = self.streams.handle_open(kind)?;
         self.unknown += u32::from(!taken);
         if self.unknown > UNKNOWN_STREAMS {
-            return Err(Fault::connection(Code::ExcessiveLoad, "too many streams of unknown types"));
+            return Err(Fault::connection(
+                Code::ExcessiveLoad,
+                "too many streams of unknown types",
+            ));
         }
         Ok(taken)
     }
 }
 
 /// Our control stream, which lasts as long as the connection.
-async fn write_control(shared: Arc<Shared>, settings: Settings, mut later: Receiver<Bytes>) -> Result<(), Fault> {
+async fn write_control(
+    shared: Arc<Shared>,
+    settings: Settings,
+    mut later: Receiver<Bytes>,
+) -> Result<(), Fault> {
     if shared.role == Role::Client {
         // Sent early, it would be lost for good where the server does not take early data.
         shared.connection.confirmed().await;
     }
-    let Ok(mut stream) = shared.connection.open_uni().await else { return Ok(()) };
+    let Ok(mut stream) = shared.connection.open_uni().await else {
+        return Ok(());
+    };
     // Before everything else: peers wait for it.
     stream.set_priority(i32::MAX);
     let mut first = BytesMut::new();
@@ -92,7 +111,10 @@ async fn write_control(shared: Arc<Shared>, settings: Settings, mut later: Recei
             Ok(()) => {}
             // RFC 9114, 6.2.1: it must not be stopped either.
             Err(WriteError::Stopped(_)) => {
-                return Err(Fault::connection(Code::ClosedCriticalStream, "the control stream was stopped"));
+                return Err(Fault::connection(
+                    Code::ClosedCriticalStream,
+                    "the control stream was stopped",
+                ));
             }
             Err(_) => return Ok(()),
         }
@@ -112,18 +134,29 @@ async fn write(stream: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> 
 
 async fn receive_datagrams(shared: Arc<Shared>) -> Result<(), Fault> {
     let mut batch = Vec::with_capacity(DATAGRAMS);
-    while shared.connection.recv_datagrams(&mut batch, DATAGRAMS).await.is_ok() {
+    while shared
+        .connection
+        .recv_datagrams(&mut batch, DATAGRAMS)
+        .await
+        .is_ok()
+    {
         shared.datagrams.deliver(&mut batch)?;
     }
     Ok(())
 }
 
 /// A stream that the peer opened towards us.
-async fn read(shared: Arc<Shared>, peer: Arc<Mutex<Peer>>, mut stream: RecvStream) -> Result<(), Fault> {
+async fn read(
+    shared: Arc<Shared>,
+    peer: Arc<Mutex<Peer>>,
+    mut stream: RecvStream,
+) -> Result<(), Fault> {
     let mut types = TypeDecoder::default();
     let (kind, rest) = loop {
         // RFC 9114, 6.2: a stream that ends before its type does is no error.
-        let Ok(Some(bytes)) = stream.read(READ).await else { return Ok(()) };
+        let Ok(Some(bytes)) = stream.read(READ).await else {
+            return Ok(());
+        };
         let mut rest = &bytes[..];
         if let Some(kind) = types.handle(&mut rest) {
             break (kind, bytes.slice_ref(rest));
@@ -133,7 +166,10 @@ async fn read(shared: Arc<Shared>, peer: Arc<Mutex<Peer>>, mut stream: RecvStrea
         stream.stop(Code::StreamCreationError.number());
         return Ok(());
     }
-    let mut source = Source { stream, first: Some(rest) };
+    let mut source = Source {
+        stream,
+        first: Some(rest),
+    };
     match kind {
         StreamType::QpackEncoder => instructions(&mut source, Side::Encoder).await?,
         StreamType::QpackDecoder => instructions(&mut source, Side::Decoder).await?,
@@ -166,10 +202,14 @@ async fn instructions(source: &mut Source, side: Side) -> Result<(), Fault> {
     let mut instructions = Instructions::new(side);
     while let Some(bytes) = source.next().await {
         instructions.handle(&bytes).map_err(|_| match side {
-            Side::Encoder => {
-                Fault::connection(Code::QpackEncoderStreamError, "an instruction for a table without room")
-            }
-            Side::Decoder => Fault::connection(Code::QpackDecoderStreamError, "an instruction about what was not sent"),
+            Side::Encoder => Fault::connection(
+                Code::QpackEncoderStreamError,
+                "an instruction for a table without room",
+            ),
+            Side::Decoder => Fault::connection(
+                Code::QpackDecoderStreamError,
+                "an instruction about what was not sent",
+            ),
         })?;
     }
     Ok(())
@@ -183,12 +223,19 @@ async fn control(shared: &Shared, peer: &Mutex<Peer>, source: &mut Source) -> Re
         while let Some(piece) = frames.next()? {
             let Piece::Frame(frame) = piece else { continue };
             if peer.lock().frames.take(Instant::now()) != Verdict::Fine {
-                return Err(Fault::connection(Code::ExcessiveLoad, "too many frames on the control stream"));
+                return Err(Fault::connection(
+                    Code::ExcessiveLoad,
+                    "too many frames on the control stream",
+                ));
             }
             match control.handle_frame(&frame)? {
                 Some(ControlEvent::Settings(settings)) => shared.settle(settings),
-                Some(ControlEvent::Goaway(stream)) if shared.role == Role::Client => shared.goaway(stream),
-                Some(ControlEvent::Priority { stream, priority }) => shared.priorities.update(stream, priority)?,
+                Some(ControlEvent::Goaway(stream)) if shared.role == Role::Client => {
+                    shared.goaway(stream)
+                }
+                Some(ControlEvent::Priority { stream, priority }) => {
+                    shared.priorities.update(stream, priority)?
+                }
                 Some(ControlEvent::Goaway(_)) | None => {}
             }
         }

@@ -46,8 +46,15 @@ pub(super) fn reset(code: Code) -> Reset {
 /// A stream that the peer reset or stopped. RFC 9114, 4.1.1: what was rejected was not processed.
 pub(super) fn by_peer(number: u64) -> StreamError {
     let code = Code::from(number);
-    let processed = if code == Code::RequestRejected { Processed::No } else { Processed::Maybe };
-    StreamError { cause: Cause::Reset(reset(code)), processed }
+    let processed = if code == Code::RequestRejected {
+        Processed::No
+    } else {
+        Processed::Maybe
+    };
+    StreamError {
+        cause: Cause::Reset(reset(code)),
+        processed,
+    }
 }
 
 impl From<Fault> for StreamError {
@@ -68,7 +75,9 @@ impl From<ConnectionError> for StreamError {
             ConnectionError::Tls(error) if matches!(error.kind, TlsErrorKind::Alert { .. }) => {
                 Cause::Alert(error.detail)
             }
-            ConnectionError::Application { code, .. } if Code::from(code) == Code::NoError => Cause::Incomplete,
+            ConnectionError::Application { code, .. } if Code::from(code) == Code::NoError => {
+                Cause::Incomplete
+            }
             ConnectionError::TimedOut => Cause::Io(io::Error::new(io::ErrorKind::TimedOut, error)),
             ConnectionError::Local => Cause::Incomplete,
             error => Cause::Io(io::Error::other(error)),
@@ -116,8 +125,18 @@ mod tests {
 
     #[test]
     fn what_one_side_says_the_other_understands() {
-        let both = [Reset::Cancel, Reset::Unneeded, Reset::Connect, Reset::Refused, Reset::Internal, Reset::Protocol];
-        for said in both.into_iter().chain([Reset::Other(CALM), Reset::Other(HTTP_1_1)]) {
+        let both = [
+            Reset::Cancel,
+            Reset::Unneeded,
+            Reset::Connect,
+            Reset::Refused,
+            Reset::Internal,
+            Reset::Protocol,
+        ];
+        for said in both
+            .into_iter()
+            .chain([Reset::Other(CALM), Reset::Other(HTTP_1_1)])
+        {
             assert_eq!(reset(code(said, Role::Server)), said);
         }
         assert_eq!(code(Reset::Refused, Role::Client), Code::RequestCancelled);
@@ -127,17 +146,30 @@ mod tests {
 
     #[test]
     fn a_peer_that_ends_its_control_stream_is_gone() {
-        let gone =
-            StreamError::from(Fault::connection(Code::ClosedCriticalStream, "a control or QPACK stream was closed"));
+        let gone = StreamError::from(Fault::connection(
+            Code::ClosedCriticalStream,
+            "a control or QPACK stream was closed",
+        ));
         assert_eq!(gone.reset(), Reset::Connect);
-        let broken = StreamError::from(Fault::connection(Code::IdError, "a push that was not allowed"));
+        let broken = StreamError::from(Fault::connection(
+            Code::IdError,
+            "a push that was not allowed",
+        ));
         assert_eq!(broken.reset(), Reset::Protocol);
     }
 
     #[test]
     fn only_what_was_rejected_was_surely_not_processed() {
-        assert_eq!(by_peer(Code::RequestRejected.number()).processed, Processed::No);
-        for code in [Code::RequestCancelled, Code::InternalError, Code::NoError, Code::Other(0x21)] {
+        assert_eq!(
+            by_peer(Code::RequestRejected.number()).processed,
+            Processed::No
+        );
+        for code in [
+            Code::RequestCancelled,
+            Code::InternalError,
+            Code::NoError,
+            Code::Other(0x21),
+        ] {
             assert_eq!(by_peer(code.number()).processed, Processed::Maybe);
         }
     }

@@ -45,5 +45,7 @@ impl Finishing {
 }
 
 fn is_delivered(stream: &SendStream) -> bool {
-    pin!(stream.stopped()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    pin!(stream.stopped())
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_ready()
 }

@@ -33,11 +33,17 @@ pub(super) struct Hearing {
 impl Hearing {
     /// Whether what was sent waits for too long.
     pub(super) fn look(&mut self, now: Instant, pulse: impl FnOnce() -> Pulse) -> bool {
-        if self.looked.is_some_and(|last| now.duration_since(last) < LOOK) {
+        if self
+            .looked
+            .is_some_and(|last| now.duration_since(last) < LOOK)
+        {
             return self.quiet;
         }
         // What was sent since then was most likely sent right after it.
-        let last = self.looked.replace(now).filter(|last| now.duration_since(*last) <= SOON);
+        let last = self
+            .looked
+            .replace(now)
+            .filter(|last| now.duration_since(*last) <= SOON);
         let pulse = pulse();
         if pulse.acknowledged != self.seen.acknowledged {
             (self.seen, self.waiting) = (pulse, None);
@@ -45,7 +51,9 @@ impl Hearing {
             self.waiting.get_or_insert(last.unwrap_or(now));
         }
         let bound = (pulse.rtt * ROUND_TRIPS).clamp(*BOUNDS.start(), *BOUNDS.end());
-        self.quiet = self.waiting.is_some_and(|since| now.duration_since(since) >= bound);
+        self.quiet = self
+            .waiting
+            .is_some_and(|since| now.duration_since(since) >= bound);
         self.quiet
     }
 }
@@ -55,27 +63,42 @@ mod tests {
     use super::*;
 
     fn pulse(sent: u64, acknowledged: u64) -> Pulse {
-        Pulse { sent, acknowledged, rtt: Duration::from_millis(20) }
+        Pulse {
+            sent,
+            acknowledged,
+            rtt: Duration::from_millis(20),
+        }
     }
 
     /// Looks at `counts`, 30 ms after each other, and says when it was quiet.
     fn quiet(counts: impl IntoIterator<Item = Pulse>) -> Vec<bool> {
         let (mut hearing, began) = (Hearing::default(), Instant::now());
         let looks = counts.into_iter().enumerate();
-        looks.map(|(look, pulse)| hearing.look(began + Duration::from_millis(30) * look as u32, || pulse)).collect()
+        looks
+            .map(|(look, pulse)| {
+                hearing.look(began + Duration::from_millis(30) * look as u32, || pulse)
+            })
+            .collect()
     }
 
     #[test]
     fn what_is_acknowledged_is_sent_on_however_rarely_something_is_sent() {
         assert!(!quiet((1..100).map(|sent| pulse(sent, sent))).contains(&true));
-        assert!(!quiet(std::iter::repeat_n(pulse(1, 1), 100)).contains(&true), "nothing was sent since");
+        assert!(
+            !quiet(std::iter::repeat_n(pulse(1, 1), 100)).contains(&true),
+            "nothing was sent since"
+        );
     }
 
     #[test]
     fn what_is_not_acknowledged_in_time_is_held_back_until_something_is() {
         let dead = (1..20).map(|sent| pulse(sent, 1));
         let looks = quiet(dead.chain([pulse(20, 2)]));
-        assert_eq!(looks.iter().position(|quiet| *quiet), Some(4), "100 ms after what was not acknowledged");
+        assert_eq!(
+            looks.iter().position(|quiet| *quiet),
+            Some(4),
+            "100 ms after what was not acknowledged"
+        );
         assert!(looks[4..19].iter().all(|quiet| *quiet) && !looks[19]);
     }
 

@@ -25,14 +25,23 @@ pub struct Incoming {
 impl Incoming {
     /// Content of this length, where it is known.
     pub(super) fn new(reader: Reader, length: Option<u64>) -> Self {
-        Self { reader, length, done: false, datagrams_taken: false, pace: Pace::default() }
+        Self {
+            reader,
+            length,
+            done: false,
+            datagrams_taken: false,
+            pace: Pace::default(),
+        }
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
         self.pace = pace;
     }
 
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame, StreamError>>> {
         if self.done {
             return Poll::Ready(None);
         }
@@ -51,7 +60,9 @@ impl Incoming {
         Poll::Ready(match ready!(self.reader.poll_part(cx)) {
             Ok(Part::Data(first)) => Ok(Some(Frame::Data(self.join(first, cx)))),
             Ok(Part::End) => Ok(None),
-            Ok(Part::Section(_, section)) => self.trailers(section, cx).map(|trailers| Some(Frame::Trailers(trailers))),
+            Ok(Part::Section(_, section)) => self
+                .trailers(section, cx)
+                .map(|trailers| Some(Frame::Trailers(trailers))),
             Err(failure) => Err(failure.into()),
         })
     }
@@ -74,7 +85,9 @@ impl Incoming {
             match self.reader.poll_part(cx) {
                 Poll::Ready(Ok(Part::Data(next))) if length + next.len() <= PIECE => {
                     length += next.len();
-                    joined.get_or_insert_with(|| with_room(&first)).extend_from_slice(&next);
+                    joined
+                        .get_or_insert_with(|| with_room(&first))
+                        .extend_from_slice(&next);
                 }
                 Poll::Ready(other) => {
                     self.reader.unread(other);
@@ -86,7 +99,11 @@ impl Incoming {
         joined.map_or(first, BytesMut::freeze)
     }
 
-    fn trailers(&mut self, section: Bytes, cx: &mut Context<'_>) -> Result<http::HeaderMap, StreamError> {
+    fn trailers(
+        &mut self,
+        section: Bytes,
+        cx: &mut Context<'_>,
+    ) -> Result<http::HeaderMap, StreamError> {
         // Nothing but the end may follow, and nobody asks for it any more.
         if let Poll::Ready(Err(failure)) = self.reader.poll_part(cx) {
             return Err(failure.into());
@@ -106,7 +123,12 @@ impl Incoming {
     }
 
     pub(crate) fn datagrams(&mut self) -> Option<DatagramReceiver> {
-        let queue = self.reader.state.datagrams().filter(|_| !self.datagrams_taken)?.clone();
+        let queue = self
+            .reader
+            .state
+            .datagrams()
+            .filter(|_| !self.datagrams_taken)?
+            .clone();
         self.datagrams_taken = true;
         Some(DatagramReceiver(queue))
     }

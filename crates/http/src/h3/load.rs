@@ -18,14 +18,23 @@ struct Load {
 /// The account of a connection; a `link` carries exchanges of many.
 pub(super) fn account(connection: &Connection, datagrams: &Total, link: bool) -> Arc<Account> {
     let account = Account::open(connection.info());
-    account.carried_by(Load { connection: connection.downgrade(), datagrams: datagrams.clone(), link });
+    account.carried_by(Load {
+        connection: connection.downgrade(),
+        datagrams: datagrams.clone(),
+        link,
+    });
     account
 }
 
 impl Transport for Load {
     fn look(&self, pressure: Pressure) -> Flow {
-        let Some(connection) = self.connection.upgrade() else { return Flow::default() };
+        let Some(connection) = self.connection.upgrade() else {
+            return Flow::default();
+        };
         let flow = connection.look(self.link, pressure);
-        Flow { kept: flow.kept + self.datagrams.load(Ordering::Relaxed), ..flow }
+        Flow {
+            kept: flow.kept + self.datagrams.load(Ordering::Relaxed),
+            ..flow
+        }
     }
 }

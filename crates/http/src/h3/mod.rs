@@ -34,5 +34,7 @@ pub use watched::Watched;
 pub(crate) const PIECE: usize = 16 * 1024;
 
 /// Bytes and lines of a response head, and of its trailers, as over HTTP/2 and HTTP/1.1.
-pub(crate) const RESPONSE_LIMITS: hermes_proto::h3::Limits =
-    hermes_proto::h3::Limits { bytes: crate::h2::HEADER_LIST as usize, lines: 128 };
+pub(crate) const RESPONSE_LIMITS: hermes_proto::h3::Limits = hermes_proto::h3::Limits {
+    bytes: crate::h2::HEADER_LIST as usize,
+    lines: 128,
+};

@@ -27,7 +27,11 @@ pub struct Outgoing {
 impl Outgoing {
     pub(super) fn new(sender: Sender) -> Self {
         let part = Part::of(&sender.state.shared().account);
-        Self { sender, part, pace: Pace::default() }
+        Self {
+            sender,
+            part,
+            pace: Pace::default(),
+        }
     }
 
     pub(crate) fn pace(&mut self, pace: Pace) {
@@ -36,7 +40,9 @@ impl Outgoing {
 
     pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
         if self.sender.has_ended() && !data.is_empty() {
-            return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
+            return Err(StreamError::new(Cause::Invalid(
+                "the stream has ended".to_owned(),
+            )));
         }
         if !data.is_empty() {
             let length = data.len();

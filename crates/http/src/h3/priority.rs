@@ -48,7 +48,10 @@ struct Requests {
 
 impl Priorities {
     pub(super) fn new(order: Order) -> Self {
-        Self { order, requests: Mutex::default() }
+        Self {
+            order,
+            requests: Mutex::default(),
+        }
     }
 
     /// A request's stream was accepted: PRIORITY_UPDATE finds it now, and one that came before counts.
@@ -56,7 +59,10 @@ impl Priorities {
         let mut requests = self.requests.lock();
         requests.next = requests.next.max(state.id() + 4);
         requests.open.insert(state.id(), Arc::downgrade(state));
-        let early = requests.early.iter().rposition(|(stream, _)| *stream == state.id());
+        let early = requests
+            .early
+            .iter()
+            .rposition(|(stream, _)| *stream == state.id());
         if let Some((_, priority)) = early.and_then(|place| requests.early.remove(place)) {
             self.update_one(state, priority);
         }
@@ -80,7 +86,10 @@ impl Priorities {
     pub(super) fn update(&self, stream: u64, priority: Priority) -> Result<(), Fault> {
         let mut requests = self.requests.lock();
         if stream / 4 >= requests.next / 4 + self.order.streams {
-            return Err(Fault::connection(Code::IdError, "PRIORITY_UPDATE of a stream that is not allowed yet"));
+            return Err(Fault::connection(
+                Code::IdError,
+                "PRIORITY_UPDATE of a stream that is not allowed yet",
+            ));
         }
         if let Some(state) = requests.open.get(&stream).and_then(Weak::upgrade) {
             drop(requests);
@@ -95,7 +104,9 @@ impl Priorities {
     }
 
     fn update_one(&self, state: &StreamState, priority: Priority) {
-        state.rank.change(state.id(), self.order, |signals| (signals.client, signals.updated) = (Some(priority), true));
+        state.rank.change(state.id(), self.order, |signals| {
+            (signals.client, signals.updated) = (Some(priority), true)
+        });
     }
 
     /// What a request says of itself; a PRIORITY_UPDATE stands above it (RFC 9218, section 7).
@@ -111,7 +122,9 @@ impl Priorities {
     /// What the origin says in its response, which stands above what the client said (RFC 9218, section 8).
     pub(super) fn response(&self, state: &StreamState, signal: Option<Signal>) {
         let Some(signal) = signal else { return };
-        state.rank.change(state.id(), self.order, |signals| signals.response = signal);
+        state
+            .rank
+            .change(state.id(), self.order, |signals| signals.response = signal);
     }
 }
 
@@ -142,7 +155,10 @@ impl Rank {
         change(&mut signals);
         let priority = signals.response.over(signals.client.unwrap_or_default());
         let alone = order.in_turn && signals.client.is_some() && !priority.incremental;
-        self.level.store(level(priority.urgency, alone.then_some(stream)), Ordering::Relaxed);
+        self.level.store(
+            level(priority.urgency, alone.then_some(stream)),
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -150,7 +166,9 @@ impl Rank {
 fn level(urgency: u8, alone: Option<u64>) -> i32 {
     // 0 is the most urgent, 3 the default.
     let shared = (3 - i32::from(urgency)) * LEVELS;
-    let turn = alone.map_or(0, |stream| LEVELS - 1 - (stream / 4 % (LEVELS as u64 - 1)) as i32);
+    let turn = alone.map_or(0, |stream| {
+        LEVELS - 1 - (stream / 4 % (LEVELS as u64 - 1)) as i32
+    });
     shared + turn
 }
 
@@ -162,20 +180,40 @@ mod tests {
     fn the_more_urgent_comes_first_then_the_earlier_and_then_those_that_share() {
         let mut levels = Vec::new();
         for urgency in 0..8 {
-            levels.extend([Some(0), Some(4), Some(4 * 100_000_000), None].map(|alone| level(urgency, alone)));
+            levels.extend(
+                [Some(0), Some(4), Some(4 * 100_000_000), None].map(|alone| level(urgency, alone)),
+            );
         }
-        assert!(levels.windows(2).all(|pair| pair[0] > pair[1]), "{levels:?}");
+        assert!(
+            levels.windows(2).all(|pair| pair[0] > pair[1]),
+            "{levels:?}"
+        );
         assert_eq!(level(3, None), 0, "what says nothing");
         assert!(level(0, Some(u64::MAX)) > level(0, None) && level(7, None) > i32::MIN);
     }
 
     #[test]
     fn a_response_stands_above_an_update_and_that_above_the_request() {
-        let (rank, order) = (Rank::default(), Order { streams: 1, in_turn: false });
-        rank.change(0, order, |signals| signals.client = Some(Priority { urgency: 1, incremental: false }));
+        let (rank, order) = (
+            Rank::default(),
+            Order {
+                streams: 1,
+                in_turn: false,
+            },
+        );
+        rank.change(0, order, |signals| {
+            signals.client = Some(Priority {
+                urgency: 1,
+                incremental: false,
+            })
+        });
         assert_eq!(rank.level(), level(1, None));
         rank.change(0, order, |signals| signals.response = Signal::parse(b"i"));
-        assert_eq!(rank.level(), level(1, None), "it says nothing of the urgency");
+        assert_eq!(
+            rank.level(),
+            level(1, None),
+            "it says nothing of the urgency"
+        );
         rank.change(0, order, |signals| signals.response = Signal::parse(b"u=6"));
         assert_eq!(rank.level(), level(6, None));
     }

@@ -65,7 +65,9 @@ impl Held {
         self.datagrams.push_back(datagram);
         let mut over = all.saturating_sub(CONNECTION_BYTES);
         while self.datagrams.len() > DATAGRAMS || self.bytes > BYTES || over > 0 {
-            let Some(oldest) = self.pop(total) else { return };
+            let Some(oldest) = self.pop(total) else {
+                return;
+            };
             over = over.saturating_sub(oldest.len() + OVERHEAD);
             self.lost.datagrams += 1;
             self.lost.bytes += oldest.len() as u64;
@@ -75,7 +77,10 @@ impl Held {
 
 impl Queue {
     pub(super) fn new(total: Total) -> Self {
-        Self { held: Mutex::default(), total }
+        Self {
+            held: Mutex::default(),
+            total,
+        }
     }
 
     /// Adds datagrams; the oldest go where there is no room for all. What comes after the end is dropped.
@@ -102,7 +107,12 @@ impl Queue {
     }
 
     /// Takes what is there, `most` at most; false when it has ended and is empty.
-    pub(super) fn poll_take(&self, cx: &mut Context<'_>, into: &mut Vec<Bytes>, most: usize) -> Poll<bool> {
+    pub(super) fn poll_take(
+        &self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<Bytes>,
+        most: usize,
+    ) -> Poll<bool> {
         let mut held = self.held.lock();
         let before = into.len();
         while into.len() - before < most
@@ -127,7 +137,8 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.total.fetch_sub(self.held.get_mut().bytes, Ordering::Relaxed);
+        self.total
+            .fetch_sub(self.held.get_mut().bytes, Ordering::Relaxed);
     }
 }
 
@@ -158,7 +169,13 @@ mod tests {
     fn drops_the_oldest_and_counts_them() {
         let queue = Queue::new(Total::default());
         queue.extend((0..DATAGRAMS as u32 + 10).map(|number| number.to_be_bytes().to_vec().into()));
-        assert_eq!(queue.take_lost(), Lost { datagrams: 10, bytes: 40 });
+        assert_eq!(
+            queue.take_lost(),
+            Lost {
+                datagrams: 10,
+                bytes: 40
+            }
+        );
         assert_eq!(queue.take_lost(), Lost::default());
         assert_eq!(take(&queue, 1).unwrap()[0][..], 10_u32.to_be_bytes());
     }

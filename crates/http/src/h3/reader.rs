@@ -58,7 +58,14 @@ impl Reader {
         let shared = state.shared();
         let frames = FrameDecoder::request(shared.limits.bytes);
         let sequence = Sequence::new(shared.role);
-        Self { stream: Some(stream), frames, sequence, state, ahead: None, over: false }
+        Self {
+            stream: Some(stream),
+            frames,
+            sequence,
+            state,
+            ahead: None,
+            over: false,
+        }
     }
 
     /// The next part. After the end, or a failure, there is none.
@@ -95,7 +102,11 @@ impl Reader {
 
     /// Whether it is certain that nothing more comes.
     pub(super) fn is_over(&self) -> bool {
-        self.over && !matches!(self.ahead, Some(Ok(Part::Data(_) | Part::Section(..)) | Err(_)))
+        self.over
+            && !matches!(
+                self.ahead,
+                Some(Ok(Part::Data(_) | Part::Section(..)) | Err(_))
+            )
     }
 
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Failure>> {
@@ -113,7 +124,9 @@ impl Reader {
 
     /// Ready once the stream was ended because nobody reads it. To be polled by who does not.
     pub(super) fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
-        let Some(stream) = self.stream.as_mut().filter(|_| !self.over) else { return Poll::Pending };
+        let Some(stream) = self.stream.as_mut().filter(|_| !self.over) else {
+            return Poll::Pending;
+        };
         let error = ready!(stream.poll_still(cx));
         self.end();
         Poll::Ready(self.broken(error))
@@ -132,7 +145,9 @@ impl Reader {
                 self.sequence.handle_data(data.len())?;
                 Ok(Part::Data(data))
             }
-            Piece::Frame(Frame::Headers(section)) => Ok(Part::Section(self.sequence.handle_headers()?, section)),
+            Piece::Frame(Frame::Headers(section)) => {
+                Ok(Part::Section(self.sequence.handle_headers()?, section))
+            }
             Piece::Frame(_) => Err(self.sequence.handle_push()),
         }
     }
@@ -157,7 +172,8 @@ impl Reader {
 
     /// Whether the request came before the handshake had ended, so that it may have been repeated by somebody (RFC 8470).
     pub(super) fn is_early(&self) -> bool {
-        self.stream.as_ref().is_some_and(RecvStream::is_early) && !self.state.shared().connection.is_confirmed()
+        self.stream.as_ref().is_some_and(RecvStream::is_early)
+            && !self.state.shared().connection.is_confirmed()
     }
 }
 
@@ -170,12 +186,21 @@ impl Drop for Reader {
         match self.state.shared().role {
             // RFC 9114, 4.1: a server that has answered may need no more of the request. Told before the answer is there, a
             // client could take it for a failure.
-            Role::Server => drop(self.stream.take().map(|stream| self.state.part_with(stream))),
+            Role::Server => drop(
+                self.stream
+                    .take()
+                    .map(|stream| self.state.part_with(stream)),
+            ),
             Role::Client => self.stop(Code::RequestCancelled),
         }
     }
 }
 
-fn poll_read(stream: &mut Option<RecvStream>, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ReadError>> {
-    stream.as_mut().map_or(Poll::Ready(Ok(None)), |stream| stream.poll_read(cx, PIECE))
+fn poll_read(
+    stream: &mut Option<RecvStream>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Option<Bytes>, ReadError>> {
+    stream
+        .as_mut()
+        .map_or(Poll::Ready(Ok(None)), |stream| stream.poll_read(cx, PIECE))
 }

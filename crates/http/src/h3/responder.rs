@@ -25,9 +25,20 @@ pub struct Responder {
 }
 
 impl Responder {
-    pub(super) fn new(sender: Sender, head: &RequestHead, min_rate: Option<MinRate>, answered: Answered) -> Self {
+    pub(super) fn new(
+        sender: Sender,
+        head: &RequestHead,
+        min_rate: Option<MinRate>,
+        answered: Answered,
+    ) -> Self {
         let websocket = crate::websocket::key_of(head);
-        Self { sender, is_head: head.method == Method::HEAD, websocket, min_rate, answered }
+        Self {
+            sender,
+            is_head: head.method == Method::HEAD,
+            websocket,
+            min_rate,
+            answered,
+        }
     }
 
     pub(crate) async fn interim(&mut self, head: &ResponseHead) -> Result<(), StreamError> {
@@ -46,9 +57,16 @@ impl Responder {
         }
     }
 
-    pub(crate) async fn respond(mut self, head: ResponseHead, length: Option<u64>) -> Result<AnyOutgoing, StreamError> {
+    pub(crate) async fn respond(
+        mut self,
+        head: ResponseHead,
+        length: Option<u64>,
+    ) -> Result<AnyOutgoing, StreamError> {
         let state = &self.sender.state;
-        state.shared().priorities.response(state, convert::priority(&head.fields));
+        state
+            .shared()
+            .priorities
+            .response(state, convert::priority(&head.fields));
         self.sender.section(&convert::from_response(&head)?).await?;
         self.answered.set();
         if length == Some(0) {
@@ -58,9 +76,15 @@ impl Responder {
         Ok(AnyOutgoing::H3(Outgoing::new(self.sender)).paced(Pace::of_reader(self.min_rate)))
     }
 
-    pub(crate) async fn accept(mut self, mut fields: HeaderMap) -> Result<AnyOutgoing, StreamError> {
+    pub(crate) async fn accept(
+        mut self,
+        mut fields: HeaderMap,
+    ) -> Result<AnyOutgoing, StreamError> {
         crate::websocket::answer(self.websocket.as_ref(), &mut fields);
-        let head = ResponseHead { fields, ..ResponseHead::new(StatusCode::OK) };
+        let head = ResponseHead {
+            fields,
+            ..ResponseHead::new(StatusCode::OK)
+        };
         self.sender.section(&convert::from_response(&head)?).await?;
         Ok(AnyOutgoing::H3(Outgoing::new(self.sender)))
     }

@@ -27,13 +27,23 @@ pub(super) struct Sender {
 
 impl std::fmt::Debug for Sender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sender").field("stream", &self.state.id()).field("ended", &self.ended).finish_non_exhaustive()
+        f.debug_struct("Sender")
+            .field("stream", &self.state.id())
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
     }
 }
 
 impl Sender {
     pub(super) fn new(stream: SendStream, state: Arc<StreamState>) -> Self {
-        Self { stream: Some(stream), unsent: Vec::new(), stopped: None, state, priority: 0, ended: false }
+        Self {
+            stream: Some(stream),
+            unsent: Vec::new(),
+            stopped: None,
+            state,
+            priority: 0,
+            ended: false,
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -52,7 +62,9 @@ impl Sender {
     /// Writes a DATA frame.
     pub(super) async fn data(&mut self, data: Bytes) -> Result<(), StreamError> {
         self.flush().await?;
-        let mut head = BytesMut::with_capacity(frame::MAX_HEAD + if data.len() < SMALL { data.len() } else { 0 });
+        let mut head = BytesMut::with_capacity(
+            frame::MAX_HEAD + if data.len() < SMALL { data.len() } else { 0 },
+        );
         frame::encode_head(FrameType::Data, data.len() as u64, &mut head);
         if data.len() < SMALL {
             head.extend_from_slice(&data);
@@ -76,7 +88,9 @@ impl Sender {
                 break;
             }
             if self.ended {
-                return Err(StreamError::new(Cause::Invalid("the stream has ended".to_owned())));
+                return Err(StreamError::new(Cause::Invalid(
+                    "the stream has ended".to_owned(),
+                )));
             }
             let priority = self.state.rank.level();
             if priority != self.priority {
@@ -122,8 +136,12 @@ impl Sender {
 
     /// Waits until the peer breaks the stream off, which may be never.
     pub(super) async fn broken(&mut self) -> Reset {
-        let Some(stream) = &self.stream else { return std::future::pending().await };
-        let stopped = self.stopped.get_or_insert_with(|| ReusableBoxFuture::new(stream.stopped()));
+        let Some(stream) = &self.stream else {
+            return std::future::pending().await;
+        };
+        let stopped = self
+            .stopped
+            .get_or_insert_with(|| ReusableBoxFuture::new(stream.stopped()));
         let how = std::future::poll_fn(|cx| stopped.poll(cx)).await;
         self.stopped = None;
         match how {
@@ -131,7 +149,12 @@ impl Sender {
                 self.state.note_cancelled();
                 errors::reset(Code::from(code))
             }
-            Stopped::Lost(_) => self.state.shared().given_up.get().map_or(Reset::Lost, |reason| Reset::Silent(reason)),
+            Stopped::Lost(_) => self
+                .state
+                .shared()
+                .given_up
+                .get()
+                .map_or(Reset::Lost, |reason| Reset::Silent(reason)),
             Stopped::Acked => std::future::pending().await,
         }
     }

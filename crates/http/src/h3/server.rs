@@ -36,7 +36,8 @@ const LATER: usize = 3;
 
 /// How long a client has to learn that the connection is to end before requests are left out: two round trips (RFC 9114, 5.2),
 /// within these bounds.
-const NOTICE: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(500);
+const NOTICE: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_millis(500);
 
 /// How long the end of a request without announced content is waited for: it is most often in the same packet as the head, or
 /// in the next one. Without it the request would have content of unknown length.
@@ -49,12 +50,27 @@ const SETTINGS_TIME: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Offers the exchanges of a connection until it ends, is drained, or is forced to stop.
-pub async fn serve<H: Handler>(connection: Connection, options: &Options, handler: H, watch: &Watch) {
-    let limits = Limits { bytes: options.head.head_bytes, lines: options.head.fields };
+pub async fn serve<H: Handler>(
+    connection: Connection,
+    options: &Options,
+    handler: H,
+    watch: &Watch,
+) {
+    let limits = Limits {
+        bytes: options.head.head_bytes,
+        lines: options.head.fields,
+    };
     connection.set_max_bi_streams(u64::from(options.streams));
-    let profile = if options.link { Profile::link } else { Profile::public };
+    let profile = if options.link {
+        Profile::link
+    } else {
+        Profile::public
+    };
     let profile = profile(options.streams);
-    let order = Order { streams: u64::from(options.streams), in_turn: !options.link };
+    let order = Order {
+        streams: u64::from(options.streams),
+        in_turn: !options.link,
+    };
     let shared = Shared::new(connection, Role::Server, limits, order);
     let settings = Settings {
         max_field_section: Some(limits.bytes as u64),
@@ -197,18 +213,22 @@ impl<H: Handler> Context<H> {
         let head = match timeout(self.options.head_time, head_of(&mut reader)).await {
             Ok(Ok(head)) => head,
             Ok(Err(bad)) => {
-                self.refuse(bad, reader, Sender::new(send, state.clone())).await;
+                self.refuse(bad, reader, Sender::new(send, state.clone()))
+                    .await;
                 state.part().await;
                 return self.count(&state);
             }
             Err(_) => return state.abandon(Code::RequestIncomplete),
         };
-        shared.priorities.request(&state, convert::priority(&head.fields));
+        shared
+            .priorities
+            .request(&state, convert::priority(&head.fields));
         if head.protocol.is_some() {
             state.open_datagrams();
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;
         }
-        self.offer(head, reader, Sender::new(send, state.clone())).await;
+        self.offer(head, reader, Sender::new(send, state.clone()))
+            .await;
         state.part().await;
         self.count(&state);
     }
@@ -217,10 +237,17 @@ impl<H: Handler> Context<H> {
         let source = sender.state.shared().connection.info().clone();
         let early = reader.is_early();
         if early {
-            head.fields.insert(HeaderName::from_static("early-data"), HeaderValue::from_static("1"));
+            head.fields.insert(
+                HeaderName::from_static("early-data"),
+                HeaderValue::from_static("1"),
+            );
         }
-        let (pace, answered) = Pace::of_content(self.options.min_rate, head.fields.contains_key(EXPECT));
-        let length = head.fields.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let (pace, answered) =
+            Pace::of_content(self.options.min_rate, head.fields.contains_key(EXPECT));
+        let length = head
+            .fields
+            .get(CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse().ok());
         let mut incoming = Incoming::new(reader, length);
         if head.method != Method::CONNECT {
             incoming.pace(pace);
@@ -238,15 +265,24 @@ impl<H: Handler> Context<H> {
     /// A request whose head cannot be used: one that is too large is told so, a malformed one is a stream error.
     async fn refuse(&self, bad: Bad, reader: Reader, sender: Sender) {
         match bad {
-            Bad::Request(BadRequest::Fault(Fault { code: Code::ExcessiveLoad, reason, .. })) => {
+            Bad::Request(BadRequest::Fault(Fault {
+                code: Code::ExcessiveLoad,
+                reason,
+                ..
+            })) => {
                 drop(reader);
-                self.answer(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, reason, sender).await;
+                self.answer(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, reason, sender)
+                    .await;
             }
             Bad::Request(BadRequest::Fault(fault)) => sender.state.fail(fault),
             Bad::Request(BadRequest::Path(path)) => {
                 drop(reader);
                 let too_long = path == BadPath::TooLong;
-                let status = if too_long { StatusCode::URI_TOO_LONG } else { StatusCode::BAD_REQUEST };
+                let status = if too_long {
+                    StatusCode::URI_TOO_LONG
+                } else {
+                    StatusCode::BAD_REQUEST
+                };
                 self.answer(status, &path.to_string(), sender).await;
             }
             Bad::Broken => {}
@@ -254,8 +290,14 @@ impl<H: Handler> Context<H> {
     }
 
     async fn answer(&self, status: StatusCode, reason: &str, mut sender: Sender) {
-        let head = self.handler.malformed(status, reason, &sender.state.shared().connection.info().clone());
-        let Ok(section) = convert::from_response(&head) else { return };
+        let head = self.handler.malformed(
+            status,
+            reason,
+            &sender.state.shared().connection.info().clone(),
+        );
+        let Ok(section) = convert::from_response(&head) else {
+            return;
+        };
         // Fails only when the client is gone.
         if sender.section(&section).await.is_ok() {
             let _ = sender.finish().await;
@@ -267,7 +309,10 @@ impl<H: Handler> Context<H> {
         if state.was_cancelled() && self.resets.lock().take(Instant::now()) != Verdict::Fine {
             let peer = &state.shared().connection.info().peer;
             tracing::warn!(%peer, "connection ended: too many requests were broken off");
-            state.shared().fail(Fault::connection(Code::ExcessiveLoad, "too many requests were broken off"));
+            state.shared().fail(Fault::connection(
+                Code::ExcessiveLoad,
+                "too many requests were broken off",
+            ));
         }
     }
 }

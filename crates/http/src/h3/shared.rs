@@ -57,7 +57,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(connection: Connection, role: Role, limits: Limits, order: Order) -> Arc<Self> {
+    pub(super) fn new(
+        connection: Connection,
+        role: Role,
+        limits: Limits,
+        order: Order,
+    ) -> Arc<Self> {
         let datagrams = Registry::default();
         // Those of a stranger take turns: it has one purse for all.
         let account = load::account(&connection, datagrams.total(), !order.in_turn);
@@ -67,7 +72,10 @@ impl Shared {
             role,
             limits,
             settings: watch::Sender::new(None),
-            outlook: watch::Sender::new(Outlook { first: u64::MAX, lost: false }),
+            outlook: watch::Sender::new(Outlook {
+                first: u64::MAX,
+                lost: false,
+            }),
             ended: AtomicBool::new(false),
             fault: OnceLock::new(),
             silent: AtomicBool::new(false),
@@ -85,14 +93,16 @@ impl Shared {
     pub(super) fn fail(&self, fault: Fault) {
         let _ = self.fault.set(fault);
         tracing::debug!(peer = %self.connection.info().peer, %fault, "HTTP/3 connection ended");
-        self.connection.close(fault.code.number(), fault.reason.as_bytes());
+        self.connection
+            .close(fault.code.number(), fault.reason.as_bytes());
     }
 
     /// Resolves when it holds too much and does not move; it is closed then.
     pub(super) async fn evicted(&self) {
         self.account.ended().await;
         let _ = self.given_up.set(EVICTED);
-        self.connection.close(Code::ExcessiveLoad.number(), EVICTED.as_bytes());
+        self.connection
+            .close(Code::ExcessiveLoad.number(), EVICTED.as_bytes());
     }
 
     /// Nothing more comes on this connection.
@@ -119,7 +129,11 @@ impl Shared {
 
     /// Whether what is sent now may be lost: whoever watches says so, or what was sent last is not acknowledged as soon as it should be.
     pub(super) fn holds_back(&self) -> bool {
-        let looks = || self.hearing.lock().look(Instant::now(), || self.connection.pulse());
+        let looks = || {
+            self.hearing
+                .lock()
+                .look(Instant::now(), || self.connection.pulse())
+        };
         !self.ended.load(Ordering::Relaxed) && (self.is_silent() || looks())
     }
 
@@ -150,7 +164,11 @@ impl Shared {
             if self.connection.received() != before {
                 continue;
             }
-            if let Some(probes) = self.probes.get().filter(|probes| probes.capacity() == probes.max_capacity()) {
+            if let Some(probes) = self
+                .probes
+                .get()
+                .filter(|probes| probes.capacity() == probes.max_capacity())
+            {
                 let _ = probes.try_send(Bytes::from_static(NOTHING));
             }
             sleep(GONE).await;
@@ -177,7 +195,10 @@ impl Shared {
         match (self.fault.get(), self.given_up.get()) {
             _ if !matches!(error.cause, Cause::Incomplete) => error,
             (Some(fault), _) => StreamError::from(*fault),
-            (None, Some(reason)) => StreamError { cause: Cause::Silent(reason), ..error },
+            (None, Some(reason)) => StreamError {
+                cause: Cause::Silent(reason),
+                ..error
+            },
             (None, None) => error,
         }
     }
@@ -194,7 +215,8 @@ impl Shared {
     /// Waits for the peer's settings; `None` if the connection ended before.
     pub(super) async fn settled(&self) -> Option<Settings> {
         let mut settings = self.settings.subscribe();
-        let over = |settings: &Option<Settings>| settings.is_some() || self.ended.load(Ordering::Relaxed);
+        let over =
+            |settings: &Option<Settings>| settings.is_some() || self.ended.load(Ordering::Relaxed);
         tokio::select! {
             settings = settings.wait_for(over) => settings.ok().and_then(|settings| *settings),
             _ = self.connection.closed() => self.peer(),
@@ -203,7 +225,8 @@ impl Shared {
 
     /// RFC 9297, 2.1.1: both sides said that they take datagrams; we always do.
     pub(super) fn takes_datagrams(&self) -> bool {
-        self.peer().is_some_and(|settings| settings.datagrams) && self.connection.max_datagram_size().is_some()
+        self.peer().is_some_and(|settings| settings.datagrams)
+            && self.connection.max_datagram_size().is_some()
     }
 
     pub(super) fn goaway(&self, stream: u64) {
@@ -212,13 +235,16 @@ impl Shared {
 
     /// Says whether nothing has come back for so long that a response is not to be expected.
     pub(super) fn set_lost(&self, lost: bool) {
-        self.outlook.send_if_modified(|outlook| std::mem::replace(&mut outlook.lost, lost) != lost);
+        self.outlook
+            .send_if_modified(|outlook| std::mem::replace(&mut outlook.lost, lost) != lost);
     }
 
     /// Resolves when no response to this stream is to be expected any more: why.
     pub(super) async fn unanswered(&self, stream: u64) -> StreamError {
         let mut outlook = self.outlook.subscribe();
-        let changed = outlook.wait_for(|outlook| outlook.lost || outlook.first <= stream).await;
+        let changed = outlook
+            .wait_for(|outlook| outlook.lost || outlook.first <= stream)
+            .await;
         match changed.map(|outlook| outlook.first <= stream) {
             // The peer did not process it, and will not.
             Ok(true) => StreamError::unprocessed(Cause::Closing),
@@ -273,7 +299,9 @@ struct Parting {
 
 impl std::fmt::Debug for Parting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parting").field("unread", &self.unread).finish_non_exhaustive()
+        f.debug_struct("Parting")
+            .field("unread", &self.unread)
+            .finish_non_exhaustive()
     }
 }
 
@@ -301,12 +329,15 @@ impl StreamState {
 
     /// From now on datagrams of this stream are kept.
     pub(super) fn open_datagrams(&self) {
-        self.datagrams.get_or_init(|| self.shared.datagrams.open(self.id));
+        self.datagrams
+            .get_or_init(|| self.shared.datagrams.open(self.id));
     }
 
     /// The datagrams that come, where the stream takes any and both sides agreed on them.
     pub(super) fn datagrams(&self) -> Option<&Arc<Queue>> {
-        self.datagrams.get().filter(|_| self.shared.takes_datagrams())
+        self.datagrams
+            .get()
+            .filter(|_| self.shared.takes_datagrams())
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -330,7 +361,9 @@ impl StreamState {
 
     /// Both halves are to end with this code, unless there is one already.
     pub(super) fn abandon(&self, code: Code) {
-        let _ = self.code.compare_exchange(OPEN, code.number(), Ordering::Relaxed, Ordering::Relaxed);
+        let _ =
+            self.code
+                .compare_exchange(OPEN, code.number(), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     pub(super) fn reset(&self, reset: Reset) {
@@ -351,7 +384,14 @@ impl StreamState {
         if matches!(&error.cause, Cause::Reset(reset) if *reset != Reset::Unneeded) {
             self.cancelled.store(true, Ordering::Relaxed);
         }
-        if self.shared.role == Role::Server { StreamError { processed: Processed::Maybe, ..error } } else { error }
+        if self.shared.role == Role::Server {
+            StreamError {
+                processed: Processed::Maybe,
+                ..error
+            }
+        } else {
+            error
+        }
     }
 
     /// Whether the peer was seen to break the stream off, or to break the protocol on it.
@@ -395,8 +435,13 @@ impl StreamState {
 
     /// Tells the client, once it has the response, that the rest of the request is not needed.
     pub(super) async fn part(&self) {
-        let parting = Parting { over: true, ..Parting::default() };
-        let Parting { unread, delivered, .. } = std::mem::replace(&mut *self.parting.lock(), parting);
+        let parting = Parting {
+            over: true,
+            ..Parting::default()
+        };
+        let Parting {
+            unread, delivered, ..
+        } = std::mem::replace(&mut *self.parting.lock(), parting);
         let Some(mut unread) = unread else { return };
         if let Some(delivered) = delivered {
             let _ = tokio::time::timeout(PARTING_TIME, delivered).await;
@@ -427,7 +472,12 @@ impl Hold {
     /// The first, and what resolves when the last is gone.
     pub(super) fn new() -> (Self, CancellationToken) {
         let gone = CancellationToken::new();
-        (Self { _held: Arc::new(Held(gone.clone())) }, gone)
+        (
+            Self {
+                _held: Arc::new(Held(gone.clone())),
+            },
+            gone,
+        )
     }
 }
 

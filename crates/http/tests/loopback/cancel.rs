@@ -48,19 +48,28 @@ async fn dropping_the_wait_for_a_response_loses_nothing() {
                 responder.interim(&response(status, None)).await.unwrap();
             }
             Content::expect(&mut incoming, "go").await;
-            responder.answer(response(200, None), Bytes::from("done")).await.unwrap();
+            responder
+                .answer(response(200, None), Bytes::from("done"))
+                .await
+                .unwrap();
         };
         let client = reach(path, answer).await;
         let (mut outgoing, mut pending) = client.open(&post(), None).await.unwrap();
         for expected in [102, 103] {
             outgoing.data(Bytes::from("go"), false).await.unwrap();
-            let Event::Interim(head) = event(&mut pending).await else { panic!("final too early") };
+            let Event::Interim(head) = event(&mut pending).await else {
+                panic!("final too early")
+            };
             assert_eq!(head.status, expected);
         }
         outgoing.data(Bytes::from("go"), false).await.unwrap();
-        let Event::Final(head, mut incoming) = event(&mut pending).await else { panic!("no final response") };
+        let Event::Final(head, mut incoming) = event(&mut pending).await else {
+            panic!("no final response")
+        };
         assert_eq!(head.status, StatusCode::OK);
-        let Some(Frame::Data(data)) = frame(&mut incoming).await else { panic!("no content") };
+        let Some(Frame::Data(data)) = frame(&mut incoming).await else {
+            panic!("no content")
+        };
         assert_eq!(data, "done");
         assert!(frame(&mut incoming).await.is_none());
     })
@@ -171,7 +180,12 @@ async fn a_response_that_is_not_read_on_ends_at_the_server() {
         let answer = move |offered: Offered| {
             let told = told.clone();
             async move {
-                let mut outgoing = offered.message().2.respond(response(200, None), None).await.unwrap();
+                let mut outgoing = offered
+                    .message()
+                    .2
+                    .respond(response(200, None), None)
+                    .await
+                    .unwrap();
                 outgoing.data(Bytes::from("begun"), false).await.unwrap();
                 outgoing.broken().await;
                 told.send(()).unwrap();
@@ -181,7 +195,9 @@ async fn a_response_that_is_not_read_on_ends_at_the_server() {
         let (mut outgoing, mut pending) = client.open(&get(), Some(0)).await.unwrap();
         outgoing.finish(None).await.unwrap();
         drop(outgoing);
-        let Event::Final(_, mut incoming) = event(&mut pending).await else { panic!("no final response") };
+        let Event::Final(_, mut incoming) = event(&mut pending).await else {
+            panic!("no final response")
+        };
         assert!(matches!(frame(&mut incoming).await, Some(Frame::Data(data)) if data == "begun"));
         drop((incoming, pending));
         // Over HTTP/1.1 it comes home, and is of no use.
@@ -203,9 +219,15 @@ async fn a_client_that_half_closes_is_not_gone_where_that_is_expected() {
                     () = tokio::task::yield_now() => {}
                 }
             }
-            responder.answer(response(200, None), Bytes::from("still here")).await.unwrap();
+            responder
+                .answer(response(200, None), Bytes::from("still here"))
+                .await
+                .unwrap();
         };
-        let options = Options { half_close: true, ..Options::default() };
+        let options = Options {
+            half_close: true,
+            ..Options::default()
+        };
         let mut raw = Server::with(options, answer).await.raw().await;
         raw.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         raw.finish().await;
@@ -237,12 +259,20 @@ async fn a_client_that_ends_its_side_is_gone_and_one_that_asks_more_is_not() {
                         () = tokio::task::yield_now() => {}
                     }
                 }
-                responder.answer(response(200, None), Bytes::new()).await.unwrap();
+                responder
+                    .answer(response(200, None), Bytes::new())
+                    .await
+                    .unwrap();
             }
         };
-        for content in ["\r\n", "Content-Length: 2\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"] {
+        for content in [
+            "\r\n",
+            "Content-Length: 2\r\n\r\nab",
+            "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ] {
             let mut raw = Server::start(answer.clone()).await.raw().await;
-            let requests = ["first", "last"].map(|path| format!("POST /{path} HTTP/1.1\r\nHost: a\r\n{content}"));
+            let requests = ["first", "last"]
+                .map(|path| format!("POST /{path} HTTP/1.1\r\nHost: a\r\n{content}"));
             raw.send(&requests.concat()).await;
             for expected in ["/first", "/last"] {
                 assert_eq!(tell.recv().await.unwrap(), expected);
@@ -260,7 +290,11 @@ async fn a_reset_by_a_bare_peer_reaches_the_idle_side_of_a_tunnel() {
         let (accepted, mut tunnels) = mpsc::unbounded_channel();
         let answer = move |offered: Offered| {
             let accepted = accepted.clone();
-            async move { accepted.send(offered.accept(HeaderMap::new()).await.unwrap()).unwrap() }
+            async move {
+                accepted
+                    .send(offered.accept(HeaderMap::new()).await.unwrap())
+                    .unwrap()
+            }
         };
         let mut raw = Server::start(answer).await.raw().await;
         raw.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").await;
@@ -295,8 +329,16 @@ async fn finishing_what_the_peer_reset_tells_of_the_reset() {
             async move {
                 let (mut incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
                 assert!(incoming.frame().await.unwrap().is_err());
-                told.send(outgoing.data(Bytes::from("late"), false).await.unwrap_err().cause).unwrap();
-                told.send(outgoing.finish(None).await.unwrap_err().cause).unwrap();
+                told.send(
+                    outgoing
+                        .data(Bytes::from("late"), false)
+                        .await
+                        .unwrap_err()
+                        .cause,
+                )
+                .unwrap();
+                told.send(outgoing.finish(None).await.unwrap_err().cause)
+                    .unwrap();
             }
         };
         let client = reach(&[H2], answer).await;

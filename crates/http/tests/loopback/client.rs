@@ -50,7 +50,11 @@ impl AnyLink {
         }
     }
 
-    pub async fn open(&self, head: &RequestHead, length: Option<u64>) -> Result<(Outgoing, Pending), StreamError> {
+    pub async fn open(
+        &self,
+        head: &RequestHead,
+        length: Option<u64>,
+    ) -> Result<(Outgoing, Pending), StreamError> {
         match self {
             Self::H2(link) => link.open(head, length).await,
             Self::H3 { link, .. } => link.open(head, length).await,
@@ -69,10 +73,17 @@ impl Client {
     pub async fn dial(version: Version, address: SocketAddr) -> Self {
         let link = match version {
             Version::H1 => None,
-            Version::H2 => Some(AnyLink::H2(link(TcpStream::connect(address).await.unwrap()).await)),
+            Version::H2 => Some(AnyLink::H2(
+                link(TcpStream::connect(address).await.unwrap()).await,
+            )),
             Version::H3 => Some(link_h3(address).await),
         };
-        Self { address, link, kept: Arc::default(), dialled: Arc::default() }
+        Self {
+            address,
+            link,
+            kept: Arc::default(),
+            dialled: Arc::default(),
+        }
     }
 
     /// How many connections this client opened.
@@ -85,7 +96,11 @@ impl Client {
         self.kept.lock().pop()
     }
 
-    pub async fn open(&self, head: &RequestHead, length: Option<u64>) -> Result<(Outgoing, Pending), StreamError> {
+    pub async fn open(
+        &self,
+        head: &RequestHead,
+        length: Option<u64>,
+    ) -> Result<(Outgoing, Pending), StreamError> {
         if let Some(link) = &self.link {
             return link.open(head, length).await;
         }
@@ -101,25 +116,37 @@ impl Client {
             return kept;
         }
         self.dialled.fetch_add(1, Ordering::Relaxed);
-        h1::Connection::new(TcpStream::connect(self.address).await.unwrap().into(), BytesMut::new())
+        h1::Connection::new(
+            TcpStream::connect(self.address).await.unwrap().into(),
+            BytesMut::new(),
+        )
     }
 
     /// Sends a whole message and receives the whole response.
-    pub async fn exchange(&self, mut head: RequestHead, content: &Content) -> Result<Answered, StreamError> {
+    pub async fn exchange(
+        &self,
+        mut head: RequestHead,
+        content: &Content,
+    ) -> Result<Answered, StreamError> {
         if let Some(length) = content.length.filter(|length| *length > 0) {
-            head.fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            head.fields
+                .insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         let (mut outgoing, mut pending) = self.open(&head, content.length).await?;
         content.send(&mut outgoing).await?;
         let (head, mut incoming) = last(&mut pending).await?;
-        Ok(Answered { head, content: Content::receive(&mut incoming).await? })
+        Ok(Answered {
+            head,
+            content: Content::receive(&mut incoming).await?,
+        })
     }
 
     /// Opens a tunnel that must be accepted.
     pub async fn tunnel(&self, head: &RequestHead) -> (ResponseHead, Incoming, Outgoing) {
         let (mut outgoing, mut pending) = self.open(head, None).await.unwrap();
         outgoing.flush().await.unwrap();
-        let Event::Tunnel(head, incoming) = pending.event(Some(&mut outgoing)).await.unwrap() else {
+        let Event::Tunnel(head, incoming) = pending.event(Some(&mut outgoing)).await.unwrap()
+        else {
             panic!("the tunnel was refused")
         };
         (head, incoming, outgoing)
@@ -139,14 +166,19 @@ pub async fn last(pending: &mut Pending) -> Result<(ResponseHead, Incoming), Str
 
 /// HTTP/2 over a connection.
 pub async fn link(tcp: TcpStream) -> Link {
-    Link::connect(Stream::from(tcp), None, &TaskTracker::new()).await.unwrap()
+    Link::connect(Stream::from(tcp), None, &TaskTracker::new())
+        .await
+        .unwrap()
 }
 
 /// HTTP/3 over a connection of its own.
 pub async fn link_h3(address: SocketAddr) -> AnyLink {
     let (connection, endpoint) = quic::connect(address).await;
     let link = h3::Link::connect(connection, &TaskTracker::new()).unwrap();
-    AnyLink::H3 { link, _endpoint: endpoint }
+    AnyLink::H3 {
+        link,
+        _endpoint: endpoint,
+    }
 }
 
 /// Opens an exchange over HTTP/1.1 on one connection; where the connection goes afterwards is told, if it does.
@@ -155,7 +187,11 @@ pub fn open_h1(
     head: &RequestHead,
     length: Option<u64>,
     receiver: Receiver,
-) -> (Outgoing, Pending, tokio::sync::oneshot::Receiver<h1::Connection>) {
+) -> (
+    Outgoing,
+    Pending,
+    tokio::sync::oneshot::Receiver<h1::Connection>,
+) {
     let (home, returned) = tokio::sync::oneshot::channel();
     let connection = h1::Connection::new(stream.into(), BytesMut::new());
     let home = Box::new(move |connection| drop(home.send(connection)));

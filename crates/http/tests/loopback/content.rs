@@ -18,20 +18,33 @@ pub struct Content {
 
 impl Content {
     pub fn none() -> Self {
-        Self { length: Some(0), ..Self::default() }
+        Self {
+            length: Some(0),
+            ..Self::default()
+        }
     }
 
     pub fn sized(text: &'static str) -> Self {
-        Self { length: Some(text.len() as u64), ..Self::streamed(text) }
+        Self {
+            length: Some(text.len() as u64),
+            ..Self::streamed(text)
+        }
     }
 
     pub fn streamed(text: &'static str) -> Self {
-        Self { length: None, bytes: Bytes::from_static(text.as_bytes()), trailers: None }
+        Self {
+            length: None,
+            bytes: Bytes::from_static(text.as_bytes()),
+            trailers: None,
+        }
     }
 
     pub fn with_trailers(mut self) -> Self {
         let checksum = HeaderValue::from_static("abc");
-        self.trailers = Some(HeaderMap::from_iter([("checksum".parse().unwrap(), checksum)]));
+        self.trailers = Some(HeaderMap::from_iter([(
+            "checksum".parse().unwrap(),
+            checksum,
+        )]));
         self
     }
 
@@ -53,14 +66,20 @@ impl Content {
             }
         }
         assert!(incoming.is_end());
-        Ok(Self { length, bytes: bytes.freeze(), trailers })
+        Ok(Self {
+            length,
+            bytes: bytes.freeze(),
+            trailers,
+        })
     }
 
     /// Receives as many bytes as `text` has, and compares.
     pub async fn expect(incoming: &mut Incoming, text: &str) {
         let mut bytes = BytesMut::new();
         while bytes.len() < text.len() {
-            let Some(Ok(Frame::Data(data))) = incoming.frame().await else { panic!("the stream ended") };
+            let Some(Ok(Frame::Data(data))) = incoming.frame().await else {
+                panic!("the stream ended")
+            };
             bytes.extend_from_slice(&data);
         }
         assert_eq!(bytes, text);
@@ -90,19 +109,27 @@ pub fn post() -> RequestHead {
 }
 
 pub fn connect() -> RequestHead {
-    RequestHead { scheme: None, path: None, ..request(Method::CONNECT, "/") }
+    RequestHead {
+        scheme: None,
+        path: None,
+        ..request(Method::CONNECT, "/")
+    }
 }
 
 /// A tunnel under another protocol.
 pub fn upgrade(protocol: &str) -> RequestHead {
-    RequestHead { protocol: Protocol::parse(protocol.as_bytes()).ok(), ..request(Method::CONNECT, "/chat") }
+    RequestHead {
+        protocol: Protocol::parse(protocol.as_bytes()).ok(),
+        ..request(Method::CONNECT, "/chat")
+    }
 }
 
 /// A response that announces `length`, where there is one.
 pub fn response(status: u16, length: Option<u64>) -> ResponseHead {
     let mut head = ResponseHead::new(StatusCode::from_u16(status).unwrap());
     if let Some(length) = length {
-        head.fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        head.fields
+            .insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
     head
 }
@@ -118,7 +145,8 @@ pub async fn echo(offered: Offered) {
         ("path", request.path.as_ref().unwrap().to_string()),
     ];
     for (name, value) in told {
-        head.fields.insert(name, HeaderValue::from_str(&value).unwrap());
+        head.fields
+            .insert(name, HeaderValue::from_str(&value).unwrap());
     }
     // No content and trailers still need the stream open.
     let length = content.length.filter(|_| content.trailers.is_none());
@@ -128,5 +156,10 @@ pub async fn echo(offered: Offered) {
 
 /// Answers each exchange with the same short text.
 pub async fn hello(offered: Offered) {
-    let _ = offered.refuse(ResponseHead::new(StatusCode::OK), Bytes::from_static(b"hello")).await;
+    let _ = offered
+        .refuse(
+            ResponseHead::new(StatusCode::OK),
+            Bytes::from_static(b"hello"),
+        )
+        .await;
 }

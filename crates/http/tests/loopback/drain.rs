@@ -54,7 +54,12 @@ async fn a_connection_that_has_said_nothing_closes_at_once() {
         let server = Server::start(hello).await;
         let mut raw = server.raw().await;
         // The second connection is served only after the first was accepted.
-        server.client(H1).await.exchange(get(), &Content::none()).await.unwrap();
+        server
+            .client(H1)
+            .await
+            .exchange(get(), &Content::none())
+            .await
+            .unwrap();
         server.drain.start();
         assert_eq!(raw.rest().await, "");
     })
@@ -104,7 +109,10 @@ async fn a_busy_link_finishes_its_streams_and_takes_no_more() {
         for (_, mut pending) in exchanges {
             let (head, mut incoming) = last(&mut pending).await.unwrap();
             assert_eq!(head.status, StatusCode::OK);
-            assert_eq!(Content::receive(&mut incoming).await.unwrap().bytes, "hello");
+            assert_eq!(
+                Content::receive(&mut incoming).await.unwrap().bytes,
+                "hello"
+            );
         }
         assert_eq!(server.drain.drain(PATIENCE).await, Ended::Gracefully);
         while client.link.as_ref().unwrap().is_alive() {
@@ -118,16 +126,26 @@ async fn a_busy_link_finishes_its_streams_and_takes_no_more() {
 async fn force_ends_the_streams_of_a_link() {
     each(&[H2, H3], async |version| {
         let answer = async |offered: Offered| {
-            let mut outgoing = offered.message().2.respond(response(200, None), None).await.unwrap();
+            let mut outgoing = offered
+                .message()
+                .2
+                .respond(response(200, None), None)
+                .await
+                .unwrap();
             outgoing.data(Bytes::from("begun"), false).await.unwrap();
             outgoing.broken().await;
         };
         let server = Server::start(answer).await;
         let client = server.client(version).await;
         let (_outgoing, mut pending) = client.open(&get(), Some(0)).await.unwrap();
-        let Event::Final(_, mut incoming) = pending.event(None).await.unwrap() else { panic!("no final response") };
+        let Event::Final(_, mut incoming) = pending.event(None).await.unwrap() else {
+            panic!("no final response")
+        };
         Content::expect(&mut incoming, "begun").await;
-        assert!(matches!(server.drain.drain(Duration::from_millis(1)).await, Ended::Forced { .. }));
+        assert!(matches!(
+            server.drain.drain(Duration::from_millis(1)).await,
+            Ended::Forced { .. }
+        ));
         assert!(incoming.frame().await.unwrap().is_err());
     })
     .await;

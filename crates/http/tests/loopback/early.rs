@@ -11,7 +11,10 @@ use crate::{H1, H2, PATHS, bounded, each, reach};
 
 /// Answers without a look at the content.
 async fn too_large(offered: Offered) {
-    offered.refuse(response(413, None), Bytes::from_static(b"too large")).await.unwrap();
+    offered
+        .refuse(response(413, None), Bytes::from_static(b"too large"))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -19,10 +22,16 @@ async fn an_early_response_arrives_whole() {
     each(PATHS, async |path| {
         let client = reach(path, too_large).await;
         let (mut outgoing, mut pending) = client.open(&post(), None).await.unwrap();
-        outgoing.data(Bytes::from_static(b"begun but"), false).await.unwrap();
+        outgoing
+            .data(Bytes::from_static(b"begun but"), false)
+            .await
+            .unwrap();
         let (head, mut incoming) = last(&mut pending).await.unwrap();
         assert_eq!(head.status, StatusCode::PAYLOAD_TOO_LARGE);
-        assert_eq!(Content::receive(&mut incoming).await.unwrap().bytes, "too large");
+        assert_eq!(
+            Content::receive(&mut incoming).await.unwrap().bytes,
+            "too large"
+        );
     })
     .await;
 }
@@ -43,7 +52,10 @@ async fn a_client_that_gives_up_its_upload_does_not_use_the_connection_again() {
     bounded(async {
         let client = reach(&[H1], too_large).await;
         let (mut outgoing, mut pending) = client.open(&post(), None).await.unwrap();
-        outgoing.data(Bytes::from_static(b"begun but"), false).await.unwrap();
+        outgoing
+            .data(Bytes::from_static(b"begun but"), false)
+            .await
+            .unwrap();
         let (_, mut incoming) = last(&mut pending).await.unwrap();
         drop(outgoing);
         Content::receive(&mut incoming).await.unwrap();
@@ -58,11 +70,17 @@ async fn the_stream_of_an_early_response_is_reset_without_an_error() {
     bounded(async {
         let client = reach(&[H2], too_large).await;
         let (mut outgoing, mut pending) = client.open(&post(), None).await.unwrap();
-        outgoing.data(Bytes::from_static(b"begun but"), false).await.unwrap();
+        outgoing
+            .data(Bytes::from_static(b"begun but"), false)
+            .await
+            .unwrap();
         assert_eq!(outgoing.broken().await, Reset::Unneeded);
         // The response must not be lost to the reset (RFC 9113, 8.1).
         let (_, mut incoming) = last(&mut pending).await.unwrap();
-        assert_eq!(Content::receive(&mut incoming).await.unwrap().bytes, "too large");
+        assert_eq!(
+            Content::receive(&mut incoming).await.unwrap().bytes,
+            "too large"
+        );
         drop((outgoing, pending, incoming));
         client.exchange(get(), &Content::none()).await.unwrap();
     })
@@ -73,7 +91,10 @@ async fn the_stream_of_an_early_response_is_reset_without_an_error() {
 async fn a_refused_expectation_ends_the_connection_before_the_content() {
     bounded(async {
         let mut raw = Server::start(too_large).await.raw().await;
-        raw.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n").await;
+        raw.send(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n",
+        )
+        .await;
         assert!(raw.head().await.starts_with("HTTP/1.1 413 "));
         assert_eq!(raw.rest().await, "too large");
     })
@@ -93,10 +114,18 @@ async fn the_upload_goes_on_while_the_response_arrives() {
         };
         let client = reach(path, answer).await;
         let (mut outgoing, mut pending) = client.open(&post(), None).await.unwrap();
-        outgoing.data(Bytes::from_static(b"first"), false).await.unwrap();
-        let Event::Final(_, mut incoming) = pending.event(None).await.unwrap() else { panic!("no final response") };
+        outgoing
+            .data(Bytes::from_static(b"first"), false)
+            .await
+            .unwrap();
+        let Event::Final(_, mut incoming) = pending.event(None).await.unwrap() else {
+            panic!("no final response")
+        };
         Content::expect(&mut incoming, "first").await;
-        outgoing.data(Bytes::from_static(b"second"), true).await.unwrap();
+        outgoing
+            .data(Bytes::from_static(b"second"), true)
+            .await
+            .unwrap();
         Content::expect(&mut incoming, "second").await;
         assert!(incoming.frame().await.is_none());
     })

@@ -22,7 +22,10 @@ const IN_FLIGHT: usize = 16 * 1024 * 1024;
 /// Sends `TOTAL` bytes and counts those that were taken.
 async fn produce(mut outgoing: Outgoing, sent: Arc<AtomicUsize>) {
     for _ in 0..TOTAL / BLOCK {
-        outgoing.data(Bytes::from_static(&[7; BLOCK]), false).await.unwrap();
+        outgoing
+            .data(Bytes::from_static(&[7; BLOCK]), false)
+            .await
+            .unwrap();
         sent.fetch_add(BLOCK, Ordering::Relaxed);
     }
     outgoing.finish(None).await.unwrap();
@@ -55,7 +58,11 @@ async fn a_client_cannot_send_more_than_is_taken() {
         let (taken, mut take) = mpsc::unbounded_channel();
         let answer = move |offered: Offered| {
             let taken = taken.clone();
-            async move { taken.send(offered.accept(HeaderMap::new()).await.unwrap()).unwrap() }
+            async move {
+                taken
+                    .send(offered.accept(HeaderMap::new()).await.unwrap())
+                    .unwrap()
+            }
         };
         let client = reach(path, answer).await;
         let (_, _incoming, outgoing) = client.tunnel(&connect()).await;
@@ -63,7 +70,10 @@ async fn a_client_cannot_send_more_than_is_taken() {
         let sent = Arc::new(AtomicUsize::new(0));
         let producer = tokio::spawn(produce(outgoing, sent.clone()));
         let in_flight = stalled(&sent).await;
-        assert!(in_flight <= IN_FLIGHT * path.len(), "{in_flight} bytes in flight");
+        assert!(
+            in_flight <= IN_FLIGHT * path.len(),
+            "{in_flight} bytes in flight"
+        );
         assert_eq!(consume(incoming).await, TOTAL);
         producer.await.unwrap();
     })
@@ -77,14 +87,30 @@ async fn a_server_cannot_send_more_than_is_taken() {
         let counted = sent.clone();
         let answer = move |offered: Offered| {
             let sent = counted.clone();
-            async move { produce(offered.message().2.respond(response(200, None), None).await.unwrap(), sent).await }
+            async move {
+                produce(
+                    offered
+                        .message()
+                        .2
+                        .respond(response(200, None), None)
+                        .await
+                        .unwrap(),
+                    sent,
+                )
+                .await
+            }
         };
         let client = reach(path, answer).await;
         let (mut outgoing, mut pending) = client.open(&get(), Some(0)).await.unwrap();
         outgoing.finish(None).await.unwrap();
-        let Event::Final(_, incoming) = pending.event(None).await.unwrap() else { panic!("no final response") };
+        let Event::Final(_, incoming) = pending.event(None).await.unwrap() else {
+            panic!("no final response")
+        };
         let in_flight = stalled(&sent).await;
-        assert!(in_flight <= IN_FLIGHT * path.len(), "{in_flight} bytes in flight");
+        assert!(
+            in_flight <= IN_FLIGHT * path.len(),
+            "{in_flight} bytes in flight"
+        );
         assert_eq!(consume(incoming).await, TOTAL);
     })
     .await;
@@ -115,7 +141,10 @@ async fn stall(options: Options, stalled_streams: usize) {
     }
     let content = Content::streamed("not stalled");
     for _ in 0..20 {
-        assert_eq!(client.exchange(post(), &content).await.unwrap().content, content);
+        assert_eq!(
+            client.exchange(post(), &content).await.unwrap().content,
+            content
+        );
     }
 }
 
@@ -126,5 +155,12 @@ async fn a_stalled_stream_does_not_stall_the_others() {
 
 #[tokio::test]
 async fn many_stalled_streams_do_not_stall_the_others_of_a_link() {
-    bounded(stall(Options { link: true, ..Options::default() }, 24)).await;
+    bounded(stall(
+        Options {
+            link: true,
+            ..Options::default()
+        },
+        24,
+    ))
+    .await;
 }

@@ -1,7 +1,9 @@
 //! The smallest proxy that the crate allows: one exchange in, one out, nothing changed.
 
 use bytes::Bytes;
-use hermes_http::{Cause, Event, Frame, Incoming, Kind, Offered, Outgoing, ResponseHead, StreamError};
+use hermes_http::{
+    Cause, Event, Frame, Incoming, Kind, Offered, Outgoing, ResponseHead, StreamError,
+};
 use hermes_proto::hop;
 use http::{HeaderMap, Method, StatusCode};
 
@@ -11,7 +13,11 @@ use crate::content::Content;
 /// Takes an exchange to where `next` leads.
 pub async fn forward(mut offered: Offered, next: Client) {
     hop::strip(&mut offered.head.fields).unwrap();
-    if offered.kind() == Kind::Message { message(offered, next).await } else { tunnel(offered, next).await }
+    if offered.kind() == Kind::Message {
+        message(offered, next).await
+    } else {
+        tunnel(offered, next).await
+    }
 }
 
 async fn message(offered: Offered, next: Client) {
@@ -37,12 +43,20 @@ async fn message(offered: Offered, next: Client) {
         }
     };
     let Ok((mut answer, mut incoming)) = answer else {
-        let _ = responder.answer(ResponseHead::new(StatusCode::BAD_GATEWAY), Bytes::new()).await;
+        let _ = responder
+            .answer(ResponseHead::new(StatusCode::BAD_GATEWAY), Bytes::new())
+            .await;
         return;
     };
     hop::strip(&mut answer.fields).unwrap();
-    let length = incoming.length().filter(|length| *length > 0 || incoming.is_end());
-    let length = if head.method == Method::HEAD { Some(0) } else { length };
+    let length = incoming
+        .length()
+        .filter(|length| *length > 0 || incoming.is_end());
+    let length = if head.method == Method::HEAD {
+        Some(0)
+    } else {
+        length
+    };
     let mut downstream = responder.respond(answer, length).await.unwrap();
     let download = copy(&mut incoming, &mut downstream);
     tokio::pin!(download);
@@ -70,7 +84,11 @@ async fn tunnel(offered: Offered, next: Client) {
     };
     let (mut from_client, mut to_client) = offered.accept(HeaderMap::new()).await.unwrap();
     let both = async {
-        tokio::try_join!(copy(&mut from_client, &mut to_target), copy(&mut from_target, &mut to_client)).map(drop)
+        tokio::try_join!(
+            copy(&mut from_client, &mut to_target),
+            copy(&mut from_target, &mut to_client)
+        )
+        .map(drop)
     };
     if let Err(Broken::Source(error) | Broken::Target(error)) = both.await {
         to_target.reset(error.reset());
@@ -96,7 +114,9 @@ async fn copy(from: &mut Incoming, to: &mut Outgoing) -> Result<(), Broken> {
         match frame {
             None => return to.finish(None).await.map_err(Broken::Target),
             Some(Frame::Data(data)) => to.data(data, false).await.map_err(Broken::Target)?,
-            Some(Frame::Trailers(trailers)) => return to.finish(Some(trailers)).await.map_err(Broken::Target),
+            Some(Frame::Trailers(trailers)) => {
+                return to.finish(Some(trailers)).await.map_err(Broken::Target);
+            }
         }
     }
 }

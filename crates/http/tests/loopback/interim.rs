@@ -19,7 +19,10 @@ async fn hint(offered: Offered) {
         hints.fields.insert("link", HeaderValue::from_static(link));
         responder.interim(&hints).await.unwrap();
     }
-    responder.answer(response(200, None), Bytes::from_static(b"final")).await.unwrap();
+    responder
+        .answer(response(200, None), Bytes::from_static(b"final"))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -31,7 +34,9 @@ async fn every_interim_response_comes_before_the_final_one() {
             outgoing.finish(None).await.unwrap();
             drop(outgoing);
             for link in ["</a>", "</b>"] {
-                let Event::Interim(head) = pending.event(None).await.unwrap() else { panic!("final too early") };
+                let Event::Interim(head) = pending.event(None).await.unwrap() else {
+                    panic!("final too early")
+                };
                 assert_eq!(
                     (head.status, &head.fields["link"]),
                     (StatusCode::EARLY_HINTS, &HeaderValue::from_static(link))
@@ -39,7 +44,10 @@ async fn every_interim_response_comes_before_the_final_one() {
             }
             let (head, mut incoming) = last(&mut pending).await.unwrap();
             assert_eq!(head.status, StatusCode::OK);
-            assert_eq!(Content::receive(&mut incoming).await.unwrap().bytes, "final");
+            assert_eq!(
+                Content::receive(&mut incoming).await.unwrap().bytes,
+                "final"
+            );
         }
         assert_eq!(client.dialled(), 1);
     })
@@ -64,18 +72,30 @@ async fn content_that_waits_for_100_follows_it() {
             assert_eq!(head.fields[EXPECT], "100-continue");
             responder.interim(&response(100, None)).await.unwrap();
             let content = Content::receive(&mut incoming).await.unwrap();
-            responder.answer(response(200, None), content.bytes).await.unwrap();
+            responder
+                .answer(response(200, None), content.bytes)
+                .await
+                .unwrap();
         };
         let client = reach(path, answer).await;
         let mut head = post();
-        head.fields.insert(EXPECT, HeaderValue::from_static("100-continue"));
+        head.fields
+            .insert(EXPECT, HeaderValue::from_static("100-continue"));
         let (mut outgoing, mut pending) = client.open(&head, None).await.unwrap();
         outgoing.flush().await.unwrap();
-        let Event::Interim(head) = pending.event(None).await.unwrap() else { panic!("final too early") };
+        let Event::Interim(head) = pending.event(None).await.unwrap() else {
+            panic!("final too early")
+        };
         assert_eq!(head.status, StatusCode::CONTINUE);
-        outgoing.data(Bytes::from_static(b"at last"), true).await.unwrap();
+        outgoing
+            .data(Bytes::from_static(b"at last"), true)
+            .await
+            .unwrap();
         let (_, mut incoming) = last(&mut pending).await.unwrap();
-        assert_eq!(Content::receive(&mut incoming).await.unwrap().bytes, "at last");
+        assert_eq!(
+            Content::receive(&mut incoming).await.unwrap().bytes,
+            "at last"
+        );
     })
     .await;
 }
@@ -84,7 +104,10 @@ async fn content_that_waits_for_100_follows_it() {
 async fn no_100_is_sent_that_the_handler_did_not_send() {
     bounded(async {
         let mut raw = Server::start(echo).await.raw().await;
-        raw.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nhi").await;
+        raw.send(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nhi",
+        )
+        .await;
         assert!(raw.head().await.starts_with("HTTP/1.1 200 "));
     })
     .await;
@@ -113,7 +136,9 @@ async fn switching_protocols_over_http2_breaks_the_protocol() {
         tokio::spawn(async move {
             let mut connection = h2::server::handshake(far).await.unwrap();
             let (_, mut respond) = connection.accept().await.unwrap().unwrap();
-            respond.send_informational(http::Response::builder().status(101).body(()).unwrap()).unwrap();
+            respond
+                .send_informational(http::Response::builder().status(101).body(()).unwrap())
+                .unwrap();
             while connection.accept().await.is_some() {}
         });
         let (_outgoing, mut pending) = link(near.0).await.open(&get(), Some(0)).await.unwrap();
@@ -128,11 +153,18 @@ async fn switching_protocols_without_an_upgrade_breaks_the_protocol() {
     for head in [get(), crate::content::connect()] {
         bounded(async {
             let (mut raw, tcp) = Raw::pair().await;
-            let (mut outgoing, mut pending, _home) =
-                crate::client::open_h1(tcp, &head, Some(0), hermes_http::h1::client::Receiver::Proxy);
+            let (mut outgoing, mut pending, _home) = crate::client::open_h1(
+                tcp,
+                &head,
+                Some(0),
+                hermes_http::h1::client::Receiver::Proxy,
+            );
             outgoing.flush().await.unwrap();
             raw.head().await;
-            raw.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n").await;
+            raw.send(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n",
+            )
+            .await;
             let error = pending.event(Some(&mut outgoing)).await.unwrap_err();
             assert!(matches!(error.cause, Cause::Protocol(_)), "{error}");
         })
@@ -143,7 +175,11 @@ async fn switching_protocols_without_an_upgrade_breaks_the_protocol() {
 #[tokio::test]
 async fn no_field_of_an_interim_response_gets_into_the_final_one() {
     each(PATHS, async |path| {
-        let answered = reach(path, hint).await.exchange(get(), &Content::none()).await.unwrap();
+        let answered = reach(path, hint)
+            .await
+            .exchange(get(), &Content::none())
+            .await
+            .unwrap();
         let mut fields: HeaderMap = answered.head.fields;
         assert!(fields.remove("link").is_none());
     })

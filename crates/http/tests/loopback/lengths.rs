@@ -13,7 +13,12 @@ use crate::raw::Raw;
 use crate::{H1, H2, H3, PATHS, VERSIONS, bounded, each, reach};
 
 async fn begin(offered: Offered, length: Option<u64>) -> Outgoing {
-    offered.message().2.respond(response(200, length), length).await.unwrap()
+    offered
+        .message()
+        .2
+        .respond(response(200, length), length)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -21,10 +26,17 @@ async fn a_response_shorter_than_announced_is_an_error_to_the_client() {
     each(PATHS, async |path| {
         let answer = async |offered: Offered| {
             let mut outgoing = begin(offered, Some(10)).await;
-            outgoing.data(Bytes::from_static(b"four"), false).await.unwrap();
+            outgoing
+                .data(Bytes::from_static(b"four"), false)
+                .await
+                .unwrap();
             let _ = outgoing.finish(None).await;
         };
-        reach(path, answer).await.exchange(get(), &Content::none()).await.unwrap_err();
+        reach(path, answer)
+            .await
+            .exchange(get(), &Content::none())
+            .await
+            .unwrap_err();
     })
     .await;
 }
@@ -38,7 +50,10 @@ async fn a_response_that_its_handler_drops_is_an_error_to_the_client() {
             let wait = wait.clone();
             async move {
                 let mut outgoing = begin(offered, None).await;
-                outgoing.data(Bytes::from_static(b"not all"), false).await.unwrap();
+                outgoing
+                    .data(Bytes::from_static(b"not all"), false)
+                    .await
+                    .unwrap();
                 outgoing.flush().await.unwrap();
                 wait.notified().await;
             }
@@ -59,10 +74,17 @@ async fn a_response_longer_than_announced_is_an_error_to_the_client_or_its_sende
     each(PATHS, async |path| {
         let answer = async |offered: Offered| {
             let mut outgoing = begin(offered, Some(4)).await;
-            outgoing.data(Bytes::from_static(b"fou"), false).await.unwrap();
+            outgoing
+                .data(Bytes::from_static(b"fou"), false)
+                .await
+                .unwrap();
             let _ = outgoing.data(Bytes::from_static(b"r and more"), true).await;
         };
-        reach(path, answer).await.exchange(get(), &Content::none()).await.unwrap_err();
+        reach(path, answer)
+            .await
+            .exchange(get(), &Content::none())
+            .await
+            .unwrap_err();
     })
     .await;
 }
@@ -85,7 +107,10 @@ async fn a_request_shorter_than_announced_is_an_error_to_the_handler() {
         let mut head = post();
         head.fields.insert("content-length", 10.into());
         let (mut outgoing, pending) = client.open(&head, Some(10)).await.unwrap();
-        outgoing.data(Bytes::from_static(b"four"), false).await.unwrap();
+        outgoing
+            .data(Bytes::from_static(b"four"), false)
+            .await
+            .unwrap();
         outgoing.flush().await.unwrap();
         tell.recv().await.unwrap();
         let _ = outgoing.finish(None).await;
@@ -105,8 +130,14 @@ async fn nothing_leaves_after_the_end() {
         };
         let client = reach(path, crate::content::echo).await;
         let (mut outgoing, mut pending) = client.open(&post(), None).await.unwrap();
-        outgoing.data(Bytes::from_static(b"all"), true).await.unwrap();
-        let error = outgoing.data(Bytes::from_static(b"more"), false).await.unwrap_err();
+        outgoing
+            .data(Bytes::from_static(b"all"), true)
+            .await
+            .unwrap();
+        let error = outgoing
+            .data(Bytes::from_static(b"more"), false)
+            .await
+            .unwrap_err();
         assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");
         let (_, mut incoming) = last(&mut pending).await.unwrap();
         assert_eq!(Content::receive(&mut incoming).await.unwrap().bytes, "all");
@@ -119,11 +150,21 @@ async fn a_no_error_reset_is_not_a_clean_end_of_content() {
     bounded(async {
         let answer = async |offered: Offered| {
             let mut outgoing = begin(offered, None).await;
-            outgoing.data(Bytes::from_static(b"not all"), false).await.unwrap();
+            outgoing
+                .data(Bytes::from_static(b"not all"), false)
+                .await
+                .unwrap();
             outgoing.reset(Reset::Unneeded);
         };
-        let error = reach(&[H2], answer).await.exchange(get(), &Content::none()).await.unwrap_err();
-        assert!(matches!(error.cause, Cause::Reset(Reset::Unneeded)), "{error}");
+        let error = reach(&[H2], answer)
+            .await
+            .exchange(get(), &Content::none())
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error.cause, Cause::Reset(Reset::Unneeded)),
+            "{error}"
+        );
     })
     .await;
 }
@@ -137,7 +178,9 @@ async fn receive(text: &str) -> Result<Content, Cause> {
     raw.send(text).await;
     raw.finish().await;
     let (_, mut incoming) = last(&mut pending).await.map_err(|error| error.cause)?;
-    Content::receive(&mut incoming).await.map_err(|error| error.cause)
+    Content::receive(&mut incoming)
+        .await
+        .map_err(|error| error.cause)
 }
 
 #[tokio::test]
@@ -150,9 +193,14 @@ async fn only_content_without_framing_may_end_with_the_connection() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfour\r\n0\r\n",
     ];
     for answer in answers {
-        assert!(matches!(bounded(receive(answer)).await, Err(Cause::Incomplete)), "{answer}");
+        assert!(
+            matches!(bounded(receive(answer)).await, Err(Cause::Incomplete)),
+            "{answer}"
+        );
     }
-    let content = bounded(receive("HTTP/1.1 200 OK\r\n\r\nuntil the close")).await.unwrap();
+    let content = bounded(receive("HTTP/1.1 200 OK\r\n\r\nuntil the close"))
+        .await
+        .unwrap();
     assert_eq!(content, Content::streamed("until the close"));
 }
 
@@ -166,6 +214,9 @@ async fn content_that_breaks_its_framing_is_a_broken_protocol() {
         "ICY 200 OK\r\n\r\n",
     ];
     for answer in answers {
-        assert!(matches!(bounded(receive(answer)).await, Err(Cause::Protocol(_))), "{answer}");
+        assert!(
+            matches!(bounded(receive(answer)).await, Err(Cause::Protocol(_))),
+            "{answer}"
+        );
     }
 }

@@ -53,8 +53,18 @@ const VERSIONS: &[Version] = &[H1, H2, H3];
 type Path = &'static [Version];
 
 /// Each version alone, and each turned into the other.
-const PATHS: &[Path] =
-    &[&[H1], &[H2], &[H3], &[H1, H2], &[H2, H1], &[H1, H3], &[H3, H1], &[H2, H3], &[H3, H2], &[H3, H3]];
+const PATHS: &[Path] = &[
+    &[H1],
+    &[H2],
+    &[H3],
+    &[H1, H2],
+    &[H2, H1],
+    &[H1, H3],
+    &[H3, H1],
+    &[H2, H3],
+    &[H3, H2],
+    &[H3, H3],
+];
 
 /// Runs `test` for each case, names the case in what a failure prints, and ends a hang.
 async fn each<T: Debug + Copy>(cases: &[T], test: impl AsyncFn(T)) {
@@ -75,7 +85,10 @@ where
     F: Fn(Offered) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let mut client = Server::start(answer).await.client(path[path.len() - 1]).await;
+    let mut client = Server::start(answer)
+        .await
+        .client(path[path.len() - 1])
+        .await;
     for version in path[..path.len() - 1].iter().rev() {
         let next = client;
         let server = Server::start(move |offered| forward::forward(offered, next.clone())).await;

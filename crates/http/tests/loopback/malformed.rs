@@ -57,8 +57,14 @@ async fn a_malformed_head_is_answered_then_closed_and_not_offered() {
             raw.send(&request).await;
             let shown: String = request.chars().take(80).collect();
             let head = raw.head().await;
-            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{shown:?}: {head}");
-            assert!(head.contains("connection: close\r\n") && head.contains("reason: "), "{shown:?}: {head}");
+            assert!(
+                head.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{shown:?}: {head}"
+            );
+            assert!(
+                head.contains("connection: close\r\n") && head.contains("reason: "),
+                "{shown:?}: {head}"
+            );
             assert_eq!(raw.rest().await, "", "{shown:?}");
         })
         .await;
@@ -72,7 +78,8 @@ async fn nothing_after_a_malformed_head_is_read_as_a_request() {
         let (server, offered) = counting(Options::default()).await;
         let mut raw = server.raw().await;
         let good = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        raw.send(&format!("{good}GET / HTTP/1.1\r\n\r\n{good}")).await;
+        raw.send(&format!("{good}GET / HTTP/1.1\r\n\r\n{good}"))
+            .await;
         assert!(raw.head().await.starts_with("HTTP/1.1 200 "));
         assert_eq!(raw.exactly(5).await, "hello");
         assert!(raw.head().await.starts_with("HTTP/1.1 400 "));
@@ -84,13 +91,20 @@ async fn nothing_after_a_malformed_head_is_read_as_a_request() {
 
 #[tokio::test]
 async fn a_head_that_takes_too_long_is_timed_out() {
-    let (server, offered) = counting(Options { head_time: SOON, ..Options::default() }).await;
+    let (server, offered) = counting(Options {
+        head_time: SOON,
+        ..Options::default()
+    })
+    .await;
     for begun in ["G", "GET / HTTP/1.1\r\nHost: a\r\n"] {
         bounded(async {
             let mut raw = server.raw().await;
             raw.send(begun).await;
             let head = raw.head().await;
-            assert!(head.starts_with("HTTP/1.1 408 ") && head.contains("connection: close\r\n"), "{head}");
+            assert!(
+                head.starts_with("HTTP/1.1 408 ") && head.contains("connection: close\r\n"),
+                "{head}"
+            );
             assert_eq!(raw.rest().await, "");
         })
         .await;
@@ -119,13 +133,19 @@ async fn content_that_breaks_its_framing_is_an_error_to_the_handler_and_the_end(
             let told = told.clone();
             async move {
                 let (_, mut incoming, responder) = offered.message();
-                told.send(Content::receive(&mut incoming).await.unwrap_err().cause).unwrap();
-                let _ = responder.answer(crate::content::response(400, None), "bad".into()).await;
+                told.send(Content::receive(&mut incoming).await.unwrap_err().cause)
+                    .unwrap();
+                let _ = responder
+                    .answer(crate::content::response(400, None), "bad".into())
+                    .await;
             }
         };
         let mut raw = Server::start(answer).await.raw().await;
         let content = "4\r\nfour!!GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        raw.send(&format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}")).await;
+        raw.send(&format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}"
+        ))
+        .await;
         assert!(matches!(tell.recv().await.unwrap(), Cause::Protocol(_)));
         assert!(raw.head().await.starts_with("HTTP/1.1 400 "));
         assert_eq!(raw.rest().await, "bad");
@@ -145,13 +165,18 @@ async fn a_host_that_contradicts_the_authority_is_refused_and_the_link_goes_on()
             (&["origin.example"], StatusCode::OK),
             (&[], StatusCode::OK),
             (&["other.example"], StatusCode::BAD_REQUEST),
-            (&["origin.example", "origin.example"], StatusCode::BAD_REQUEST),
+            (
+                &["origin.example", "origin.example"],
+                StatusCode::BAD_REQUEST,
+            ),
             (&["a b"], StatusCode::BAD_REQUEST),
         ];
         for (hosts, status) in hosts {
             let mut request = Request::get("http://origin.example/").body(()).unwrap();
             for host in hosts {
-                request.headers_mut().append("host", HeaderValue::from_static(host));
+                request
+                    .headers_mut()
+                    .append("host", HeaderValue::from_static(host));
             }
             let answered = send.send_request(request, true).unwrap().0.await.unwrap();
             assert_eq!(answered.status(), status, "{hosts:?}");

@@ -51,7 +51,8 @@ async fn the_head_arrives_as_it_was_sent() {
     each(PATHS, async |path| {
         let client = reach(path, echo).await;
         let answered = client.exchange(get(), &Content::none()).await.unwrap();
-        let told = ["method", "authority", "path"].map(|name| answered.head.fields[name].to_str().unwrap().to_owned());
+        let told = ["method", "authority", "path"]
+            .map(|name| answered.head.fields[name].to_str().unwrap().to_owned());
         assert_eq!(told, ["GET", "origin.example:8080", "/thing?x=1"]);
     })
     .await;
@@ -75,12 +76,18 @@ async fn head_keeps_its_content_length_and_gets_no_content() {
         for length in [Some(0), Some(5), None] {
             let answer = move |offered: Offered| async move {
                 let responder = offered.message().2;
-                let mut outgoing = responder.respond(response(200, Some(5)), length).await.unwrap();
+                let mut outgoing = responder
+                    .respond(response(200, Some(5)), length)
+                    .await
+                    .unwrap();
                 outgoing.finish(None).await.unwrap();
             };
             let client = reach(path, answer).await;
             for _ in 0..2 {
-                let answered = client.exchange(request(Method::HEAD, "/"), &Content::none()).await.unwrap();
+                let answered = client
+                    .exchange(request(Method::HEAD, "/"), &Content::none())
+                    .await
+                    .unwrap();
                 assert_eq!(answered.head.fields[CONTENT_LENGTH], "5");
                 assert!(answered.content.bytes.is_empty());
             }
@@ -95,7 +102,10 @@ async fn answering_head_tells_the_length_of_what_is_left_out() {
     each(PATHS, async |path| {
         let client = reach(path, hello).await;
         for _ in 0..2 {
-            let answered = client.exchange(request(Method::HEAD, "/"), &Content::none()).await.unwrap();
+            let answered = client
+                .exchange(request(Method::HEAD, "/"), &Content::none())
+                .await
+                .unwrap();
             assert_eq!(answered.head.fields[CONTENT_LENGTH], "5");
             assert_eq!(answered.content, Content::none());
         }
@@ -111,13 +121,19 @@ async fn statuses_without_content_have_none() {
     each(PATHS, async |path| {
         for (status, length) in [(204, None), (304, Some(7)), (304, None)] {
             let answer = move |offered: Offered| async move {
-                let _ = offered.refuse(response(status, length), Bytes::from_static(b"unwanted")).await;
+                let _ = offered
+                    .refuse(response(status, length), Bytes::from_static(b"unwanted"))
+                    .await;
             };
             let client = reach(path, answer).await;
             for _ in 0..2 {
                 let answered = client.exchange(get(), &Content::none()).await.unwrap();
                 assert_eq!(answered.head.status, status);
-                let told = answered.head.fields.get(CONTENT_LENGTH).map(|value| value.to_str().unwrap().to_owned());
+                let told = answered
+                    .head
+                    .fields
+                    .get(CONTENT_LENGTH)
+                    .map(|value| value.to_str().unwrap().to_owned());
                 assert_eq!(told, length.map(|length| length.to_string()));
                 assert_eq!(answered.content, Content::none());
             }
@@ -131,14 +147,26 @@ async fn statuses_without_content_have_none() {
 async fn an_http_1_0_client_gets_content_until_the_close() {
     bounded(async {
         let server = Server::start(async |offered| {
-            let mut outgoing = offered.message().2.respond(response(200, None), None).await.unwrap();
-            Content::streamed("until the close").send(&mut outgoing).await.unwrap();
+            let mut outgoing = offered
+                .message()
+                .2
+                .respond(response(200, None), None)
+                .await
+                .unwrap();
+            Content::streamed("until the close")
+                .send(&mut outgoing)
+                .await
+                .unwrap();
         })
         .await;
         let mut raw = server.raw().await;
-        raw.send("GET http://a/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await;
+        raw.send("GET http://a/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            .await;
         let head = raw.head().await;
-        assert!(head.contains("connection: close\r\n") && !head.contains("transfer-encoding"), "{head}");
+        assert!(
+            head.contains("connection: close\r\n") && !head.contains("transfer-encoding"),
+            "{head}"
+        );
         assert_eq!(raw.rest().await, "until the close");
     })
     .await;
@@ -147,8 +175,14 @@ async fn an_http_1_0_client_gets_content_until_the_close() {
 #[tokio::test]
 async fn a_proxy_gets_the_absolute_form_and_an_origin_its_path() {
     let forms = [
-        (Receiver::Proxy, "GET http://origin.example:8080/thing?x=1 HTTP/1.1\r\nhost: origin.example:8080\r\n\r\n"),
-        (Receiver::Origin, "GET /thing?x=1 HTTP/1.1\r\nhost: origin.example:8080\r\n\r\n"),
+        (
+            Receiver::Proxy,
+            "GET http://origin.example:8080/thing?x=1 HTTP/1.1\r\nhost: origin.example:8080\r\n\r\n",
+        ),
+        (
+            Receiver::Origin,
+            "GET /thing?x=1 HTTP/1.1\r\nhost: origin.example:8080\r\n\r\n",
+        ),
     ];
     for (receiver, expected) in forms {
         let (mut raw, tcp) = Raw::pair().await;
@@ -163,7 +197,9 @@ async fn an_exchange_crosses_a_unix_socket() {
     let (near, far) = UnixStream::pair().unwrap();
     let drain = Drain::new();
     let watch = drain.watch();
-    tokio::spawn(async move { serve(Stream::unix(far), &Options::default(), Answer(echo), &watch).await });
+    tokio::spawn(async move {
+        serve(Stream::unix(far), &Options::default(), Answer(echo), &watch).await
+    });
     let content = Content::streamed("over a file").with_trailers();
     let (mut outgoing, mut pending, home) = open_h1(near, &post(), None, Receiver::Proxy);
     content.send(&mut outgoing).await.unwrap();
@@ -178,7 +214,11 @@ async fn an_exchange_crosses_a_unix_socket() {
 async fn many_exchanges_run_at_once() {
     each(PATHS, async |path| {
         // All wait for the last one, so none can finish before all are here.
-        let count = if path == [H2] || path == [H3] { 500 } else { 50 };
+        let count = if path == [H2] || path == [H3] {
+            500
+        } else {
+            50
+        };
         let all = Arc::new(Barrier::new(count));
         let client = reach(path, move |offered| {
             let all = all.clone();
@@ -192,7 +232,8 @@ async fn many_exchanges_run_at_once() {
         let mut exchanges = JoinSet::new();
         for _ in 0..count {
             let (client, content) = (client.clone(), content.clone());
-            exchanges.spawn(async move { client.exchange(post(), &content).await.unwrap().content });
+            exchanges
+                .spawn(async move { client.exchange(post(), &content).await.unwrap().content });
         }
         assert_eq!(exchanges.join_all().await, vec![content; count]);
     })
@@ -202,7 +243,14 @@ async fn many_exchanges_run_at_once() {
 #[tokio::test]
 async fn exchanges_above_the_stream_limit_wait_for_their_turn() {
     bounded(async {
-        let server = Server::with(Options { streams: 10, ..Options::default() }, echo).await;
+        let server = Server::with(
+            Options {
+                streams: 10,
+                ..Options::default()
+            },
+            echo,
+        )
+        .await;
         let client = server.client(H2).await;
         let content = Content::streamed("one of many");
         // The limit is known once the server has spoken.
@@ -210,7 +258,8 @@ async fn exchanges_above_the_stream_limit_wait_for_their_turn() {
         let mut exchanges = JoinSet::new();
         for _ in 0..200 {
             let (client, content) = (client.clone(), content.clone());
-            exchanges.spawn(async move { client.exchange(post(), &content).await.unwrap().content });
+            exchanges
+                .spawn(async move { client.exchange(post(), &content).await.unwrap().content });
         }
         assert_eq!(exchanges.join_all().await, vec![content; 200]);
     })

@@ -24,7 +24,8 @@ async fn bytes_that_come_one_by_one_while_nobody_reads_end_no_connection() {
         let answer = move |offered: Offered| {
             let (told, released) = (told.clone(), released.clone());
             async move {
-                let (mut incoming, _outgoing) = offered.accept(http::HeaderMap::new()).await.unwrap();
+                let (mut incoming, _outgoing) =
+                    offered.accept(http::HeaderMap::new()).await.unwrap();
                 let released = released.lock().await.take().unwrap();
                 let mut released = std::pin::pin!(released);
                 std::future::poll_fn(|cx| {
@@ -35,7 +36,9 @@ async fn bytes_that_come_one_by_one_while_nobody_reads_end_no_connection() {
                 .unwrap();
                 let (mut bytes, mut frames) = (0, 0);
                 while let Some(frame) = incoming.frame().await {
-                    let Frame::Data(data) = frame.unwrap() else { panic!("a tunnel has no trailers") };
+                    let Frame::Data(data) = frame.unwrap() else {
+                        panic!("a tunnel has no trailers")
+                    };
                     (bytes, frames) = (bytes + data.len(), frames + 1);
                 }
                 told.send((bytes, frames)).unwrap();
@@ -45,11 +48,17 @@ async fn bytes_that_come_one_by_one_while_nobody_reads_end_no_connection() {
         let tcp = TcpStream::connect(server.address).await.unwrap();
         let (mut send, connection) = h2::client::handshake(tcp).await.unwrap();
         let connection = tokio::spawn(connection);
-        let request = Request::builder().method(Method::CONNECT).uri("a:1").body(()).unwrap();
+        let request = Request::builder()
+            .method(Method::CONNECT)
+            .uri("a:1")
+            .body(())
+            .unwrap();
         let (response, mut stream) = send.send_request(request, false).unwrap();
         response.await.unwrap();
         for number in 1..=FRAMES {
-            stream.send_data(Bytes::from_static(b"x"), number == FRAMES).unwrap();
+            stream
+                .send_data(Bytes::from_static(b"x"), number == FRAMES)
+                .unwrap();
             if number % 1_000 == 0 {
                 tokio::task::yield_now().await;
             }

@@ -32,24 +32,40 @@ async fn outcome(
 
 #[tokio::test]
 async fn a_refused_stream_was_not_processed() {
-    let error = bounded(outcome(|_, mut respond| respond.send_reset(h2::Reason::REFUSED_STREAM))).await;
+    let error = bounded(outcome(|_, mut respond| {
+        respond.send_reset(h2::Reason::REFUSED_STREAM)
+    }))
+    .await;
     assert_eq!(error.processed, Processed::No);
-    assert!(matches!(error.cause, Cause::Reset(Reset::Refused)), "{error}");
+    assert!(
+        matches!(error.cause, Cause::Reset(Reset::Refused)),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn a_stream_that_was_reset_otherwise_may_have_been_processed() {
-    for reason in [h2::Reason::INTERNAL_ERROR, h2::Reason::CANCEL, h2::Reason::NO_ERROR] {
+    for reason in [
+        h2::Reason::INTERNAL_ERROR,
+        h2::Reason::CANCEL,
+        h2::Reason::NO_ERROR,
+    ] {
         let error = bounded(outcome(move |_, mut respond| respond.send_reset(reason))).await;
         assert_eq!(error.processed, Processed::Maybe);
-        assert!(matches!(error.cause, Cause::Reset(reset) if reset == Reset::from(reason)), "{error}");
+        assert!(
+            matches!(error.cause, Cause::Reset(reset) if reset == Reset::from(reason)),
+            "{error}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_stream_that_a_goaway_includes_may_have_been_processed() {
     for reason in [h2::Reason::INTERNAL_ERROR, h2::Reason::NO_ERROR] {
-        let error = bounded(outcome(move |connection, _respond| connection.abrupt_shutdown(reason))).await;
+        let error = bounded(outcome(move |connection, _respond| {
+            connection.abrupt_shutdown(reason)
+        }))
+        .await;
         assert_eq!(error.processed, Processed::Maybe, "{error}");
     }
 }
@@ -72,9 +88,14 @@ async fn a_head_that_cannot_be_written_was_not_processed() {
     bounded(async {
         let (_raw, tcp) = Raw::pair().await;
         let connection = hermes_http::h1::Connection::new(tcp.into(), bytes::BytesMut::new());
-        let head = RequestHead { authority: None, ..get() };
+        let head = RequestHead {
+            authority: None,
+            ..get()
+        };
         let home = Box::new(|_| panic!("nothing was sent"));
-        let error = hermes_http::h1::client::open(connection, &head, Some(0), Receiver::Proxy, home).unwrap_err();
+        let error =
+            hermes_http::h1::client::open(connection, &head, Some(0), Receiver::Proxy, home)
+                .unwrap_err();
         assert_eq!(error.processed, Processed::No);
         assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");
     })
@@ -86,7 +107,8 @@ async fn a_head_that_http2_cannot_carry_was_not_processed_and_harms_no_link() {
     bounded(async {
         let client = Server::start(hello).await.client(H2).await;
         let mut head = get();
-        head.fields.insert("connection", HeaderValue::from_static("close"));
+        head.fields
+            .insert("connection", HeaderValue::from_static("close"));
         let error = client.open(&head, Some(0)).await.unwrap_err();
         assert_eq!(error.processed, Processed::No);
         assert!(matches!(error.cause, Cause::Invalid(_)), "{error}");
@@ -108,7 +130,10 @@ async fn a_stream_above_a_goaway_was_not_processed() {
         far.send("\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0").await;
         let error = pending.event(None).await.unwrap_err();
         assert_eq!(error.processed, Processed::No, "{error}");
-        assert_eq!(link.open(&get(), Some(0)).await.unwrap_err().processed, Processed::No);
+        assert_eq!(
+            link.open(&get(), Some(0)).await.unwrap_err().processed,
+            Processed::No
+        );
         assert!(!link.is_alive());
     })
     .await;

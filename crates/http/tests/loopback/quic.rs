@@ -16,7 +16,10 @@ static SERVER: LazyLock<ServerOptions> = LazyLock::new(server);
 /// Options of a server that knows no ticket of another.
 fn server() -> ServerOptions {
     let folder = tempfile::tempdir().unwrap();
-    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let (cert, key) = (
+        folder.path().join("cert.pem"),
+        folder.path().join("key.pem"),
+    );
     let pair = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
     std::fs::write(&cert, params.self_signed(&pair).unwrap().pem()).unwrap();
@@ -31,20 +34,31 @@ fn server() -> ServerOptions {
         alpn: &[],
     };
     let options = ServerOptions::new(tls::server(options).unwrap(), Keys::derive(b"secret"));
-    ServerOptions { early_data: true, ..options }
+    ServerOptions {
+        early_data: true,
+        ..options
+    }
 }
 
 static CLIENT: LazyLock<ClientConfig> = LazyLock::new(|| client(false));
 
 /// A configuration that believes any server; with `early`, one that sends early data to those it knows.
 pub fn client(early: bool) -> ClientConfig {
-    let options = tls::ClientOptions { insecure_skip_verify: true, ..tls::ClientOptions::default() };
+    let options = tls::ClientOptions {
+        insecure_skip_verify: true,
+        ..tls::ClientOptions::default()
+    };
     ClientConfig::new(&tls::client(options).unwrap(), early, Record::default()).unwrap()
 }
 
 /// Accepts as a server that has forgotten all clients.
 pub fn listen_anew() -> Endpoint {
-    Endpoint::server(listen::udp("127.0.0.1:0".parse().unwrap()).unwrap(), 0, &server()).unwrap()
+    Endpoint::server(
+        listen::udp("127.0.0.1:0".parse().unwrap()).unwrap(),
+        0,
+        &server(),
+    )
+    .unwrap()
 }
 
 /// Accepts on `address`.
@@ -54,7 +68,14 @@ pub fn listen(address: SocketAddr) -> std::io::Result<Endpoint> {
 
 /// Accepts connections with so many requests at once.
 pub fn listen_for(streams: u32, address: SocketAddr) -> std::io::Result<Endpoint> {
-    Endpoint::server(listen::udp(address)?, 0, &ServerOptions { streams, ..SERVER.clone() })
+    Endpoint::server(
+        listen::udp(address)?,
+        0,
+        &ServerOptions {
+            streams,
+            ..SERVER.clone()
+        },
+    )
 }
 
 /// A connection, and the endpoint that must live as long.
@@ -65,5 +86,8 @@ pub async fn connect(address: SocketAddr) -> (Connection, Endpoint) {
 /// As [`connect`], with a configuration of its own.
 pub async fn connect_as(client: &ClientConfig, address: SocketAddr) -> (Connection, Endpoint) {
     let endpoint = Endpoint::client(address).unwrap();
-    (endpoint.connect(address, NAME, client).await.unwrap(), endpoint)
+    (
+        endpoint.connect(address, NAME, client).await.unwrap(),
+        endpoint,
+    )
 }

@@ -16,8 +16,15 @@ use crate::{VERSIONS, bounded, each};
 async fn one_connection_serves_exchange_after_exchange() {
     each(VERSIONS, async |version| {
         let client = Server::start(echo).await.client(version).await;
-        for content in [Content::none(), Content::sized("sized"), Content::streamed("chunked").with_trailers()] {
-            assert_eq!(client.exchange(post(), &content).await.unwrap().content, content);
+        for content in [
+            Content::none(),
+            Content::sized("sized"),
+            Content::streamed("chunked").with_trailers(),
+        ] {
+            assert_eq!(
+                client.exchange(post(), &content).await.unwrap().content,
+                content
+            );
         }
         assert_eq!(client.dialled(), 1);
     })
@@ -77,7 +84,10 @@ async fn a_response_that_says_so_is_the_last() {
     ];
     for answer in answers {
         let (_raw, home) = bounded(after(answer)).await;
-        assert!(home.is_none_or(|mut connection| !connection.is_usable()), "{answer}");
+        assert!(
+            home.is_none_or(|mut connection| !connection.is_usable()),
+            "{answer}"
+        );
     }
 }
 
@@ -88,11 +98,15 @@ async fn content_that_was_not_read_spoils_the_connection() {
         let (mut outgoing, mut pending, home) = open_h1(tcp, &get(), Some(0), Receiver::Proxy);
         outgoing.finish(None).await.unwrap();
         raw.head().await;
-        raw.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfour").await;
+        raw.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfour")
+            .await;
         let (_, mut incoming) = last(&mut pending).await.unwrap();
         assert!(matches!(incoming.frame().await, Some(Ok(Frame::Data(data))) if data == "four"));
         drop((outgoing, pending, incoming));
-        assert!(home.await.is_ok_and(|mut connection| !connection.is_usable()));
+        assert!(
+            home.await
+                .is_ok_and(|mut connection| !connection.is_usable())
+        );
     })
     .await;
 }
@@ -137,10 +151,14 @@ async fn content_that_the_handler_did_not_read_is_no_request() {
         let answer = async |offered: Offered| {
             let (_, mut incoming, responder) = offered.message();
             Content::expect(&mut incoming, "GET").await;
-            responder.answer(response(200, None), Bytes::from("enough")).await.unwrap();
+            responder
+                .answer(response(200, None), Bytes::from("enough"))
+                .await
+                .unwrap();
         };
         let mut raw = Server::start(answer).await.raw().await;
-        raw.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n").await;
+        raw.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n")
+            .await;
         raw.head().await;
         raw.send("e\r\n / HTTP/1.1\r\n\r\n\r\n0\r\n\r\n").await;
         assert_eq!(raw.rest().await, "enough");
@@ -151,7 +169,14 @@ async fn content_that_the_handler_did_not_read_is_no_request() {
 #[tokio::test]
 async fn a_connection_that_stays_idle_ends_in_silence() {
     each(VERSIONS, async |version| {
-        let server = Server::with(Options { idle_time: SOON, ..Options::default() }, hello).await;
+        let server = Server::with(
+            Options {
+                idle_time: SOON,
+                ..Options::default()
+            },
+            hello,
+        )
+        .await;
         let client = server.client(version).await;
         let answered = client.exchange(get(), &Content::none()).await.unwrap();
         assert_eq!(answered.head.status, StatusCode::OK);
@@ -174,7 +199,14 @@ async fn a_connection_that_stays_idle_ends_in_silence() {
 #[tokio::test]
 async fn a_connection_that_never_says_anything_ends_in_silence() {
     bounded(async {
-        let server = Server::with(Options { idle_time: SOON, ..Options::default() }, hello).await;
+        let server = Server::with(
+            Options {
+                idle_time: SOON,
+                ..Options::default()
+            },
+            hello,
+        )
+        .await;
         assert_eq!(server.raw().await.rest().await, "");
     })
     .await;
@@ -183,7 +215,11 @@ async fn a_connection_that_never_says_anything_ends_in_silence() {
 #[tokio::test]
 async fn an_exchange_may_last_longer_than_a_connection_may_be_idle() {
     each(VERSIONS, async |version| {
-        let options = Options { idle_time: SOON, head_time: SOON * 100, ..Options::default() };
+        let options = Options {
+            idle_time: SOON,
+            head_time: SOON * 100,
+            ..Options::default()
+        };
         let answer = async |offered: Offered| {
             tokio::time::sleep(SOON * 4).await;
             echo(offered).await;

@@ -42,13 +42,24 @@ impl Server {
         // One port for TCP and UDP, which some other program may have one half of.
         let (listener, endpoint) = loop {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            if let Ok(endpoint) = quic::listen_for(options.streams, listener.local_addr().unwrap()) {
+            if let Ok(endpoint) = quic::listen_for(options.streams, listener.local_addr().unwrap())
+            {
                 break (listener, endpoint);
             }
         };
         let address = listener.local_addr().unwrap();
-        tokio::spawn(accept(listener, drain.clone(), options.clone(), Answer(answer.clone())));
-        tokio::spawn(accept_quic(endpoint, drain.clone(), options, Answer(answer)));
+        tokio::spawn(accept(
+            listener,
+            drain.clone(),
+            options.clone(),
+            Answer(answer.clone()),
+        ));
+        tokio::spawn(accept_quic(
+            endpoint,
+            drain.clone(),
+            options,
+            Answer(answer),
+        ));
         Self { address, drain }
     }
 
@@ -65,7 +76,9 @@ async fn accept<H: Handler>(listener: TcpListener, drain: Drain, options: Option
     loop {
         let (tcp, _) = listener.accept().await.unwrap();
         let (options, handler, watch) = (options.clone(), handler.clone(), drain.watch());
-        drain.watch().spawn(async move { serve(Stream::from(tcp), &options, handler, &watch).await });
+        drain
+            .watch()
+            .spawn(async move { serve(Stream::from(tcp), &options, handler, &watch).await });
     }
 }
 
@@ -95,7 +108,8 @@ where
 
     fn malformed(&self, status: StatusCode, reason: &str, _source: &StreamInfo) -> ResponseHead {
         let mut head = ResponseHead::new(status);
-        head.fields.insert("reason", HeaderValue::from_str(reason).unwrap());
+        head.fields
+            .insert("reason", HeaderValue::from_str(reason).unwrap());
         head
     }
 }

@@ -15,7 +15,11 @@ async fn tunnel(path: Path) -> (Client, [(Incoming, Outgoing); 2]) {
     let (accepted, mut halves) = mpsc::unbounded_channel();
     let answer = move |offered: Offered| {
         let accepted = accepted.clone();
-        async move { accepted.send(offered.accept(HeaderMap::new()).await.unwrap()).unwrap() }
+        async move {
+            accepted
+                .send(offered.accept(HeaderMap::new()).await.unwrap())
+                .unwrap()
+        }
     };
     let client = reach(path, answer).await;
     let (head, incoming, outgoing) = client.tunnel(&connect()).await;
@@ -46,11 +50,19 @@ async fn each_direction_ends_on_its_own() {
     each(PATHS, async |path| {
         for client_first in [true, false] {
             let (_client, [near, far]) = tunnel(path).await;
-            let (mut first, mut second) = if client_first { (near, far) } else { (far, near) };
+            let (mut first, mut second) = if client_first {
+                (near, far)
+            } else {
+                (far, near)
+            };
             first.1.data(Bytes::from("last words"), true).await.unwrap();
             Content::expect(&mut second.0, "last words").await;
             end(&mut second.0).await;
-            second.1.data(Bytes::from("still here"), false).await.unwrap();
+            second
+                .1
+                .data(Bytes::from("still here"), false)
+                .await
+                .unwrap();
             Content::expect(&mut first.0, "still here").await;
             second.1.finish(None).await.unwrap();
             end(&mut first.0).await;
@@ -64,13 +76,20 @@ async fn a_reset_is_no_end() {
     each(PATHS, async |path| {
         for client_first in [true, false] {
             let (_client, [near, far]) = tunnel(path).await;
-            let (mut first, mut second) = if client_first { (near, far) } else { (far, near) };
+            let (mut first, mut second) = if client_first {
+                (near, far)
+            } else {
+                (far, near)
+            };
             first.1.data(Bytes::from("cut"), false).await.unwrap();
             Content::expect(&mut second.0, "cut").await;
             first.1.reset(Reset::Connect);
             drop(first);
             let error = second.0.frame().await.unwrap().unwrap_err();
-            assert!(matches!(error.cause, Cause::Reset(Reset::Connect)), "{error}");
+            assert!(
+                matches!(error.cause, Cause::Reset(Reset::Connect)),
+                "{error}"
+            );
         }
     })
     .await;
@@ -81,7 +100,11 @@ async fn a_tunnel_that_is_dropped_is_reset() {
     each(PATHS, async |path| {
         for client_first in [true, false] {
             let (_client, [near, far]) = tunnel(path).await;
-            let (first, mut second) = if client_first { (near, far) } else { (far, near) };
+            let (first, mut second) = if client_first {
+                (near, far)
+            } else {
+                (far, near)
+            };
             drop(first);
             let error = second.0.frame().await.unwrap().unwrap_err();
             assert!(matches!(error.cause, Cause::Reset(_)), "{error}");
@@ -95,7 +118,11 @@ async fn a_reset_is_noticed_by_a_side_that_only_waits_to_send() {
     each(PATHS, async |path| {
         for client_first in [true, false] {
             let (_client, [near, far]) = tunnel(path).await;
-            let (mut first, mut second) = if client_first { (near, far) } else { (far, near) };
+            let (mut first, mut second) = if client_first {
+                (near, far)
+            } else {
+                (far, near)
+            };
             first.1.finish(None).await.unwrap();
             end(&mut second.0).await;
             tokio::select! {
@@ -103,7 +130,11 @@ async fn a_reset_is_noticed_by_a_side_that_only_waits_to_send() {
                 reset = second.1.broken() => panic!("an end is no reset: {reset:?}"),
                 () = tokio::task::yield_now() => {}
             }
-            second.1.data(Bytes::from("half open"), false).await.unwrap();
+            second
+                .1
+                .data(Bytes::from("half open"), false)
+                .await
+                .unwrap();
             Content::expect(&mut first.0, "half open").await;
             first.1.reset(Reset::Connect);
             drop(first);
@@ -127,8 +158,13 @@ async fn a_large_tunnel_loses_nothing() {
         let receive = async {
             let mut left = block.repeat(10).into_iter();
             while let Some(frame) = far.0.frame().await {
-                let Frame::Data(data) = frame.unwrap() else { panic!("a tunnel has no trailers") };
-                assert!(data.iter().eq(left.by_ref().take(data.len()).collect::<Vec<_>>().iter()));
+                let Frame::Data(data) = frame.unwrap() else {
+                    panic!("a tunnel has no trailers")
+                };
+                assert!(
+                    data.iter()
+                        .eq(left.by_ref().take(data.len()).collect::<Vec<_>>().iter())
+                );
             }
             assert!(left.next().is_none());
         };
@@ -141,16 +177,22 @@ async fn a_large_tunnel_loses_nothing() {
 async fn a_refused_connect_is_answered_like_a_message() {
     each(PATHS, async |path| {
         let answer = async |offered: Offered| {
-            let _ = offered.refuse(response(403, None), Bytes::from("not there")).await;
+            let _ = offered
+                .refuse(response(403, None), Bytes::from("not there"))
+                .await;
         };
         let client = reach(path, answer).await;
         let (mut outgoing, mut pending) = client.open(&connect(), None).await.unwrap();
         outgoing.flush().await.unwrap();
-        let Event::Final(head, mut incoming) = pending.event(Some(&mut outgoing)).await.unwrap() else {
+        let Event::Final(head, mut incoming) = pending.event(Some(&mut outgoing)).await.unwrap()
+        else {
             panic!("the tunnel was accepted")
         };
         assert_eq!(head.status, StatusCode::FORBIDDEN);
-        assert_eq!(Content::receive(&mut incoming).await.unwrap().bytes, "not there");
+        assert_eq!(
+            Content::receive(&mut incoming).await.unwrap().bytes,
+            "not there"
+        );
         drop((outgoing, pending, incoming));
         assert!(client.kept().is_none());
     })
@@ -161,12 +203,21 @@ async fn a_refused_connect_is_answered_like_a_message() {
 async fn what_follows_a_refused_connect_is_no_request() {
     bounded(async {
         // RFC 9931: the bytes may be meant for the target.
-        let answer = async |offered: Offered| offered.refuse(response(403, None), Bytes::from("no")).await.unwrap();
+        let answer = async |offered: Offered| {
+            offered
+                .refuse(response(403, None), Bytes::from("no"))
+                .await
+                .unwrap()
+        };
         let mut raw = Server::start(answer).await.raw().await;
         let head = "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n";
-        raw.send(&format!("{head}GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+        raw.send(&format!("{head}GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"))
+            .await;
         let head = raw.head().await;
-        assert!(head.starts_with("HTTP/1.1 403 ") && head.contains("connection: close\r\n"), "{head}");
+        assert!(
+            head.starts_with("HTTP/1.1 403 ") && head.contains("connection: close\r\n"),
+            "{head}"
+        );
         assert_eq!(raw.rest().await, "no");
     })
     .await;
@@ -181,7 +232,8 @@ async fn bytes_sent_with_an_accepted_connect_belong_to_the_tunnel() {
             outgoing.data(Bytes::from("seen"), true).await.unwrap();
         };
         let mut raw = Server::start(answer).await.raw().await;
-        raw.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\nGET / HTTP/1.1\r\n\r\n").await;
+        raw.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\nGET / HTTP/1.1\r\n\r\n")
+            .await;
         assert_eq!(raw.head().await, "HTTP/1.1 200 OK\r\n\r\n");
         assert_eq!(raw.rest().await, "seen");
     })

@@ -48,12 +48,25 @@ impl<P> Direction<P> {
     pub fn new(profile: Profile, seed: u64, start: Instant) -> Self {
         let random = fastrand::Rng::with_seed(seed);
         let on_the_way = BinaryHeap::new();
-        Self { profile, start, random, in_burst: false, sent_at: start, last_departure: start, on_the_way, number: 0 }
+        Self {
+            profile,
+            start,
+            random,
+            in_burst: false,
+            sent_at: start,
+            last_departure: start,
+            on_the_way,
+            number: 0,
+        }
     }
 
     /// A packet of `bytes` enters. It is dropped unless it departs.
     pub fn handle_packet(&mut self, packet: P, bytes: usize, now: Instant) -> Fate {
-        if !self.profile.schedule.is_up(now.saturating_duration_since(self.start)) {
+        if !self
+            .profile
+            .schedule
+            .is_up(now.saturating_duration_since(self.start))
+        {
             return Fate::Down;
         }
         // As on a real link: what is lost on the way has taken its time at the sender.
@@ -65,14 +78,21 @@ impl<P> Direction<P> {
         }
         let departure = self.departure(sent_at);
         self.number += 1;
-        self.on_the_way.push(Reverse(OnTheWay { departure, number: self.number, packet }));
+        self.on_the_way.push(Reverse(OnTheWay {
+            departure,
+            number: self.number,
+            packet,
+        }));
         Fate::Departs(departure)
     }
 
     /// A packet that is due, the earliest first.
     pub fn poll_departure(&mut self, now: Instant) -> Option<P> {
-        let due = self.next_departure().is_some_and(|departure| departure <= now);
-        due.then(|| self.on_the_way.pop())?.map(|Reverse(first)| first.packet)
+        let due = self
+            .next_departure()
+            .is_some_and(|departure| departure <= now);
+        due.then(|| self.on_the_way.pop())?
+            .map(|Reverse(first)| first.packet)
     }
 
     /// When [`Self::poll_departure`] gives the next packet.
@@ -82,10 +102,16 @@ impl<P> Direction<P> {
 
     /// When the packet has been sent at the link's rate; `None` if there is no room for it.
     fn sent(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
-        let Some(Rate { bits_per_second, queue_bytes }) = self.profile.rate else {
+        let Some(Rate {
+            bits_per_second,
+            queue_bytes,
+        }) = self.profile.rate
+        else {
             return Some(now);
         };
-        let takes = |bytes: usize| Duration::from_secs_f64(bytes as f64 * 8.0 / bits_per_second.max(1) as f64);
+        let takes = |bytes: usize| {
+            Duration::from_secs_f64(bytes as f64 * 8.0 / bits_per_second.max(1) as f64)
+        };
         let begins = self.sent_at.max(now);
         if begins > now && begins + takes(bytes) > now + takes(queue_bytes) {
             return None;

@@ -35,9 +35,15 @@ mod tests {
 
     #[test]
     fn three_links_that_rotate_are_never_up_together() {
-        let link = |index| Schedule { offset: SECOND * index, up: SECOND, down: SECOND * 2 };
+        let link = |index| Schedule {
+            offset: SECOND * index,
+            up: SECOND,
+            down: SECOND * 2,
+        };
         for tenth in 20..200_u32 {
-            let up = (0..3).filter(|index| link(*index).is_up(SECOND * tenth / 10)).count();
+            let up = (0..3)
+                .filter(|index| link(*index).is_up(SECOND * tenth / 10))
+                .count();
             assert_eq!(up, 1, "after {tenth} tenths");
         }
         assert!(!link(1).is_up(SECOND / 2));
@@ -46,6 +52,12 @@ mod tests {
     #[test]
     fn without_down_time_it_is_always_up() {
         assert!(Schedule::default().is_up(Duration::ZERO));
-        assert!(Schedule { offset: SECOND, ..Schedule::default() }.is_up(Duration::ZERO));
+        assert!(
+            Schedule {
+                offset: SECOND,
+                ..Schedule::default()
+            }
+            .is_up(Duration::ZERO)
+        );
     }
 }

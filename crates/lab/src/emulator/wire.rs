@@ -50,7 +50,9 @@ impl Wire {
         let end = Arc::new(Notify::new());
         let ended = Arc::clone(&end);
         let thread = spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             runtime.block_on(async {
                 let [one, other] = devices.map(|device| AsyncDevice::new(device).map(Arc::new));
                 let one = one?;
@@ -64,7 +66,10 @@ impl Wire {
                 }
             })
         });
-        Ok(Self { end, thread: Some(thread) })
+        Ok(Self {
+            end,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -83,10 +88,17 @@ impl End<'_> {
         let device = std::thread::scope(|scope| {
             let opened = scope.spawn(|| {
                 self.namespace.enter()?;
-                let builder = DeviceBuilder::new().name(self.device).mtu(MTU).tx_queue_len(KERNEL_QUEUE);
-                builder.build_sync().with_context(|| format!("TUN device {}", self.device))
+                let builder = DeviceBuilder::new()
+                    .name(self.device)
+                    .mtu(MTU)
+                    .tx_queue_len(KERNEL_QUEUE);
+                builder
+                    .build_sync()
+                    .with_context(|| format!("TUN device {}", self.device))
             });
-            opened.join().map_err(|_| anyhow!("the thread that opens {} panicked", self.device))?
+            opened
+                .join()
+                .map_err(|_| anyhow!("the thread that opens {} panicked", self.device))?
         })?;
         self.namespace.attach(self.device, self.address)?;
         Ok(device)
@@ -94,7 +106,11 @@ impl End<'_> {
 }
 
 /// Packets of one direction, until a device is gone.
-async fn forward(from: &AsyncDevice, to: &AsyncDevice, mut direction: Direction<Vec<u8>>) -> Result<()> {
+async fn forward(
+    from: &AsyncDevice,
+    to: &AsyncDevice,
+    mut direction: Direction<Vec<u8>>,
+) -> Result<()> {
     let mut room = vec![0; usize::from(MTU)];
     loop {
         while let Some(packet) = direction.poll_departure(Instant::now()) {

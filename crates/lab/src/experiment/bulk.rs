@@ -19,7 +19,9 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     download.read_for(WARM_UP).await?;
     let begin = Instant::now();
     let used = bench.system.processor_time();
-    let bytes = download.read_for(if bench.short { SHORT } else { LONG }).await?;
+    let bytes = download
+        .read_for(if bench.short { SHORT } else { LONG })
+        .await?;
     let used = (bench.system.processor_time() - used).as_secs_f64();
     let seconds = begin.elapsed().as_secs_f64();
     ensure!(bytes > 0, "no byte came");

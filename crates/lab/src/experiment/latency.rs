@@ -16,8 +16,14 @@ struct Counts {
     kept: usize,
 }
 
-const LONG: Counts = Counts { new: 300, kept: 2000 };
-const SHORT: Counts = Counts { new: 100, kept: 500 };
+const LONG: Counts = Counts {
+    new: 300,
+    kept: 2000,
+};
+const SHORT: Counts = Counts {
+    new: 100,
+    kept: 500,
+};
 
 /// The median of new exchanges, and that of kept ones.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {

@@ -16,7 +16,19 @@ use crate::peers::{Name, Surroundings, System};
 use crate::traffic::{Client, Entry, Kind, Link};
 
 /// Which experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Experiment {
     /// Time of exchanges that follow each other: each by a new client, or all by one.
@@ -70,12 +82,20 @@ pub struct Figure {
 impl Figure {
     /// One of which less is better.
     pub fn less(name: impl Into<String>, unit: &str) -> Self {
-        Self { name: name.into(), unit: unit.to_owned(), better: Better::Less }
+        Self {
+            name: name.into(),
+            unit: unit.to_owned(),
+            better: Better::Less,
+        }
     }
 
     /// One of which more is better.
     pub fn more(name: impl Into<String>, unit: &str) -> Self {
-        Self { name: name.into(), unit: unit.to_owned(), better: Better::More }
+        Self {
+            name: name.into(),
+            unit: unit.to_owned(),
+            better: Better::More,
+        }
     }
 }
 
@@ -102,8 +122,15 @@ pub struct Bench<'a> {
 
 impl Experiment {
     /// All experiments, in the order of the report.
-    pub const ALL: [Self; 7] =
-        [Self::Latency, Self::Burst, Self::Saturation, Self::Bulk, Self::Datagrams, Self::Tunnels, Self::Start];
+    pub const ALL: [Self; 7] = [
+        Self::Latency,
+        Self::Burst,
+        Self::Saturation,
+        Self::Bulk,
+        Self::Datagrams,
+        Self::Tunnels,
+        Self::Start,
+    ];
 
     /// As tables and options say it.
     pub fn name(self) -> &'static str {

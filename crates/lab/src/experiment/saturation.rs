@@ -20,14 +20,23 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let mut tasks = JoinSet::new();
     let begin = Instant::now();
     for _ in 0..CLIENTS {
-        tasks.spawn(go_on(bench.client.clone(), bench.entry.clone(), begin + time));
+        tasks.spawn(go_on(
+            bench.client.clone(),
+            bench.entry.clone(),
+            begin + time,
+        ));
     }
     let counts = tasks.join_all().await;
     let seconds = begin.elapsed().as_secs_f64();
-    let (done, failed) = counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    let (done, failed) = counts
+        .iter()
+        .fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     ensure!(done > 0, "no exchange was done, {failed} failed");
     Ok(vec![
-        (Figure::more("rate", "exchanges/s"), f64::from(done) / seconds),
+        (
+            Figure::more("rate", "exchanges/s"),
+            f64::from(done) / seconds,
+        ),
         (Figure::less("failures", "exchanges"), f64::from(failed)),
     ])
 }

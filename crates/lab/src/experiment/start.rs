@@ -18,7 +18,9 @@ const REST: Duration = Duration::from_secs(1);
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let begin = Instant::now();
     let system = System::launch(bench.system.name, bench.around)?;
-    let entry = system.entry(bench.case.kind, bench.case.link).context("no such way")?;
+    let entry = system
+        .entry(bench.case.kind, bench.case.link)
+        .context("no such way")?;
     while let Err(error) = bench.client.once(entry).await {
         if begin.elapsed() > LIMIT {
             bail!(error.context("it does not start"));
@@ -30,8 +32,15 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let memory = system.resident() as f64 / system.processes.len() as f64;
     let mut measured = vec![(Figure::less("start", "ms"), time)];
     measured.push((Figure::less("memory", "MB"), memory / 1e6));
-    if let Some(process) = system.processes.first().filter(|_| system.name != Name::Null) {
-        measured.push((Figure::less("program", "MB"), process.program_size() as f64 / 1e6));
+    if let Some(process) = system
+        .processes
+        .first()
+        .filter(|_| system.name != Name::Null)
+    {
+        measured.push((
+            Figure::less("program", "MB"),
+            process.program_size() as f64 / 1e6,
+        ));
     }
     Ok(measured)
 }

@@ -15,7 +15,9 @@ const SHORT: (usize, Duration) = (1000, Duration::from_secs(3));
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let (count, idle) = if bench.short { SHORT } else { LONG };
     let system = System::start(bench.system.name, bench.around).await?;
-    let entry = system.entry(bench.case.kind, bench.case.link).context("no such way")?;
+    let entry = system
+        .entry(bench.case.kind, bench.case.link)
+        .context("no such way")?;
     let before = system.memory();
     let mut sessions = Vec::with_capacity(count);
     for number in 0..count {
@@ -28,5 +30,8 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     }
     tokio::time::sleep(idle).await;
     let grown = system.memory().saturating_sub(before);
-    Ok(vec![(Figure::less("memory", "kB each"), grown as f64 / count as f64 / 1e3)])
+    Ok(vec![(
+        Figure::less("memory", "kB each"),
+        grown as f64 / count as f64 / 1e3,
+    )])
 }

@@ -22,7 +22,9 @@ pub struct Sender {
 impl Sender {
     /// On this connection.
     pub fn new(stream: OwnedWriteHalf) -> Self {
-        Self { stream: Rc::new(Mutex::new(stream)) }
+        Self {
+            stream: Rc::new(Mutex::new(stream)),
+        }
     }
 
     /// Sends a piece, before which there is room for the header.
@@ -48,7 +50,10 @@ pub struct Receiver {
 impl Receiver {
     /// On this connection.
     pub fn new(stream: OwnedReadHalf) -> Self {
-        Self { stream: BufReader::with_capacity(PIECE, stream), piece: Vec::new() }
+        Self {
+            stream: BufReader::with_capacity(PIECE, stream),
+            piece: Vec::new(),
+        }
     }
 
     /// The next piece and its exchange.

@@ -79,7 +79,11 @@ pub async fn datagrams(socket: UdpSocket, to: SocketAddr) -> Result<()> {
     }
 }
 
-async fn receive(socket: &UdpSocket, clients: &RefCell<Vec<SocketAddr>>, sender: &Sender) -> Result<()> {
+async fn receive(
+    socket: &UdpSocket,
+    clients: &RefCell<Vec<SocketAddr>>,
+    sender: &Sender,
+) -> Result<()> {
     let mut numbers: HashMap<SocketAddr, u32> = HashMap::new();
     let mut batch = RecvBatch::new();
     let mut piece = Vec::new();

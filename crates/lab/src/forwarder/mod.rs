@@ -53,7 +53,11 @@ pub enum Mode {
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = clap::ValueEnum::to_possible_value(self);
-        f.write_str(value.as_ref().map_or("", clap::builder::PossibleValue::get_name))
+        f.write_str(
+            value
+                .as_ref()
+                .map_or("", clap::builder::PossibleValue::get_name),
+        )
     }
 }
 
@@ -73,7 +77,11 @@ impl FromStr for Way {
         let mut next = || parts.next().ok_or("expected MODE=LISTEN=TO");
         let mode = clap::ValueEnum::from_str(next()?, false)?;
         let mut address = || next()?.parse().map_err(|error| format!("{error}"));
-        Ok(Self { mode, listen: address()?, to: address()? })
+        Ok(Self {
+            mode,
+            listen: address()?,
+            to: address()?,
+        })
     }
 }
 
@@ -82,10 +90,15 @@ impl FromStr for Way {
 /// # Errors
 /// When an address cannot be had.
 pub fn serve(arguments: &Arguments) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, async {
-        let ways = arguments.ways.iter().map(|way| tokio::task::spawn_local(forward(*way)));
+        let ways = arguments
+            .ways
+            .iter()
+            .map(|way| tokio::task::spawn_local(forward(*way)));
         for way in ways.collect::<Vec<_>>() {
             way.await??;
         }
@@ -101,7 +114,10 @@ async fn forward(way: Way) -> Result<()> {
         _ => {}
     }
     let listener = tcp_listener(listen)?;
-    let idle = Rc::new(plain::Idle::new(to, matches!(mode, Mode::Kept | Mode::SplitKept)));
+    let idle = Rc::new(plain::Idle::new(
+        to,
+        matches!(mode, Mode::Kept | Mode::SplitKept),
+    ));
     loop {
         let (stream, _) = listener.accept().await.context("accept")?;
         stream.set_nodelay(true)?;
@@ -111,7 +127,12 @@ async fn forward(way: Way) -> Result<()> {
     }
 }
 
-async fn serve_one(mode: Mode, stream: TcpStream, idle: Rc<plain::Idle>, to: SocketAddr) -> Result<()> {
+async fn serve_one(
+    mode: Mode,
+    stream: TcpStream,
+    idle: Rc<plain::Idle>,
+    to: SocketAddr,
+) -> Result<()> {
     match mode {
         Mode::Split | Mode::SplitKept => split::connections(stream, idle).await,
         Mode::SplitUdp => split::datagrams(stream, to).await,
@@ -123,7 +144,9 @@ fn tcp_listener(address: SocketAddr) -> Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&address.into()).with_context(|| address.to_string())?;
+    socket
+        .bind(&address.into())
+        .with_context(|| address.to_string())?;
     socket.listen(BACKLOG)?;
     Ok(TcpListener::from_std(socket.into())?)
 }
@@ -132,6 +155,8 @@ fn udp_socket(address: SocketAddr) -> Result<hermes_net::UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_recv_buffer_size(UDP_BUFFER)?;
     socket.set_send_buffer_size(UDP_BUFFER)?;
-    socket.bind(&address.into()).with_context(|| address.to_string())?;
+    socket
+        .bind(&address.into())
+        .with_context(|| address.to_string())?;
     Ok(hermes_net::UdpSocket::bound(socket.into())?)
 }

@@ -20,7 +20,11 @@ pub struct Idle {
 impl Idle {
     /// None yet.
     pub fn new(to: SocketAddr, keep: bool) -> Self {
-        Self { to, keep, streams: RefCell::default() }
+        Self {
+            to,
+            keep,
+            streams: RefCell::default(),
+        }
     }
 
     /// An idle one, or a new one.

@@ -47,7 +47,12 @@ pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
 }
 
 /// Forwards until the client or the origin ends.
-async fn exchange(mut queue: mpsc::Receiver<Vec<u8>>, idle: &Idle, link: &Sender, number: u32) -> Result<()> {
+async fn exchange(
+    mut queue: mpsc::Receiver<Vec<u8>>,
+    idle: &Idle,
+    link: &Sender,
+    number: u32,
+) -> Result<()> {
     let mut target = idle.take().await?;
     let mut answer = vec![0; HEADER + PIECE];
     loop {
@@ -78,14 +83,21 @@ pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
         let socket = match sockets.get(&number) {
             Some((socket, _)) => socket,
             None => {
-                if let Some((_, oldest)) = number.checked_sub(SOCKETS).and_then(|number| sockets.remove(&number)) {
+                if let Some((_, oldest)) = number
+                    .checked_sub(SOCKETS)
+                    .and_then(|number| sockets.remove(&number))
+                {
                     oldest.abort();
                 }
                 let socket = Rc::new(UdpSocket::connected(to).await?);
                 let answers = Rc::clone(&socket);
                 let sender = sender.clone();
-                let task = spawn_local(async move { drop(answer(&answers, &sender, number).await) });
-                &sockets.entry(number).or_insert((socket, task.abort_handle())).0
+                let task =
+                    spawn_local(async move { drop(answer(&answers, &sender, number).await) });
+                &sockets
+                    .entry(number)
+                    .or_insert((socket, task.abort_handle()))
+                    .0
             }
         };
         drop(socket.send_segments(None, datagram, None).await);

@@ -36,15 +36,26 @@ pub async fn run(entry: SocketAddr, host: &str, bytes: u64, parts: u32) -> Resul
     let mut tasks = JoinSet::new();
     for number in 0..u64::from(parts) {
         let first = number * each;
-        let last = if number + 1 == u64::from(parts) { bytes } else { first + each } - 1;
+        let last = if number + 1 == u64::from(parts) {
+            bytes
+        } else {
+            first + each
+        } - 1;
         let host = host.to_owned();
-        tasks.spawn(async move { timeout(LIMIT, part(entry, &host, first, last)).await.context("not done in time")? });
+        tasks.spawn(async move {
+            timeout(LIMIT, part(entry, &host, first, last))
+                .await
+                .context("not done in time")?
+        });
     }
     let mut first_bytes = Vec::with_capacity(parts as usize);
     while let Some(done) = tasks.join_next().await {
         first_bytes.push(done.context("a task of a part")??);
     }
-    Ok(Done { time: begin.elapsed(), first_bytes })
+    Ok(Done {
+        time: begin.elapsed(),
+        first_bytes,
+    })
 }
 
 /// One part: how long its first byte took.
@@ -52,25 +63,40 @@ async fn part(entry: SocketAddr, host: &str, first: u64, last: u64) -> Result<Du
     let mut stream = TcpStream::connect(entry).await?;
     stream.set_nodelay(true)?;
     let begin = Instant::now();
-    let request = format!("GET http://{host}/bulk HTTP/1.1\r\nHost: {host}\r\nRange: bytes={first}-{last}\r\n\r\n");
+    let request = format!(
+        "GET http://{host}/bulk HTTP/1.1\r\nHost: {host}\r\nRange: bytes={first}-{last}\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await?;
     let mut head = Vec::with_capacity(LONGEST);
     let mut first_byte = None;
     let content = loop {
         ensure!(head.len() < LONGEST, "the response head is too long");
-        ensure!(stream.read_buf(&mut head).await? > 0, "the connection ended before the response did");
+        ensure!(
+            stream.read_buf(&mut head).await? > 0,
+            "the connection ended before the response did"
+        );
         first_byte.get_or_insert_with(|| begin.elapsed());
         if let Some(end) = head.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
         }
     };
-    let line = String::from_utf8_lossy(&head[..content]).lines().next().unwrap_or_default().to_owned();
-    ensure!(line.split(' ').nth(1) == Some("206"), "answered with {line}");
+    let line = String::from_utf8_lossy(&head[..content])
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    ensure!(
+        line.split(' ').nth(1) == Some("206"),
+        "answered with {line}"
+    );
     let mut left = (last - first + 1).saturating_sub((head.len() - content) as u64);
     let mut room = vec![0; READ];
     while left > 0 {
         let read = discard(&stream, &mut room).await?;
-        ensure!(read > 0, "the connection ended {left} bytes before the response did");
+        ensure!(
+            read > 0,
+            "the connection ended {left} bytes before the response did"
+        );
         left = left.saturating_sub(read as u64);
     }
     first_byte.context("no byte came")

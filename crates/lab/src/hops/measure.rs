@@ -27,8 +27,18 @@ struct Amounts {
     bytes: u64,
 }
 
-const LONG: Amounts = Amounts { rate_time: Duration::from_millis(500), kept: 2000, new: 200, bytes: 256 << 20 };
-const SHORT: Amounts = Amounts { rate_time: Duration::from_millis(200), kept: 500, new: 50, bytes: 64 << 20 };
+const LONG: Amounts = Amounts {
+    rate_time: Duration::from_millis(500),
+    kept: 2000,
+    new: 200,
+    bytes: 256 << 20,
+};
+const SHORT: Amounts = Amounts {
+    rate_time: Duration::from_millis(200),
+    kept: 500,
+    new: 50,
+    bytes: 64 << 20,
+};
 /// Round trips before the first that counts.
 const WARM_UP: usize = 20;
 /// Datagrams a second through a proxy that writes down its connections, and how long.
@@ -61,7 +71,10 @@ impl Bench<'_> {
     /// # Errors
     /// When the chain does not carry what it should.
     pub async fn run(&self) -> Result<Measured> {
-        let entry = self.running.entry(self.point).context("there is no such chain")?;
+        let entry = self
+            .running
+            .entry(self.point)
+            .context("there is no such chain")?;
         let amounts = if self.short { SHORT } else { LONG };
         match self.point.experiment {
             Experiment::Datagrams => self.datagrams(entry, &amounts).await,
@@ -73,11 +86,18 @@ impl Bench<'_> {
     }
 
     async fn datagrams(&self, entry: &Entry, amounts: &Amounts) -> Result<Measured> {
-        let mut sender = Sender::several(entry.udp, self.origin.udp, self.point.transactions as usize).await?;
-        let found = highest(&mut sender, amounts.rate_time, || self.running.processor_times()).await?;
+        let mut sender =
+            Sender::several(entry.udp, self.origin.udp, self.point.transactions as usize).await?;
+        let found = highest(&mut sender, amounts.rate_time, || {
+            self.running.processor_times()
+        })
+        .await?;
         let mut measured = vec![
             (Figure::more("rate", "1000/s"), found.rate / 1e3),
-            (Figure::more("throughput", "Mbit/s"), found.rate * PAYLOAD as f64 * 8.0 / 1e6),
+            (
+                Figure::more("throughput", "Mbit/s"),
+                found.rate * PAYLOAD as f64 * 8.0 / 1e6,
+            ),
         ];
         let gigabytes = found.received as f64 * PAYLOAD as f64 / 1e9;
         self.cost(&mut measured, &found.used, gigabytes);
@@ -101,11 +121,18 @@ impl Bench<'_> {
         }
         let kept = &mut kept[WARM_UP..];
         // As RTP's receivers see it: how much one differs from the one before.
-        let jitter = kept.windows(2).map(|pair| (pair[1] - pair[0]).abs()).sum::<f64>() / kept.len() as f64;
+        let jitter = kept
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]).abs())
+            .sum::<f64>()
+            / kept.len() as f64;
         kept.sort_by(f64::total_cmp);
         Ok(vec![
             (Figure::less("kept flow", "us"), median(kept)),
-            (Figure::less("kept flow, 99th of 100", "us"), kept[kept.len() * 99 / 100]),
+            (
+                Figure::less("kept flow, 99th of 100", "us"),
+                kept[kept.len() * 99 / 100],
+            ),
             (Figure::less("jitter", "us"), jitter),
             (Figure::less("new flow", "us"), median(&new[WARM_UP..])),
         ])
@@ -124,21 +151,44 @@ impl Bench<'_> {
             tasks.spawn(async move { client.once(&entry).await.map(|()| begin.elapsed()) });
         }
         let done = tasks.join_all().await;
-        let times: Vec<_> = done.iter().flatten().map(|time| time.as_secs_f64() * 1e3).collect();
+        let times: Vec<_> = done
+            .iter()
+            .flatten()
+            .map(|time| time.as_secs_f64() * 1e3)
+            .collect();
         ensure!(!times.is_empty(), "no flow got an answer");
         Ok(vec![
-            (Figure::less("last answer", "ms"), times.iter().copied().fold(0.0, f64::max)),
-            (Figure::less("lost", "flows"), (done.len() - times.len()) as f64),
+            (
+                Figure::less("last answer", "ms"),
+                times.iter().copied().fold(0.0, f64::max),
+            ),
+            (
+                Figure::less("lost", "flows"),
+                (done.len() - times.len()) as f64,
+            ),
         ])
     }
 
     async fn download(&self, entry: &Entry, amounts: &Amounts) -> Result<Measured> {
         let before = self.running.processor_times();
-        let done = download::run(entry.http, &entry.host, amounts.bytes, self.point.transactions).await?;
+        let done = download::run(
+            entry.http,
+            &entry.host,
+            amounts.bytes,
+            self.point.transactions,
+        )
+        .await?;
         let after = self.running.processor_times();
-        let first: Vec<_> = done.first_bytes.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+        let first: Vec<_> = done
+            .first_bytes
+            .iter()
+            .map(|time| time.as_secs_f64() * 1e3)
+            .collect();
         let mut measured = vec![
-            (Figure::more("throughput", "Mbit/s"), amounts.bytes as f64 * 8.0 / 1e6 / done.time.as_secs_f64()),
+            (
+                Figure::more("throughput", "Mbit/s"),
+                amounts.bytes as f64 * 8.0 / 1e6 / done.time.as_secs_f64(),
+            ),
             (Figure::less("first byte", "ms"), median(&first)),
         ];
         self.cost(&mut measured, &(before, after), amounts.bytes as f64 / 1e9);
@@ -148,7 +198,9 @@ impl Bench<'_> {
     /// Datagrams through a proxy that writes down its connections.
     async fn quic(&self) -> Result<Measured> {
         let folder = tempfile::tempdir_in(self.around.folder)?;
-        let (mut process, entry) = self.running.traced(self.point, self.around, folder.path())?;
+        let (mut process, entry) = self
+            .running
+            .traced(self.point, self.around, folder.path())?;
         let begin = Instant::now();
         while let Err(error) = self.client.once(&entry.for_datagrams()).await {
             process.check()?;
@@ -163,11 +215,21 @@ impl Bench<'_> {
 
     /// Processor time of each process that the chain passes.
     fn cost(&self, measured: &mut Measured, used: &(Vec<Duration>, Vec<Duration>), gigabytes: f64) {
-        let passed = if self.running.processes.is_empty() { 0 } else { usize::from(self.point.hops) + 1 };
+        let passed = if self.running.processes.is_empty() {
+            0
+        } else {
+            usize::from(self.point.hops) + 1
+        };
         for (number, (before, after)) in used.0.iter().zip(&used.1).enumerate().take(passed) {
-            let name =
-                if number == 0 { "time of client's proxy".to_owned() } else { format!("time of proxy {number}") };
-            measured.push((Figure::less(name, "CPU s/GB"), (*after - *before).as_secs_f64() / gigabytes));
+            let name = if number == 0 {
+                "time of client's proxy".to_owned()
+            } else {
+                format!("time of proxy {number}")
+            };
+            measured.push((
+                Figure::less(name, "CPU s/GB"),
+                (*after - *before).as_secs_f64() / gigabytes,
+            ));
         }
     }
 }
@@ -175,6 +237,10 @@ impl Bench<'_> {
 impl Entry {
     /// For clients of datagrams.
     fn for_datagrams(&self) -> traffic::Entry {
-        traffic::Entry { kind: Kind::Udp, address: self.udp, asks: false }
+        traffic::Entry {
+            kind: Kind::Udp,
+            address: self.udp,
+            asks: false,
+        }
     }
 }

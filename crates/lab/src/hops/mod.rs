@@ -49,7 +49,11 @@ pub struct Arguments {
 /// written. Those of all other measurements are shown and written before.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let options = &arguments.options;
-    let mut results = if options.show { Results::default() } else { measure_all(arguments)? };
+    let mut results = if options.show {
+        Results::default()
+    } else {
+        measure_all(arguments)?
+    };
     let failed = results.failures.len();
     if let Some(file) = options.earlier() {
         results = results.after(Results::load(file)?);
@@ -57,12 +61,24 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(file) = options.later() {
         results.save(file)?;
     }
-    let pictures = options.svg.as_ref().map(|folder| plot::save(&results, folder)).transpose()?.unwrap_or_default();
+    let pictures = options
+        .svg
+        .as_ref()
+        .map(|folder| plot::save(&results, folder))
+        .transpose()?
+        .unwrap_or_default();
     if let Some(file) = &options.markdown {
-        std::fs::write(file, show::page(&results, &pictures)).with_context(|| file.display().to_string())?;
+        std::fs::write(file, show::page(&results, &pictures))
+            .with_context(|| file.display().to_string())?;
     }
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}\n{}", show::print(&results), show::summary_line(&results)).context("standard output")?;
+    writeln!(
+        out,
+        "{}\n{}",
+        show::print(&results),
+        show::summary_line(&results)
+    )
+    .context("standard output")?;
     ensure!(failed == 0, "{failed} measurements failed; see above");
     Ok(())
 }
@@ -78,9 +94,20 @@ fn measure_all(arguments: &Arguments) -> Result<Results> {
     let mut results = Results::default();
     let mut progress = Progress::new(steps);
     for links in Links::ALL {
-        let points: Vec<_> = points.iter().filter(|point| point.links == links).copied().collect();
+        let points: Vec<_> = points
+            .iter()
+            .filter(|point| point.links == links)
+            .copied()
+            .collect();
         if !points.is_empty() {
-            measure_on(arguments, links, &points, (&systems, &programs), &mut progress, &mut results)?;
+            measure_on(
+                arguments,
+                links,
+                &points,
+                (&systems, &programs),
+                &mut progress,
+                &mut results,
+            )?;
         }
     }
     progress.end();
@@ -102,29 +129,53 @@ fn measure_on(
     let pki = Pki::create(folder.path())?;
     let anywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let (_origin, origin) = origin::start_in(Some(network.origin()?), anywhere, folder.path())?;
-    let around = Around { network: &network, origin, pki: &pki, folder: folder.path(), programs };
-    let mut running = systems.iter().map(|system| Running::launch(*system, &around)).collect::<Result<Vec<_>>>()?;
+    let around = Around {
+        network: &network,
+        origin,
+        pki: &pki,
+        folder: folder.path(),
+        programs,
+    };
+    let mut running = systems
+        .iter()
+        .map(|system| Running::launch(*system, &around))
+        .collect::<Result<Vec<_>>>()?;
     let client = Client::new(pki.client()?)?;
     std::thread::scope(|scope| {
         let load = scope.spawn(|| {
             network.client()?.enter()?;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             runtime.block_on(async {
                 for system in &mut running {
                     system.ready(&client).await?;
                 }
-                rounds(arguments, points, (&running, &around, &client), progress, results).await;
+                rounds(
+                    arguments,
+                    points,
+                    (&running, &around, &client),
+                    progress,
+                    results,
+                )
+                .await;
                 Ok(())
             })
         });
-        load.join().map_err(|_| anyhow!("the thread of the load panicked"))?
+        load.join()
+            .map_err(|_| anyhow!("the thread of the load panicked"))?
     })
 }
 
 /// The origin as the client sees it.
 fn seen(origin: Addresses) -> Addresses {
     let at = |port: SocketAddr| SocketAddr::from((origin_address(0), port.port()));
-    Addresses { http: at(origin.http), tls: at(origin.tls), tcp: at(origin.tcp), udp: at(origin.udp) }
+    Addresses {
+        http: at(origin.http),
+        tls: at(origin.tls),
+        tcp: at(origin.tcp),
+        udp: at(origin.udp),
+    }
 }
 
 async fn rounds(
@@ -137,13 +188,24 @@ async fn rounds(
     let mut random = fastrand::Rng::with_seed(arguments.options.seed);
     let origin = seen(around.origin);
     for round in 1..=arguments.options.repeats {
-        let each = points.iter().flat_map(|point| running.iter().map(move |running| (*point, running)));
-        let mut order: Vec<_> = each.filter(|(point, running)| running.system.has(*point)).collect();
+        let each = points
+            .iter()
+            .flat_map(|point| running.iter().map(move |running| (*point, running)));
+        let mut order: Vec<_> = each
+            .filter(|(point, running)| running.system.has(*point))
+            .collect();
         random.shuffle(&mut order);
         for (point, running) in order {
             let what = format!("round {round}: {}: {point}", running.system);
             progress.step(&what);
-            let bench = Bench { point, running, around, client, origin, short: arguments.options.short };
+            let bench = Bench {
+                point,
+                running,
+                around,
+                client,
+                origin,
+                short: arguments.options.short,
+            };
             match bench.run().await {
                 Ok(measured) => {
                     for (figure, value) in measured {

@@ -17,7 +17,19 @@ const ORIGIN: &str = "origin";
 const GIGABIT: [&str; 7] = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "20ms"];
 
 /// What lies between the namespaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Links {
     /// Virtual Ethernet, as fast as the machine.
@@ -52,14 +64,21 @@ impl Network {
     /// When the system does not allow it, or its kernel has no `tbf`.
     pub fn lay(links: Links) -> Result<Self> {
         let mut topology = Topology::new();
-        let names: Vec<String> = std::iter::once(CLIENT.to_owned()).chain((1..=HOPS).map(proxy)).collect();
+        let names: Vec<String> = std::iter::once(CLIENT.to_owned())
+            .chain((1..=HOPS).map(proxy))
+            .collect();
         for name in names.iter().map(String::as_str).chain([ORIGIN]) {
             topology.add(name)?;
         }
         for (number, name) in (0..).zip(&names) {
             if let Some(next) = names.get(usize::from(number) + 1) {
                 let near = format!("10.77.{}.1/24", number + 1);
-                cable(&topology, (name, &near), (next, &prefixed(proxy_address(number + 1))), links)?;
+                cable(
+                    &topology,
+                    (name, &near),
+                    (next, &prefixed(proxy_address(number + 1))),
+                    links,
+                )?;
             }
             cable(
                 &topology,
@@ -120,8 +139,14 @@ fn cable(topology: &Topology, one: (&str, &str), other: (&str, &str), links: Lin
     topology.cable(plug(one), plug(other))?;
     if links == Links::Gigabit {
         for (namespace, device) in [(one.0, other.0), (other.0, one.0)] {
-            let words: Vec<_> = ["tc", "qdisc", "add", "dev", device, "root"].into_iter().chain(GIGABIT).collect();
-            topology.namespace(namespace)?.run(&words).context("a kernel with the scheduler `tbf` is needed")?;
+            let words: Vec<_> = ["tc", "qdisc", "add", "dev", device, "root"]
+                .into_iter()
+                .chain(GIGABIT)
+                .collect();
+            topology
+                .namespace(namespace)?
+                .run(&words)
+                .context("a kernel with the scheduler `tbf` is needed")?;
         }
     }
     Ok(())

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::network::{HOPS, Links};
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Experiment {
     /// The highest rate of datagrams of which few are lost, and what they cost each process.
@@ -24,7 +26,9 @@ pub enum Experiment {
 }
 
 /// How a chain is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
     /// No proxy.
@@ -36,7 +40,9 @@ pub enum Way {
 }
 
 /// Whose proxies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
     /// None.
@@ -86,7 +92,12 @@ impl FromStr for Part {
         let experiment = || Experiment::from_str(text, false).map(Self::Experiment);
         let links = || Links::from_str(text, false).map(Self::Links);
         let way = || Way::from_str(text, false).map(Self::Way);
-        let hops = || text.parse().ok().filter(|hops| *hops <= HOPS).map(Self::Hops);
+        let hops = || {
+            text.parse()
+                .ok()
+                .filter(|hops| *hops <= HOPS)
+                .map(Self::Hops)
+        };
         let transactions = || text.strip_prefix('x')?.parse().ok().map(Self::Transactions);
         let word = experiment().or_else(|_| links()).or_else(|_| way()).ok();
         word.or_else(hops).or_else(transactions).ok_or_else(|| {
@@ -98,7 +109,13 @@ impl FromStr for Part {
 
 impl Experiment {
     /// All experiments, in the order of the report.
-    pub const ALL: [Self; 5] = [Self::Datagrams, Self::Latency, Self::Flows, Self::Download, Self::Quic];
+    pub const ALL: [Self; 5] = [
+        Self::Datagrams,
+        Self::Latency,
+        Self::Flows,
+        Self::Download,
+        Self::Quic,
+    ];
 
     /// As tables and options say it.
     pub fn name(self) -> &'static str {
@@ -177,8 +194,20 @@ impl std::fmt::Display for System {
 
 impl std::fmt::Display for Point {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { experiment, links, way, hops, transactions } = self;
-        write!(f, "{} x {transactions}, {} {hops} hops, {} links", experiment.name(), way.name(), links.name())
+        let Self {
+            experiment,
+            links,
+            way,
+            hops,
+            transactions,
+        } = self;
+        write!(
+            f,
+            "{} x {transactions}, {} {hops} hops, {} links",
+            experiment.name(),
+            way.name(),
+            links.name()
+        )
     }
 }
 
@@ -193,7 +222,13 @@ pub fn points(only: &[Part]) -> Vec<Point> {
                     let few = if hops <= 1 { few } else { &[] };
                     let mut transactions: Vec<u32> = always.iter().chain(few).copied().collect();
                     transactions.sort_unstable();
-                    let point = |transactions| Point { experiment, links, way, hops, transactions };
+                    let point = |transactions| Point {
+                        experiment,
+                        links,
+                        way,
+                        hops,
+                        transactions,
+                    };
                     points.extend(transactions.into_iter().map(point));
                 }
             }
@@ -213,8 +248,10 @@ fn wanted(only: &[Part], point: Point) -> bool {
         Part::Transactions(point.transactions),
     ];
     own.iter().all(|own| {
-        let mut same =
-            only.iter().filter(|part| std::mem::discriminant(*part) == std::mem::discriminant(own)).peekable();
+        let mut same = only
+            .iter()
+            .filter(|part| std::mem::discriminant(*part) == std::mem::discriminant(own))
+            .peekable();
         same.peek().is_none() || same.any(|part| part == own)
     })
 }
@@ -225,13 +262,27 @@ mod tests {
 
     #[test]
     fn words_of_different_sorts_narrow_and_of_the_same_sort_widen() {
-        let only: Vec<Part> = ["download", "gigabit", "0", "1"].map(|word| word.parse().unwrap()).to_vec();
+        let only: Vec<Part> = ["download", "gigabit", "0", "1"]
+            .map(|word| word.parse().unwrap())
+            .to_vec();
         let found = points(&only);
-        assert!(found.iter().all(|p| p.experiment == Experiment::Download && p.links == Links::Gigabit && p.hops <= 1));
-        let transactions: Vec<_> = found.iter().filter(|p| p.hops == 1).map(|p| p.transactions).collect();
+        assert!(found.iter().all(|p| p.experiment == Experiment::Download
+            && p.links == Links::Gigabit
+            && p.hops <= 1));
+        let transactions: Vec<_> = found
+            .iter()
+            .filter(|p| p.hops == 1)
+            .map(|p| p.transactions)
+            .collect();
         assert_eq!(transactions, [1, 2, 4, 8, 16, 32, 64, 128, 256]);
-        assert_eq!(points(&["nested".parse().unwrap(), "4".parse().unwrap()]).len(), 2 * 6);
-        assert_eq!(points(&["x256".parse().unwrap(), "nested".parse().unwrap()]), []);
+        assert_eq!(
+            points(&["nested".parse().unwrap(), "4".parse().unwrap()]).len(),
+            2 * 6
+        );
+        assert_eq!(
+            points(&["x256".parse().unwrap(), "nested".parse().unwrap()]),
+            []
+        );
         assert!("5".parse::<Part>().unwrap_err().contains("hops"));
     }
 }

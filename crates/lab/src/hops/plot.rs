@@ -83,17 +83,25 @@ pub fn save(results: &Results, folder: &Path) -> Result<Vec<String>> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let mut written = Vec::new();
     for shown in &PICTURES {
-        let panels: Vec<_> = Links::ALL.iter().filter_map(|links| panel(results, shown, *links)).collect();
+        let panels: Vec<_> = Links::ALL
+            .iter()
+            .filter_map(|links| panel(results, shown, *links))
+            .collect();
         if panels.is_empty() {
             continue;
         }
         let places = (0..).map(|place| f64::from(place) * WIDTH);
-        let placed =
-            panels.iter().zip(places).map(|(panel, x)| format!("<g transform=\"translate({x:.0} 0)\">\n{panel}</g>\n"));
+        let placed = panels
+            .iter()
+            .zip(places)
+            .map(|(panel, x)| format!("<g transform=\"translate({x:.0} 0)\">\n{panel}</g>\n"));
         let content: String = placed.collect();
         let file = folder.join(shown.file);
-        fs::write(&file, picture(WIDTH * panels.len() as f64, HEIGHT, &content))
-            .with_context(|| file.display().to_string())?;
+        fs::write(
+            &file,
+            picture(WIDTH * panels.len() as f64, HEIGHT, &content),
+        )
+        .with_context(|| file.display().to_string())?;
         written.push(shown.file.to_owned());
     }
     Ok(written)
@@ -104,15 +112,39 @@ fn panel(results: &Results, shown: &Picture, links: Links) -> Option<String> {
     let lines = lines(results, shown, links, &axis);
     // Without a proxy there may be twenty times as much: what is above the others is left out.
     let largest = |line: &&Line| line.points.iter().map(|point| point.1).reduce(f64::max);
-    let proxies = lines.iter().filter(|line| line.name != System::Direct.name()).filter_map(|line| largest(&line));
-    let most = proxies.reduce(f64::max).or_else(|| lines.iter().filter_map(|line| largest(&line)).reduce(f64::max))?;
-    let x = |place: usize| LEFT + (WIDTH - LEFT - RIGHT) * place as f64 / (axis.len() - 1).max(1) as f64;
+    let proxies = lines
+        .iter()
+        .filter(|line| line.name != System::Direct.name())
+        .filter_map(|line| largest(&line));
+    let most = proxies.reduce(f64::max).or_else(|| {
+        lines
+            .iter()
+            .filter_map(|line| largest(&line))
+            .reduce(f64::max)
+    })?;
+    let x = |place: usize| {
+        LEFT + (WIDTH - LEFT - RIGHT) * place as f64 / (axis.len() - 1).max(1) as f64
+    };
     let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / most;
-    let over = if shown.transactions { "transactions at once, one hop" } else { "hops" };
-    let title =
-        format!("{}, {} links: {} in {} over {over}", shown.experiment.name(), links.name(), shown.figure, shown.unit);
+    let over = if shown.transactions {
+        "transactions at once, one hop"
+    } else {
+        "hops"
+    };
+    let title = format!(
+        "{}, {} links: {} in {} over {over}",
+        shown.experiment.name(),
+        links.name(),
+        shown.figure,
+        shown.unit
+    );
     let mut content = text(4.0, 16.0, "start", &title);
-    let frame = format!("M{LEFT:.1} {:.1}V{:.1}H{:.1}", y(most), y(0.0), x(axis.len() - 1));
+    let frame = format!(
+        "M{LEFT:.1} {:.1}V{:.1}H{:.1}",
+        y(most),
+        y(0.0),
+        x(axis.len() - 1)
+    );
     content += &format!("<path d=\"{frame}\" fill=\"none\" stroke=\"#999999\"/>\n");
     content += &text(LEFT - 4.0, y(most) + 4.0, "end", &number(most));
     content += &text(LEFT - 4.0, y(0.0), "end", "0");
@@ -128,14 +160,26 @@ fn panel(results: &Results, shown: &Picture, links: Links) -> Option<String> {
 
 /// A line, a dot at each point, and its name at its end.
 fn drawn(line: &Line, x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> String {
-    let Line { name, colour, points } = line;
+    let Line {
+        name,
+        colour,
+        points,
+    } = line;
     if points.is_empty() {
         return String::new();
     }
-    let places: Vec<_> = points.iter().map(|(place, value)| (x(*place), y(*value))).collect();
-    let path: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-    let mut content =
-        format!("<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n", path.join("L"));
+    let places: Vec<_> = points
+        .iter()
+        .map(|(place, value)| (x(*place), y(*value)))
+        .collect();
+    let path: Vec<_> = places
+        .iter()
+        .map(|(x, y)| format!("{x:.1} {y:.1}"))
+        .collect();
+    let mut content = format!(
+        "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n",
+        path.join("L")
+    );
     for (x, y) in &places {
         content += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
     }
@@ -147,7 +191,11 @@ fn drawn(line: &Line, x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Strin
 
 /// The numbers of hops or of transactions that there are figures of.
 fn axis(results: &Results, shown: &Picture, links: Links) -> Vec<u32> {
-    let own = results.series.iter().map(|series| series.point).filter(|point| wanted(shown, links, *point));
+    let own = results
+        .series
+        .iter()
+        .map(|series| series.point)
+        .filter(|point| wanted(shown, links, *point));
     let mut values: Vec<u32> = own.map(|point| value(shown, point)).collect();
     values.sort_unstable();
     values.dedup();
@@ -155,12 +203,20 @@ fn axis(results: &Results, shown: &Picture, links: Links) -> Vec<u32> {
 }
 
 fn wanted(shown: &Picture, links: Links, point: Point) -> bool {
-    let fixed = if shown.transactions { point.hops <= 1 } else { point.transactions == 1 };
+    let fixed = if shown.transactions {
+        point.hops <= 1
+    } else {
+        point.transactions == 1
+    };
     point.experiment == shown.experiment && point.links == links && fixed
 }
 
 fn value(shown: &Picture, point: Point) -> u32 {
-    if shown.transactions { point.transactions } else { u32::from(point.hops) }
+    if shown.transactions {
+        point.transactions
+    } else {
+        u32::from(point.hops)
+    }
 }
 
 /// One line for each system and way. Over hops, chains begin where there is no proxy.
@@ -174,21 +230,33 @@ fn lines(results: &Results, shown: &Picture, links: Links, axis: &[u32]) -> Vec<
     ];
     let mut lines = Vec::new();
     for (system, way, colour) in kinds {
-        let own = results
-            .series
-            .iter()
-            .filter(|series| series.system == system && series.point.way == way && series.figure.name == shown.figure);
+        let own = results.series.iter().filter(|series| {
+            series.system == system && series.point.way == way && series.figure.name == shown.figure
+        });
         let mut points: Vec<_> = own
             .filter(|series| wanted(shown, links, series.point))
             .filter_map(|series| {
-                let place = axis.iter().position(|value| *value == self::value(shown, series.point))?;
-                Some((place, results.of(series.point, system, shown.figure)?.median))
+                let place = axis
+                    .iter()
+                    .position(|value| *value == self::value(shown, series.point))?;
+                Some((
+                    place,
+                    results.of(series.point, system, shown.figure)?.median,
+                ))
             })
             .collect();
         points.sort_by_key(|point| point.0);
         if !points.is_empty() {
-            let name = if way == Way::Nested { way.name() } else { system.name() };
-            lines.push(Line { name: name.to_owned(), colour, points });
+            let name = if way == Way::Nested {
+                way.name()
+            } else {
+                system.name()
+            };
+            lines.push(Line {
+                name: name.to_owned(),
+                colour,
+                points,
+            });
         }
     }
     lines

@@ -37,16 +37,34 @@ pub fn read(folder: &Path) -> Result<Measured> {
         let text = fs::read_to_string(entry?.path())?;
         connections.push(connection(&text));
     }
-    let used = connections.into_iter().filter(|connection| connection.sent >= FEW);
+    let used = connections
+        .into_iter()
+        .filter(|connection| connection.sent >= FEW);
     let furthest = used.max_by(|a, b| median(&a.round_trips).total_cmp(&median(&b.round_trips)));
     let furthest = furthest.context("no connection is in the qlog files")?;
-    ensure!(!furthest.round_trips.is_empty(), "the qlog files have no round trips");
+    ensure!(
+        !furthest.round_trips.is_empty(),
+        "the qlog files have no round trips"
+    );
     let mut measured = vec![
-        (Figure::less("QUIC round trip", "us"), median(&furthest.round_trips) * 1e6),
-        (Figure::more("congestion window", "kB"), median(&furthest.windows) / 1e3),
-        (Figure::less("packets lost", "%"), 100.0 * furthest.lost as f64 / furthest.sent as f64),
+        (
+            Figure::less("QUIC round trip", "us"),
+            median(&furthest.round_trips) * 1e6,
+        ),
+        (
+            Figure::more("congestion window", "kB"),
+            median(&furthest.windows) / 1e3,
+        ),
+        (
+            Figure::less("packets lost", "%"),
+            100.0 * furthest.lost as f64 / furthest.sent as f64,
+        ),
     ];
-    measured.extend(furthest.ready.map(|ready| (Figure::less("QUIC first byte", "ms"), ready)));
+    measured.extend(
+        furthest
+            .ready
+            .map(|ready| (Figure::less("QUIC first byte", "ms"), ready)),
+    );
     Ok(measured)
 }
 
@@ -55,9 +73,14 @@ fn connection(text: &str) -> Connection {
     let mut begin = None;
     for record in text.split(SEPARATOR) {
         // The last record of a node that was ended may be cut off.
-        let Ok(record) = serde_json::from_str::<Value>(record.trim()) else { continue };
+        let Ok(record) = serde_json::from_str::<Value>(record.trim()) else {
+            continue;
+        };
         let data = &record["data"];
-        let event = record["name"].as_str().and_then(|name| name.rsplit(':').next()).unwrap_or_default();
+        let event = record["name"]
+            .as_str()
+            .and_then(|name| name.rsplit(':').next())
+            .unwrap_or_default();
         match event {
             "metrics_updated" | "recovery_metrics_updated" => {
                 found.round_trips.extend(data["latest_rtt"].as_f64());
@@ -68,8 +91,13 @@ fn connection(text: &str) -> Connection {
                 begin = begin.or(record["time"].as_f64());
             }
             "packet_lost" => found.lost += 1,
-            "packet_received" if found.ready.is_none() && data["header"]["packet_type"] == "1RTT" => {
-                found.ready = record["time"].as_f64().zip(begin).map(|(now, begin)| now - begin);
+            "packet_received"
+                if found.ready.is_none() && data["header"]["packet_type"] == "1RTT" =>
+            {
+                found.ready = record["time"]
+                    .as_f64()
+                    .zip(begin)
+                    .map(|(now, begin)| now - begin);
             }
             _ => {}
         }
@@ -88,11 +116,16 @@ mod tests {
             let mut text = format!(
                 "\u{1e}{{\"time\":2.0,\"name\":\"recovery:metrics_updated\",\"data\":{{\"latest_rtt\":{round_trip},\"congestion_window\":9000}}}}\n"
             );
-            text += &"\u{1e}{\"time\":1.0,\"name\":\"transport:packet_sent\",\"data\":{}}\n".repeat(FEW);
+            text += &"\u{1e}{\"time\":1.0,\"name\":\"transport:packet_sent\",\"data\":{}}\n"
+                .repeat(FEW);
             text += "\u{1e}{\"time\":1.5,\"name\":\"transport:packet_received\",\"data\":{\"header\":{\"packet_type\":\"1RTT\"}}}\n\u{1e}{\"ti";
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let found: Vec<f64> = read(folder.path()).unwrap().iter().map(|(_, value)| *value).collect();
+        let found: Vec<f64> = read(folder.path())
+            .unwrap()
+            .iter()
+            .map(|(_, value)| *value)
+            .collect();
         assert_eq!(found, [4000.0, 9.0, 0.0, 0.5]);
     }
 }

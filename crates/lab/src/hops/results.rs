@@ -39,28 +39,45 @@ pub struct Series {
 impl Results {
     /// Adds what a round has measured.
     pub fn add(&mut self, point: Point, system: System, figure: Figure, value: f64) {
-        let same = |series: &&mut Series| series.point == point && series.system == system && series.figure == figure;
+        let same = |series: &&mut Series| {
+            series.point == point && series.system == system && series.figure == figure
+        };
         match self.series.iter_mut().find(same) {
             Some(series) => series.values.push(value),
-            None => self.series.push(Series { point, figure, system, values: vec![value] }),
+            None => self.series.push(Series {
+                point,
+                figure,
+                system,
+                values: vec![value],
+            }),
         }
     }
 
     /// Keeps from `earlier` the points that were not measured again.
     #[must_use]
     pub fn after(mut self, earlier: Self) -> Self {
-        let kept = earlier.series.into_iter().filter(|old| self.series.iter().all(|new| new.point != old.point));
+        let kept = earlier
+            .series
+            .into_iter()
+            .filter(|old| self.series.iter().all(|new| new.point != old.point));
         let mut series: Vec<_> = kept.collect();
         series.append(&mut self.series);
         series.sort_by_key(|series| (series.point, series.system));
         let runs = earlier.runs.into_iter().chain(self.runs).collect();
         let failures = earlier.failures.into_iter().chain(self.failures).collect();
-        Self { runs, series, failures }
+        Self {
+            runs,
+            series,
+            failures,
+        }
     }
 
     /// Median and range of a figure; none if it was not measured.
     pub fn of(&self, point: Point, system: System, figure: &str) -> Option<Summary> {
-        let found = self.series.iter().find(|s| s.point == point && s.system == system && s.figure.name == figure);
+        let found = self
+            .series
+            .iter()
+            .find(|s| s.point == point && s.system == system && s.figure.name == figure);
         found.and_then(|series| Summary::of(&series.values))
     }
 
@@ -68,7 +85,10 @@ impl Results {
     pub fn rows(&self) -> Vec<(Point, Figure)> {
         let mut rows: Vec<(Point, Figure)> = Vec::new();
         for Series { point, figure, .. } in &self.series {
-            if !rows.iter().any(|(other, known)| other == point && known == figure) {
+            if !rows
+                .iter()
+                .any(|(other, known)| other == point && known == figure)
+            {
                 rows.push((*point, figure.clone()));
             }
         }
@@ -90,6 +110,7 @@ impl Results {
     /// # Errors
     /// When it cannot be written.
     pub fn save(&self, file: &Path) -> Result<()> {
-        fs::write(file, serde_json::to_string_pretty(self)? + "\n").with_context(|| file.display().to_string())
+        fs::write(file, serde_json::to_string_pretty(self)? + "\n")
+            .with_context(|| file.display().to_string())
     }
 }

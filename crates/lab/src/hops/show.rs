@@ -26,7 +26,12 @@ pub fn print(results: &Results) -> String {
 /// One line about all.
 pub fn summary_line(results: &Results) -> String {
     let found = targets(results);
-    let count = |verdict: &str| found.iter().filter(|target| target.verdict() == verdict).count();
+    let count = |verdict: &str| {
+        found
+            .iter()
+            .filter(|target| target.verdict() == verdict)
+            .count()
+    };
     let seconds: f64 = results.runs.iter().map(|run| run.seconds).sum();
     format!(
         "hops: {} goals reached, {} missed, {} too close to say; {seconds:.0} s, {} failed",
@@ -43,16 +48,27 @@ pub fn page(results: &Results, pictures: &[String]) -> String {
                     brackets the least and the most of all rounds.\n\n"
         .to_owned();
     for run in &results.runs {
-        text += &format!("- `{}`: {:.0} s, seed {}, {}\n", run.command, run.seconds, run.seed, run.machine);
+        text += &format!(
+            "- `{}`: {:.0} s, seed {}, {}\n",
+            run.command, run.seconds, run.seed, run.machine
+        );
     }
     for failure in &results.failures {
         text += &format!("- failed: {failure}\n");
     }
-    text += &format!("\n## Goals\n\n{}\n", compact(&goals(results, ASCII_MARKDOWN)));
+    text += &format!(
+        "\n## Goals\n\n{}\n",
+        compact(&goals(results, ASCII_MARKDOWN))
+    );
     for experiment in Experiment::ALL {
-        let Some(table) = table(results, experiment, ASCII_MARKDOWN) else { continue };
+        let Some(table) = table(results, experiment, ASCII_MARKDOWN) else {
+            continue;
+        };
         text += &format!("\n## {}\n\n", experiment.name());
-        for picture in pictures.iter().filter(|name| name.contains(experiment.name())) {
+        for picture in pictures
+            .iter()
+            .filter(|name| name.contains(experiment.name()))
+        {
             text += &format!("![{}]({picture})\n\n", picture.trim_end_matches(".svg"));
         }
         text += &format!("{}\n", compact(&table));
@@ -63,8 +79,13 @@ pub fn page(results: &Results, pictures: &[String]) -> String {
 /// A table without the spaces that align its columns.
 fn compact(table: &Table) -> String {
     let words = |line: String| {
-        let words =
-            line.split_whitespace().map(|word| if word.contains("--") { shortest(word) } else { word.to_owned() });
+        let words = line.split_whitespace().map(|word| {
+            if word.contains("--") {
+                shortest(word)
+            } else {
+                word.to_owned()
+            }
+        });
         words.collect::<Vec<_>>().join(" ")
     };
     table.lines().map(words).collect::<Vec<_>>().join("\n")
@@ -72,11 +93,13 @@ fn compact(table: &Table) -> String {
 
 /// A line between rows, with three dashes a column.
 fn shortest(line: &str) -> String {
-    let columns = line.split('|').map(|column| match (column.is_empty(), column.ends_with(':')) {
-        (true, _) => "",
-        (_, true) => "--:",
-        _ => "---",
-    });
+    let columns = line
+        .split('|')
+        .map(|column| match (column.is_empty(), column.ends_with(':')) {
+            (true, _) => "",
+            (_, true) => "--:",
+            _ => "---",
+        });
     columns.collect::<Vec<_>>().join("|")
 }
 
@@ -85,25 +108,45 @@ fn goals(results: &Results, style: TableStyle) -> Table {
     table.load_style(style);
     table.set_header(["goal", "measured", ""]);
     for target in targets(results) {
-        table.add_row([target.words.clone(), number(target.value), target.verdict().to_owned()]);
+        table.add_row([
+            target.words.clone(),
+            number(target.value),
+            target.verdict().to_owned(),
+        ]);
     }
     table
 }
 
 fn table(results: &Results, experiment: Experiment, style: TableStyle) -> Option<Table> {
-    let rows: Vec<_> = results.rows().into_iter().filter(|(point, _)| point.experiment == experiment).collect();
-    let measured =
-        |system: &System| rows.iter().any(|(point, figure)| results.of(*point, *system, &figure.name).is_some());
+    let rows: Vec<_> = results
+        .rows()
+        .into_iter()
+        .filter(|(point, _)| point.experiment == experiment)
+        .collect();
+    let measured = |system: &System| {
+        rows.iter()
+            .any(|(point, figure)| results.of(*point, *system, &figure.name).is_some())
+    };
     let systems: Vec<_> = System::ALL.into_iter().filter(measured).collect();
     let mut table = Table::new();
     table.load_style(style);
     let names = systems.iter().map(|system| system.name());
-    table.set_header(["links", "chain", "at once", "figure"].into_iter().chain(names));
+    table.set_header(
+        ["links", "chain", "at once", "figure"]
+            .into_iter()
+            .chain(names),
+    );
     for (point, figure) in &rows {
         let chain = format!("{} {}", point.hops, point.way.name());
-        let start = [point.links.name().to_owned(), chain, point.transactions.to_string()];
+        let start = [
+            point.links.name().to_owned(),
+            chain,
+            point.transactions.to_string(),
+        ];
         let name = format!("{}, {}", figure.name, figure.unit);
-        let values = systems.iter().map(|system| cell(results.of(*point, *system, &figure.name)));
+        let values = systems
+            .iter()
+            .map(|system| cell(results.of(*point, *system, &figure.name)));
         table.add_row(start.into_iter().chain([name]).chain(values));
     }
     for column in table.column_iter_mut().skip(4) {
@@ -113,10 +156,17 @@ fn table(results: &Results, experiment: Experiment, style: TableStyle) -> Option
 }
 
 fn cell(summary: Option<Summary>) -> String {
-    summary.map_or_else(String::new, |Summary { median, least, most }| {
-        if least == most {
-            return number(median);
-        }
-        format!("{} ({} to {})", number(median), number(least), number(most))
-    })
+    summary.map_or_else(
+        String::new,
+        |Summary {
+             median,
+             least,
+             most,
+         }| {
+            if least == most {
+                return number(median);
+            }
+            format!("{} ({} to {})", number(median), number(least), number(most))
+        },
+    )
 }

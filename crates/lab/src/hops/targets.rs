@@ -29,7 +29,11 @@ pub struct Target {
 impl Target {
     /// In words; none within the noise.
     pub fn verdict(&self) -> &'static str {
-        let gain = if self.more { self.value / self.goal } else { self.goal / self.value };
+        let gain = if self.more {
+            self.value / self.goal
+        } else {
+            self.goal / self.value
+        };
         match gain {
             gain if gain.is_nan() => "not measured",
             gain if gain > 1.0 + NOISE => "reached",
@@ -51,40 +55,85 @@ pub fn targets(results: &Results) -> Vec<Target> {
 }
 
 fn point(experiment: Experiment, links: Links, hops: u8) -> Point {
-    let way = if hops == 0 { Way::Direct } else { Way::Forwarded };
-    let transactions = if experiment == Experiment::Flows { 1000 } else { 1 };
-    Point { experiment, links, way, hops, transactions }
+    let way = if hops == 0 {
+        Way::Direct
+    } else {
+        Way::Forwarded
+    };
+    let transactions = if experiment == Experiment::Flows {
+        1000
+    } else {
+        1
+    };
+    Point {
+        experiment,
+        links,
+        way,
+        hops,
+        transactions,
+    }
 }
 
 /// One hop, beside the others.
 fn compared(results: &Results, links: Links) -> Vec<Target> {
     let mut found = Vec::new();
     let value = |experiment, system, figure: &str| {
-        results.of(point(experiment, links, 1), system, figure).map(|summary| summary.median)
+        results
+            .of(point(experiment, links, 1), system, figure)
+            .map(|summary| summary.median)
     };
     let name = links.name();
     for other in [System::Envoy, System::MasqueGo] {
-        let rates = [System::Hermes, other].map(|system| value(Experiment::Datagrams, system, "rate"));
+        let rates =
+            [System::Hermes, other].map(|system| value(Experiment::Datagrams, system, "rate"));
         if let [Some(own), Some(theirs)] = rates {
             let words = format!("{name}: rate of datagrams to {other}'s, at least 2.5");
-            found.push(Target { words, value: own / theirs, goal: 2.5, more: true });
+            found.push(Target {
+                words,
+                value: own / theirs,
+                goal: 2.5,
+                more: true,
+            });
         }
     }
-    let direct = results.of(point(Experiment::Latency, links, 0), System::Direct, "kept flow").map(|s| s.median);
-    let kept = [System::Hermes, System::Envoy].map(|system| value(Experiment::Latency, system, "kept flow"));
+    let direct = results
+        .of(
+            point(Experiment::Latency, links, 0),
+            System::Direct,
+            "kept flow",
+        )
+        .map(|s| s.median);
+    let kept = [System::Hermes, System::Envoy]
+        .map(|system| value(Experiment::Latency, system, "kept flow"));
     if let (Some(direct), [Some(own), Some(theirs)]) = (direct, kept) {
         let words = format!("{name}: latency added to a flow to Envoy's, at most 0.6");
-        found.push(Target { words, value: (own - direct) / (theirs - direct), goal: 0.6, more: false });
+        found.push(Target {
+            words,
+            value: (own - direct) / (theirs - direct),
+            goal: 0.6,
+            more: false,
+        });
     }
-    let times = [System::Hermes, System::Envoy].map(|system| value(Experiment::Flows, system, "last answer"));
+    let times = [System::Hermes, System::Envoy]
+        .map(|system| value(Experiment::Flows, system, "last answer"));
     if let [Some(own), Some(theirs)] = times {
         let words = format!("{name}: time of 1,000 new flows to Envoy's, at most 0.5");
-        found.push(Target { words, value: own / theirs, goal: 0.5, more: false });
+        found.push(Target {
+            words,
+            value: own / theirs,
+            goal: 0.5,
+            more: false,
+        });
     }
     if let Some(lost) = results.of(point(Experiment::Flows, links, 1), System::Hermes, "lost") {
         // One lost flow is a miss.
         let words = format!("{name}: lost of 1,000 new flows, none (+ 0.5)");
-        found.push(Target { words, value: lost.most + 0.25, goal: 0.5, more: false });
+        found.push(Target {
+            words,
+            value: lost.most + 0.25,
+            goal: 0.5,
+            more: false,
+        });
     }
     found
 }
@@ -95,20 +144,38 @@ fn further(results: &Results, links: Links) -> Vec<Target> {
     for experiment in [Experiment::Datagrams, Experiment::Download] {
         let what = experiment.name();
         let value = |hops, figure: &str| {
-            results.of(point(experiment, links, hops), System::Hermes, figure).map(|summary| summary.median)
+            results
+                .of(point(experiment, links, hops), System::Hermes, figure)
+                .map(|summary| summary.median)
         };
-        let time = |hops: u8| (1..=hops).map(|hop| value(hops, &format!("time of proxy {hop}"))).sum::<Option<f64>>();
+        let time = |hops: u8| {
+            (1..=hops)
+                .map(|hop| value(hops, &format!("time of proxy {hop}")))
+                .sum::<Option<f64>>()
+        };
         for hops in 2..=HOPS {
             let words = |measure: &str| format!("{}: {what}: {measure} at {hops}", links.name());
             if let (Some(first), Some(before), Some(now)) = (time(1), time(hops - 1), time(hops)) {
                 let words = words("time of a further hop to the first proxy's, at most 0.6,");
-                found.push(Target { words, value: (now - before) / first, goal: FURTHER_TIME, more: false });
+                found.push(Target {
+                    words,
+                    value: (now - before) / first,
+                    goal: FURTHER_TIME,
+                    more: false,
+                });
             }
-            if let (Links::Gigabit, Some(before), Some(now)) =
-                (links, value(hops - 1, "throughput"), value(hops, "throughput"))
-            {
+            if let (Links::Gigabit, Some(before), Some(now)) = (
+                links,
+                value(hops - 1, "throughput"),
+                value(hops, "throughput"),
+            ) {
                 let words = words("throughput to that of one hop less, at least 0.9,");
-                found.push(Target { words, value: now / before, goal: 1.0 - FURTHER_COST, more: true });
+                found.push(Target {
+                    words,
+                    value: now / before,
+                    goal: 1.0 - FURTHER_COST,
+                    more: true,
+                });
             }
         }
     }
@@ -120,20 +187,40 @@ fn steady(results: &Results, links: Links) -> Vec<Target> {
     let mut found = Vec::new();
     for experiment in [Experiment::Datagrams, Experiment::Download] {
         let one = point(experiment, links, 1);
-        let same = |other: &Point| Point { transactions: 1, ..*other } == one;
+        let same = |other: &Point| {
+            Point {
+                transactions: 1,
+                ..*other
+            } == one
+        };
         let medians = |figure: &str| -> Vec<f64> {
-            let mut points: Vec<_> = results.series.iter().map(|series| series.point).filter(same).collect();
+            let mut points: Vec<_> = results
+                .series
+                .iter()
+                .map(|series| series.point)
+                .filter(same)
+                .collect();
             points.dedup();
-            points.iter().filter_map(|point| Some(results.of(*point, System::Hermes, figure)?.median)).collect()
+            points
+                .iter()
+                .filter_map(|point| Some(results.of(*point, System::Hermes, figure)?.median))
+                .collect()
         };
         let medians = medians("throughput");
         let least = medians.iter().copied().fold(f64::NAN, f64::min);
         let peak = medians.iter().copied().fold(0.0, f64::max);
         if medians.len() > 1 {
             let what = experiment.name();
-            let words =
-                format!("{}: {what}: least to peak of all numbers of transactions, at least 0.75", links.name());
-            found.push(Target { words, value: least / peak, goal: OF_PEAK, more: true });
+            let words = format!(
+                "{}: {what}: least to peak of all numbers of transactions, at least 0.75",
+                links.name()
+            );
+            found.push(Target {
+                words,
+                value: least / peak,
+                goal: OF_PEAK,
+                more: true,
+            });
         }
     }
     found
@@ -153,7 +240,21 @@ mod tests {
         let found = targets(&results);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].verdict(), "reached");
-        assert_eq!(Target { value: 2.4, ..found[0].clone() }.verdict(), "too close to say");
-        assert_eq!(Target { value: 2.0, ..found[0].clone() }.verdict(), "missed");
+        assert_eq!(
+            Target {
+                value: 2.4,
+                ..found[0].clone()
+            }
+            .verdict(),
+            "too close to say"
+        );
+        assert_eq!(
+            Target {
+                value: 2.0,
+                ..found[0].clone()
+            }
+            .verdict(),
+            "missed"
+        );
     }
 }

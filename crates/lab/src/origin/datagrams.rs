@@ -27,14 +27,22 @@ pub async fn serve(socket: UdpSocket) -> Result<()> {
             continue;
         }
         for (source, datagram) in batch.datagrams() {
-            let name = datagram.get(NAME).and_then(|name| name.try_into().ok()).unwrap_or_default();
+            let name = datagram
+                .get(NAME)
+                .and_then(|name| name.try_into().ok())
+                .unwrap_or_default();
             let answer = match datagram.first() {
                 Some(&ECHO) => datagram.to_vec(),
                 Some(&COUNT) => {
                     *counts.entry(name).or_default() += 1;
                     continue;
                 }
-                Some(&QUERY) => counts.get(&name).copied().unwrap_or(0).to_be_bytes().to_vec(),
+                Some(&QUERY) => counts
+                    .get(&name)
+                    .copied()
+                    .unwrap_or(0)
+                    .to_be_bytes()
+                    .to_vec(),
                 _ => continue,
             };
             drop(socket.send_segments(Some(source), &answer, None).await);

@@ -84,11 +84,21 @@ pub fn start(folder: &Path) -> Result<(Process, Addresses)> {
 ///
 /// # Errors
 /// When it does not start.
-pub fn start_in(namespace: Option<&Namespace>, address: IpAddr, folder: &Path) -> Result<(Process, Addresses)> {
+pub fn start_in(
+    namespace: Option<&Namespace>,
+    address: IpAddr,
+    folder: &Path,
+) -> Result<(Process, Addresses)> {
     let program = std::env::current_exe()?;
     let file = folder.join(FILE);
     let address = address.to_string();
-    let words = ["origin".as_ref(), "--address".as_ref(), address.as_ref(), "--folder".as_ref(), folder.as_os_str()];
+    let words = [
+        "origin".as_ref(),
+        "--address".as_ref(),
+        address.as_ref(),
+        "--folder".as_ref(),
+        folder.as_os_str(),
+    ];
     let mut process = Process::start_in(namespace, "origin", folder, &program, &words)?;
     let step = Duration::from_millis(5);
     for _ in 0..START_LIMIT.as_millis() / step.as_millis() {
@@ -106,7 +116,9 @@ pub fn start_in(namespace: Option<&Namespace>, address: IpAddr, folder: &Path) -
 /// # Errors
 /// When a port cannot be had.
 pub fn serve(arguments: &Arguments) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(serve_all(&arguments.folder, arguments.address))
 }
 

@@ -14,7 +14,10 @@ const CONTENT: usize = 256;
 const LONGEST: usize = 64 * 1024;
 
 static RESPONSE: LazyLock<String> = LazyLock::new(|| {
-    format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {CONTENT}\r\n\r\n{}", "x".repeat(CONTENT))
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {CONTENT}\r\n\r\n{}",
+        "x".repeat(CONTENT)
+    )
 });
 
 /// The head of a response whose content nobody waits to the end of: 1 TiB.
@@ -28,15 +31,20 @@ fn is_bulk(head: &[u8]) -> bool {
 /// The range of bytes that a head asks for, if it asks for one: its first byte and its last.
 fn range(head: &[u8]) -> Option<(u64, u64)> {
     let head = std::str::from_utf8(head).ok()?;
-    let line =
-        head.split("\r\n").find_map(|line| line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("range")));
+    let line = head.split("\r\n").find_map(|line| {
+        line.split_once(':')
+            .filter(|(name, _)| name.eq_ignore_ascii_case("range"))
+    });
     let (first, last) = line?.1.trim().strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
 /// Sends the bytes from the first to the last.
 async fn send_range(stream: &mut TcpStream, first: u64, last: u64) -> Result<()> {
-    let length = last.checked_sub(first).and_then(|less| less.checked_add(1)).context("the range is empty")?;
+    let length = last
+        .checked_sub(first)
+        .and_then(|less| less.checked_add(1))
+        .context("the range is empty")?;
     let head = format!(
         "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {first}-{last}/*\r\ncontent-length: {length}\r\n\r\n"
     );
@@ -76,7 +84,10 @@ mod tests {
 
     #[test]
     fn a_range_is_read_from_a_head() {
-        assert_eq!(range(b"GET /bulk HTTP/1.1\r\nRange: bytes=5-9\r\nhost: x"), Some((5, 9)));
+        assert_eq!(
+            range(b"GET /bulk HTTP/1.1\r\nRange: bytes=5-9\r\nhost: x"),
+            Some((5, 9))
+        );
         assert_eq!(range(b"GET /bulk HTTP/1.1\r\nhost: x"), None);
         assert_eq!(range(b"GET /bulk HTTP/1.1\r\nRange: bytes=-9"), None);
     }

@@ -45,7 +45,11 @@ impl std::fmt::Display for Name {
 /// When a system cannot be installed or started, or the results cannot be written.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let options = &arguments.options;
-    let mut results = if options.show { Results::default() } else { measure_all(arguments)? };
+    let mut results = if options.show {
+        Results::default()
+    } else {
+        measure_all(arguments)?
+    };
     if let Some(file) = options.earlier() {
         results = results.after(report::load(file)?);
     }
@@ -60,13 +64,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .with_context(|| file.display().to_string())?;
     }
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}\n{}", report::print(&results), report::summary_line(&results)).context("standard output")
+    writeln!(
+        out,
+        "{}\n{}",
+        report::print(&results),
+        report::summary_line(&results)
+    )
+    .context("standard output")
 }
 
 /// Provides the programs, measures, and says how it was done.
 fn measure_all(arguments: &Arguments) -> Result<Results> {
     let programs = Programs::provide(&arguments.systems, arguments.options.hermes.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let begin = Instant::now();
     let mut results = runtime.block_on(measure(arguments, programs))?;
     results.runs.push(arguments.options.run(begin));
@@ -78,7 +90,13 @@ async fn measure(arguments: &Arguments, programs: Programs) -> Result<Results> {
     let pki = Pki::create(folder.path())?;
     let client = Client::new(pki.client()?)?;
     let (origin_process, origin) = origin::start(folder.path())?;
-    let around = Surroundings { origin, pki, folder: folder.path().to_owned(), programs, client };
+    let around = Surroundings {
+        origin,
+        pki,
+        folder: folder.path().to_owned(),
+        programs,
+        client,
+    };
     let mut systems = Vec::new();
     for name in &arguments.systems {
         systems.push(System::start(*name, &around).await?);
@@ -94,14 +112,21 @@ async fn rounds(arguments: &Arguments, around: &Surroundings, systems: &[System]
     let cases = plan::cases(&arguments.only, &arguments.links);
     let mut results = Results::default();
     let mut random = fastrand::Rng::with_seed(arguments.options.seed);
-    let mut progress = Progress::new(arguments.options.repeats as usize * cases.len() * systems.len());
+    let mut progress =
+        Progress::new(arguments.options.repeats as usize * cases.len() * systems.len());
     for round in 1..=arguments.options.repeats {
         for case in &cases {
             let mut order: Vec<_> = systems.iter().collect();
             random.shuffle(&mut order);
             for system in order {
-                progress.step(&format!("round {round}: {} on {}", plan::spoken(*case), system.name));
-                if let Err(error) = measure_one(*case, system, around, arguments.options.short, &mut results).await {
+                progress.step(&format!(
+                    "round {round}: {} on {}",
+                    plan::spoken(*case),
+                    system.name
+                ));
+                if let Err(error) =
+                    measure_one(*case, system, around, arguments.options.short, &mut results).await
+                {
                     results.failures.push(format!(
                         "round {round}: {} on {}: {error:#}",
                         plan::spoken(*case),
@@ -122,10 +147,21 @@ async fn measure_one(
     short: bool,
     results: &mut Results,
 ) -> Result<()> {
-    let Some(entry) = system.entry(case.kind, case.link).filter(|_| case.experiment.suits(system.name)) else {
+    let Some(entry) = system
+        .entry(case.kind, case.link)
+        .filter(|_| case.experiment.suits(system.name))
+    else {
         return Ok(());
     };
-    let bench = Bench { case, client: &around.client, system, entry, origin: &around.origin, around, short };
+    let bench = Bench {
+        case,
+        client: &around.client,
+        system,
+        entry,
+        origin: &around.origin,
+        around,
+        short,
+    };
     for (figure, value) in Experiment::run(case.experiment, &bench).await? {
         results.add(case, system.name, figure, value);
     }

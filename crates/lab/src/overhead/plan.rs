@@ -21,10 +21,14 @@ impl FromStr for Part {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let kind = Kind::from_str(text, false).map(Self::Kind);
-        kind.or_else(|_| Experiment::from_str(text, false).map(Self::Experiment)).map_err(|_| {
-            let words = Kind::ALL.map(Kind::name).into_iter().chain(Experiment::ALL.map(Experiment::name));
-            format!("expected some of {}", words.collect::<Vec<_>>().join(", "))
-        })
+        kind.or_else(|_| Experiment::from_str(text, false).map(Self::Experiment))
+            .map_err(|_| {
+                let words = Kind::ALL
+                    .map(Kind::name)
+                    .into_iter()
+                    .chain(Experiment::ALL.map(Experiment::name));
+                format!("expected some of {}", words.collect::<Vec<_>>().join(", "))
+            })
     }
 }
 
@@ -39,13 +43,23 @@ pub fn cases(only: &[Part], links: &[Link]) -> Vec<Case> {
         Part::Kind(_) => None,
     });
     let (kinds, experiments): (Vec<_>, Vec<_>) = (kinds.collect(), experiments.collect());
-    let wanted = |experiment: &Experiment| experiments.is_empty() || experiments.contains(experiment);
+    let wanted =
+        |experiment: &Experiment| experiments.is_empty() || experiments.contains(experiment);
     let mut cases = Vec::new();
     for experiment in Experiment::ALL.into_iter().filter(wanted) {
-        for kind in experiment.kinds().iter().copied().filter(|kind| kinds.is_empty() || kinds.contains(kind)) {
+        for kind in experiment
+            .kinds()
+            .iter()
+            .copied()
+            .filter(|kind| kinds.is_empty() || kinds.contains(kind))
+        {
             let usual = experiment.links(kind);
             for link in if links.is_empty() { usual } else { links } {
-                cases.push(Case { experiment, kind, link: *link });
+                cases.push(Case {
+                    experiment,
+                    kind,
+                    link: *link,
+                });
             }
         }
     }
@@ -54,7 +68,12 @@ pub fn cases(only: &[Part], links: &[Link]) -> Vec<Case> {
 
 /// A case in words.
 pub fn spoken(case: Case) -> String {
-    format!("{} of {} over {}", case.experiment.name(), case.kind.name(), case.link.name())
+    format!(
+        "{} of {} over {}",
+        case.experiment.name(),
+        case.kind.name(),
+        case.link.name()
+    )
 }
 
 #[cfg(test)]
@@ -63,15 +82,30 @@ mod tests {
 
     #[test]
     fn only_selects_kinds_and_experiments() {
-        let only: Vec<Part> = ["udp", "latency"].map(|word| word.parse().unwrap()).to_vec();
+        let only: Vec<Part> = ["udp", "latency"]
+            .map(|word| word.parse().unwrap())
+            .to_vec();
         let found = cases(&only, &[]);
-        assert_eq!(found, [Case { experiment: Experiment::Latency, kind: Kind::Udp, link: Link::H2 }]);
+        assert_eq!(
+            found,
+            [Case {
+                experiment: Experiment::Latency,
+                kind: Kind::Udp,
+                link: Link::H2
+            }]
+        );
         assert!("latencies".parse::<Part>().unwrap_err().contains("latency"));
     }
 
     #[test]
     fn links_that_are_asked_for_stand_over_the_usual_ones() {
-        let found = cases(&[Part::Kind(Kind::Tcp), Part::Experiment(Experiment::Latency)], &[Link::Tls]);
-        assert_eq!(found.iter().map(|case| case.link).collect::<Vec<_>>(), [Link::Tls]);
+        let found = cases(
+            &[Part::Kind(Kind::Tcp), Part::Experiment(Experiment::Latency)],
+            &[Link::Tls],
+        );
+        assert_eq!(
+            found.iter().map(|case| case.link).collect::<Vec<_>>(),
+            [Link::Tls]
+        );
     }
 }

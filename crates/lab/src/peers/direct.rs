@@ -12,8 +12,14 @@ pub fn start(around: &Surroundings) -> Started {
             Kind::Tcp => origin.tcp,
             Kind::Udp => origin.udp,
         };
-        Entry { kind, address, asks: false }
+        Entry {
+            kind,
+            address,
+            asks: false,
+        }
     };
-    let entries = Link::ALL.iter().flat_map(|link| Kind::ALL.map(|kind| (*link, entry(kind))));
+    let entries = Link::ALL
+        .iter()
+        .flat_map(|link| Kind::ALL.map(|kind| (*link, entry(kind))));
     Ok((Vec::new(), entries.collect()))
 }

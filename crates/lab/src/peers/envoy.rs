@@ -22,55 +22,120 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let secure = ports::free()?;
     let (dependent, entries) = dependent(&around.pki, clear, secure)?;
     let standalone = standalone(around, clear, secure);
-    let processes = [("standalone", standalone), ("dependent", dependent)].map(|(name, resources)| {
-        let file = folder.join(format!("{name}.json"));
-        fs::write(&file, json!({ "static_resources": resources }).to_string())?;
-        let threads = THREADS.to_string();
-        let fixed = ["--concurrency", &threads, "--disable-hot-restart", "--log-level", "error", "-c"];
-        let arguments: Vec<_> = fixed.iter().map(AsRef::as_ref).chain([file.as_os_str()]).collect();
-        Process::start(name, folder, &around.programs.envoy, &arguments)
-    });
+    let processes =
+        [("standalone", standalone), ("dependent", dependent)].map(|(name, resources)| {
+            let file = folder.join(format!("{name}.json"));
+            fs::write(&file, json!({ "static_resources": resources }).to_string())?;
+            let threads = THREADS.to_string();
+            let fixed = [
+                "--concurrency",
+                &threads,
+                "--disable-hot-restart",
+                "--log-level",
+                "error",
+                "-c",
+            ];
+            let arguments: Vec<_> = fixed
+                .iter()
+                .map(AsRef::as_ref)
+                .chain([file.as_os_str()])
+                .collect();
+            Process::start(name, folder, &around.programs.envoy, &arguments)
+        });
     Ok((processes.into_iter().collect::<Result<_>>()?, entries))
 }
 
-fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(Value, Vec<(Link, Entry)>)> {
+fn dependent(
+    pki: &Pki,
+    clear: SocketAddr,
+    secure: SocketAddr,
+) -> Result<(Value, Vec<(Link, Entry)>)> {
     let mut listeners = Vec::new();
     let mut entries = Vec::new();
     for link in Link::ALL {
         let http = ports::free()?;
         let tcp = ports::free()?;
         let name = |kind: Kind| format!("{}-{}", kind.name(), link.name());
-        listeners.push(listener(&name(Kind::Http), http, json!({ "filters": [manager(&[everything(link)])] })));
-        listeners.push(listener(&name(Kind::Tcp), tcp, json!({ "filters": [tcp_tunnel(link)] })));
-        entries.push((link, Entry { kind: Kind::Http, address: http, asks: false }));
-        entries.push((link, Entry { kind: Kind::Connect, address: http, asks: true }));
-        entries.push((link, Entry { kind: Kind::Tcp, address: tcp, asks: false }));
+        listeners.push(listener(
+            &name(Kind::Http),
+            http,
+            json!({ "filters": [manager(&[everything(link)])] }),
+        ));
+        listeners.push(listener(
+            &name(Kind::Tcp),
+            tcp,
+            json!({ "filters": [tcp_tunnel(link)] }),
+        ));
+        entries.push((
+            link,
+            Entry {
+                kind: Kind::Http,
+                address: http,
+                asks: false,
+            },
+        ));
+        entries.push((
+            link,
+            Entry {
+                kind: Kind::Connect,
+                address: http,
+                asks: true,
+            },
+        ));
+        entries.push((
+            link,
+            Entry {
+                kind: Kind::Tcp,
+                address: tcp,
+                asks: false,
+            },
+        ));
         // Its UDP tunnels need HTTP/2.
         if link != Link::H1 {
             let udp = ports::free()?;
             listeners.push(udp_tunnel(&name(Kind::Udp), udp, link.name()));
-            entries.push((link, Entry { kind: Kind::Udp, address: udp, asks: false }));
+            entries.push((
+                link,
+                Entry {
+                    kind: Kind::Udp,
+                    address: udp,
+                    asks: false,
+                },
+            ));
         }
     }
     let h2 = json!({ "http2_protocol_options": { "allow_connect": true } });
     let mut tls = cluster("tls", secure, "TCP", &h2);
     tls["transport_socket"] = transport("UpstreamTlsContext", pki, json!({ "sni": PROXY }));
-    let clusters =
-        [cluster("h1", clear, "TCP", &json!({ "http_protocol_options": {} })), cluster("h2", clear, "TCP", &h2), tls];
-    Ok((json!({ "listeners": listeners, "clusters": clusters }), entries))
+    let clusters = [
+        cluster("h1", clear, "TCP", &json!({ "http_protocol_options": {} })),
+        cluster("h2", clear, "TCP", &h2),
+        tls,
+    ];
+    Ok((
+        json!({ "listeners": listeners, "clusters": clusters }),
+        entries,
+    ))
 }
 
 fn standalone(around: &Surroundings, clear: SocketAddr, secure: SocketAddr) -> Value {
     let origin = &around.origin;
     let hosts = [
-        host("web", &["web.lab"], json!({ "match": { "prefix": "/" }, "route": { "cluster": "web" } })),
+        host(
+            "web",
+            &["web.lab"],
+            json!({ "match": { "prefix": "/" }, "route": { "cluster": "web" } }),
+        ),
         host("tls", &["tls.lab:443"], terminate("CONNECT", "tls")),
         host("tcp", &["tcp.lab:7"], terminate("CONNECT", "tcp")),
         host("udp", &["*"], terminate("CONNECT-UDP", "udp")),
     ];
     let mut under_tls = listener("secure", secure, json!({ "filters": [manager(&hosts)] }));
-    under_tls["filter_chains"][0]["transport_socket"] =
-        transport("DownstreamTlsContext", &around.pki, json!({ "require_client_certificate": true }));
+    under_tls["filter_chains"][0]["transport_socket"] = transport(
+        "DownstreamTlsContext",
+        &around.pki,
+        json!({ "require_client_certificate": true }),
+    );
     let h1 = json!({ "http_protocol_options": {} });
     let mut udp = cluster("udp", origin.udp, "UDP", &h1);
     udp["upstream_bind_config"] = json!({
@@ -133,7 +198,8 @@ fn tcp_tunnel(link: Link) -> Value {
 
 /// Datagrams that come here, through CONNECT-UDP over a cluster.
 pub(crate) fn udp_tunnel(name: &str, address: SocketAddr, next: &str) -> Value {
-    let route = json!({ "@type": url("extensions.filters.udp.udp_proxy.v3.Route"), "cluster": next });
+    let route =
+        json!({ "@type": url("extensions.filters.udp.udp_proxy.v3.Route"), "cluster": next });
     let capsules = json!({ "@type": url("extensions.filters.udp.udp_proxy.session.http_capsule.v3.FilterConfig") });
     let proxy = json!({
         "@type": url("extensions.filters.udp.udp_proxy.v3.UdpProxyConfig"),
@@ -164,7 +230,8 @@ pub(crate) fn listener(name: &str, address: SocketAddr, chain: Value) -> Value {
 
 /// A cluster with one endpoint.
 pub(crate) fn cluster(name: &str, endpoint: SocketAddr, protocol: &str, explicit: &Value) -> Value {
-    let endpoint = json!({ "lb_endpoints": [{ "endpoint": { "address": socket(endpoint, protocol) } }] });
+    let endpoint =
+        json!({ "lb_endpoints": [{ "endpoint": { "address": socket(endpoint, protocol) } }] });
     let limits = json!({
         "max_connections": NO_LIMIT,
         "max_pending_requests": NO_LIMIT,
@@ -186,7 +253,9 @@ pub(crate) fn cluster(name: &str, endpoint: SocketAddr, protocol: &str, explicit
 
 /// TLS with certificates on both sides.
 pub(crate) fn transport(context: &str, pki: &Pki, mut more: Value) -> Value {
-    more["@type"] = json!(url(&format!("extensions.transport_sockets.tls.v3.{context}")));
+    more["@type"] = json!(url(&format!(
+        "extensions.transport_sockets.tls.v3.{context}"
+    )));
     more["common_tls_context"] = json!({
         "alpn_protocols": ["h2"],
         "tls_certificates": [{

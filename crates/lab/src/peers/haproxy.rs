@@ -21,10 +21,19 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let processes = [("standalone", standalone), ("dependent", dependent)].map(|(name, hops)| {
         let file = folder.join(format!("{name}.cfg"));
         fs::write(&file, general() + &hops)?;
-        let arguments = ["-q".as_ref(), "-db".as_ref(), "-f".as_ref(), file.as_os_str()];
+        let arguments = [
+            "-q".as_ref(),
+            "-db".as_ref(),
+            "-f".as_ref(),
+            file.as_os_str(),
+        ];
         Process::start(name, folder, &around.programs.haproxy, &arguments)
     });
-    let entry = |address| Entry { kind: Kind::Http, address, asks: false };
+    let entry = |address| Entry {
+        kind: Kind::Http,
+        address,
+        asks: false,
+    };
     let entries = vec![(Link::H1, entry(entry1)), (Link::H2, entry(entry2))];
     Ok((processes.into_iter().collect::<Result<_>>()?, entries))
 }

@@ -31,7 +31,11 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
     Ok((processes.into_iter().collect::<Result<_>>()?, entries))
 }
 
-fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(String, Vec<(Link, Entry)>)> {
+fn dependent(
+    pki: &Pki,
+    clear: SocketAddr,
+    secure: SocketAddr,
+) -> Result<(String, Vec<(Link, Entry)>)> {
     let mut listeners = String::new();
     let mut routes = String::new();
     let mut entries = Vec::new();
@@ -45,10 +49,27 @@ fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(String
                 Kind::Udp => ", target: \"udp.lab:7\"",
             };
             listeners += &format!("  {name}: {{ {}: \"{address}\"{target} }}\n", kind.name());
-            routes += &format!("  - {{ match: {{ listener: {name} }}, to: {} }}\n", link.name());
-            entries.push((link, Entry { kind, address, asks: false }));
+            routes += &format!(
+                "  - {{ match: {{ listener: {name} }}, to: {} }}\n",
+                link.name()
+            );
+            entries.push((
+                link,
+                Entry {
+                    kind,
+                    address,
+                    asks: false,
+                },
+            ));
             if kind == Kind::Http {
-                entries.push((link, Entry { kind: Kind::Connect, address, asks: true }));
+                entries.push((
+                    link,
+                    Entry {
+                        kind: Kind::Connect,
+                        address,
+                        asks: true,
+                    },
+                ));
             }
         }
     }
@@ -66,7 +87,9 @@ fn dependent(pki: &Pki, clear: SocketAddr, secure: SocketAddr) -> Result<(String
         "  h1: {{ endpoints: [\"{clear}\"], http: 1, {timeouts} }}\n  h2: {{ endpoints: [\"{clear}\"], http: 2, {timeouts} }}\n  \
          tls: {{ endpoints: [\"{secure}\"], tls: {{ {tls} }}, {timeouts} }}\n"
     );
-    let yaml = format!("identity: {{ user: bench }}\nlisteners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}");
+    let yaml = format!(
+        "identity: {{ user: bench }}\nlisteners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}"
+    );
     Ok((yaml, entries))
 }
 
@@ -75,7 +98,12 @@ fn standalone(around: &Surroundings, clear: SocketAddr, secure: SocketAddr) -> S
     let ca = around.pki.ca();
     let cert = around.pki.cert(PROXY);
     let key = around.pki.key(PROXY);
-    let tls = format!("cert_file: {}, key_file: {}, client_ca_file: {}", cert.display(), key.display(), ca.display());
+    let tls = format!(
+        "cert_file: {}, key_file: {}, client_ca_file: {}",
+        cert.display(),
+        key.display(),
+        ca.display()
+    );
     let limits = format!("limits: {{ sessions_per_user: {SESSIONS} }}");
     format!(
         "listeners:\n  clear: {{ http: \"{clear}\", insecure_trust: [127.0.0.0/8], {limits} }}\n  \

@@ -33,7 +33,19 @@ const THREADS: usize = 2;
 const UDP_IDLE: &str = "10s";
 
 /// Which system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Name {
     /// No proxy.
@@ -52,7 +64,14 @@ pub enum Name {
 
 impl Name {
     /// All systems, in the order of the tables.
-    pub const ALL: [Self; 6] = [Self::Direct, Self::Null, Self::Hermes, Self::Envoy, Self::Nginx, Self::Haproxy];
+    pub const ALL: [Self; 6] = [
+        Self::Direct,
+        Self::Null,
+        Self::Hermes,
+        Self::Envoy,
+        Self::Nginx,
+        Self::Haproxy,
+    ];
 
     /// As tables and options say it.
     pub fn text(self) -> &'static str {
@@ -97,7 +116,10 @@ impl System {
     /// With the log of a proxy that does not start.
     pub async fn start(name: Name, around: &Surroundings) -> Result<Self> {
         let mut system = Self::launch(name, around)?;
-        system.ready(&around.client).await.with_context(|| name.text().to_owned())?;
+        system
+            .ready(&around.client)
+            .await
+            .with_context(|| name.text().to_owned())?;
         Ok(system)
     }
 
@@ -106,7 +128,10 @@ impl System {
     /// # Errors
     /// When a program cannot be started.
     pub fn launch(name: Name, around: &Surroundings) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix(name.text()).tempdir_in(&around.folder)?.keep();
+        let folder = tempfile::Builder::new()
+            .prefix(name.text())
+            .tempdir_in(&around.folder)?
+            .keep();
         let (processes, entries) = match name {
             Name::Direct => direct::start(around),
             Name::Null => null::start(around, &folder),
@@ -115,12 +140,19 @@ impl System {
             Name::Nginx => nginx::start(around, &folder),
             Name::Haproxy => haproxy::start(around, &folder),
         }?;
-        Ok(Self { name, processes, entries })
+        Ok(Self {
+            name,
+            processes,
+            entries,
+        })
     }
 
     /// Where exchanges of this kind enter, to go over this link; none if the system cannot carry them.
     pub fn entry(&self, kind: Kind, link: Link) -> Option<&Entry> {
-        self.entries.iter().find(|(over, entry)| *over == link && entry.kind == kind).map(|(_, entry)| entry)
+        self.entries
+            .iter()
+            .find(|(over, entry)| *over == link && entry.kind == kind)
+            .map(|(_, entry)| entry)
     }
 
     /// Processor time of its processes so far.

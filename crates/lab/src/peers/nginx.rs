@@ -13,19 +13,35 @@ use crate::traffic::{Entry, Kind, Link};
 pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let first = ports::free()?;
     let second = ports::free()?;
-    let hops = [("standalone", second, around.origin.http), ("dependent", first, second)];
+    let hops = [
+        ("standalone", second, around.origin.http),
+        ("dependent", first, second),
+    ];
     let processes = hops.map(|(name, listen, to)| {
         let home = folder.join(name);
         fs::create_dir_all(&home)?;
         let file = home.join("nginx.conf");
         fs::write(&file, configuration(&home, listen, to))?;
         let log = home.join("error.log");
-        let arguments =
-            ["-p".as_ref(), home.as_os_str(), "-e".as_ref(), log.as_os_str(), "-c".as_ref(), file.as_os_str()];
+        let arguments = [
+            "-p".as_ref(),
+            home.as_os_str(),
+            "-e".as_ref(),
+            log.as_os_str(),
+            "-c".as_ref(),
+            file.as_os_str(),
+        ];
         Process::start(name, folder, &around.programs.nginx, &arguments)
     });
-    let entry = Entry { kind: Kind::Http, address: first, asks: false };
-    Ok((processes.into_iter().collect::<Result<_>>()?, vec![(Link::H1, entry)]))
+    let entry = Entry {
+        kind: Kind::Http,
+        address: first,
+        asks: false,
+    };
+    Ok((
+        processes.into_iter().collect::<Result<_>>()?,
+        vec![(Link::H1, entry)],
+    ))
 }
 
 fn configuration(home: &Path, listen: SocketAddr, to: SocketAddr) -> String {

@@ -36,14 +36,25 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
         let between = ports::free()?;
         first.push(format!("{beside_client}={address}={between}"));
         second.push(format!("{beside_origin}={between}={target}"));
-        entries.push((link, Entry { kind, address, asks: false }));
+        entries.push((
+            link,
+            Entry {
+                kind,
+                address,
+                asks: false,
+            },
+        ));
     }
     let program = std::env::current_exe()?;
     let start = |name, ways: Vec<String>| {
-        let arguments: Vec<_> = std::iter::once("forwarder".to_owned()).chain(ways).collect();
+        let arguments: Vec<_> = std::iter::once("forwarder".to_owned())
+            .chain(ways)
+            .collect();
         Process::start(name, folder, &program, &arguments)
     };
-    let processes: Result<_> =
-        [("standalone", second), ("dependent", first)].into_iter().map(|(n, w)| start(n, w)).collect();
+    let processes: Result<_> = [("standalone", second), ("dependent", first)]
+        .into_iter()
+        .map(|(n, w)| start(n, w))
+        .collect();
     Ok((processes?, entries))
 }

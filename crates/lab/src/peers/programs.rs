@@ -34,9 +34,16 @@ impl Programs {
         let mut programs = Self::default();
         if systems.contains(&Name::Hermes) {
             programs.hermes = given.map_or_else(build_hermes, |path| Ok(path.to_owned()))?;
-            ensure!(programs.hermes.is_file(), "there is no {}", programs.hermes.display());
+            ensure!(
+                programs.hermes.is_file(),
+                "there is no {}",
+                programs.hermes.display()
+            );
         }
-        if systems.iter().any(|name| matches!(name, Name::Envoy | Name::Nginx | Name::Haproxy)) {
+        if systems
+            .iter()
+            .any(|name| matches!(name, Name::Envoy | Name::Nginx | Name::Haproxy))
+        {
             programs.install()?;
         }
         Ok(programs)
@@ -59,13 +66,19 @@ impl Programs {
     /// `./test peers` installs them as it does for the tests, and says where they are.
     fn install(&mut self) -> Result<()> {
         let script = workspace().join("test");
-        let output = Command::new(&script).arg("peers").stderr(Stdio::inherit()).output();
+        let output = Command::new(&script)
+            .arg("peers")
+            .stderr(Stdio::inherit())
+            .output();
         let output = output.with_context(|| script.display().to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         ensure!(output.status.success(), "./test peers failed:\n{text}");
         let path = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-            line.map(PathBuf::from).with_context(|| format!("./test peers names no {name}:\n{text}"))
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            line.map(PathBuf::from)
+                .with_context(|| format!("./test peers names no {name}:\n{text}"))
         };
         self.envoy = path("HERMES_ENVOY")?;
         self.nginx = path("HERMES_NGINX")?;
@@ -77,8 +90,15 @@ impl Programs {
 
 /// Builds the binary and finds out from cargo where it is.
 fn build_hermes() -> Result<PathBuf> {
-    let arguments =
-        ["build", "--profile", "dist", "--package", "hermes", "--message-format", "json-render-diagnostics"];
+    let arguments = [
+        "build",
+        "--profile",
+        "dist",
+        "--package",
+        "hermes",
+        "--message-format",
+        "json-render-diagnostics",
+    ];
     let mut cargo = Command::new("cargo")
         .args(arguments)
         .current_dir(workspace())

@@ -14,16 +14,29 @@ pub fn page(results: &Results, pictures: bool) -> String {
                     brackets the least and the most of all rounds.\n\n"
             .to_owned();
     for run in &results.runs {
-        text += &format!("- `{}`: {:.0} s, seed {}, {}\n", run.command, run.seconds, run.seed, run.machine);
+        text += &format!(
+            "- `{}`: {:.0} s, seed {}, {}\n",
+            run.command, run.seconds, run.seed, run.machine
+        );
     }
     for experiment in Experiment::ALL {
-        let rows: Vec<_> = results.rows().into_iter().filter(|(case, _)| case.experiment == experiment).collect();
-        let measured = |name: &Name| rows.iter().any(|(case, figure)| results.of(*case, figure, *name).is_some());
+        let rows: Vec<_> = results
+            .rows()
+            .into_iter()
+            .filter(|(case, _)| case.experiment == experiment)
+            .collect();
+        let measured = |name: &Name| {
+            rows.iter()
+                .any(|(case, figure)| results.of(*case, figure, *name).is_some())
+        };
         let systems: Vec<_> = Name::ALL.into_iter().filter(measured).collect();
         if systems.is_empty() {
             continue;
         }
-        let names: String = systems.iter().map(|name| format!(" {} |", name.text())).collect();
+        let names: String = systems
+            .iter()
+            .map(|name| format!(" {} |", name.text()))
+            .collect();
         let lines = "-----:|".repeat(systems.len());
         let name = experiment.name();
         text += &format!("\n## {name}\n\n");
@@ -32,12 +45,18 @@ pub fn page(results: &Results, pictures: bool) -> String {
         }
         text += &format!("| Case |{names} Hermes to Envoy |\n|---|{lines}---|\n");
         for (case, figure) in &rows {
-            let values: String =
-                systems.iter().map(|name| format!(" {} |", cell(results.of(*case, figure, *name)))).collect();
-            let verdict = verdict(results, *case, figure, Name::Envoy).map_or_else(String::new, spoken);
+            let values: String = systems
+                .iter()
+                .map(|name| format!(" {} |", cell(results.of(*case, figure, *name))))
+                .collect();
+            let verdict =
+                verdict(results, *case, figure, Name::Envoy).map_or_else(String::new, spoken);
             let kind = case.kind.name();
             let link = case.link.name();
-            text += &format!("| {kind} {link}: {}, {} |{values} {verdict} |\n", figure.name, figure.unit);
+            text += &format!(
+                "| {kind} {link}: {}, {} |{values} {verdict} |\n",
+                figure.name, figure.unit
+            );
         }
     }
     let targets = super::targets::lines(results);
@@ -48,10 +67,17 @@ pub fn page(results: &Results, pictures: bool) -> String {
 }
 
 fn cell(summary: Option<Summary>) -> String {
-    summary.map_or_else(String::new, |Summary { median, least, most }| {
-        if least == most {
-            return number(median);
-        }
-        format!("{} ({} to {})", number(median), number(least), number(most))
-    })
+    summary.map_or_else(
+        String::new,
+        |Summary {
+             median,
+             least,
+             most,
+         }| {
+            if least == most {
+                return number(median);
+            }
+            format!("{} ({} to {})", number(median), number(least), number(most))
+        },
+    )
 }

@@ -63,29 +63,46 @@ pub struct Series {
 impl Results {
     /// Adds what a round has measured.
     pub fn add(&mut self, case: Case, system: Name, figure: Figure, value: f64) {
-        let same = |series: &&mut Series| series.case == case && series.system == system && series.figure == figure;
+        let same = |series: &&mut Series| {
+            series.case == case && series.system == system && series.figure == figure
+        };
         match self.series.iter_mut().find(same) {
             Some(series) => series.values.push(value),
-            None => self.series.push(Series { case, figure, system, values: vec![value] }),
+            None => self.series.push(Series {
+                case,
+                figure,
+                system,
+                values: vec![value],
+            }),
         }
     }
 
     /// Keeps from `earlier` the cases that were not measured again: all systems of a case are of one run.
     #[must_use]
     pub fn after(mut self, earlier: Self) -> Self {
-        let kept = earlier.series.into_iter().filter(|old| self.series.iter().all(|new| new.case != old.case));
+        let kept = earlier
+            .series
+            .into_iter()
+            .filter(|old| self.series.iter().all(|new| new.case != old.case));
         let mut series: Vec<_> = kept.collect();
         series.append(&mut self.series);
         series.sort_by_key(|series| (series.case, series.system));
         let runs = earlier.runs.into_iter().chain(self.runs).collect();
-        Self { runs, series, failures: self.failures }
+        Self {
+            runs,
+            series,
+            failures: self.failures,
+        }
     }
 
     /// The cases and figures that there are, each once, in the order of the report.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = Vec::new();
         for series in &self.series {
-            if !rows.iter().any(|(case, figure)| *case == series.case && *figure == series.figure) {
+            if !rows
+                .iter()
+                .any(|(case, figure)| *case == series.case && *figure == series.figure)
+            {
                 rows.push((series.case, series.figure.clone()));
             }
         }
@@ -95,7 +112,10 @@ impl Results {
 
     /// Median and range on one system.
     pub fn of(&self, case: Case, figure: &Figure, system: Name) -> Option<Summary> {
-        let found = self.series.iter().find(|s| s.case == case && s.figure == *figure && s.system == system);
+        let found = self
+            .series
+            .iter()
+            .find(|s| s.case == case && s.figure == *figure && s.system == system);
         found.and_then(|series| Summary::of(&series.values))
     }
 }
@@ -107,7 +127,11 @@ mod tests {
     use crate::traffic::{Kind, Link};
 
     fn case(kind: Kind) -> Case {
-        Case { experiment: Experiment::Latency, kind, link: Link::H1 }
+        Case {
+            experiment: Experiment::Latency,
+            kind,
+            link: Link::H1,
+        }
     }
 
     #[test]
@@ -119,8 +143,16 @@ mod tests {
         earlier.add(case(Kind::Tcp), Name::Envoy, figure.clone(), 3.0);
         later.add(case(Kind::Http), Name::Direct, figure.clone(), 4.0);
         let both = later.after(earlier);
-        assert_eq!(both.of(case(Kind::Http), &figure, Name::Direct).map(|s| s.median), Some(4.0));
+        assert_eq!(
+            both.of(case(Kind::Http), &figure, Name::Direct)
+                .map(|s| s.median),
+            Some(4.0)
+        );
         assert!(both.of(case(Kind::Http), &figure, Name::Envoy).is_none());
-        assert_eq!(both.of(case(Kind::Tcp), &figure, Name::Envoy).map(|s| s.median), Some(3.0));
+        assert_eq!(
+            both.of(case(Kind::Tcp), &figure, Name::Envoy)
+                .map(|s| s.median),
+            Some(3.0)
+        );
     }
 }

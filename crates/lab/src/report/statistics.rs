@@ -16,7 +16,11 @@ impl Summary {
     pub fn of(values: &[f64]) -> Option<Self> {
         let least = values.iter().copied().reduce(f64::min)?;
         let most = values.iter().copied().reduce(f64::max)?;
-        Some(Self { median: median(values), least, most })
+        Some(Self {
+            median: median(values),
+            least,
+            most,
+        })
     }
 }
 

@@ -13,9 +13,17 @@ use super::{Results, Row, Summary};
 pub fn print(results: &Results) -> String {
     let mut text = String::new();
     for experiment in Experiment::ALL {
-        let rows: Vec<_> = results.rows().into_iter().filter(|(case, _)| case.experiment == experiment).collect();
+        let rows: Vec<_> = results
+            .rows()
+            .into_iter()
+            .filter(|(case, _)| case.experiment == experiment)
+            .collect();
         if !rows.is_empty() {
-            text += &format!("\n{}: median (least to most)\n{}\n", experiment.name(), table(results, &rows));
+            text += &format!(
+                "\n{}: median (least to most)\n{}\n",
+                experiment.name(),
+                table(results, &rows)
+            );
         }
     }
     for line in super::targets::lines(results) {
@@ -32,33 +40,61 @@ pub fn print(results: &Results) -> String {
 pub fn summary_line(results: &Results) -> String {
     let against = [Name::Envoy, Name::Nginx, Name::Haproxy].map(|other| {
         let rows = results.rows();
-        let verdicts: Vec<_> =
-            rows.iter().filter_map(|(case, figure)| verdict(results, *case, figure, other)).collect();
-        let count = |wanted: fn(&Verdict) -> bool| verdicts.iter().filter(|verdict| wanted(verdict)).count();
+        let verdicts: Vec<_> = rows
+            .iter()
+            .filter_map(|(case, figure)| verdict(results, *case, figure, other))
+            .collect();
+        let count = |wanted: fn(&Verdict) -> bool| {
+            verdicts.iter().filter(|verdict| wanted(verdict)).count()
+        };
         let better = count(|verdict| matches!(verdict, Verdict::Better(_)));
         let worse = count(|verdict| matches!(verdict, Verdict::Worse(_)));
         let close = verdicts.len() - better - worse;
-        (!verdicts.is_empty())
-            .then(|| format!("against {} better in {better}, worse in {worse}, within 20 % in {close}", other.text()))
+        (!verdicts.is_empty()).then(|| {
+            format!(
+                "against {} better in {better}, worse in {worse}, within 20 % in {close}",
+                other.text()
+            )
+        })
     });
     let against: Vec<_> = against.into_iter().flatten().collect();
     let seconds: f64 = results.runs.iter().map(|run| run.seconds).sum();
-    format!("overhead: {} in {seconds:.0} s, {} failed", against.join("; "), results.failures.len())
+    format!(
+        "overhead: {} in {seconds:.0} s, {} failed",
+        against.join("; "),
+        results.failures.len()
+    )
 }
 
 fn table(results: &Results, rows: &[Row]) -> Table {
-    let measured = |system: &Name| rows.iter().any(|(case, figure)| results.of(*case, figure, *system).is_some());
+    let measured = |system: &Name| {
+        rows.iter()
+            .any(|(case, figure)| results.of(*case, figure, *system).is_some())
+    };
     let systems: Vec<_> = Name::ALL.into_iter().filter(measured).collect();
     let mut table = Table::new();
     table.load_style(NOTHING);
     let names = systems.iter().map(|system| system.text());
-    table.set_header(["kind", "link", "figure"].into_iter().chain(names).chain(["hermes to envoy"]));
+    table.set_header(
+        ["kind", "link", "figure"]
+            .into_iter()
+            .chain(names)
+            .chain(["hermes to envoy"]),
+    );
     for (case, figure) in rows {
         let start = [case.kind.name(), case.link.name()].map(str::to_owned);
         let figure_cell = format!("{}, {}", figure.name, figure.unit);
-        let values = systems.iter().map(|system| cell(results.of(*case, figure, *system)));
+        let values = systems
+            .iter()
+            .map(|system| cell(results.of(*case, figure, *system)));
         let verdict = verdict(results, *case, figure, Name::Envoy).map_or_else(String::new, spoken);
-        table.add_row(start.into_iter().chain([figure_cell]).chain(values).chain([verdict]));
+        table.add_row(
+            start
+                .into_iter()
+                .chain([figure_cell])
+                .chain(values)
+                .chain([verdict]),
+        );
     }
     for column in table.column_iter_mut().skip(3) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -67,7 +103,12 @@ fn table(results: &Results, rows: &[Row]) -> Table {
 }
 
 fn cell(summary: Option<Summary>) -> String {
-    let Some(Summary { median, least, most }) = summary else {
+    let Some(Summary {
+        median,
+        least,
+        most,
+    }) = summary
+    else {
         return String::new();
     };
     format!("{} ({} to {})", number(median), number(least), number(most))

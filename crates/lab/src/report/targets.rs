@@ -41,32 +41,170 @@ const fn target(
     figure: &'static str,
     bound: Bound,
 ) -> Target {
-    Target { experiment, kinds, links, figure, bound }
+    Target {
+        experiment,
+        kinds,
+        links,
+        figure,
+        bound,
+    }
 }
 
 const TARGETS: [Target; 22] = [
-    target(Experiment::Latency, ALMOST_ALL, &Link::ALL, "new", Bound::Most(Name::Envoy, 0.35)),
-    target(Experiment::Latency, &[Kind::Udp], &Link::ALL, "new", Bound::Most(Name::Envoy, 0.4)),
-    target(Experiment::Latency, &Kind::ALL, &Link::ALL, "kept", Bound::Most(Name::Null, 1.3)),
-    target(Experiment::Latency, &Kind::ALL, &Link::ALL, "kept", Bound::Most(Name::Envoy, 1.0)),
-    target(Experiment::Latency, &Kind::ALL, &Link::ALL, "kept", Bound::Most(Name::Nginx, 1.0)),
-    target(Experiment::Latency, &Kind::ALL, &Link::ALL, "kept", Bound::Most(Name::Haproxy, 1.0)),
-    target(Experiment::Burst, QUICK, &Link::ALL, "1000 clients", Bound::Most(Name::Envoy, 1.0 / 1.7)),
-    target(Experiment::Burst, BYTES, &Link::ALL, "1000 clients", Bound::Most(Name::Envoy, 1.0 / 1.4)),
-    target(Experiment::Burst, &Kind::ALL, &Link::ALL, "failures", Bound::Below(1.0)),
-    target(Experiment::Saturation, &[Kind::Http], &Link::ALL, "rate", Bound::Least(Name::Envoy, 2.5)),
-    target(Experiment::Saturation, &[Kind::Http], &Link::ALL, "rate", Bound::Least(Name::Nginx, 1.0)),
-    target(Experiment::Saturation, &[Kind::Http], &Link::ALL, "rate", Bound::Least(Name::Haproxy, 1.0)),
-    target(Experiment::Bulk, &[Kind::Tcp], &[Link::H1], "rate", Bound::Least(Name::Envoy, 1.2)),
-    target(Experiment::Bulk, &[Kind::Tcp], &[Link::H2, Link::Tls], "rate", Bound::Least(Name::Envoy, 1.0)),
-    target(Experiment::Bulk, &[Kind::Tcp], &[Link::H1], "proxies' time", Bound::Most(Name::Envoy, 0.7)),
-    target(Experiment::Bulk, &[Kind::Http], &[Link::H1], "rate", Bound::Least(Name::Envoy, 1.0)),
-    target(Experiment::Datagrams, &[Kind::Udp], &Link::ALL, "rate", Bound::Least(Name::Envoy, 1.3)),
-    target(Experiment::Datagrams, &[Kind::Udp], &Link::ALL, "proxies' time", Bound::Most(Name::Envoy, 0.7)),
-    target(Experiment::Tunnels, &[Kind::Tcp], &Link::ALL, "memory", Bound::Below(15.0)),
-    target(Experiment::Start, &[Kind::Http], &Link::ALL, "memory", Bound::Below(15.0)),
-    target(Experiment::Start, &[Kind::Http], &Link::ALL, "start", Bound::Below(40.0)),
-    target(Experiment::Start, &[Kind::Http], &Link::ALL, "program", Bound::Below(25.0)),
+    target(
+        Experiment::Latency,
+        ALMOST_ALL,
+        &Link::ALL,
+        "new",
+        Bound::Most(Name::Envoy, 0.35),
+    ),
+    target(
+        Experiment::Latency,
+        &[Kind::Udp],
+        &Link::ALL,
+        "new",
+        Bound::Most(Name::Envoy, 0.4),
+    ),
+    target(
+        Experiment::Latency,
+        &Kind::ALL,
+        &Link::ALL,
+        "kept",
+        Bound::Most(Name::Null, 1.3),
+    ),
+    target(
+        Experiment::Latency,
+        &Kind::ALL,
+        &Link::ALL,
+        "kept",
+        Bound::Most(Name::Envoy, 1.0),
+    ),
+    target(
+        Experiment::Latency,
+        &Kind::ALL,
+        &Link::ALL,
+        "kept",
+        Bound::Most(Name::Nginx, 1.0),
+    ),
+    target(
+        Experiment::Latency,
+        &Kind::ALL,
+        &Link::ALL,
+        "kept",
+        Bound::Most(Name::Haproxy, 1.0),
+    ),
+    target(
+        Experiment::Burst,
+        QUICK,
+        &Link::ALL,
+        "1000 clients",
+        Bound::Most(Name::Envoy, 1.0 / 1.7),
+    ),
+    target(
+        Experiment::Burst,
+        BYTES,
+        &Link::ALL,
+        "1000 clients",
+        Bound::Most(Name::Envoy, 1.0 / 1.4),
+    ),
+    target(
+        Experiment::Burst,
+        &Kind::ALL,
+        &Link::ALL,
+        "failures",
+        Bound::Below(1.0),
+    ),
+    target(
+        Experiment::Saturation,
+        &[Kind::Http],
+        &Link::ALL,
+        "rate",
+        Bound::Least(Name::Envoy, 2.5),
+    ),
+    target(
+        Experiment::Saturation,
+        &[Kind::Http],
+        &Link::ALL,
+        "rate",
+        Bound::Least(Name::Nginx, 1.0),
+    ),
+    target(
+        Experiment::Saturation,
+        &[Kind::Http],
+        &Link::ALL,
+        "rate",
+        Bound::Least(Name::Haproxy, 1.0),
+    ),
+    target(
+        Experiment::Bulk,
+        &[Kind::Tcp],
+        &[Link::H1],
+        "rate",
+        Bound::Least(Name::Envoy, 1.2),
+    ),
+    target(
+        Experiment::Bulk,
+        &[Kind::Tcp],
+        &[Link::H2, Link::Tls],
+        "rate",
+        Bound::Least(Name::Envoy, 1.0),
+    ),
+    target(
+        Experiment::Bulk,
+        &[Kind::Tcp],
+        &[Link::H1],
+        "proxies' time",
+        Bound::Most(Name::Envoy, 0.7),
+    ),
+    target(
+        Experiment::Bulk,
+        &[Kind::Http],
+        &[Link::H1],
+        "rate",
+        Bound::Least(Name::Envoy, 1.0),
+    ),
+    target(
+        Experiment::Datagrams,
+        &[Kind::Udp],
+        &Link::ALL,
+        "rate",
+        Bound::Least(Name::Envoy, 1.3),
+    ),
+    target(
+        Experiment::Datagrams,
+        &[Kind::Udp],
+        &Link::ALL,
+        "proxies' time",
+        Bound::Most(Name::Envoy, 0.7),
+    ),
+    target(
+        Experiment::Tunnels,
+        &[Kind::Tcp],
+        &Link::ALL,
+        "memory",
+        Bound::Below(15.0),
+    ),
+    target(
+        Experiment::Start,
+        &[Kind::Http],
+        &Link::ALL,
+        "memory",
+        Bound::Below(15.0),
+    ),
+    target(
+        Experiment::Start,
+        &[Kind::Http],
+        &Link::ALL,
+        "start",
+        Bound::Below(40.0),
+    ),
+    target(
+        Experiment::Start,
+        &[Kind::Http],
+        &Link::ALL,
+        "program",
+        Bound::Below(25.0),
+    ),
 ];
 
 /// How a figure stands to its target.
@@ -101,7 +239,11 @@ pub fn lines(results: &Results) -> Vec<String> {
         count(Outcome::Missed),
         count(Outcome::Close)
     );
-    checked.iter().map(ToString::to_string).chain([sum]).collect()
+    checked
+        .iter()
+        .map(ToString::to_string)
+        .chain([sum])
+        .collect()
 }
 
 fn check(results: &Results) -> Vec<Checked> {
@@ -112,9 +254,18 @@ fn check(results: &Results) -> Vec<Checked> {
                 && target.kinds.contains(&case.kind)
                 && target.links.contains(&case.link)
                 && figure.name == target.figure;
-            if let Some(found) = fits.then(|| found(results, case, &figure, target.bound)).flatten() {
+            if let Some(found) = fits
+                .then(|| found(results, case, &figure, target.bound))
+                .flatten()
+            {
                 let outcome = judge(found, target.bound);
-                checked.push(Checked { case, figure, bound: target.bound, found, outcome });
+                checked.push(Checked {
+                    case,
+                    figure,
+                    bound: target.bound,
+                    found,
+                    outcome,
+                });
             }
         }
     }
@@ -123,8 +274,16 @@ fn check(results: &Results) -> Vec<Checked> {
 
 /// What is compared with the bound. Of latencies it is what they add to the direct way.
 fn found(results: &Results, case: Case, figure: &Figure, bound: Bound) -> Option<f64> {
-    let value = |system| results.of(case, figure, system).map(|summary| summary.median);
-    let base = if case.experiment == Experiment::Latency { value(Name::Direct)? } else { 0.0 };
+    let value = |system| {
+        results
+            .of(case, figure, system)
+            .map(|summary| summary.median)
+    };
+    let base = if case.experiment == Experiment::Latency {
+        value(Name::Direct)?
+    } else {
+        0.0
+    };
     let ours = value(Name::Hermes)? - base;
     match bound {
         Bound::Below(_) => Some(ours),
@@ -151,7 +310,13 @@ fn judge(found: f64, bound: Bound) -> Outcome {
 
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { case, figure, bound, found, outcome } = self;
+        let Self {
+            case,
+            figure,
+            bound,
+            found,
+            outcome,
+        } = self;
         let word = match outcome {
             Outcome::Reached => "reached",
             Outcome::Missed => "missed",
@@ -160,10 +325,22 @@ impl fmt::Display for Checked {
         let experiment = case.experiment.name();
         let kind = case.kind.name();
         let link = case.link.name();
-        write!(f, "{word}: {experiment} of {kind} over {link}, {}: ", figure.name)?;
+        write!(
+            f,
+            "{word}: {experiment} of {kind} over {link}, {}: ",
+            figure.name
+        )?;
         match bound {
-            Bound::Most(other, most) => write!(f, "{found:.2} of {}'s, wanted at most {most:.2}", other.text()),
-            Bound::Least(other, least) => write!(f, "{found:.2} of {}'s, wanted at least {least:.2}", other.text()),
+            Bound::Most(other, most) => write!(
+                f,
+                "{found:.2} of {}'s, wanted at most {most:.2}",
+                other.text()
+            ),
+            Bound::Least(other, least) => write!(
+                f,
+                "{found:.2} of {}'s, wanted at least {least:.2}",
+                other.text()
+            ),
             Bound::Below(most) => write!(f, "{found:.1} {}, wanted below {most:.1}", figure.unit),
         }
     }
@@ -178,26 +355,47 @@ mod tests {
         let most = Bound::Most(Name::Envoy, 0.5);
         assert_eq!(
             [0.3, 0.5, 0.55, 0.7].map(|found| judge(found, most)),
-            [Outcome::Reached, Outcome::Close, Outcome::Close, Outcome::Missed]
+            [
+                Outcome::Reached,
+                Outcome::Close,
+                Outcome::Close,
+                Outcome::Missed
+            ]
         );
         let least = Bound::Least(Name::Envoy, 2.0);
         assert_eq!(
             [3.0, 2.0, 1.5].map(|found| judge(found, least)),
             [Outcome::Reached, Outcome::Close, Outcome::Missed]
         );
-        assert_eq!([14.9, 15.1].map(|found| judge(found, Bound::Below(15.0))), [Outcome::Reached, Outcome::Missed]);
+        assert_eq!(
+            [14.9, 15.1].map(|found| judge(found, Bound::Below(15.0))),
+            [Outcome::Reached, Outcome::Missed]
+        );
     }
 
     #[test]
     fn latencies_are_compared_by_what_they_add() {
-        let (case, figure) =
-            (Case { experiment: Experiment::Latency, kind: Kind::Http, link: Link::H1 }, Figure::less("new", "us"));
+        let (case, figure) = (
+            Case {
+                experiment: Experiment::Latency,
+                kind: Kind::Http,
+                link: Link::H1,
+            },
+            Figure::less("new", "us"),
+        );
         let mut results = Results::default();
-        for (system, value) in [(Name::Direct, 100.0), (Name::Hermes, 120.0), (Name::Envoy, 200.0)] {
+        for (system, value) in [
+            (Name::Direct, 100.0),
+            (Name::Hermes, 120.0),
+            (Name::Envoy, 200.0),
+        ] {
             results.add(case, system, figure.clone(), value);
         }
         let lines = lines(&results);
-        assert_eq!(lines[0], "reached: latency of http over h1, new: 0.20 of envoy's, wanted at most 0.35");
+        assert_eq!(
+            lines[0],
+            "reached: latency of http over h1, new: 0.20 of envoy's, wanted at most 0.35"
+        );
         assert_eq!(lines[1], "targets: 1 reached, 0 missed, 0 too close to say");
     }
 }

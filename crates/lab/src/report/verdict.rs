@@ -21,7 +21,11 @@ pub enum Verdict {
 
 /// How Hermes stands to another system. Latencies are compared by what they add to the direct way.
 pub fn verdict(results: &Results, case: Case, figure: &Figure, other: Name) -> Option<Verdict> {
-    let value = |system| results.of(case, figure, system).map(|summary| summary.median);
+    let value = |system| {
+        results
+            .of(case, figure, system)
+            .map(|summary| summary.median)
+    };
     let base = match case.experiment {
         Experiment::Latency => value(Name::Direct)?,
         _ => 0.0,

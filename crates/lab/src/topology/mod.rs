@@ -44,7 +44,10 @@ impl Topology {
     /// # Errors
     /// When the system allows no namespace, or there is one of this name.
     pub fn add(&mut self, name: &str) -> Result<&Namespace> {
-        anyhow::ensure!(!self.namespaces.contains_key(name), "there is a namespace {name} already");
+        anyhow::ensure!(
+            !self.namespaces.contains_key(name),
+            "there is a namespace {name} already"
+        );
         let namespace = Namespace::new().with_context(|| format!("namespace {name}"))?;
         namespace.ip("link set lo up\n")?;
         for key in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
@@ -58,7 +61,9 @@ impl Topology {
     /// # Errors
     /// When there is none.
     pub fn namespace(&self, name: &str) -> Result<&Namespace> {
-        self.namespaces.get(name).with_context(|| format!("there is no namespace {name}"))
+        self.namespaces
+            .get(name)
+            .with_context(|| format!("there is no namespace {name}"))
     }
 
     /// Lays a cable. Each end is a device with the name of the namespace at the other end.
@@ -69,11 +74,17 @@ impl Topology {
         let from = self.namespace(one.namespace)?;
         let to = self.namespace(other.namespace)?;
         for name in [one.namespace, other.namespace] {
-            anyhow::ensure!(name.len() <= LONGEST_NAME, "{name} is too long for the name of a device");
+            anyhow::ensure!(
+                name.len() <= LONGEST_NAME,
+                "{name} is too long for the name of a device"
+            );
         }
         let near = other.namespace;
         let far = one.namespace;
-        from.ip(&format!("link add name {near} type veth peer name {far} netns {}\n", to.holder()))?;
+        from.ip(&format!(
+            "link add name {near} type veth peer name {far} netns {}\n",
+            to.holder()
+        ))?;
         from.attach(near, one.address)?;
         to.attach(far, other.address)
     }
@@ -83,6 +94,7 @@ impl Topology {
     /// # Errors
     /// When there is no such neighbour.
     pub fn route(&self, namespace: &str, prefix: &str, by: &str) -> Result<()> {
-        self.namespace(namespace)?.ip(&format!("route add {prefix} via {by}\n"))
+        self.namespace(namespace)?
+            .ip(&format!("route add {prefix} via {by}\n"))
     }
 }

@@ -36,7 +36,10 @@ impl Namespace {
         let output = holder.stdout.as_mut().context("the holder has no output")?;
         if output.read(&mut said)? == 0 {
             let output = holder.wait_with_output()?;
-            bail!("a network namespace needs root: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "a network namespace needs root: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         Ok(Self { holder })
     }
@@ -55,7 +58,9 @@ impl Namespace {
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         let inside = format!("--net={}", self.path());
-        command.args(["--pdeathsig", "KILL", "--", "nsenter", &inside, "--"]).arg(program);
+        command
+            .args(["--pdeathsig", "KILL", "--", "nsenter", &inside, "--"])
+            .arg(program);
         command
     }
 
@@ -75,14 +80,19 @@ impl Namespace {
     /// When the system does not allow it.
     pub fn enter(&self) -> Result<()> {
         let file = File::open(self.path()).with_context(|| self.path())?;
-        Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
+        Ok(move_into_link_name_space(
+            file.as_fd(),
+            Some(LinkNameSpaceType::Network),
+        )?)
     }
 
     /// Gives a device an address and takes it up.
     pub(crate) fn attach(&self, device: &str, address: &str) -> Result<()> {
         // No wait for duplicates of an address that nobody else can have.
         let flags = if address.contains(':') { " nodad" } else { "" };
-        self.ip(&format!("addr add {address} dev {device}{flags}\nlink set dev {device} up\n"))
+        self.ip(&format!(
+            "addr add {address} dev {device}{flags}\nlink set dev {device} up\n"
+        ))
     }
 
     /// Runs lines of `ip` in it.
@@ -102,13 +112,20 @@ impl Drop for Namespace {
 
 /// Runs a command on some input and gives its output.
 fn finished(command: &mut Command, input: &str) -> Result<String> {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(input.as_bytes())?;
     }
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} on {input:?}: {said}{error}");
+    ensure!(
+        output.status.success(),
+        "{command:?} on {input:?}: {said}{error}"
+    );
     Ok(said.into_owned())
 }

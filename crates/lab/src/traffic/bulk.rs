@@ -35,7 +35,10 @@ impl Download {
             Kind::Tcp => stream.write_all(&[SOURCE]).await?,
             Kind::Connect | Kind::Udp => bail!("{} has no downloads", entry.kind.name()),
         }
-        Ok(Self { stream, room: vec![0; READ] })
+        Ok(Self {
+            stream,
+            room: vec![0; READ],
+        })
     }
 
     /// Reads for some time: how many bytes came.

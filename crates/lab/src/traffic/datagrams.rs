@@ -59,7 +59,12 @@ impl Sender {
         for _ in 0..clients {
             sockets.push(open(entry).await?);
         }
-        Ok(Self { sockets, origin, trials: 0, name: fastrand::u32(..) })
+        Ok(Self {
+            sockets,
+            origin,
+            trials: 0,
+            name: fastrand::u32(..),
+        })
     }
 
     /// Sends `rate` datagrams a second for some time.
@@ -76,7 +81,11 @@ impl Sender {
         let sent = self.send_until(begin + time, rate, &datagram).await?;
         let rate = sent as f64 / begin.elapsed().as_secs_f64();
         let received = self.settled(name).await?;
-        Ok(Trial { rate, received, loss: 1.0 - received as f64 / sent.max(1) as f64 })
+        Ok(Trial {
+            rate,
+            received,
+            loss: 1.0 - received as f64 / sent.max(1) as f64,
+        })
     }
 
     /// Sends until `end`: how many datagrams. Each is a send of its own, as most programs do it; what the kernel is asked
@@ -118,8 +127,13 @@ impl Sender {
 /// A client's socket, once a datagram has come back.
 async fn open(entry: SocketAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::connected(entry).await?;
-    socket.send_segments(None, &[ECHO], None).await.map_err(|error| anyhow!("send: {error:?}"))?;
+    socket
+        .send_segments(None, &[ECHO], None)
+        .await
+        .map_err(|error| anyhow!("send: {error:?}"))?;
     let answer = timeout(OPEN_LIMIT, socket.recv(&mut RecvBatch::with_slots(1))).await;
-    answer.context("no datagram comes back")?.map_err(|error| anyhow!("receive: {error:?}"))?;
+    answer
+        .context("no datagram comes back")?
+        .map_err(|error| anyhow!("receive: {error:?}"))?;
     Ok(socket)
 }

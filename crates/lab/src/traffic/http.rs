@@ -21,7 +21,11 @@ impl Buffer {
     ///
     /// # Errors
     /// When the connection fails, or the answer is not 200 with a length.
-    pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S, request: &[u8]) -> Result<()> {
+    pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut S,
+        request: &[u8],
+    ) -> Result<()> {
         stream.write_all(request).await?;
         let (head, content) = loop {
             if let Some(head) = parse(&self.bytes)? {
@@ -39,7 +43,10 @@ impl Buffer {
     async fn fill<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<()> {
         ensure!(self.bytes.len() < LONGEST, "the response is too long");
         self.bytes.reserve(2048);
-        ensure!(stream.read_buf(&mut self.bytes).await? > 0, "the connection ended before the response did");
+        ensure!(
+            stream.read_buf(&mut self.bytes).await? > 0,
+            "the connection ended before the response did"
+        );
         Ok(())
     }
 }
@@ -57,7 +64,8 @@ fn parse(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     };
     let length = lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>())
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>())
     });
     Ok(Some((end + 4, length.transpose()?.unwrap_or(0))))
 }
@@ -71,7 +79,10 @@ mod tests {
         assert_eq!(parse(b"HTTP/1.1 200 OK\r\nvia: x\r\n").unwrap(), None);
         let whole = b"HTTP/1.1 200 OK\r\nConTent-length: 12\r\n\r\nhello";
         assert_eq!(parse(whole).unwrap(), Some((whole.len() - 5, 12)));
-        assert_eq!(parse(b"HTTP/1.1 200 Connection established\r\n\r\n").unwrap(), Some((39, 0)));
+        assert_eq!(
+            parse(b"HTTP/1.1 200 Connection established\r\n\r\n").unwrap(),
+            Some((39, 0))
+        );
     }
 
     #[test]

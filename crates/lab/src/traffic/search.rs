@@ -33,8 +33,17 @@ pub struct Highest<U> {
 ///
 /// # Errors
 /// When even the first rate is too high, or the sender fails.
-pub async fn highest<U>(sender: &mut Sender, time: Duration, usage: impl Fn() -> U) -> Result<Highest<U>> {
-    let mut search = Search { sender, time, usage, found: None };
+pub async fn highest<U>(
+    sender: &mut Sender,
+    time: Duration,
+    usage: impl Fn() -> U,
+) -> Result<Highest<U>> {
+    let mut search = Search {
+        sender,
+        time,
+        usage,
+        found: None,
+    };
     let mut bad = FIRST;
     let mut halvings = HALVINGS;
     while let Some(rate) = search.carries(bad).await? {
@@ -70,9 +79,17 @@ impl<U, F: Fn() -> U> Search<'_, U, F> {
             let trial = self.sender.send(rate, self.time).await?;
             if trial.loss <= LOSS && best.is_none_or(|best| trial.rate > best) {
                 best = Some(trial.rate);
-                if self.found.as_ref().is_none_or(|found| trial.rate > found.rate) {
+                if self
+                    .found
+                    .as_ref()
+                    .is_none_or(|found| trial.rate > found.rate)
+                {
                     let used = (before, (self.usage)());
-                    self.found = Some(Highest { rate: trial.rate, received: trial.received, used });
+                    self.found = Some(Highest {
+                        rate: trial.rate,
+                        received: trial.received,
+                        used,
+                    });
                 }
             }
             if best.is_some_and(|best| best >= rate * SENT) {

@@ -52,7 +52,10 @@ impl Client {
     /// # Errors
     /// Never in practice: the origin's name is a constant.
     pub fn new(tls: Arc<ClientConfig>) -> Result<Self> {
-        Ok(Self { tls: TlsConnector::from(tls), name: tls_name()? })
+        Ok(Self {
+            tls: TlsConnector::from(tls),
+            name: tls_name()?,
+        })
     }
 
     /// A new client and one exchange.
@@ -68,13 +71,19 @@ impl Client {
     /// # Errors
     /// When the place cannot be reached or refuses, or after 10 s.
     pub async fn open(&self, entry: &Entry) -> Result<Session> {
-        timeout(LIMIT, self.open_anyhow_long(entry)).await.context("not open after 10 s")?
+        timeout(LIMIT, self.open_anyhow_long(entry))
+            .await
+            .context("not open after 10 s")?
     }
 
     async fn open_anyhow_long(&self, entry: &Entry) -> Result<Session> {
         if entry.kind == Kind::Udp {
             let loopback = entry.address.ip().is_loopback();
-            let from = if loopback { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+            let from = if loopback {
+                Ipv4Addr::LOCALHOST
+            } else {
+                Ipv4Addr::UNSPECIFIED
+            };
             let socket = UdpSocket::bind((from, 0)).await?;
             socket.connect(entry.address).await?;
             return Ok(Session::Udp(socket));
@@ -99,8 +108,14 @@ impl Session {
     /// # Errors
     /// When it fails or takes too long.
     pub async fn exchange(&mut self) -> Result<()> {
-        let limit = if matches!(self, Self::Udp(_)) { UDP_LIMIT } else { LIMIT };
-        timeout(limit, self.exchange_however_long()).await.context("no answer in time")?
+        let limit = if matches!(self, Self::Udp(_)) {
+            UDP_LIMIT
+        } else {
+            LIMIT
+        };
+        timeout(limit, self.exchange_however_long())
+            .await
+            .context("no answer in time")?
     }
 
     async fn exchange_however_long(&mut self) -> Result<()> {
@@ -112,7 +127,10 @@ impl Session {
                 let mut answer = [0; MESSAGE + 1];
                 socket.send(&[ECHO; MESSAGE]).await?;
                 let length = socket.recv(&mut answer).await?;
-                ensure!(answer[..length] == [ECHO; MESSAGE], "another datagram came back");
+                ensure!(
+                    answer[..length] == [ECHO; MESSAGE],
+                    "another datagram came back"
+                );
                 Ok(())
             }
         }

@@ -41,7 +41,11 @@ impl Flights {
         }
         let (tell, answers) = watch::channel(None);
         running.insert(name.clone(), answers);
-        Some(Flight { of: self.clone(), name: name.clone(), tell })
+        Some(Flight {
+            of: self.clone(),
+            name: name.clone(),
+            tell,
+        })
     }
 }
 

@@ -32,16 +32,30 @@ impl RuntimeProvider for Sockets {
         self.0.create_handle()
     }
 
-    fn connect_tcp(&self, to: SocketAddr, from: Option<SocketAddr>, time: Option<Duration>) -> Opening<Self::Tcp> {
+    fn connect_tcp(
+        &self,
+        to: SocketAddr,
+        from: Option<SocketAddr>,
+        time: Option<Duration>,
+    ) -> Opening<Self::Tcp> {
         // Few: those who look something up share one for answers that are too large for UDP.
         Box::pin(async move {
-            let socket = claim(if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?)?;
+            let socket = claim(if to.is_ipv4() {
+                TcpSocket::new_v4()
+            } else {
+                TcpSocket::new_v6()
+            }?)?;
             if let Some(from) = from {
                 socket.bind(from)?;
             }
             socket.set_nodelay(true)?;
             let connected = timeout(time.unwrap_or(CONNECT_TIME), socket.connect(to)).await;
-            let slow = || io::Error::new(io::ErrorKind::TimedOut, "the name server does not answer over TCP");
+            let slow = || {
+                io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the name server does not answer over TCP",
+                )
+            };
             Ok(AsyncIoTokioAsStd(connected.map_err(|_| slow())??))
         })
     }
@@ -64,19 +78,34 @@ mod tests {
     #[test]
     fn tcp_to_a_name_server_takes_no_descriptor_that_is_kept_back() {
         if std::env::var_os(ALONE).is_none() {
-            let name = "dns::sockets::tests::tcp_to_a_name_server_takes_no_descriptor_that_is_kept_back";
+            let name =
+                "dns::sockets::tests::tcp_to_a_name_server_takes_no_descriptor_that_is_kept_back";
             let mut alone = Command::new(std::env::current_exe().unwrap());
-            assert!(alone.args(["--exact", name]).env(ALONE, "yes").status().unwrap().success());
+            assert!(
+                alone
+                    .args(["--exact", name])
+                    .env(ALONE, "yes")
+                    .status()
+                    .unwrap()
+                    .success()
+            );
             return;
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let connect = || Sockets::default().connect_tcp(server.local_addr().unwrap(), None, None);
+            let connect =
+                || Sockets::default().connect_tcp(server.local_addr().unwrap(), None, None);
             assert!(connect().await.is_ok());
             descriptors::keep_back(0);
             let error = connect().await.err().unwrap();
-            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
+            assert_eq!(
+                error.raw_os_error(),
+                Some(rustix::io::Errno::MFILE.raw_os_error())
+            );
         });
     }
 }

@@ -44,9 +44,16 @@ impl Zone {
     pub(super) fn of(name: &str) -> Self {
         let labels: Vec<&str> = name.trim_end_matches('.').rsplitn(4, '.').collect();
         let short = |label: &&str| label.len() <= 3;
-        let country = labels.first().is_some_and(|last| last.len() == 2) && labels.get(1).is_some_and(short);
+        let country =
+            labels.first().is_some_and(|last| last.len() == 2) && labels.get(1).is_some_and(short);
         let kept = labels.iter().take(if country { 3 } else { 2 }).rev();
-        Self(kept.copied().collect::<Vec<_>>().join(".").to_ascii_lowercase().into())
+        Self(
+            kept.copied()
+                .collect::<Vec<_>>()
+                .join(".")
+                .to_ascii_lowercase()
+                .into(),
+        )
     }
 }
 
@@ -111,20 +118,31 @@ impl Turns {
     }
 
     fn turn(&self, asker: Asker, zone: Zone) -> Turn {
-        Turn { of: self.clone(), held: Some((asker, zone)) }
+        Turn {
+            of: self.clone(),
+            held: Some((asker, zone)),
+        }
     }
 
     /// Gives free turns to those who wait, one after the other.
     fn admit(&self, state: &mut State) {
         let mut left = state.order.len();
         while left > 0 {
-            let Some(asker) = state.order.pop_front() else { return };
+            let Some(asker) = state.order.pop_front() else {
+                return;
+            };
             left -= 1;
             let next = state.next_of(asker);
-            if state.askers.get(&asker).is_some_and(|lookups| !lookups.waiting.is_empty()) {
+            if state
+                .askers
+                .get(&asker)
+                .is_some_and(|lookups| !lookups.waiting.is_empty())
+            {
                 state.order.push_back(asker);
             }
-            let Some(Waiting { zone, tell }) = next else { continue };
+            let Some(Waiting { zone, tell }) = next else {
+                continue;
+            };
 
             state.begin(asker, &zone);
             if let Err(mut unwanted) = tell.send(self.turn(asker, zone.clone())) {
@@ -139,7 +157,9 @@ impl Turns {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some((asker, zone)) = self.held.take() else { return };
+        let Some((asker, zone)) = self.held.take() else {
+            return;
+        };
         let turns = self.of.clone();
         let mut state = turns.state.lock();
         state.end(asker, &zone);
@@ -154,7 +174,9 @@ impl State {
         if own >= CONCURRENT_LOOKUPS - self.running {
             return false;
         }
-        let Some(turns) = self.zones.get(zone) else { return true };
+        let Some(turns) = self.zones.get(zone) else {
+            return true;
+        };
         let own = turns.get(&asker).copied().unwrap_or_default();
         own < LOOKUPS_OF_ZONE.saturating_sub(turns.values().sum())
     }
@@ -162,7 +184,12 @@ impl State {
     fn begin(&mut self, asker: Asker, zone: &Zone) {
         self.running += 1;
         self.askers.entry(asker).or_default().running += 1;
-        *self.zones.entry(zone.clone()).or_default().entry(asker).or_default() += 1;
+        *self
+            .zones
+            .entry(zone.clone())
+            .or_default()
+            .entry(asker)
+            .or_default() += 1;
     }
 
     fn end(&mut self, asker: Asker, zone: &Zone) {
@@ -171,7 +198,9 @@ impl State {
             lookups.running -= 1;
         }
         self.forget(asker);
-        let Some(turns) = self.zones.get_mut(zone) else { return };
+        let Some(turns) = self.zones.get_mut(zone) else {
+            return;
+        };
         if let Some(own) = turns.get_mut(&asker) {
             *own -= 1;
             if *own == 0 {
@@ -185,7 +214,11 @@ impl State {
 
     /// Nothing is remembered of an asker who has nothing.
     fn forget(&mut self, asker: Asker) {
-        if self.askers.get(&asker).is_some_and(|lookups| lookups.running == 0 && lookups.waiting.is_empty()) {
+        if self
+            .askers
+            .get(&asker)
+            .is_some_and(|lookups| lookups.running == 0 && lookups.waiting.is_empty())
+        {
             self.askers.remove(&asker);
         }
     }
@@ -216,7 +249,9 @@ impl State {
         let mut lookups = std::mem::take(&mut self.askers.get_mut(&asker)?.waiting);
         let before = lookups.len();
         lookups.retain(|waiting| !waiting.tell.is_closed());
-        let found = lookups.iter().position(|waiting| self.may(asker, &waiting.zone));
+        let found = lookups
+            .iter()
+            .position(|waiting| self.may(asker, &waiting.zone));
         let next = found.and_then(|index| lookups.remove(index));
         self.waiting -= before - lookups.len();
         if let Some(own) = self.askers.get_mut(&asker) {
@@ -264,8 +299,14 @@ mod tests {
         let (turns, alice, bob) = (Turns::default(), Asker::of("alice"), Asker::of("bob"));
         let silent = all(&turns, alice, |index| format!("n{index}.mute.example")).await;
         assert_eq!(silent.len(), LOOKUPS_OF_ZONE / 2);
-        assert!(turns.state.lock().may(alice, &zone("other.org")), "the same user goes on elsewhere");
-        assert!(turns.state.lock().may(bob, &zone("x.mute.example")), "another user goes on in the zone");
+        assert!(
+            turns.state.lock().may(alice, &zone("other.org")),
+            "the same user goes on elsewhere"
+        );
+        assert!(
+            turns.state.lock().may(bob, &zone("x.mute.example")),
+            "another user goes on in the zone"
+        );
         let others: Vec<_> = (0..20)
             .map(|index| {
                 let mut state = turns.state.lock();
@@ -276,7 +317,11 @@ mod tests {
                 asker
             })
             .collect();
-        assert!(turns.state.lock().running <= LOOKUPS_OF_ZONE, "{} askers", others.len());
+        assert!(
+            turns.state.lock().running <= LOOKUPS_OF_ZONE,
+            "{} askers",
+            others.len()
+        );
         drop(silent);
     }
 
@@ -316,7 +361,12 @@ mod tests {
             assert!(one.await.unwrap());
         }
         let state = turns.state.lock();
-        assert!(state.askers.is_empty() && state.order.is_empty() && state.waiting == 0 && state.running == 0);
+        assert!(
+            state.askers.is_empty()
+                && state.order.is_empty()
+                && state.waiting == 0
+                && state.running == 0
+        );
     }
 
     #[tokio::test]
@@ -335,6 +385,11 @@ mod tests {
         drop(held);
         drop(stays.try_recv().unwrap());
         let state = turns.state.lock();
-        assert!(state.askers.is_empty() && state.zones.is_empty() && state.waiting == 0 && state.running == 0);
+        assert!(
+            state.askers.is_empty()
+                && state.zones.is_empty()
+                && state.waiting == 0
+                && state.running == 0
+        );
     }
 }

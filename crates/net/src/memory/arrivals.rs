@@ -28,7 +28,11 @@ impl Level {
     pub(super) fn of(self, unread: usize, most: usize) -> Self {
         let at = |bytes: usize| Self::ALL[(4 * bytes / most.max(1)).min(3)];
         let up = at(unread);
-        if up > self { up } else { self.min(at(unread + most / 8)) }
+        if up > self {
+            up
+        } else {
+            self.min(at(unread + most / 8))
+        }
     }
 }
 
@@ -43,7 +47,10 @@ pub struct Arrivals {
 impl Arrivals {
     /// On this connection.
     pub fn of(account: &Arc<Account>) -> Arc<Self> {
-        Arc::new(Self { account: account.clone(), streams: Mutex::default() })
+        Arc::new(Self {
+            account: account.clone(),
+            streams: Mutex::default(),
+        })
     }
 
     /// The account of the connection.
@@ -60,7 +67,9 @@ impl Arrivals {
     /// Bytes came on a stream; those of a stream that nobody reads are not kept.
     pub fn came(&self, stream: u32, bytes: usize) {
         let mut streams = self.streams.lock();
-        let Some(unread) = streams.get_mut(&stream) else { return };
+        let Some(unread) = streams.get_mut(&stream) else {
+            return;
+        };
         *unread += bytes;
         drop(streams);
         self.add(bytes);
@@ -70,7 +79,9 @@ impl Arrivals {
     /// Bytes of a stream went on.
     pub fn went(&self, stream: u32, bytes: usize) {
         let mut streams = self.streams.lock();
-        let Some(unread) = streams.get_mut(&stream) else { return };
+        let Some(unread) = streams.get_mut(&stream) else {
+            return;
+        };
         let bytes = bytes.min(*unread);
         *unread -= bytes;
         drop(streams);

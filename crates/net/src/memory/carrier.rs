@@ -33,7 +33,9 @@ impl Account {
     }
 
     pub(super) fn measure(&self, pressure: Pressure) {
-        let Some(transport) = self.transport.get() else { return };
+        let Some(transport) = self.transport.get() else {
+            return;
+        };
         let Flow { kept, moved } = transport.look(pressure);
         let before = self.kept.swap(kept, Ordering::Relaxed);
         self.moved.fetch_add(moved, Ordering::Relaxed);
@@ -46,6 +48,7 @@ impl Account {
 
     /// What is held for its streams.
     pub(super) fn of_streams(&self) -> usize {
-        self.held().saturating_sub(self.kept.load(Ordering::Relaxed))
+        self.held()
+            .saturating_sub(self.kept.load(Ordering::Relaxed))
     }
 }

@@ -89,7 +89,8 @@ impl Memory {
     /// Sets the bounds.
     pub fn set(&self, budget: usize, connection: usize) {
         self.budget.store(budget, Ordering::Relaxed);
-        self.connection.store(connection.max(4 * FLOOR), Ordering::Relaxed);
+        self.connection
+            .store(connection.max(4 * FLOOR), Ordering::Relaxed);
     }
 
     /// Bytes held, to within a few KiB for each connection.
@@ -109,8 +110,10 @@ impl Memory {
 
     /// The connections that hold most, so many at the most.
     pub fn holders(&self, count: usize) -> Vec<Holder> {
-        let holders =
-            self.accounts().into_iter().map(|account| Holder { held: account.held(), info: account.info.clone() });
+        let holders = self.accounts().into_iter().map(|account| Holder {
+            held: account.held(),
+            info: account.info.clone(),
+        });
         let mut holders: Vec<Holder> = holders.filter(|holder| holder.held > 0).collect();
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
         holders.truncate(count);
@@ -121,12 +124,19 @@ impl Memory {
     /// not move, those that hold most first. They are named.
     pub fn press(&self) -> Vec<Holder> {
         let mut accounts = self.accounts();
-        let pressure = Pressure { fair: self.is_full().then(|| self.fair()) };
-        accounts.iter().for_each(|account| account.measure(pressure));
+        let pressure = Pressure {
+            fair: self.is_full().then(|| self.fair()),
+        };
+        accounts
+            .iter()
+            .for_each(|account| account.measure(pressure));
         let moving: Vec<bool> = accounts.iter().map(|account| account.look()).collect();
         let mut over = self.held().saturating_sub(self.budget());
-        let mut still: Vec<Arc<Account>> =
-            accounts.drain(..).zip(moving).filter_map(|(account, moves)| (!moves).then_some(account)).collect();
+        let mut still: Vec<Arc<Account>> = accounts
+            .drain(..)
+            .zip(moving)
+            .filter_map(|(account, moves)| (!moves).then_some(account))
+            .collect();
         still.sort_by_key(|account| std::cmp::Reverse(account.held()));
         let fair = self.fair();
         let mut ended = Vec::new();
@@ -137,7 +147,10 @@ impl Memory {
             }
             over = over.saturating_sub(held);
             account.end();
-            ended.push(Holder { info: account.info.clone(), held });
+            ended.push(Holder {
+                info: account.info.clone(),
+                held,
+            });
         }
         ended
     }
@@ -168,9 +181,11 @@ impl Memory {
             self.holding.fetch_sub(1, Ordering::Relaxed);
         }
         if now > before {
-            self.held.fetch_add((now - before) * STEP, Ordering::Relaxed);
+            self.held
+                .fetch_add((now - before) * STEP, Ordering::Relaxed);
         } else {
-            self.held.fetch_sub((before - now) * STEP, Ordering::Relaxed);
+            self.held
+                .fetch_sub((before - now) * STEP, Ordering::Relaxed);
         }
     }
 }
@@ -201,7 +216,10 @@ pub struct Account {
 
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account").field("peer", &self.info.peer).field("held", &self.held()).finish_non_exhaustive()
+        f.debug_struct("Account")
+            .field("peer", &self.info.peer)
+            .field("held", &self.held())
+            .finish_non_exhaustive()
     }
 }
 
@@ -364,7 +382,12 @@ impl Part {
     pub fn of(account: &Arc<Account>) -> Arc<Self> {
         let held = AtomicUsize::new(0);
         let waiting = AtomicBool::new(false);
-        Arc::new(Self { account: account.clone(), held, waiting, waker: Mutex::new(None) })
+        Arc::new(Self {
+            account: account.clone(),
+            held,
+            waiting,
+            waker: Mutex::new(None),
+        })
     }
 
     /// Counts bytes until what is returned is dropped.
@@ -373,12 +396,17 @@ impl Part {
             self.account.holders.fetch_add(1, Ordering::Relaxed);
         }
         self.account.add(bytes);
-        Held { part: self.clone(), bytes }
+        Held {
+            part: self.clone(),
+            bytes,
+        }
     }
 
     /// How much more it may hold now; nothing until some of what it holds has left.
     pub fn room(&self) -> usize {
-        self.account.share().saturating_sub(self.held.load(Ordering::Relaxed))
+        self.account
+            .share()
+            .saturating_sub(self.held.load(Ordering::Relaxed))
     }
 
     /// Waits until there is room, and says how much.
@@ -439,7 +467,10 @@ impl Held {
     pub fn split(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        Self { part: self.part.clone(), bytes }
+        Self {
+            part: self.part.clone(),
+            bytes,
+        }
     }
 }
 
@@ -462,7 +493,11 @@ mod tests {
     }
 
     fn another(memory: &'static Memory) -> Arc<Account> {
-        let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
+        let info = StreamInfo {
+            peer: PeerAddress::Unix { uid: None },
+            local: None,
+            tls: None,
+        };
         Account::within(memory, &Arc::new(info))
     }
 
@@ -481,7 +516,10 @@ mod tests {
         assert!(account.held() < 21 * MIB, "{}", account.held());
         assert_eq!(alone.room(), FLOOR, "but never nothing");
         drop(held);
-        assert_eq!((account.held(), account.memory.held(), alone.room()), (0, 0, MOST));
+        assert_eq!(
+            (account.held(), account.memory.held(), alone.room()),
+            (0, 0, MOST)
+        );
     }
 
     #[test]
@@ -501,7 +539,10 @@ mod tests {
 
     impl Transport for Below {
         fn look(&self, _: Pressure) -> Flow {
-            Flow { kept: self.0.swap(MIB, Ordering::Relaxed), moved: 0 }
+            Flow {
+                kept: self.0.swap(MIB, Ordering::Relaxed),
+                moved: 0,
+            }
         }
     }
 
@@ -510,7 +551,14 @@ mod tests {
         let account = account(4 * MIB);
         account.carried_by(Below(AtomicUsize::new(6 * MIB)));
         assert!(account.memory.press().is_empty(), "it has just come");
-        assert_eq!((account.held(), account.memory.held(), Part::of(&account).room()), (6 * MIB, 6 * MIB, MOST));
+        assert_eq!(
+            (
+                account.held(),
+                account.memory.held(),
+                Part::of(&account).room()
+            ),
+            (6 * MIB, 6 * MIB, MOST)
+        );
         account.memory.press();
         assert_eq!((account.held(), account.is_ended()), (MIB, false));
         let memory = account.memory;
@@ -527,7 +575,8 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_too_little_only_who_has_more_than_others_waits_and_is_ended_if_it_stands_still() {
+    fn where_there_is_too_little_only_who_has_more_than_others_waits_and_is_ended_if_it_stands_still()
+     {
         let memory: &'static Memory = Box::leak(Box::new(Memory::new(8 * MIB, CONNECTION)));
         let (large, small, moving) = (another(memory), another(memory), another(memory));
         let _held = Part::of(&large).hold(6 * MIB);
@@ -536,10 +585,23 @@ mod tests {
         let mut much = of_moving.hold(7 * MIB);
         assert!(memory.press().is_empty(), "all have moved into place");
         much.left(MIB);
-        assert_eq!((Part::of(&large).room(), Part::of(&small).room() > 0), (0, true));
+        assert_eq!(
+            (Part::of(&large).room(), Part::of(&small).room() > 0),
+            (0, true)
+        );
         let ended = memory.press();
-        assert_eq!(ended.iter().map(|holder| holder.held).collect::<Vec<_>>(), [6 * MIB]);
+        assert_eq!(
+            ended.iter().map(|holder| holder.held).collect::<Vec<_>>(),
+            [6 * MIB]
+        );
         assert!(large.is_ended() && !small.is_ended() && !moving.is_ended());
-        assert_eq!(memory.holders(2).iter().map(|holder| holder.held).collect::<Vec<_>>(), [6 * MIB, 6 * MIB]);
+        assert_eq!(
+            memory
+                .holders(2)
+                .iter()
+                .map(|holder| holder.held)
+                .collect::<Vec<_>>(),
+            [6 * MIB, 6 * MIB]
+        );
     }
 }

@@ -6,8 +6,12 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 
 use nix::sys::socket::{setsockopt, sockopt};
-use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{UdpSocket, UnixStream};
 
@@ -48,7 +52,9 @@ pub fn report_errors(socket: &std::net::UdpSocket, ipv6: bool) -> io::Result<()>
 pub fn take_queued_error(socket: &SockRef<'_>) -> io::Result<()> {
     // The packet that it is about is of no interest, and need not fit.
     let mut packet = [MaybeUninit::uninit(); 16];
-    socket.recv_with_flags(&mut packet, libc::MSG_ERRQUEUE).map(|_| ())
+    socket
+        .recv_with_flags(&mut packet, libc::MSG_ERRQUEUE)
+        .map(|_| ())
 }
 
 /// The largest IP packet that the route of a connected socket carries, in bytes (`IP_MTU`, `IPV6_MTU`).
@@ -91,11 +97,22 @@ pub fn prepare_datagrams(socket: &Socket, ipv6: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// When the system refuses the program.
-pub fn attach_reuseport_filter(socket: &std::net::UdpSocket, program: &[Instruction]) -> io::Result<()> {
-    let form = |op: &Instruction| libc::sock_filter { code: op.code, jt: op.jt, jf: op.jf, k: op.k };
+pub fn attach_reuseport_filter(
+    socket: &std::net::UdpSocket,
+    program: &[Instruction],
+) -> io::Result<()> {
+    let form = |op: &Instruction| libc::sock_filter {
+        code: op.code,
+        jt: op.jt,
+        jf: op.jf,
+        k: op.k,
+    };
     let mut filter: Vec<libc::sock_filter> = program.iter().map(form).collect();
     let len = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
+    let program = libc::sock_fprog {
+        len,
+        filter: filter.as_mut_ptr(),
+    };
     // The kernel copies the program before it returns.
     setsockopt(socket, sockopt::AttachReusePortCbpf, &program)?;
     Ok(())
@@ -108,7 +125,10 @@ pub fn attach_reuseport_filter(socket: &std::net::UdpSocket, program: &[Instruct
 pub fn raise_open_files() -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
         setrlimit(Resource::Nofile, raised)?;
     }
     Ok(limit.maximum.unwrap_or(u64::MAX))
@@ -128,7 +148,11 @@ pub fn use_small_pages() -> io::Result<()> {
 /// # Errors
 /// When the system refuses; all goes on as it was.
 pub fn allow_dumps(allowed: bool) -> io::Result<()> {
-    let behaviour = if allowed { DumpableBehavior::Dumpable } else { DumpableBehavior::NotDumpable };
+    let behaviour = if allowed {
+        DumpableBehavior::Dumpable
+    } else {
+        DumpableBehavior::NotDumpable
+    };
     Ok(set_dumpable_behavior(behaviour)?)
 }
 

@@ -4,18 +4,20 @@
 mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, datagram_socket, local_addresses,
-    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats, raise_open_files, report_errors,
-    take_queued_error, use_small_pages,
+    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter,
+    datagram_socket, local_addresses, passed_kind, passed_sockets, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, report_errors, take_queued_error,
+    use_small_pages,
 };
 
 #[cfg(not(target_os = "linux"))]
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter, datagram_socket, local_addresses,
-    passed_kind, passed_sockets, path_mtu, peer_uid, prepare_datagrams, process_stats, raise_open_files, report_errors,
-    take_queued_error, use_small_pages,
+    AddressChanges, PREPARES_DATAGRAMS, Pipe, allow_dumps, attach_reuseport_filter,
+    datagram_socket, local_addresses, passed_kind, passed_sockets, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, report_errors, take_queued_error,
+    use_small_pages,
 };
 
 /// What this process uses now.

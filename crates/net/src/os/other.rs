@@ -33,7 +33,9 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
 /// # Errors
 /// Never.
 pub fn passed_kind(_socket: &Socket) -> io::Result<PassedKind> {
-    Ok(PassedKind::Unusable("a socket that this system passes in another way"))
+    Ok(PassedKind::Unusable(
+        "a socket that this system passes in another way",
+    ))
 }
 
 /// Unknown here.
@@ -82,11 +84,19 @@ pub fn prepare_datagrams(_socket: &Socket, _ipv6: bool) -> io::Result<()> {
 /// Every address of every interface (getifaddrs(3)); empty where the system does not tell.
 #[must_use]
 pub fn local_addresses() -> Vec<IpNet> {
-    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
+        return Vec::new();
+    };
     let addresses = interfaces.filter_map(|interface| {
         let address = interface.address?;
-        let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
-        let ip = v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))?;
+        let v4 = address
+            .as_sockaddr_in()
+            .map(|address| IpAddr::V4(address.ip()));
+        let ip = v4.or_else(|| {
+            address
+                .as_sockaddr_in6()
+                .map(|address| IpAddr::V6(address.ip()))
+        })?;
         Some(IpNet::from(ip.to_canonical()))
     });
     addresses.collect()
@@ -148,6 +158,9 @@ pub fn process_stats() -> ProcessStats {
 ///
 /// # Errors
 /// Always.
-pub fn attach_reuseport_filter(_socket: &std::net::UdpSocket, _program: &[Instruction]) -> io::Result<()> {
+pub fn attach_reuseport_filter(
+    _socket: &std::net::UdpSocket,
+    _program: &[Instruction],
+) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

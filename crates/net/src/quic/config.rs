@@ -101,14 +101,21 @@ impl ClientConfig {
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
         config.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
-        Ok(Self { config, early_data, keep_alive: KEEP_ALIVE, rtt: None, record })
+        Ok(Self {
+            config,
+            early_data,
+            keep_alive: KEEP_ALIVE,
+            rtt: None,
+            record,
+        })
     }
 
     /// The same, with a PING each time that a connection was silent for `every`, but not less often than the 15 s of others.
     #[must_use]
     pub fn kept_alive(mut self, every: Duration) -> Self {
         self.keep_alive = every.min(KEEP_ALIVE);
-        self.config.transport_config(transport(None, BI_STREAMS, self.keep_alive, Sizes::OWN));
+        self.config
+            .transport_config(transport(None, BI_STREAMS, self.keep_alive, Sizes::OWN));
         self
     }
 
@@ -116,7 +123,10 @@ impl ClientConfig {
     /// server that is not there yet, the next one follows soon.
     #[must_use]
     pub fn expecting(&self, rtt: Option<Duration>) -> Self {
-        Self { rtt, ..self.clone() }
+        Self {
+            rtt,
+            ..self.clone()
+        }
     }
 
     pub(super) fn early_data(&self) -> bool {
@@ -129,7 +139,12 @@ impl ClientConfig {
         let qlog = || self.record.qlog("client");
         match self.rtt {
             Some(rtt) => {
-                config.transport_config(transport_of_known_path(qlog(), self.keep_alive, sizes, rtt));
+                config.transport_config(transport_of_known_path(
+                    qlog(),
+                    self.keep_alive,
+                    sizes,
+                    rtt,
+                ));
             }
             None if self.record.writes_qlog() || sizes != Sizes::OWN => {
                 config.transport_config(transport(qlog(), BI_STREAMS, self.keep_alive, sizes));
@@ -141,5 +156,8 @@ impl ClientConfig {
 }
 
 fn no_suite(error: &quinn::crypto::rustls::NoInitialCipherSuite) -> TlsFileError {
-    TlsFileError::new(std::path::Path::new("tls"), format!("not usable for QUIC: {error}"))
+    TlsFileError::new(
+        std::path::Path::new("tls"),
+        format!("not usable for QUIC: {error}"),
+    )
 }

@@ -73,14 +73,31 @@ pub(super) struct Unfinished {
 
 impl Connection {
     /// A connection whose handshake has ended, or will end when `pending` resolves. `local` is the address of the socket.
-    pub(super) fn new(quinn: quinn::Connection, local: Option<SocketAddr>, pending: Option<Unfinished>) -> Self {
+    pub(super) fn new(
+        quinn: quinn::Connection,
+        local: Option<SocketAddr>,
+        pending: Option<Unfinished>,
+    ) -> Self {
         let info = Arc::new(info_of(&quinn, local));
         let done = AtomicBool::new(pending.is_none());
-        let confirmation = Confirmation { done, lost: AtomicBool::new(false), pending: Mutex::new(pending) };
+        let confirmation = Confirmation {
+            done,
+            lost: AtomicBool::new(false),
+            pending: Mutex::new(pending),
+        };
         let counters = Counters::default();
         let flows = Arc::default();
         let refusals = OnceLock::new();
-        Self { state: Arc::new(State { quinn, info, counters, flows, confirmation, refusals }) }
+        Self {
+            state: Arc::new(State {
+                quinn,
+                info,
+                counters,
+                flows,
+                confirmation,
+                refusals,
+            }),
+        }
     }
 
     /// The same, with what the peer's machine says to its socket.
@@ -92,7 +109,10 @@ impl Connection {
     /// How often the peer's machine has said that nobody listens on the peer's port (ICMP): a hint, that can be forged.
     #[must_use]
     pub fn refusals(&self) -> u64 {
-        self.state.refusals.get().map_or(0, |refusals| refusals.count())
+        self.state
+            .refusals
+            .get()
+            .map_or(0, |refusals| refusals.count())
     }
 
     /// Resolves when it has said so more than `count` times; never where it is not heard.
@@ -139,7 +159,10 @@ impl Connection {
     /// When the connection ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (send, recv) = self.state.quinn.open_bi().await?;
-        Ok((SendStream::new(send, &self.state.flows), RecvStream::new(recv, &self.state.flows.readers)))
+        Ok((
+            SendStream::new(send, &self.state.flows),
+            RecvStream::new(recv, &self.state.flows.readers),
+        ))
     }
 
     /// Opens a stream of both directions, if the peer allows one now.
@@ -156,7 +179,10 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
-        Ok(SendStream::new(self.state.quinn.open_uni().await?, &self.state.flows))
+        Ok(SendStream::new(
+            self.state.quinn.open_uni().await?,
+            &self.state.flows,
+        ))
     }
 
     /// The next stream of both directions that the peer opens.
@@ -165,7 +191,10 @@ impl Connection {
     /// When the connection ended.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (send, recv) = self.state.quinn.accept_bi().await?;
-        Ok((SendStream::new(send, &self.state.flows), RecvStream::new(recv, &self.state.flows.readers)))
+        Ok((
+            SendStream::new(send, &self.state.flows),
+            RecvStream::new(recv, &self.state.flows.readers),
+        ))
     }
 
     /// The next stream towards us that the peer opens.
@@ -173,7 +202,10 @@ impl Connection {
     /// # Errors
     /// When the connection ended.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
-        Ok(RecvStream::new(self.state.quinn.accept_uni().await?, &self.state.flows.readers))
+        Ok(RecvStream::new(
+            self.state.quinn.accept_uni().await?,
+            &self.state.flows.readers,
+        ))
     }
 
     /// The largest datagram that can be sent now, in bytes; it changes with the path. `None` when the peer takes none.
@@ -220,12 +252,18 @@ impl Connection {
     pub async fn send_datagram_wait(&self, datagram: Bytes) -> Result<bool, ConnectionError> {
         match self.state.quinn.send_datagram_wait(datagram).await {
             Ok(()) => {
-                self.state.counters.count_sent(SentDatagrams { sent: 1, ..SentDatagrams::default() });
+                self.state.counters.count_sent(SentDatagrams {
+                    sent: 1,
+                    ..SentDatagrams::default()
+                });
                 Ok(true)
             }
             Err(quinn::SendDatagramError::ConnectionLost(error)) => Err(error.into()),
             Err(_) => {
-                self.state.counters.count_sent(SentDatagrams { too_large: 1, ..SentDatagrams::default() });
+                self.state.counters.count_sent(SentDatagrams {
+                    too_large: 1,
+                    ..SentDatagrams::default()
+                });
                 Ok(false)
             }
         }
@@ -236,7 +274,11 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection ended.
-    pub async fn recv_datagrams(&self, into: &mut Vec<Bytes>, most: usize) -> Result<(), ConnectionError> {
+    pub async fn recv_datagrams(
+        &self,
+        into: &mut Vec<Bytes>,
+        most: usize,
+    ) -> Result<(), ConnectionError> {
         datagrams::receive(&self.state.quinn, &self.state.counters, into, most).await
     }
 
@@ -307,9 +349,14 @@ impl Connection {
             return true;
         }
         // Somebody who holds the lock waits for it, and will say so.
-        let Ok(mut pending) = confirmation.pending.try_lock() else { return false };
+        let Ok(mut pending) = confirmation.pending.try_lock() else {
+            return false;
+        };
         let mut cx = Context::from_waker(Waker::noop());
-        let ended = match pending.as_mut().map(|unfinished| Pin::new(&mut unfinished.accepted).poll(&mut cx)) {
+        let ended = match pending
+            .as_mut()
+            .map(|unfinished| Pin::new(&mut unfinished.accepted).poll(&mut cx))
+        {
             Some(Poll::Pending) => false,
             Some(Poll::Ready(accepted)) => {
                 confirmation.lost.store(!accepted, Ordering::Relaxed);
@@ -333,7 +380,9 @@ impl Connection {
 
     /// Sets how many streams of both directions the peer may have open at once.
     pub fn set_max_bi_streams(&self, count: u64) {
-        self.state.quinn.set_max_concurrent_bi_streams(VarInt::from_u64(count).unwrap_or(VarInt::MAX));
+        self.state
+            .quinn
+            .set_max_concurrent_bi_streams(VarInt::from_u64(count).unwrap_or(VarInt::MAX));
     }
 }
 
@@ -341,7 +390,9 @@ impl WeakConnection {
     /// The connection, if it is still open.
     #[must_use]
     pub fn upgrade(&self) -> Option<Connection> {
-        let connection = Connection { state: self.0.upgrade()? };
+        let connection = Connection {
+            state: self.0.upgrade()?,
+        };
         connection.closed_reason().is_none().then_some(connection)
     }
 }
@@ -354,10 +405,18 @@ impl std::fmt::Debug for Confirmation {
 
 /// What the handshake has settled by now. A client's certificate comes with the end of the handshake.
 fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
-    let handshake = quinn.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
-    let (alpn, server_name) = handshake.map(|data| (data.protocol, data.server_name)).unwrap_or_default();
-    let chain = quinn.peer_identity().and_then(|peer| peer.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let certificate = chain.as_ref().and_then(|chain| chain.first().map(|own| certificate_names(own)));
+    let handshake = quinn
+        .handshake_data()
+        .and_then(|data| data.downcast::<HandshakeData>().ok());
+    let (alpn, server_name) = handshake
+        .map(|data| (data.protocol, data.server_name))
+        .unwrap_or_default();
+    let chain = quinn
+        .peer_identity()
+        .and_then(|peer| peer.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let certificate = chain
+        .as_ref()
+        .and_then(|chain| chain.first().map(|own| certificate_names(own)));
     let chain = chain.map(|chain| Arc::new(ShownChain::new(*chain)));
     let local = local.map(|local| match quinn.local_ip() {
         Some(ip) => canonical(SocketAddr::new(ip, local.port())),
@@ -366,6 +425,11 @@ fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
     StreamInfo {
         peer: PeerAddress::Ip(canonical(quinn.remote_address())),
         local,
-        tls: Some(TlsPeer { alpn, server_name, certificate, chain }),
+        tls: Some(TlsPeer {
+            alpn,
+            server_name,
+            certificate,
+            chain,
+        }),
     }
 }

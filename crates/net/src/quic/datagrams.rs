@@ -57,7 +57,11 @@ impl Counters {
             too_large: read(&self.too_large),
             dropped: read(&self.dropped),
             received,
-            not_taken: connection.stats().frame_rx.datagram.saturating_sub(received),
+            not_taken: connection
+                .stats()
+                .frame_rx
+                .datagram
+                .saturating_sub(received),
         }
     }
 
@@ -121,6 +125,8 @@ pub(super) async fn receive(
             Poll::Ready(Err(_)) | Poll::Pending => break,
         }
     }
-    counters.received.fetch_add((into.len() - before) as u64, Ordering::Relaxed);
+    counters
+        .received
+        .fetch_add((into.len() - before) as u64, Ordering::Relaxed);
     Ok(())
 }

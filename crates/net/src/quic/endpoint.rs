@@ -93,7 +93,10 @@ impl Endpoint {
         let refusals = Arc::<Refusals>::default();
         let wire = wire(socket, Some(refusals.clone()))?;
         let endpoint = Self::on(wire, endpoint_config(0, &Keys::random(), Sizes::OWN), None)?;
-        Ok(Self { refusals, ..endpoint })
+        Ok(Self {
+            refusals,
+            ..endpoint
+        })
     }
 
     /// Opens a connection whose packets take another way than a UDP socket; as [`Self::connect`].
@@ -110,15 +113,39 @@ impl Endpoint {
         config: &ClientConfig,
     ) -> Result<Connection, ConnectionError> {
         let ours = endpoint_config(0, &Keys::random(), sizes);
-        let quinn = quinn::Endpoint::new_with_abstract_socket(ours, None, Arc::new(socket), Arc::new(TokioRuntime))
-            .map_err(|error| ConnectionError::Other(error.to_string()))?;
-        let endpoint = Self { quinn, serving: Arc::default(), refusals: Arc::default() };
-        endpoint.connect_sized(Socket::FAR, server_name, config, sizes).await
+        let quinn = quinn::Endpoint::new_with_abstract_socket(
+            ours,
+            None,
+            Arc::new(socket),
+            Arc::new(TokioRuntime),
+        )
+        .map_err(|error| ConnectionError::Other(error.to_string()))?;
+        let endpoint = Self {
+            quinn,
+            serving: Arc::default(),
+            refusals: Arc::default(),
+        };
+        endpoint
+            .connect_sized(Socket::FAR, server_name, config, sizes)
+            .await
     }
 
-    fn on(wire: Wire, ours: EndpointConfig, config: Option<quinn::ServerConfig>) -> io::Result<Self> {
-        let quinn = quinn::Endpoint::new_with_abstract_socket(ours, config, Arc::new(wire), Arc::new(TokioRuntime))?;
-        Ok(Self { quinn, serving: Arc::default(), refusals: Arc::default() })
+    fn on(
+        wire: Wire,
+        ours: EndpointConfig,
+        config: Option<quinn::ServerConfig>,
+    ) -> io::Result<Self> {
+        let quinn = quinn::Endpoint::new_with_abstract_socket(
+            ours,
+            config,
+            Arc::new(wire),
+            Arc::new(TokioRuntime),
+        )?;
+        Ok(Self {
+            quinn,
+            serving: Arc::default(),
+            refusals: Arc::default(),
+        })
     }
 
     /// Resolves when the machine of the peer has said that nobody listens there (ICMP). For clients; a hint only.
@@ -132,7 +159,8 @@ impl Endpoint {
     /// When TLS does not suit QUIC; the old rules stay.
     pub fn set_server(&self, options: &ServerOptions) -> io::Result<()> {
         let current = Current::build(options)?;
-        self.quinn.set_server_config(Some((*current.config).clone()));
+        self.quinn
+            .set_server_config(Some((*current.config).clone()));
         *self.serving.current.lock() = Some(current);
         Ok(())
     }
@@ -153,7 +181,11 @@ impl Endpoint {
             };
             let peer = incoming.remote_address();
             let proved = incoming.remote_address_validated();
-            match self.serving.handshakes.judge(peer, proved, current.retry_above) {
+            match self
+                .serving
+                .handshakes
+                .judge(peer, proved, current.retry_above)
+            {
                 Judged::Welcome(handshake) => return Some(self.incoming(incoming, handshake)),
                 Judged::Refused => incoming.refuse(),
                 Judged::Retry => {
@@ -167,7 +199,12 @@ impl Endpoint {
 
     fn incoming(&self, quinn: quinn::Incoming, handshake: Handshake) -> Incoming {
         let local = self.quinn.local_addr().ok();
-        Incoming { quinn, serving: self.serving.clone(), local, handshake }
+        Incoming {
+            quinn,
+            serving: self.serving.clone(),
+            local,
+            handshake,
+        }
     }
 
     /// How many clients were asked to prove their address.
@@ -187,7 +224,8 @@ impl Endpoint {
         server_name: &str,
         config: &ClientConfig,
     ) -> Result<Connection, ConnectionError> {
-        self.connect_sized(to, server_name, config, Sizes::OWN).await
+        self.connect_sized(to, server_name, config, Sizes::OWN)
+            .await
     }
 
     async fn connect_sized(
@@ -197,21 +235,31 @@ impl Endpoint {
         config: &ClientConfig,
         sizes: Sizes,
     ) -> Result<Connection, ConnectionError> {
-        let bare = server_name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let bare = server_name
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
         // RFC 6066 section 3: the name is sent without its trailing dot.
         let name = bare.unwrap_or(server_name).trim_end_matches('.');
-        let connecting = self.quinn.connect_with(config.one(sizes), to, name).map_err(|error| match error {
-            quinn::ConnectError::InvalidServerName(name) => ConnectionError::bad_name(&name),
-            other => ConnectionError::Other(other.to_string()),
-        })?;
+        let connecting = self
+            .quinn
+            .connect_with(config.one(sizes), to, name)
+            .map_err(|error| match error {
+                quinn::ConnectError::InvalidServerName(name) => ConnectionError::bad_name(&name),
+                other => ConnectionError::Other(other.to_string()),
+            })?;
         let local = self.quinn.local_addr().ok();
         if !config.early_data() {
             return Ok(Connection::new(connecting.await?, local, None).told(&self.refusals));
         }
         let connection = match connecting.into_0rtt() {
-            Ok((connection, accepted)) => {
-                Connection::new(connection, local, Some(Unfinished { accepted, _counted: None }))
-            }
+            Ok((connection, accepted)) => Connection::new(
+                connection,
+                local,
+                Some(Unfinished {
+                    accepted,
+                    _counted: None,
+                }),
+            ),
             Err(connecting) => Connection::new(connecting.await?, local, None),
         };
         Ok(connection.told(&self.refusals))
@@ -277,12 +325,19 @@ impl Current {
             return self.config.clone();
         }
         let mut config = (*self.config).clone();
-        config.transport_config(transport(self.record.qlog("server"), self.streams, KEEP_ALIVE, Sizes::OWN));
+        config.transport_config(transport(
+            self.record.qlog("server"),
+            self.streams,
+            KEEP_ALIVE,
+            Sizes::OWN,
+        ));
         Arc::new(config)
     }
 
     fn build(options: &ServerOptions) -> io::Result<Self> {
-        let config = options.build().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let config = options
+            .build()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok(Self {
             config: Arc::new(config),
             early_data: options.early_data,

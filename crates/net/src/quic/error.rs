@@ -100,7 +100,8 @@ impl From<quinn::ConnectionError> for ConnectionError {
             From::ConnectionClosed(theirs) => {
                 let code = u64::from(theirs.error_code);
                 let said = theirs.to_string();
-                tls(code, &said, |id| TlsErrorKind::Alert { id }).unwrap_or(Self::Transport { code, reason: said })
+                tls(code, &said, |id| TlsErrorKind::Alert { id })
+                    .unwrap_or(Self::Transport { code, reason: said })
             }
             From::ApplicationClosed(theirs) => Self::Application {
                 code: theirs.error_code.into_inner(),
@@ -122,12 +123,23 @@ fn tls(code: u64, said: &str, kind: impl FnOnce(u8) -> TlsErrorKind) -> Option<C
     let alert = (code & 0xff) as u8;
     let plain = TlsError::new(kind(alert), said.to_owned());
     let ours = !matches!(plain.kind, TlsErrorKind::Alert { .. });
-    Some(ConnectionError::Tls(TlsError { fault: if ours { Fault::of_alert(alert) } else { plain.fault }, ..plain }))
+    Some(ConnectionError::Tls(TlsError {
+        fault: if ours {
+            Fault::of_alert(alert)
+        } else {
+            plain.fault
+        },
+        ..plain
+    }))
 }
 
 /// The alert that we sent says what we found.
 fn kind_of_ours(alert: u8) -> TlsErrorKind {
-    if ABOUT_CERTIFICATES.contains(&alert) { TlsErrorKind::Certificate } else { TlsErrorKind::Protocol }
+    if ABOUT_CERTIFICATES.contains(&alert) {
+        TlsErrorKind::Certificate
+    } else {
+        TlsErrorKind::Protocol
+    }
 }
 
 impl fmt::Display for ConnectionError {
@@ -137,7 +149,10 @@ impl fmt::Display for ConnectionError {
                 write!(f, "the peer closed the connection with code {code:#x}")
             }
             Self::Application { code, reason } => {
-                write!(f, "the peer closed the connection with code {code:#x}: {reason}")
+                write!(
+                    f,
+                    "the peer closed the connection with code {code:#x}: {reason}"
+                )
             }
             Self::Transport { reason, .. } => write!(f, "QUIC failed: {reason}"),
             Self::Tls(error) => error.fmt(f),
@@ -159,7 +174,9 @@ impl fmt::Display for ReadError {
             Self::Connection(error) => error.fmt(f),
             Self::EarlyRejected => f.write_str("the server did not take early data"),
             Self::Closed => f.write_str("the stream was stopped here"),
-            Self::Still => f.write_str("the stream was ended here: it was not read, and others needed its room"),
+            Self::Still => f.write_str(
+                "the stream was ended here: it was not read, and others needed its room",
+            ),
         }
     }
 }

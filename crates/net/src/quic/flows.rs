@@ -93,13 +93,20 @@ impl Flows {
             + DATAGRAMS_OUT.saturating_sub(quinn.datagram_send_buffer_space());
         (seen.written, seen.read, seen.kept) = (written, read, kept);
         (seen.drains, seen.acknowledged) = (flight.drains, flight.acknowledged);
-        Flow { kept, moved: usize::try_from(moved).unwrap_or(usize::MAX) }
+        Flow {
+            kept,
+            moved: usize::try_from(moved).unwrap_or(usize::MAX),
+        }
     }
 
     /// Ends streams that stand still while the peer, which was `given` room or not, has none for the others.
     fn relieve(&self, quinn: &quinn::Connection, seen: &mut Seen, blocked: u64, given: bool) {
         let said = std::mem::replace(&mut seen.blocked, blocked) != blocked;
-        let look = room::Seen { blocked: said, given, still: self.readers.look() };
+        let look = room::Seen {
+            blocked: said,
+            given,
+            still: self.readers.look(),
+        };
         let relief = seen.room.handle_look(look);
         if relief.end > 0 {
             let ended = self.readers.end(relief.end);
@@ -144,8 +151,14 @@ fn windows(fed: u64, link: bool, pressure: Pressure) -> (u64, u64) {
     let receive = receive_window();
     let send = send_window();
     match pressure.fair {
-        Some(fair) => (receive.min(LEAST.max(fair as u64)), send.min(LEAST.max(fair as u64 / 2))),
-        None if link => (receive + (fed * u64::from(STREAM_WINDOW)).min((GROWTH - 1) * receive), send),
+        Some(fair) => (
+            receive.min(LEAST.max(fair as u64)),
+            send.min(LEAST.max(fair as u64 / 2)),
+        ),
+        None if link => (
+            receive + (fed * u64::from(STREAM_WINDOW)).min((GROWTH - 1) * receive),
+            send,
+        ),
         None => (receive, send),
     }
 }
@@ -172,7 +185,10 @@ pub(super) struct Counting(Arc<CubicConfig>);
 
 impl ControllerFactory for Counting {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
-        Box::new(Counted { inner: self.0.clone().build(now, mtu), flight: Flight::default() })
+        Box::new(Counted {
+            inner: self.0.clone().build(now, mtu),
+            flight: Flight::default(),
+        })
     }
 }
 
@@ -190,12 +206,25 @@ impl Controller for Counted {
         self.inner.on_sent(now, bytes, last);
     }
 
-    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &quinn_proto::RttEstimator) {
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        app_limited: bool,
+        rtt: &quinn_proto::RttEstimator,
+    ) {
         self.flight.acknowledged += bytes;
         self.inner.on_ack(now, sent, bytes, app_limited, rtt);
     }
 
-    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest: Option<u64>) {
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        app_limited: bool,
+        largest: Option<u64>,
+    ) {
         self.flight.bytes = in_flight;
         self.flight.drains += u64::from(in_flight == 0);
         self.inner.on_end_acks(now, in_flight, app_limited, largest);
@@ -218,7 +247,10 @@ impl Controller for Counted {
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self { inner: self.inner.clone_box(), flight: self.flight.clone() })
+        Box::new(Self {
+            inner: self.inner.clone_box(),
+            flight: self.flight.clone(),
+        })
     }
 
     fn initial_window(&self) -> u64 {
@@ -237,11 +269,22 @@ mod tests {
     #[test]
     fn what_was_written_is_kept_until_all_was_confirmed() {
         let mut seen = Seen::default();
-        let flight = |bytes, drains| Flight { bytes, drains, ..Flight::default() };
+        let flight = |bytes, drains| Flight {
+            bytes,
+            drains,
+            ..Flight::default()
+        };
         assert_eq!(seen.unacknowledged(1_000, &flight(500, 0)), 1_000);
-        assert_eq!(seen.unacknowledged(1 << 40, &flight(12_000, 0)), send_window());
+        assert_eq!(
+            seen.unacknowledged(1 << 40, &flight(12_000, 0)),
+            send_window()
+        );
         seen.written = 5_000;
-        assert_eq!(seen.unacknowledged(6_000, &flight(500, 1)), 1_000, "all had arrived in between");
+        assert_eq!(
+            seen.unacknowledged(6_000, &flight(500, 1)),
+            1_000,
+            "all had arrived in between"
+        );
         assert_eq!(seen.unacknowledged(7_000, &flight(0, 1)), 0);
     }
 
@@ -250,7 +293,10 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(seen.unread(900, 1_000, 0, 1 << 24), 0);
         assert_eq!(seen.unread(1_900, 3_000, 1, 1 << 24), 1_000);
-        assert_eq!(seen.unread(1_900, 1 << 40, 1, 1 << 24), u64::from(STREAM_WINDOW));
+        assert_eq!(
+            seen.unread(1_900, 1 << 40, 1, 1 << 24),
+            u64::from(STREAM_WINDOW)
+        );
         assert_eq!(seen.unread(1_900, 1 << 40, 100, 1 << 24), 1 << 24);
     }
 
@@ -258,8 +304,14 @@ mod tests {
     fn a_link_has_more_room_while_streams_stand_still_and_all_have_less_where_memory_is_short() {
         let none = Pressure::default();
         let (receive, send) = (receive_window(), send_window());
-        assert_eq!((windows(0, true, none), windows(9, false, none)), ((receive, send), (receive, send)));
-        assert_eq!(windows(4, true, none).0, receive + 4 * u64::from(STREAM_WINDOW));
+        assert_eq!(
+            (windows(0, true, none), windows(9, false, none)),
+            ((receive, send), (receive, send))
+        );
+        assert_eq!(
+            windows(4, true, none).0,
+            receive + 4 * u64::from(STREAM_WINDOW)
+        );
         assert_eq!(windows(1_000, true, none).0, GROWTH * receive);
         assert_eq!(windows(9, true, Pressure { fair: Some(0) }), (LEAST, LEAST));
     }

@@ -68,7 +68,10 @@ impl Handshakes {
         }
         open.all += 1;
         drop(open);
-        Judged::Welcome(Handshake { of: self.clone(), source })
+        Judged::Welcome(Handshake {
+            of: self.clone(),
+            source,
+        })
     }
 }
 
@@ -91,7 +94,9 @@ mod tests {
     use super::*;
 
     fn welcome(judged: Judged) -> Handshake {
-        let Judged::Welcome(handshake) = judged else { panic!("{judged:?}") };
+        let Judged::Welcome(handshake) = judged else {
+            panic!("{judged:?}")
+        };
         handshake
     }
 
@@ -103,7 +108,10 @@ mod tests {
     fn clients_prove_their_address_from_the_threshold_on() {
         let handshakes = Handshakes::default();
         let held = [(); 2].map(|()| welcome(handshakes.judge(peer("192.0.2.1"), false, 2)));
-        assert!(matches!(handshakes.judge(peer("192.0.2.2"), false, 2), Judged::Retry));
+        assert!(matches!(
+            handshakes.judge(peer("192.0.2.2"), false, 2),
+            Judged::Retry
+        ));
         drop(welcome(handshakes.judge(peer("192.0.2.2"), true, 2)));
         drop(held);
         drop(welcome(handshakes.judge(peer("192.0.2.2"), false, 2)));
@@ -114,20 +122,33 @@ mod tests {
     fn a_source_that_proved_itself_leaves_room_to_others_and_a_forged_one_costs_it_nothing() {
         let handshakes = Handshakes::default();
         let source = peer("192.0.2.1");
-        let forged: Vec<_> = (0..300).map(|_| welcome(handshakes.judge(source, false, usize::MAX))).collect();
-        let held: Vec<_> = (0..HANDSHAKES_OF_SOURCE).map(|_| welcome(handshakes.judge(source, true, 0))).collect();
+        let forged: Vec<_> = (0..300)
+            .map(|_| welcome(handshakes.judge(source, false, usize::MAX)))
+            .collect();
+        let held: Vec<_> = (0..HANDSHAKES_OF_SOURCE)
+            .map(|_| welcome(handshakes.judge(source, true, 0)))
+            .collect();
         assert!(matches!(handshakes.judge(source, true, 0), Judged::Refused));
         let other = welcome(handshakes.judge(peer("192.0.2.2"), true, 0));
         drop((forged, held, other));
-        assert!(handshakes.open.lock().proved.is_empty(), "nothing is remembered");
+        assert!(
+            handshakes.open.lock().proved.is_empty(),
+            "nothing is remembered"
+        );
     }
 
     #[test]
     fn all_are_bounded() {
         let handshakes = Handshakes::default();
-        let address = |index: usize| SocketAddr::from(([10, 0, (index / 256) as u8, (index % 256) as u8], 1));
-        let held: Vec<_> = (0..HANDSHAKES).map(|index| welcome(handshakes.judge(address(index), true, 0))).collect();
-        assert!(matches!(handshakes.judge(peer("192.0.2.2"), true, 0), Judged::Refused));
+        let address =
+            |index: usize| SocketAddr::from(([10, 0, (index / 256) as u8, (index % 256) as u8], 1));
+        let held: Vec<_> = (0..HANDSHAKES)
+            .map(|index| welcome(handshakes.judge(address(index), true, 0)))
+            .collect();
+        assert!(matches!(
+            handshakes.judge(peer("192.0.2.2"), true, 0),
+            Judged::Refused
+        ));
         drop(held);
         drop(welcome(handshakes.judge(peer("192.0.2.2"), true, 0)));
     }

@@ -37,7 +37,12 @@ impl Incoming {
     /// # Errors
     /// When the handshake fails. The client was told why.
     pub async fn accept(self) -> Result<Connection, ConnectionError> {
-        let Self { quinn, serving, local, handshake } = self;
+        let Self {
+            quinn,
+            serving,
+            local,
+            handshake,
+        } = self;
         // Not what was in force when the client's first packet came: a new certificate counts from now on.
         let Some(current) = serving.current() else {
             quinn.refuse();
@@ -50,7 +55,10 @@ impl Incoming {
         connecting.handshake_data().await?;
         match connecting.into_0rtt() {
             Ok((connection, accepted)) => {
-                let unfinished = Unfinished { accepted, _counted: Some(handshake) };
+                let unfinished = Unfinished {
+                    accepted,
+                    _counted: Some(handshake),
+                };
                 Ok(Connection::new(connection, local, Some(unfinished)))
             }
             Err(connecting) => Ok(Connection::new(connecting.await?, local, None)),

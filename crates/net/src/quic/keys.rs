@@ -70,5 +70,7 @@ impl KeyType for Length {
 /// Fills `into`, which is shorter than HKDF's limit of 255 blocks: it cannot fail.
 fn expand(secret: &Prk, label: &[u8], into: &mut [u8]) {
     let labels = [label];
-    let _ = secret.expand(&labels, Length(into.len())).and_then(|okm| okm.fill(into));
+    let _ = secret
+        .expand(&labels, Length(into.len()))
+        .and_then(|okm| okm.fill(into));
 }

@@ -17,7 +17,11 @@ pub struct Pulse {
 
 impl Pulse {
     pub(super) fn of(stats: &ConnectionStats) -> Self {
-        Self { sent: eliciting(&stats.frame_tx), acknowledged: stats.frame_rx.acks, rtt: stats.path.rtt }
+        Self {
+            sent: eliciting(&stats.frame_tx),
+            acknowledged: stats.frame_rx.acks,
+            rtt: stats.path.rtt,
+        }
     }
 }
 
@@ -40,6 +44,12 @@ fn eliciting(frames: &FrameStats) -> u64 {
         frames.streams_blocked_uni,
         frames.stream_data_blocked,
     ];
-    let payload = [frames.stream, frames.datagram, frames.ping, frames.reset_stream, frames.stop_sending];
+    let payload = [
+        frames.stream,
+        frames.datagram,
+        frames.ping,
+        frames.reset_stream,
+        frames.stop_sending,
+    ];
     control.iter().chain(&payload).sum()
 }

@@ -85,20 +85,40 @@ impl Readers {
     /// Ends those that stand still, the longest first, `most` at most. How many it has ended.
     pub(super) fn end(&self, most: usize) -> usize {
         let mut still: Vec<(u32, Arc<Reader>)> = Vec::new();
-        for watched in self.exchanges.lock().values().filter(|watched| watched.still >= STILL) {
-            still.extend(watched.reader.upgrade().map(|reader| (watched.still, reader)));
+        for watched in self
+            .exchanges
+            .lock()
+            .values()
+            .filter(|watched| watched.still >= STILL)
+        {
+            still.extend(
+                watched
+                    .reader
+                    .upgrade()
+                    .map(|reader| (watched.still, reader)),
+            );
         }
         still.sort_by_key(|(looks, _)| std::cmp::Reverse(*looks));
-        still.iter().take(most).filter(|(_, reader)| reader.end()).count()
+        still
+            .iter()
+            .take(most)
+            .filter(|(_, reader)| reader.end())
+            .count()
     }
 }
 
 impl Watched {
     fn look(&mut self) {
-        let Some(reader) = self.reader.upgrade() else { return };
+        let Some(reader) = self.reader.upgrade() else {
+            return;
+        };
         let reads = reader.reads.load(Ordering::Relaxed);
         let stands = reads == self.reads && reader.fed.load(Ordering::Relaxed);
-        self.still = if stands { self.still.saturating_add(1) } else { 0 };
+        self.still = if stands {
+            self.still.saturating_add(1)
+        } else {
+            0
+        };
         self.reads = reads;
     }
 }
@@ -118,7 +138,11 @@ impl Reader {
             waiting: Mutex::default(),
         });
         if id & UNIDIRECTIONAL == 0 {
-            let watched = Watched { reader: Arc::downgrade(&reader), reads: 0, still: 0 };
+            let watched = Watched {
+                reader: Arc::downgrade(&reader),
+                reads: 0,
+                still: 0,
+            };
             readers.exchanges.lock().insert(id, watched);
         }
         reader
@@ -143,13 +167,17 @@ impl Reader {
         if self.ended.load(Ordering::Relaxed) {
             return Poll::Ready(Err(ReadError::Still));
         }
-        let Some(stream) = stream.as_mut() else { return Poll::Ready(Err(ReadError::Closed)) };
+        let Some(stream) = stream.as_mut() else {
+            return Poll::Ready(Err(ReadError::Closed));
+        };
         self.came.store(false, Ordering::SeqCst);
         // The waker is kept by the connection, not by the future.
         let polled = pin!(stream.read_chunk(most, true)).poll(&mut Context::from_waker(woken));
         match &polled {
             Poll::Ready(Ok(Some(chunk))) => {
-                self.readers.read.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
+                self.readers
+                    .read
+                    .fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
                 self.reads.fetch_add(1, Ordering::Relaxed);
                 self.feed(true);
             }
@@ -189,7 +217,9 @@ impl Reader {
     /// Gives back the room of what nobody reads; false if there is no stream any more.
     fn end(&self) -> bool {
         let mut stream = self.stream.lock();
-        let stopped = stream.as_mut().is_some_and(|stream| stream.stop(code_of(EXCESSIVE_LOAD)).is_ok());
+        let stopped = stream
+            .as_mut()
+            .is_some_and(|stream| stream.stop(code_of(EXCESSIVE_LOAD)).is_ok());
         if stopped {
             self.ended.store(true, Ordering::SeqCst);
         }

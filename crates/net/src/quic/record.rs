@@ -55,9 +55,18 @@ impl Record {
     /// to the end of the file `keys`. Files are for their owner only (mode 0600).
     #[must_use]
     pub fn new(qlog: Option<&Path>, keys: Option<&Path>) -> Self {
-        let qlog = qlog.map(|path| QlogFolder { path: path.to_owned(), files: AtomicUsize::new(0) });
-        let keys = keys.map(|path| KeyFile { path: path.to_owned(), opened: Mutex::new(Opened::NotYet) });
-        Self { qlog: qlog.map(Arc::new), keys: keys.map(Arc::new) }
+        let qlog = qlog.map(|path| QlogFolder {
+            path: path.to_owned(),
+            files: AtomicUsize::new(0),
+        });
+        let keys = keys.map(|path| KeyFile {
+            path: path.to_owned(),
+            opened: Mutex::new(Opened::NotYet),
+        });
+        Self {
+            qlog: qlog.map(Arc::new),
+            keys: keys.map(Arc::new),
+        }
     }
 
     /// Looks whether the file of secrets was moved, and begins a new one then; one that could not be opened is tried again.
@@ -88,11 +97,15 @@ impl Record {
         if number >= QLOG_FILES {
             return None;
         }
-        let path = folder.path.join(format!("{}-{number}-{role}.sqlog", std::process::id()));
+        let path = folder
+            .path
+            .join(format!("{}-{number}-{role}.sqlog", std::process::id()));
         match folder.file(&path) {
             Ok(file) => {
                 let mut config = QlogConfig::default();
-                config.writer(Box::new(BufWriter::new(file))).title(Some(format!("hermes {role}")));
+                config
+                    .writer(Box::new(BufWriter::new(file)))
+                    .title(Some(format!("hermes {role}")));
                 config.into_stream()
             }
             Err(error) => {
@@ -105,8 +118,15 @@ impl Record {
 
 impl QlogFolder {
     fn file(&self, path: &Path) -> io::Result<File> {
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.path)?;
-        OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
+        DirBuilder::new()
+            .recursive(true)
+            .mode(FOLDER_MODE)
+            .create(&self.path)?;
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(FILE_MODE)
+            .open(path)
     }
 }
 
@@ -122,7 +142,9 @@ impl KeyFile {
                 }
             };
         }
-        let Opened::File(file) = &mut *opened else { return Ok(()) };
+        let Opened::File(file) = &mut *opened else {
+            return Ok(());
+        };
         if file.is_due() {
             file.follow();
         }

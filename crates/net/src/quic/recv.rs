@@ -20,7 +20,10 @@ pub struct RecvStream {
 impl RecvStream {
     pub(super) fn new(stream: quinn::RecvStream, readers: &Arc<Readers>) -> Self {
         let reader = Reader::new(stream, readers);
-        Self { woken: Waker::from(reader.clone()), reader }
+        Self {
+            woken: Waker::from(reader.clone()),
+            reader,
+        }
     }
 
     /// The stream's ID (RFC 9000 section 2.1).
@@ -38,7 +41,11 @@ impl RecvStream {
     }
 
     /// As [`Self::read`].
-    pub fn poll_read(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Result<Option<Bytes>, ReadError>> {
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: usize,
+    ) -> Poll<Result<Option<Bytes>, ReadError>> {
         self.reader.poll_read(cx, &self.woken, most)
     }
 

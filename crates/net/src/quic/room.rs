@@ -50,21 +50,50 @@ impl Room {
         relief
     }
 
-    fn after(self, Seen { blocked, given, still }: Seen) -> (Self, Relief) {
+    fn after(
+        self,
+        Seen {
+            blocked,
+            given,
+            still,
+        }: Seen,
+    ) -> (Self, Relief) {
         let nothing = Relief::default();
         if given {
             return (if blocked { Self::Blocked } else { Self::Enough }, nothing);
         }
-        let ask = Relief { ask: true, ..nothing };
+        let ask = Relief {
+            ask: true,
+            ..nothing
+        };
         match self {
             Self::Enough if !blocked => (Self::Enough, nothing),
-            Self::Enough | Self::Blocked => (Self::Asked { looks: 0, next: FEW }, ask),
-            Self::Asked { next, .. } if blocked && still > 0 => {
-                (Self::Asked { looks: 0, next: next.saturating_mul(FASTER) }, Relief { end: next, ask: true })
-            }
+            Self::Enough | Self::Blocked => (
+                Self::Asked {
+                    looks: 0,
+                    next: FEW,
+                },
+                ask,
+            ),
+            Self::Asked { next, .. } if blocked && still > 0 => (
+                Self::Asked {
+                    looks: 0,
+                    next: next.saturating_mul(FASTER),
+                },
+                Relief {
+                    end: next,
+                    ask: true,
+                },
+            ),
             Self::Asked { next, .. } if blocked => (Self::Asked { looks: 0, next }, ask),
             Self::Asked { looks, .. } if looks >= PATIENCE => (Self::Enough, nothing),
-            Self::Asked { looks, next } => (Self::Asked { looks: looks + 1, next }, nothing),
+            Self::Asked { looks, next } => (
+                Self::Asked {
+                    looks: looks + 1,
+                    next,
+                },
+                nothing,
+            ),
         }
     }
 }
@@ -73,26 +102,46 @@ impl Room {
 mod tests {
     use super::*;
 
-    const BLOCKED: Seen = Seen { blocked: true, given: false, still: 40 };
-    const QUIET: Seen = Seen { blocked: false, ..BLOCKED };
+    const BLOCKED: Seen = Seen {
+        blocked: true,
+        given: false,
+        still: 40,
+    };
+    const QUIET: Seen = Seen {
+        blocked: false,
+        ..BLOCKED
+    };
 
     fn ended(looks: &[Seen]) -> Vec<usize> {
         let mut room = Room::default();
-        looks.iter().map(|seen| room.handle_look(*seen).end).collect()
+        looks
+            .iter()
+            .map(|seen| room.handle_look(*seen).end)
+            .collect()
     }
 
     #[test]
     fn streams_are_ended_only_while_the_peer_says_again_that_it_has_no_room() {
-        assert_eq!(ended(&[BLOCKED, BLOCKED, BLOCKED, BLOCKED]), [0, FEW, FEW * FASTER, FEW * FASTER * FASTER]);
+        assert_eq!(
+            ended(&[BLOCKED, BLOCKED, BLOCKED, BLOCKED]),
+            [0, FEW, FEW * FASTER, FEW * FASTER * FASTER]
+        );
         assert_eq!(ended(&[BLOCKED, QUIET, BLOCKED, QUIET]), [0, 0, FEW, 0]);
         assert_eq!(ended(&[QUIET; 9]), [0; 9]);
     }
 
     #[test]
     fn what_a_busy_peer_says_ends_nothing() {
-        let busy = Seen { given: true, ..BLOCKED };
+        let busy = Seen {
+            given: true,
+            ..BLOCKED
+        };
         assert_eq!(ended(&[busy; 9]), [0; 9]);
-        assert_eq!(ended(&[busy, QUIET, QUIET, QUIET]), [0; 4], "it was told before there was room");
+        assert_eq!(
+            ended(&[busy, QUIET, QUIET, QUIET]),
+            [0; 4],
+            "it was told before there was room"
+        );
         assert_eq!(ended(&[BLOCKED, busy, BLOCKED, busy]), [0; 4]);
     }
 
@@ -109,7 +158,13 @@ mod tests {
 
     #[test]
     fn streams_that_have_not_stood_still_for_long_are_left_alone() {
-        let early = Seen { still: 0, ..BLOCKED };
-        assert_eq!(ended(&[early, early, BLOCKED, BLOCKED]), [0, 0, FEW, FEW * FASTER]);
+        let early = Seen {
+            still: 0,
+            ..BLOCKED
+        };
+        assert_eq!(
+            ended(&[early, early, BLOCKED, BLOCKED]),
+            [0, 0, FEW, FEW * FASTER]
+        );
     }
 }

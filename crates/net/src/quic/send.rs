@@ -27,7 +27,12 @@ pub struct SendStream {
 
 impl SendStream {
     pub(super) fn new(stream: quinn::SendStream, flows: &Arc<Flows>) -> Self {
-        Self { stream, flows: flows.clone(), stopped: None, ended: false }
+        Self {
+            stream,
+            flows: flows.clone(),
+            stopped: None,
+            ended: false,
+        }
     }
 
     /// The stream's ID (RFC 9000 section 2.1).
@@ -63,7 +68,8 @@ impl SendStream {
         if self.stopped.is_none() {
             self.stopped = Some(ReusableBoxFuture::new(self.stopped()));
         }
-        let Some(Poll::Ready(stopped)) = self.stopped.as_mut().map(|stopped| stopped.poll(cx)) else {
+        let Some(Poll::Ready(stopped)) = self.stopped.as_mut().map(|stopped| stopped.poll(cx))
+        else {
             return Poll::Pending;
         };
         self.stopped = None;
@@ -98,9 +104,9 @@ impl SendStream {
                 Ok(Some(code)) => Stopped::Code(code.into_inner()),
                 Ok(None) => Stopped::Acked,
                 Err(StoppedError::ConnectionLost(error)) => Stopped::Lost(error.into()),
-                Err(StoppedError::ZeroRttRejected) => {
-                    Stopped::Lost(ConnectionError::Other("the server did not take early data".to_owned()))
-                }
+                Err(StoppedError::ZeroRttRejected) => Stopped::Lost(ConnectionError::Other(
+                    "the server did not take early data".to_owned(),
+                )),
             }
         }
     }

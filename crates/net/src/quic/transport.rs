@@ -31,7 +31,8 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// What is expected of a path whose round trip was measured on a connection before, at the least and at most: the first packet is sent
 /// again after three of these. The most is what is expected where nothing is known (RFC 9002, 6.2.2); the least leaves a busy server
 /// the time for a handshake.
-const EXPECTED_RTT: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_millis(333);
+const EXPECTED_RTT: RangeInclusive<Duration> =
+    Duration::from_millis(50)..=Duration::from_millis(333);
 /// Bytes of a UDP payload before the path is measured. So much that the first packet of a QUIC connection inside (1200 bytes,
 /// RFC 9000 section 14) fits into a datagram from the start, and less than common tunnels carry.
 pub const INITIAL_MTU: u16 = 1280;
@@ -65,7 +66,11 @@ pub struct Sizes {
 
 impl Sizes {
     /// On a path of its own.
-    pub(super) const OWN: Self = Self { initial: INITIAL_MTU, largest: LARGEST_MTU, from_peer: LARGEST_MTU };
+    pub(super) const OWN: Self = Self {
+        initial: INITIAL_MTU,
+        largest: LARGEST_MTU,
+        from_peer: LARGEST_MTU,
+    };
 
     /// Inside `depth` other connections, the innermost of which carries `payload` bytes now. If it carries what peers begin
     /// with, it is expected to carry as much as its own path allows. Unless the other end of the way can be `trusted` to bear
@@ -73,13 +78,19 @@ impl Sizes {
     #[must_use]
     pub fn inside(depth: u8, payload: usize, trusted: bool) -> Self {
         let largest = LARGEST_MTU - LAYER * u16::from(depth.min(5));
-        let now = u16::try_from(payload).unwrap_or(u16::MAX).clamp(SMALLEST_MTU, largest);
+        let now = u16::try_from(payload)
+            .unwrap_or(u16::MAX)
+            .clamp(SMALLEST_MTU, largest);
         let from_peer = match trusted {
             false => SMALLEST_MTU,
             true if now < INITIAL_MTU => now,
             true => largest,
         };
-        Self { initial: now.min(INITIAL_MTU), largest, from_peer }
+        Self {
+            initial: now.min(INITIAL_MTU),
+            largest,
+            from_peer,
+        }
     }
 }
 
@@ -116,9 +127,17 @@ pub(super) fn transport(
     Arc::new(settings(qlog, streams, keep_alive, sizes))
 }
 
-fn settings(qlog: Option<QlogStream>, streams: u32, keep_alive: Duration, sizes: Sizes) -> TransportConfig {
+fn settings(
+    qlog: Option<QlogStream>,
+    streams: u32,
+    keep_alive: Duration,
+    sizes: Sizes,
+) -> TransportConfig {
     let mut mtu = MtuDiscoveryConfig::default();
-    mtu.upper_bound(sizes.largest).minimum_change(MTU_STEP).interval(SEARCH).black_hole_cooldown(MTU_COOLDOWN);
+    mtu.upper_bound(sizes.largest)
+        .minimum_change(MTU_STEP)
+        .interval(SEARCH)
+        .black_hole_cooldown(MTU_COOLDOWN);
     let idle = IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT.as_millis() as u32));
     let mut config = TransportConfig::default();
     config
@@ -176,12 +195,20 @@ mod tests {
         roots.add(own.cert.der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = &[&rustls::version::TLS13];
-        let server = rustls::ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions);
+        let server = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions);
         let server = server.unwrap().with_no_client_auth();
-        let server = server.with_single_cert(vec![own.cert.der().clone()], key.into()).unwrap();
-        let client = rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
-        let client = client.unwrap().with_root_certificates(roots).with_no_client_auth();
-        let mut server = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(server).unwrap()));
+        let server = server
+            .with_single_cert(vec![own.cert.der().clone()], key.into())
+            .unwrap();
+        let client =
+            rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
+        let client = client
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut server =
+            ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(server).unwrap()));
         server.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
         let mut client = ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).unwrap()));
         client.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
@@ -191,9 +218,18 @@ mod tests {
         tokio::spawn(carry(far, near, overflows.clone()));
         let endpoint = |server, socket: Socket| {
             let config = EndpointConfig::default();
-            Endpoint::new_with_abstract_socket(config, server, Arc::new(socket), Arc::new(TokioRuntime)).unwrap()
+            Endpoint::new_with_abstract_socket(
+                config,
+                server,
+                Arc::new(socket),
+                Arc::new(TokioRuntime),
+            )
+            .unwrap()
         };
-        let ends = [endpoint(None, client_socket), endpoint(Some(server), server_socket)];
+        let ends = [
+            endpoint(None, client_socket),
+            endpoint(Some(server), server_socket),
+        ];
         let connecting = ends[0].connect_with(client, Socket::FAR, "server").unwrap();
         let accepting = async { ends[1].accept().await.unwrap().await };
         let (near, far) = tokio::join!(connecting, accepting);
@@ -234,11 +270,20 @@ mod tests {
     #[test]
     fn a_connection_inside_others_has_what_these_leave() {
         let wide = Sizes::inside(1, 1412, true);
-        assert_eq!((wide.initial, wide.largest, wide.from_peer), (1280, 1412, 1412));
+        assert_eq!(
+            (wide.initial, wide.largest, wide.from_peer),
+            (1280, 1412, 1412)
+        );
         let fresh = Sizes::inside(1, 1240, true);
-        assert_eq!((fresh.initial, fresh.largest, fresh.from_peer), (1240, 1412, 1240));
+        assert_eq!(
+            (fresh.initial, fresh.largest, fresh.from_peer),
+            (1240, 1412, 1240)
+        );
         let narrow = Sizes::inside(4, 900, true);
-        assert_eq!((narrow.initial, narrow.from_peer), (SMALLEST_MTU, SMALLEST_MTU));
+        assert_eq!(
+            (narrow.initial, narrow.from_peer),
+            (SMALLEST_MTU, SMALLEST_MTU)
+        );
         assert!(narrow.largest > SMALLEST_MTU);
         assert_eq!(Sizes::inside(1, 1412, false).from_peer, SMALLEST_MTU);
     }

@@ -25,8 +25,14 @@ const EACH: usize = 32;
 /// Bytes of packets that wait to be taken by the connection: what one wake-up brings, and half as much again.
 const COMING: usize = 768 * 1024;
 /// Both ends of the way, where quinn asks for addresses: nobody has them (RFC 6666).
-const FAR: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)), 443);
-const NEAR: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2)), 443);
+const FAR: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)),
+    443,
+);
+const NEAR: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2)),
+    443,
+);
 
 /// The side of whoever carries the packets. When it is dropped, the connection ends.
 #[derive(Debug)]
@@ -78,7 +84,10 @@ impl Queue {
 
     fn close(&mut self) {
         self.closed = true;
-        self.givers.drain(..).chain(self.taker.take()).for_each(Waker::wake);
+        self.givers
+            .drain(..)
+            .chain(self.taker.take())
+            .for_each(Waker::wake);
     }
 }
 
@@ -86,7 +95,11 @@ impl Carrier {
     /// A new way: whoever carries its packets, and what the connection has in place of a socket.
     #[must_use]
     pub fn new() -> (Self, Socket) {
-        let way = Arc::new(Way { leaving: Mutex::default(), coming: Mutex::default(), dropped: AtomicU64::new(0) });
+        let way = Arc::new(Way {
+            leaving: Mutex::default(),
+            coming: Mutex::default(),
+            dropped: AtomicU64::new(0),
+        });
         (Self { way: way.clone() }, Socket(way))
     }
 
@@ -237,7 +250,13 @@ mod tests {
     use super::*;
 
     fn transmit(contents: &[u8]) -> Transmit<'_> {
-        Transmit { destination: FAR, ecn: None, contents, segment_size: None, src_ip: None }
+        Transmit {
+            destination: FAR,
+            ecn: None,
+            contents,
+            segment_size: None,
+            src_ip: None,
+        }
     }
 
     #[tokio::test]
@@ -245,7 +264,9 @@ mod tests {
         let (carrier, socket) = Carrier::new();
         let socket = Arc::new(socket);
         let packet = [7; 1200];
-        let fits = (0..).take_while(|_| socket.try_send(&transmit(&packet)).is_ok()).count();
+        let fits = (0..)
+            .take_while(|_| socket.try_send(&transmit(&packet)).is_ok())
+            .count();
         assert_eq!(fits, LEAVING.div_ceil(packet.len() + EACH));
         let mut room = socket.clone().create_io_poller();
         let mut cx = Context::from_waker(Waker::noop());
@@ -255,16 +276,23 @@ mod tests {
         assert_eq!(taken, [&packet[..]]);
         assert!(room.as_mut().poll_writable(&mut cx).is_ready());
         drop((room, socket));
-        assert!(carrier.take(&mut taken, 1000).await, "what was sent still leaves");
+        assert!(
+            carrier.take(&mut taken, 1000).await,
+            "what was sent still leaves"
+        );
         assert!(!carrier.take(&mut taken, 1000).await);
     }
 
     #[tokio::test]
     async fn of_packets_that_nobody_takes_the_oldest_go() {
         let (carrier, socket) = Carrier::new();
-        let packets = || (0..COMING / (1000 + EACH) + 10).map(|number| vec![number as u8; 1000].into());
+        let packets =
+            || (0..COMING / (1000 + EACH) + 10).map(|number| vec![number as u8; 1000].into());
         carrier.give(packets());
-        assert_eq!(carrier.dropped(), packets().count() as u64 - (COMING / (1000 + EACH)) as u64);
+        assert_eq!(
+            carrier.dropped(),
+            packets().count() as u64 - (COMING / (1000 + EACH)) as u64
+        );
         let mut room = [0; 2000];
         let mut meta = [RecvMeta::default()];
         let mut receive = || {
@@ -276,6 +304,9 @@ mod tests {
         assert!(matches!(receive(), Poll::Ready(Ok((number, 1000))) if number == first));
         drop(carrier);
         while let Poll::Ready(Ok(_)) = receive() {}
-        assert!(matches!(receive(), Poll::Ready(Err(_))), "then the way has ended");
+        assert!(
+            matches!(receive(), Poll::Ready(Err(_))),
+            "then the way has ended"
+        );
     }
 }

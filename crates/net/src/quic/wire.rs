@@ -73,14 +73,26 @@ struct Head {
 impl Head {
     /// Of a send in packets of this `size`.
     fn of(transmit: &Transmit<'_>, size: usize) -> Self {
-        let Transmit { destination, ecn, src_ip, .. } = *transmit;
-        Self { destination, ecn, size, src_ip }
+        let Transmit {
+            destination,
+            ecn,
+            src_ip,
+            ..
+        } = *transmit;
+        Self {
+            destination,
+            ecn,
+            size,
+            src_ip,
+        }
     }
 }
 
 /// The size of the packets of a send that is as large as quinn makes them.
 fn full(transmit: &Transmit<'_>) -> Option<usize> {
-    transmit.segment_size.filter(|size| transmit.contents.len() >= size * FULL)
+    transmit
+        .segment_size
+        .filter(|size| transmit.contents.len() >= size * FULL)
 }
 
 impl Train {
@@ -88,9 +100,13 @@ impl Train {
     fn takes(&self, transmit: &Transmit<'_>) -> bool {
         let Some(head) = self.head else { return false };
         let length = transmit.contents.len();
-        let fits = transmit.segment_size.map_or(length <= head.size, |size| size == head.size);
+        let fits = transmit
+            .segment_size
+            .map_or(length <= head.size, |size| size == head.size);
         let bytes = self.bytes.len() + length;
-        fits && Head::of(transmit, head.size) == head && bytes <= MOST_BYTES && bytes <= head.size * MOST
+        fits && Head::of(transmit, head.size) == head
+            && bytes <= MOST_BYTES
+            && bytes <= head.size * MOST
     }
 
     fn push(&mut self, transmit: &Transmit<'_>) {
@@ -108,7 +124,10 @@ impl Wire {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub(super) fn new(socket: std::net::UdpSocket, refusals: Option<Arc<Refusals>>) -> io::Result<Self> {
+    pub(super) fn new(
+        socket: std::net::UdpSocket,
+        refusals: Option<Arc<Refusals>>,
+    ) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let io = UdpSocket::from_std(socket)?;
         // Whether there is room is not known yet.
@@ -117,7 +136,15 @@ impl Wire {
         let train = Mutex::default();
         let closed = Notify::new();
         let hears = refusals.is_some();
-        let shared = Arc::new(Shared { io, state, train, blocked, plenty, refusals, closed });
+        let shared = Arc::new(Shared {
+            io,
+            state,
+            train,
+            blocked,
+            plenty,
+            refusals,
+            closed,
+        });
         tokio::spawn(shared.clone().conduct());
         if hears {
             tokio::spawn(shared.clone().hear());
@@ -144,7 +171,11 @@ impl Shared {
             train.conductor = Some(cx.waker().clone());
             loop {
                 if train.head.is_none() {
-                    return if train.closed { Poll::Ready(()) } else { Poll::Pending };
+                    return if train.closed {
+                        Poll::Ready(())
+                    } else {
+                        Poll::Pending
+                    };
                 }
                 if std::mem::take(&mut train.grown) {
                     cx.waker().wake_by_ref();
@@ -164,9 +195,23 @@ impl Shared {
     /// # Errors
     /// `WouldBlock`: it still waits.
     fn leave(&self, train: &mut Train) -> io::Result<()> {
-        let Some(Head { destination, ecn, size, src_ip }) = train.head else { return Ok(()) };
+        let Some(Head {
+            destination,
+            ecn,
+            size,
+            src_ip,
+        }) = train.head
+        else {
+            return Ok(());
+        };
         let segment_size = (train.bytes.len() > size).then_some(size);
-        self.send(&Transmit { destination, ecn, contents: &train.bytes, segment_size, src_ip })?;
+        self.send(&Transmit {
+            destination,
+            ecn,
+            contents: &train.bytes,
+            segment_size,
+            src_ip,
+        })?;
         (train.head, train.bytes, train.grown) = (None, Vec::new(), false);
         Ok(())
     }
@@ -179,7 +224,11 @@ impl Shared {
                 () = self.closed.notified() => return,
             }
             // Until there is nothing left: what waits takes room from packets that come.
-            while self.io.try_io(Interest::ERROR, || self.take_error()).is_ok() {}
+            while self
+                .io
+                .try_io(Interest::ERROR, || self.take_error())
+                .is_ok()
+            {}
         }
     }
 
@@ -197,7 +246,11 @@ impl Shared {
 
     /// Tells whoever wants to know, if nobody listens at the other end.
     fn note(&self, error: &io::Error) {
-        if let Some(refusals) = self.refusals.as_ref().filter(|_| error.kind() == io::ErrorKind::ConnectionRefused) {
+        if let Some(refusals) = self
+            .refusals
+            .as_ref()
+            .filter(|_| error.kind() == io::ErrorKind::ConnectionRefused)
+        {
             refusals.note();
         }
     }
@@ -226,7 +279,10 @@ impl Shared {
 
 impl AsyncUdpSocket for Wire {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Room { shared: self.0.clone(), waiting: None })
+        Box::pin(Room {
+            shared: self.0.clone(),
+            waiting: None,
+        })
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -256,15 +312,25 @@ impl AsyncUdpSocket for Wire {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        let Shared { io, state, plenty, .. } = &*self.0;
-        let most = if plenty.load(Ordering::Relaxed) { bufs.len() } else { FEW.min(bufs.len()) };
+        let Shared {
+            io, state, plenty, ..
+        } = &*self.0;
+        let most = if plenty.load(Ordering::Relaxed) {
+            bufs.len()
+        } else {
+            FEW.min(bufs.len())
+        };
         loop {
             ready!(io.poll_recv_ready(cx))?;
             let mut count = 0;
             let tried = io.try_io(Interest::READABLE, || {
                 count = state.recv(io.into(), &mut bufs[..most], meta)?;
                 // There are no more: the next call is to wait, and need not ask the kernel first.
-                if count < most { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                if count < most {
+                    Err(io::ErrorKind::WouldBlock.into())
+                } else {
+                    Ok(())
+                }
             });
             if let Err(error) = &tried {
                 self.0.note(error);
@@ -301,7 +367,9 @@ struct Room {
 
 impl std::fmt::Debug for Room {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Room").field("waits", &self.waiting.is_some()).finish_non_exhaustive()
+        f.debug_struct("Room")
+            .field("waits", &self.waiting.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -312,7 +380,9 @@ impl UdpPoller for Room {
             return Poll::Ready(Ok(()));
         }
         let shared = self.shared.clone();
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(async move { shared.io.writable().await }));
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(async move { shared.io.writable().await }));
         let ready = ready!(waiting.as_mut().poll(cx));
         self.waiting = None;
         self.shared.blocked.store(false, Ordering::Relaxed);
@@ -326,7 +396,10 @@ mod tests {
 
     /// What sends, and what receives.
     async fn both() -> (Wire, UdpSocket, SocketAddr) {
-        let (wire, far) = (Wire::new(bound(), None).unwrap(), UdpSocket::from_std(bound()).unwrap());
+        let (wire, far) = (
+            Wire::new(bound(), None).unwrap(),
+            UdpSocket::from_std(bound()).unwrap(),
+        );
         wire.0.io.writable().await.unwrap();
         let to = far.local_addr().unwrap();
         (wire, far, to)
@@ -340,7 +413,13 @@ mod tests {
 
     fn transmit(destination: SocketAddr, contents: &[u8], size: usize) -> Transmit<'_> {
         let segment_size = (contents.len() > size).then_some(size);
-        Transmit { destination, ecn: None, contents, segment_size, src_ip: None }
+        Transmit {
+            destination,
+            ecn: None,
+            contents,
+            segment_size,
+            src_ip: None,
+        }
     }
 
     async fn received(far: &UdpSocket) -> Vec<usize> {
@@ -357,13 +436,19 @@ mod tests {
     async fn full_sends_wait_for_what_follows_and_everything_leaves_in_order() {
         let (wire, far, to) = both().await;
         let packets = vec![7; 1000 * FULL];
-        assert!(wire.0.state.max_gso_segments() > FULL, "the kernel segments");
+        assert!(
+            wire.0.state.max_gso_segments() > FULL,
+            "the kernel segments"
+        );
         for _ in 0..3 {
             wire.try_send(&transmit(to, &packets, 1000)).unwrap();
         }
         assert_eq!(wire.0.train.lock().bytes.len(), 3000 * FULL);
         wire.try_send(&transmit(to, &packets[..500], 1000)).unwrap();
-        assert!(wire.0.train.lock().bytes.is_empty(), "nothing follows a short packet");
+        assert!(
+            wire.0.train.lock().bytes.is_empty(),
+            "nothing follows a short packet"
+        );
         let mut lengths = received(&far).await;
         assert_eq!(lengths.pop(), Some(500));
         assert_eq!(lengths, [1000; 3 * FULL]);
@@ -372,11 +457,17 @@ mod tests {
     #[tokio::test]
     async fn a_train_leaves_when_nothing_follows() {
         let (wire, far, to) = both().await;
-        wire.try_send(&transmit(to, &vec![7; 1000 * FULL], 1000)).unwrap();
+        wire.try_send(&transmit(to, &vec![7; 1000 * FULL], 1000))
+            .unwrap();
         assert_eq!(received(&far).await, [1000; FULL]);
-        wire.try_send(&transmit(to, &vec![7; 1000 * FULL], 1000)).unwrap();
+        wire.try_send(&transmit(to, &vec![7; 1000 * FULL], 1000))
+            .unwrap();
         drop(wire);
-        assert_eq!(received(&far).await, [1000; FULL], "what waits when the socket is dropped leaves too");
+        assert_eq!(
+            received(&far).await,
+            [1000; FULL],
+            "what waits when the socket is dropped leaves too"
+        );
     }
 
     #[tokio::test]
@@ -384,10 +475,15 @@ mod tests {
         let (wire, far, to) = both().await;
         let packets = vec![7; 1000 * FULL];
         wire.try_send(&transmit(to, &packets, 1000)).unwrap();
-        wire.try_send(&transmit(to, &packets[..900 * FULL], 900)).unwrap();
+        wire.try_send(&transmit(to, &packets[..900 * FULL], 900))
+            .unwrap();
         assert_eq!(wire.0.train.lock().head.map(|head| head.size), Some(900));
-        wire.try_send(&transmit(to, &packets[..1000], 1000)).unwrap();
-        assert!(wire.0.train.lock().head.is_none(), "a packet that is larger leaves alone");
+        wire.try_send(&transmit(to, &packets[..1000], 1000))
+            .unwrap();
+        assert!(
+            wire.0.train.lock().head.is_none(),
+            "a packet that is larger leaves alone"
+        );
         let mut expected = vec![1000; FULL];
         expected.extend([900; FULL]);
         expected.push(1000);
@@ -426,7 +522,8 @@ mod tests {
         }
         wire.try_send(&transmit(gone, &[7; 50], 50)).unwrap();
         // The error of the packet before is not this one's.
-        wire.try_send(&transmit(far.local_addr().unwrap(), &[7; 60], 60)).unwrap();
+        wire.try_send(&transmit(far.local_addr().unwrap(), &[7; 60], 60))
+            .unwrap();
         assert_eq!(received(&far).await, [60]);
     }
 
@@ -444,8 +541,13 @@ mod tests {
                 let mut buffer = vec![0; 32 * 2000];
                 let mut bufs: Vec<_> = buffer.chunks_mut(2000).map(IoSliceMut::new).collect();
                 let mut meta = [RecvMeta::default(); 32];
-                let got = poll_fn(|cx| wire.poll_recv(cx, &mut bufs, &mut meta)).await.unwrap();
-                taken += meta[..got].iter().map(|meta| meta.len / meta.stride).sum::<usize>();
+                let got = poll_fn(|cx| wire.poll_recv(cx, &mut bufs, &mut meta))
+                    .await
+                    .unwrap();
+                taken += meta[..got]
+                    .iter()
+                    .map(|meta| meta.len / meta.stride)
+                    .sum::<usize>();
             }
             assert_eq!(taken, before + count);
         }

@@ -26,7 +26,12 @@ impl ShownChain {
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
         let mut ends: Vec<u64> = certificates.iter().filter_map(|one| end_of(one)).collect();
         ends.sort_unstable();
-        Self { certificates, ends, rules: AtomicU64::new(0), until: AtomicU64::new(0) }
+        Self {
+            certificates,
+            ends,
+            rules: AtomicU64::new(0),
+            until: AtomicU64::new(0),
+        }
     }
 
     /// The certificates, the client's own first.
@@ -45,7 +50,8 @@ impl ShownChain {
     pub fn believed(&self, rules: u64, now: u64) {
         let next = self.next_end(now);
         // The end depends on time alone: with the rules of before or after, it is the right one.
-        self.until.store(next.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.until
+            .store(next.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.rules.store(rules, Ordering::Release);
     }
 
@@ -57,14 +63,18 @@ impl ShownChain {
     /// The last moment, in Unix seconds and not after `now`, at which all of them were valid.
     #[must_use]
     pub fn last_valid(&self, now: u64) -> u64 {
-        self.ends.first().map_or(now, |end| now.min(end.saturating_sub(1)))
+        self.ends
+            .first()
+            .map_or(now, |end| now.min(end.saturating_sub(1)))
     }
 }
 
 /// RFC 5280 section 4.1.2.5: `notAfter` itself is within.
 fn end_of(certificate: &[u8]) -> Option<u64> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    u64::try_from(certificate.validity().not_after.timestamp()).ok()?.checked_add(1)
+    u64::try_from(certificate.validity().not_after.timestamp())
+        .ok()?
+        .checked_add(1)
 }
 
 impl PartialEq for ShownChain {
@@ -77,7 +87,9 @@ impl Eq for ShownChain {}
 
 impl std::fmt::Debug for ShownChain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ShownChain").field("certificates", &self.certificates.len()).finish_non_exhaustive()
+        f.debug_struct("ShownChain")
+            .field("certificates", &self.certificates.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,7 +98,10 @@ mod tests {
     use super::*;
 
     fn chain(ends: &[u64]) -> ShownChain {
-        ShownChain { ends: ends.to_vec(), ..ShownChain::new(Vec::new()) }
+        ShownChain {
+            ends: ends.to_vec(),
+            ..ShownChain::new(Vec::new())
+        }
     }
 
     #[test]

@@ -65,7 +65,10 @@ impl From<TlsClient> for Arc<ClientConfig> {
 }
 
 fn sessions(verified: Option<&Verified>, servers: usize) -> Resumption {
-    verified.map_or_else(|| Resumption::in_memory_sessions(servers), |verified| verified.sessions(servers))
+    verified.map_or_else(
+        || Resumption::in_memory_sessions(servers),
+        |verified| verified.sessions(servers),
+    )
 }
 
 /// Makes a connecting configuration.
@@ -80,7 +83,9 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
     let verified = (!options.insecure_skip_verify).then(Verified::default);
     let builder = if options.insecure_skip_verify {
         let anything = Arc::new(AcceptAnyServer::new(provider));
-        builder.dangerous().with_custom_certificate_verifier(anything)
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(anything)
     } else {
         let trusted = match options.ca_file {
             Some(file) => roots(file)?,
@@ -89,23 +94,39 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider)
             .with_crls(revocations(options.crl_files)?)
             .build()
-            .map_err(|error| TlsFileError::new(options.ca_file.unwrap_or(Path::new("tls")), error.to_string()))?;
+            .map_err(|error| {
+                TlsFileError::new(
+                    options.ca_file.unwrap_or(Path::new("tls")),
+                    error.to_string(),
+                )
+            })?;
         let noting = NotingVerifier::new(verifier, verified.clone().unwrap_or_default());
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(noting))
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(noting))
     };
     let mut config = match (options.cert_file, options.key_file) {
         (Some(cert), Some(key)) => builder
             .with_client_auth_cert(own_certificates(cert)?, private_key(key)?)
             .map_err(|error| refused_pair(cert, key, &error))?,
         (Some(lonely), None) | (None, Some(lonely)) => {
-            return Err(TlsFileError::new(lonely, "a certificate and its key belong together")
-                .remedy("set both cert_file and key_file"));
+            return Err(
+                TlsFileError::new(lonely, "a certificate and its key belong together")
+                    .remedy("set both cert_file and key_file"),
+            );
         }
         (None, None) => builder.with_no_client_auth(),
     };
-    config.alpn_protocols = options.alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    config.alpn_protocols = options
+        .alpn
+        .iter()
+        .map(|protocol| protocol.to_vec())
+        .collect();
     config.resumption = sessions(verified.as_ref(), SERVERS);
-    Ok(TlsClient { config: Arc::new(config), verified })
+    Ok(TlsClient {
+        config: Arc::new(config),
+        verified,
+    })
 }
 
 /// The authorities that the system trusts; single ones that rustls cannot use are left out.
@@ -114,7 +135,10 @@ fn system_roots() -> Result<RootCertStore, TlsFileError> {
     let mut trusted = RootCertStore::empty();
     trusted.add_parsable_certificates(std::mem::take(&mut found.certs));
     if trusted.is_empty() {
-        let why = found.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);
+        let why = found
+            .errors
+            .first()
+            .map_or_else(|| "none found".to_owned(), ToString::to_string);
         let reason = format!("the system's trusted certificates cannot be loaded: {why}");
         return Err(TlsFileError::new(Path::new("/etc/ssl/certs"), reason)
             .remedy("install the package ca-certificates, or set ca_file"));

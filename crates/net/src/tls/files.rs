@@ -31,7 +31,11 @@ pub struct TlsFileError {
 
 impl TlsFileError {
     pub(crate) fn new(file: &Path, reason: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), reason: reason.into(), remedy: None }
+        Self {
+            file: file.to_owned(),
+            reason: reason.into(),
+            remedy: None,
+        }
     }
 
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
@@ -67,7 +71,11 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
 /// The certificates of a file that we are to show.
 pub(super) fn own_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let found = certificates(file)?;
-    let version = |der: &CertificateDer<'_>| X509Certificate::from_der(der).ok().map(|(_, one)| one.version());
+    let version = |der: &CertificateDer<'_>| {
+        X509Certificate::from_der(der)
+            .ok()
+            .map(|(_, one)| one.version())
+    };
     match found.iter().position(|one| version(one) == Some(X509Version::V1)) {
         Some(index) => Err(TlsFileError::new(file, format!("certificate {} is {}", index + 1, words::VERSION_1))
             .remedy("issue it as version 3, with its names as subjectAltName (openssl: -addext or -extfile)")),
@@ -96,14 +104,19 @@ pub(super) fn roots(file: &Path) -> Result<RootCertStore, TlsFileError> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in certificates(file)?.into_iter().enumerate() {
         roots.add(certificate).map_err(|error| {
-            TlsFileError::new(file, format!("certificate {} cannot be trusted: {error}", index + 1))
+            TlsFileError::new(
+                file,
+                format!("certificate {} cannot be trusted: {error}", index + 1),
+            )
         })?;
     }
     Ok(roots)
 }
 
 /// The lists of revoked certificates of some files, each of which is DER or holds PEM blocks.
-pub(super) fn revocations(files: &[PathBuf]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
+pub(super) fn revocations(
+    files: &[PathBuf],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
     let mut all = Vec::new();
     for file in files {
         all.extend(revocations_of(file)?);
@@ -112,7 +125,9 @@ pub(super) fn revocations(files: &[PathBuf]) -> Result<Vec<CertificateRevocation
 }
 
 /// The lists of one file, at least one, each of which can be read.
-pub(super) fn revocations_of(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
+pub(super) fn revocations_of(
+    file: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
     let content = read(file)?;
     let is_pem = content.windows(PEM.len()).any(|bytes| bytes == PEM);
     let found: Result<Vec<_>, _> = match is_pem {
@@ -120,10 +135,14 @@ pub(super) fn revocations_of(file: &Path) -> Result<Vec<CertificateRevocationLis
         false => Ok(vec![CertificateRevocationListDer::from(content)]),
     };
     let found = found.map_err(|error| bad_pem(file, &error))?;
-    let is_list = |list: &CertificateRevocationListDer<'_>| CertificateRevocationList::from_der(list).is_ok();
+    let is_list =
+        |list: &CertificateRevocationListDer<'_>| CertificateRevocationList::from_der(list).is_ok();
     if found.is_empty() || !found.iter().all(is_list) {
-        return Err(TlsFileError::new(file, "no list of revoked certificates in it")
-            .remedy("it must be DER, or hold PEM blocks that start with -----BEGIN X509 CRL-----"));
+        return Err(
+            TlsFileError::new(file, "no list of revoked certificates in it").remedy(
+                "it must be DER, or hold PEM blocks that start with -----BEGIN X509 CRL-----",
+            ),
+        );
     }
     Ok(found)
 }
@@ -133,12 +152,17 @@ pub(super) fn refused_pair(cert: &Path, key: &Path, error: &rustls::Error) -> Tl
     match error {
         rustls::Error::InconsistentKeys(_) => {
             let reason = format!("does not belong to the certificate {}", cert.display());
-            let remedy = "name the key that the certificate was made for, and put our own certificate first";
+            let remedy =
+                "name the key that the certificate was made for, and put our own certificate first";
             TlsFileError::new(key, reason).remedy(remedy)
         }
-        rustls::Error::InvalidCertificate(problem) => {
-            TlsFileError::new(cert, format!("not a usable certificate: {}", words::of_certificate(problem)))
-        }
+        rustls::Error::InvalidCertificate(problem) => TlsFileError::new(
+            cert,
+            format!(
+                "not a usable certificate: {}",
+                words::of_certificate(problem)
+            ),
+        ),
         other => TlsFileError::new(key, format!("not a usable key: {other}")),
     }
 }
@@ -154,10 +178,16 @@ fn unreadable(file: &Path, error: &std::io::Error) -> TlsFileError {
 fn bad_pem(file: &Path, error: &pem::Error) -> TlsFileError {
     let reason = match error {
         pem::Error::MissingSectionEnd { end_marker } => {
-            format!("not valid PEM: no end of {}", String::from_utf8_lossy(end_marker))
+            format!(
+                "not valid PEM: no end of {}",
+                String::from_utf8_lossy(end_marker)
+            )
         }
         pem::Error::IllegalSectionStart { line } => {
-            format!("not valid PEM: bad line {:?}", String::from_utf8_lossy(line))
+            format!(
+                "not valid PEM: bad line {:?}",
+                String::from_utf8_lossy(line)
+            )
         }
         // Without the decoder's words: they may quote what stands in a key file.
         pem::Error::Base64Decode(_) => "not valid PEM: bad base64 between BEGIN and END".to_owned(),

@@ -60,10 +60,18 @@ pub enum TlsErrorKind {
 ///
 /// # Errors
 /// See [`TlsErrorKind`]. An alert was sent where TLS has one; the stream is closed.
-pub async fn accept(stream: Stream, config: Arc<ServerConfig>, timeout: Duration) -> Result<Stream, TlsError> {
+pub async fn accept(
+    stream: Stream,
+    config: Arc<ServerConfig>,
+    timeout: Duration,
+) -> Result<Stream, TlsError> {
     let below = stream.info().clone();
     let handshake = async {
-        match TlsAcceptor::from(config).accept(stream.ahead()).into_fallible().await {
+        match TlsAcceptor::from(config)
+            .accept(stream.ahead())
+            .into_fallible()
+            .await
+        {
             Ok(tls) => Ok(tls),
             Err((error, stream)) => {
                 let error = TlsError::from_io(&error);
@@ -72,12 +80,20 @@ pub async fn accept(stream: Stream, config: Arc<ServerConfig>, timeout: Duration
             }
         }
     };
-    let tls = time::timeout(timeout, handshake).await.unwrap_or_else(|_| Err(timed_out(timeout)))?;
+    let tls = time::timeout(timeout, handshake)
+        .await
+        .unwrap_or_else(|_| Err(timed_out(timeout)))?;
     let session = tls.get_ref().1;
     let server_name = session.server_name().map(str::to_owned);
-    let chain = session.peer_certificates().map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
+    let chain = session
+        .peer_certificates()
+        .map(|chain| chain.iter().map(|one| one.clone().into_owned()).collect());
     let chain = chain.map(|chain| Arc::new(ShownChain::new(chain)));
-    let peer = TlsPeer { server_name, chain, ..peer_of(session) };
+    let peer = TlsPeer {
+        server_name,
+        chain,
+        ..peer_of(session)
+    };
     Ok(wrap(&below, peer, Transport::TlsServer(Box::new(tls))))
 }
 
@@ -92,13 +108,20 @@ pub async fn connect(
     server_name: &str,
     timeout: Duration,
 ) -> Result<Stream, TlsError> {
-    let bare = server_name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let bare = server_name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
     // RFC 6066 section 3: the name is sent without its trailing dot.
     let name = bare.unwrap_or(server_name).trim_end_matches('.').to_owned();
-    let name = ServerName::try_from(name)
-        .map_err(|error| TlsError::new(TlsErrorKind::BadName, format!("{server_name:?}: {error}")))?;
+    let name = ServerName::try_from(name).map_err(|error| {
+        TlsError::new(TlsErrorKind::BadName, format!("{server_name:?}: {error}"))
+    })?;
     let below = stream.info().clone();
-    let tls = within(timeout, TlsConnector::from(config.into()).connect(name, stream.ahead())).await?;
+    let tls = within(
+        timeout,
+        TlsConnector::from(config.into()).connect(name, stream.ahead()),
+    )
+    .await?;
     let peer = peer_of(tls.get_ref().1);
     Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))
 }
@@ -120,10 +143,16 @@ async fn say_farewell(mut stream: Stream) {
 }
 
 fn timed_out(timeout: Duration) -> TlsError {
-    TlsError::new(TlsErrorKind::Timeout, format!("handshake not finished after {timeout:?}"))
+    TlsError::new(
+        TlsErrorKind::Timeout,
+        format!("handshake not finished after {timeout:?}"),
+    )
 }
 
-async fn within<T>(timeout: Duration, handshake: impl Future<Output = io::Result<T>>) -> Result<T, TlsError> {
+async fn within<T>(
+    timeout: Duration,
+    handshake: impl Future<Output = io::Result<T>>,
+) -> Result<T, TlsError> {
     match time::timeout(timeout, handshake).await {
         Ok(done) => done.map_err(|error| TlsError::from_io(&error)),
         Err(_) => Err(timed_out(timeout)),
@@ -131,7 +160,9 @@ async fn within<T>(timeout: Duration, handshake: impl Future<Output = io::Result
 }
 
 fn peer_of(session: &CommonState) -> TlsPeer {
-    let own = session.peer_certificates().and_then(<[CertificateDer<'_>]>::first);
+    let own = session
+        .peer_certificates()
+        .and_then(<[CertificateDer<'_>]>::first);
     TlsPeer {
         alpn: session.alpn_protocol().map(<[u8]>::to_vec),
         server_name: None,
@@ -141,7 +172,13 @@ fn peer_of(session: &CommonState) -> TlsPeer {
 }
 
 fn wrap(below: &StreamInfo, peer: TlsPeer, transport: Transport) -> Stream {
-    Stream::new(transport, StreamInfo { tls: Some(peer), ..below.clone() })
+    Stream::new(
+        transport,
+        StreamInfo {
+            tls: Some(peer),
+            ..below.clone()
+        },
+    )
 }
 
 impl TlsError {
@@ -154,13 +191,19 @@ impl TlsError {
             TlsErrorKind::Timeout => Fault::Timeout,
             TlsErrorKind::Eof | TlsErrorKind::Io => Fault::Closed,
         };
-        Self { kind, detail, fault }
+        Self {
+            kind,
+            detail,
+            fault,
+        }
     }
 
     /// Tells what went wrong from an error of a TLS stream, which is one of rustls in one of the system.
     #[must_use]
     pub fn from_io(error: &io::Error) -> Self {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let inner = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
         let kind = match (inner, error.kind()) {
             (Some(inner), _) => kind_of(inner),
             (None, io::ErrorKind::UnexpectedEof) => TlsErrorKind::Eof,
@@ -169,16 +212,19 @@ impl TlsError {
         let fault = inner.map(Fault::of);
         let detail = inner.map_or_else(|| error.to_string(), |inner| detail_of(inner, error));
         let plain = Self::new(kind, detail);
-        Self { fault: fault.unwrap_or(plain.fault), ..plain }
+        Self {
+            fault: fault.unwrap_or(plain.fault),
+            ..plain
+        }
     }
 }
 
 /// The words of rustls, but where ours say more.
 fn detail_of(inner: &rustls::Error, error: &io::Error) -> String {
     match inner {
-        rustls::Error::InvalidCertificate(CertificateError::Other(_) | CertificateError::UnknownRevocationStatus) => {
-            words::of(inner)
-        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::Other(_) | CertificateError::UnknownRevocationStatus,
+        ) => words::of(inner),
         _ => error.to_string(),
     }
 }
@@ -190,7 +236,9 @@ fn kind_of(error: &rustls::Error) -> TlsErrorKind {
         | Error::NoCertificatesPresented
         | Error::UnsupportedNameType
         | Error::InvalidCertRevocationList(_) => TlsErrorKind::Certificate,
-        Error::AlertReceived(alert) => TlsErrorKind::Alert { id: alert_number(*alert) },
+        Error::AlertReceived(alert) => TlsErrorKind::Alert {
+            id: alert_number(*alert),
+        },
         _ => TlsErrorKind::Protocol,
     }
 }

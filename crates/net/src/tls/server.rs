@@ -46,7 +46,11 @@ pub fn server(options: ServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileEr
     let mut config = builder
         .with_single_cert(chain, key)
         .map_err(|error| refused_pair(options.cert_file, options.key_file, &error))?;
-    config.alpn_protocols = options.alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    config.alpn_protocols = options
+        .alpn
+        .iter()
+        .map(|protocol| protocol.to_vec())
+        .collect();
     Ok(Arc::new(config))
 }
 
@@ -62,7 +66,9 @@ impl Clients {
     /// The file at fault, and why.
     pub fn read(client_ca_file: &Path, crl_files: &[PathBuf]) -> Result<Self, TlsFileError> {
         let verifier = authorities(client_ca_file, crl_files)?.build();
-        Ok(Self(verifier.map_err(|error| TlsFileError::new(client_ca_file, error.to_string()))?))
+        Ok(Self(verifier.map_err(|error| {
+            TlsFileError::new(client_ca_file, error.to_string())
+        })?))
     }
 
     /// Whether a certificate, which stands first in `chain`, would be believed at `now`, Unix time in seconds.
@@ -72,16 +78,24 @@ impl Clients {
     pub fn believe(&self, chain: &[CertificateDer<'_>], now: u64) -> Result<(), String> {
         let (own, others) = chain.split_first().ok_or("no certificate was shown")?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        self.0.verify_client_cert(own, others, now).map(drop).map_err(|error| words::of(&error))
+        self.0
+            .verify_client_cert(own, others, now)
+            .map(drop)
+            .map_err(|error| words::of(&error))
     }
 }
 
-fn authorities(ca: &Path, crl_files: &[PathBuf]) -> Result<ClientCertVerifierBuilder, TlsFileError> {
+fn authorities(
+    ca: &Path,
+    crl_files: &[PathBuf],
+) -> Result<ClientCertVerifierBuilder, TlsFileError> {
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), provider());
     Ok(builder.with_crls(revocations(crl_files)?))
 }
 
-fn client_verifier(options: &ServerOptions<'_>) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
+fn client_verifier(
+    options: &ServerOptions<'_>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
     let Some(file) = options.client_ca_file else {
         if options.client_required {
             let reason = "client certificates are required, but no authority is named for them";
@@ -90,7 +104,13 @@ fn client_verifier(options: &ServerOptions<'_>) -> Result<Arc<dyn ClientCertVeri
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
     let builder = authorities(file, options.client_crl_files)?;
-    let builder = if options.client_required { builder } else { builder.allow_unauthenticated() };
-    let verifier = builder.build().map_err(|error| TlsFileError::new(file, error.to_string()))?;
+    let builder = if options.client_required {
+        builder
+    } else {
+        builder.allow_unauthenticated()
+    };
+    let verifier = builder
+        .build()
+        .map_err(|error| TlsFileError::new(file, error.to_string()))?;
     Ok(verifier)
 }

@@ -11,7 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
-    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
+    Tls13ClientSessionValue,
 };
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, NamedGroup, SignatureScheme};
@@ -45,7 +46,11 @@ impl Verified {
     /// Sessions with so many servers.
     pub(crate) fn sessions(&self, servers: usize) -> Resumption {
         let sessions = ClientSessionMemoryCache::new(servers);
-        Resumption::store(Arc::new(Sessions { sessions, verified: self.clone(), ends: Mutex::default() }))
+        Resumption::store(Arc::new(Sessions {
+            sessions,
+            verified: self.clone(),
+            ends: Mutex::default(),
+        }))
     }
 
     /// The server of this name is believed until then.
@@ -90,12 +95,21 @@ impl ServerCertVerifier for NotingVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let found = self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)?;
+        let found = self.verifier.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        )?;
 
-        let shown = std::iter::once(end_entity).chain(intermediates).map(|one| one.clone().into_owned());
+        let shown = std::iter::once(end_entity)
+            .chain(intermediates)
+            .map(|one| one.clone().into_owned());
         let chain = ShownChain::new(shown.collect());
         if let Some(end) = chain.next_end(now.as_secs()) {
-            self.verified.note(&server_name.to_owned(), end, now.as_secs());
+            self.verified
+                .note(&server_name.to_owned(), end, now.as_secs());
         }
         Ok(found)
     }
@@ -134,7 +148,9 @@ impl Sessions {
         let until = self.verified.until(name).unwrap_or_default();
         let mut ends = self.ends.lock();
         make_room(&mut ends, name, now);
-        ends.entry(name.clone()).and_modify(|end| *end = until.min(*end)).or_insert(until);
+        ends.entry(name.clone())
+            .and_modify(|end| *end = until.min(*end))
+            .or_insert(until);
     }
 
     /// Whether a session with the server may be resumed now; if not, those that there are go.
@@ -165,7 +181,9 @@ impl ClientSessionStore for Sessions {
     }
 
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.may_resume(&name.to_owned()).then(|| self.sessions.tls12_session(name)).flatten()
+        self.may_resume(&name.to_owned())
+            .then(|| self.sessions.tls12_session(name))
+            .flatten()
     }
 
     fn remove_tls12_session(&self, name: &ServerName<'static>) {
@@ -178,12 +196,17 @@ impl ClientSessionStore for Sessions {
     }
 
     fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.may_resume(name).then(|| self.sessions.take_tls13_ticket(name)).flatten()
+        self.may_resume(name)
+            .then(|| self.sessions.take_tls13_ticket(name))
+            .flatten()
     }
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 #[cfg(test)]
@@ -210,7 +233,11 @@ mod tests {
     fn those_that_have_ended_make_room_first() {
         let verified = Verified::default();
         for number in 0..NAMES {
-            verified.note(&name(&format!("n{number}.example")), if number == 7 { 10 } else { 30 }, 5);
+            verified.note(
+                &name(&format!("n{number}.example")),
+                if number == 7 { 10 } else { 30 },
+                5,
+            );
         }
         verified.note(&name("one.more.example"), 30, 20);
         assert_eq!(verified.until(&name("n7.example")), None);

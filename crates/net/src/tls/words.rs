@@ -3,7 +3,8 @@
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
 /// What a certificate of version 1 is, and why that is no use.
-pub(super) const VERSION_1: &str = "X.509 version 1, which has no extensions and so no names that can be checked";
+pub(super) const VERSION_1: &str =
+    "X.509 version 1, which has no extensions and so no names that can be checked";
 
 /// Why a handshake came to nothing, as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,7 +77,9 @@ impl Fault {
             Self::NotYetValid => "the certificate is not valid yet",
             Self::Revoked => "the certificate was revoked",
             Self::BadCertificate => "the certificate cannot be used",
-            Self::RefusedByPeer => "the peer ended the handshake, as those do that do not believe our certificate",
+            Self::RefusedByPeer => {
+                "the peer ended the handshake, as those do that do not believe our certificate"
+            }
             Self::NotTls => "what came is not TLS: clear text, or another protocol",
             Self::Protocol => "no version or cipher suite in common, or a broken handshake",
             Self::Timeout => "the handshake took too long",
@@ -89,11 +92,13 @@ impl Fault {
         match error {
             Error::NoCertificatesPresented => Self::NoCertificate,
             Error::InvalidCertificate(problem) => Self::of_certificate(problem),
-            Error::InvalidCertRevocationList(_) | Error::UnsupportedNameType => Self::BadCertificate,
-            Error::AlertReceived(_) => Self::RefusedByPeer,
-            Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
-                Self::NotTls
+            Error::InvalidCertRevocationList(_) | Error::UnsupportedNameType => {
+                Self::BadCertificate
             }
+            Error::AlertReceived(_) => Self::RefusedByPeer,
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) => Self::NotTls,
             _ => Self::Protocol,
         }
     }
@@ -101,10 +106,14 @@ impl Fault {
     fn of_certificate(problem: &CertificateError) -> Self {
         match problem {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                Self::NotYetValid
+            }
             CertificateError::Revoked => Self::Revoked,
             // One of the same name, but with another key, is another authority.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownAuthority,
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                Self::UnknownAuthority
+            }
             _ => Self::BadCertificate,
         }
     }
@@ -141,7 +150,9 @@ pub(super) fn of_certificate(problem: &CertificateError) -> String {
             "whether it was revoked is unknown: no list in crl_file is of its issuer".to_owned()
         }
         // The type is webpki's, which is not ours to name.
-        CertificateError::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion") => {
+        CertificateError::Other(other)
+            if format!("{other:?}").contains("UnsupportedCertVersion") =>
+        {
             format!("it is {VERSION_1}")
         }
         known if Fault::of_certificate(known) != Fault::BadCertificate => {
@@ -157,13 +168,20 @@ mod tests {
 
     #[test]
     fn labels_are_unique() {
-        let words: std::collections::BTreeSet<_> = Fault::ALL.into_iter().map(Fault::word).collect();
+        let words: std::collections::BTreeSet<_> =
+            Fault::ALL.into_iter().map(Fault::word).collect();
         assert_eq!(words.len(), Fault::ALL.len());
     }
 
     #[test]
     fn clear_text_is_told_from_a_broken_handshake() {
-        assert_eq!(Fault::of(&Error::InvalidMessage(InvalidMessage::InvalidContentType)), Fault::NotTls);
-        assert_eq!(Fault::of(&Error::InvalidMessage(InvalidMessage::InvalidCcs)), Fault::Protocol);
+        assert_eq!(
+            Fault::of(&Error::InvalidMessage(InvalidMessage::InvalidContentType)),
+            Fault::NotTls
+        );
+        assert_eq!(
+            Fault::of(&Error::InvalidMessage(InvalidMessage::InvalidCcs)),
+            Fault::Protocol
+        );
     }
 }

@@ -30,9 +30,18 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "test authority");
-        fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Self { folder, issuer: Issuer::new(params, key) }
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "test authority");
+        fs::write(
+            folder.path().join("ca.pem"),
+            params.self_signed(&key).unwrap().pem(),
+        )
+        .unwrap();
+        Self {
+            folder,
+            issuer: Issuer::new(params, key),
+        }
     }
 
     pub fn folder(&self) -> &Path {
@@ -52,7 +61,11 @@ impl Authority {
     pub fn server_until(&self, end: SystemTime) -> Identity {
         let mut params = CertificateParams::default();
         params.not_after = end.into();
-        self.sign("ending", vec![SanType::DnsName("server.example".try_into().unwrap())], params)
+        self.sign(
+            "ending",
+            vec![SanType::DnsName("server.example".try_into().unwrap())],
+            params,
+        )
     }
 
     fn sign(&self, stem: &str, names: Vec<SanType>, mut params: CertificateParams) -> Identity {
@@ -65,12 +78,18 @@ impl Authority {
         fs::write(&cert_file, certificate.pem()).unwrap();
         fs::write(&key_file, key.serialize_pem()).unwrap();
         fs::set_permissions(&key_file, Permissions::from_mode(0o600)).unwrap();
-        Identity { cert: cert_file, key: key_file }
+        Identity {
+            cert: cert_file,
+            key: key_file,
+        }
     }
 
     /// A certificate for the DNS name `server.example`.
     pub fn server(&self) -> Identity {
-        self.issue("server", vec![SanType::DnsName("server.example".try_into().unwrap())])
+        self.issue(
+            "server",
+            vec![SanType::DnsName("server.example".try_into().unwrap())],
+        )
     }
 }
 
@@ -97,14 +116,20 @@ pub async fn handshake(
 ) -> (Result<Stream, TlsError>, Result<Stream, TlsError>) {
     let (client, server) = (tls::client(client).unwrap(), tls::server(server).unwrap());
     let (near, far) = pair;
-    tokio::join!(tls::connect(near, client, name, PATIENCE), tls::accept(far, server, Duration::from_secs(30)))
+    tokio::join!(
+        tls::connect(near, client, name, PATIENCE),
+        tls::accept(far, server, Duration::from_secs(30))
+    )
 }
 
 /// Both ends of TLS over `pair`.
 pub async fn tls_pair(pair: (Stream, Stream)) -> (Stream, Stream) {
     let authority = Authority::new();
     let (identity, ca) = (authority.server(), authority.ca());
-    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let client = ClientOptions {
+        ca_file: Some(&ca),
+        ..ClientOptions::default()
+    };
     let (near, far) = handshake(pair, client, identity.serving(), "server.example").await;
     let (near, far) = (near.unwrap(), far.unwrap());
     assert!(matches!(near.transport(), Transport::TlsClient(_)));

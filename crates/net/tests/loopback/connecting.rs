@@ -21,8 +21,11 @@ async fn silent() -> (Socket, Vec<tokio::net::TcpStream>, SocketAddr) {
     socket.listen(0).unwrap();
     let mut waiting = Vec::new();
     // Linux queues one more than the backlog; the rest stay unanswered.
-    while let Ok(Ok(tcp)) =
-        tokio::time::timeout(Duration::from_millis(50), tokio::net::TcpStream::connect(address)).await
+    while let Ok(Ok(tcp)) = tokio::time::timeout(
+        Duration::from_millis(50),
+        tokio::net::TcpStream::connect(address),
+    )
+    .await
     {
         waiting.push(tcp);
     }
@@ -52,12 +55,20 @@ async fn a_silent_address_is_overtaken_by_the_next() {
 
 #[tokio::test]
 async fn losers_are_closed_when_one_has_won() {
-    let listeners = [listen::tcp(loopback()).unwrap(), listen::tcp("[::1]:0".parse().unwrap()).unwrap()];
-    let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+    let listeners = [
+        listen::tcp(loopback()).unwrap(),
+        listen::tcp("[::1]:0".parse().unwrap()).unwrap(),
+    ];
+    let addresses = listeners
+        .each_ref()
+        .map(|listener| listener.local_addr().unwrap());
     let tcp = connect::tcp(&addresses, PATIENCE).await.unwrap();
     assert_eq!(tcp.peer_addr().unwrap(), addresses[0]);
     let [_, second] = listeners;
-    assert!(second.accept().is_err(), "the second address must not have been tried");
+    assert!(
+        second.accept().is_err(),
+        "the second address must not have been tried"
+    );
 }
 
 #[tokio::test]
@@ -73,7 +84,9 @@ async fn a_refusal_everywhere_is_a_refusal() {
 #[tokio::test]
 async fn no_answer_in_time_is_a_timeout() {
     let (_socket, _waiting, silent) = silent().await;
-    let error = connect::tcp(&[silent], Duration::from_millis(20)).await.unwrap_err();
+    let error = connect::tcp(&[silent], Duration::from_millis(20))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, ConnectErrorKind::Timeout);
     assert_eq!(error.address, Remote::Ip(silent));
 }

@@ -23,7 +23,10 @@ async fn the_unspecified_ipv6_address_accepts_ipv4_and_shows_it_as_such() {
     let port = listener.local_addr().unwrap().port();
     let acceptor = Acceptor::new(listener).unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let (near, far) = tokio::join!(connect::tcp(slice::from_ref(&address), PATIENCE), acceptor.accept());
+    let (near, far) = tokio::join!(
+        connect::tcp(slice::from_ref(&address), PATIENCE),
+        acceptor.accept()
+    );
     assert_eq!(far.info().peer.socket(), near.unwrap().local_addr().ok());
     assert_eq!(far.info().local, Some(address));
 }
@@ -31,7 +34,9 @@ async fn the_unspecified_ipv6_address_accepts_ipv4_and_shows_it_as_such() {
 #[tokio::test]
 async fn accepted_streams_have_no_delay_and_keep_alive() {
     let (_near, far) = crate::tcp_pair().await;
-    let hermes_net::Transport::Tcp(tcp) = far.transport() else { panic!("not TCP") };
+    let hermes_net::Transport::Tcp(tcp) = far.transport() else {
+        panic!("not TCP")
+    };
     assert!(tcp.nodelay().unwrap());
     assert!(SockRef::from(tcp).keepalive().unwrap());
 }
@@ -39,10 +44,16 @@ async fn accepted_streams_have_no_delay_and_keep_alive() {
 #[tokio::test]
 async fn a_second_descriptor_accepts_from_the_same_queue() {
     let listener = Listener::from(listen::tcp(loopback()).unwrap());
-    let (address, second) = (listener.local_addr().unwrap(), listener.try_clone().unwrap());
+    let (address, second) = (
+        listener.local_addr().unwrap(),
+        listener.try_clone().unwrap(),
+    );
     drop(listener);
     let acceptor = Acceptor::new(second).unwrap();
-    let (near, far) = tokio::join!(connect::tcp(slice::from_ref(&address), PATIENCE), acceptor.accept());
+    let (near, far) = tokio::join!(
+        connect::tcp(slice::from_ref(&address), PATIENCE),
+        acceptor.accept()
+    );
     assert_eq!(far.info().peer.socket(), near.unwrap().local_addr().ok());
 }
 
@@ -51,7 +62,10 @@ fn a_unix_socket_has_the_mode_that_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let _listener = listen::unix(&path, 0o600).unwrap();
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 }
 
 #[test]

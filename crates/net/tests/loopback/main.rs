@@ -30,7 +30,10 @@ async fn tcp_pair() -> (Stream, Stream) {
     let listener = Listener::from(listen::tcp(loopback()).unwrap());
     let address = listener.local_addr().unwrap();
     let acceptor = Acceptor::new(listener).unwrap();
-    let (near, far) = tokio::join!(connect::tcp(slice::from_ref(&address), PATIENCE), acceptor.accept());
+    let (near, far) = tokio::join!(
+        connect::tcp(slice::from_ref(&address), PATIENCE),
+        acceptor.accept()
+    );
     (Stream::from(near.unwrap()), far)
 }
 

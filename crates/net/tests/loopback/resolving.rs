@@ -50,7 +50,9 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let (code, data): (u8, Option<IpAddr>) = match (name.to_ascii_lowercase().as_str(), kind) {
-        ("both.example." | "four.example." | "slow.example." | "x.example.org.", A) => (0, Some([192, 0, 2, 1].into())),
+        ("both.example." | "four.example." | "slow.example." | "x.example.org.", A) => {
+            (0, Some([192, 0, 2, 1].into()))
+        }
         ("single.", A) => (0, Some([192, 0, 2, 2].into())),
         ("both.example.", AAAA) => (0, Some("2001:db8::1".parse().unwrap())),
         ("slow.example.", AAAA) => return None,
@@ -59,14 +61,38 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
         _ => (NXDOMAIN, None),
     };
     let mut answer = query[..2].to_vec();
-    answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(data.is_some()), 0, 0, 0, 0]);
+    answer.extend([
+        0x81,
+        0x80 | code,
+        0,
+        1,
+        0,
+        u8::from(data.is_some()),
+        0,
+        0,
+        0,
+        0,
+    ]);
     answer.extend(&query[12..at + 5]);
     if let Some(data) = data {
         let octets = match data {
             IpAddr::V4(v4) => v4.octets().to_vec(),
             IpAddr::V6(v6) => v6.octets().to_vec(),
         };
-        answer.extend([0xc0, 12, 0, kind as u8, 0, 1, 0, 0, 0, 60, 0, octets.len() as u8]);
+        answer.extend([
+            0xc0,
+            12,
+            0,
+            kind as u8,
+            0,
+            1,
+            0,
+            0,
+            0,
+            60,
+            0,
+            octets.len() as u8,
+        ]);
         answer.extend(octets);
     }
     Some(answer)
@@ -75,7 +101,10 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
 #[tokio::test]
 async fn both_families_are_found_ipv6_first_with_their_lifetime() {
     let resolver = Resolver::with_server(server().await.address).unwrap();
-    let found = resolver.lookup_target("both.example", Asker::of("alice")).await.unwrap();
+    let found = resolver
+        .lookup_target("both.example", Asker::of("alice"))
+        .await
+        .unwrap();
     let expected: [IpAddr; 2] = ["2001:db8::1".parse().unwrap(), [192, 0, 2, 1].into()];
     assert_eq!(found.addresses, expected);
     assert!(found.ttl <= Duration::from_secs(60) && found.ttl > Duration::ZERO);
@@ -85,7 +114,10 @@ async fn both_families_are_found_ipv6_first_with_their_lifetime() {
 async fn a_family_that_is_missing_or_silent_does_not_hide_the_other() {
     let resolver = Resolver::with_server(server().await.address).unwrap();
     for name in ["four.example", "slow.example"] {
-        let found = resolver.lookup_target(name, Asker::of("alice")).await.unwrap();
+        let found = resolver
+            .lookup_target(name, Asker::of("alice"))
+            .await
+            .unwrap();
         assert_eq!(found.addresses, [IpAddr::from([192, 0, 2, 1])]);
     }
 }
@@ -95,7 +127,10 @@ async fn an_answer_is_asked_for_once_in_its_lifetime() {
     let server = server().await;
     let resolver = Resolver::with_server(server.address).unwrap();
     for _ in 0..3 {
-        resolver.lookup_target("both.example", Asker::of("alice")).await.unwrap();
+        resolver
+            .lookup_target("both.example", Asker::of("alice"))
+            .await
+            .unwrap();
     }
     assert_eq!(server.asked.load(Ordering::Relaxed), 2);
 }
@@ -103,12 +138,30 @@ async fn an_answer_is_asked_for_once_in_its_lifetime() {
 #[tokio::test]
 async fn failures_are_told_apart() {
     let resolver = Resolver::with_server(server().await.address).unwrap();
-    let error = resolver.lookup_target("nothing.example", Asker::of("alice")).await.unwrap_err();
-    assert_eq!((error.kind, error.rcode.as_deref()), (DnsErrorKind::NotFound, Some("NXDOMAIN")));
-    assert_eq!(error.to_string(), "nothing.example: no such name (NXDOMAIN)");
-    let error = resolver.lookup_target("broken.example", Asker::of("alice")).await.unwrap_err();
-    assert_eq!((error.kind, error.rcode.as_deref()), (DnsErrorKind::Failed, Some("SERVFAIL")));
-    let error = resolver.lookup_target("a..example", Asker::of("alice")).await.unwrap_err();
+    let error = resolver
+        .lookup_target("nothing.example", Asker::of("alice"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind, error.rcode.as_deref()),
+        (DnsErrorKind::NotFound, Some("NXDOMAIN"))
+    );
+    assert_eq!(
+        error.to_string(),
+        "nothing.example: no such name (NXDOMAIN)"
+    );
+    let error = resolver
+        .lookup_target("broken.example", Asker::of("alice"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind, error.rcode.as_deref()),
+        (DnsErrorKind::Failed, Some("SERVFAIL"))
+    );
+    let error = resolver
+        .lookup_target("a..example", Asker::of("alice"))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, DnsErrorKind::Invalid);
 }
 
@@ -117,7 +170,10 @@ async fn a_dotless_target_never_reaches_dns_and_a_dotless_endpoint_does() {
     let server = server().await;
     let resolver = Resolver::with_server(server.address).unwrap();
     for name in ["single", "SINGLE", "single.", ""] {
-        let error = resolver.lookup_target(name, Asker::of("alice")).await.unwrap_err();
+        let error = resolver
+            .lookup_target(name, Asker::of("alice"))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind, DnsErrorKind::Dotless);
     }
     assert_eq!(server.asked.load(Ordering::Relaxed), 0);
@@ -129,24 +185,41 @@ async fn a_dotless_target_never_reaches_dns_and_a_dotless_endpoint_does() {
 async fn literals_and_localhost_ask_nobody() {
     let server = server().await;
     let resolver = Resolver::with_server(server.address).unwrap();
-    for (name, expected) in [("192.0.2.9", "192.0.2.9"), ("2001:db8::9", "2001:db8::9"), ("[::1]", "::1")] {
-        let found = resolver.lookup_target(name, Asker::of("alice")).await.unwrap();
+    for (name, expected) in [
+        ("192.0.2.9", "192.0.2.9"),
+        ("2001:db8::9", "2001:db8::9"),
+        ("[::1]", "::1"),
+    ] {
+        let found = resolver
+            .lookup_target(name, Asker::of("alice"))
+            .await
+            .unwrap();
         assert_eq!(found.addresses, [expected.parse::<IpAddr>().unwrap()]);
     }
     for name in ["localhost", "LocalHost.", "db.localhost"] {
-        let found = resolver.lookup_target(name, Asker::of("alice")).await.unwrap();
+        let found = resolver
+            .lookup_target(name, Asker::of("alice"))
+            .await
+            .unwrap();
         assert!(found.addresses.iter().all(IpAddr::is_loopback));
     }
     assert_eq!(server.asked.load(Ordering::Relaxed), 0);
 }
 
 /// So many lookups of a zone that never answers, by one user.
-async fn mute_zone(resolver: &Resolver, asker: Asker) -> (tokio::task::JoinSet<()>, Arc<AtomicUsize>) {
+async fn mute_zone(
+    resolver: &Resolver,
+    asker: Asker,
+) -> (tokio::task::JoinSet<()>, Arc<AtomicUsize>) {
     let (mut lookups, ended) = (tokio::task::JoinSet::new(), Arc::new(AtomicUsize::new(0)));
     for index in 0..250 {
         let (resolver, ended) = (resolver.clone(), ended.clone());
         lookups.spawn(async move {
-            drop(resolver.lookup_target(&format!("n{index}.mute.test"), asker).await);
+            drop(
+                resolver
+                    .lookup_target(&format!("n{index}.mute.test"), asker)
+                    .await,
+            );
             ended.fetch_add(1, Ordering::Relaxed);
         });
     }
@@ -161,9 +234,17 @@ async fn a_mute_zone_costs_other_users_and_other_zones_nothing() {
     let resolver = Resolver::with_server(server().await.address).unwrap();
     let (alice, bob) = (Asker::of("alice"), Asker::of("bob"));
     let (_lookups, ended) = mute_zone(&resolver, alice).await;
-    for (asker, name) in [(bob, "both.example"), (alice, "x.example.org"), (bob, "four.example")] {
+    for (asker, name) in [
+        (bob, "both.example"),
+        (alice, "x.example.org"),
+        (bob, "four.example"),
+    ] {
         resolver.lookup_target(name, asker).await.unwrap();
-        assert_eq!(ended.load(Ordering::Relaxed), 0, "{name} waited for a lookup of the mute zone");
+        assert_eq!(
+            ended.load(Ordering::Relaxed),
+            0,
+            "{name} waited for a lookup of the mute zone"
+        );
     }
 }
 
@@ -174,8 +255,17 @@ async fn those_who_ask_for_the_same_name_share_one_lookup() {
     let mut lookups = tokio::task::JoinSet::new();
     for index in 0..50 {
         let resolver = resolver.clone();
-        lookups.spawn(async move { resolver.lookup_target("both.example", Asker::of(index)).await.unwrap() });
+        lookups.spawn(async move {
+            resolver
+                .lookup_target("both.example", Asker::of(index))
+                .await
+                .unwrap()
+        });
     }
     assert_eq!(lookups.join_all().await.len(), 50);
-    assert_eq!(server.asked.load(Ordering::Relaxed), 2, "once for each family");
+    assert_eq!(
+        server.asked.load(Ordering::Relaxed),
+        2,
+        "once for each family"
+    );
 }

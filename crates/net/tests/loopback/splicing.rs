@@ -11,7 +11,9 @@ const LARGE: usize = 16 << 20;
 
 /// Bytes that show a loss, a doubling or a change of order.
 fn pattern() -> Vec<u8> {
-    (0..LARGE).map(|index| (index * 7 + index / 251) as u8).collect()
+    (0..LARGE)
+        .map(|index| (index * 7 + index / 251) as u8)
+        .collect()
 }
 
 /// A hop: its half towards the sender and its half towards the receiver, and the halves that must not be dropped meanwhile.
@@ -25,13 +27,24 @@ struct Hop {
 async fn chain() -> (Stream, Hop, Stream) {
     let ((sender, entry), (exit, receiver)) = (tcp_pair().await, tcp_pair().await);
     let ((read, back), (forth, write)) = (entry.split(), exit.split());
-    (sender, Hop { read, write, _rest: (back, forth) }, receiver)
+    (
+        sender,
+        Hop {
+            read,
+            write,
+            _rest: (back, forth),
+        },
+        receiver,
+    )
 }
 
 /// The first megabyte goes through.
 async fn begin(sender: &mut Stream, receiver: &mut Stream) {
     let mut received = vec![0; 1 << 20];
-    sender.write_all(&pattern()[..received.len()]).await.unwrap();
+    sender
+        .write_all(&pattern()[..received.len()])
+        .await
+        .unwrap();
     receiver.read_exact(&mut received).await.unwrap();
 }
 
@@ -47,12 +60,19 @@ impl Hop {
             if splice(from, to, u64::MAX, moved).await? == Spliced::End {
                 break;
             }
-            let length = self.read.read(&mut piece).await.map_err(SpliceError::Read)?;
+            let length = self
+                .read
+                .read(&mut piece)
+                .await
+                .map_err(SpliceError::Read)?;
             if length == 0 {
                 break;
             }
             count.fetch_add(length, Ordering::Relaxed);
-            self.write.write_all(&piece[..length]).await.map_err(SpliceError::Write)?;
+            self.write
+                .write_all(&piece[..length])
+                .await
+                .map_err(SpliceError::Write)?;
         }
         self.write.shutdown().await.map_err(SpliceError::Write)
     }
@@ -66,7 +86,8 @@ async fn every_byte_and_the_end_arrive() {
         sender.write_all(&sent).await.unwrap();
         sender.shutdown().await.unwrap();
     };
-    let (forwarded, read, ()) = tokio::join!(hop.run(&count), receiver.read_to_end(&mut received), send);
+    let (forwarded, read, ()) =
+        tokio::join!(hop.run(&count), receiver.read_to_end(&mut received), send);
     forwarded.unwrap();
     read.unwrap();
     assert!(received == sent, "what arrived differs");
@@ -84,7 +105,9 @@ async fn what_comes_after_so_many_bytes_stays_unread() {
         let (from, to) = (hop.read.tcp().unwrap(), hop.write.tcp().unwrap());
         while count < most {
             let left = (most - count) as u64;
-            let done = splice(from, to, left, |bytes| count += bytes).await.unwrap();
+            let done = splice(from, to, left, |bytes| count += bytes)
+                .await
+                .unwrap();
             assert!(done == Spliced::Little || count == most, "{done:?}");
         }
         let mut rest = vec![0; LARGE - most];
@@ -120,7 +143,8 @@ async fn a_receiver_that_stops_holds_up_the_sender_and_nothing_is_lost() {
                 () = tokio::task::yield_now() => {}
             }
         }
-        let (forwarded, read, ()) = tokio::join!(forwarding, receiver.read_to_end(&mut received), sending);
+        let (forwarded, read, ()) =
+            tokio::join!(forwarding, receiver.read_to_end(&mut received), sending);
         forwarded.unwrap();
         read.unwrap();
     }
@@ -136,7 +160,9 @@ async fn a_reset_of_the_sender_is_an_error_of_reading() {
         sender.abort();
     };
     let (forwarded, ()) = tokio::join!(hop.run(&count), half);
-    let Err(SpliceError::Read(error)) = forwarded else { panic!("{forwarded:?}") };
+    let Err(SpliceError::Read(error)) = forwarded else {
+        panic!("{forwarded:?}")
+    };
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
@@ -158,5 +184,8 @@ async fn a_receiver_that_breaks_is_noticed_while_nothing_comes() {
         forwarded
     };
     let (forwarded, ()) = tokio::join!(broken, half);
-    assert!(matches!(forwarded, Err(SpliceError::Write(_) | SpliceError::Broken)), "{forwarded:?}");
+    assert!(
+        matches!(forwarded, Err(SpliceError::Write(_) | SpliceError::Broken)),
+        "{forwarded:?}"
+    );
 }

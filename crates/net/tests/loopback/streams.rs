@@ -11,9 +11,16 @@ use crate::{tcp_pair, unix_pair};
 const LARGE: usize = 8 << 20;
 
 fn in_memory_pair() -> (Stream, Stream) {
-    let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
+    let info = StreamInfo {
+        peer: PeerAddress::Unix { uid: None },
+        local: None,
+        tls: None,
+    };
     let (near, far) = tokio::io::duplex(64 << 10);
-    (Stream::other(Box::new(near), info.clone()), Stream::other(Box::new(far), info))
+    (
+        Stream::other(Box::new(near), info.clone()),
+        Stream::other(Box::new(far), info),
+    )
 }
 
 /// One side ends its direction; the other then still sends, and both see a clean end.
@@ -55,13 +62,19 @@ async fn unix_half_closes_both_ways() {
 
 #[tokio::test]
 async fn tls_over_tcp_half_closes_both_ways() {
-    let (one, two) = (tls_pair(tcp_pair().await).await, tls_pair(tcp_pair().await).await);
+    let (one, two) = (
+        tls_pair(tcp_pair().await).await,
+        tls_pair(tcp_pair().await).await,
+    );
     half_closes_both_ways(one, two).await;
 }
 
 #[tokio::test]
 async fn tls_over_unix_half_closes_both_ways() {
-    let (one, two) = (tls_pair(unix_pair().await).await, tls_pair(unix_pair().await).await);
+    let (one, two) = (
+        tls_pair(unix_pair().await).await,
+        tls_pair(unix_pair().await).await,
+    );
     half_closes_both_ways(one, two).await;
 }
 
@@ -107,7 +120,10 @@ async fn tls_abort_by_either_half_is_a_reset() {
 async fn abort_of_a_whole_stream_is_a_reset() {
     let (near, mut far) = tcp_pair().await;
     near.abort();
-    assert_eq!(far.read_u8().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(
+        far.read_u8().await.unwrap_err().kind(),
+        ErrorKind::ConnectionReset
+    );
 }
 
 #[tokio::test]
@@ -142,11 +158,17 @@ async fn tls_cut_without_close_notify_is_not_a_clean_end() {
     // The accepting side is cut: the other would reset because of session tickets that it has not read.
     let (mut near, far) = tls_pair(tcp_pair().await).await;
     drop(far);
-    assert_eq!(near.read_u8().await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(
+        near.read_u8().await.unwrap_err().kind(),
+        ErrorKind::UnexpectedEof
+    );
     let (mut near, far) = tls_pair(tcp_pair().await).await;
     drop(far.split());
     let mut rest = Vec::new();
-    assert_eq!(near.read_to_end(&mut rest).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(
+        near.read_to_end(&mut rest).await.unwrap_err().kind(),
+        ErrorKind::UnexpectedEof
+    );
 }
 
 #[tokio::test]
@@ -161,12 +183,19 @@ async fn unread_bytes_come_first_through_the_stream_and_its_half() {
     let (mut read, _write) = near.split();
     let mut rest = Vec::new();
     read.read_to_end(&mut rest).await.unwrap();
-    assert_eq!((&start, rest.as_slice()), (b"fi", b"rst-second-later".as_slice()));
+    assert_eq!(
+        (&start, rest.as_slice()),
+        (b"fi", b"rst-second-later".as_slice())
+    );
 }
 
 #[tokio::test]
 async fn vectored_writes_reach_the_transport() {
-    for (near, mut far) in [tcp_pair().await, unix_pair().await, tls_pair(tcp_pair().await).await] {
+    for (near, mut far) in [
+        tcp_pair().await,
+        unix_pair().await,
+        tls_pair(tcp_pair().await).await,
+    ] {
         let (_read, mut write) = near.split();
         assert!(write.is_write_vectored());
         let parts = [IoSlice::new(b"one "), IoSlice::new(b"write")];
@@ -190,7 +219,9 @@ async fn tcp_info_names_both_addresses() {
 #[tokio::test]
 async fn unix_info_names_the_user() {
     let (near, far) = unix_pair().await;
-    let PeerAddress::Unix { uid: Some(uid) } = near.info().peer else { panic!("no user") };
+    let PeerAddress::Unix { uid: Some(uid) } = near.info().peer else {
+        panic!("no user")
+    };
     assert_eq!(far.info().peer, PeerAddress::Unix { uid: Some(uid) });
 }
 
@@ -209,7 +240,12 @@ async fn every_future_is_send() {
     let (near, _far) = tcp_pair().await;
     let config = hermes_net::tls::client(Default::default());
     if let Ok(config) = config {
-        is_send(hermes_net::tls::connect(near, config, "a.example", crate::PATIENCE));
+        is_send(hermes_net::tls::connect(
+            near,
+            config,
+            "a.example",
+            crate::PATIENCE,
+        ));
     }
     is_send(hermes_net::connect::tcp(&[], crate::PATIENCE));
     is_send(hermes_net::connect::unix(std::path::Path::new("s")));

@@ -30,8 +30,12 @@ async fn mutual_tls_tells_each_side_the_others_names_and_protocol() {
         alpn: &[b"h2", b"http/1.1"],
         ..ClientOptions::default()
     };
-    let serving =
-        ServerOptions { client_ca_file: Some(&ca), client_required: true, alpn: &[b"http/1.1"], ..server.serving() };
+    let serving = ServerOptions {
+        client_ca_file: Some(&ca),
+        client_required: true,
+        alpn: &[b"http/1.1"],
+        ..server.serving()
+    };
     let (near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
     let (near, far) = (near.unwrap(), far.unwrap());
 
@@ -40,7 +44,12 @@ async fn mutual_tls_tells_each_side_the_others_names_and_protocol() {
     assert_eq!(seen.server_name.as_deref(), Some("server.example"));
     let names = seen.certificate.unwrap();
     assert_eq!(names.primary(), Some("spiffe://example.org/alice"));
-    let all = ["spiffe://example.org/alice", "alice@example.org", "alice.example", "alice"];
+    let all = [
+        "spiffe://example.org/alice",
+        "alice@example.org",
+        "alice.example",
+        "alice",
+    ];
     assert_eq!(names.all().collect::<Vec<_>>(), all);
     assert_eq!(names.sha256.len(), 64);
 
@@ -53,10 +62,15 @@ async fn mutual_tls_tells_each_side_the_others_names_and_protocol() {
 async fn what_was_read_ahead_arrives_in_its_order_however_little_is_asked_for() {
     let authority = Authority::new();
     let (server, ca) = (authority.server(), authority.ca());
-    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let client = ClientOptions {
+        ca_file: Some(&ca),
+        ..ClientOptions::default()
+    };
     let (near, far) = handshake(tcp_pair().await, client, server.serving(), "server.example").await;
     let (mut near, mut far) = (near.unwrap(), far.unwrap());
-    let sent: Vec<u8> = (0..2_000_003_usize).map(|index| (index * 7 + index / 251) as u8).collect();
+    let sent: Vec<u8> = (0..2_000_003_usize)
+        .map(|index| (index * 7 + index / 251) as u8)
+        .collect();
     // Records of many sizes, more at once than are read ahead.
     let sizes = [1, 5, 100, 4_091, 16_384, 70_000, 300_000];
     let send = async {
@@ -70,7 +84,10 @@ async fn what_was_read_ahead_arrives_in_its_order_however_little_is_asked_for() 
         near.shutdown().await.unwrap();
     };
     let receive = async {
-        let (mut received, mut sizes) = (Vec::new(), [3, 1_000, 16_384, 50_000, 200_000].iter().cycle());
+        let (mut received, mut sizes) = (
+            Vec::new(),
+            [3, 1_000, 16_384, 50_000, 200_000].iter().cycle(),
+        );
         loop {
             let mut piece = vec![0; *sizes.next().unwrap()];
             match far.read(&mut piece).await.unwrap() {
@@ -87,19 +104,28 @@ async fn what_was_read_ahead_arrives_in_its_order_however_little_is_asked_for() 
 async fn another_authoritys_server_is_refused_and_hears_an_alert() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (server, ca) = (authority.server(), stranger.ca());
-    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let client = ClientOptions {
+        ca_file: Some(&ca),
+        ..ClientOptions::default()
+    };
     let (near, far) = handshake(tcp_pair().await, client, server.serving(), "server.example").await;
     assert_eq!(near.unwrap_err().kind, TlsErrorKind::Certificate);
     // RFC 8446 section 6.2: unknown_ca is 48, decrypt_error 51.
     let told = far.unwrap_err().kind;
-    assert!(matches!(told, TlsErrorKind::Alert { id: 48 | 51 }), "{told:?}");
+    assert!(
+        matches!(told, TlsErrorKind::Alert { id: 48 | 51 }),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_server_with_another_name_is_refused() {
     let authority = Authority::new();
     let (server, ca) = (authority.server(), authority.ca());
-    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let client = ClientOptions {
+        ca_file: Some(&ca),
+        ..ClientOptions::default()
+    };
     let (near, _) = handshake(tcp_pair().await, client, server.serving(), "other.example").await;
     assert_eq!(near.unwrap_err().kind, TlsErrorKind::Certificate);
 }
@@ -108,26 +134,46 @@ async fn a_server_with_another_name_is_refused() {
 async fn a_client_without_the_required_certificate_is_refused() {
     let authority = Authority::new();
     let (server, ca) = (authority.server(), authority.ca());
-    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
-    let serving = ServerOptions { client_ca_file: Some(&ca), client_required: true, ..server.serving() };
+    let client = ClientOptions {
+        ca_file: Some(&ca),
+        ..ClientOptions::default()
+    };
+    let serving = ServerOptions {
+        client_ca_file: Some(&ca),
+        client_required: true,
+        ..server.serving()
+    };
     let (near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
     assert_eq!(far.unwrap_err().kind, TlsErrorKind::Certificate);
     // A TLS 1.3 client learns it with its first read: certificate_required is 116.
     let error = near.unwrap().read_u8().await.unwrap_err();
-    assert_eq!(TlsError::from_io(&error).kind, TlsErrorKind::Alert { id: 116 });
+    assert_eq!(
+        TlsError::from_io(&error).kind,
+        TlsErrorKind::Alert { id: 116 }
+    );
 }
 
 #[tokio::test]
 async fn an_optional_client_certificate_may_be_missing_but_not_be_wrong() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (server, ca) = (authority.server(), authority.ca());
-    let serving = ServerOptions { client_ca_file: Some(&ca), ..server.serving() };
-    let client = ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() };
+    let serving = ServerOptions {
+        client_ca_file: Some(&ca),
+        ..server.serving()
+    };
+    let client = ClientOptions {
+        ca_file: Some(&ca),
+        ..ClientOptions::default()
+    };
     let (_near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
     assert_eq!(far.unwrap().info().tls.as_ref().unwrap().certificate, None);
 
     let mallory = stranger.issue("mallory", Vec::new());
-    let client = ClientOptions { cert_file: Some(&mallory.cert), key_file: Some(&mallory.key), ..client };
+    let client = ClientOptions {
+        cert_file: Some(&mallory.cert),
+        key_file: Some(&mallory.key),
+        ..client
+    };
     let (_near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
     assert_eq!(far.unwrap_err().kind, TlsErrorKind::Certificate);
 }
@@ -136,7 +182,10 @@ async fn an_optional_client_certificate_may_be_missing_but_not_be_wrong() {
 async fn verification_is_skipped_only_when_told_to() {
     let authority = Authority::new();
     let server = authority.server();
-    let client = ClientOptions { insecure_skip_verify: true, ..ClientOptions::default() };
+    let client = ClientOptions {
+        insecure_skip_verify: true,
+        ..ClientOptions::default()
+    };
     let (near, far) = handshake(tcp_pair().await, client, server.serving(), "[::1]").await;
     assert!(near.is_ok() && far.is_ok());
 }
@@ -157,7 +206,9 @@ async fn a_peer_that_closes_or_says_nothing_is_told_apart() {
     let config = tls::server(authority.server().serving()).unwrap();
     let (near, far) = tcp_pair().await;
     drop(near);
-    let error = tls::accept(far, config.clone(), PATIENCE).await.unwrap_err();
+    let error = tls::accept(far, config.clone(), PATIENCE)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, TlsErrorKind::Eof);
     let (_near, far) = tcp_pair().await;
     let error = tls::accept(far, config, Duration::ZERO).await.unwrap_err();
@@ -166,10 +217,15 @@ async fn a_peer_that_closes_or_says_nothing_is_told_apart() {
 
 #[tokio::test]
 async fn a_name_that_cannot_be_checked_is_refused_before_the_handshake() {
-    let client = ClientOptions { insecure_skip_verify: true, ..ClientOptions::default() };
+    let client = ClientOptions {
+        insecure_skip_verify: true,
+        ..ClientOptions::default()
+    };
     let config = tls::client(client).unwrap();
     let (near, _far) = tcp_pair().await;
-    let error = tls::connect(near, config, "not a name", PATIENCE).await.unwrap_err();
+    let error = tls::connect(near, config, "not a name", PATIENCE)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, TlsErrorKind::BadName);
 }
 
@@ -192,9 +248,16 @@ fn a_key_that_others_can_read_is_refused_with_the_chmod_that_mends_it() {
 fn a_key_of_another_certificate_is_refused() {
     let authority = Authority::new();
     let (server, other) = (authority.server(), authority.issue("other", Vec::new()));
-    let error = tls::server(ServerOptions { key_file: &other.key, ..server.serving() }).unwrap_err();
+    let error = tls::server(ServerOptions {
+        key_file: &other.key,
+        ..server.serving()
+    })
+    .unwrap_err();
     assert_eq!(error.file, other.key);
-    assert!(error.reason.contains("does not belong to the certificate"), "{error}");
+    assert!(
+        error.reason.contains("does not belong to the certificate"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -210,7 +273,10 @@ fn broken_files_are_named() {
     let missing = authority.folder().join("missing.pem");
     let empty = at("empty.pem", "");
     let cut = at("cut.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n");
-    let bad = at("bad.pem", "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n");
+    let bad = at(
+        "bad.pem",
+        "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n",
+    );
     let reasons = [
         (&missing, "cannot be read"),
         (&empty, "no certificate in it"),
@@ -218,26 +284,50 @@ fn broken_files_are_named() {
         (&bad, "bad base64"),
     ];
     for (file, reason) in reasons {
-        let error = tls::server(ServerOptions { cert_file: file, ..server.serving() }).unwrap_err();
+        let error = tls::server(ServerOptions {
+            cert_file: file,
+            ..server.serving()
+        })
+        .unwrap_err();
         assert_eq!(&error.file, file);
         assert!(error.reason.contains(reason), "{error}");
     }
-    let options = ServerOptions { key_file: &empty, ..server.serving() };
-    assert!(tls::server(options).unwrap_err().reason.contains("no private key in it"));
+    let options = ServerOptions {
+        key_file: &empty,
+        ..server.serving()
+    };
+    assert!(
+        tls::server(options)
+            .unwrap_err()
+            .reason
+            .contains("no private key in it")
+    );
 }
 
 #[test]
 fn options_that_need_another_are_refused() {
     let authority = Authority::new();
     let server = authority.server();
-    let options = ServerOptions { client_required: true, ..server.serving() };
-    assert_eq!(tls::server(options).unwrap_err().remedy.as_deref(), Some("set client_ca_file"));
-    let options = ClientOptions { cert_file: Some(&server.cert), ..ClientOptions::default() };
+    let options = ServerOptions {
+        client_required: true,
+        ..server.serving()
+    };
+    assert_eq!(
+        tls::server(options).unwrap_err().remedy.as_deref(),
+        Some("set client_ca_file")
+    );
+    let options = ClientOptions {
+        cert_file: Some(&server.cert),
+        ..ClientOptions::default()
+    };
     assert_eq!(tls::client(options).unwrap_err().file, server.cert);
 }
 
 /// Connects, waits for the ticket that comes with what the server says, and tells whether a session was resumed.
-async fn is_resumed(client: &TlsClient, server: &Arc<rustls::ServerConfig>) -> Result<bool, TlsError> {
+async fn is_resumed(
+    client: &TlsClient,
+    server: &Arc<rustls::ServerConfig>,
+) -> Result<bool, TlsError> {
     let (near, far) = tcp_pair().await;
     let (near, far) = tokio::join!(
         tls::connect(near, client.clone(), "server.example", PATIENCE),
@@ -246,7 +336,9 @@ async fn is_resumed(client: &TlsClient, server: &Arc<rustls::ServerConfig>) -> R
     let mut near = near?;
     far.unwrap().write_all(b"x").await.unwrap();
     near.read_u8().await.unwrap();
-    let Transport::TlsClient(stream) = near.transport() else { panic!("no TLS") };
+    let Transport::TlsClient(stream) = near.transport() else {
+        panic!("no TLS")
+    };
     Ok(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed))
 }
 
@@ -254,7 +346,11 @@ async fn is_resumed(client: &TlsClient, server: &Arc<rustls::ServerConfig>) -> R
 async fn no_session_is_resumed_once_the_certificate_of_its_server_has_ended() {
     let (authority, end) = (Authority::new(), SystemTime::now() + Duration::from_secs(3));
     let (identity, ca) = (authority.server_until(end), authority.ca());
-    let client = tls::client(ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() }).unwrap();
+    let client = tls::client(ClientOptions {
+        ca_file: Some(&ca),
+        ..ClientOptions::default()
+    })
+    .unwrap();
     let server = tls::server(identity.serving()).unwrap();
     assert!(!is_resumed(&client, &server).await.unwrap());
     assert!(is_resumed(&client, &server).await.unwrap());
@@ -267,7 +363,9 @@ async fn no_session_is_resumed_once_the_certificate_of_its_server_has_ended() {
             }
         }
     });
-    let error = error.await.expect("a session that outlives the certificate");
+    let error = error
+        .await
+        .expect("a session that outlives the certificate");
     assert_eq!(error.kind, TlsErrorKind::Certificate, "{error}");
     // The next certificate is believed, and with it there are sessions again.
     let renewed = tls::server(authority.server().serving()).unwrap();

@@ -5,13 +5,17 @@ use hermes_net::{RecvBatch, UdpError, UdpSocket, listen};
 /// A server socket and a socket connected to it.
 async fn pair(address: &str) -> (UdpSocket, UdpSocket) {
     let server = UdpSocket::bound(listen::udp(address.parse().unwrap()).unwrap()).unwrap();
-    let client = UdpSocket::connected(server.local_addr().unwrap()).await.unwrap();
+    let client = UdpSocket::connected(server.local_addr().unwrap())
+        .await
+        .unwrap();
     (client, server)
 }
 
 /// `count` datagrams of `length`, each filled with its own number.
 fn numbered(count: usize, length: usize) -> Vec<u8> {
-    (0..count).flat_map(|number| vec![number as u8; length]).collect()
+    (0..count)
+        .flat_map(|number| vec![number as u8; length])
+        .collect()
 }
 
 /// Sends back whatever arrives, run by run, until `count` datagrams have passed.
@@ -21,7 +25,10 @@ async fn echo(server: &UdpSocket, count: usize) {
     while passed < count {
         passed += server.recv(&mut batch).await.unwrap();
         for run in batch.runs() {
-            server.send_from(run.local, Some(run.source), run.data, Some(run.segment)).await.unwrap();
+            server
+                .send_from(run.local, Some(run.source), run.data, Some(run.segment))
+                .await
+                .unwrap();
         }
     }
 }
@@ -46,8 +53,11 @@ async fn echoes_two_hundred(address: &str, length: usize) {
     let (bursts, each) = (20, 10);
     let data = numbered(each, length);
     for _ in 0..bursts {
-        let (sent, (), all) =
-            tokio::join!(client.send_segments(None, &data, Some(length)), echo(&server, each), collect(&client, each));
+        let (sent, (), all) = tokio::join!(
+            client.send_segments(None, &data, Some(length)),
+            echo(&server, each),
+            collect(&client, each)
+        );
         sent.unwrap();
         assert!(all.concat() == data, "datagrams differ");
         assert!(all.iter().all(|datagram| datagram.len() == length));
@@ -108,10 +118,16 @@ async fn empty_datagrams_pass() {
 #[tokio::test]
 async fn a_datagram_that_is_too_large_is_reported_and_the_next_one_passes() {
     let (client, server) = pair("127.0.0.1:0").await;
-    let error = client.send_segments(None, &[0; 65_508], None).await.unwrap_err();
+    let error = client
+        .send_segments(None, &[0; 65_508], None)
+        .await
+        .unwrap_err();
     assert!(matches!(error, UdpError::TooLarge), "{error:?}");
     let mixed = [vec![1; 65_508], vec![2; 10]].concat();
-    let error = client.send_segments(None, &mixed, Some(65_508)).await.unwrap_err();
+    let error = client
+        .send_segments(None, &mixed, Some(65_508))
+        .await
+        .unwrap_err();
     assert!(matches!(error, UdpError::TooLarge), "{error:?}");
     let mut batch = RecvBatch::new();
     assert_eq!(server.recv(&mut batch).await.unwrap(), 1);
@@ -150,10 +166,15 @@ fn client_address(client: &UdpSocket) -> SocketAddr {
 async fn a_dual_stack_socket_answers_ipv4_from_the_address_that_was_asked() {
     let server = UdpSocket::bound(listen::udp("[::]:0".parse().unwrap()).unwrap()).unwrap();
     let port = server.local_addr().unwrap().port();
-    let client = UdpSocket::connected(SocketAddr::from(([127, 0, 0, 2], port))).await.unwrap();
+    let client = UdpSocket::connected(SocketAddr::from(([127, 0, 0, 2], port)))
+        .await
+        .unwrap();
     let data = numbered(3, 10);
-    let (sent, (), all) =
-        tokio::join!(client.send_segments(None, &data, Some(10)), echo(&server, 3), collect(&client, 3));
+    let (sent, (), all) = tokio::join!(
+        client.send_segments(None, &data, Some(10)),
+        echo(&server, 3),
+        collect(&client, 3)
+    );
     sent.unwrap();
     assert_eq!(all.concat(), data);
 }
@@ -178,5 +199,8 @@ async fn a_shared_batch_is_filled_when_the_socket_is_readable() {
 #[tokio::test]
 async fn an_unconnected_socket_needs_a_destination() {
     let (_client, server) = pair("127.0.0.1:0").await;
-    assert!(matches!(server.send_segments(None, b"x", None).await, Err(UdpError::Io(_))));
+    assert!(matches!(
+        server.send_segments(None, b"x", None).await,
+        Err(UdpError::Io(_))
+    ));
 }

@@ -16,7 +16,9 @@ impl CapsuleCursor {
     pub fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         while self.left == 0 {
-            let Some(byte) = bytes.get(used) else { return used };
+            let Some(byte) = bytes.get(used) else {
+                return used;
+            };
             used += 1;
             self.header[self.held] = *byte;
             self.held += 1;
@@ -29,7 +31,9 @@ impl CapsuleCursor {
                 }
             }
         }
-        let value = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len() - used);
+        let value = usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len() - used);
         self.left -= value as u64;
         used + value
     }

@@ -28,18 +28,34 @@ pub struct CapsuleSieve {
 
 #[derive(Debug)]
 enum State {
-    Header { bytes: [u8; MAX_HEADER], held: usize },
-    Taken { length: usize, bytes: BytesMut },
-    Other { left: u64 },
+    Header {
+        bytes: [u8; MAX_HEADER],
+        held: usize,
+    },
+    Taken {
+        length: usize,
+        bytes: BytesMut,
+    },
+    Other {
+        left: u64,
+    },
 }
 
-const AT_START: State = State::Header { bytes: [0; MAX_HEADER], held: 0 };
+const AT_START: State = State::Header {
+    bytes: [0; MAX_HEADER],
+    held: 0,
+};
 
 impl CapsuleSieve {
     /// A sieve for capsules of this type, of at most `limit` bytes.
     #[must_use]
     pub fn new(kind: CapsuleType, limit: u64) -> Self {
-        Self { kind, limit, input: Bytes::new(), state: AT_START }
+        Self {
+            kind,
+            limit,
+            input: Bytes::new(),
+            state: AT_START,
+        }
     }
 
     /// Adds what arrived, when [`next`](Self::next) has nothing left.
@@ -52,7 +68,10 @@ impl CapsuleSieve {
     ///
     /// # Errors
     /// [`CapsuleError::TooLong`], upon which the stream must be aborted.
-    #[expect(clippy::should_implement_trait, reason = "None is not the end: more may be pushed")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "None is not the end: more may be pushed"
+    )]
     pub fn next(&mut self) -> Result<Option<Sifted>, CapsuleError> {
         loop {
             if let State::Header { .. } = self.state {
@@ -66,7 +85,10 @@ impl CapsuleSieve {
                 State::Taken { .. } => return Ok(self.taken()),
                 State::Other { left } if self.input.is_empty() && *left > 0 => return Ok(None),
                 State::Other { left } => {
-                    let count = self.input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    let count = self
+                        .input
+                        .len()
+                        .min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= count as u64;
                     if *left == 0 {
                         self.state = AT_START;
@@ -92,7 +114,9 @@ impl CapsuleSieve {
     }
 
     fn header(&mut self) -> Result<Header, CapsuleError> {
-        let State::Header { bytes, held } = &mut self.state else { return Ok(Header::Missing) };
+        let State::Header { bytes, held } = &mut self.state else {
+            return Ok(Header::Missing);
+        };
         let added = self.input.len().min(MAX_HEADER - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
         let available = *held + added;
@@ -106,21 +130,34 @@ impl CapsuleSieve {
         let header = Bytes::copy_from_slice(&bytes[..whole]);
         self.input.advance(whole - *held);
         if CapsuleType::from(code) != self.kind {
-            self.state = if length == 0 { AT_START } else { State::Other { left: length } };
+            self.state = if length == 0 {
+                AT_START
+            } else {
+                State::Other { left: length }
+            };
             return Ok(Header::Passed(header));
         }
         match usize::try_from(length) {
             Ok(fits) if length <= self.limit => {
-                self.state = State::Taken { length: fits, bytes: BytesMut::new() };
+                self.state = State::Taken {
+                    length: fits,
+                    bytes: BytesMut::new(),
+                };
                 Ok(Header::Taken)
             }
-            _ => Err(CapsuleError::TooLong { code, length, limit: self.limit }),
+            _ => Err(CapsuleError::TooLong {
+                code,
+                length,
+                limit: self.limit,
+            }),
         }
     }
 
     /// Completes the value, or keeps what there is of it.
     fn taken(&mut self) -> Option<Sifted> {
-        let State::Taken { length, bytes } = &mut self.state else { return None };
+        let State::Taken { length, bytes } = &mut self.state else {
+            return None;
+        };
         let missing = *length - bytes.len();
         if self.input.len() < missing {
             bytes.extend_from_slice(&self.input);
@@ -149,13 +186,19 @@ enum Header {
 /// Sifts arbitrary bytes, whole and in pieces: both find the same datagrams and pass on the same bytes, and datagrams and the rest
 /// are what a decoder finds.
 pub fn fuzz_one(data: &[u8]) {
-    let [limit, piece, stream @ ..] = data else { return };
+    let [limit, piece, stream @ ..] = data else {
+        return;
+    };
     let limit = u64::from(*limit);
     let piece = usize::from(*piece).max(1);
     for kind in [CapsuleType::Datagram, CapsuleType::DatagramLimit] {
         let whole = sift(kind, stream, limit, stream.len().max(1));
         assert_eq!(whole, sift(kind, stream, limit, piece));
-        for limit in whole.0.iter().filter_map(|value| datagram_limit::decode(value)) {
+        for limit in whole
+            .0
+            .iter()
+            .filter_map(|value| datagram_limit::decode(value))
+        {
             assert!((datagram_limit::LEAST..=datagram_limit::NONE).contains(&limit));
         }
     }
@@ -190,7 +233,14 @@ mod tests {
     /// A datagram, an unknown capsule, an empty one, an empty datagram, a long unknown one, a datagram.
     fn stream() -> Vec<u8> {
         let mut bytes = BytesMut::new();
-        for (code, length) in [(0, 5), (0x41, 3), (0x42, 0), (0, 0), (0x1234, 5000), (0, 300)] {
+        for (code, length) in [
+            (0, 5),
+            (0x41, 3),
+            (0x42, 0),
+            (0, 0),
+            (0x1234, 5000),
+            (0, 300),
+        ] {
             encode_header(CapsuleType::from(code), length, &mut bytes);
             bytes.extend(std::iter::repeat_n(code as u8 + 1, length as usize));
         }
@@ -204,14 +254,20 @@ mod tests {
             let (datagrams, others, sound) = sift(CapsuleType::Datagram, &stream, 300, piece);
             assert!(sound);
             assert_eq!(datagrams, [vec![1; 5], vec![], vec![1; 300]]);
-            assert_eq!(others.len(), (2 + 1 + 3) + (2 + 1) + (2 + 2 + 5000), "in pieces of {piece}");
+            assert_eq!(
+                others.len(),
+                (2 + 1 + 3) + (2 + 1) + (2 + 2 + 5000),
+                "in pieces of {piece}"
+            );
         }
     }
 
     #[test]
     fn a_datagram_that_is_too_long_breaks_the_stream_and_a_long_unknown_capsule_does_not() {
         assert!(!sift(CapsuleType::Datagram, &stream(), 299, 1 << 20).2);
-        let long = [0x41, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3];
+        let long = [
+            0x41, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3,
+        ];
         assert!(sift(CapsuleType::Datagram, &long[1..], 10, 4).2);
     }
 
@@ -219,7 +275,10 @@ mod tests {
     fn what_follows_a_capsule_can_be_taken_back() {
         let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, 10);
         sieve.push(Bytes::from_static(&[0, 1, 7, 0, 1, 8]));
-        assert_eq!(sieve.next(), Ok(Some(Sifted::Taken(Bytes::from_static(&[7])))));
+        assert_eq!(
+            sieve.next(),
+            Ok(Some(Sifted::Taken(Bytes::from_static(&[7]))))
+        );
         assert!(sieve.is_between());
         assert_eq!(sieve.take_rest(), [0, 1, 8].as_slice());
         sieve.push(Bytes::from_static(&[0]));

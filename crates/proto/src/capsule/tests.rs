@@ -17,7 +17,10 @@ fn stream(capsules: &[(u64, &[u8])]) -> Bytes {
 
 #[test]
 fn writes_type_and_length_before_the_value() {
-    assert_eq!(stream(&[(0, b"ab"), (0x4000, b"")])[..], [0, 2, b'a', b'b', 0x80, 0, 0x40, 0, 0]);
+    assert_eq!(
+        stream(&[(0, b"ab"), (0x4000, b"")])[..],
+        [0, 2, b'a', b'b', 0x80, 0, 0x40, 0, 0]
+    );
 }
 
 #[test]
@@ -48,7 +51,10 @@ fn puts_a_split_capsule_together() {
         decoder.push(Bytes::copy_from_slice(byte));
     }
     let capsule = decoder.next().unwrap().unwrap();
-    assert_eq!((capsule.kind, &capsule.value[..]), (CapsuleType::Other(0x4000), &b"split"[..]));
+    assert_eq!(
+        (capsule.kind, &capsule.value[..]),
+        (CapsuleType::Other(0x4000), &b"split"[..])
+    );
     assert_eq!(decoder.finish(), Ok(()));
 }
 
@@ -92,7 +98,11 @@ fn fails_on_a_long_capsule_of_a_known_type_and_stays_failed() {
     for code in 0..=3 {
         let mut decoder = CapsuleDecoder::new(LIMIT);
         decoder.push(stream(&[(code, &vec![0; LIMIT as usize + 1])]));
-        let error = CapsuleError::TooLong { code, length: LIMIT + 1, limit: LIMIT };
+        let error = CapsuleError::TooLong {
+            code,
+            length: LIMIT + 1,
+            limit: LIMIT,
+        };
         assert_eq!(decoder.next(), Err(error));
         decoder.push(stream(&[(0, b"a")]));
         assert_eq!(decoder.next(), Err(error));
@@ -130,7 +140,9 @@ fn an_announced_length_alone_costs_little_memory() {
     let mut decoder = CapsuleDecoder::new(1 << 30);
     decoder.push(head.freeze());
     assert_eq!(decoder.next(), Ok(None));
-    let State::Value { bytes, .. } = &decoder.state else { panic!("in a value") };
+    let State::Value { bytes, .. } = &decoder.state else {
+        panic!("in a value")
+    };
     assert!(bytes.capacity() <= 2 * FIRST_ALLOCATION);
 }
 

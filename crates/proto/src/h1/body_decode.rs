@@ -52,7 +52,10 @@ impl BodyDecoder {
             Framing::Chunked => State::ChunkLine,
             Framing::UntilClose => State::UntilClose,
         };
-        Self { state, limits: *limits }
+        Self {
+            state,
+            limits: *limits,
+        }
     }
 
     /// Takes the next piece from the front of `buf`; `None` means that more bytes are needed.
@@ -118,7 +121,12 @@ impl BodyDecoder {
     }
 
     /// Takes at most `left` bytes, and goes on with what is then left.
-    fn data(&mut self, buf: &mut BytesMut, left: u64, next: impl FnOnce(u64) -> State) -> Option<BodyEvent> {
+    fn data(
+        &mut self,
+        buf: &mut BytesMut,
+        left: u64,
+        next: impl FnOnce(u64) -> State,
+    ) -> Option<BodyEvent> {
         if buf.is_empty() {
             return None;
         }

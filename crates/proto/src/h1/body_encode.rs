@@ -42,7 +42,10 @@ impl BodyEncoder {
             Framing::Chunked => State::Chunked,
             Framing::UntilClose => State::UntilClose,
         };
-        Self { state, lines: BytesMut::new() }
+        Self {
+            state,
+            lines: BytesMut::new(),
+        }
     }
 
     /// Appends one piece of content; an empty piece writes nothing.
@@ -76,7 +79,8 @@ impl BodyEncoder {
         }
         let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
         for place in (0..digits).rev() {
-            self.lines.put_u8(b"0123456789abcdef"[size >> (4 * place) & 0xf]);
+            self.lines
+                .put_u8(b"0123456789abcdef"[size >> (4 * place) & 0xf]);
         }
         self.lines.put_slice(b"\r\n");
         self.lines.split().freeze()
@@ -104,7 +108,11 @@ impl BodyEncoder {
     /// # Errors
     /// `TooLittleContent` when announced bytes are missing: the connection must then be closed, never reused.
     /// `ForbiddenTrailer` or a bad value: nothing is appended, and `finish` may be called again.
-    pub fn finish(&mut self, trailers: Option<&HeaderMap>, out: &mut Vec<Bytes>) -> Result<(), EncodeError> {
+    pub fn finish(
+        &mut self,
+        trailers: Option<&HeaderMap>,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), EncodeError> {
         match self.state {
             State::Finished => return Err(EncodeError::Finished),
             State::Length(left) if left > 0 => return Err(EncodeError::TooLittleContent),

@@ -18,7 +18,10 @@ pub(super) struct ChunkLine {
 /// Reads the chunk line at the front of `buf`; `None` means that more bytes are needed.
 ///
 /// It reads from left to right and stops at the first wrong byte, so a fault is found as soon as it has arrived.
-pub(super) fn decode_chunk_line(buf: &[u8], extension_limit: usize) -> Result<Option<ChunkLine>, Kind> {
+pub(super) fn decode_chunk_line(
+    buf: &[u8],
+    extension_limit: usize,
+) -> Result<Option<ChunkLine>, Kind> {
     let mut digits = 0;
     let mut size = 0;
     while let Some(digit) = buf.get(digits).and_then(|byte| hex_digit(*byte)) {
@@ -32,7 +35,10 @@ pub(super) fn decode_chunk_line(buf: &[u8], extension_limit: usize) -> Result<Op
         return Err(Kind::BadChunkSize);
     }
     let line = extension_length(&buf[digits..], extension_limit)?;
-    Ok(line.map(|rest| ChunkLine { size, length: digits + rest }))
+    Ok(line.map(|rest| ChunkLine {
+        size,
+        length: digits + rest,
+    }))
 }
 
 /// The bytes from the size to the end of the line, CRLF included.

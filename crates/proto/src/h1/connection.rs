@@ -44,5 +44,7 @@ pub(super) fn protocol(fields: &HeaderMap) -> Result<Option<Protocol>, Kind> {
 
 /// The members of a comma-separated list, without white space and without empty ones.
 fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| *byte == b',').map(trim).filter(|member| !member.is_empty())
+    line.split(|byte| *byte == b',')
+        .map(trim)
+        .filter(|member| !member.is_empty())
 }

@@ -127,7 +127,11 @@ fn announced(
     }
 }
 
-fn check_request(method: &Method, target: &RequestTarget, framing: Framing) -> Result<(), EncodeError> {
+fn check_request(
+    method: &Method,
+    target: &RequestTarget,
+    framing: Framing,
+) -> Result<(), EncodeError> {
     if !is_token(method.as_str().as_bytes()) {
         return Err(EncodeError::BadMethod);
     }
@@ -138,7 +142,9 @@ fn check_request(method: &Method, target: &RequestTarget, framing: Framing) -> R
         }
         RequestTarget::Asterisk => *method == Method::OPTIONS,
         RequestTarget::Origin(path) => !connect && path.as_str() != "*",
-        RequestTarget::Absolute { path, .. } => !connect && (path.as_str() != "*" || *method == Method::OPTIONS),
+        RequestTarget::Absolute { path, .. } => {
+            !connect && (path.as_str() != "*" || *method == Method::OPTIONS)
+        }
     };
     if !form_fits {
         return Err(EncodeError::BadTarget);
@@ -168,7 +174,11 @@ fn put_target(target: &RequestTarget, out: &mut BytesMut) -> Result<(), EncodeEr
         RequestTarget::Origin(path) => put_path(path.as_str(), out),
         RequestTarget::Authority(authority) => out.put_slice(authority.as_str().as_bytes()),
         RequestTarget::Asterisk => out.put_u8(b'*'),
-        RequestTarget::Absolute { scheme, authority, path } => {
+        RequestTarget::Absolute {
+            scheme,
+            authority,
+            path,
+        } => {
             out.put_slice(scheme.as_str().as_bytes());
             out.put_slice(b"://");
             out.put_slice(authority.as_str().as_bytes());
@@ -242,7 +252,9 @@ pub(super) fn put_field(name: &str, value: &[u8], out: &mut BytesMut) -> Result<
 
 /// Bytes that most heads with these fields take, so that the buffer grows once.
 fn usual_size(fields: &HeaderMap) -> usize {
-    let lines = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let lines = fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
     FIRST_LINES + lines.sum::<usize>()
 }
 

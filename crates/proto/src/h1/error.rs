@@ -20,10 +20,12 @@ impl DecodeError {
     /// The status to answer a bad *request* with. A bad response becomes 502, whatever its kind.
     pub fn status(&self) -> StatusCode {
         match self.kind {
-            DecodeErrorKind::TargetTooLong | DecodeErrorKind::Path(BadPath::TooLong) => StatusCode::URI_TOO_LONG,
-            DecodeErrorKind::HeadTooLarge | DecodeErrorKind::TooManyFields | DecodeErrorKind::TrailersTooLarge => {
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            DecodeErrorKind::TargetTooLong | DecodeErrorKind::Path(BadPath::TooLong) => {
+                StatusCode::URI_TOO_LONG
             }
+            DecodeErrorKind::HeadTooLarge
+            | DecodeErrorKind::TooManyFields
+            | DecodeErrorKind::TrailersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             DecodeErrorKind::UnknownTransferCoding => StatusCode::NOT_IMPLEMENTED,
             DecodeErrorKind::UnsupportedVersion => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             _ => StatusCode::BAD_REQUEST,

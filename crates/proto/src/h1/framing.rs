@@ -57,7 +57,9 @@ fn decimal(digits: &[u8]) -> Result<u64, Kind> {
     }
     digits
         .iter()
-        .try_fold(0u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+        .try_fold(0u64, |sum, digit| {
+            sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+        })
         .ok_or(Kind::LengthOverflow)
 }
 

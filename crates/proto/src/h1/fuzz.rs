@@ -5,8 +5,9 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Version};
 
 use super::{
-    BodyDecoder, BodyEncoder, BodyEvent, DecodeError, DecodeErrorKind, EncodeError, Framing, Limits, RequestHead,
-    ResponseHead, decode_request, decode_response, encode_request, encode_response,
+    BodyDecoder, BodyEncoder, BodyEvent, DecodeError, DecodeErrorKind, EncodeError, Framing,
+    Limits, RequestHead, ResponseHead, decode_request, decode_response, encode_request,
+    encode_response,
 };
 
 /// Reads `data` as a request, as a response and as chunked content.
@@ -24,7 +25,9 @@ pub fn fuzz_one(data: &[u8]) {
     for cut in cuts {
         let pieces = data.split_at(cut);
         same_when_cut(pieces, &limits, decode_request);
-        same_when_cut(pieces, &limits, |buf, limits| decode_response(buf, limits, &method));
+        same_when_cut(pieces, &limits, |buf, limits| {
+            decode_response(buf, limits, &method)
+        });
         same_when_cut(pieces, &limits, |_, _| Ok(Some(Framing::Chunked)));
     }
     request_survives(data, &limits);
@@ -142,14 +145,25 @@ fn request_survives(data: &[u8], limits: &Limits) {
         return;
     };
     let mut out = BytesMut::new();
-    let written = encode_request(&head.method, &head.target, &head.fields, head.framing, &mut out);
+    let written = encode_request(
+        &head.method,
+        &head.target,
+        &head.fields,
+        head.framing,
+        &mut out,
+    );
     if head.version == Version::HTTP_10 && written == Err(EncodeError::MissingHost) {
         return;
     }
     assert_eq!(written, Ok(()));
     put_body(head.framing, &body, &mut out);
     let again = read(&[&out], &roomy_limits(), decode_request);
-    let Outcome::Message { head: head2, body: body2, left } = again else {
+    let Outcome::Message {
+        head: head2,
+        body: body2,
+        left,
+    } = again
+    else {
         panic!("the request does not decode again: {again:?}");
     };
     assert_eq!((&head.method, &head.target), (&head2.method, &head2.target));
@@ -174,7 +188,12 @@ fn response_survives(data: &[u8], limits: &Limits, method: &Method) {
     assert_eq!(written, Ok(()));
     put_body(head.framing, &body, &mut out);
     let again = read(&[&out], &roomy_limits(), decode);
-    let Outcome::Message { head: head2, body: body2, left } = again else {
+    let Outcome::Message {
+        head: head2,
+        body: body2,
+        left,
+    } = again
+    else {
         panic!("the response does not decode again: {again:?}");
     };
     assert_eq!(head.status, head2.status);
@@ -223,7 +242,12 @@ fn length(framing: Framing) -> Framing {
 }
 
 fn tight_limits() -> Limits {
-    Limits { head_bytes: 96, fields: 3, chunk_extension_bytes: 4, trailer_bytes: 24 }
+    Limits {
+        head_bytes: 96,
+        fields: 3,
+        chunk_extension_bytes: 4,
+        trailer_bytes: 24,
+    }
 }
 
 /// Room for what encoding adds: a space after each colon, Host, and the framing.
@@ -239,5 +263,7 @@ fn roomy_limits() -> Limits {
 
 /// FNV-1a: the input chooses limits, method and cuts, so each failure repeats.
 fn hash(data: &[u8]) -> u64 {
-    data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

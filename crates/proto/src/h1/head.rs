@@ -45,8 +45,14 @@ pub(super) fn find_section(buf: &[u8], start: usize, limit: usize) -> Result<Sec
 }
 
 /// Reads the field lines of a complete section, from `at` to its empty line.
-pub(super) fn decode_fields(section: &Bytes, mut at: usize, lines: usize, limit: usize) -> Result<HeaderMap, Kind> {
-    let mut fields = HeaderMap::try_with_capacity(lines.min(limit)).map_err(|_| Kind::TooManyFields)?;
+pub(super) fn decode_fields(
+    section: &Bytes,
+    mut at: usize,
+    lines: usize,
+    limit: usize,
+) -> Result<HeaderMap, Kind> {
+    let mut fields =
+        HeaderMap::try_with_capacity(lines.min(limit)).map_err(|_| Kind::TooManyFields)?;
     let mut count = 0;
     while let Some(lf) = memchr(b'\n', &section[at..]) {
         let end = at + lf - 1;
@@ -58,14 +64,20 @@ pub(super) fn decode_fields(section: &Bytes, mut at: usize, lines: usize, limit:
             return Err(Kind::TooManyFields);
         }
         let (name, value) = decode_field(section, at, end)?;
-        fields.try_append(name, value).map_err(|_| Kind::TooManyFields)?;
+        fields
+            .try_append(name, value)
+            .map_err(|_| Kind::TooManyFields)?;
         at = end + 2;
     }
     Ok(fields)
 }
 
 /// Reads the field line at `start..end`; the value shares the bytes of the section.
-fn decode_field(section: &Bytes, start: usize, end: usize) -> Result<(HeaderName, HeaderValue), Kind> {
+fn decode_field(
+    section: &Bytes,
+    start: usize,
+    end: usize,
+) -> Result<(HeaderName, HeaderValue), Kind> {
     let line = &section[start..end];
     if line.first().copied().is_some_and(is_blank) {
         return Err(Kind::ObsFold);
@@ -76,7 +88,8 @@ fn decode_field(section: &Bytes, start: usize, end: usize) -> Result<(HeaderName
     };
     let name = decode_name(&line[..colon]).map_err(|_| name_fault(&line[..colon]))?;
     let value = trim(&line[colon + 1..]);
-    let value = HeaderValue::from_maybe_shared(section.slice_ref(value)).map_err(|_| cr_or(value, Kind::BadValue))?;
+    let value = HeaderValue::from_maybe_shared(section.slice_ref(value))
+        .map_err(|_| cr_or(value, Kind::BadValue))?;
     Ok((name, value))
 }
 
@@ -100,7 +113,11 @@ fn name_fault(name: &[u8]) -> Kind {
 
 /// `BareCr` when the bytes hold CR, otherwise the fault given.
 pub(super) fn cr_or(bytes: &[u8], fault: Kind) -> Kind {
-    if bytes.contains(&b'\r') { Kind::BareCr } else { fault }
+    if bytes.contains(&b'\r') {
+        Kind::BareCr
+    } else {
+        fault
+    }
 }
 
 /// Reads `HTTP/1.0` or `HTTP/1.1`; the name is case-sensitive (RFC 9112 2.3).
@@ -108,7 +125,9 @@ pub(super) fn decode_version(bytes: &[u8]) -> Result<Version, Kind> {
     match bytes {
         b"HTTP/1.1" => Ok(Version::HTTP_11),
         b"HTTP/1.0" => Ok(Version::HTTP_10),
-        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
             Err(Kind::UnsupportedVersion)
         }
         _ => Err(Kind::BadVersion),
@@ -122,7 +141,9 @@ pub(super) fn is_text_byte(byte: u8) -> bool {
 
 /// Whether all bytes are text bytes. It looks at all of them in any case, which lets the compiler look at many at once.
 pub(super) fn is_text(bytes: &[u8]) -> bool {
-    bytes.iter().fold(true, |fits, byte| fits & is_text_byte(*byte))
+    bytes
+        .iter()
+        .fold(true, |fits, byte| fits & is_text_byte(*byte))
 }
 
 /// Space or tab.

@@ -15,6 +15,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { head_bytes: 65_536, fields: 128, chunk_extension_bytes: 256, trailer_bytes: 8_192 }
+        Self {
+            head_bytes: 65_536,
+            fields: 128,
+            chunk_extension_bytes: 256,
+            trailer_bytes: 8_192,
+        }
     }
 }

@@ -42,7 +42,10 @@ pub struct RequestHead {
 ///
 /// # Errors
 /// The first rule that the head broke. What `buf` then holds is unspecified: answer and close.
-pub fn decode_request(buf: &mut BytesMut, limits: &Limits) -> Result<Option<RequestHead>, DecodeError> {
+pub fn decode_request(
+    buf: &mut BytesMut,
+    limits: &Limits,
+) -> Result<Option<RequestHead>, DecodeError> {
     let Some(start) = first_line(buf)? else {
         return Ok(None);
     };
@@ -113,12 +116,17 @@ fn decode_line(head: &Bytes, end: usize) -> Result<(Method, RequestTarget, Versi
 }
 
 /// Checks Host, then makes it say what the target says (RFC 9112 3.2, 3.2.2).
-fn settle_host(target: &RequestTarget, version: Version, fields: &mut HeaderMap) -> Result<(), Kind> {
+fn settle_host(
+    target: &RequestTarget,
+    version: Version,
+    fields: &mut HeaderMap,
+) -> Result<(), Kind> {
     let authority = target.authority();
     let mut hosts = fields.get_all(HOST).iter();
     let host = hosts.next();
     // That of the target was checked already.
-    let agrees = authority.is_some_and(|authority| host.is_some_and(|host| host == authority.as_str()));
+    let agrees =
+        authority.is_some_and(|authority| host.is_some_and(|host| host == authority.as_str()));
     match host {
         None if version == Version::HTTP_11 => return Err(Kind::MissingHost),
         Some(host) if !agrees => {
@@ -145,7 +153,11 @@ fn request_framing(method: &Method, version: Version, fields: &HeaderMap) -> Res
 }
 
 /// RFC 9110 7.8: Upgrade counts only in HTTP/1.1 and only when Connection lists it.
-fn upgrade(version: Version, options: Options, fields: &HeaderMap) -> Result<Option<Protocol>, Kind> {
+fn upgrade(
+    version: Version,
+    options: Options,
+    fields: &HeaderMap,
+) -> Result<Option<Protocol>, Kind> {
     if version == Version::HTTP_11 && options.upgrade {
         return connection::protocol(fields);
     }
@@ -156,5 +168,8 @@ fn upgrade(version: Version, options: Options, fields: &HeaderMap) -> Result<Opt
 fn expects_continue(version: Version, framing: Framing, fields: &HeaderMap) -> bool {
     version == Version::HTTP_11
         && !matches!(framing, Framing::Empty | Framing::Length(0))
-        && fields.get_all(EXPECT).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+        && fields
+            .get_all(EXPECT)
+            .iter()
+            .any(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }

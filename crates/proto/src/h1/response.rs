@@ -54,13 +54,24 @@ pub fn decode_response(
     }
 }
 
-fn decode_head(head: &Bytes, lines: usize, limits: &Limits, method: &Method) -> Result<ResponseHead, Kind> {
+fn decode_head(
+    head: &Bytes,
+    lines: usize,
+    limits: &Limits,
+    method: &Method,
+) -> Result<ResponseHead, Kind> {
     let line_end = memchr(b'\n', head).ok_or(Kind::BadStatusLine)?;
     let (version, status) = decode_line(&head[..line_end - 1])?;
     let mut fields = decode_fields(head, line_end + 1, lines, limits.fields)?;
     let framing = response_framing(method, status, version, &mut fields)?;
     let options = connection::options(&fields)?;
-    Ok(ResponseHead { status, version, keep_alive: keeps_alive(version, options, framing), fields, framing })
+    Ok(ResponseHead {
+        status,
+        version,
+        keep_alive: keeps_alive(version, options, framing),
+        fields,
+        framing,
+    })
 }
 
 /// Reads `version SP status [SP reason]`; the space before an absent reason may be absent too, for many servers leave

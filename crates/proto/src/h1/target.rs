@@ -60,7 +60,9 @@ pub(super) fn decode_target(method: &Method, raw: Bytes) -> Result<RequestTarget
 
 /// Visible ASCII without a fragment (RFC 9110 7.1, RFC 9112 3.2).
 pub(super) fn check_bytes(raw: &[u8]) -> Result<(), Kind> {
-    let fits = raw.iter().fold(true, |fits, byte| fits & byte.is_ascii_graphic() & (*byte != b'#'));
+    let fits = raw.iter().fold(true, |fits, byte| {
+        fits & byte.is_ascii_graphic() & (*byte != b'#')
+    });
     if fits { Ok(()) } else { Err(Kind::BadTarget) }
 }
 
@@ -82,7 +84,10 @@ fn absolute_target(method: &Method, raw: &Bytes) -> Result<RequestTarget, Kind> 
         _ => return Err(Kind::Scheme),
     };
     let rest = raw.slice(colon + 3..);
-    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let end = rest
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?' | b'#'))
+        .unwrap_or(rest.len());
     let authority = rest.slice(..end);
     check_authority(&authority)?;
     Ok(RequestTarget::Absolute {

@@ -30,7 +30,10 @@ pub fn is_forbidden_trailer(name: &HeaderName) -> bool {
 }
 
 /// Takes a whole trailer section from the front of `buf`; `None` means that more bytes are needed.
-pub(super) fn decode_trailers(buf: &mut BytesMut, limits: &Limits) -> Result<Option<HeaderMap>, Kind> {
+pub(super) fn decode_trailers(
+    buf: &mut BytesMut,
+    limits: &Limits,
+) -> Result<Option<HeaderMap>, Kind> {
     match find_section(buf, 0, limits.trailer_bytes)? {
         Section::Partial => Ok(None),
         Section::TooLarge { .. } => Err(Kind::TrailersTooLarge),

@@ -55,10 +55,18 @@ pub enum Code {
 const NAMED: [(Code, u64, &str); 21] = [
     (Code::DatagramError, 0x33, "H3_DATAGRAM_ERROR"),
     (Code::NoError, 0x100, "H3_NO_ERROR"),
-    (Code::GeneralProtocolError, 0x101, "H3_GENERAL_PROTOCOL_ERROR"),
+    (
+        Code::GeneralProtocolError,
+        0x101,
+        "H3_GENERAL_PROTOCOL_ERROR",
+    ),
     (Code::InternalError, 0x102, "H3_INTERNAL_ERROR"),
     (Code::StreamCreationError, 0x103, "H3_STREAM_CREATION_ERROR"),
-    (Code::ClosedCriticalStream, 0x104, "H3_CLOSED_CRITICAL_STREAM"),
+    (
+        Code::ClosedCriticalStream,
+        0x104,
+        "H3_CLOSED_CRITICAL_STREAM",
+    ),
     (Code::FrameUnexpected, 0x105, "H3_FRAME_UNEXPECTED"),
     (Code::FrameError, 0x106, "H3_FRAME_ERROR"),
     (Code::ExcessiveLoad, 0x107, "H3_EXCESSIVE_LOAD"),
@@ -71,9 +79,21 @@ const NAMED: [(Code, u64, &str); 21] = [
     (Code::MessageError, 0x10e, "H3_MESSAGE_ERROR"),
     (Code::ConnectError, 0x10f, "H3_CONNECT_ERROR"),
     (Code::VersionFallback, 0x110, "H3_VERSION_FALLBACK"),
-    (Code::QpackDecompressionFailed, 0x200, "QPACK_DECOMPRESSION_FAILED"),
-    (Code::QpackEncoderStreamError, 0x201, "QPACK_ENCODER_STREAM_ERROR"),
-    (Code::QpackDecoderStreamError, 0x202, "QPACK_DECODER_STREAM_ERROR"),
+    (
+        Code::QpackDecompressionFailed,
+        0x200,
+        "QPACK_DECOMPRESSION_FAILED",
+    ),
+    (
+        Code::QpackEncoderStreamError,
+        0x201,
+        "QPACK_ENCODER_STREAM_ERROR",
+    ),
+    (
+        Code::QpackDecoderStreamError,
+        0x202,
+        "QPACK_DECODER_STREAM_ERROR",
+    ),
 ];
 
 impl Code {
@@ -81,14 +101,20 @@ impl Code {
     pub fn number(self) -> u64 {
         match self {
             Self::Other(number) => number,
-            named => NAMED.iter().find(|(code, ..)| *code == named).map_or(0, |(_, number, _)| *number),
+            named => NAMED
+                .iter()
+                .find(|(code, ..)| *code == named)
+                .map_or(0, |(_, number, _)| *number),
         }
     }
 }
 
 impl From<u64> for Code {
     fn from(number: u64) -> Self {
-        NAMED.iter().find(|(_, named, _)| *named == number).map_or(Self::Other(number), |(code, ..)| *code)
+        NAMED
+            .iter()
+            .find(|(_, named, _)| *named == number)
+            .map_or(Self::Other(number), |(code, ..)| *code)
     }
 }
 
@@ -125,12 +151,20 @@ pub struct Fault {
 impl Fault {
     /// An error that ends the connection.
     pub const fn connection(code: Code, reason: &'static str) -> Self {
-        Self { code, scope: Scope::Connection, reason }
+        Self {
+            code,
+            scope: Scope::Connection,
+            reason,
+        }
     }
 
     /// An error that ends one stream.
     pub const fn stream(code: Code, reason: &'static str) -> Self {
-        Self { code, scope: Scope::Stream, reason }
+        Self {
+            code,
+            scope: Scope::Stream,
+            reason,
+        }
     }
 
     /// A malformed message (RFC 9114, section 4.1.2).

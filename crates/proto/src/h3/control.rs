@@ -42,7 +42,12 @@ pub struct Control {
 impl Control {
     /// Before the first frame; `role` is ours.
     pub fn new(role: Role) -> Self {
-        Self { role, settled: false, goaway: None, max_push: None }
+        Self {
+            role,
+            settled: false,
+            goaway: None,
+            max_push: None,
+        }
     }
 
     /// Takes a frame; `None` when it changes nothing.
@@ -53,19 +58,26 @@ impl Control {
         match frame {
             Frame::Settings(payload) => {
                 if std::mem::replace(&mut self.settled, true) {
-                    return Err(Fault::connection(Code::FrameUnexpected, "SETTINGS came twice"));
+                    return Err(Fault::connection(
+                        Code::FrameUnexpected,
+                        "SETTINGS came twice",
+                    ));
                 }
                 Settings::decode(payload).map(|settings| Some(ControlEvent::Settings(settings)))
             }
-            _ if !self.settled => Err(Fault::connection(Code::MissingSettings, "SETTINGS did not come first")),
+            _ if !self.settled => Err(Fault::connection(
+                Code::MissingSettings,
+                "SETTINGS did not come first",
+            )),
             Frame::Goaway(id) => self.goaway(*id).map(Some),
             Frame::MaxPushId(id) => self.max_push(*id).map(|()| None),
             // RFC 9114, section 7.2.3: nothing was ever pushed, so there is no identifier that it could name.
             Frame::CancelPush(_) => Err(Fault::connection(Code::IdError, "CANCEL_PUSH of no push")),
             Frame::PriorityUpdate { stream, value } => self.priority(*stream, value).map(Some),
-            Frame::PriorityUpdatePush if self.role == Role::Server => {
-                Err(Fault::connection(Code::IdError, "PRIORITY_UPDATE of no push"))
-            }
+            Frame::PriorityUpdatePush if self.role == Role::Server => Err(Fault::connection(
+                Code::IdError,
+                "PRIORITY_UPDATE of no push",
+            )),
             Frame::PriorityUpdatePush | Frame::Headers(_) | Frame::PushPromise => Err(UNEXPECTED),
         }
     }
@@ -73,10 +85,16 @@ impl Control {
     /// RFC 9114, section 7.2.6: a server names a request stream; nobody names more than before.
     fn goaway(&mut self, id: u64) -> Result<ControlEvent, Fault> {
         if self.role == Role::Client && !is_request(id) {
-            return Err(Fault::connection(Code::IdError, "GOAWAY with what is no request stream"));
+            return Err(Fault::connection(
+                Code::IdError,
+                "GOAWAY with what is no request stream",
+            ));
         }
         if self.goaway.is_some_and(|before| id > before) {
-            return Err(Fault::connection(Code::IdError, "GOAWAY with a larger identifier than before"));
+            return Err(Fault::connection(
+                Code::IdError,
+                "GOAWAY with a larger identifier than before",
+            ));
         }
         self.goaway = Some(id);
         Ok(ControlEvent::Goaway(id))
@@ -88,7 +106,10 @@ impl Control {
             return Err(UNEXPECTED);
         }
         if self.max_push.is_some_and(|before| id < before) {
-            return Err(Fault::connection(Code::IdError, "MAX_PUSH_ID with a smaller identifier than before"));
+            return Err(Fault::connection(
+                Code::IdError,
+                "MAX_PUSH_ID with a smaller identifier than before",
+            ));
         }
         self.max_push = Some(id);
         Ok(())
@@ -100,13 +121,20 @@ impl Control {
             return Err(UNEXPECTED);
         }
         if !is_request(stream) {
-            return Err(Fault::connection(Code::IdError, "PRIORITY_UPDATE of what is no request stream"));
+            return Err(Fault::connection(
+                Code::IdError,
+                "PRIORITY_UPDATE of what is no request stream",
+            ));
         }
-        Ok(ControlEvent::Priority { stream, priority: Priority::parse(value) })
+        Ok(ControlEvent::Priority {
+            stream,
+            priority: Priority::parse(value),
+        })
     }
 }
 
-const UNEXPECTED: Fault = Fault::connection(Code::FrameUnexpected, "a frame that this side never gets");
+const UNEXPECTED: Fault =
+    Fault::connection(Code::FrameUnexpected, "a frame that this side never gets");
 
 /// Whether a stream is bidirectional and the client's (RFC 9000, section 2.1).
 pub fn is_request(stream: u64) -> bool {
@@ -123,7 +151,13 @@ mod tests {
     fn settled(role: Role) -> Control {
         let mut control = Control::new(role);
         let settings = control.handle_frame(&Frame::Settings(Bytes::from_static(&[0x33, 1])));
-        assert_eq!(settings, Ok(Some(ControlEvent::Settings(Settings { datagrams: true, ..Settings::default() }))));
+        assert_eq!(
+            settings,
+            Ok(Some(ControlEvent::Settings(Settings {
+                datagrams: true,
+                ..Settings::default()
+            })))
+        );
         control
     }
 
@@ -133,7 +167,10 @@ mod tests {
 
     #[test]
     fn settings_come_first_and_once() {
-        assert_eq!(code(&mut Control::new(Role::Server), &Frame::Goaway(0)), Some(Code::MissingSettings));
+        assert_eq!(
+            code(&mut Control::new(Role::Server), &Frame::Goaway(0)),
+            Some(Code::MissingSettings)
+        );
         let again = code(&mut settled(Role::Server), &Frame::Settings(Bytes::new()));
         assert_eq!(again, Some(Code::FrameUnexpected));
     }
@@ -143,7 +180,10 @@ mod tests {
         let mut control = settled(Role::Client);
         assert_eq!(code(&mut control, &Frame::Goaway(3)), Some(Code::IdError));
         for id in [8, 8, 4] {
-            assert_eq!(control.handle_frame(&Frame::Goaway(id)), Ok(Some(ControlEvent::Goaway(id))));
+            assert_eq!(
+                control.handle_frame(&Frame::Goaway(id)),
+                Ok(Some(ControlEvent::Goaway(id)))
+            );
         }
         assert_eq!(code(&mut control, &Frame::Goaway(8)), Some(Code::IdError));
     }
@@ -151,7 +191,10 @@ mod tests {
     #[test]
     fn goaway_of_a_client_names_pushes() {
         let mut control = settled(Role::Server);
-        assert_eq!(control.handle_frame(&Frame::Goaway(3)), Ok(Some(ControlEvent::Goaway(3))));
+        assert_eq!(
+            control.handle_frame(&Frame::Goaway(3)),
+            Ok(Some(ControlEvent::Goaway(3)))
+        );
         assert_eq!(code(&mut control, &Frame::Goaway(4)), Some(Code::IdError));
     }
 
@@ -160,21 +203,45 @@ mod tests {
         let mut server = settled(Role::Server);
         assert_eq!(server.handle_frame(&Frame::MaxPushId(7)), Ok(None));
         assert_eq!(code(&mut server, &Frame::MaxPushId(6)), Some(Code::IdError));
-        assert_eq!(code(&mut server, &Frame::CancelPush(0)), Some(Code::IdError));
-        assert_eq!(code(&mut server, &Frame::PriorityUpdatePush), Some(Code::IdError));
-        assert_eq!(code(&mut settled(Role::Client), &Frame::MaxPushId(0)), Some(Code::FrameUnexpected));
-        assert_eq!(code(&mut settled(Role::Client), &Frame::PriorityUpdatePush), Some(Code::FrameUnexpected));
+        assert_eq!(
+            code(&mut server, &Frame::CancelPush(0)),
+            Some(Code::IdError)
+        );
+        assert_eq!(
+            code(&mut server, &Frame::PriorityUpdatePush),
+            Some(Code::IdError)
+        );
+        assert_eq!(
+            code(&mut settled(Role::Client), &Frame::MaxPushId(0)),
+            Some(Code::FrameUnexpected)
+        );
+        assert_eq!(
+            code(&mut settled(Role::Client), &Frame::PriorityUpdatePush),
+            Some(Code::FrameUnexpected)
+        );
     }
 
     #[test]
     fn priorities_come_from_clients_and_concern_request_streams() {
-        let update = |stream| Frame::PriorityUpdate { stream, value: Bytes::from_static(b"u=1") };
+        let update = |stream| Frame::PriorityUpdate {
+            stream,
+            value: Bytes::from_static(b"u=1"),
+        };
         let mut server = settled(Role::Server);
-        let priority = Priority { urgency: 1, incremental: false };
-        let expected = ControlEvent::Priority { stream: 4, priority };
+        let priority = Priority {
+            urgency: 1,
+            incremental: false,
+        };
+        let expected = ControlEvent::Priority {
+            stream: 4,
+            priority,
+        };
         assert_eq!(server.handle_frame(&update(4)), Ok(Some(expected)));
         assert_eq!(code(&mut server, &update(5)), Some(Code::IdError));
-        assert_eq!(code(&mut settled(Role::Client), &update(4)), Some(Code::FrameUnexpected));
+        assert_eq!(
+            code(&mut settled(Role::Client), &update(4)),
+            Some(Code::FrameUnexpected)
+        );
     }
 
     proptest! {

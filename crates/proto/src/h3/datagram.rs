@@ -18,7 +18,8 @@ pub const MAX_QUARTER: u64 = (1 << 60) - 1;
 /// The quarter stream ID is cut off or too large; the connection must be closed.
 pub fn decode(datagram: Bytes) -> Result<(u64, Bytes), Fault> {
     let mut rest = &datagram[..];
-    let quarter = varint::decode(&mut rest).ok_or(fault("a datagram ends before its quarter stream ID does"))?;
+    let quarter = varint::decode(&mut rest)
+        .ok_or(fault("a datagram ends before its quarter stream ID does"))?;
     if quarter > MAX_QUARTER {
         return Err(fault("a quarter stream ID above 2^60 - 1"));
     }
@@ -41,7 +42,9 @@ const fn fault(reason: &'static str) -> Fault {
 
 /// Decodes arbitrary bytes: the payload is their tail, and the datagram survives a round trip.
 pub(super) fn fuzz_one(data: &[u8]) {
-    let Ok((stream, payload)) = decode(Bytes::copy_from_slice(data)) else { return };
+    let Ok((stream, payload)) = decode(Bytes::copy_from_slice(data)) else {
+        return;
+    };
     assert!(data.ends_with(&payload) && stream % 4 == 0);
     let mut again = BytesMut::new();
     encode_prefix(stream, &mut again);
@@ -66,13 +69,21 @@ mod tests {
     #[test]
     fn the_stream_is_four_times_what_is_written() {
         assert_eq!(decode(encoded(0)), Ok((0, Bytes::from_static(b"payload"))));
-        assert_eq!(decode(encoded(11)), Ok((44, Bytes::from_static(b"payload"))));
+        assert_eq!(
+            decode(encoded(11)),
+            Ok((44, Bytes::from_static(b"payload")))
+        );
         assert_eq!(decode(encoded(MAX_QUARTER)).unwrap().0, varint::MAX - 3);
     }
 
     #[test]
     fn refuses_a_quarter_stream_id_of_no_stream() {
-        for datagram in [encoded(MAX_QUARTER + 1), encoded(varint::MAX), Bytes::new(), Bytes::from_static(&[0x40])] {
+        for datagram in [
+            encoded(MAX_QUARTER + 1),
+            encoded(varint::MAX),
+            Bytes::new(),
+            Bytes::from_static(&[0x40]),
+        ] {
             assert_eq!(decode(datagram).unwrap_err().code, Code::DatagramError);
         }
     }

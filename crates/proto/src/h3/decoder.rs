@@ -51,14 +51,28 @@ pub struct FrameDecoder {
 
 #[derive(Debug)]
 enum State {
-    Head { bytes: [u8; MAX_HEAD], length: usize },
-    Data { left: u64 },
-    Held { kind: FrameType, length: usize, bytes: BytesMut },
-    Skip { left: u64 },
+    Head {
+        bytes: [u8; MAX_HEAD],
+        length: usize,
+    },
+    Data {
+        left: u64,
+    },
+    Held {
+        kind: FrameType,
+        length: usize,
+        bytes: BytesMut,
+    },
+    Skip {
+        left: u64,
+    },
     Failed(Fault),
 }
 
-const AT_START: State = State::Head { bytes: [0; MAX_HEAD], length: 0 };
+const AT_START: State = State::Head {
+    bytes: [0; MAX_HEAD],
+    length: 0,
+};
 
 impl FrameDecoder {
     /// For a control stream.
@@ -72,7 +86,14 @@ impl FrameDecoder {
     }
 
     fn new(on: On, limit: usize) -> Self {
-        Self { on, limit, input: Bytes::new(), state: AT_START, begun: false, idle: 0 }
+        Self {
+            on,
+            limit,
+            input: Bytes::new(),
+            state: AT_START,
+            begun: false,
+            idle: 0,
+        }
     }
 
     /// Adds what arrived. Meant to be called when [`next`](Self::next) has nothing left; earlier, bytes are copied.
@@ -88,7 +109,10 @@ impl FrameDecoder {
     ///
     /// # Errors
     /// A frame that cannot be, or not here. The decoder repeats the error and takes no more bytes.
-    #[expect(clippy::should_implement_trait, reason = "None is not the end: more may be pushed")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "None is not the end: more may be pushed"
+    )]
     pub fn next(&mut self) -> Result<Option<Piece>, Fault> {
         let found = self.advance();
         if let Err(fault) = found {
@@ -106,7 +130,10 @@ impl FrameDecoder {
         match &self.state {
             State::Head { length: 0, .. } if self.input.is_empty() => Ok(()),
             State::Failed(fault) => Err(*fault),
-            _ => Err(Fault::connection(Code::FrameError, "a stream ended within a frame")),
+            _ => Err(Fault::connection(
+                Code::FrameError,
+                "a stream ended within a frame",
+            )),
         }
     }
 
@@ -124,7 +151,10 @@ impl FrameDecoder {
                     if self.input.is_empty() {
                         return Ok(None);
                     }
-                    let count = self.input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    let count = self
+                        .input
+                        .len()
+                        .min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= count as u64;
                     let taken = self.input.split_to(count);
                     if matches!(self.state, State::Data { .. }) {
@@ -139,7 +169,13 @@ impl FrameDecoder {
 
     /// Reads the head of a frame; false when bytes are missing, which then all are kept.
     fn head(&mut self) -> Result<bool, Fault> {
-        let State::Head { bytes, length: held } = &mut self.state else { return Ok(false) };
+        let State::Head {
+            bytes,
+            length: held,
+        } = &mut self.state
+        else {
+            return Ok(false);
+        };
         let added = self.input.len().min(MAX_HEAD - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
         let available = *held + added;
@@ -159,31 +195,52 @@ impl FrameDecoder {
     fn begin(&mut self, kind: FrameType, length: u64) -> Result<State, Fault> {
         let first = !std::mem::replace(&mut self.begun, true);
         if self.on == On::Control && first && kind != FrameType::Settings {
-            return Err(Fault::connection(Code::MissingSettings, "the control stream does not begin with SETTINGS"));
+            return Err(Fault::connection(
+                Code::MissingSettings,
+                "the control stream does not begin with SETTINGS",
+            ));
         }
         admit(kind, self.on)?;
         if matches!(kind, FrameType::Other(_)) || (kind == FrameType::Data && length == 0) {
             self.idle += 1;
             if self.idle > IDLE_FRAMES {
-                return Err(Fault::connection(Code::ExcessiveLoad, "too many frames that carry nothing"));
+                return Err(Fault::connection(
+                    Code::ExcessiveLoad,
+                    "too many frames that carry nothing",
+                ));
             }
         }
         match kind {
             FrameType::Data => Ok(State::Data { left: length }),
             FrameType::Other(_) => Ok(State::Skip { left: length }),
             _ => match usize::try_from(length) {
-                Ok(length) if length <= self.limit => Ok(State::Held { kind, length, bytes: BytesMut::new() }),
-                _ if kind == FrameType::Headers => {
-                    Err(Fault::stream(Code::ExcessiveLoad, "a field section is too large"))
-                }
-                _ => Err(Fault::connection(Code::ExcessiveLoad, "a frame of the control stream is too long")),
+                Ok(length) if length <= self.limit => Ok(State::Held {
+                    kind,
+                    length,
+                    bytes: BytesMut::new(),
+                }),
+                _ if kind == FrameType::Headers => Err(Fault::stream(
+                    Code::ExcessiveLoad,
+                    "a field section is too large",
+                )),
+                _ => Err(Fault::connection(
+                    Code::ExcessiveLoad,
+                    "a frame of the control stream is too long",
+                )),
             },
         }
     }
 
     /// Completes a frame, or keeps what there is of it.
     fn held(&mut self) -> Result<Option<Frame>, Fault> {
-        let State::Held { kind, length, bytes } = &mut self.state else { return Ok(None) };
+        let State::Held {
+            kind,
+            length,
+            bytes,
+        } = &mut self.state
+        else {
+            return Ok(None);
+        };
         let missing = *length - bytes.len();
         if self.input.len() < missing {
             if bytes.is_empty() && !self.input.is_empty() {
@@ -221,7 +278,8 @@ fn admit(kind: FrameType, on: On) -> Result<(), Fault> {
         | FrameType::PriorityUpdatePush => on == On::Control,
     };
     let reason = "a frame is not allowed on its stream";
-    fits.then_some(()).ok_or(Fault::connection(Code::FrameUnexpected, reason))
+    fits.then_some(())
+        .ok_or(Fault::connection(Code::FrameUnexpected, reason))
 }
 
 fn decode_payload(kind: FrameType, payload: Bytes) -> Result<Frame, Fault> {
@@ -233,10 +291,15 @@ fn decode_payload(kind: FrameType, payload: Bytes) -> Result<Frame, Fault> {
         FrameType::PriorityUpdatePush => Ok(Frame::PriorityUpdatePush),
         FrameType::PriorityUpdate => {
             let stream = varint::decode(&mut rest).ok_or(SHAPE)?;
-            Ok(Frame::PriorityUpdate { stream, value: payload.slice_ref(rest) })
+            Ok(Frame::PriorityUpdate {
+                stream,
+                value: payload.slice_ref(rest),
+            })
         }
         _ => {
-            let id = varint::decode(&mut rest).filter(|_| rest.is_empty()).ok_or(SHAPE)?;
+            let id = varint::decode(&mut rest)
+                .filter(|_| rest.is_empty())
+                .ok_or(SHAPE)?;
             Ok(match kind {
                 FrameType::CancelPush => Frame::CancelPush(id),
                 FrameType::Goaway => Frame::Goaway(id),
@@ -247,13 +310,24 @@ fn decode_payload(kind: FrameType, payload: Bytes) -> Result<Frame, Fault> {
 }
 
 /// RFC 9114, section 7.1: nothing may be missing from a payload, and nothing follow it.
-const SHAPE: Fault = Fault::connection(Code::FrameError, "the payload of a frame is too short or too long");
+const SHAPE: Fault = Fault::connection(
+    Code::FrameError,
+    "the payload of a frame is too short or too long",
+);
 
 /// Decodes arbitrary bytes, whole and in pieces: both find the same content, frames and end, and no more than the limit is
 /// held. The first byte chooses the stream, the second the length of the pieces.
 pub(super) fn fuzz_one(data: &[u8]) {
-    let [stream, piece, bytes @ ..] = data else { return };
-    let decoder = || if stream & 1 == 0 { FrameDecoder::control() } else { FrameDecoder::request(100) };
+    let [stream, piece, bytes @ ..] = data else {
+        return;
+    };
+    let decoder = || {
+        if stream & 1 == 0 {
+            FrameDecoder::control()
+        } else {
+            FrameDecoder::request(100)
+        }
+    };
     let whole = decode_all(decoder(), bytes, bytes.len().max(1));
     let pieces = decode_all(decoder(), bytes, usize::from(*piece).max(1));
     assert_eq!(whole, pieces);
@@ -263,7 +337,11 @@ pub(super) fn fuzz_one(data: &[u8]) {
 type Found = Result<Vec<u8>, Frame>;
 
 /// Content and frames in their order, with neighbouring content joined; and how it ended.
-fn decode_all(mut decoder: FrameDecoder, bytes: &[u8], piece: usize) -> (Vec<Found>, Result<(), Fault>) {
+fn decode_all(
+    mut decoder: FrameDecoder,
+    bytes: &[u8],
+    piece: usize,
+) -> (Vec<Found>, Result<(), Fault>) {
     let mut found: Vec<Found> = Vec::new();
     for chunk in bytes.chunks(piece) {
         decoder.push(Bytes::copy_from_slice(chunk));

@@ -2,8 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, PROXY_AUTHORIZATION, SET_COOKIE, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, PROXY_AUTHORIZATION, SET_COOKIE, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -49,7 +49,15 @@ impl Pseudo {
 
     /// Whether one is there that only requests have.
     pub(super) fn has_request(&self) -> bool {
-        [&self.method, &self.scheme, &self.authority, &self.path, &self.protocol].into_iter().any(Option::is_some)
+        [
+            &self.method,
+            &self.scheme,
+            &self.authority,
+            &self.path,
+            &self.protocol,
+        ]
+        .into_iter()
+        .any(Option::is_some)
     }
 }
 
@@ -75,9 +83,13 @@ pub(super) fn decode(section: Bytes, limits: Limits) -> Result<(Pseudo, HeaderMa
         let name = name.map_err(|_| Fault::message("a field name is no token in lower case"))?;
         let value = decode_value(line.value)?;
         if CONNECTION_SPECIFIC.contains(&name) || (name == TE && value != "trailers") {
-            return Err(Fault::message("a field that belongs to a connection of HTTP/1.1"));
+            return Err(Fault::message(
+                "a field that belongs to a connection of HTTP/1.1",
+            ));
         }
-        fields.try_append(name, value).map_err(|_| unreadable(QpackError::TooMany))?;
+        fields
+            .try_append(name, value)
+            .map_err(|_| unreadable(QpackError::TooMany))?;
     }
     join_cookies(&mut fields);
     Ok((pseudo, fields))
@@ -88,13 +100,16 @@ fn decode_value(value: Bytes) -> Result<HeaderValue, Fault> {
     if value.trim_ascii().len() != value.len() {
         return Err(Fault::message("white space around a field value"));
     }
-    HeaderValue::from_maybe_shared(value).map_err(|_| Fault::message("a control character in a field value"))
+    HeaderValue::from_maybe_shared(value)
+        .map_err(|_| Fault::message("a control character in a field value"))
 }
 
 fn unreadable(error: QpackError) -> Fault {
     match error {
         QpackError::TooMany => Fault::stream(Code::ExcessiveLoad, "there are too many fields"),
-        error if error.is_limit() => Fault::stream(Code::ExcessiveLoad, "a field section is too large"),
+        error if error.is_limit() => {
+            Fault::stream(Code::ExcessiveLoad, "a field section is too large")
+        }
         QpackError::Dynamic => unreadable_because("a field section refers to the dynamic table"),
         QpackError::Huffman => unreadable_because("a string of a field section is no Huffman code"),
         _ => unreadable_because("a field section cannot be read"),
@@ -107,7 +122,11 @@ const fn unreadable_because(reason: &'static str) -> Fault {
 
 /// RFC 9114, section 4.2.1: crumbs of a cookie are one field again outside HTTP/3.
 fn join_cookies(fields: &mut HeaderMap) {
-    let crumbs: Vec<&[u8]> = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let crumbs: Vec<&[u8]> = fields
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
     if crumbs.len() > 1
         && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
     {
@@ -121,12 +140,18 @@ fn join_cookies(fields: &mut HeaderMap) {
 /// There are several lengths, or one that is no number (RFC 9114, section 4.1.2; RFC 9110, section 8.6).
 pub fn content_length(fields: &HeaderMap) -> Result<Option<u64>, Fault> {
     let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
-    let Some(length) = lengths.next() else { return Ok(None) };
+    let Some(length) = lengths.next() else {
+        return Ok(None);
+    };
     let digits = length.as_bytes();
-    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+    let number = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|digits| digits.parse().ok());
     match number {
         // `parse` would take a sign.
-        Some(number) if lengths.next().is_none() && digits.iter().all(u8::is_ascii_digit) => Ok(Some(number)),
+        Some(number) if lengths.next().is_none() && digits.iter().all(u8::is_ascii_digit) => {
+            Ok(Some(number))
+        }
         _ => Err(Fault::message("content-length is not one number")),
     }
 }
@@ -166,7 +191,12 @@ pub(super) fn encode(fields: &HeaderMap, output: &mut BytesMut) -> Result<(), En
         // RFC 9114, section 4.3.1: `:authority` stands for it.
         if name != HOST {
             let sensitive = value.is_sensitive() || is_secret(name);
-            qpack::encode_line(name.as_str().as_bytes(), value.as_bytes().trim_ascii(), sensitive, output);
+            qpack::encode_line(
+                name.as_str().as_bytes(),
+                value.as_bytes().trim_ascii(),
+                sensitive,
+                output,
+            );
         }
     }
     Ok(())
@@ -199,5 +229,8 @@ pub(super) fn all_or_nothing(
 
 /// The size of a section as RFC 9114, section 4.2.2 counts it, without pseudo-fields.
 pub fn section_size(fields: &HeaderMap) -> usize {
-    fields.iter().map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD).sum()
+    fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD)
+        .sum()
 }

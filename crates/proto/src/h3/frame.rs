@@ -130,7 +130,11 @@ pub fn encode_goaway(id: u64, output: &mut BytesMut) {
 /// # Panics
 /// When the identifier is above [`varint::MAX`].
 pub fn encode_priority_update(stream: u64, value: &[u8], output: &mut BytesMut) {
-    encode_head(FrameType::PriorityUpdate, (varint::size(stream) + value.len()) as u64, output);
+    encode_head(
+        FrameType::PriorityUpdate,
+        (varint::size(stream) + value.len()) as u64,
+        output,
+    );
     varint::encode(stream, output);
     output.extend_from_slice(value);
 }

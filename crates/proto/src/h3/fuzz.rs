@@ -4,13 +4,17 @@ use bytes::{Bytes, BytesMut};
 use http::header::HOST;
 
 use super::{
-    Control, Frame, FrameDecoder, Piece, RequestParts, Role, Sequence, datagram, decode_request, decode_response,
-    decode_trailers, decoder, encode_request, encode_response, encode_trailers, priority, settings,
+    Control, Frame, FrameDecoder, Piece, RequestParts, Role, Sequence, datagram, decode_request,
+    decode_response, decode_trailers, decoder, encode_request, encode_response, encode_trailers,
+    priority, settings,
 };
 use crate::qpack::Limits;
 
 /// What the sections of an input may hold.
-const LIMITS: Limits = Limits { bytes: 2048, lines: 16 };
+const LIMITS: Limits = Limits {
+    bytes: 2048,
+    lines: 16,
+};
 
 /// Decodes arbitrary bytes as whatever the first of them says: frames, a head, settings, a datagram, a priority, or a whole
 /// stream with its machine.
@@ -32,7 +36,11 @@ fn heads(data: &[u8]) {
     let mut output = BytesMut::new();
     if let Ok(head) = decode_request(section.clone(), LIMITS) {
         assert!(!head.fields.contains_key(HOST));
-        assert!(head.fields.values().all(|value| !value.as_bytes().iter().any(|byte| b"\r\n\0".contains(byte))));
+        assert!(
+            head.fields
+                .values()
+                .all(|value| !value.as_bytes().iter().any(|byte| b"\r\n\0".contains(byte)))
+        );
         // A scheme that is not of the web may go without an authority, which is not written.
         if encode_request(&RequestParts::from(&head), &mut output).is_ok() {
             assert_eq!(decode_request(output.split().freeze(), LIMITS), Ok(head));
@@ -41,7 +49,10 @@ fn heads(data: &[u8]) {
     if let Ok(head) = decode_response(section.clone(), LIMITS)
         && !head.fields.contains_key(HOST)
     {
-        assert_eq!(encode_response(head.status, &head.fields, &mut output), Ok(()));
+        assert_eq!(
+            encode_response(head.status, &head.fields, &mut output),
+            Ok(())
+        );
         assert_eq!(decode_response(output.split().freeze(), LIMITS), Ok(head));
     }
     if let Ok(fields) = decode_trailers(section, LIMITS)

@@ -13,7 +13,10 @@ pub struct Priority {
 
 impl Default for Priority {
     fn default() -> Self {
-        Self { urgency: 3, incremental: false }
+        Self {
+            urgency: 3,
+            incremental: false,
+        }
     }
 }
 
@@ -64,7 +67,12 @@ impl Signal {
 
 impl fmt::Display for Priority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "u={}{}", self.urgency, if self.incremental { ", i" } else { "" })
+        write!(
+            f,
+            "u={}{}",
+            self.urgency,
+            if self.incremental { ", i" } else { "" }
+        )
     }
 }
 
@@ -162,7 +170,8 @@ impl Dictionary<'_> {
         let digits = self.while_true(|byte| byte.is_ascii_digit());
         if self.takes(b'.') {
             let fraction = self.while_true(|byte| byte.is_ascii_digit());
-            return ((1..=12).contains(&digits.len()) && (1..=3).contains(&fraction.len())).then_some(Item::Other);
+            return ((1..=12).contains(&digits.len()) && (1..=3).contains(&fraction.len()))
+                .then_some(Item::Other);
         }
         (1..=15).contains(&digits.len()).then_some(())?;
         let value: i64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -206,12 +215,18 @@ impl<'a> Dictionary<'a> {
     fn key(&mut self) -> Option<&'a [u8]> {
         let first = *self.0.first()?;
         (first.is_ascii_lowercase() || first == b'*').then_some(())?;
-        Some(self.while_true(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte)))
+        Some(self.while_true(|byte| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte)
+        }))
     }
 
     /// Takes what `fits` off the front.
     fn while_true(&mut self, fits: impl Fn(u8) -> bool) -> &'a [u8] {
-        let end = self.0.iter().position(|&byte| !fits(byte)).unwrap_or(self.0.len());
+        let end = self
+            .0
+            .iter()
+            .position(|&byte| !fits(byte))
+            .unwrap_or(self.0.len());
         let (taken, rest) = self.0.split_at(end);
         self.0 = rest;
         taken
@@ -248,7 +263,10 @@ mod tests {
         assert_eq!(parse("u=8"), (3, false));
         assert_eq!(parse("u=-1, i"), (3, true));
         assert_eq!(parse("u=1.5, i=1"), (3, false));
-        assert_eq!(parse("a;b=2;c, x=(1 \"t\\\"(\";q tok), u=1;z, y=:YQ==:, i=?1;u=7"), (1, true));
+        assert_eq!(
+            parse("a;b=2;c, x=(1 \"t\\\"(\";q tok), u=1;z, y=:YQ==:, i=?1;u=7"),
+            (1, true)
+        );
         assert_eq!(parse("u=6, u=2 ,\ti"), (2, true));
     }
 
@@ -272,9 +290,24 @@ mod tests {
 
     #[test]
     fn what_a_response_leaves_out_the_client_decides() {
-        let client = Priority { urgency: 1, incremental: true };
-        assert_eq!(Signal::parse(b"u=5").over(client), Priority { urgency: 5, incremental: true });
-        assert_eq!(Signal::parse(b"i=?0").over(client), Priority { urgency: 1, incremental: false });
+        let client = Priority {
+            urgency: 1,
+            incremental: true,
+        };
+        assert_eq!(
+            Signal::parse(b"u=5").over(client),
+            Priority {
+                urgency: 5,
+                incremental: true
+            }
+        );
+        assert_eq!(
+            Signal::parse(b"i=?0").over(client),
+            Priority {
+                urgency: 1,
+                incremental: false
+            }
+        );
         assert_eq!(Signal::parse(b"u=9, x").over(client), client);
         assert_eq!(Signal::parse(b"u=2, =").over(client), client);
     }
@@ -283,7 +316,10 @@ mod tests {
     fn is_written_as_it_is_read() {
         for urgency in 0..=7 {
             for incremental in [false, true] {
-                let priority = Priority { urgency, incremental };
+                let priority = Priority {
+                    urgency,
+                    incremental,
+                };
                 assert_eq!(Priority::parse(priority.to_string().as_bytes()), priority);
             }
         }

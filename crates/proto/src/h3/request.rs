@@ -54,10 +54,17 @@ pub fn decode_request(section: Bytes, limits: Limits) -> Result<RequestHead, Bad
     if pseudo.status.is_some() {
         return Err(Fault::message("a request with :status").into());
     }
-    let method = pseudo.method.as_deref().ok_or(Fault::message("a request without :method"))?;
+    let method = pseudo
+        .method
+        .as_deref()
+        .ok_or(Fault::message("a request without :method"))?;
     let method = Method::from_bytes(method).map_err(|_| Fault::message(":method is no token"))?;
     let authority = settle_authority(pseudo.authority.clone(), &mut fields)?;
-    let protocol = pseudo.protocol.as_deref().map(decode_protocol).transpose()?;
+    let protocol = pseudo
+        .protocol
+        .as_deref()
+        .map(decode_protocol)
+        .transpose()?;
     let (scheme, path) = match (&method, &protocol) {
         (&Method::CONNECT, None) => {
             check_connect(&pseudo, authority.as_ref())?;
@@ -67,7 +74,14 @@ pub fn decode_request(section: Bytes, limits: Limits) -> Result<RequestHead, Bad
         // RFC 8441, section 4, as RFC 9220 takes it over.
         (_, Some(_)) => return Err(Fault::message(":protocol without CONNECT").into()),
     };
-    Ok(RequestHead { method, scheme, authority, path, protocol, fields })
+    Ok(RequestHead {
+        method,
+        scheme,
+        authority,
+        path,
+        protocol,
+        fields,
+    })
 }
 
 /// RFC 9114, section 4.4: neither scheme nor path, and a host with a port (RFC 9110, section 9.3.6).
@@ -90,7 +104,8 @@ fn target(
     let (Some(scheme), Some(path)) = (&pseudo.scheme, &pseudo.path) else {
         return Err(Fault::message("a request without :scheme or :path").into());
     };
-    let scheme = Scheme::try_from(&scheme[..]).map_err(|_| Fault::message(":scheme is no scheme"))?;
+    let scheme =
+        Scheme::try_from(&scheme[..]).map_err(|_| Fault::message(":scheme is no scheme"))?;
     let web = scheme == Scheme::HTTP || scheme == Scheme::HTTPS;
     if authority.is_none() && (web || method == Method::CONNECT) {
         return Err(Fault::message("a request without :authority and Host").into());
@@ -108,9 +123,14 @@ fn decode_protocol(protocol: &[u8]) -> Result<Protocol, Fault> {
 }
 
 /// RFC 9114, section 4.3.1: `Host` says what `:authority` says, which names no user.
-fn settle_authority(pseudo: Option<Bytes>, fields: &mut HeaderMap) -> Result<Option<Authority>, Fault> {
+fn settle_authority(
+    pseudo: Option<Bytes>,
+    fields: &mut HeaderMap,
+) -> Result<Option<Authority>, Fault> {
     let mut hosts = fields.get_all(HOST).iter();
-    let host = hosts.next().map(|host| Bytes::copy_from_slice(host.as_bytes()));
+    let host = hosts
+        .next()
+        .map(|host| Bytes::copy_from_slice(host.as_bytes()));
     if hosts.next().is_some() {
         return Err(Fault::message("several host fields"));
     }
@@ -122,7 +142,9 @@ fn settle_authority(pseudo: Option<Bytes>, fields: &mut HeaderMap) -> Result<Opt
     let authority = pseudo.map(parse).transpose()?;
     let host = host.map(parse).transpose()?;
     match (authority, host) {
-        (Some(authority), Some(host)) if authority != host => Err(Fault::message("host differs from :authority")),
+        (Some(authority), Some(host)) if authority != host => {
+            Err(Fault::message("host differs from :authority"))
+        }
         (authority, host) => Ok(authority.or(host)),
     }
 }
@@ -146,11 +168,25 @@ pub struct RequestParts<'a> {
 
 impl<'a> From<&'a RequestHead> for RequestParts<'a> {
     fn from(head: &'a RequestHead) -> Self {
-        let RequestHead { method, scheme, authority, path, protocol, fields } = head;
+        let RequestHead {
+            method,
+            scheme,
+            authority,
+            path,
+            protocol,
+            fields,
+        } = head;
         let scheme = scheme.as_ref();
         let authority = authority.as_ref();
         let path = path.as_ref();
-        Self { method, scheme, authority, path, protocol: protocol.as_ref(), fields }
+        Self {
+            method,
+            scheme,
+            authority,
+            path,
+            protocol: protocol.as_ref(),
+            fields,
+        }
     }
 }
 
@@ -158,16 +194,25 @@ impl<'a> From<&'a RequestHead> for RequestParts<'a> {
 ///
 /// # Errors
 /// The request would be malformed; `output` is then as it was.
-pub fn encode_request(request: &RequestParts<'_>, output: &mut BytesMut) -> Result<(), EncodeError> {
+pub fn encode_request(
+    request: &RequestParts<'_>,
+    output: &mut BytesMut,
+) -> Result<(), EncodeError> {
     check(request)?;
     all_or_nothing(output, |output| {
         qpack::encode_prefix(output);
         let connect = *request.method == Method::CONNECT && request.protocol.is_none();
         let pseudo = [
             (":method", Some(request.method.as_str())),
-            (":scheme", request.scheme.map(Scheme::as_str).filter(|_| !connect)),
+            (
+                ":scheme",
+                request.scheme.map(Scheme::as_str).filter(|_| !connect),
+            ),
             (":authority", request.authority.map(Authority::as_str)),
-            (":path", request.path.map(PathAndQuery::as_str).filter(|_| !connect)),
+            (
+                ":path",
+                request.path.map(PathAndQuery::as_str).filter(|_| !connect),
+            ),
             (":protocol", request.protocol.map(Protocol::as_str)),
         ];
         for (name, value) in pseudo {
@@ -184,7 +229,9 @@ fn check(request: &RequestParts<'_>) -> Result<(), EncodeError> {
     let whole = request.scheme.is_some() && request.path.is_some();
     let fault = match request.protocol {
         Some(_) if !connect => "a protocol without CONNECT",
-        None if connect && request.authority.and_then(Authority::port_u16).is_none() => "CONNECT without a port",
+        None if connect && request.authority.and_then(Authority::port_u16).is_none() => {
+            "CONNECT without a port"
+        }
         None if connect => return Ok(()),
         _ if !whole => "no scheme or no path",
         _ if request.authority.is_none() => "no authority",

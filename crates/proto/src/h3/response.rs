@@ -25,16 +25,28 @@ pub fn decode_response(section: Bytes, limits: Limits) -> Result<ResponseHead, F
     if pseudo.has_request() {
         return Err(Fault::message("a response with a pseudo-field of requests"));
     }
-    let status = pseudo.status.as_deref().ok_or(Fault::message("a response without :status"))?;
-    let status = StatusCode::from_bytes(status).ok().filter(|status| exists(*status));
-    Ok(ResponseHead { status: status.ok_or(Fault::message(":status is no status of HTTP/3"))?, fields })
+    let status = pseudo
+        .status
+        .as_deref()
+        .ok_or(Fault::message("a response without :status"))?;
+    let status = StatusCode::from_bytes(status)
+        .ok()
+        .filter(|status| exists(*status));
+    Ok(ResponseHead {
+        status: status.ok_or(Fault::message(":status is no status of HTTP/3"))?,
+        fields,
+    })
 }
 
 /// Appends the encoded head of a response to `output`.
 ///
 /// # Errors
 /// The response does not exist in HTTP/3; `output` is then as it was.
-pub fn encode_response(status: StatusCode, fields: &HeaderMap, output: &mut BytesMut) -> Result<(), EncodeError> {
+pub fn encode_response(
+    status: StatusCode,
+    fields: &HeaderMap,
+    output: &mut BytesMut,
+) -> Result<(), EncodeError> {
     if !exists(status) {
         return Err(EncodeError::Status);
     }

@@ -37,7 +37,12 @@ pub struct Sequence {
 impl Sequence {
     /// Before the first frame; `role` is ours.
     pub fn new(role: Role) -> Self {
-        Self { role, phase: Phase::Head, expected: None, seen: 0 }
+        Self {
+            role,
+            phase: Phase::Head,
+            expected: None,
+            seen: 0,
+        }
     }
 
     /// A HEADERS frame.
@@ -81,7 +86,9 @@ impl Sequence {
                 self.seen = self.seen.saturating_add(length as u64);
                 match self.expected {
                     // RFC 9114, section 4.1.2.
-                    Some(expected) if self.seen > expected => Err(Fault::message("more content than announced")),
+                    Some(expected) if self.seen > expected => {
+                        Err(Fault::message("more content than announced"))
+                    }
                     _ => Ok(()),
                 }
             }
@@ -102,7 +109,10 @@ impl Sequence {
     /// Something is missing.
     pub fn handle_end(&self) -> Result<(), Fault> {
         match (self.phase, self.expected) {
-            (Phase::Head, _) => Err(Fault::stream(Code::RequestIncomplete, "the stream ended before a head")),
+            (Phase::Head, _) => Err(Fault::stream(
+                Code::RequestIncomplete,
+                "the stream ended before a head",
+            )),
             (Phase::Content | Phase::Trailers, Some(expected)) if self.seen != expected => {
                 Err(Fault::message("less content than announced"))
             }
@@ -167,7 +177,10 @@ mod tests {
         assert_eq!(code(sequence.handle_end()), Some(Code::MessageError));
         assert_eq!(sequence.handle_data(2), Ok(()));
         assert_eq!(code(sequence.handle_end()), Some(Code::MessageError));
-        assert_eq!(sequence.handle_data(2).unwrap_err(), Fault::message("more content than announced"));
+        assert_eq!(
+            sequence.handle_data(2).unwrap_err(),
+            Fault::message("more content than announced")
+        );
     }
 
     #[test]
@@ -181,8 +194,14 @@ mod tests {
 
     #[test]
     fn a_push_is_always_an_error() {
-        assert_eq!(Sequence::new(Role::Server).handle_push().code, Code::FrameUnexpected);
-        assert_eq!(Sequence::new(Role::Client).handle_push().code, Code::IdError);
+        assert_eq!(
+            Sequence::new(Role::Server).handle_push().code,
+            Code::FrameUnexpected
+        );
+        assert_eq!(
+            Sequence::new(Role::Client).handle_push().code,
+            Code::IdError
+        );
     }
 
     proptest! {

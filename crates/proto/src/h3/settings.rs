@@ -47,7 +47,10 @@ impl Settings {
         let mut seen = Vec::new();
         while !payload.is_empty() {
             let setting = varint::decode(&mut payload).zip(varint::decode(&mut payload));
-            let (id, value) = setting.ok_or(Fault::connection(Code::FrameError, "SETTINGS ends within a setting"))?;
+            let (id, value) = setting.ok_or(Fault::connection(
+                Code::FrameError,
+                "SETTINGS ends within a setting",
+            ))?;
             if seen.len() == MOST {
                 return Err(Fault::connection(Code::ExcessiveLoad, "too many settings"));
             }
@@ -77,9 +80,15 @@ impl Settings {
     /// Appends a SETTINGS frame; what has its default is left out.
     pub fn encode(&self, output: &mut BytesMut) {
         let settings = [
-            (QPACK_CAPACITY, Some(self.qpack_capacity).filter(|value| *value > 0)),
+            (
+                QPACK_CAPACITY,
+                Some(self.qpack_capacity).filter(|value| *value > 0),
+            ),
             (FIELD_SECTION, self.max_field_section),
-            (QPACK_BLOCKED, Some(self.qpack_blocked).filter(|value| *value > 0)),
+            (
+                QPACK_BLOCKED,
+                Some(self.qpack_blocked).filter(|value| *value > 0),
+            ),
             (CONNECT_PROTOCOL, self.connect_protocol.then_some(1)),
             (DATAGRAM, self.datagrams.then_some(1)),
             (RESERVED, Some(0)),
@@ -138,7 +147,12 @@ mod tests {
     #[test]
     fn nothing_said_is_every_default() {
         assert_eq!(decode(&[]), Ok(Settings::default()));
-        let zeros = decode(&[(DATAGRAM, 0), (CONNECT_PROTOCOL, 0), (QPACK_CAPACITY, 0), (0x21, 77)]);
+        let zeros = decode(&[
+            (DATAGRAM, 0),
+            (CONNECT_PROTOCOL, 0),
+            (QPACK_CAPACITY, 0),
+            (0x21, 77),
+        ]);
         assert_eq!(zeros, Ok(Settings::default()));
     }
 
@@ -160,17 +174,30 @@ mod tests {
     #[test]
     fn refuses_a_setting_that_appears_twice_known_or_not() {
         for id in [DATAGRAM, FIELD_SECTION, 0x21] {
-            assert_eq!(decode(&[(id, 1), (0x40, 1), (id, 1)]), Err(Code::SettingsError), "{id:#x}");
+            assert_eq!(
+                decode(&[(id, 1), (0x40, 1), (id, 1)]),
+                Err(Code::SettingsError),
+                "{id:#x}"
+            );
         }
     }
 
     #[test]
     fn refuses_a_setting_that_is_cut_off_and_more_than_it_reads() {
-        assert_eq!(Settings::decode(&[0x33]).unwrap_err().code, Code::FrameError);
-        assert_eq!(Settings::decode(&[0x33, 0x40]).unwrap_err().code, Code::FrameError);
+        assert_eq!(
+            Settings::decode(&[0x33]).unwrap_err().code,
+            Code::FrameError
+        );
+        assert_eq!(
+            Settings::decode(&[0x33, 0x40]).unwrap_err().code,
+            Code::FrameError
+        );
         let many: Vec<_> = (0x100..0x100 + MOST as u64).map(|id| (id, 0)).collect();
         assert!(decode(&many).is_ok());
-        assert_eq!(decode(&[&many[..], &[(0x21, 0)]].concat()), Err(Code::ExcessiveLoad));
+        assert_eq!(
+            decode(&[&many[..], &[(0x21, 0)]].concat()),
+            Err(Code::ExcessiveLoad)
+        );
     }
 
     proptest! {

@@ -78,7 +78,10 @@ pub struct PeerStreams {
 impl PeerStreams {
     /// None are open yet; `role` is ours.
     pub fn new(role: Role) -> Self {
-        Self { role, open: Vec::with_capacity(3) }
+        Self {
+            role,
+            open: Vec::with_capacity(3),
+        }
     }
 
     /// A stream of this type was opened; false when it is to be stopped unread, because nobody here knows the type.
@@ -90,14 +93,17 @@ impl PeerStreams {
             StreamType::Other(_) => Ok(false),
             StreamType::Push => Err(match self.role {
                 // RFC 9114, section 6.2.2: only servers push.
-                Role::Server => Fault::connection(Code::StreamCreationError, "a client opened a push stream"),
+                Role::Server => {
+                    Fault::connection(Code::StreamCreationError, "a client opened a push stream")
+                }
                 // RFC 9114, section 4.6: we never sent MAX_PUSH_ID.
                 Role::Client => Fault::connection(Code::IdError, "a push that was not allowed"),
             }),
             // RFC 9114, section 6.2.1; RFC 9204, section 4.2: at most one.
-            critical if self.open.contains(&critical) => {
-                Err(Fault::connection(Code::StreamCreationError, "a second stream of a type that there is one of"))
-            }
+            critical if self.open.contains(&critical) => Err(Fault::connection(
+                Code::StreamCreationError,
+                "a second stream of a type that there is one of",
+            )),
             critical => {
                 self.open.push(critical);
                 Ok(true)
@@ -107,7 +113,10 @@ impl PeerStreams {
 
     /// One of the streams that were taken has ended (RFC 9114, section 6.2.1; RFC 9204, section 4.2).
     pub fn handle_end(&self) -> Fault {
-        Fault::connection(Code::ClosedCriticalStream, "a control or QPACK stream was closed")
+        Fault::connection(
+            Code::ClosedCriticalStream,
+            "a control or QPACK stream was closed",
+        )
     }
 }
 
@@ -136,10 +145,17 @@ mod tests {
 
     #[test]
     fn there_is_one_stream_of_each_critical_type() {
-        for kind in [StreamType::Control, StreamType::QpackEncoder, StreamType::QpackDecoder] {
+        for kind in [
+            StreamType::Control,
+            StreamType::QpackEncoder,
+            StreamType::QpackDecoder,
+        ] {
             let mut streams = PeerStreams::new(Role::Server);
             assert_eq!(streams.handle_open(kind), Ok(true));
-            assert_eq!(streams.handle_open(kind).unwrap_err().code, Code::StreamCreationError);
+            assert_eq!(
+                streams.handle_open(kind).unwrap_err().code,
+                Code::StreamCreationError
+            );
         }
     }
 
@@ -152,7 +168,12 @@ mod tests {
 
     #[test]
     fn nobody_pushes() {
-        let refused = |role| PeerStreams::new(role).handle_open(StreamType::Push).unwrap_err().code;
+        let refused = |role| {
+            PeerStreams::new(role)
+                .handle_open(StreamType::Push)
+                .unwrap_err()
+                .code
+        };
         assert_eq!(refused(Role::Server), Code::StreamCreationError);
         assert_eq!(refused(Role::Client), Code::IdError);
     }

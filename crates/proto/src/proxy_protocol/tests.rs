@@ -3,7 +3,10 @@
 use super::*;
 
 fn proxied(source: &str, destination: &str) -> Header {
-    Header::Proxied { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
+    Header::Proxied {
+        source: source.parse().unwrap(),
+        destination: destination.parse().unwrap(),
+    }
 }
 
 /// A header of version 2 with this command, family and rest.
@@ -17,11 +20,28 @@ const FOUR: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 2, 0xdc, 0x04, 0x01, 0xbb];
 #[test]
 fn reads_the_lines_of_version_1() {
     let line = b"PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\nGET / HTTP/1.1\r\n";
-    assert_eq!(decode(line), Ok(Some((proxied("192.168.0.1:56324", "192.168.0.11:443"), 47))));
+    assert_eq!(
+        decode(line),
+        Ok(Some((proxied("192.168.0.1:56324", "192.168.0.11:443"), 47)))
+    );
     let line = b"PROXY TCP6 2001:db8::1 ::1 1 65535\r\n";
-    assert_eq!(decode(line), Ok(Some((proxied("[2001:db8::1]:1", "[::1]:65535"), line.len()))));
-    for line in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN ffff:f... whatever 1 2 3\r\n", "PROXY UNKNOWN a b 1 2\r\n"] {
-        assert_eq!(decode(line.as_bytes()), Ok(Some((Header::Unknown, line.len()))), "{line}");
+    assert_eq!(
+        decode(line),
+        Ok(Some((
+            proxied("[2001:db8::1]:1", "[::1]:65535"),
+            line.len()
+        )))
+    );
+    for line in [
+        "PROXY UNKNOWN\r\n",
+        "PROXY UNKNOWN ffff:f... whatever 1 2 3\r\n",
+        "PROXY UNKNOWN a b 1 2\r\n",
+    ] {
+        assert_eq!(
+            decode(line.as_bytes()),
+            Ok(Some((Header::Unknown, line.len()))),
+            "{line}"
+        );
     }
 }
 
@@ -43,12 +63,18 @@ fn refuses_lines_that_break_the_grammar() {
     ] {
         assert_eq!(decode(line.as_bytes()), Err(BadHeader::Line), "{line}");
     }
-    assert_eq!(decode(&[TEXT, &[b'x'; MAX_TEXT]].concat()), Err(BadHeader::Line));
+    assert_eq!(
+        decode(&[TEXT, &[b'x'; MAX_TEXT]].concat()),
+        Err(BadHeader::Line)
+    );
 }
 
 #[test]
 fn waits_for_the_whole_header() {
-    for whole in [&b"PROXY TCP4 1.1.1.1 2.2.2.2 1 443\r\n"[..], &binary(0x21, 0x11, &FOUR)] {
+    for whole in [
+        &b"PROXY TCP4 1.1.1.1 2.2.2.2 1 443\r\n"[..],
+        &binary(0x21, 0x11, &FOUR),
+    ] {
         for length in 0..whole.len() {
             assert_eq!(decode(&whole[..length]), Ok(None), "{length} bytes");
         }
@@ -58,7 +84,13 @@ fn waits_for_the_whole_header() {
 
 #[test]
 fn refuses_what_is_no_header() {
-    for first in [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x03\x01", b"PROXX", b"\r\n\r\n\0\r\nQUIT\r", b"proxy "] {
+    for first in [
+        &b"GET / HTTP/1.1\r\n"[..],
+        b"\x16\x03\x01",
+        b"PROXX",
+        b"\r\n\r\n\0\r\nQUIT\r",
+        b"proxy ",
+    ] {
         assert_eq!(decode(first), Err(BadHeader::Missing));
     }
 }
@@ -66,10 +98,16 @@ fn refuses_what_is_no_header() {
 #[test]
 fn reads_version_2() {
     let header = binary(0x21, 0x11, &FOUR);
-    assert_eq!(decode(&header), Ok(Some((proxied("192.0.2.1:56324", "198.51.100.2:443"), 28))));
+    assert_eq!(
+        decode(&header),
+        Ok(Some((proxied("192.0.2.1:56324", "198.51.100.2:443"), 28)))
+    );
     let six = encode(Version::V2, proxied("[2001:db8::1]:1", "[2001:db8::2]:2"));
     assert_eq!(six.len(), FIXED + 36);
-    assert_eq!(decode(&six), Ok(Some((proxied("[2001:db8::1]:1", "[2001:db8::2]:2"), 52))));
+    assert_eq!(
+        decode(&six),
+        Ok(Some((proxied("[2001:db8::1]:1", "[2001:db8::2]:2"), 52)))
+    );
 }
 
 #[test]
@@ -82,27 +120,68 @@ fn a_local_command_says_nothing_of_addresses() {
 
 #[test]
 fn other_families_are_unknown() {
-    for (family, length) in [(0x00, 0), (0x00, 5), (0x12, 12), (0x22, 36), (0x31, 216), (0x32, 216)] {
+    for (family, length) in [
+        (0x00, 0),
+        (0x00, 5),
+        (0x12, 12),
+        (0x22, 36),
+        (0x31, 216),
+        (0x32, 216),
+    ] {
         let header = binary(0x21, family, &vec![0; length]);
-        assert_eq!(decode(&header), Ok(Some((Header::Unknown, header.len()))), "{family:#x}");
+        assert_eq!(
+            decode(&header),
+            Ok(Some((Header::Unknown, header.len()))),
+            "{family:#x}"
+        );
     }
 }
 
 #[test]
 fn refuses_unknown_versions_commands_and_families() {
-    for (command, family) in [(0x11, 0x11), (0x31, 0x11), (0x22, 0x11), (0x21, 0x41), (0x21, 0x13)] {
-        assert_eq!(decode(&binary(command, family, &FOUR)), Err(BadHeader::Kind), "{command:#x} {family:#x}");
+    for (command, family) in [
+        (0x11, 0x11),
+        (0x31, 0x11),
+        (0x22, 0x11),
+        (0x21, 0x41),
+        (0x21, 0x13),
+    ] {
+        assert_eq!(
+            decode(&binary(command, family, &FOUR)),
+            Err(BadHeader::Kind),
+            "{command:#x} {family:#x}"
+        );
     }
 }
 
 #[test]
 fn refuses_what_reaches_beyond_its_length() {
-    assert_eq!(decode(&binary(0x21, 0x11, &FOUR[..11])), Err(BadHeader::Short));
-    for tlvs in [&[4][..], &[4, 0], &[4, 0, 1], &[4, 0, 2, 9], &[4, 0, 0, 4, 255, 255, 1]] {
-        assert_eq!(decode(&binary(0x21, 0x11, &[&FOUR, tlvs].concat())), Err(BadHeader::Short), "{tlvs:?}");
+    assert_eq!(
+        decode(&binary(0x21, 0x11, &FOUR[..11])),
+        Err(BadHeader::Short)
+    );
+    for tlvs in [
+        &[4][..],
+        &[4, 0],
+        &[4, 0, 1],
+        &[4, 0, 2, 9],
+        &[4, 0, 0, 4, 255, 255, 1],
+    ] {
+        assert_eq!(
+            decode(&binary(0x21, 0x11, &[&FOUR, tlvs].concat())),
+            Err(BadHeader::Short),
+            "{tlvs:?}"
+        );
     }
-    let fine = binary(0x21, 0x11, &[&FOUR[..], &[4, 0, 0, 0xea, 0, 2, 1, 2]].concat());
-    assert!(matches!(decode(&fine), Ok(Some((Header::Proxied { .. }, _)))));
+    let fine = binary(
+        0x21,
+        0x11,
+        &[&FOUR[..], &[4, 0, 0, 0xea, 0, 2, 1, 2]].concat(),
+    );
+    assert!(matches!(
+        decode(&fine),
+        Ok(Some((Header::Proxied { .. }, _)))
+    ));
 }
 
 #[test]
@@ -115,7 +194,11 @@ fn bounds_the_length_before_anything_is_read() {
 fn checks_a_checksum_that_is_there() {
     // RFC 3720, B.4: 32 zeros.
     assert_eq!(crc32c([0; 32].iter()), 0x8a91_36aa);
-    let mut header = binary(0x21, 0x11, &[&FOUR[..], &[CRC32C, 0, 4, 0, 0, 0, 0]].concat());
+    let mut header = binary(
+        0x21,
+        0x11,
+        &[&FOUR[..], &[CRC32C, 0, 4, 0, 0, 0, 0]].concat(),
+    );
     let sum = crc32c(header.iter()).to_be_bytes();
     let at = header.len() - 4;
     header[at..].copy_from_slice(&sum);
@@ -127,7 +210,10 @@ fn checks_a_checksum_that_is_there() {
 #[test]
 fn writes_two_families_as_one() {
     let mixed = proxied("192.0.2.1:1", "[2001:db8::2]:2");
-    assert_eq!(encode(Version::V1, mixed), b"PROXY TCP6 ::ffff:192.0.2.1 2001:db8::2 1 2\r\n");
+    assert_eq!(
+        encode(Version::V1, mixed),
+        b"PROXY TCP6 ::ffff:192.0.2.1 2001:db8::2 1 2\r\n"
+    );
     let six = proxied("[::ffff:192.0.2.1]:1", "[2001:db8::2]:2");
     assert_eq!(decode(&encode(Version::V2, mixed)), Ok(Some((six, 52))));
 }

@@ -64,28 +64,50 @@ impl FieldSection {
         if required != 0 || negative {
             return Err(QpackError::Dynamic);
         }
-        Ok(Self { rest: section.slice_ref(rest), left: limits, texts: BytesMut::new() })
+        Ok(Self {
+            rest: section.slice_ref(rest),
+            left: limits,
+            texts: BytesMut::new(),
+        })
     }
 
     /// The next line; `None` at the end.
     ///
     /// # Errors
     /// The section is broken or above its limits; nothing more can be read then.
-    #[expect(clippy::should_implement_trait, reason = "an error ends it, which an iterator would not show")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an error ends it, which an iterator would not show"
+    )]
     pub fn next(&mut self) -> Result<Option<FieldLine>, QpackError> {
-        let Some(&first) = self.rest.first() else { return Ok(None) };
+        let Some(&first) = self.rest.first() else {
+            return Ok(None);
+        };
         self.left.lines = self.left.lines.checked_sub(1).ok_or(QpackError::TooMany)?;
-        self.left.bytes = self.left.bytes.checked_sub(LINE_OVERHEAD).ok_or(QpackError::TooLarge)?;
+        self.left.bytes = self
+            .left
+            .bytes
+            .checked_sub(LINE_OVERHEAD)
+            .ok_or(QpackError::TooLarge)?;
         let line = match form(first)? {
             Form::Indexed => {
                 let (name, value) = self.entry(6)?;
-                FieldLine { name: self.fixed(name)?, value: self.fixed(value)? }
+                FieldLine {
+                    name: self.fixed(name)?,
+                    value: self.fixed(value)?,
+                }
             }
             Form::NameReference => {
                 let name = self.entry(4)?.0;
-                FieldLine { name: self.fixed(name)?, value: self.string(7)? }
+                FieldLine {
+                    name: self.fixed(name)?,
+                    value: self.string(7)?,
+                }
             }
-            Form::Literal => FieldLine { name: self.string(3)?, value: self.string(7)? },
+            Form::Literal => FieldLine {
+                name: self.string(3)?,
+                value: self.string(7)?,
+            },
         };
         Ok(Some(line))
     }
@@ -98,7 +120,9 @@ impl FieldSection {
 
     fn entry(&mut self, prefix: u8) -> Result<(&'static str, &'static str), QpackError> {
         let index = self.integer(prefix)?;
-        let entry = usize::try_from(index).ok().and_then(|index| ENTRIES.get(index));
+        let entry = usize::try_from(index)
+            .ok()
+            .and_then(|index| ENTRIES.get(index));
         entry.copied().ok_or(QpackError::NoEntry)
     }
 
@@ -111,7 +135,10 @@ impl FieldSection {
 
     /// A string (RFC 9204, section 4.1.2); the bit above the prefix says whether it is a Huffman code.
     fn string(&mut self, prefix: u8) -> Result<Bytes, QpackError> {
-        let coded = self.rest.first().is_some_and(|byte| byte & (1 << prefix) != 0);
+        let coded = self
+            .rest
+            .first()
+            .is_some_and(|byte| byte & (1 << prefix) != 0);
         let length = usize::try_from(self.integer(prefix)?).map_err(|_| QpackError::Truncated)?;
         if length > self.rest.len() {
             return Err(QpackError::Truncated);
@@ -128,7 +155,11 @@ impl FieldSection {
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), QpackError> {
-        self.left.bytes = self.left.bytes.checked_sub(bytes).ok_or(QpackError::TooLarge)?;
+        self.left.bytes = self
+            .left
+            .bytes
+            .checked_sub(bytes)
+            .ok_or(QpackError::TooLarge)?;
         Ok(())
     }
 }

@@ -47,10 +47,16 @@ mod tests {
     use super::super::{FieldLine, Limits, QpackError};
     use super::*;
 
-    const WIDE: Limits = Limits { bytes: 1 << 20, lines: 1000 };
+    const WIDE: Limits = Limits {
+        bytes: 1 << 20,
+        lines: 1000,
+    };
 
     fn line(name: &str, value: &str) -> FieldLine {
-        FieldLine { name: name.to_owned().into(), value: value.to_owned().into() }
+        FieldLine {
+            name: name.to_owned().into(),
+            value: value.to_owned().into(),
+        }
     }
 
     fn written(name: &str, value: &str, sensitive: bool) -> BytesMut {
@@ -71,7 +77,14 @@ mod tests {
             assert_eq!(all(section, WIDE), Err(QpackError::Dynamic));
         }
         // Without a count that would be required, each dynamic form is refused for itself, and so is a negative base.
-        for section in [&b"\0\0\x80"[..], b"\0\0\x10", b"\0\0\x40\0", b"\0\0\0\0", b"\0\x80", b"\0\x81\xc1"] {
+        for section in [
+            &b"\0\0\x80"[..],
+            b"\0\0\x10",
+            b"\0\0\x40\0",
+            b"\0\0\0\0",
+            b"\0\x80",
+            b"\0\x81\xc1",
+        ] {
             assert_eq!(all(section, WIDE), Err(QpackError::Dynamic));
         }
     }
@@ -84,12 +97,22 @@ mod tests {
     #[test]
     fn refuses_what_the_static_table_does_not_have_and_what_is_cut_off() {
         assert_eq!(all(b"\0\0\xff\x24", WIDE), Err(QpackError::NoEntry));
-        assert_eq!(all(b"\0\0\xff\x23", WIDE), Ok(vec![line("x-frame-options", "sameorigin")]));
+        assert_eq!(
+            all(b"\0\0\xff\x23", WIDE),
+            Ok(vec![line("x-frame-options", "sameorigin")])
+        );
         let section = b"\0\0\x51\x0b/index.html\xff\x23";
         for end in [0, 1, 3, 4, 8, 14, 16] {
-            assert_eq!(all(&section[..end], WIDE), Err(QpackError::Truncated), "{end}");
+            assert_eq!(
+                all(&section[..end], WIDE),
+                Err(QpackError::Truncated),
+                "{end}"
+            );
         }
-        assert_eq!(all(b"\0\0\x27\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", WIDE), Err(QpackError::Overflow));
+        assert_eq!(
+            all(b"\0\0\x27\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", WIDE),
+            Err(QpackError::Overflow)
+        );
     }
 
     #[test]
@@ -117,7 +140,10 @@ mod tests {
         assert_eq!(all(section, limits(76, 1)), Err(QpackError::TooMany));
         // Few bytes that stand for many: each of these is the longest entry of the static table.
         let bomb = [&[0, 0][..], &[0xff, 0x16].repeat(10_000)].concat();
-        assert_eq!(all(&bomb, limits(65_536, 100_000)), Err(QpackError::TooLarge));
+        assert_eq!(
+            all(&bomb, limits(65_536, 100_000)),
+            Err(QpackError::TooLarge)
+        );
     }
 
     proptest! {

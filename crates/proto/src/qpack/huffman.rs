@@ -105,7 +105,10 @@ const fn fill(fast: &mut [(u8, u8); 1 << FAST_BITS], symbol: usize, code: u32, l
 
 /// The bytes that `text` takes as a Huffman code.
 pub(super) fn size(text: &[u8]) -> usize {
-    let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
+    let bits: usize = text
+        .iter()
+        .map(|&byte| usize::from(LENGTHS[usize::from(byte)]))
+        .sum();
     bits.div_ceil(8)
 }
 
@@ -134,7 +137,11 @@ pub(super) fn encode(text: &[u8], output: &mut BytesMut) {
 ///
 /// # Errors
 /// [`QpackError::Huffman`] for what is no code, or [`QpackError::TooLarge`].
-pub(super) fn decode(mut code: &[u8], limit: usize, output: &mut BytesMut) -> Result<(), QpackError> {
+pub(super) fn decode(
+    mut code: &[u8],
+    limit: usize,
+    output: &mut BytesMut,
+) -> Result<(), QpackError> {
     // The next bits stand at the top of `held`.
     let mut held = 0_u64;
     let mut bits = 0_u32;
@@ -153,7 +160,9 @@ pub(super) fn decode(mut code: &[u8], limit: usize, output: &mut BytesMut) -> Re
                 }
             }
         }
-        let Some((symbol, taken)) = symbol(held, bits)? else { break };
+        let Some((symbol, taken)) = symbol(held, bits)? else {
+            break;
+        };
         if length == TEXT || left == 0 {
             output.put_slice(&texts[..length]);
             length = 0;
@@ -190,7 +199,11 @@ fn symbol(held: u64, bits: u32) -> Result<Option<(u8, u32)>, QpackError> {
 /// RFC 7541, section 5.2: less than a byte of ones ends a string.
 fn padding(held: u64, bits: u32) -> Result<(), QpackError> {
     let ones = bits == 0 || held >> (64 - bits) == (1 << bits) - 1;
-    if bits < 8 && ones { Ok(()) } else { Err(QpackError::Huffman) }
+    if bits < 8 && ones {
+        Ok(())
+    } else {
+        Err(QpackError::Huffman)
+    }
 }
 
 /// Decodes arbitrary bytes: a code that holds is the only code of its text, and any text survives a round trip.
@@ -224,9 +237,17 @@ mod tests {
     #[test]
     fn writes_and_reads_the_samples_of_rfc_7541_appendix_c_4_and_c_6() {
         let samples: [(&str, &[u8]); 5] = [
-            ("www.example.com", &[0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff]),
+            (
+                "www.example.com",
+                &[
+                    0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff,
+                ],
+            ),
             ("no-cache", &[0xa8, 0xeb, 0x10, 0x64, 0x9c, 0xbf]),
-            ("custom-key", &[0x25, 0xa8, 0x49, 0xe9, 0x5b, 0xa9, 0x7d, 0x7f]),
+            (
+                "custom-key",
+                &[0x25, 0xa8, 0x49, 0xe9, 0x5b, 0xa9, 0x7d, 0x7f],
+            ),
             ("302", &[0x64, 0x02]),
             ("private", &[0xae, 0xc3, 0x77, 0x1a, 0x4b]),
         ];
@@ -240,7 +261,13 @@ mod tests {
 
     #[test]
     fn the_longest_codes_are_those_of_appendix_b() {
-        let codes = [(b'\0', 0x1ff8), (b'\n', 0x3fff_fffc), (b'\r', 0x3fff_fffd), (b'~', 0x1ffd), (0xff, 0x3ff_ffee)];
+        let codes = [
+            (b'\0', 0x1ff8),
+            (b'\n', 0x3fff_fffc),
+            (b'\r', 0x3fff_fffd),
+            (b'~', 0x1ffd),
+            (0xff, 0x3ff_ffee),
+        ];
         for (symbol, code) in codes {
             assert_eq!(TABLES.codes[usize::from(symbol)], code);
         }
@@ -260,7 +287,10 @@ mod tests {
     #[test]
     fn stops_at_the_limit() {
         let mut output = BytesMut::new();
-        assert_eq!(decode(&[0, 0, 0, 0, 0], 7, &mut output), Err(QpackError::TooLarge));
+        assert_eq!(
+            decode(&[0, 0, 0, 0, 0], 7, &mut output),
+            Err(QpackError::TooLarge)
+        );
         assert_eq!(output.len(), 7);
         output.clear();
         assert_eq!(decode(&[0, 0, 0, 0, 0], 8, &mut output), Ok(()));

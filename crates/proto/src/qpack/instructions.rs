@@ -45,7 +45,11 @@ pub struct Instructions {
 impl Instructions {
     /// For a new stream.
     pub fn new(side: Side) -> Self {
-        Self { side, held: [0; LONGEST], length: 0 }
+        Self {
+            side,
+            held: [0; LONGEST],
+            length: 0,
+        }
     }
 
     /// Takes what arrived. Those few that change nothing are passed over: a capacity of 0, and cancelled streams.
@@ -75,7 +79,9 @@ impl Instructions {
         };
         match integer::decode(prefix, &mut &self.held[..self.length]) {
             Ok(None) if self.length < LONGEST => Ok(false),
-            Ok(Some(capacity)) if self.side == Side::Encoder && capacity > 0 => Err(InstructionError::Capacity),
+            Ok(Some(capacity)) if self.side == Side::Encoder && capacity > 0 => {
+                Err(InstructionError::Capacity)
+            }
             Ok(Some(_)) => Ok(true),
             Ok(None) | Err(QpackError::Overflow) | Err(_) => Err(InstructionError::Overflow),
         }
@@ -87,7 +93,9 @@ pub(super) fn fuzz_one(data: &[u8]) {
     for side in [Side::Encoder, Side::Decoder] {
         let whole = Instructions::new(side).handle(data);
         let mut pieces = Instructions::new(side);
-        let pieces = data.iter().try_for_each(|byte| pieces.handle(std::slice::from_ref(byte)));
+        let pieces = data
+            .iter()
+            .try_for_each(|byte| pieces.handle(std::slice::from_ref(byte)));
         assert_eq!(whole, pieces);
     }
 }
@@ -107,10 +115,19 @@ mod tests {
     #[test]
     fn refuses_the_encoder_instructions_of_rfc_9204_appendix_b() {
         assert_eq!(encoder(b"\x3f\xbd\x01"), Err(InstructionError::Capacity));
-        assert_eq!(encoder(b"\xc0\x0fwww.example.com"), Err(InstructionError::Insert));
-        assert_eq!(encoder(b"\x4acustom-key\x0ccustom-value"), Err(InstructionError::Insert));
+        assert_eq!(
+            encoder(b"\xc0\x0fwww.example.com"),
+            Err(InstructionError::Insert)
+        );
+        assert_eq!(
+            encoder(b"\x4acustom-key\x0ccustom-value"),
+            Err(InstructionError::Insert)
+        );
         assert_eq!(encoder(b"\x02"), Err(InstructionError::Insert));
-        assert_eq!(encoder(b"\x81\x0dcustom-value2"), Err(InstructionError::Insert));
+        assert_eq!(
+            encoder(b"\x81\x0dcustom-value2"),
+            Err(InstructionError::Insert)
+        );
     }
 
     #[test]
@@ -125,6 +142,9 @@ mod tests {
         assert_eq!(decoder(b"\x01"), Err(InstructionError::Increment));
         assert_eq!(decoder(b"\x00"), Err(InstructionError::Increment));
         assert_eq!(decoder(b"\x48\x7f\xff\x01\x48"), Ok(()));
-        assert_eq!(decoder(&[&[0x7f][..], &[0xff; 10]].concat()), Err(InstructionError::Overflow));
+        assert_eq!(
+            decoder(&[&[0x7f][..], &[0xff; 10]].concat()),
+            Err(InstructionError::Overflow)
+        );
     }
 }

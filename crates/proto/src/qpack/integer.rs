@@ -10,13 +10,17 @@ use crate::varint;
 /// # Errors
 /// [`QpackError::Overflow`] above 62 bits (RFC 9204, section 4.1.1).
 pub(super) fn decode(prefix: u8, input: &mut &[u8]) -> Result<Option<u64>, QpackError> {
-    let Some((&first, mut rest)) = input.split_first() else { return Ok(None) };
+    let Some((&first, mut rest)) = input.split_first() else {
+        return Ok(None);
+    };
     let mask = (1_u64 << prefix) - 1;
     let mut value = u64::from(first) & mask;
     if value == mask {
         let mut shift = 0;
         loop {
-            let Some((&byte, after)) = rest.split_first() else { return Ok(None) };
+            let Some((&byte, after)) = rest.split_first() else {
+                return Ok(None);
+            };
             rest = after;
             if shift > 56 {
                 return Err(QpackError::Overflow);
@@ -65,7 +69,11 @@ mod tests {
 
     #[test]
     fn writes_and_reads_the_samples_of_rfc_7541_appendix_c_1() {
-        for (value, prefix, bytes) in [(10, 5, &[0x0a][..]), (1337, 5, &[0x1f, 0x9a, 0x0a]), (42, 8, &[0x2a])] {
+        for (value, prefix, bytes) in [
+            (10, 5, &[0x0a][..]),
+            (1337, 5, &[0x1f, 0x9a, 0x0a]),
+            (42, 8, &[0x2a]),
+        ] {
             assert_eq!(encoded(value, prefix), bytes);
             assert_eq!(decode(prefix, &mut &*bytes), Ok(Some(value)));
         }
@@ -81,8 +89,14 @@ mod tests {
 
     #[test]
     fn refuses_more_than_62_bits_and_endless_zeros() {
-        assert_eq!(decode(5, &mut &[&[0x1f][..], &[0xff; 20]].concat()[..]), Err(QpackError::Overflow));
-        assert_eq!(decode(5, &mut &[&[0x1f][..], &[0x80; 20]].concat()[..]), Err(QpackError::Overflow));
+        assert_eq!(
+            decode(5, &mut &[&[0x1f][..], &[0xff; 20]].concat()[..]),
+            Err(QpackError::Overflow)
+        );
+        assert_eq!(
+            decode(5, &mut &[&[0x1f][..], &[0x80; 20]].concat()[..]),
+            Err(QpackError::Overflow)
+        );
     }
 
     proptest! {

@@ -56,7 +56,10 @@ pub fn fuzz_one(data: &[u8]) {
     huffman::fuzz_one(data);
     instructions::fuzz_one(data);
     let [limit, section @ ..] = data else { return };
-    let limits = Limits { bytes: usize::from(*limit) * 16, lines: usize::from(*limit) };
+    let limits = Limits {
+        bytes: usize::from(*limit) * 16,
+        lines: usize::from(*limit),
+    };
     let lines = match decode::all(section, limits) {
         Ok(lines) => lines,
         Err(_) => return,

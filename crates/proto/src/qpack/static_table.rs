@@ -131,12 +131,17 @@ pub(super) enum Match {
 
 /// Looks a field line up.
 pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
-    let first = BY_NAME.partition_point(|&index| place(ENTRIES[usize::from(index)].0.as_bytes()) < place(name));
+    let first = BY_NAME
+        .partition_point(|&index| place(ENTRIES[usize::from(index)].0.as_bytes()) < place(name));
     let same_name = |index: &&u8| ENTRIES[usize::from(**index)].0.as_bytes() == name;
     let mut entries = BY_NAME[first..].iter().take_while(same_name);
-    let Some(&named) = entries.clone().next() else { return Match::Neither };
+    let Some(&named) = entries.clone().next() else {
+        return Match::Neither;
+    };
     let whole = entries.find(|&&index| ENTRIES[usize::from(index)].1.as_bytes() == value);
-    whole.map_or(Match::Name(u64::from(named)), |&index| Match::Both(u64::from(index)))
+    whole.map_or(Match::Name(u64::from(named)), |&index| {
+        Match::Both(u64::from(index))
+    })
 }
 
 #[cfg(test)]
@@ -146,8 +151,13 @@ mod tests {
     #[test]
     fn finds_every_entry_and_every_name() {
         for (index, (name, value)) in ENTRIES.iter().enumerate() {
-            assert_eq!(find(name.as_bytes(), value.as_bytes()), Match::Both(index as u64));
-            let Match::Name(found) = find(name.as_bytes(), b"another value") else { panic!("{name}") };
+            assert_eq!(
+                find(name.as_bytes(), value.as_bytes()),
+                Match::Both(index as u64)
+            );
+            let Match::Name(found) = find(name.as_bytes(), b"another value") else {
+                panic!("{name}")
+            };
             assert_eq!(ENTRIES[found as usize].0, *name);
         }
         for name in ["", ":", ":protocol", "zzz", "accept-"] {

@@ -57,10 +57,16 @@ impl Assign {
         let mut rest = value;
         let context = varint::decode(&mut rest).ok_or(BindError::Malformed)?;
         if rest == [0] {
-            return Ok(Self { context, peer: None });
+            return Ok(Self {
+                context,
+                peer: None,
+            });
         }
         match decode_peer(rest) {
-            Some((peer, used)) if used == rest.len() => Ok(Self { context, peer: Some(peer) }),
+            Some((peer, used)) if used == rest.len() => Ok(Self {
+                context,
+                peer: Some(peer),
+            }),
             _ => Err(BindError::Malformed),
         }
     }
@@ -103,12 +109,19 @@ fn capsule(kind: u64, value: &[u8]) -> Bytes {
 pub fn decode_peer(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
     let (version, rest) = bytes.split_first()?;
     let (ip, rest): (IpAddr, _) = match version {
-        4 => rest.split_first_chunk::<4>().map(|(ip, rest)| (Ipv4Addr::from(*ip).into(), rest))?,
-        6 => rest.split_first_chunk::<16>().map(|(ip, rest)| (Ipv6Addr::from(*ip).into(), rest))?,
+        4 => rest
+            .split_first_chunk::<4>()
+            .map(|(ip, rest)| (Ipv4Addr::from(*ip).into(), rest))?,
+        6 => rest
+            .split_first_chunk::<16>()
+            .map(|(ip, rest)| (Ipv6Addr::from(*ip).into(), rest))?,
         _ => return None,
     };
     let (port, rest) = rest.split_first_chunk::<2>()?;
-    Some((SocketAddr::new(ip, u16::from_be_bytes(*port)), bytes.len() - rest.len()))
+    Some((
+        SocketAddr::new(ip, u16::from_be_bytes(*port)),
+        bytes.len() - rest.len(),
+    ))
 }
 
 /// Appends a version, an address and a port.

@@ -13,7 +13,11 @@ fn value(capsule: &Bytes) -> &[u8] {
     &capsule[2..]
 }
 
-fn assign(contexts: &mut Contexts, context: u64, peer: Option<SocketAddr>) -> Result<Option<Bytes>, BindError> {
+fn assign(
+    contexts: &mut Contexts,
+    context: u64,
+    peer: Option<SocketAddr>,
+) -> Result<Option<Bytes>, BindError> {
     contexts.handle_capsule(ASSIGN, value(&Assign { context, peer }.encode()), |_| true)
 }
 
@@ -33,15 +37,30 @@ fn the_example_of_the_draft() {
     assert_eq!(contexts.inbound(first, b"early"), None);
     assert_eq!(contexts.handle_capsule(0x11, &[2, 0], |_| true), ack(2));
     let uncompressed = b"\x02\x04\xc0\x00\x02\x2a\xc3\x50hello";
-    assert_eq!(contexts.inbound(first, b"hello").unwrap()[..], uncompressed[..]);
+    assert_eq!(
+        contexts.inbound(first, b"hello").unwrap()[..],
+        uncompressed[..]
+    );
     let sent = contexts.outbound(Bytes::from_static(uncompressed));
     assert_eq!(sent, Ok(Outbound::To(first, Bytes::from_static(b"hello"))));
-    assert_eq!(contexts.handle_capsule(0x11, b"\x04\x04\xcb\x00\x71\x0b\xea\x60", |_| true), ack(4));
-    assert_eq!(contexts.inbound(second, b"hello").unwrap()[..], *b"\x04hello");
-    assert_eq!(contexts.outbound(Bytes::from_static(b"\x04hi")), Ok(Outbound::To(second, Bytes::from_static(b"hi"))));
+    assert_eq!(
+        contexts.handle_capsule(0x11, b"\x04\x04\xcb\x00\x71\x0b\xea\x60", |_| true),
+        ack(4)
+    );
+    assert_eq!(
+        contexts.inbound(second, b"hello").unwrap()[..],
+        *b"\x04hello"
+    );
+    assert_eq!(
+        contexts.outbound(Bytes::from_static(b"\x04hi")),
+        Ok(Outbound::To(second, Bytes::from_static(b"hi")))
+    );
     assert_eq!(contexts.handle_capsule(0x13, &[2], |_| true), Ok(None));
     assert_eq!(contexts.inbound(first, b"late"), None);
-    assert_eq!(contexts.outbound(Bytes::from_static(uncompressed)), Ok(Outbound::Dropped));
+    assert_eq!(
+        contexts.outbound(Bytes::from_static(uncompressed)),
+        Ok(Outbound::Dropped)
+    );
     assert!(contexts.inbound(second, b"still").is_some());
 }
 
@@ -52,7 +71,10 @@ fn ipv6_peers_are_written_in_sixteen_bytes() {
     let from = peer("[2001:db8::1]:53");
     let datagram = contexts.inbound(from, b"x").unwrap();
     assert_eq!(datagram.len(), 1 + 1 + 16 + 2 + 1);
-    assert_eq!(contexts.outbound(datagram), Ok(Outbound::To(from, Bytes::from_static(b"x"))));
+    assert_eq!(
+        contexts.outbound(datagram),
+        Ok(Outbound::To(from, Bytes::from_static(b"x")))
+    );
 }
 
 #[test]
@@ -70,7 +92,10 @@ fn contexts_are_registered_once_and_by_their_owner() {
     assert_eq!(contexts.handle_capsule(CLOSE, &[6], |_| true), Ok(None));
     assert_eq!(contexts.handle_capsule(CLOSE, &[6], |_| true), Ok(None));
     assert_eq!(assign(&mut contexts, 8, None), ack(8));
-    assert_eq!(contexts.handle_capsule(ACK, &[2], |_| true), Err(BindError::Unasked));
+    assert_eq!(
+        contexts.handle_capsule(ACK, &[2], |_| true),
+        Err(BindError::Unasked)
+    );
 }
 
 #[test]
@@ -84,21 +109,45 @@ fn malformed_capsules_are_errors_and_unknown_ones_none() {
         b"\x02\x00\x00",
         b"\x02\x04\x01\x02\x03\x04\x00\x01x",
     ] {
-        assert_eq!(contexts.handle_capsule(ASSIGN, bad, |_| true), Err(BindError::Malformed), "{bad:?}");
+        assert_eq!(
+            contexts.handle_capsule(ASSIGN, bad, |_| true),
+            Err(BindError::Malformed),
+            "{bad:?}"
+        );
     }
     for bad in [&b""[..], b"\x00", b"\x02\x02", b"\x40"] {
-        assert_eq!(contexts.handle_capsule(CLOSE, bad, |_| true), Err(BindError::Malformed), "{bad:?}");
+        assert_eq!(
+            contexts.handle_capsule(CLOSE, bad, |_| true),
+            Err(BindError::Malformed),
+            "{bad:?}"
+        );
     }
-    assert_eq!(contexts.handle_capsule(0x1234, b"anything", |_| true), Ok(None));
+    assert_eq!(
+        contexts.handle_capsule(0x1234, b"anything", |_| true),
+        Ok(None)
+    );
 }
 
 #[test]
 fn what_is_denied_or_too_much_is_refused_and_not_an_error() {
     let mut contexts = Contexts::default();
-    let capsule = Assign { context: 2, peer: Some(peer("10.0.0.1:53")) }.encode();
-    assert_eq!(contexts.handle_capsule(ASSIGN, value(&capsule), |_| false), refused(2));
-    assert_eq!(assign(&mut contexts, 2, Some(peer("[::ffff:192.0.2.1]:53"))), refused(2));
-    assert_eq!(assign(&mut contexts, 2, Some(peer("192.0.2.1:0"))), refused(2));
+    let capsule = Assign {
+        context: 2,
+        peer: Some(peer("10.0.0.1:53")),
+    }
+    .encode();
+    assert_eq!(
+        contexts.handle_capsule(ASSIGN, value(&capsule), |_| false),
+        refused(2)
+    );
+    assert_eq!(
+        assign(&mut contexts, 2, Some(peer("[::ffff:192.0.2.1]:53"))),
+        refused(2)
+    );
+    assert_eq!(
+        assign(&mut contexts, 2, Some(peer("192.0.2.1:0"))),
+        refused(2)
+    );
     for number in 0..MAX_CONTEXTS as u16 {
         let one = Some(SocketAddr::from(([192, 0, 2, 1], number + 1)));
         assert!(assign(&mut contexts, 2 * (u64::from(number) + 1), one).is_ok());
@@ -120,16 +169,25 @@ fn datagrams_without_a_meaning_are_dropped_and_those_of_context_0_end_the_stream
         b"\x02\x04\x01\x02",
         b"\x02\x04\x01\x02\x03\x04\x00\x00x",
     ] {
-        assert_eq!(contexts.outbound(Bytes::copy_from_slice(dropped)), Ok(Outbound::Dropped), "{dropped:?}");
+        assert_eq!(
+            contexts.outbound(Bytes::copy_from_slice(dropped)),
+            Ok(Outbound::Dropped),
+            "{dropped:?}"
+        );
     }
-    assert_eq!(contexts.outbound(Bytes::from_static(b"\x00x")), Err(BindError::ContextZero));
+    assert_eq!(
+        contexts.outbound(Bytes::from_static(b"\x00x")),
+        Err(BindError::ContextZero)
+    );
     assert!(contexts.outbound(Bytes::new()).is_err());
 }
 
 #[test]
 fn only_one_true_boolean_asks() {
     let asks = |lines: &[&str]| {
-        let lines = lines.iter().map(|line| (CONNECT_UDP_BIND, line.parse().unwrap()));
+        let lines = lines
+            .iter()
+            .map(|line| (CONNECT_UDP_BIND, line.parse().unwrap()));
         let mut fields = HeaderMap::new();
         for (name, value) in lines {
             fields.append(name, value);
@@ -137,7 +195,15 @@ fn only_one_true_boolean_asks() {
         is_asked_for(&fields)
     };
     assert!(asks(&["?1"]) && asks(&[" ?1 "]) && asks(&["?1;x=y"]));
-    for not in [&[][..], &["?0"], &["1"], &["?1, ?1"], &["?1", "?1"], &["?10"], &["?1;x, ?1"]] {
+    for not in [
+        &[][..],
+        &["?0"],
+        &["1"],
+        &["?1, ?1"],
+        &["?1", "?1"],
+        &["?10"],
+        &["?1;x, ?1"],
+    ] {
         assert!(!asks(not), "{not:?}");
     }
 }

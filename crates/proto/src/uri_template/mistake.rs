@@ -51,7 +51,9 @@ impl TemplateMistake {
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::NoPath(_) => "begin it with `/`, `https://` or `http://`",
-            Self::Authority(_) => "write the host, and the port if it is another than the scheme's, without variables",
+            Self::Authority(_) => {
+                "write the host, and the port if it is another than the scheme's, without variables"
+            }
             Self::Character(_) => "percent-encode it",
             Self::Percent => "write `%25` for a percent sign",
             Self::Fragment => "remove it",

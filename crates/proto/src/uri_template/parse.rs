@@ -12,7 +12,10 @@ fn is_literal(byte: u8) -> bool {
 
 pub(super) fn parse(text: &str) -> Result<UriTemplate, TemplateMistake> {
     let (origin, path) = split_origin(text)?;
-    let mut builder = Builder { parts: Vec::new(), has_query: false };
+    let mut builder = Builder {
+        parts: Vec::new(),
+        has_query: false,
+    };
     let mut rest = path;
     while let Some((literal, after)) = rest.split_once('{') {
         builder.literal(literal)?;
@@ -21,10 +24,17 @@ pub(super) fn parse(text: &str) -> Result<UriTemplate, TemplateMistake> {
         rest = after;
     }
     builder.literal(rest)?;
-    if let Some(missing) = Variable::ALL.into_iter().find(|variable| !builder.holds(*variable)) {
+    if let Some(missing) = Variable::ALL
+        .into_iter()
+        .find(|variable| !builder.holds(*variable))
+    {
         return Err(TemplateMistake::Missing(missing));
     }
-    Ok(UriTemplate { text: text.to_owned(), origin, parts: builder.parts })
+    Ok(UriTemplate {
+        text: text.to_owned(),
+        origin,
+        parts: builder.parts,
+    })
 }
 
 /// Takes scheme and authority off, where there are any.
@@ -33,14 +43,22 @@ fn split_origin(text: &str) -> Result<(Option<Origin>, &str), TemplateMistake> {
         return Ok((None, text));
     }
     let schemes = [("https://", Scheme::HTTPS), ("http://", Scheme::HTTP)];
-    let found = schemes.into_iter().find_map(|(prefix, scheme)| Some((scheme, text.strip_prefix(prefix)?)));
+    let found = schemes
+        .into_iter()
+        .find_map(|(prefix, scheme)| Some((scheme, text.strip_prefix(prefix)?)));
     let (scheme, rest) = found.ok_or_else(|| TemplateMistake::NoPath(text.to_owned()))?;
-    let (authority, path) = rest.split_at(rest.find('/').ok_or_else(|| TemplateMistake::NoPath(text.to_owned()))?);
+    let (authority, path) = rest.split_at(
+        rest.find('/')
+            .ok_or_else(|| TemplateMistake::NoPath(text.to_owned()))?,
+    );
     let bad = || TemplateMistake::Authority(authority.to_owned());
     // No user information, and a host that is one.
     let port = if scheme == Scheme::HTTPS { 443 } else { 80 };
     crate::authority::HostPort::parse_with_default(authority, port).map_err(|_| bad())?;
-    Ok((Some((scheme, Authority::try_from(authority).map_err(|_| bad())?)), path))
+    Ok((
+        Some((scheme, Authority::try_from(authority).map_err(|_| bad())?)),
+        path,
+    ))
 }
 
 struct Builder {
@@ -61,12 +79,15 @@ impl Builder {
                 '#' => return Err(TemplateMistake::Fragment),
                 '}' => return Err(TemplateMistake::Brace),
                 '%' => {
-                    let hex = |digit: Option<char>| digit.is_some_and(|digit| digit.is_ascii_hexdigit());
+                    let hex =
+                        |digit: Option<char>| digit.is_some_and(|digit| digit.is_ascii_hexdigit());
                     if !(hex(rest.next()) && hex(rest.next())) {
                         return Err(TemplateMistake::Percent);
                     }
                 }
-                _ if letter.is_ascii() && is_literal(letter as u8) => self.has_query |= letter == '?',
+                _ if letter.is_ascii() && is_literal(letter as u8) => {
+                    self.has_query |= letter == '?'
+                }
                 _ => return Err(TemplateMistake::Character(letter)),
             }
         }
@@ -85,7 +106,9 @@ impl Builder {
     /// What stands between two braces (RFC 6570, section 2.2).
     fn expression(&mut self, expression: &str) -> Result<(), TemplateMistake> {
         let (operator, names) = match expression.chars().next() {
-            Some(operator) if "+#./;=,!@|".contains(operator) => return Err(TemplateMistake::Operator(operator)),
+            Some(operator) if "+#./;=,!@|".contains(operator) => {
+                return Err(TemplateMistake::Operator(operator));
+            }
             Some(operator @ ('?' | '&')) => (Some(operator), &expression[1..]),
             _ => (None, expression),
         };
@@ -115,6 +138,8 @@ fn variable(name: &str) -> Result<Variable, TemplateMistake> {
     if name.contains([':', '*']) {
         return Err(TemplateMistake::Modifier(name.to_owned()));
     }
-    let found = Variable::ALL.into_iter().find(|variable| variable.name() == name);
+    let found = Variable::ALL
+        .into_iter()
+        .find(|variable| variable.name() == name);
     found.ok_or_else(|| TemplateMistake::Unknown(name.to_owned()))
 }

@@ -83,6 +83,8 @@ pub(crate) fn decode(variable: &str) -> Result<String, TemplateError> {
 }
 
 fn decode_hex(digit: Option<u8>) -> Result<u8, TemplateError> {
-    let value = digit.and_then(|digit| char::from(digit).to_digit(16)).ok_or(TemplateError::Encoding)?;
+    let value = digit
+        .and_then(|digit| char::from(digit).to_digit(16))
+        .ok_or(TemplateError::Encoding)?;
     Ok(value as u8)
 }

@@ -41,7 +41,9 @@ pub(super) struct MetricsOnly {
 impl Answer for Admin {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let path = request.uri().path().to_owned();
-        let Some(allowed) = method_of(&path) else { return not_found(&path) };
+        let Some(allowed) = method_of(&path) else {
+            return not_found(&path);
+        };
         if !is_allowed(request.method(), &allowed) {
             return not_allowed(&path, &allowed);
         }
@@ -60,7 +62,10 @@ impl Answer for Admin {
 impl Answer for MetricsOnly {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         if self.loopback && !host::is_local(request.headers().get(HOST)) {
-            return error(StatusCode::FORBIDDEN, "Host must be an address or localhost");
+            return error(
+                StatusCode::FORBIDDEN,
+                "Host must be an address or localhost",
+            );
         }
         match request.uri().path() {
             "/metrics" if is_allowed(request.method(), &Method::GET) => metrics(&self.seeing),
@@ -73,7 +78,10 @@ impl Answer for MetricsOnly {
 impl Admin {
     fn exchanges(&self) -> Response<Full<Bytes>> {
         let exchanges = self.seeing.exchanges();
-        json_answer(StatusCode::OK, &json!({ "exchanges": exchanges, "live": self.seeing.live_count() }))
+        json_answer(
+            StatusCode::OK,
+            &json!({ "exchanges": exchanges, "live": self.seeing.live_count() }),
+        )
     }
 
     /// Reads files and perhaps hashes: not on a thread that serves others.
@@ -82,19 +90,33 @@ impl Admin {
         match tokio::task::spawn_blocking(move || control.reload()).await {
             Ok(Ok(applied)) => json_answer(StatusCode::OK, &applied),
             // A port that somebody has may be free a moment later, with the same file.
-            Ok(Err(problems)) if problems["valid"] == true => json_answer(StatusCode::CONFLICT, &problems),
+            Ok(Err(problems)) if problems["valid"] == true => {
+                json_answer(StatusCode::CONFLICT, &problems)
+            }
             Ok(Err(problems)) => json_answer(StatusCode::UNPROCESSABLE_ENTITY, &problems),
-            Err(failed) => error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the reload broke off: {failed}")),
+            Err(failed) => error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &format!("the reload broke off: {failed}"),
+            ),
         }
     }
 
     async fn log(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let collected = timeout(CONTENT_TIME, Limited::new(request.into_body(), CONTENT_BYTES).collect());
+        let collected = timeout(
+            CONTENT_TIME,
+            Limited::new(request.into_body(), CONTENT_BYTES).collect(),
+        );
         let Ok(content) = collected.await else {
-            return error(StatusCode::REQUEST_TIMEOUT, "the filter did not arrive in time");
+            return error(
+                StatusCode::REQUEST_TIMEOUT,
+                "the filter did not arrive in time",
+            );
         };
         let Ok(content) = content else {
-            return error(StatusCode::PAYLOAD_TOO_LARGE, "the filter is larger than 64 KiB, or was cut off");
+            return error(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the filter is larger than 64 KiB, or was cut off",
+            );
         };
         let content = content.to_bytes();
         let set = std::str::from_utf8(&content).map_err(|_| "the filter is not UTF-8".to_owned());
@@ -133,10 +155,21 @@ fn not_found(path: &str) -> Response<Full<Bytes>> {
 }
 
 fn not_allowed(path: &str, allowed: &Method) -> Response<Full<Bytes>> {
-    let mut answer = error(StatusCode::METHOD_NOT_ALLOWED, &format!("ask {path} with {allowed}"));
-    let allow = if allowed == Method::GET { "GET, HEAD" } else { allowed.as_str() };
+    let mut answer = error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &format!("ask {path} with {allowed}"),
+    );
+    let allow = if allowed == Method::GET {
+        "GET, HEAD"
+    } else {
+        allowed.as_str()
+    };
     // A method's name is a field value.
-    answer.headers_mut().extend(HeaderValue::from_str(allow).ok().map(|value| (ALLOW, value)));
+    answer.headers_mut().extend(
+        HeaderValue::from_str(allow)
+            .ok()
+            .map(|value| (ALLOW, value)),
+    );
     answer
 }
 
@@ -145,7 +178,11 @@ fn error(status: StatusCode, reason: &str) -> Response<Full<Bytes>> {
 }
 
 fn json_answer(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
-    typed(status, HeaderValue::from_static("application/json"), format!("{value}\n"))
+    typed(
+        status,
+        HeaderValue::from_static("application/json"),
+        format!("{value}\n"),
+    )
 }
 
 fn typed(status: StatusCode, content_type: HeaderValue, content: String) -> Response<Full<Bytes>> {

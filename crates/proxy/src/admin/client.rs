@@ -65,7 +65,10 @@ fn listed(found: &[PathBuf]) -> String {
     if found.is_empty() {
         return "none".to_owned();
     }
-    let shown: Vec<_> = found.iter().map(|path| path.display().to_string()).collect();
+    let shown: Vec<_> = found
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     shown.join(", ")
 }
 
@@ -73,21 +76,45 @@ fn listed(found: &[PathBuf]) -> String {
 ///
 /// # Errors
 /// When there is no answer.
-pub async fn call(socket: &Path, method: Method, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), AdminError> {
+pub async fn call(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> Result<(StatusCode, Bytes), AdminError> {
     let asked = timeout(TIME, ask(socket, method, path, body));
     asked.await.unwrap_or(Err(AdminError::Timeout))
 }
 
-async fn ask(socket: &Path, method: Method, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), AdminError> {
+async fn ask(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> Result<(StatusCode, Bytes), AdminError> {
     let broken = |error: &dyn std::fmt::Display| AdminError::Protocol(error.to_string());
-    let request = Request::builder().method(method).uri(path).header(HOST, "localhost");
-    let request = request.body(Full::new(body)).map_err(|error| broken(&error))?;
-    let stream = UnixStream::connect(socket).await.map_err(|error| connect_error(socket, error))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "localhost");
+    let request = request
+        .body(Full::new(body))
+        .map_err(|error| broken(&error))?;
+    let stream = UnixStream::connect(socket)
+        .await
+        .map_err(|error| connect_error(socket, error))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| broken(&error))?;
     let exchange = async {
-        let answer = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(|error| broken(&error))?;
         let status = answer.status();
-        let content = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+        let content = Limited::new(answer.into_body(), ANSWER_BYTES)
+            .collect()
+            .await;
         Ok((status, content.map_err(|error| broken(&error))?.to_bytes()))
     };
     tokio::pin!(exchange, connection);
@@ -104,13 +131,22 @@ async fn ask(socket: &Path, method: Method, path: &str, body: Bytes) -> Result<(
 fn connect_error(socket: &Path, error: io::Error) -> AdminError {
     let owned = socket.to_owned();
     match error.kind() {
-        io::ErrorKind::NotFound => AdminError::NoSocket { found: socket::found(socket), socket: owned },
+        io::ErrorKind::NotFound => AdminError::NoSocket {
+            found: socket::found(socket),
+            socket: owned,
+        },
         io::ErrorKind::ConnectionRefused => {
             let mut found = socket::found(socket);
             found.retain(|other| other != socket);
-            AdminError::Gone { found, socket: owned }
+            AdminError::Gone {
+                found,
+                socket: owned,
+            }
         }
         io::ErrorKind::PermissionDenied => AdminError::Denied(owned),
-        _ => AdminError::Connect { socket: owned, error },
+        _ => AdminError::Connect {
+            socket: owned,
+            error,
+        },
     }
 }

@@ -9,7 +9,10 @@ pub(super) fn is_local(host: Option<&http::HeaderValue>) -> bool {
     let authority = host.and_then(|value| value.to_str().ok()?.parse::<Authority>().ok());
     authority.is_some_and(|authority| {
         let name = authority.host();
-        let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        let bare = name
+            .strip_prefix('[')
+            .and_then(|name| name.strip_suffix(']'))
+            .unwrap_or(name);
         bare.parse::<IpAddr>().is_ok() || bare.eq_ignore_ascii_case("localhost")
     })
 }

@@ -81,10 +81,19 @@ pub async fn serve_unix(
 ///
 /// # Errors
 /// When the listener cannot be used at all. Failures to accept are logged and waited out.
-pub async fn serve_metrics(listener: TcpListener, seeing: Arc<Seeing>, watch: Watch) -> io::Result<()> {
+pub async fn serve_metrics(
+    listener: TcpListener,
+    seeing: Arc<Seeing>,
+    watch: Watch,
+) -> io::Result<()> {
     let loopback = listener.local_addr()?.ip().to_canonical().is_loopback();
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    serve::serve(&listener, Arc::new(MetricsOnly { seeing, loopback }), &watch).await;
+    serve::serve(
+        &listener,
+        Arc::new(MetricsOnly { seeing, loopback }),
+        &watch,
+    )
+    .await;
     Ok(())
 }

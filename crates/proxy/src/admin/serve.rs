@@ -61,7 +61,10 @@ impl Accept for TcpListener {
 /// Something that answers requests.
 pub(super) trait Answer: Send + Sync + 'static {
     /// The answer; failures are answers too.
-    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
 /// Serves until `watch` drains. Connections are tasks of `watch`.
@@ -94,14 +97,24 @@ pub(super) async fn serve<L: Accept, A: Answer>(listener: &L, answer: Arc<A>, wa
 }
 
 /// One connection, one request.
-async fn connection<A: Answer>(io: impl AsyncRead + AsyncWrite + Unpin, answer: Arc<A>, watch: Watch) {
+async fn connection<A: Answer>(
+    io: impl AsyncRead + AsyncWrite + Unpin,
+    answer: Arc<A>,
+    watch: Watch,
+) {
     let service = service_fn(move |request| {
         let answer = Arc::clone(&answer);
         async move { Ok::<_, Infallible>(answer.answer(request).await) }
     });
     let mut http = http1::Builder::new();
-    http.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
-    let served = timeout(CONNECTION_TIME, http.serve_connection(TokioIo::new(io), service));
+    http.keep_alive(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_BYTES);
+    let served = timeout(
+        CONNECTION_TIME,
+        http.serve_connection(TokioIo::new(io), service),
+    );
     tokio::select! {
         () = watch.forced() => {}
         // A client that left or broke the protocol is no concern of ours.

@@ -25,7 +25,8 @@ const STICKY: u32 = 0o1000;
 #[must_use]
 pub fn default_socket(node: &str) -> PathBuf {
     let run_time = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    folder(run_time.as_deref(), rustix::process::getuid().as_raw()).join(format!("{}.sock", file_name(node)))
+    folder(run_time.as_deref(), rustix::process::getuid().as_raw())
+        .join(format!("{}.sock", file_name(node)))
 }
 
 /// The folder of this user's sockets.
@@ -40,7 +41,9 @@ fn folder(run_time: Option<&Path>, user: u32) -> PathBuf {
 /// A node's name as a part of a path.
 fn file_name(node: &str) -> String {
     let keep = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    node.chars().map(|letter| if keep(letter) { letter } else { '_' }).collect()
+    node.chars()
+        .map(|letter| if keep(letter) { letter } else { '_' })
+        .collect()
 }
 
 /// The administrator's socket, which is bound.
@@ -57,9 +60,14 @@ pub struct AdminSocket {
 /// # Errors
 /// When the folder is one in which another user could replace the socket, or somebody serves there already.
 pub fn bind(socket: &Path) -> io::Result<AdminSocket> {
-    prepare_folder(socket, rustix::process::getuid().as_raw()).map_err(|error| named(socket, error))?;
-    let listener = hermes_net::listen::unix(socket, SOCKET_MODE).map_err(|error| named(socket, error))?;
-    Ok(AdminSocket { listener, file: Some(socket.to_owned()) })
+    prepare_folder(socket, rustix::process::getuid().as_raw())
+        .map_err(|error| named(socket, error))?;
+    let listener =
+        hermes_net::listen::unix(socket, SOCKET_MODE).map_err(|error| named(socket, error))?;
+    Ok(AdminSocket {
+        listener,
+        file: Some(socket.to_owned()),
+    })
 }
 
 /// Takes a socket that the service manager opened on the file `socket`. Who can connect there can administer the node, so only the
@@ -68,13 +76,21 @@ pub fn bind(socket: &Path) -> io::Result<AdminSocket> {
 /// # Errors
 /// When every user can connect, or no descriptor is left.
 pub(crate) fn take(socket: &Path, passed: &PassedSocket) -> io::Result<AdminSocket> {
-    let mode = std::fs::metadata(socket).map_err(|error| named(socket, error))?.mode();
+    let mode = std::fs::metadata(socket)
+        .map_err(|error| named(socket, error))?
+        .mode();
     if mode & OTHERS_CONNECT != 0 {
-        let reason = format!("every user can connect to {}; set `SocketMode=0600` in its unit", socket.display());
+        let reason = format!(
+            "every user can connect to {}; set `SocketMode=0600` in its unit",
+            socket.display()
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     match passed.listener().map_err(|error| named(socket, error))? {
-        Listener::Unix(listener) => Ok(AdminSocket { listener, file: None }),
+        Listener::Unix(listener) => Ok(AdminSocket {
+            listener,
+            file: None,
+        }),
         Listener::Tcp(_) => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
@@ -89,12 +105,18 @@ fn prepare_folder(socket: &Path, user: u32) -> io::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(folder)?;
     let found = std::fs::metadata(folder)?;
     let owned = found.uid() == user || found.uid() == 0;
     let open = found.mode() & 0o022 != 0 && found.mode() & STICKY == 0;
     if !owned || open {
-        let reason = format!("other users can write in {}; choose another folder, or chmod 700 it", folder.display());
+        let reason = format!(
+            "other users can write in {}; choose another folder, or chmod 700 it",
+            folder.display()
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     Ok(())
@@ -104,18 +126,30 @@ fn prepare_folder(socket: &Path, user: u32) -> io::Result<()> {
 pub(super) fn found(near: &Path) -> Vec<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let run_time = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let mut folders = vec![folder(run_time.as_deref(), user), folder(None, user), folder(None, 0)];
+    let mut folders = vec![
+        folder(run_time.as_deref(), user),
+        folder(None, user),
+        folder(None, 0),
+    ];
     folders.extend(near.parent().map(Path::to_owned));
     folders.sort();
     folders.dedup();
-    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
-    let mut sockets: Vec<_> = entries.map(|entry| entry.path()).filter(|path| is_socket_name(path)).collect();
+    let entries = folders
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .flatten();
+    let mut sockets: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| is_socket_name(path))
+        .collect();
     sockets.sort();
     sockets
 }
 
 fn is_socket_name(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "sock")
+    path.extension()
+        .is_some_and(|extension| extension == "sock")
 }
 
 #[cfg(test)]
@@ -126,8 +160,14 @@ mod tests {
     #[test]
     fn the_folder_follows_the_environment_and_the_user() {
         let run_time = Path::new("/run/user/1000");
-        assert_eq!(folder(Some(run_time), 1000), Path::new("/run/user/1000/hermes"));
-        assert_eq!(folder(Some(Path::new("relative")), 1000), Path::new("/tmp/hermes-1000"));
+        assert_eq!(
+            folder(Some(run_time), 1000),
+            Path::new("/run/user/1000/hermes")
+        );
+        assert_eq!(
+            folder(Some(Path::new("relative")), 1000),
+            Path::new("/tmp/hermes-1000")
+        );
         assert_eq!(folder(None, 1000), Path::new("/tmp/hermes-1000"));
         assert_eq!(folder(None, 0), Path::new("/run/hermes"));
         assert_eq!(file_name("../a b"), ".._a_b");
@@ -141,7 +181,13 @@ mod tests {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(socket.parent().unwrap()), 0o700);
         assert_eq!(mode(&socket), 0o600);
-        assert_eq!(found(&socket).iter().filter(|found| **found == socket).count(), 1);
+        assert_eq!(
+            found(&socket)
+                .iter()
+                .filter(|found| **found == socket)
+                .count(),
+            1
+        );
     }
 
     #[test]
@@ -154,7 +200,10 @@ mod tests {
         let refused = take(&socket, &passed).unwrap_err();
         assert!(refused.to_string().contains("SocketMode=0600"), "{refused}");
         std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o660)).unwrap();
-        assert!(take(&socket, &passed).unwrap().file.is_none(), "its file is not ours to remove");
+        assert!(
+            take(&socket, &passed).unwrap().file.is_none(),
+            "its file is not ours to remove"
+        );
     }
 
     #[test]
@@ -162,7 +211,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let socket = root.path().join("node.sock");
         std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        assert_eq!(bind(&socket).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            bind(&socket).unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
         std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o1777)).unwrap();
         assert!(prepare_folder(&socket, rustix::process::getuid().as_raw()).is_ok());
     }

@@ -29,7 +29,11 @@ impl Control for Node {
     }
 
     fn reload(&self) -> Result<Value, Value> {
-        if self.broken { Err(json!({ "problems": ["a.yaml:1:1: no"] })) } else { Ok(json!({ "changed": 1 })) }
+        if self.broken {
+            Err(json!({ "problems": ["a.yaml:1:1: no"] }))
+        } else {
+            Ok(json!({ "changed": 1 }))
+        }
     }
 
     fn log_level(&self, filter: &str) -> Result<(), String> {
@@ -56,15 +60,31 @@ fn run(node: Node) -> Running {
     let node = Arc::new(node);
     let seeing = Seeing::new("alice", AccessSink::off());
     let drain = Drain::new();
-    let served = serve_unix(listener, Arc::clone(&node) as Arc<dyn Control>, Arc::clone(&seeing), drain.watch());
+    let served = serve_unix(
+        listener,
+        Arc::clone(&node) as Arc<dyn Control>,
+        Arc::clone(&seeing),
+        drain.watch(),
+    );
     drain.watch().spawn(async move { served.await.unwrap() });
-    Running { _folder: folder, socket, node, seeing, drain }
+    Running {
+        _folder: folder,
+        socket,
+        node,
+        seeing,
+        drain,
+    }
 }
 
 async fn ask(socket: &Path, method: Method, path: &str, body: &str) -> (StatusCode, Value) {
-    let (status, content) = call(socket, method, path, Bytes::from(body.to_owned())).await.unwrap();
+    let (status, content) = call(socket, method, path, Bytes::from(body.to_owned()))
+        .await
+        .unwrap();
     let value = serde_json::from_slice(&content);
-    (status, value.unwrap_or_else(|_| String::from_utf8_lossy(&content).into_owned().into()))
+    (
+        status,
+        value.unwrap_or_else(|_| String::from_utf8_lossy(&content).into_owned().into()),
+    )
 }
 
 #[tokio::test]
@@ -78,38 +98,120 @@ async fn every_path_answers() {
     };
     let _exchange = running.seeing.begin(begin);
     let cases = [
-        (Method::GET, "/healthz", "", StatusCode::OK, json!({ "healthy": true })),
-        (Method::GET, "/status", "", StatusCode::OK, json!({ "node": "alice" })),
-        (Method::GET, "/status?x", "", StatusCode::OK, json!({ "node": "alice" })),
+        (
+            Method::GET,
+            "/healthz",
+            "",
+            StatusCode::OK,
+            json!({ "healthy": true }),
+        ),
+        (
+            Method::GET,
+            "/status",
+            "",
+            StatusCode::OK,
+            json!({ "node": "alice" }),
+        ),
+        (
+            Method::GET,
+            "/status?x",
+            "",
+            StatusCode::OK,
+            json!({ "node": "alice" }),
+        ),
         (Method::HEAD, "/status", "", StatusCode::OK, json!("")),
-        (Method::POST, "/reload", "", StatusCode::OK, json!({ "changed": 1 })),
-        (Method::PUT, "/log", " debug\n", StatusCode::NO_CONTENT, json!("")),
-        (Method::PUT, "/log", "loud", StatusCode::UNPROCESSABLE_ENTITY, json!({ "error": "no such level: loud" })),
-        (Method::GET, "/none", "", StatusCode::NOT_FOUND, json!({ "error": "there is no /none" })),
-        (Method::GET, "/reload", "", StatusCode::METHOD_NOT_ALLOWED, json!({ "error": "ask /reload with POST" })),
-        (Method::POST, "/status", "", StatusCode::METHOD_NOT_ALLOWED, json!({ "error": "ask /status with GET" })),
+        (
+            Method::POST,
+            "/reload",
+            "",
+            StatusCode::OK,
+            json!({ "changed": 1 }),
+        ),
+        (
+            Method::PUT,
+            "/log",
+            " debug\n",
+            StatusCode::NO_CONTENT,
+            json!(""),
+        ),
+        (
+            Method::PUT,
+            "/log",
+            "loud",
+            StatusCode::UNPROCESSABLE_ENTITY,
+            json!({ "error": "no such level: loud" }),
+        ),
+        (
+            Method::GET,
+            "/none",
+            "",
+            StatusCode::NOT_FOUND,
+            json!({ "error": "there is no /none" }),
+        ),
+        (
+            Method::GET,
+            "/reload",
+            "",
+            StatusCode::METHOD_NOT_ALLOWED,
+            json!({ "error": "ask /reload with POST" }),
+        ),
+        (
+            Method::POST,
+            "/status",
+            "",
+            StatusCode::METHOD_NOT_ALLOWED,
+            json!({ "error": "ask /status with GET" }),
+        ),
     ];
     for (method, path, body, status, expected) in cases {
-        assert_eq!(ask(&running.socket, method, path, body).await, (status, expected), "{path}");
+        assert_eq!(
+            ask(&running.socket, method, path, body).await,
+            (status, expected),
+            "{path}"
+        );
     }
     assert_eq!(*running.node.filter.lock(), "debug");
     let (_, exchanges) = ask(&running.socket, Method::GET, "/exchanges", "").await;
-    assert_eq!((&exchanges["live"], &exchanges["exchanges"][0]["listener"]), (&json!(1), &json!("web")));
+    assert_eq!(
+        (&exchanges["live"], &exchanges["exchanges"][0]["listener"]),
+        (&json!(1), &json!("web"))
+    );
     let (_, metrics) = ask(&running.socket, Method::GET, "/metrics", "").await;
-    assert!(metrics.as_str().unwrap().contains("hermes_exchanges_active{listener=\"web\"} 1"), "{metrics}");
+    assert!(
+        metrics
+            .as_str()
+            .unwrap()
+            .contains("hermes_exchanges_active{listener=\"web\"} 1"),
+        "{metrics}"
+    );
 }
 
 #[tokio::test]
 async fn a_refused_reload_says_what_is_wrong() {
-    let running = run(Node { broken: true, ..Node::default() });
+    let running = run(Node {
+        broken: true,
+        ..Node::default()
+    });
     let (status, problems) = ask(&running.socket, Method::POST, "/reload", "").await;
-    assert_eq!((status, problems), (StatusCode::UNPROCESSABLE_ENTITY, json!({ "problems": ["a.yaml:1:1: no"] })));
+    assert_eq!(
+        (status, problems),
+        (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            json!({ "problems": ["a.yaml:1:1: no"] })
+        )
+    );
 }
 
 #[tokio::test]
 async fn a_large_body_is_refused() {
     let running = run(Node::default());
-    let (status, _) = ask(&running.socket, Method::PUT, "/log", &"x".repeat(64 * 1024 + 1)).await;
+    let (status, _) = ask(
+        &running.socket,
+        Method::PUT,
+        "/log",
+        &"x".repeat(64 * 1024 + 1),
+    )
+    .await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(*running.node.filter.lock(), "");
 }
@@ -119,13 +221,18 @@ async fn connections_beyond_the_bound_wait() {
     let running = run(Node::default());
     let mut idle = Vec::new();
     for _ in 0..64 {
-        idle.push(tokio::net::UnixStream::connect(&running.socket).await.unwrap());
+        idle.push(
+            tokio::net::UnixStream::connect(&running.socket)
+                .await
+                .unwrap(),
+        );
     }
     // All places are taken by connections that say nothing: the question waits until one leaves.
     let question = ask(&running.socket, Method::GET, "/healthz", "");
     tokio::pin!(question);
     for _ in 0..100 {
-        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(question.as_mut().poll(cx))).await;
+        let polled =
+            std::future::poll_fn(|cx| std::task::Poll::Ready(question.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
         tokio::task::yield_now().await;
     }
@@ -136,15 +243,26 @@ async fn connections_beyond_the_bound_wait() {
 #[tokio::test]
 async fn the_end_removes_the_socket_and_the_client_says_so() {
     let running = run(Node::default());
-    assert_eq!(ask(&running.socket, Method::GET, "/healthz", "").await.0, StatusCode::OK);
-    assert_eq!(running.drain.drain(Duration::from_secs(60)).await, Ended::Gracefully);
+    assert_eq!(
+        ask(&running.socket, Method::GET, "/healthz", "").await.0,
+        StatusCode::OK
+    );
+    assert_eq!(
+        running.drain.drain(Duration::from_secs(60)).await,
+        Ended::Gracefully
+    );
     assert!(!running.socket.exists());
     let other = running.socket.with_file_name("other.sock");
     let _other = bind(&other).unwrap();
-    let error = call(&running.socket, Method::GET, "/status", Bytes::new()).await.unwrap_err();
+    let error = call(&running.socket, Method::GET, "/status", Bytes::new())
+        .await
+        .unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, AdminError::NoSocket { .. }), "{error:?}");
-    assert!(text.contains("is `hermes run` running?") && text.contains(other.to_str().unwrap()), "{text}");
+    assert!(
+        text.contains("is `hermes run` running?") && text.contains(other.to_str().unwrap()),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -152,7 +270,9 @@ async fn a_socket_that_nobody_serves_is_told_from_none() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("alice.sock");
     drop(bind(&socket).unwrap());
-    let error = call(&socket, Method::GET, "/status", Bytes::new()).await.unwrap_err();
+    let error = call(&socket, Method::GET, "/status", Bytes::new())
+        .await
+        .unwrap_err();
     assert!(matches!(error, AdminError::Gone { .. }), "{error:?}");
     assert!(bind(&socket).is_ok(), "a stale socket is replaced");
 }
@@ -172,7 +292,11 @@ async fn over_tcp_there_are_metrics_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let drain = Drain::new();
-    let served = serve_metrics(listener, Seeing::new("alice", AccessSink::off()), drain.watch());
+    let served = serve_metrics(
+        listener,
+        Seeing::new("alice", AccessSink::off()),
+        drain.watch(),
+    );
     drain.watch().spawn(async move { served.await.unwrap() });
     let local = address.to_string();
     let cases = [
@@ -188,5 +312,8 @@ async fn over_tcp_there_are_metrics_and_nothing_else() {
         assert!(answer.starts_with(expected), "{path} {host}: {answer}");
     }
     let answer = get(address, "/metrics", &local).await;
-    assert!(answer.contains("application/openmetrics-text") && answer.ends_with("# EOF\n"), "{answer}");
+    assert!(
+        answer.contains("application/openmetrics-text") && answer.ends_with("# EOF\n"),
+        "{answer}"
+    );
 }

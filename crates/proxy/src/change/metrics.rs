@@ -41,19 +41,32 @@ pub(crate) enum Endpoint {
 impl Metrics {
     /// No endpoint yet. To be called inside the runtime where it is to be served.
     pub(crate) fn new(seeing: Arc<Seeing>, watch: Watch) -> Self {
-        Self { seeing, watch, runtime: Handle::current(), served: None }
+        Self {
+            seeing,
+            watch,
+            runtime: Handle::current(),
+            served: None,
+        }
     }
 
     /// Binds what the document asks for, if that is not served already; a socket that was passed for it is bound.
     ///
     /// # Errors
     /// It cannot be bound.
-    pub(crate) fn prepare(&self, document: &Document, passed: &PassedSockets) -> Result<Endpoint, Problems> {
+    pub(crate) fn prepare(
+        &self,
+        document: &Document,
+        passed: &PassedSockets,
+    ) -> Result<Endpoint, Problems> {
         let wanted = match &document.admin.metrics {
             Some(ListenAddress::Ip(address)) => *address,
             Some(ListenAddress::Unix(_)) | None => return Ok(Endpoint::None),
         };
-        if self.served.as_ref().is_some_and(|served| served.wanted == wanted) {
+        if self
+            .served
+            .as_ref()
+            .is_some_and(|served| served.wanted == wanted)
+        {
             return Ok(Endpoint::Same);
         }
         let bound = passed
@@ -84,8 +97,16 @@ impl Metrics {
             let bound = listener.local_addr().ok();
             let drain = self.watch.child();
             let _runtime = self.runtime.enter();
-            drain.watch().spawn(admin::serve_metrics(listener, self.seeing.clone(), drain.watch()));
-            self.served = Some(Served { wanted, bound, drain });
+            drain.watch().spawn(admin::serve_metrics(
+                listener,
+                self.seeing.clone(),
+                drain.watch(),
+            ));
+            self.served = Some(Served {
+                wanted,
+                bound,
+                drain,
+            });
         }
     }
 }

@@ -74,13 +74,18 @@ impl Node {
         self.log.reopen();
         self.shared.snapshot.load().record.reopen();
         let reloaded = self.change();
-        self.shared.seeing.reload(if reloaded.is_ok() { "applied" } else { "refused" });
+        self.shared.seeing.reload(if reloaded.is_ok() {
+            "applied"
+        } else {
+            "refused"
+        });
         reloaded
     }
 
     fn change(&self) -> Result<ReloadReport, NotReloaded> {
         let mut changing = self.changing.lock();
-        let loaded = read(&self.file, &|name| std::env::var(name).ok()).map_err(|flawed| flawed.judged(check_rest))?;
+        let loaded = read(&self.file, &|name| std::env::var(name).ok())
+            .map_err(|flawed| flawed.judged(check_rest))?;
         let places = loaded.places.clone();
         let files = loaded.files.clone();
         let doubts = doubts(&loaded);
@@ -91,15 +96,25 @@ impl Node {
         log_doubts(&doubts);
         let prepared = changing.table.prepare(&snapshot.document, workers);
         let prepared = prepared.map_err(|errors| NotReloaded::Unbound(unbound(errors, &places)))?;
-        let metrics =
-            changing.metrics.prepare(&snapshot.document, changing.table.passed()).map_err(NotReloaded::Unbound)?;
-        let own = own_addresses(&changing.table, &prepared, changing.metrics.address(&metrics));
+        let metrics = changing
+            .metrics
+            .prepare(&snapshot.document, changing.table.passed())
+            .map_err(NotReloaded::Unbound)?;
+        let own = own_addresses(
+            &changing.table,
+            &prepared,
+            changing.metrics.address(&metrics),
+        );
         let snapshot = Arc::new(snapshot.own(prepared.doors(), &own, &self.shared.local));
         // New rules first: a new listener must find them.
         self.shared.snapshot.store(snapshot.clone());
         self.shared.revision.send_replace(snapshot.revision);
         self.upkeep.follow(&snapshot);
-        let Changing { table, doors, metrics: served } = &mut *changing;
+        let Changing {
+            table,
+            doors,
+            metrics: served,
+        } = &mut *changing;
         let listeners = table.apply(prepared, &snapshot, doors, &self.drain.watch());
         served.apply(metrics);
         let tunnels = self.shared.tunnels.redecide(&snapshot);
@@ -124,7 +139,11 @@ impl Node {
                 Err(error) => tracing::error!(%error, "access records go on where they went"),
             }
         }
-        if let Some(level) = new.log.level.as_deref().filter(|level| old.log.level.as_deref() != Some(level))
+        if let Some(level) = new
+            .log
+            .level
+            .as_deref()
+            .filter(|level| old.log.level.as_deref() != Some(level))
             && let Err(error) = self.log.change(level)
         {
             tracing::error!(error, "the log level stays as it was");
@@ -139,7 +158,12 @@ fn upstreams_changed(previous: &Snapshot, snapshot: &Snapshot) -> Vec<String> {
         let new = snapshot.upstreams.get(name);
         old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new))
     };
-    snapshot.upstreams.keys().filter(|name| !unchanged(name)).cloned().collect()
+    snapshot
+        .upstreams
+        .keys()
+        .filter(|name| !unchanged(name))
+        .cloned()
+        .collect()
 }
 
 /// Keys that a running process cannot follow.
@@ -147,9 +171,15 @@ fn needs_restart(old: &Document, new: &Document) -> Vec<&'static str> {
     let changed = [
         ("node", old.node != new.node),
         ("workers", old.workers != new.workers),
-        ("debug.core_dumps", old.debug.core_dumps != new.debug.core_dumps),
+        (
+            "debug.core_dumps",
+            old.debug.core_dumps != new.debug.core_dumps,
+        ),
         ("admin.socket", old.admin.socket != new.admin.socket),
         ("log.file", old.log.file != new.log.file),
     ];
-    changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
+    changed
+        .into_iter()
+        .filter_map(|(key, changed)| changed.then_some(key))
+        .collect()
 }

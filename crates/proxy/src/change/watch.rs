@@ -52,8 +52,12 @@ pub(crate) async fn follow(node: Arc<Node>, always: bool, mut watched: Watched, 
 
 fn reload(node: &Node) {
     match node.reload() {
-        Ok(report) => tracing::info!(revision = report.revision, tunnels = ?report.tunnels, "a file changed: reloaded"),
-        Err(problems) => tracing::error!("a file changed, but not reloaded, the node goes on as it was:\n{problems}"),
+        Ok(report) => {
+            tracing::info!(revision = report.revision, tunnels = ?report.tunnels, "a file changed: reloaded")
+        }
+        Err(problems) => tracing::error!(
+            "a file changed, but not reloaded, the node goes on as it was:\n{problems}"
+        ),
     }
 }
 
@@ -69,9 +73,18 @@ fn look(snapshot: &Snapshot, last: &Looks) -> Looks {
 }
 
 fn see(file: &PathBuf, last: Option<(Outside, u64)>) -> Option<(Outside, u64)> {
-    let data = std::fs::metadata(file).ok().filter(|data| data.is_file() && data.len() <= FILE_BYTES)?;
-    let outside =
-        (data.dev(), data.ino(), data.len(), data.mtime(), data.mtime_nsec(), data.ctime(), data.ctime_nsec());
+    let data = std::fs::metadata(file)
+        .ok()
+        .filter(|data| data.is_file() && data.len() <= FILE_BYTES)?;
+    let outside = (
+        data.dev(),
+        data.ino(),
+        data.len(),
+        data.mtime(),
+        data.mtime_nsec(),
+        data.ctime(),
+        data.ctime_nsec(),
+    );
     if let Some(last) = last.filter(|(known, _)| *known == outside) {
         return Some(last);
     }
@@ -99,15 +112,19 @@ impl Watched {
     /// Takes a look; true when contents have changed and stayed the same since the look before.
     fn sees(&mut self, looks: Looks) -> bool {
         let steady = self.last == looks;
-        let contents: BTreeMap<PathBuf, Option<u64>> =
-            looks.iter().map(|(file, seen)| (file.clone(), seen.map(|(_, content)| content))).collect();
+        let contents: BTreeMap<PathBuf, Option<u64>> = looks
+            .iter()
+            .map(|(file, seen)| (file.clone(), seen.map(|(_, content)| content)))
+            .collect();
         self.last = looks;
         let Some(settled) = &mut self.settled else {
             self.settled = Some(contents);
             return false;
         };
         // A file that came into the configuration by a reload is no change of it.
-        let changed = contents.iter().any(|(file, content)| settled.get(file).is_some_and(|known| known != content));
+        let changed = contents
+            .iter()
+            .any(|(file, content)| settled.get(file).is_some_and(|known| known != content));
         if !changed {
             for (file, content) in contents {
                 settled.entry(file).or_insert(content);
@@ -127,7 +144,10 @@ mod tests {
 
     fn looks(files: &[(&str, i64, u64)]) -> Looks {
         let seen = |(name, time, content): &(&str, i64, u64)| {
-            (PathBuf::from(name), Some(((0, 0, 0, *time, 0, *time, 0), *content)))
+            (
+                PathBuf::from(name),
+                Some(((0, 0, 0, *time, 0, *time, 0), *content)),
+            )
         };
         files.iter().map(seen).collect()
     }
@@ -138,7 +158,10 @@ mod tests {
         assert!(!watched.sees(looks(&[("a", 1, 1)])));
         assert!(!watched.sees(looks(&[("a", 1, 1)])));
         assert!(!watched.sees(looks(&[("a", 2, 2)])));
-        assert!(!watched.sees(looks(&[("a", 3, 3)])), "it is still being written");
+        assert!(
+            !watched.sees(looks(&[("a", 3, 3)])),
+            "it is still being written"
+        );
         assert!(watched.sees(looks(&[("a", 3, 3)])));
         assert!(!watched.sees(looks(&[("a", 3, 3)])), "once");
     }

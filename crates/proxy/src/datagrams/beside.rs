@@ -25,7 +25,12 @@ pub(super) struct Beside {
 
 impl Beside {
     pub(super) fn new(receiver: Option<DatagramReceiver>) -> Self {
-        Self { receiver, taken: Vec::new(), bounds: Bounds::NOTHING, kept: None }
+        Self {
+            receiver,
+            taken: Vec::new(),
+            bounds: Bounds::NOTHING,
+            kept: None,
+        }
     }
 
     /// Lets so much wait.
@@ -41,16 +46,24 @@ impl Beside {
     /// Lets what was taken wait; returns how many datagrams had to go for it.
     pub(super) fn keep(&mut self) -> u64 {
         let bounds = self.bounds;
-        let kept = self.kept.get_or_insert_with(|| Box::new(Queue::new(bounds)));
+        let kept = self
+            .kept
+            .get_or_insert_with(|| Box::new(Queue::new(bounds)));
         let now = Instant::now();
-        self.taken.drain(..).map(|datagram| kept.push(&datagram, now) as u64).sum()
+        self.taken
+            .drain(..)
+            .map(|datagram| kept.push(&datagram, now) as u64)
+            .sum()
     }
 
     /// Takes what waited before what came since; returns how many datagrams had waited for too long.
     pub(super) fn release(&mut self) -> u64 {
-        let Some(mut kept) = self.kept.take() else { return 0 };
+        let Some(mut kept) = self.kept.take() else {
+            return 0;
+        };
         let expired = kept.expire(Instant::now());
-        self.taken.splice(..0, kept.iter().map(Bytes::copy_from_slice));
+        self.taken
+            .splice(..0, kept.iter().map(Bytes::copy_from_slice));
         expired as u64
     }
 
@@ -88,7 +101,9 @@ impl Beside {
 
     /// How many were dropped since this was last asked, because they were not taken in time.
     pub(super) fn lost(&mut self) -> u64 {
-        self.receiver.as_mut().map_or(0, |receiver| receiver.take_lost().datagrams)
+        self.receiver
+            .as_mut()
+            .map_or(0, |receiver| receiver.take_lost().datagrams)
     }
 }
 
@@ -101,14 +116,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_waits_comes_first_and_neither_too_old_nor_too_much() {
         let mut beside = Beside::new(None);
-        beside.set_bounds(Bounds { bytes: 3, age: Duration::from_secs(5) });
+        beside.set_bounds(Bounds {
+            bytes: 3,
+            age: Duration::from_secs(5),
+        });
         let keep = |beside: &mut Beside, text: &'static str| {
             beside.taken.push(Bytes::from_static(text.as_bytes()));
             beside.keep()
         };
         assert_eq!([keep(&mut beside, "a"), keep(&mut beside, "b")], [0, 0]);
         tokio::time::advance(Duration::from_secs(3)).await;
-        assert_eq!([keep(&mut beside, "c"), keep(&mut beside, "d")], [0, 1], "the oldest goes");
+        assert_eq!(
+            [keep(&mut beside, "c"), keep(&mut beside, "d")],
+            [0, 1],
+            "the oldest goes"
+        );
         tokio::time::advance(Duration::from_secs(3)).await;
         beside.taken.push(Bytes::from_static(b"e"));
         assert!(beside.waits());

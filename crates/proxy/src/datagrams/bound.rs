@@ -31,13 +31,22 @@ impl Bound {
     ///
     /// # Errors
     /// An address is not one of this machine, or no port or descriptor is left.
-    pub(crate) fn open(addresses: impl Iterator<Item = IpAddr>, worker: Arc<Worker>) -> std::io::Result<Self> {
+    pub(crate) fn open(
+        addresses: impl Iterator<Item = IpAddr>,
+        worker: Arc<Worker>,
+    ) -> std::io::Result<Self> {
         let socket = |address| {
-            let socket = UdpSocket::bound(claim(std::net::UdpSocket::bind(SocketAddr::new(address, 0))?)?)?;
+            let socket = UdpSocket::bound(claim(std::net::UdpSocket::bind(SocketAddr::new(
+                address, 0,
+            ))?)?)?;
             Ok((socket.local_addr()?, socket))
         };
         let sockets = addresses.map(socket).collect::<std::io::Result<_>>()?;
-        Ok(Self { sockets, contexts: Mutex::default(), worker })
+        Ok(Self {
+            sockets,
+            contexts: Mutex::default(),
+            worker,
+        })
     }
 
     /// Where the sockets are.
@@ -47,8 +56,15 @@ impl Bound {
 
     /// The socket from which this peer is reached, by the rules that are in force now.
     fn towards(&self, peer: SocketAddr) -> Option<&UdpSocket> {
-        let (_, socket) = self.sockets.iter().find(|(own, _)| own.is_ipv4() == peer.is_ipv4())?;
-        self.worker.snapshot().may_choose(peer).is_ok().then_some(socket)
+        let (_, socket) = self
+            .sockets
+            .iter()
+            .find(|(own, _)| own.is_ipv4() == peer.is_ipv4())?;
+        self.worker
+            .snapshot()
+            .may_choose(peer)
+            .is_ok()
+            .then_some(socket)
     }
 
     /// Waits until something has come.
@@ -64,10 +80,17 @@ impl Bound {
     }
 
     /// What has come on a socket from peers whom the client wants to hear, and how many datagrams had to go.
-    fn take(&self, socket: &UdpSocket, batch: &mut RecvBatch, into: &mut Vec<Bytes>) -> Result<u64, UdpError> {
+    fn take(
+        &self,
+        socket: &UdpSocket,
+        batch: &mut RecvBatch,
+        into: &mut Vec<Bytes>,
+    ) -> Result<u64, UdpError> {
         match socket.try_recv(batch) {
             Ok(Some(_)) => {}
-            Ok(None) | Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => return Ok(0),
+            Ok(None) | Err(UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge) => {
+                return Ok(0);
+            }
             Err(error) => return Err(error),
         }
         let contexts = self.contexts.lock();
@@ -93,7 +116,9 @@ impl Lane<'_> {
         sink: &Sink,
         bound: &Bound,
     ) -> Result<Left, Broken> {
-        let (Origin::Stream(capsules), Sink::Stream(stream, _)) = (origin, sink) else { return Ok(Left::Ended) };
+        let (Origin::Stream(capsules), Sink::Stream(stream, _)) = (origin, sink) else {
+            return Ok(Left::Ended);
+        };
         let malformed = |reason: String| Broken::malformed(self.from, reason);
         let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE + MAX_CAPSULE as u64);
         loop {
@@ -108,16 +133,26 @@ impl Lane<'_> {
                 data = capsules.stream.next() => data,
             };
             let Some(data) = data else {
-                return decoder.finish().map(|()| Left::Ended).map_err(|error| malformed(error.to_string()));
+                return decoder
+                    .finish()
+                    .map(|()| Left::Ended)
+                    .map_err(|error| malformed(error.to_string()));
             };
             decoder.push(data.map_err(|error| self.read(&error))?);
-            while let Some(capsule) = decoder.next().map_err(|error| malformed(error.to_string()))? {
+            while let Some(capsule) = decoder
+                .next()
+                .map_err(|error| malformed(error.to_string()))?
+            {
                 if capsule.kind == CapsuleType::Datagram {
                     self.client_to_peer(capsule.value, bound).await?;
                     continue;
                 }
                 let allows = |peer| bound.towards(peer).is_some();
-                let answer = bound.contexts.lock().handle_capsule(capsule.kind.code(), &capsule.value, allows);
+                let answer = bound.contexts.lock().handle_capsule(
+                    capsule.kind.code(),
+                    &capsule.value,
+                    allows,
+                );
                 if let Some(answer) = answer.map_err(|error| malformed(error.to_string()))? {
                     self.write_on(stream, answer).await?;
                 }
@@ -127,13 +162,14 @@ impl Lane<'_> {
 
     async fn client_to_peer(&self, datagram: Bytes, bound: &Bound) -> Result<(), Broken> {
         let found = bound.contexts.lock().outbound(datagram);
-        let (peer, payload) = match found.map_err(|error| Broken::malformed(self.from, error.to_string()))? {
-            Outbound::To(peer, payload) => (peer, payload),
-            Outbound::Dropped => {
-                self.exchange.dropped(DropReason::UnknownContext, 1);
-                return Ok(());
-            }
-        };
+        let (peer, payload) =
+            match found.map_err(|error| Broken::malformed(self.from, error.to_string()))? {
+                Outbound::To(peer, payload) => (peer, payload),
+                Outbound::Dropped => {
+                    self.exchange.dropped(DropReason::UnknownContext, 1);
+                    return Ok(());
+                }
+            };
         let Some(socket) = bound.towards(peer) else {
             self.exchange.dropped(DropReason::SendFailed, 1);
             return Ok(());
@@ -149,7 +185,9 @@ impl Lane<'_> {
 
     /// From peers to the client.
     pub(crate) async fn peers_to_client(&self, bound: &Bound, sink: &Sink) -> Result<Left, Broken> {
-        let Sink::Stream(stream, quic) = sink else { return Ok(Left::Ended) };
+        let Sink::Stream(stream, quic) = sink else {
+            return Ok(Left::Ended);
+        };
         let failed = |error: UdpError| Broken::socket(self.from, &error);
         let mut datagrams = Vec::new();
         loop {
@@ -162,7 +200,8 @@ impl Lane<'_> {
             let mut batch = kept();
             let taken = bound.take(socket, &mut batch, &mut datagrams);
             give_back(batch);
-            self.exchange.dropped(DropReason::UnknownContext, taken.map_err(failed)?);
+            self.exchange
+                .dropped(DropReason::UnknownContext, taken.map_err(failed)?);
             match quic {
                 Some(quic) => self.forward(&mut datagrams, stream, quic).await?,
                 None => {

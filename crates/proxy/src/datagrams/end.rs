@@ -38,7 +38,9 @@ impl UdpEnd {
                 session.opened();
                 UdpReader::Session(session.clone(), session.empty_queue())
             }
-            Self::Socket(socket, bounds) => UdpReader::Socket(socket.clone(), Received::new(*bounds)),
+            Self::Socket(socket, bounds) => {
+                UdpReader::Socket(socket.clone(), Received::new(*bounds))
+            }
         }
     }
 
@@ -47,7 +49,11 @@ impl UdpEnd {
     ///
     /// # Errors
     /// The socket failed.
-    pub async fn send(&self, data: &[u8], segment: Option<usize>) -> Result<Option<DropReason>, UdpError> {
+    pub async fn send(
+        &self,
+        data: &[u8],
+        segment: Option<usize>,
+    ) -> Result<Option<DropReason>, UdpError> {
         let sent = match self {
             Self::Session(session) => session.send(data, segment).await,
             Self::Socket(socket, _) => socket.send_segments(None, data, segment).await,
@@ -95,14 +101,18 @@ impl UdpReader {
     pub fn for_each(&self, mut each: impl FnMut(&[u8])) {
         match self {
             Self::Session(_, queue) => queue.iter().for_each(&mut each),
-            Self::Socket(_, received) => received.datagrams().for_each(|(_, datagram)| each(datagram)),
+            Self::Socket(_, received) => received
+                .datagrams()
+                .for_each(|(_, datagram)| each(datagram)),
         }
     }
 
     /// Waits for `write`, which sends what was found. A tunnel that takes nothing does not make what comes meanwhile older than its
     /// bounds; what had to go for that is counted.
     pub async fn during<W: Future>(&mut self, write: W, exchange: &Exchange) -> W::Output {
-        let Self::Socket(socket, received) = self else { return write.await };
+        let Self::Socket(socket, received) = self else {
+            return write.await;
+        };
         let lost = |full, expired| {
             exchange.dropped(DropReason::QueueFull, full);
             exchange.dropped(DropReason::Expired, expired);
@@ -112,7 +122,12 @@ impl UdpReader {
 
     /// Sends what was found, and is of a size for which `wanted` holds, as QUIC datagrams, each with `prefix`; returns what became
     /// of them, and their bytes.
-    pub fn send(&self, quic: &DatagramSender, prefix: &[u8], wanted: impl Fn(usize) -> bool) -> (SentDatagrams, usize) {
+    pub fn send(
+        &self,
+        quic: &DatagramSender,
+        prefix: &[u8],
+        wanted: impl Fn(usize) -> bool,
+    ) -> (SentDatagrams, usize) {
         let mut bytes = 0;
         let mut chosen = |datagram: &&[u8]| {
             let is_wanted = wanted(datagram.len());
@@ -120,7 +135,9 @@ impl UdpReader {
             is_wanted
         };
         let sent = match self {
-            Self::Session(_, queue) => quic.send(prefix, queue.iter().filter(|datagram| chosen(datagram))),
+            Self::Session(_, queue) => {
+                quic.send(prefix, queue.iter().filter(|datagram| chosen(datagram)))
+            }
             Self::Socket(_, received) => {
                 let datagrams = received.datagrams().map(|(_, datagram)| datagram);
                 quic.send(prefix, datagrams.filter(|datagram| chosen(datagram)))

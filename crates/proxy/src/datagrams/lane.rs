@@ -93,7 +93,10 @@ impl Origin {
     /// Reads a stream.
     pub(crate) fn stream(mut incoming: Incoming) -> Self {
         let beside = Beside::new(incoming.datagrams());
-        Self::Stream(Capsules { stream: CapsuleStream::new(incoming), beside })
+        Self::Stream(Capsules {
+            stream: CapsuleStream::new(incoming),
+            beside,
+        })
     }
 
     /// Lets so much of a stream's datagrams wait where they cannot go on. UDP has its own bounds.
@@ -126,7 +129,8 @@ impl Origin {
 
     /// Whether whoever reads on here begins with a capsule.
     pub(crate) fn is_between(&self) -> bool {
-        matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Between) || self.is_udp()
+        matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Between)
+            || self.is_udp()
     }
 
     /// Whether it is UDP.
@@ -160,7 +164,11 @@ impl Sink {
 
     /// Where QUIC datagrams go beside it.
     pub(super) fn quic(&self) -> Option<&DatagramSender> {
-        if let Self::Stream(_, quic) = self { quic.as_ref() } else { None }
+        if let Self::Stream(_, quic) = self {
+            quic.as_ref()
+        } else {
+            None
+        }
     }
 
     /// Accounts for datagrams that were dropped before the tunnel saw them.
@@ -188,8 +196,12 @@ impl Lane<'_> {
     pub(crate) async fn run(&self, origin: &mut Origin, sink: &Sink) -> Result<Left, Broken> {
         match (origin, sink) {
             (Origin::Udp(reader), Sink::Udp(udp)) => self.udp_to_udp(reader, udp).await,
-            (Origin::Udp(reader), Sink::Stream(stream, Some(quic))) => self.udp_to_quic(reader, stream, quic).await,
-            (Origin::Udp(reader), Sink::Stream(stream, None)) => self.udp_to_stream(reader, stream).await,
+            (Origin::Udp(reader), Sink::Stream(stream, Some(quic))) => {
+                self.udp_to_quic(reader, stream, quic).await
+            }
+            (Origin::Udp(reader), Sink::Stream(stream, None)) => {
+                self.udp_to_stream(reader, stream).await
+            }
             (Origin::Stream(capsules), Sink::Udp(udp)) => self.stream_to_udp(capsules, udp).await,
             (Origin::Stream(capsules), Sink::Stream(stream, quic)) => {
                 let is_quic = capsules.beside.is_there();
@@ -232,9 +244,16 @@ impl Lane<'_> {
     }
 
     /// Holds a stream, to begin a capsule there.
-    pub(super) async fn hold(&self, stream: &Arc<Mutex<Shared>>) -> Result<OwnedMutexGuard<Shared>, Broken> {
+    pub(super) async fn hold(
+        &self,
+        stream: &Arc<Mutex<Shared>>,
+    ) -> Result<OwnedMutexGuard<Shared>, Broken> {
         let stream = stream.clone().lock_owned().await;
-        if stream.is_between() { Ok(stream) } else { Err(Broken::torn()) }
+        if stream.is_between() {
+            Ok(stream)
+        } else {
+            Err(Broken::torn())
+        }
     }
 
     pub(super) fn read(&self, error: &StreamError) -> Broken {
@@ -268,7 +287,11 @@ impl Lane<'_> {
     }
 
     /// The lane against this one reads the same stream, and hears when it breaks. Whoever asks here, too, is woken by each frame that leaves.
-    async fn udp_to_stream(&self, reader: &mut UdpReader, sink: &Arc<Mutex<Shared>>) -> Result<Left, Broken> {
+    async fn udp_to_stream(
+        &self,
+        reader: &mut UdpReader,
+        sink: &Arc<Mutex<Shared>>,
+    ) -> Result<Left, Broken> {
         loop {
             tokio::select! {
                 biased;
@@ -279,18 +302,25 @@ impl Lane<'_> {
                 let (datagrams, bytes) = reader.encode(room, |_| true);
                 self.moved(datagrams, bytes);
             });
-            reader.during(self.write_on(sink, data), self.exchange).await?;
+            reader
+                .during(self.write_on(sink, data), self.exchange)
+                .await?;
         }
     }
 
     async fn stream_to_udp(&self, capsules: &mut Capsules, udp: &UdpEnd) -> Result<Left, Broken> {
         let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
         let mut batch = Batch::default();
-        self.exchange.dropped(DropReason::Expired, capsules.beside.release());
+        self.exchange
+            .dropped(DropReason::Expired, capsules.beside.release());
         loop {
             // Everything that is there goes into one batch; only then is it sent and waited for more.
             let stops = self.stop.is_set() && decoder.finish().is_ok();
-            let data = match if stops { None } else { capsules.stream.ready().await } {
+            let data = match if stops {
+                None
+            } else {
+                capsules.stream.ready().await
+            } {
                 Some(data) => data,
                 None => {
                     self.send(&mut batch, udp).await?;
@@ -321,7 +351,11 @@ impl Lane<'_> {
     }
 
     /// Passes capsules on as they are, those of unknown types too (RFC 9297, 3.2).
-    async fn stream_to_stream(&self, capsules: &mut CapsuleStream, sink: &Arc<Mutex<Shared>>) -> Result<Left, Broken> {
+    async fn stream_to_stream(
+        &self,
+        capsules: &mut CapsuleStream,
+        sink: &Arc<Mutex<Shared>>,
+    ) -> Result<Left, Broken> {
         let mut cursor = CapsuleCursor::default();
         let mut held: Option<OwnedMutexGuard<Shared>> = None;
         loop {
@@ -342,7 +376,9 @@ impl Lane<'_> {
                     }
                 }
             };
-            let Some(data) = data else { return Ok(Left::Ended) };
+            let Some(data) = data else {
+                return Ok(Left::Ended);
+            };
             let mut data = data.map_err(|error| self.read(&error))?;
             capsules.rest = self.follow(&mut cursor, &mut data);
             self.reached(capsules, Reached::passing(cursor.is_between()));
@@ -351,13 +387,20 @@ impl Lane<'_> {
                 Some(outgoing) => outgoing,
                 None => self.hold(sink).await?,
             };
-            outgoing.data(data, cursor.is_between()).await.map_err(|error| self.write(&error))?;
+            outgoing
+                .data(data, cursor.is_between())
+                .await
+                .map_err(|error| self.write(&error))?;
             held = (!cursor.is_between()).then_some(outgoing);
         }
     }
 
     /// Sends what was written; whoever holds the stream need not take it again.
-    async fn flush(&self, held: &mut Option<OwnedMutexGuard<Shared>>, sink: &Mutex<Shared>) -> Result<(), Broken> {
+    async fn flush(
+        &self,
+        held: &mut Option<OwnedMutexGuard<Shared>>,
+        sink: &Mutex<Shared>,
+    ) -> Result<(), Broken> {
         let flushed = match held {
             Some(outgoing) => outgoing.flush().await,
             None => sink.lock().await.flush().await,
@@ -379,23 +422,41 @@ impl Lane<'_> {
 
     /// Puts every datagram that is complete into the batch, and sends that when it is full. Capsules that are not known are passed over (RFC 9297, 3.2), and so are datagrams
     /// of contexts that nobody registered (RFC 9298, 4).
-    async fn deliver(&self, capsules: &mut CapsuleDecoder, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
+    async fn deliver(
+        &self,
+        capsules: &mut CapsuleDecoder,
+        batch: &mut Batch,
+        udp: &UdpEnd,
+    ) -> Result<(), Broken> {
         let malformed = |reason: String| Broken::malformed(self.from, reason);
-        while let Some(capsule) = capsules.next().map_err(|error| malformed(error.to_string()))? {
+        while let Some(capsule) = capsules
+            .next()
+            .map_err(|error| malformed(error.to_string()))?
+        {
             if capsule.kind == CapsuleType::DatagramLimit {
                 self.heed(&capsule.value)?;
             }
             if capsule.kind != CapsuleType::Datagram {
                 continue;
             }
-            let datagram = UdpDatagram::decode(capsule.value).map_err(|error| malformed(error.to_string()))?;
+            let datagram =
+                UdpDatagram::decode(capsule.value).map_err(|error| malformed(error.to_string()))?;
             self.collect(&datagram, batch, udp).await?;
         }
-        if batch.len() >= MAX_RUN_DATAGRAMS { self.send(batch, udp).await } else { Ok(()) }
+        if batch.len() >= MAX_RUN_DATAGRAMS {
+            self.send(batch, udp).await
+        } else {
+            Ok(())
+        }
     }
 
     /// Puts a datagram into the batch, which is sent when it is full.
-    pub(super) async fn collect(&self, datagram: &UdpDatagram, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
+    pub(super) async fn collect(
+        &self,
+        datagram: &UdpDatagram,
+        batch: &mut Batch,
+        udp: &UdpEnd,
+    ) -> Result<(), Broken> {
         if datagram.context != UDP_CONTEXT {
             self.exchange.dropped(DropReason::UnknownContext, 1);
         } else if batch.push(&datagram.payload).is_err() {

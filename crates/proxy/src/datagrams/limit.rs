@@ -53,7 +53,11 @@ struct Told {
 impl Limits {
     /// Of a tunnel for whose client this `floor` holds.
     pub(crate) fn new(floor: usize) -> Self {
-        Self { client: Limit::none(), target: Limit::none(), floor }
+        Self {
+            client: Limit::none(),
+            target: Limit::none(),
+            floor,
+        }
     }
 
     /// The floor.
@@ -154,14 +158,26 @@ impl Limits {
 
 impl Limit {
     fn none() -> Self {
-        let told = Told { limit: NONE, when: None, largest: 0 };
+        let told = Told {
+            limit: NONE,
+            when: None,
+            largest: 0,
+        };
         let heard = AtomicUsize::new(NONE);
-        Self { quic: None, listens: false, heard, told: Mutex::new(told), changed: Notify::new() }
+        Self {
+            quic: None,
+            listens: false,
+            heard,
+            told: Mutex::new(told),
+            changed: Notify::new(),
+        }
     }
 
     /// What its QUIC datagrams carry. UDP and capsules take any size.
     fn own(&self) -> usize {
-        self.quic.as_ref().map_or(NONE, |quic| quic.max_payload().saturating_sub(CONTEXT_SIZE))
+        self.quic
+            .as_ref()
+            .map_or(NONE, |quic| quic.max_payload().saturating_sub(CONTEXT_SIZE))
     }
 }
 
@@ -177,7 +193,9 @@ mod tests {
     }
 
     async fn told(limits: &Limits, side: Side) -> Option<usize> {
-        tokio::time::timeout(INTERVAL * 3, limits.due(side)).await.ok()
+        tokio::time::timeout(INTERVAL * 3, limits.due(side))
+            .await
+            .ok()
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,10 @@ pub struct Bounds {
 
 impl Bounds {
     /// Nothing waits.
-    pub(crate) const NOTHING: Self = Self { bytes: 0, age: Duration::ZERO };
+    pub(crate) const NOTHING: Self = Self {
+        bytes: 0,
+        age: Duration::ZERO,
+    };
 }
 
 /// How many datagrams may wait, whatever their size: a bound on empty ones.
@@ -38,7 +41,13 @@ pub struct Queue {
 impl Queue {
     /// An empty queue.
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, buffer: Vec::new(), waiting: VecDeque::new(), bytes: 0, first: 0 }
+        Self {
+            bounds,
+            buffer: Vec::new(),
+            waiting: VecDeque::new(),
+            bytes: 0,
+            first: 0,
+        }
     }
 
     /// Its bounds.
@@ -62,13 +71,15 @@ impl Queue {
             return 1;
         }
         let mut dropped = 0;
-        while self.bytes + datagram.len() > self.bounds.bytes || self.waiting.len() >= MAX_DATAGRAMS {
+        while self.bytes + datagram.len() > self.bounds.bytes || self.waiting.len() >= MAX_DATAGRAMS
+        {
             dropped += self.drop_oldest();
         }
         if self.buffer.len() + datagram.len() > 2 * self.bounds.bytes {
             self.compact();
         }
-        self.waiting.push_back((self.buffer.len(), datagram.len(), now));
+        self.waiting
+            .push_back((self.buffer.len(), datagram.len(), now));
         self.buffer.extend_from_slice(datagram);
         self.bytes += datagram.len();
         dropped
@@ -77,7 +88,11 @@ impl Queue {
     /// Drops what is too old; returns how many that were.
     pub fn expire(&mut self, now: Instant) -> usize {
         let mut dropped = 0;
-        while self.waiting.front().is_some_and(|(_, _, came)| now.duration_since(*came) > self.bounds.age) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|(_, _, came)| now.duration_since(*came) > self.bounds.age)
+        {
             dropped += self.drop_oldest();
         }
         dropped
@@ -112,11 +127,15 @@ impl Queue {
 
     /// What waits, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.waiting.iter().filter_map(|&(start, length, _)| self.buffer.get(start..start + length))
+        self.waiting
+            .iter()
+            .filter_map(|&(start, length, _)| self.buffer.get(start..start + length))
     }
 
     fn drop_oldest(&mut self) -> usize {
-        let Some((_, length, _)) = self.waiting.pop_front() else { return 0 };
+        let Some((_, length, _)) = self.waiting.pop_front() else {
+            return 0;
+        };
         self.bytes -= length;
         self.first += 1;
         1
@@ -124,7 +143,10 @@ impl Queue {
 
     /// Moves what waits to the front of the buffer.
     fn compact(&mut self) {
-        let start = self.waiting.front().map_or(self.buffer.len(), |(start, _, _)| *start);
+        let start = self
+            .waiting
+            .front()
+            .map_or(self.buffer.len(), |(start, _, _)| *start);
         self.buffer.drain(..start);
         for (at, _, _) in &mut self.waiting {
             *at -= start;
@@ -137,7 +159,10 @@ mod tests {
     use super::*;
 
     fn queue(bytes: usize) -> Queue {
-        Queue::new(Bounds { bytes, age: Duration::from_secs(5) })
+        Queue::new(Bounds {
+            bytes,
+            age: Duration::from_secs(5),
+        })
     }
 
     #[tokio::test(start_paused = true)]
@@ -174,6 +199,9 @@ mod tests {
             queue.push(&round.to_be_bytes().repeat(4), Instant::now());
             assert!(queue.buffer.len() <= 200);
         }
-        assert_eq!(queue.iter().last(), Some(&999u32.to_be_bytes().repeat(4)[..]));
+        assert_eq!(
+            queue.iter().last(),
+            Some(&999u32.to_be_bytes().repeat(4)[..])
+        );
     }
 }

@@ -80,7 +80,9 @@ impl Lane<'_> {
             }
             if quic.is_silent() {
                 reader.keep();
-                reader.during(self.heard(stream, quic), self.exchange).await?;
+                reader
+                    .during(self.heard(stream, quic), self.exchange)
+                    .await?;
                 continue;
             }
             let by_stream = self.by_stream(quic);
@@ -105,7 +107,9 @@ impl Lane<'_> {
                 let (datagrams, bytes) = reader.encode(&mut capsules, takes_stream);
                 self.moved(datagrams, bytes);
                 self.by_capsule(beside.get(), quic);
-                reader.during(self.write_on(stream, capsules.freeze()), self.exchange).await?;
+                reader
+                    .during(self.write_on(stream, capsules.freeze()), self.exchange)
+                    .await?;
             }
             quic.room(ROOM).await;
         }
@@ -129,7 +133,10 @@ impl Lane<'_> {
         stream: &Arc<Mutex<Shared>>,
         quic: &DatagramSender,
     ) -> Result<Left, Broken> {
-        let Capsules { stream: capsules, beside } = capsules;
+        let Capsules {
+            stream: capsules,
+            beside,
+        } = capsules;
         let mut sieve = CapsuleSieve::new(CapsuleType::Datagram, MAX_UDP_CAPSULE);
         let mut others = Others::default();
         loop {
@@ -139,7 +146,8 @@ impl Lane<'_> {
             let data = match if waits { None } else { capsules.ready().await } {
                 Some(data) => data,
                 None => {
-                    self.pass_others(&mut others, stream, sieve.is_between()).await?;
+                    self.pass_others(&mut others, stream, sieve.is_between())
+                        .await?;
                     tokio::select! {
                         biased;
                         () = self.stop.seen(), if sieve.is_between() => return Ok(Left::Stopped),
@@ -157,15 +165,18 @@ impl Lane<'_> {
                 }
             };
             let Some(data) = data else {
-                self.pass_others(&mut others, stream, sieve.is_between()).await?;
+                self.pass_others(&mut others, stream, sieve.is_between())
+                    .await?;
                 let ended = sieve.is_between().then_some(Left::Ended);
-                return ended
-                    .ok_or_else(|| Broken::malformed(self.from, "the stream ended inside a capsule".to_owned()));
+                return ended.ok_or_else(|| {
+                    Broken::malformed(self.from, "the stream ended inside a capsule".to_owned())
+                });
             };
             sieve.push(data.map_err(|error| self.read(&error))?);
             // Where it ends is not known before all of it was looked at.
             self.reached(capsules, Reached::Passed);
-            self.sift(&mut sieve, &mut others, beside, (stream, quic)).await?;
+            self.sift(&mut sieve, &mut others, beside, (stream, quic))
+                .await?;
             capsules.rest = sieve.take_rest();
             self.reached(capsules, Reached::passing(sieve.is_between()));
             self.go_on(beside, stream, quic).await?;
@@ -173,7 +184,12 @@ impl Lane<'_> {
     }
 
     /// Sends what was taken, unless it would be lost: then it waits until the connection is heard of, or another tunnel has taken its place.
-    async fn go_on(&self, beside: &mut Beside, stream: &Mutex<Shared>, quic: &DatagramSender) -> Result<(), Broken> {
+    async fn go_on(
+        &self,
+        beside: &mut Beside,
+        stream: &Mutex<Shared>,
+        quic: &DatagramSender,
+    ) -> Result<(), Broken> {
         if !beside.taken.is_empty() && (beside.waits() || quic.is_silent()) {
             self.exchange.dropped(DropReason::QueueFull, beside.keep());
         }
@@ -181,7 +197,11 @@ impl Lane<'_> {
     }
 
     /// Sends what waited as capsules.
-    pub(super) async fn release_capsules(&self, beside: &mut Beside, stream: &Mutex<Shared>) -> Result<(), Broken> {
+    pub(super) async fn release_capsules(
+        &self,
+        beside: &mut Beside,
+        stream: &Mutex<Shared>,
+    ) -> Result<(), Broken> {
         self.exchange.dropped(DropReason::Expired, beside.release());
         let mut room = BytesMut::new();
         self.encode(&mut beside.taken, &mut room);
@@ -189,7 +209,12 @@ impl Lane<'_> {
     }
 
     /// Sends what waited, if it can go on now.
-    async fn release(&self, beside: &mut Beside, stream: &Mutex<Shared>, quic: &DatagramSender) -> Result<(), Broken> {
+    async fn release(
+        &self,
+        beside: &mut Beside,
+        stream: &Mutex<Shared>,
+        quic: &DatagramSender,
+    ) -> Result<(), Broken> {
         if !beside.waits() || quic.is_silent() {
             return Ok(());
         }
@@ -206,7 +231,10 @@ impl Lane<'_> {
         beside: &mut Beside,
         (stream, quic): (&Arc<Mutex<Shared>>, &DatagramSender),
     ) -> Result<(), Broken> {
-        while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
+        while let Some(piece) = sieve
+            .next()
+            .map_err(|error| Broken::malformed(self.from, error.to_string()))?
+        {
             match piece {
                 Sifted::Taken(datagram) => {
                     self.pass_others(others, stream, true).await?;
@@ -229,7 +257,12 @@ impl Lane<'_> {
     }
 
     /// Writes the capsules that were gathered.
-    async fn pass_others(&self, others: &mut Others, stream: &Arc<Mutex<Shared>>, ends: bool) -> Result<(), Broken> {
+    async fn pass_others(
+        &self,
+        others: &mut Others,
+        stream: &Arc<Mutex<Shared>>,
+        ends: bool,
+    ) -> Result<(), Broken> {
         let bytes = others.room.split().freeze();
         self.pass_on(&mut others.held, stream, bytes, ends).await
     }
@@ -241,7 +274,10 @@ impl Lane<'_> {
         stream: &Arc<Mutex<Shared>>,
         quic: Option<&DatagramSender>,
     ) -> Result<Left, Broken> {
-        let Capsules { stream: from, beside } = capsules;
+        let Capsules {
+            stream: from,
+            beside,
+        } = capsules;
         let mut sieve = CapsuleSieve::new(CapsuleType::DatagramLimit, datagram_limit::MAX_VALUE);
         let mut room = BytesMut::new();
         let mut held = None;
@@ -275,9 +311,14 @@ impl Lane<'_> {
                     reset => return Err(Broken::reset(self.from.other(), reset)),
                 },
             };
-            let Some(data) = data else { return Ok(Left::Ended) };
+            let Some(data) = data else {
+                return Ok(Left::Ended);
+            };
             sieve.push(data.map_err(|error| self.read(&error))?);
-            while let Some(piece) = sieve.next().map_err(|error| Broken::malformed(self.from, error.to_string()))? {
+            while let Some(piece) = sieve
+                .next()
+                .map_err(|error| Broken::malformed(self.from, error.to_string()))?
+            {
                 match piece {
                     Sifted::Taken(limit) => self.heed(&limit)?,
                     Sifted::Other(bytes) => room.extend_from_slice(&bytes),
@@ -289,14 +330,16 @@ impl Lane<'_> {
             }
             self.reached(from, Reached::passing(sieve.is_between()));
             self.moved(0, room.len() as u64);
-            self.pass_on(&mut held, stream, room.split().freeze(), sieve.is_between()).await?;
+            self.pass_on(&mut held, stream, room.split().freeze(), sieve.is_between())
+                .await?;
         }
     }
 
     /// The side that it comes from says how large payloads may be that are sent there.
     pub(super) fn heed(&self, limit: &[u8]) -> Result<(), Broken> {
         let limit = datagram_limit::decode(limit);
-        let limit = limit.ok_or_else(|| Broken::malformed(self.from, "a limit that is no number".to_owned()))?;
+        let limit = limit
+            .ok_or_else(|| Broken::malformed(self.from, "a limit that is no number".to_owned()))?;
         self.limits.hear(self.from, limit);
         Ok(())
     }
@@ -319,9 +362,18 @@ impl Lane<'_> {
     fn by_stream(&self, quic: &DatagramSender) -> Range<usize> {
         let most = quic.max_payload();
         let floor = self.limits.floor();
-        let limit = most.saturating_sub(CONTEXT.len()).max(floor).min(self.limits.heard(self.to()));
-        self.exchange.counters().datagram_limit(self.from == Side::Client, limit);
-        most + 1..if floor == 0 { 1 } else { floor + CONTEXT.len() + 1 }
+        let limit = most
+            .saturating_sub(CONTEXT.len())
+            .max(floor)
+            .min(self.limits.heard(self.to()));
+        self.exchange
+            .counters()
+            .datagram_limit(self.from == Side::Client, limit);
+        most + 1..if floor == 0 {
+            1
+        } else {
+            floor + CONTEXT.len() + 1
+        }
     }
 
     /// Passes datagrams on as they are, and waits for room for more.
@@ -337,18 +389,26 @@ impl Lane<'_> {
         let by_stream = self.by_stream(quic);
         if !by_stream.is_empty() {
             let mut capsules = BytesMut::new();
-            let mut large: Vec<_> = datagrams.extract_if(.., |datagram| by_stream.contains(&datagram.len())).collect();
+            let mut large: Vec<_> = datagrams
+                .extract_if(.., |datagram| by_stream.contains(&datagram.len()))
+                .collect();
             if let Some(largest) = large.iter().map(Bytes::len).max() {
                 self.by_capsule(largest - CONTEXT.len(), quic);
                 self.encode(&mut large, &mut capsules);
                 self.write_on(stream, capsules.freeze()).await?;
             }
         }
-        let largest = datagrams.iter().map(Bytes::len).max().unwrap_or(0).saturating_sub(CONTEXT.len());
+        let largest = datagrams
+            .iter()
+            .map(Bytes::len)
+            .max()
+            .unwrap_or(0)
+            .saturating_sub(CONTEXT.len());
         let above = match self.limits.heard(self.to()) {
             most if largest > most => {
-                let is_above =
-                    |datagram: &mut Bytes| datagram.starts_with(&CONTEXT) && datagram.len() > most + CONTEXT.len();
+                let is_above = |datagram: &mut Bytes| {
+                    datagram.starts_with(&CONTEXT) && datagram.len() > most + CONTEXT.len()
+                };
                 datagrams.extract_if(.., is_above).count()
             }
             _ => 0,
@@ -386,7 +446,10 @@ impl Lane<'_> {
                 Some(outgoing) => outgoing,
                 None => self.hold(stream).await?,
             };
-            outgoing.data(bytes, ends).await.map_err(|error| self.write(&error))?;
+            outgoing
+                .data(bytes, ends)
+                .await
+                .map_err(|error| self.write(&error))?;
             outgoing.flush().await.map_err(|error| self.write(&error))?;
             *held = Some(outgoing);
         }
@@ -397,7 +460,11 @@ impl Lane<'_> {
     }
 
     /// Writes whole capsules.
-    pub(super) async fn write_on(&self, stream: &Mutex<Shared>, bytes: Bytes) -> Result<(), Broken> {
+    pub(super) async fn write_on(
+        &self,
+        stream: &Mutex<Shared>,
+        bytes: Bytes,
+    ) -> Result<(), Broken> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -405,7 +472,10 @@ impl Lane<'_> {
         if !stream.is_between() {
             return Err(Broken::torn());
         }
-        stream.data(bytes, true).await.map_err(|error| self.write(&error))?;
+        stream
+            .data(bytes, true)
+            .await
+            .map_err(|error| self.write(&error))?;
         stream.flush().await.map_err(|error| self.write(&error))
     }
 
@@ -413,7 +483,8 @@ impl Lane<'_> {
     fn sent(&self, sent: SentDatagrams, bytes: usize) {
         let all = sent.sent + sent.too_large + sent.dropped;
         self.moved(sent.sent as u64, (bytes * sent.sent / all.max(1)) as u64);
-        self.exchange.dropped(DropReason::QueueFull, sent.dropped as u64);
+        self.exchange
+            .dropped(DropReason::QueueFull, sent.dropped as u64);
     }
 
     /// Counts datagrams that were too large, which the side they come from is told.
@@ -421,7 +492,8 @@ impl Lane<'_> {
         if count > 0 {
             self.exchange.dropped(DropReason::TooLarge, count as u64);
             self.limits.exceeded(self.to(), largest);
-            self.exchange.oversize(largest, self.limits.fits(self.to()), "dropped");
+            self.exchange
+                .oversize(largest, self.limits.fits(self.to()), "dropped");
         }
     }
 
@@ -429,7 +501,11 @@ impl Lane<'_> {
     /// time: that is no news.
     fn by_capsule(&self, largest: usize, quic: &DatagramSender) {
         if self.limits.floor() > datagram_floor::QUIC {
-            self.exchange.oversize(largest, quic.max_payload().saturating_sub(CONTEXT.len()), "sent as capsules");
+            self.exchange.oversize(
+                largest,
+                quic.max_payload().saturating_sub(CONTEXT.len()),
+                "sent as capsules",
+            );
         }
     }
 }

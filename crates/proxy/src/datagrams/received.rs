@@ -47,7 +47,12 @@ impl Received {
     pub(crate) fn new(bounds: Bounds) -> Self {
         let taken = Queue::new(bounds);
         let waiting = Queue::new(bounds);
-        Self { batch: None, taken, waiting, lost: (0, 0) }
+        Self {
+            batch: None,
+            taken,
+            waiting,
+            lost: (0, 0),
+        }
     }
 
     /// What it keeps.
@@ -88,8 +93,17 @@ impl Received {
     /// What [`Self::fill`] found.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = (Option<SocketAddr>, &[u8])> {
         let kept = self.taken.iter().map(|datagram| (None, datagram));
-        let batch = self.batch.as_ref().filter(|_| self.taken.is_empty()).map(RecvBatch::datagrams);
-        kept.chain(batch.into_iter().flatten().map(|(source, datagram)| (Some(source), datagram)))
+        let batch = self
+            .batch
+            .as_ref()
+            .filter(|_| self.taken.is_empty())
+            .map(RecvBatch::datagrams);
+        kept.chain(
+            batch
+                .into_iter()
+                .flatten()
+                .map(|(source, datagram)| (Some(source), datagram)),
+        )
     }
 
     /// Keeps what [`Self::fill`] found, because it cannot be sent now.
@@ -98,10 +112,18 @@ impl Received {
         let mut full = 0;
         if self.taken.is_empty() {
             let batch = self.batch.as_ref().map(RecvBatch::datagrams);
-            full += batch.into_iter().flatten().map(|(_, datagram)| self.waiting.push(datagram, now)).sum::<usize>();
+            full += batch
+                .into_iter()
+                .flatten()
+                .map(|(_, datagram)| self.waiting.push(datagram, now))
+                .sum::<usize>();
         } else {
             std::mem::swap(&mut self.taken, &mut self.waiting);
-            full += self.taken.iter().map(|datagram| self.waiting.push(datagram, now)).sum::<usize>();
+            full += self
+                .taken
+                .iter()
+                .map(|datagram| self.waiting.push(datagram, now))
+                .sum::<usize>();
         }
         self.lost.0 += full as u64;
         self.taken.clear();
@@ -170,5 +192,6 @@ pub(super) fn give_back(batch: RecvBatch) {
 
 /// A batch that was kept, or a new one.
 pub(super) fn kept() -> RecvBatch {
-    KEPT.with_borrow_mut(Vec::pop).unwrap_or_else(|| RecvBatch::with_slots(SLOTS))
+    KEPT.with_borrow_mut(Vec::pop)
+        .unwrap_or_else(|| RecvBatch::with_slots(SLOTS))
 }

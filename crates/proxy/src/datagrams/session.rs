@@ -64,7 +64,12 @@ pub struct Session {
 
 impl Session {
     /// A session without datagrams.
-    pub fn new(client: SocketAddr, local: Option<IpAddr>, socket: Arc<UdpSocket>, bounds: Bounds) -> Self {
+    pub fn new(
+        client: SocketAddr,
+        local: Option<IpAddr>,
+        socket: Arc<UdpSocket>,
+        bounds: Bounds,
+    ) -> Self {
         Self {
             client,
             began: Instant::now(),
@@ -92,7 +97,10 @@ impl Session {
         {
             let mut queue = self.queue.lock();
             self.lost.expired(queue.expire(now));
-            let full: usize = datagrams.by_ref().map(|datagram| queue.push(datagram, now)).sum();
+            let full: usize = datagrams
+                .by_ref()
+                .map(|datagram| queue.push(datagram, now))
+                .sum();
             self.lost.full(full);
         }
         self.ready.notify_one();
@@ -102,7 +110,10 @@ impl Session {
     pub fn opened(&self) {
         let mut queue = self.queue.lock();
         let Bounds { bytes, age } = queue.bounds();
-        queue.set_bounds(Bounds { bytes: bytes.max(OPEN_BYTES), age });
+        queue.set_bounds(Bounds {
+            bytes: bytes.max(OPEN_BYTES),
+            age,
+        });
     }
 
     /// What waits, as far as it may leave before the tunnel is answered.
@@ -113,13 +124,20 @@ impl Session {
         let mut bytes = 0;
         let capsules = in_room(|room| {
             for datagram in queue.iter() {
-                if bytes + datagram.len() > EARLY_BYTES || datagram::encode_udp_capsule(datagram, room).is_err() {
+                if bytes + datagram.len() > EARLY_BYTES
+                    || datagram::encode_udp_capsule(datagram, room).is_err()
+                {
                     break;
                 }
                 (count, bytes) = (count + 1, bytes + datagram.len());
             }
         });
-        let early = Early { capsules, count, bytes: bytes as u64, end: queue.first() + count };
+        let early = Early {
+            capsules,
+            count,
+            bytes: bytes as u64,
+            end: queue.first() + count,
+        };
         (count > 0).then_some(early)
     }
 
@@ -171,7 +189,9 @@ impl Session {
     /// What the socket says.
     pub async fn send(&self, data: &[u8], segment: Option<usize>) -> Result<(), UdpError> {
         self.activity.fetch_add(1, Ordering::Relaxed);
-        self.socket.send_from(self.local, Some(self.client), data, segment).await
+        self.socket
+            .send_from(self.local, Some(self.client), data, segment)
+            .await
     }
 
     /// Resolves when nothing came or went for `time`.
@@ -198,7 +218,9 @@ impl Session {
 
     /// What it is by now, where room is needed.
     pub fn worth(&self) -> Class {
-        self.exchange.get().map_or(Class::Unanswered, |exchange| exchange.counters().traffic().worth())
+        self.exchange.get().map_or(Class::Unanswered, |exchange| {
+            exchange.counters().traffic().worth()
+        })
     }
 
     /// Takes nothing any more, so that what comes begins another; false where something has come and was not taken yet.
@@ -220,7 +242,8 @@ impl Session {
     pub fn leftover(&self) -> Option<Queue> {
         let mut queue = self.queue.lock();
         self.lost.expired(queue.expire(Instant::now()));
-        let is_left = self.is_retired() && !self.is_refused() && !self.is_second && !queue.is_empty();
+        let is_left =
+            self.is_retired() && !self.is_refused() && !self.is_second && !queue.is_empty();
         let bounds = queue.bounds();
         is_left.then(|| std::mem::replace(&mut *queue, Queue::new(bounds)))
     }
@@ -250,7 +273,11 @@ impl Session {
     /// Resolves when others need the room and its tunnel, if it is open, has had time to end.
     pub async fn evicted(&self) {
         self.evicted.cancelled().await;
-        if self.exchange.get().is_some_and(|exchange| exchange.can_be_evicted()) {
+        if self
+            .exchange
+            .get()
+            .is_some_and(|exchange| exchange.can_be_evicted())
+        {
             tokio::time::sleep(EVICTION).await;
         }
     }
@@ -268,7 +295,10 @@ impl Session {
 
     /// Datagrams that were dropped since this was last asked: those without room, and those that waited too long.
     pub fn take_lost(&self) -> (u64, u64) {
-        (self.lost.full.swap(0, Ordering::Relaxed), self.lost.expired.swap(0, Ordering::Relaxed))
+        (
+            self.lost.full.swap(0, Ordering::Relaxed),
+            self.lost.expired.swap(0, Ordering::Relaxed),
+        )
     }
 }
 
@@ -295,8 +325,16 @@ mod tests {
 
     async fn session() -> Session {
         let socket = UdpSocket::bound(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
-        let bounds = Bounds { bytes: 1000, age: Duration::from_secs(1) };
-        Session::new(SocketAddr::from(([127, 0, 0, 1], 1)), None, Arc::new(socket), bounds)
+        let bounds = Bounds {
+            bytes: 1000,
+            age: Duration::from_secs(1),
+        };
+        Session::new(
+            SocketAddr::from(([127, 0, 0, 1], 1)),
+            None,
+            Arc::new(socket),
+            bounds,
+        )
     }
 
     fn push(session: &Session) {

@@ -12,7 +12,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(super) fn new(outgoing: Outgoing) -> Self {
-        Self { outgoing, within: false }
+        Self {
+            outgoing,
+            within: false,
+        }
     }
 
     /// Whether a capsule may begin here.

@@ -41,7 +41,11 @@ impl Stop {
                 self.resting.fetch_sub(1, Ordering::Relaxed);
                 return Poll::Ready(false);
             }
-            if self.resting.load(Ordering::Relaxed) >= BOTH { Poll::Ready(true) } else { Poll::Pending }
+            if self.resting.load(Ordering::Relaxed) >= BOTH {
+                Poll::Ready(true)
+            } else {
+                Poll::Pending
+            }
         })
         .await
     }
@@ -52,7 +56,14 @@ impl Stop {
 
     /// Resolves when it is set, as far as whoever waits is polled then.
     pub(super) async fn seen(&self) {
-        poll_fn(|_| if self.is_set() { Poll::Ready(()) } else { Poll::Pending }).await;
+        poll_fn(|_| {
+            if self.is_set() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
     }
 
     pub(super) fn client_reached(&self, is_between: bool) {

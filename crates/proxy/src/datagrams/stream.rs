@@ -30,13 +30,21 @@ pub(super) enum Reached {
 impl Reached {
     /// Of what is passed on as it comes.
     pub(super) fn passing(is_between: bool) -> Self {
-        if is_between { Self::Between } else { Self::Passed }
+        if is_between {
+            Self::Between
+        } else {
+            Self::Passed
+        }
     }
 }
 
 impl CapsuleStream {
     pub(super) fn new(incoming: Incoming) -> Self {
-        Self { incoming, rest: Bytes::new(), reached: Reached::Between }
+        Self {
+            incoming,
+            rest: Bytes::new(),
+            reached: Reached::Between,
+        }
     }
 
     /// What is there without waiting.

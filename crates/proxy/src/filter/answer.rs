@@ -41,9 +41,15 @@ pub(super) fn http(head: ResponseHead, content: Bytes, owned: &[FieldPattern]) -
     let status = head.status;
     if status == StatusCode::OK {
         let taken = head.fields.iter().filter(|(name, _)| is_owned(name, owned));
-        let set = taken.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let set = taken
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         let decision = Decision::Allow(changes(owned, set, HeaderMap::new())?);
-        return Ok(Answer { decision, reason: "200".to_owned(), lasts: lasts(&head.fields) });
+        return Ok(Answer {
+            decision,
+            reason: "200".to_owned(),
+            lasts: lasts(&head.fields),
+        });
     }
     if status.is_server_error() {
         return Err(Undecided::status(status, "the server"));
@@ -52,21 +58,46 @@ pub(super) fn http(head: ResponseHead, content: Bytes, owned: &[FieldPattern]) -
     let lasts = None;
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut fields);
-    let kept = fields.iter().filter(|(name, _)| !is_reserved(name.as_str()) || *name == "proxy-authenticate");
-    let fields = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let denial = Denial { status: denying(status), fields, content: Some(content) };
-    Ok(Answer { decision: Decision::Deny(denial), reason: status.as_u16().to_string(), lasts })
+    let kept = fields
+        .iter()
+        .filter(|(name, _)| !is_reserved(name.as_str()) || *name == "proxy-authenticate");
+    let fields = kept
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let denial = Denial {
+        status: denying(status),
+        fields,
+        content: Some(content),
+    };
+    Ok(Answer {
+        decision: Decision::Deny(denial),
+        reason: status.as_u16().to_string(),
+        lasts,
+    })
 }
 
 /// How long an answer counts (RFC 9111, 5.2.2): `max-age`, and no time at all where it must not be stored or used unasked.
 fn lasts(fields: &HeaderMap) -> Option<Duration> {
-    let lines = fields.get_all(CACHE_CONTROL).iter().filter_map(|line| line.to_str().ok());
-    let directives = lines.flat_map(|line| line.split(',')).map(|directive| directive.trim().to_ascii_lowercase());
+    let lines = fields
+        .get_all(CACHE_CONTROL)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
+    let directives = lines
+        .flat_map(|line| line.split(','))
+        .map(|directive| directive.trim().to_ascii_lowercase());
     let mut lasts = None;
     for directive in directives {
-        let seconds = directive.strip_prefix("max-age=").and_then(|age| age.trim_matches('"').parse::<u64>().ok());
-        let seconds = if directive == "no-store" || directive == "no-cache" { Some(0) } else { seconds };
-        lasts = seconds.map(|seconds| lasts.map_or(seconds, |known: u64| known.min(seconds))).or(lasts);
+        let seconds = directive
+            .strip_prefix("max-age=")
+            .and_then(|age| age.trim_matches('"').parse::<u64>().ok());
+        let seconds = if directive == "no-store" || directive == "no-cache" {
+            Some(0)
+        } else {
+            seconds
+        };
+        lasts = seconds
+            .map(|seconds| lasts.map_or(seconds, |known: u64| known.min(seconds)))
+            .or(lasts);
     }
     lasts.map(|seconds| Duration::from_secs(seconds.min(LONGEST)))
 }
@@ -77,11 +108,16 @@ pub(super) fn opa(head: &ResponseHead, content: &[u8], owned: &[FieldPattern]) -
     if head.status != StatusCode::OK {
         return Err(Undecided::status(head.status, "OPA"));
     }
-    let answer: Value = serde_json::from_slice(content).map_err(|_| "OPA's answer is no JSON".to_owned())?;
+    let answer: Value =
+        serde_json::from_slice(content).map_err(|_| "OPA's answer is no JSON".to_owned())?;
     match answer.get("result") {
         Some(Value::Bool(true)) => {
             let decision = Decision::Allow(changes(owned, HeaderMap::new(), HeaderMap::new())?);
-            Ok(Answer { decision, reason: yes(), lasts: None })
+            Ok(Answer {
+                decision,
+                reason: yes(),
+                lasts: None,
+            })
         }
         Some(Value::Bool(false)) => denied(&Map::new(), "false"),
         None if answer.is_object() => denied(&Map::new(), "the decision is undefined"),
@@ -91,7 +127,11 @@ pub(super) fn opa(head: &ResponseHead, content: &[u8], owned: &[FieldPattern]) -
 }
 
 fn denied(result: &Map<String, Value>, reason: &str) -> Answered {
-    Ok(Answer { decision: deny(result)?, reason: reason.to_owned(), lasts: None })
+    Ok(Answer {
+        decision: deny(result)?,
+        reason: reason.to_owned(),
+        lasts: None,
+    })
 }
 
 fn yes() -> String {
@@ -100,13 +140,22 @@ fn yes() -> String {
 
 fn object(result: &Map<String, Value>, owned: &[FieldPattern]) -> Answered {
     let reason = result.get("reason").and_then(Value::as_str);
-    let reason: Option<String> =
-        reason.map(|reason| reason.chars().filter(|letter| !letter.is_control()).take(REASON).collect());
+    let reason: Option<String> = reason.map(|reason| {
+        reason
+            .chars()
+            .filter(|letter| !letter.is_control())
+            .take(REASON)
+            .collect()
+    });
     match result.get("allow") {
         Some(Value::Bool(true)) => {
             let taken = |key| Ok::<_, String>(only(fields(result, key)?, owned));
             let decision = Decision::Allow(changes(owned, taken("fields")?, taken("append")?)?);
-            Ok(Answer { decision, reason: reason.unwrap_or_else(yes), lasts: max_age(result)? })
+            Ok(Answer {
+                decision,
+                reason: reason.unwrap_or_else(yes),
+                lasts: max_age(result)?,
+            })
         }
         Some(Value::Bool(false)) => denied(result, reason.as_deref().unwrap_or("false")),
         _ => Err("OPA's result has no truth value `allow`".into()),
@@ -115,8 +164,13 @@ fn object(result: &Map<String, Value>, owned: &[FieldPattern]) -> Answered {
 
 /// `max_age`, in seconds.
 fn max_age(result: &Map<String, Value>) -> Result<Option<Duration>, String> {
-    let Some(given) = result.get("max_age") else { return Ok(None) };
-    let seconds = given.as_f64().filter(|seconds| *seconds >= 0.0).ok_or("OPA's max_age is no time in seconds")?;
+    let Some(given) = result.get("max_age") else {
+        return Ok(None);
+    };
+    let seconds = given
+        .as_f64()
+        .filter(|seconds| *seconds >= 0.0)
+        .ok_or("OPA's max_age is no time in seconds")?;
     Ok(Some(Duration::from_secs_f64(seconds.min(LONGEST as f64))))
 }
 
@@ -125,33 +179,61 @@ fn deny(result: &Map<String, Value>) -> Result<Decision, String> {
         None => StatusCode::FORBIDDEN,
         Some(status) => {
             let code = status.as_u64().and_then(|code| u16::try_from(code).ok());
-            denying(code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or("OPA's status is no status")?)
+            denying(
+                code.and_then(|code| StatusCode::from_u16(code).ok())
+                    .ok_or("OPA's status is no status")?,
+            )
         }
     };
     let mut fields = fields(result, "fields")?;
-    let reserved: Vec<_> = fields.keys().filter(|name| is_reserved(name.as_str())).cloned().collect();
+    let reserved: Vec<_> = fields
+        .keys()
+        .filter(|name| is_reserved(name.as_str()))
+        .cloned()
+        .collect();
     for name in reserved {
         fields.remove(name);
     }
-    let content = result.get("body").and_then(Value::as_str).map(|body| Bytes::from(body.to_owned()));
-    Ok(Decision::Deny(Denial { status, fields, content }))
+    let content = result
+        .get("body")
+        .and_then(Value::as_str)
+        .map(|body| Bytes::from(body.to_owned()));
+    Ok(Decision::Deny(Denial {
+        status,
+        fields,
+        content,
+    }))
 }
 
 /// A denial never looks like success, and never opens a tunnel.
 fn denying(status: StatusCode) -> StatusCode {
-    if status.is_informational() || status.is_success() { StatusCode::FORBIDDEN } else { status }
+    if status.is_informational() || status.is_success() {
+        StatusCode::FORBIDDEN
+    } else {
+        status
+    }
 }
 
 /// An object of names to a value, or to a list of values.
 fn fields(result: &Map<String, Value>, key: &str) -> Result<HeaderMap, String> {
     let mut fields = HeaderMap::new();
-    let Some(given) = result.get(key) else { return Ok(fields) };
-    let given = given.as_object().ok_or_else(|| format!("`{key}` is no object"))?;
+    let Some(given) = result.get(key) else {
+        return Ok(fields);
+    };
+    let given = given
+        .as_object()
+        .ok_or_else(|| format!("`{key}` is no object"))?;
     for (name, values) in given {
-        let name: HeaderName = name.parse().map_err(|_| format!("`{key}` has a bad name"))?;
-        let values = values.as_array().map_or(std::slice::from_ref(values), Vec::as_slice);
+        let name: HeaderName = name
+            .parse()
+            .map_err(|_| format!("`{key}` has a bad name"))?;
+        let values = values
+            .as_array()
+            .map_or(std::slice::from_ref(values), Vec::as_slice);
         for value in values {
-            let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok());
+            let value = value
+                .as_str()
+                .and_then(|value| HeaderValue::from_str(value).ok());
             let value = value.ok_or_else(|| format!("`{key}`: {name} is no field value"))?;
             let _ = fields.try_append(name.clone(), value);
         }
@@ -165,22 +247,35 @@ fn is_owned(name: &HeaderName, owned: &[FieldPattern]) -> bool {
 
 fn only(fields: HeaderMap, owned: &[FieldPattern]) -> HeaderMap {
     let taken = fields.iter().filter(|(name, _)| is_owned(name, owned));
-    taken.map(|(name, value)| (name.clone(), value.clone())).collect()
+    taken
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// Changes by a server: the fields that are its own are what it says, and nothing else.
-pub(super) fn changes(owned: &[FieldPattern], set: HeaderMap, append: HeaderMap) -> Result<Changes, String> {
+pub(super) fn changes(
+    owned: &[FieldPattern],
+    set: HeaderMap,
+    append: HeaderMap,
+) -> Result<Changes, String> {
     let mut users = set.get_all(USER).iter().chain(append.get_all(USER));
     let is_name = |user: &HeaderValue| {
         let user = user.as_bytes();
-        !user.is_empty() && user.len() <= USER_LIMIT && std::str::from_utf8(user).is_ok() && !user.contains(&b'\t')
+        !user.is_empty()
+            && user.len() <= USER_LIMIT
+            && std::str::from_utf8(user).is_ok()
+            && !user.contains(&b'\t')
     };
     match (users.next(), users.next()) {
         (None, _) => {}
         (Some(user), None) if is_name(user) && set.contains_key(USER) => {}
         _ => return Err("the server names no usable user".to_owned()),
     }
-    Ok(Changes { remove: owned.to_vec(), set, append })
+    Ok(Changes {
+        remove: owned.to_vec(),
+        set,
+        append,
+    })
 }
 
 #[cfg(test)]
@@ -190,7 +285,10 @@ mod tests {
     use super::*;
 
     fn owned() -> Vec<FieldPattern> {
-        ["x-role", "user"].iter().map(|name| name.parse().unwrap()).collect()
+        ["x-role", "user"]
+            .iter()
+            .map(|name| name.parse().unwrap())
+            .collect()
     }
 
     fn head(status: u16, fields: &[(&'static str, &'static str)]) -> ResponseHead {
@@ -207,8 +305,16 @@ mod tests {
 
     #[test]
     fn only_200_allows_and_only_listed_fields_are_taken() {
-        let fields = [("x-role", "admin"), ("x-other", "1"), ("connection", "close"), ("user", "bob")];
-        let Decision::Allow(changes) = http(head(200, &fields), Bytes::new(), &owned()).unwrap().decision else {
+        let fields = [
+            ("x-role", "admin"),
+            ("x-other", "1"),
+            ("connection", "close"),
+            ("user", "bob"),
+        ];
+        let Decision::Allow(changes) = http(head(200, &fields), Bytes::new(), &owned())
+            .unwrap()
+            .decision
+        else {
             panic!()
         };
         assert_eq!(changes.set.len(), 2);
@@ -221,9 +327,16 @@ mod tests {
     #[test]
     fn other_answers_are_for_the_client_but_never_look_like_success() {
         for (given, seen) in [(401, 401), (302, 302), (204, 403), (206, 403), (429, 429)] {
-            let fields = [("location", "/login"), ("content-length", "2"), ("connection", "x-a"), ("x-a", "1")];
+            let fields = [
+                ("location", "/login"),
+                ("content-length", "2"),
+                ("connection", "x-a"),
+                ("x-a", "1"),
+            ];
             let answered = http(head(given, &fields), Bytes::from_static(b"no"), &owned());
-            let Decision::Deny(denial) = answered.unwrap().decision else { panic!("{given}") };
+            let Decision::Deny(denial) = answered.unwrap().decision else {
+                panic!("{given}")
+            };
             assert_eq!(denial.status.as_u16(), seen);
             assert_eq!(denial.fields.keys().collect::<Vec<_>>(), ["location"]);
             assert_eq!(denial.content.as_deref(), Some(&b"no"[..]));
@@ -234,18 +347,37 @@ mod tests {
     #[test]
     fn opa_allows_and_denies_in_short_and_at_length() {
         let said = |answer: &Value| opa_says(answer).unwrap();
-        assert!(matches!(said(&json!({ "result": true })).decision, Decision::Allow(_)));
-        assert!(matches!(said(&json!({ "result": false })).decision, Decision::Deny(_)));
+        assert!(matches!(
+            said(&json!({ "result": true })).decision,
+            Decision::Allow(_)
+        ));
+        assert!(matches!(
+            said(&json!({ "result": false })).decision,
+            Decision::Deny(_)
+        ));
         assert!(matches!(said(&json!({})).decision, Decision::Deny(_)));
         let fields = json!({ "x-role": ["a", "b"], "x-no": "1" });
-        let long = said(&json!({ "result": { "allow": true, "fields": fields, "reason": "so\n", "max_age": 2.5 } }));
-        let Decision::Allow(changes) = long.decision else { panic!() };
+        let long = said(
+            &json!({ "result": { "allow": true, "fields": fields, "reason": "so\n", "max_age": 2.5 } }),
+        );
+        let Decision::Allow(changes) = long.decision else {
+            panic!()
+        };
         let lasts = Some(Duration::from_millis(2500));
-        assert_eq!((changes.set.len(), long.reason.as_str(), long.lasts), (2, "so", lasts));
-        let long = json!({ "result": { "allow": false, "status": 402, "fields": { "x-pay": "1" }, "body": "pay" } });
-        let Decision::Deny(denial) = said(&long).decision else { panic!() };
         assert_eq!(
-            (denial.status.as_u16(), denial.fields.len(), denial.content.as_deref()),
+            (changes.set.len(), long.reason.as_str(), long.lasts),
+            (2, "so", lasts)
+        );
+        let long = json!({ "result": { "allow": false, "status": 402, "fields": { "x-pay": "1" }, "body": "pay" } });
+        let Decision::Deny(denial) = said(&long).decision else {
+            panic!()
+        };
+        assert_eq!(
+            (
+                denial.status.as_u16(),
+                denial.fields.len(),
+                denial.content.as_deref()
+            ),
             (402, 1, Some(&b"pay"[..]))
         );
     }
@@ -253,10 +385,14 @@ mod tests {
     #[test]
     fn an_answer_counts_for_as_long_as_it_says() {
         let lasts = |control: &'static str| {
-            http(head(200, &[("cache-control", control)]), Bytes::new(), &owned())
-                .unwrap()
-                .lasts
-                .map(|lasts| lasts.as_secs())
+            http(
+                head(200, &[("cache-control", control)]),
+                Bytes::new(),
+                &owned(),
+            )
+            .unwrap()
+            .lasts
+            .map(|lasts| lasts.as_secs())
         };
         let cases = [
             ("max-age=60", Some(60)),
@@ -270,7 +406,12 @@ mod tests {
         for (control, seconds) in cases {
             assert_eq!(lasts(control), seconds, "{control}");
         }
-        assert!(http(head(200, &[]), Bytes::new(), &owned()).unwrap().lasts.is_none());
+        assert!(
+            http(head(200, &[]), Bytes::new(), &owned())
+                .unwrap()
+                .lasts
+                .is_none()
+        );
     }
 
     #[test]
@@ -292,6 +433,9 @@ mod tests {
         ] {
             assert!(opa_says(&answer).is_err(), "{answer}");
         }
-        assert!(opa(&head(200, &[]), b"{", &owned()).is_err() && opa(&head(404, &[]), b"{}", &owned()).is_err());
+        assert!(
+            opa(&head(200, &[]), b"{", &owned()).is_err()
+                && opa(&head(404, &[]), b"{}", &owned()).is_err()
+        );
     }
 }

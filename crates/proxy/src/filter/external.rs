@@ -97,16 +97,30 @@ impl Memory {
         if size(&answer.decision) <= REMEMBERED_BYTES && !time.is_zero() {
             let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             let at = self.now();
-            self.known.lock().insert(key, Remembered { answer: answer.clone(), at }, at.saturating_add(time));
+            self.known.lock().insert(
+                key,
+                Remembered {
+                    answer: answer.clone(),
+                    at,
+                },
+                at.saturating_add(time),
+            );
         }
     }
 }
 
 fn size(decision: &Decision) -> usize {
-    let of = |fields: &HeaderMap| fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
+    let of = |fields: &HeaderMap| {
+        fields
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len())
+            .sum::<usize>()
+    };
     match decision {
         Decision::Allow(changes) => of(&changes.set) + of(&changes.append),
-        Decision::Deny(denial) => of(&denial.fields) + denial.content.as_ref().map_or(0, bytes::Bytes::len),
+        Decision::Deny(denial) => {
+            of(&denial.fields) + denial.content.as_ref().map_or(0, bytes::Bytes::len)
+        }
     }
 }
 
@@ -116,9 +130,15 @@ impl External {
         let form = if config.kind == AuthorizeKind::Opa {
             Form::Opa { path }
         } else {
-            Form::Http { prefix: path.trim_end_matches('/').to_owned(), body: config.body }
+            Form::Http {
+                prefix: path.trim_end_matches('/').to_owned(),
+                body: config.body,
+            }
         };
-        let places = config.concurrency.map_or(CONCURRENCY, usize::from).min(Semaphore::MAX_PERMITS);
+        let places = config
+            .concurrency
+            .map_or(CONCURRENCY, usize::from)
+            .min(Semaphore::MAX_PERMITS);
         let memory = config.cache.as_ref().map(|cache| Memory {
             time: cache.time.0,
             began: Instant::now(),
@@ -133,7 +153,10 @@ impl External {
             owned: config.allow_fields.clone(),
             matcher: Matcher::compile(&config.matches),
             upstream,
-            asking: Asking { places: Semaphore::new(places), answered: AtomicBool::new(true) },
+            asking: Asking {
+                places: Semaphore::new(places),
+                answered: AtomicBool::new(true),
+            },
             memory,
             recheck: config.recheck.map(|recheck| recheck.0),
             grace: config.grace.map_or(GRACE, |grace| grace.0),
@@ -146,7 +169,11 @@ impl External {
             Err(reason) => return self.failed(Undecided::client(reason), None),
         };
         let key = self.memory.as_ref().map(|_| question.digest());
-        let known = self.memory.as_ref().zip(key.as_deref()).and_then(|(memory, key)| memory.find(key));
+        let known = self
+            .memory
+            .as_ref()
+            .zip(key.as_deref())
+            .and_then(|(memory, key)| memory.find(key));
         if let Some(answered) = known {
             return self.decided(answered, None);
         }
@@ -175,11 +202,17 @@ impl External {
             false => Undecided::server(too_late()),
         };
         let place = tokio::time::timeout_at(until, self.asking.places.acquire()).await;
-        let _place = place.map_err(|_| crowded())?.map_err(|_| "no questions are asked any more")?;
+        let _place = place
+            .map_err(|_| crowded())?
+            .map_err(|_| "no questions are asked any more")?;
         let asked = tokio::time::timeout_at(until, self.ask(worker, question)).await;
         let answered = asked.unwrap_or_else(|_| {
             let large = question.size() > LARGE;
-            Err(if large { Undecided::unknown(too_late()) } else { Undecided::server(too_late()) })
+            Err(if large {
+                Undecided::unknown(too_late())
+            } else {
+                Undecided::server(too_late())
+            })
         });
         if matches!(&answered, Err(undecided) if undecided.whose == Whose::Server) {
             self.asking.answered.store(false, Ordering::Relaxed);
@@ -189,7 +222,10 @@ impl External {
 
     /// Asks, and once more where the connection died without an answer.
     async fn ask(&self, worker: &Worker, question: &Question) -> Answered {
-        let timeouts = Timeouts { connect: self.timeout, ..*self.upstream.timeouts() };
+        let timeouts = Timeouts {
+            connect: self.timeout,
+            ..*self.upstream.timeouts()
+        };
         let mut again = AGAIN;
         let by_status = matches!(self.form, Form::Http { .. });
         loop {
@@ -197,7 +233,15 @@ impl External {
             let checkout = checkout.map_err(|failure| Undecided::connect(&failure))?;
             let reused = checkout.reused;
             let content = Content::of(question.content.clone());
-            match whole::message(checkout, &question.head, content, Receiver::Origin, ANSWER_BYTES).await {
+            match whole::message(
+                checkout,
+                &question.head,
+                content,
+                Receiver::Origin,
+                ANSWER_BYTES,
+            )
+            .await
+            {
                 Ok((head, content)) => {
                     return match self.form {
                         Form::Opa { .. } => answer::opa(&head, &content.data, &self.owned),
@@ -205,7 +249,9 @@ impl External {
                     };
                 }
                 Err(failure) if again > 0 && failure.may_repeat(reused) => again -= 1,
-                Err(failure) => return Err(Undecided::broken(&failure, question.size(), by_status)),
+                Err(failure) => {
+                    return Err(Undecided::broken(&failure, question.size(), by_status));
+                }
             }
         }
     }
@@ -214,27 +260,59 @@ impl External {
     fn failed(&self, undecided: Undecided, took: Option<Duration>) -> Verdict {
         let Undecided { reason, whose } = undecided;
         tracing::debug!(filter = self.name, reason, ?whose, "no decision");
-        let denied = |status| Decision::Deny(Denial { status, fields: HeaderMap::new(), content: None });
+        let denied = |status| {
+            Decision::Deny(Denial {
+                status,
+                fields: HeaderMap::new(),
+                content: None,
+            })
+        };
         let (decision, outcome) = match (whose, self.fail) {
             (Whose::Server, Fail::Open) => {
                 // The server's fields are nobody else's, also where it says nothing.
-                let open = answer::changes(&self.owned, HeaderMap::new(), HeaderMap::new()).unwrap_or_default();
+                let open = answer::changes(&self.owned, HeaderMap::new(), HeaderMap::new())
+                    .unwrap_or_default();
                 (Decision::Allow(open), Outcome::FailedOpen)
             }
-            (Whose::Server | Whose::Unknown, _) => (denied(StatusCode::SERVICE_UNAVAILABLE), Outcome::FailedClosed),
+            (Whose::Server | Whose::Unknown, _) => (
+                denied(StatusCode::SERVICE_UNAVAILABLE),
+                Outcome::FailedClosed,
+            ),
             (Whose::Client, _) => (denied(StatusCode::BAD_REQUEST), Outcome::FailedClosed),
         };
-        let grace = if whose == Whose::Client { Duration::ZERO } else { self.grace };
-        Verdict { decision, reason, outcome, took, lasts: self.recheck, grace }
+        let grace = if whose == Whose::Client {
+            Duration::ZERO
+        } else {
+            self.grace
+        };
+        Verdict {
+            decision,
+            reason,
+            outcome,
+            took,
+            lasts: self.recheck,
+            grace,
+        }
     }
 
     fn decided(&self, answer: Answer, took: Option<Duration>) -> Verdict {
-        let Answer { decision, reason, lasts } = answer;
+        let Answer {
+            decision,
+            reason,
+            lasts,
+        } = answer;
         let outcome = match &decision {
             Decision::Allow(_) => Outcome::Allowed,
             Decision::Deny(_) => Outcome::Denied,
         };
-        Verdict { decision, reason, outcome, took, lasts: lasts.or(self.recheck), grace: Duration::ZERO }
+        Verdict {
+            decision,
+            reason,
+            outcome,
+            took,
+            lasts: lasts.or(self.recheck),
+            grace: Duration::ZERO,
+        }
     }
 }
 

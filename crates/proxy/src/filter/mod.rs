@@ -127,12 +127,18 @@ pub(crate) struct Changes {
 impl Changes {
     fn apply(&self, fields: &mut HeaderMap) {
         let unwanted = |name: &http::HeaderName| {
-            self.remove.iter().any(|pattern| pattern.matches(name.as_str()))
+            self.remove
+                .iter()
+                .any(|pattern| pattern.matches(name.as_str()))
                 && !self.append.contains_key(name)
                 && name != USER
                 && !is_reserved(name.as_str())
         };
-        let removed: Vec<_> = fields.keys().filter(|name| unwanted(name)).cloned().collect();
+        let removed: Vec<_> = fields
+            .keys()
+            .filter(|name| unwanted(name))
+            .cloned()
+            .collect();
         for name in removed.iter().chain(self.set.keys()) {
             fields.remove(name);
         }
@@ -155,7 +161,10 @@ pub(crate) struct Denial {
 }
 
 /// The filters of a document, in their order; those whose upstream is missing were reported by the rules.
-pub(crate) fn assemble(document: &Document, upstream: impl Fn(&str) -> Option<Arc<Upstream>>) -> Vec<Arc<dyn Filter>> {
+pub(crate) fn assemble(
+    document: &Document,
+    upstream: impl Fn(&str) -> Option<Arc<Upstream>>,
+) -> Vec<Arc<dyn Filter>> {
     let external = |config: &hermes_config::model::Authorize| {
         let upstream = upstream(&config.asked())?;
         Some(Arc::new(external::External::new(config, upstream)) as Arc<dyn Filter>)
@@ -183,7 +192,11 @@ pub(crate) struct Denied {
 impl Stage<'_> {
     /// Whether any filter is to be asked. Where none is, none is after another's changes.
     pub(crate) fn is_asked(&self, head: &RequestHead, user: Option<&str>) -> bool {
-        self.entry.snapshot.filters.iter().any(|filter| filter.applies(&self.facts(head, user)))
+        self.entry
+            .snapshot
+            .filters
+            .iter()
+            .any(|filter| filter.applies(&self.facts(head, user)))
     }
 
     /// Asks every filter that applies; the first denial ends it. Returns how long that counts for a tunnel.
@@ -206,7 +219,13 @@ impl Stage<'_> {
     }
 
     fn facts<'b>(&'b self, head: &'b RequestHead, user: Option<&'b str>) -> Facts<'b> {
-        facts(head, self.target, user, self.entry.source, &self.entry.listener.name)
+        facts(
+            head,
+            self.target,
+            user,
+            self.entry.source,
+            &self.entry.listener.name,
+        )
     }
 
     async fn ask(
@@ -215,25 +234,59 @@ impl Stage<'_> {
         head: &mut RequestHead,
         user: &mut Option<String>,
     ) -> Result<Option<Duration>, Denied> {
-        let Self { worker, target, credentials, entry: Entry { source, listener, .. }, .. } = *self;
-        let subject =
-            Subject { worker, head, target, user: user.as_deref(), source, listener: &listener.name, credentials };
-        let Verdict { decision, reason, outcome, took, lasts, grace } = filter.decide(&subject).await;
-        worker.shared.seeing.filtered(filter.name(), outcome.word(), took);
+        let Self {
+            worker,
+            target,
+            credentials,
+            entry: Entry {
+                source, listener, ..
+            },
+            ..
+        } = *self;
+        let subject = Subject {
+            worker,
+            head,
+            target,
+            user: user.as_deref(),
+            source,
+            listener: &listener.name,
+            credentials,
+        };
+        let Verdict {
+            decision,
+            reason,
+            outcome,
+            took,
+            lasts,
+            grace,
+        } = filter.decide(&subject).await;
+        worker
+            .shared
+            .seeing
+            .filtered(filter.name(), outcome.word(), took);
         let reason = format!("{} {}: {reason}", filter.name(), outcome.word());
         self.exchange.filtered(&reason);
         match decision {
             Decision::Allow(changes) => {
                 changes.apply(&mut head.fields);
-                if let Some(named) = changes.set.get(USER).and_then(|named| std::str::from_utf8(named.as_bytes()).ok())
+                if let Some(named) = changes
+                    .set
+                    .get(USER)
+                    .and_then(|named| std::str::from_utf8(named.as_bytes()).ok())
                 {
                     self.exchange.user(named);
                     *user = Some(named.to_owned());
                 }
                 Ok(lasts)
             }
-            Decision::Deny(Denial { status, fields, content }) => {
-                let refusal = Refusal::new(ProxyError::HttpRequestDenied, reason).status(status).fields(fields);
+            Decision::Deny(Denial {
+                status,
+                fields,
+                content,
+            }) => {
+                let refusal = Refusal::new(ProxyError::HttpRequestDenied, reason)
+                    .status(status)
+                    .fields(fields);
                 let refusal = match content {
                     Some(content) => refusal.content(content),
                     None => refusal,
@@ -253,8 +306,14 @@ pub(crate) fn facts<'a>(
     listener: &'a str,
 ) -> Facts<'a> {
     Facts {
-        target: hermes_rules::Target { host: &target.host, port: target.port },
-        authority: head.authority.as_ref().map(|authority| (authority.host(), authority.port_u16())),
+        target: hermes_rules::Target {
+            host: &target.host,
+            port: target.port,
+        },
+        authority: head
+            .authority
+            .as_ref()
+            .map(|authority| (authority.host(), authority.port_u16())),
         path: head.path(),
         method: &head.method,
         protocol: head.protocol.as_ref().map(Protocol::as_str),
@@ -291,12 +350,19 @@ mod tests {
     #[test]
     fn changes_remove_then_set_then_append() {
         let changes = Changes {
-            remove: ["x-*", "user", "v*"].map(|pattern| pattern.parse().unwrap()).to_vec(),
+            remove: ["x-*", "user", "v*"]
+                .map(|pattern| pattern.parse().unwrap())
+                .to_vec(),
             set: map(&[("x-role", "admin"), ("x-role", "editor"), ("other", "new")]),
             append: map(&[("x-list", "b")]),
         };
-        let mut fields =
-            map(&[("x-role", "forged"), ("x-list", "a"), ("other", "old"), ("user", "alice"), ("via", "b")]);
+        let mut fields = map(&[
+            ("x-role", "forged"),
+            ("x-list", "a"),
+            ("other", "old"),
+            ("user", "alice"),
+            ("via", "b"),
+        ]);
         changes.apply(&mut fields);
         let expected = map(&[
             ("user", "alice"),

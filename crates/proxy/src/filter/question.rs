@@ -19,7 +19,12 @@ use crate::believe::sees;
 use crate::target::is_https;
 
 /// Fields that a pattern with a star never means, because they hold credentials.
-const CREDENTIALS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
+const CREDENTIALS: [&str; 4] = [
+    "authorization",
+    "cookie",
+    "proxy-authorization",
+    "set-cookie",
+];
 
 /// Fields that we write, and that nobody else may: a server believes them.
 const OWN: [&str; 9] = [
@@ -53,10 +58,19 @@ impl Question {
     ///
     /// # Errors
     /// The exchange cannot be put into a request.
-    pub(super) fn new(form: &Form, send: &[FieldPattern], subject: &Subject<'_>) -> Result<Self, String> {
-        let authority = Authority::try_from(subject.target.to_string()).map_err(|error| error.to_string())?;
+    pub(super) fn new(
+        form: &Form,
+        send: &[FieldPattern],
+        subject: &Subject<'_>,
+    ) -> Result<Self, String> {
+        let authority =
+            Authority::try_from(subject.target.to_string()).map_err(|error| error.to_string())?;
         let mut shown = shown(send, &subject.head.fields);
-        for (name, value) in subject.credentials.iter().filter(|(name, _)| sees(send, name.as_str())) {
+        for (name, value) in subject
+            .credentials
+            .iter()
+            .filter(|(name, _)| sees(send, name.as_str()))
+        {
             // What the listener did not read is among the fields still.
             if !subject.head.fields.contains_key(name) {
                 shown.append(name.clone(), value.clone());
@@ -73,8 +87,15 @@ impl Question {
                 // What is ours is not among them.
                 fields.extend(shown.clone());
                 match body {
-                    AuthorizeBody::None => (question_method(subject.head), path, fields, String::new()),
-                    AuthorizeBody::Json => (Method::POST, path, fields, described(subject, &shown).to_string()),
+                    AuthorizeBody::None => {
+                        (question_method(subject.head), path, fields, String::new())
+                    }
+                    AuthorizeBody::Json => (
+                        Method::POST,
+                        path,
+                        fields,
+                        described(subject, &shown).to_string(),
+                    ),
                 }
             }
         };
@@ -88,18 +109,30 @@ impl Question {
             version: Version::HTTP_11,
             origin_form: false,
         };
-        head.fields.entry(USER_AGENT).or_insert(HeaderValue::from_static("hermes"));
+        head.fields
+            .entry(USER_AGENT)
+            .or_insert(HeaderValue::from_static("hermes"));
         if !content.is_empty() {
-            head.fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            head.fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
+            head.fields
+                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            head.fields
+                .insert(ACCEPT, HeaderValue::from_static("application/json"));
         }
-        Ok(Self { head, content: Bytes::from(content) })
+        Ok(Self {
+            head,
+            content: Bytes::from(content),
+        })
     }
 
     /// Its bytes, roughly as they are sent over HTTP/1.1.
     pub(super) fn size(&self) -> usize {
-        let path = self.head.path.as_ref().map_or(0, |path| path.as_str().len());
-        let line = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 4;
+        let path = self
+            .head
+            .path
+            .as_ref()
+            .map_or(0, |path| path.as_str().len());
+        let line =
+            |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 4;
         path + self.head.fields.iter().map(line).sum::<usize>() + self.content.len()
     }
 
@@ -111,8 +144,18 @@ impl Question {
             hash.update(part);
         };
         add(self.head.method.as_str().as_bytes());
-        add(self.head.authority.as_ref().map_or("", Authority::as_str).as_bytes());
-        add(self.head.path.as_ref().map_or("", PathAndQuery::as_str).as_bytes());
+        add(self
+            .head
+            .authority
+            .as_ref()
+            .map_or("", Authority::as_str)
+            .as_bytes());
+        add(self
+            .head
+            .path
+            .as_ref()
+            .map_or("", PathAndQuery::as_str)
+            .as_bytes());
         for (name, value) in &self.head.fields {
             add(name.as_str().as_bytes());
             add(value.as_bytes());
@@ -130,20 +173,32 @@ fn shown(send: &[FieldPattern], fields: &HeaderMap) -> HeaderMap {
         let is_own = OWN.contains(&name.as_str().replace('_', "-").as_str());
         !is_own
             && !is_reserved(name.as_str())
-            && send.iter().any(|pattern| pattern.matches(name.as_str()) && !(pattern.wildcard && is_credential))
+            && send.iter().any(|pattern| {
+                pattern.matches(name.as_str()) && !(pattern.wildcard && is_credential)
+            })
     };
     let shown = fields.iter().filter(|(name, _)| named(name));
-    shown.map(|(name, value)| (name.clone(), value.clone())).collect()
+    shown
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// A tunnel has a method that would open one at the server, too.
 fn question_method(head: &RequestHead) -> Method {
-    if head.method == Method::CONNECT { Method::GET } else { head.method.clone() }
+    if head.method == Method::CONNECT {
+        Method::GET
+    } else {
+        head.method.clone()
+    }
 }
 
 /// Path and query as routes compare them, so that a server which denies `/admin/` denies `//admin/` and `/%61dmin/`, too.
 fn path_of(head: &RequestHead) -> Cow<'_, str> {
-    let Some(path) = head.path.as_ref().filter(|path| path.as_str().starts_with('/')) else {
+    let Some(path) = head
+        .path
+        .as_ref()
+        .filter(|path| path.as_str().starts_with('/'))
+    else {
         return Cow::Borrowed("/");
     };
     match (normalise(path.path()), path.query()) {
@@ -155,12 +210,24 @@ fn path_of(head: &RequestHead) -> Cow<'_, str> {
 
 /// What servers for other proxies look for, too.
 fn forwarded(subject: &Subject<'_>) -> Result<HeaderMap, String> {
-    let Subject { head, target, user, source, listener, .. } = *subject;
-    let scheme = if is_https(head, source.tls.is_some()) { "https" } else { "http" };
+    let Subject {
+        head,
+        target,
+        user,
+        source,
+        listener,
+        ..
+    } = *subject;
+    let scheme = if is_https(head, source.tls.is_some()) {
+        "https"
+    } else {
+        "http"
+    };
     let address = source.peer.socket().map(|peer| peer.ip().to_string());
     let mut fields = HeaderMap::new();
     let mut add = |name: &'static str, value: &str| {
-        let value = HeaderValue::from_str(value).map_err(|_| format!("{name} cannot be written"))?;
+        let value =
+            HeaderValue::from_str(value).map_err(|_| format!("{name} cannot be written"))?;
         fields.insert(HeaderName::from_static(name), value);
         Ok::<_, String>(())
     };
@@ -181,11 +248,21 @@ fn forwarded(subject: &Subject<'_>) -> Result<HeaderMap, String> {
 
 /// All that is known of the exchange, as JSON. Several lines of a field are joined as RFC 9110, 5.3 allows.
 fn described(subject: &Subject<'_>, shown: &HeaderMap) -> Value {
-    let Subject { head, target, user, source, listener, .. } = *subject;
+    let Subject {
+        head,
+        target,
+        user,
+        source,
+        listener,
+        ..
+    } = *subject;
     let mut fields = Map::new();
     for name in shown.keys() {
-        let lines: Vec<_> =
-            shown.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned()).collect();
+        let lines: Vec<_> = shown
+            .get_all(name)
+            .iter()
+            .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
+            .collect();
         fields.insert(name.to_string(), lines.join(", ").into());
     }
     json!({
@@ -215,8 +292,17 @@ mod tests {
     #[test]
     fn what_a_server_believes_from_us_is_taken_from_nobody_else() {
         let mut fields = HeaderMap::new();
-        for name in ["x-forwarded-user", "x_forwarded_user", "x-forwarded-host", "x-hermes-kind", "x-forwarded-other"] {
-            fields.insert(HeaderName::from_static(name), HeaderValue::from_static("forged"));
+        for name in [
+            "x-forwarded-user",
+            "x_forwarded_user",
+            "x-forwarded-host",
+            "x-hermes-kind",
+            "x-forwarded-other",
+        ] {
+            fields.insert(
+                HeaderName::from_static(name),
+                HeaderValue::from_static("forged"),
+            );
         }
         let all = shown(&patterns(&["*", "x-forwarded-user"]), &fields);
         assert_eq!(all.keys().collect::<Vec<_>>(), ["x-forwarded-other"]);
@@ -225,7 +311,14 @@ mod tests {
     #[test]
     fn credentials_are_shown_only_if_they_are_named_in_full() {
         let mut fields = HeaderMap::new();
-        for name in ["authorization", "cookie", "accept", "x-a", "via", "content-length"] {
+        for name in [
+            "authorization",
+            "cookie",
+            "accept",
+            "x-a",
+            "via",
+            "content-length",
+        ] {
             fields.insert(name, HeaderValue::from_static("1"));
         }
         let names = |send: &[&str]| {

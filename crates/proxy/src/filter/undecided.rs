@@ -33,27 +33,51 @@ pub(super) enum Whose {
 
 impl Undecided {
     pub(super) fn server(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), whose: Whose::Server }
+        Self {
+            reason: reason.into(),
+            whose: Whose::Server,
+        }
     }
 
     pub(super) fn client(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), whose: Whose::Client }
+        Self {
+            reason: reason.into(),
+            whose: Whose::Client,
+        }
     }
 
     pub(super) fn unknown(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), whose: Whose::Unknown }
+        Self {
+            reason: reason.into(),
+            whose: Whose::Unknown,
+        }
     }
 
     /// A status that decides nothing; `who` gave it.
     pub(super) fn status(status: StatusCode, who: &str) -> Self {
-        Self { reason: format!("{who} answered {}", status.as_u16()), whose: of_status(status) }
+        Self {
+            reason: format!("{who} answered {}", status.as_u16()),
+            whose: of_status(status),
+        }
     }
 
     /// No connection. What this machine has no room for, other clients may have taken.
     pub(super) fn connect(failure: &ConnectFailure) -> Self {
-        let own = [FailureKind::Limit, FailureKind::Descriptors, FailureKind::Ports, FailureKind::Local];
-        let whose = if own.contains(&failure.kind) { Whose::Unknown } else { Whose::Server };
-        Self { reason: format!("{}: {}", failure.endpoint, failure.reason), whose }
+        let own = [
+            FailureKind::Limit,
+            FailureKind::Descriptors,
+            FailureKind::Ports,
+            FailureKind::Local,
+        ];
+        let whose = if own.contains(&failure.kind) {
+            Whose::Unknown
+        } else {
+            Whose::Server
+        };
+        Self {
+            reason: format!("{}: {}", failure.endpoint, failure.reason),
+            whose,
+        }
     }
 
     /// No whole answer to a question of so many bytes. `by_status`: 200 alone would have allowed.
@@ -66,7 +90,10 @@ impl Undecided {
             Failure::TooLarge(_, Some(status)) if status.is_server_error() => of_status(*status),
             Failure::TooLarge(..) | Failure::Tunnel => Whose::Unknown,
         };
-        Self { reason: failure.to_string(), whose }
+        Self {
+            reason: failure.to_string(),
+            whose,
+        }
     }
 }
 
@@ -105,12 +132,22 @@ mod tests {
         assert_eq!([500, 502, 503, 504].map(status), [Whose::Server; 4]);
         assert_eq!([400, 413, 414, 431, 501].map(status), [Whose::Client; 5]);
         assert_eq!([403, 404, 429, 302].map(status), [Whose::Unknown; 4]);
-        let broken = |cause, bytes| Undecided::broken(&Failure::Stream(StreamError::new(cause)), bytes, true).whose;
-        let too_large = |by_status| Undecided::broken(&Failure::TooLarge(1, Some(StatusCode::OK)), 1, by_status).whose;
-        assert_eq!([too_large(true), too_large(false)], [Whose::Server, Whose::Unknown]);
+        let broken = |cause, bytes| {
+            Undecided::broken(&Failure::Stream(StreamError::new(cause)), bytes, true).whose
+        };
+        let too_large = |by_status| {
+            Undecided::broken(&Failure::TooLarge(1, Some(StatusCode::OK)), 1, by_status).whose
+        };
+        assert_eq!(
+            [too_large(true), too_large(false)],
+            [Whose::Server, Whose::Unknown]
+        );
         assert_eq!(broken(Cause::Incomplete, LARGE), Whose::Server);
         assert_eq!(broken(Cause::Incomplete, LARGE + 1), Whose::Unknown);
-        assert_eq!(broken(Cause::Invalid("a name".to_owned()), 1), Whose::Client);
+        assert_eq!(
+            broken(Cause::Invalid("a name".to_owned()), 1),
+            Whose::Client
+        );
         assert_eq!(Undecided::from("no JSON").whose, Whose::Unknown);
     }
 }

@@ -10,11 +10,20 @@ use crate::routed::Routed;
 
 /// The affinity of an exchange with this next hop. `None` where none is asked for, or the request does not have what it goes
 /// by: then any endpoint will do.
-pub(crate) fn affinity(routed: &Routed, next: &Next, head: Option<&RequestHead>) -> Option<Affinity> {
-    let Next::Upstream { upstream, .. } = next else { return None };
+pub(crate) fn affinity(
+    routed: &Routed,
+    next: &Next,
+    head: Option<&RequestHead>,
+) -> Option<Affinity> {
+    let Next::Upstream { upstream, .. } = next else {
+        return None;
+    };
     let hash = upstream.hash()?;
     if hash.user {
-        return routed.user.as_deref().map(|user| Affinity::of(user.as_bytes()));
+        return routed
+            .user
+            .as_deref()
+            .map(|user| Affinity::of(user.as_bytes()));
     }
     if hash.source {
         let ip = routed.source.peer.ip()?.to_canonical();
@@ -24,15 +33,26 @@ pub(crate) fn affinity(routed: &Routed, next: &Next, head: Option<&RequestHead>)
     if let Some(name) = &hash.cookie {
         return cookie(fields, name).map(|value| Affinity::of(value.as_bytes()));
     }
-    let values: Vec<_> = fields.get_all(hash.field.as_deref()?).iter().map(http::HeaderValue::as_bytes).collect();
+    let values: Vec<_> = fields
+        .get_all(hash.field.as_deref()?)
+        .iter()
+        .map(http::HeaderValue::as_bytes)
+        .collect();
     (!values.is_empty()).then(|| Affinity::of(&values.join(&b","[..])))
 }
 
 /// The value of a cookie (RFC 6265, 5.4); over HTTP/2 each may stand in a line of its own.
 fn cookie<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = fields.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+    let lines = fields
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
+    let mut pairs = lines
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='));
+    pairs
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -46,7 +66,10 @@ mod tests {
         let mut fields = HeaderMap::new();
         fields.append(COOKIE, HeaderValue::from_static("a=1; session=x=y"));
         fields.append(COOKIE, HeaderValue::from_static("b=2"));
-        assert_eq!((cookie(&fields, "session"), cookie(&fields, "b")), (Some("x=y"), Some("2")));
+        assert_eq!(
+            (cookie(&fields, "session"), cookie(&fields, "b")),
+            (Some("x=y"), Some("2"))
+        );
         assert_eq!(cookie(&fields, "sess"), None);
     }
 }

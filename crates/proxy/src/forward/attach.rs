@@ -19,22 +19,38 @@ use crate::target::asks_to_attach;
 const UPSTREAM: &str = "(attached)";
 
 /// Lets the client be attached, until it leaves or may not stay.
-pub(super) async fn accept(routed: &Routed, arrival: Arrival, rule: &AttachAs) -> Result<String, Failed> {
+pub(super) async fn accept(
+    routed: &Routed,
+    arrival: Arrival,
+    rule: &AttachAs,
+) -> Result<String, Failed> {
     let (place, name) = match admit(routed, arrival.head(), rule) {
         Ok(admitted) => admitted,
-        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
     };
     let exchange = &routed.exchange;
     let shared = &routed.worker.shared;
     exchange.upstream(&UPSTREAM.into(), &place.text());
     exchange.status(arrival.head().opening_status().as_u16());
-    let mut standing = stand(routed, Opened::attached(routed, arrival.head(), name), false);
+    let mut standing = stand(
+        routed,
+        Opened::attached(routed, arrival.head(), name),
+        false,
+    );
     let version = match arrival.head().version {
         Version::HTTP_3 => "h3",
         Version::HTTP_2 => "h2",
         _ => "h1",
     };
-    let tunnel = match arrival.accept(HeaderMap::from_iter([(ptth::ALPN, ptth::H2)])).await {
+    let tunnel = match arrival
+        .accept(HeaderMap::from_iter([(ptth::ALPN, ptth::H2)]))
+        .await
+    {
         Ok(End::Stream(incoming, outgoing)) => (incoming, outgoing),
         Ok(End::Udp(_)) => return Ok("proxy_internal_error: an attachment over UDP".to_owned()),
         Err(error) => return Ok(format!("client_closed: {error}")),
@@ -44,7 +60,12 @@ pub(super) async fn accept(routed: &Routed, arrival: Arrival, rule: &AttachAs) -
         counted.counters().from_client(from);
         counted.counters().to_client(to);
     });
-    let carried = Carried { source: routed.source.clone(), version, user: routed.user.clone(), count };
+    let carried = Carried {
+        source: routed.source.clone(),
+        version,
+        user: routed.user.clone(),
+        count,
+    };
     let _counted = shared.seeing.attached();
     let dismissed = async {
         tokio::select! {
@@ -62,16 +83,30 @@ pub(super) async fn accept(routed: &Routed, arrival: Arrival, rule: &AttachAs) -
 
 /// Whether the request may be attached, and its place under the name that it asks for.
 fn admit(routed: &Routed, head: &RequestHead, rule: &AttachAs) -> Result<(Place, String), Refusal> {
-    let bad = |reason: String| Refusal::new(ProxyError::HttpRequestError, reason).status(StatusCode::BAD_REQUEST);
+    let bad = |reason: String| {
+        Refusal::new(ProxyError::HttpRequestError, reason).status(StatusCode::BAD_REQUEST)
+    };
     if !asks_to_attach(head) {
-        return Err(bad("the route takes only requests to be attached".to_owned()));
+        return Err(bad(
+            "the route takes only requests to be attached".to_owned()
+        ));
     }
     let name = ptth::name(head.path(), &head.fields).map_err(|error| bad(error.to_string()))?;
-    permits(rule, &name, routed.user.as_deref())
-        .map_err(|reason| Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN))?;
-    let place = routed.worker.shared.attached.reserve(&name, routed.user.as_deref()).map_err(|full| {
-        let status = if full == Full::Name { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
-        Refusal::new(ProxyError::ConnectionLimitReached, full.to_string()).status(status)
+    permits(rule, &name, routed.user.as_deref()).map_err(|reason| {
+        Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN)
     })?;
+    let place = routed
+        .worker
+        .shared
+        .attached
+        .reserve(&name, routed.user.as_deref())
+        .map_err(|full| {
+            let status = if full == Full::Name {
+                StatusCode::TOO_MANY_REQUESTS
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
+            Refusal::new(ProxyError::ConnectionLimitReached, full.to_string()).status(status)
+        })?;
     Ok((place, name))
 }

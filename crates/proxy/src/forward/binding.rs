@@ -17,13 +17,24 @@ const BINDING: [&str; 2] = ["ntlm", "negotiate"];
 
 /// Whose alone the connection to the next hop is to be; `None` where it may be anyone's. `known` says whether there is one that
 /// was authenticated before, and on which the client goes on without a word.
-pub(super) fn own<'a>(routed: &'a Routed, head: &RequestHead, known: impl FnOnce(Own<'a>) -> bool) -> Option<Own<'a>> {
+pub(super) fn own<'a>(
+    routed: &'a Routed,
+    head: &RequestHead,
+    known: impl FnOnce(Own<'a>) -> bool,
+) -> Option<Own<'a>> {
     let asks = || head.fields.get_all(AUTHORIZATION).iter().any(binds);
-    let pinned = routed.entrance.connection.as_ref().map(|connection| &connection.pinned);
+    let pinned = routed
+        .entrance
+        .connection
+        .as_ref()
+        .map(|connection| &connection.pinned);
     if pinned.is_none_or(|pinned| pinned.is_empty()) && !asks() {
         return None;
     }
-    let own = Own { pinned: pinned.filter(|_| has_client(routed, head)), user: routed.user.as_deref() };
+    let own = Own {
+        pinned: pinned.filter(|_| has_client(routed, head)),
+        user: routed.user.as_deref(),
+    };
     (asks() || known(own)).then_some(own)
 }
 
@@ -31,13 +42,22 @@ pub(super) fn own<'a>(routed: &'a Routed, head: &RequestHead, known: impl FnOnce
 /// clients; the latter say of each exchange whose it is.
 fn has_client(routed: &Routed, head: &RequestHead) -> bool {
     let one_by_one = matches!(head.version, Version::HTTP_10 | Version::HTTP_11);
-    let is_client = matches!(routed.snapshot.source_of(&routed.listener, &routed.source), Source::Client);
+    let is_client = matches!(
+        routed.snapshot.source_of(&routed.listener, &routed.source),
+        Source::Client
+    );
     one_by_one && (is_client || routed.user.is_some())
 }
 
 fn binds(value: &HeaderValue) -> bool {
-    let scheme = value.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
-    BINDING.iter().any(|binding| scheme.eq_ignore_ascii_case(binding.as_bytes()))
+    let scheme = value
+        .as_bytes()
+        .split(|byte| *byte == b' ')
+        .next()
+        .unwrap_or_default();
+    BINDING
+        .iter()
+        .any(|binding| scheme.eq_ignore_ascii_case(binding.as_bytes()))
 }
 
 #[cfg(test)]
@@ -47,7 +67,15 @@ mod tests {
     #[test]
     fn schemes_that_bind_are_known_whatever_their_letters() {
         let binds = |text| binds(&HeaderValue::from_static(text));
-        assert!(["NTLM TlRM", "negotiate YII", "Negotiate", "nTLM"].into_iter().all(binds));
-        assert!(!["Basic TlRM", "Bearer ntlm", "", "NTLMv3 x"].into_iter().any(binds));
+        assert!(
+            ["NTLM TlRM", "negotiate YII", "Negotiate", "nTLM"]
+                .into_iter()
+                .all(binds)
+        );
+        assert!(
+            !["Basic TlRM", "Bearer ntlm", "", "NTLMv3 x"]
+                .into_iter()
+                .any(binds)
+        );
     }
 }

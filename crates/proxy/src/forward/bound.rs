@@ -21,12 +21,27 @@ use crate::routed::Routed;
 pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
     let (bound, public) = match open(routed, next) {
         Ok(opened) => opened,
-        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
     };
-    routed.exchange.status(arrival.head().opening_status().as_u16());
+    routed
+        .exchange
+        .status(arrival.head().opening_status().as_u16());
     let yes = || HeaderValue::from_static("?1");
-    let fields = [(CAPSULE_PROTOCOL, yes()), (CONNECT_UDP_BIND, yes()), (PROXY_PUBLIC_ADDRESS, public)];
-    let mut place = stand(routed, Opened::new(routed, arrival.head(), next, None), false);
+    let fields = [
+        (CAPSULE_PROTOCOL, yes()),
+        (CONNECT_UDP_BIND, yes()),
+        (PROXY_PUBLIC_ADDRESS, public),
+    ];
+    let mut place = stand(
+        routed,
+        Opened::new(routed, arrival.head(), next, None),
+        false,
+    );
     let client = match arrival.accept(HeaderMap::from_iter(fields)).await {
         Ok(End::Stream(incoming, outgoing)) => Ends::streams(incoming, outgoing),
         Ok(End::Udp(_)) => return Ok("proxy_internal_error: a UDP client cannot bind".to_owned()),
@@ -40,34 +55,67 @@ fn open(routed: &Routed, next: &Next) -> Result<(Bound, HeaderValue), Refusal> {
     let route = &routed.snapshot.document.routes[routed.route];
     let Some(bind) = route.bind.as_ref().filter(|_| matches!(next, Next::Target)) else {
         let details = "the route does not say `bind`: only tunnels for one target end here";
-        return Err(Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::FORBIDDEN));
+        return Err(
+            Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::FORBIDDEN)
+        );
     };
-    let failed = |reason: String| Refusal::new(ProxyError::ProxyConfigurationError, format!("bind: {reason}"));
+    let failed = |reason: String| {
+        Refusal::new(
+            ProxyError::ProxyConfigurationError,
+            format!("bind: {reason}"),
+        )
+    };
     holding::hold_all(routed, bind.listen.len())?;
     let listen = bind.listen.iter().filter_map(|text| text.parse().ok());
-    let bound = Bound::open(listen, routed.worker.clone()).map_err(|error| match Shortage::of(&error) {
-        Some(Shortage::Descriptors) => Refusal::new(ProxyError::ConnectionLimitReached, error.to_string()),
-        _ => failed(error.to_string()),
-    })?;
-    let public = HeaderValue::try_from(public(bind, &bound)).map_err(|error| failed(error.to_string()))?;
+    let bound =
+        Bound::open(listen, routed.worker.clone()).map_err(|error| match Shortage::of(&error) {
+            Some(Shortage::Descriptors) => {
+                Refusal::new(ProxyError::ConnectionLimitReached, error.to_string())
+            }
+            _ => failed(error.to_string()),
+        })?;
+    let public =
+        HeaderValue::try_from(public(bind, &bound)).map_err(|error| failed(error.to_string()))?;
     Ok((bound, public))
 }
 
 /// A list of strings (RFC 9651, 3.1).
 fn public(bind: &Bind, bound: &Bound) -> String {
-    let stated: Vec<IpAddr> = bind.public.iter().flatten().filter_map(|text| text.parse().ok()).collect();
+    let stated: Vec<IpAddr> = bind
+        .public
+        .iter()
+        .flatten()
+        .filter_map(|text| text.parse().ok())
+        .collect();
     let told = |(index, own): (usize, SocketAddr)| {
         let ip = stated.get(index).copied().unwrap_or(own.ip());
         format!("\"{}\"", SocketAddr::new(ip, own.port()))
     };
-    bound.addresses().enumerate().map(told).collect::<Vec<_>>().join(", ")
+    bound
+        .addresses()
+        .enumerate()
+        .map(told)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
-async fn carry(routed: &Routed, mut client: Ends, bound: &Bound, next: &Next, place: &mut Place) -> String {
+async fn carry(
+    routed: &Routed,
+    mut client: Ends,
+    bound: &Bound,
+    next: &Next,
+    place: &mut Place,
+) -> String {
     let exchange = &*routed.exchange;
     let stop = Stop::default();
     let limits = Limits::new(0);
-    let lane = |from| Lane { exchange, from, stop: &stop, alone: true, limits: &limits };
+    let lane = |from| Lane {
+        exchange,
+        from,
+        stop: &stop,
+        alone: true,
+        limits: &limits,
+    };
     let up = lane(Side::Client);
     let down = lane(Side::Target);
     let ended = tokio::select! {

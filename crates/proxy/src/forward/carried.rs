@@ -43,7 +43,12 @@ impl Carried {
 
 impl Bytes {
     async fn carry(mut self: Box<Self>, routed: &Routed) -> String {
-        let Self { client, target, place, active: _held } = &mut *self;
+        let Self {
+            client,
+            target,
+            place,
+            active: _held,
+        } = &mut *self;
         let carried = pump::tunnel(client, target, routed.exchange.counters(), place).await;
         carried.map_or_else(|broken| broken.reason(), |()| "done".to_owned())
     }

@@ -22,7 +22,9 @@ use super::resume::Again;
 use super::stalled::{Stalled, carried};
 use super::{Broken, Side, departure, paths};
 use crate::arrival::End;
-use crate::datagrams::{Bounds, Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader};
+use crate::datagrams::{
+    Bounds, Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader,
+};
 use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
 use crate::resume::{Asked, Claim};
@@ -72,18 +74,27 @@ pub(crate) struct Path {
 impl Ends {
     /// Of a pair of streams.
     pub(crate) fn streams(incoming: Incoming, outgoing: Outgoing) -> Self {
-        Self { origin: Origin::stream(incoming), sink: Sink::stream(outgoing) }
+        Self {
+            origin: Origin::stream(incoming),
+            sink: Sink::stream(outgoing),
+        }
     }
 
     /// Of UDP.
     pub(crate) fn udp(udp: UdpEnd) -> Self {
-        Self { origin: Origin::Udp(udp.reader()), sink: Sink::Udp(udp) }
+        Self {
+            origin: Origin::Udp(udp.reader()),
+            sink: Sink::Udp(udp),
+        }
     }
 
     /// Of a UDP socket that was taken over, with what came to it meanwhile.
     pub(crate) fn resumed(socket: Arc<UdpSocket>, received: Received) -> Self {
         let sink = Sink::Udp(UdpEnd::Socket(socket.clone(), received.bounds()));
-        Self { origin: Origin::Udp(UdpReader::Socket(socket, received)), sink }
+        Self {
+            origin: Origin::Udp(UdpReader::Socket(socket, received)),
+            sink,
+        }
     }
 
     /// Ends our direction and waits for the end of the other: a stream that is dropped half open looks broken to its peer. RFC
@@ -201,16 +212,37 @@ impl Tunnel {
     fn new(routed: &Routed, (client, path, place): (End, Path, Place)) -> (Self, Place) {
         let mut client = Ends::from(client);
         let head = place.standing().head();
-        let hold = routed.listener.hold(routed.snapshot.document.routes[routed.route].datagrams.as_ref());
+        let hold = routed.listener.hold(
+            routed.snapshot.document.routes[routed.route]
+                .datagrams
+                .as_ref(),
+        );
         client.origin.set_bounds(hold);
         let mut limits = Limits::new(departure::floor(routed, &head));
-        limits.lead(Side::Client, &client.sink, datagram_limit::is_understood(&head.fields));
+        limits.lead(
+            Side::Client,
+            &client.sink,
+            datagram_limit::is_understood(&head.fields),
+        );
         let exchange = routed.exchange.clone();
         let asked = routed.asked.is_some();
         let left = JoinSet::new();
         let over = CancellationToken::new();
         let again = Again::default();
-        (Self { exchange, client, path, hold, left, limits, over, again, asked }, place)
+        (
+            Self {
+                exchange,
+                client,
+                path,
+                hold,
+                left,
+                limits,
+                over,
+                again,
+                asked,
+            },
+            place,
+        )
     }
 
     /// Carries until the end, or until another way is open and nothing is in between.
@@ -218,10 +250,17 @@ impl Tunnel {
         let stop = Stop::default();
         let alone = self.left.is_empty();
         let udp = self.has_udp();
-        self.limits.lead(Side::Target, &self.path.ends.sink, self.path.listens);
+        self.limits
+            .lead(Side::Target, &self.path.ends.sink, self.path.listens);
         self.path.ends.origin.set_bounds(self.hold);
         let silence = self.silence();
-        let Self { exchange, client, path: Path { ends, held, .. }, limits, .. } = self;
+        let Self {
+            exchange,
+            client,
+            path: Path { ends, held, .. },
+            limits,
+            ..
+        } = self;
         let session = client.session();
         let sink = client.sink.clone();
         let mut lanes = pin!(lanes(exchange, (client, ends), &stop, alone, limits));
@@ -231,7 +270,13 @@ impl Tunnel {
         loop {
             let came = {
                 let is_between = || stalled.waits && stop.client_is_between() && sink.is_between();
-                let beside = pin!(beside((silent.as_mut(), udp), exchange, held, place, &mut opening));
+                let beside = pin!(beside(
+                    (silent.as_mut(), udp),
+                    exchange,
+                    held,
+                    place,
+                    &mut opening
+                ));
                 tokio::select! {
                     left = carried(lanes.as_mut(), is_between) => match left {
                         Some(left) => return Round::Over(left.map(|_| "done")),
@@ -253,7 +298,9 @@ impl Tunnel {
                     let _ = tokio::time::timeout(LEAVE_TIME, &mut lanes).await;
                     return Round::Claimed(claim);
                 }
-                Seldom::Ordered(Order::End(reason)) => return Round::Over(Err(Broken::policy(&reason))),
+                Seldom::Ordered(Order::End(reason)) => {
+                    return Round::Over(Err(Broken::policy(&reason)));
+                }
                 Seldom::Ordered(Order::Move(moved)) => {
                     stalled.waits = false;
                     exchange.moves();
@@ -267,7 +314,8 @@ impl Tunnel {
                 Seldom::Opened(opened) => {
                     opening = None;
                     let stays = match *opened {
-                        Ok(new) => match leave(lanes.as_mut(), (&stop, &sink), Box::new(new)).await {
+                        Ok(new) => match leave(lanes.as_mut(), (&stop, &sink), Box::new(new)).await
+                        {
                             Ok(round) => return round,
                             Err(new) => stalled.stay(exchange, place, *new),
                         },
@@ -310,7 +358,12 @@ impl Tunnel {
         }
         let client = self.client.sink.clone();
         let exchange = self.exchange.clone();
-        self.left.spawn(linger(old, client, exchange, (self.limits.floor(), self.over.clone())));
+        self.left.spawn(linger(
+            old,
+            client,
+            exchange,
+            (self.limits.floor(), self.over.clone()),
+        ));
     }
 
     /// Whether UDP is on a side. Streams alone have no time-out, and end in each direction for itself.
@@ -401,7 +454,10 @@ async fn leave(
 }
 
 /// What follows once the lanes were told to stop.
-fn stopped(lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>, new: Box<(Path, Opened)>) -> Round {
+fn stopped(
+    lanes: Result<Result<Left, Broken>, tokio::time::error::Elapsed>,
+    new: Box<(Path, Opened)>,
+) -> Round {
     match lanes {
         Ok(Ok(Left::Ended)) => Round::Over(Ok("done")),
         Ok(Err(broken)) if broken.side == Side::Client => Round::Over(Err(broken)),
@@ -419,8 +475,20 @@ async fn lanes(
     limits: &Limits,
 ) -> Result<Left, Broken> {
     let streams = !client.origin.is_udp() && !path.origin.is_udp();
-    let up = Lane { exchange, from: Side::Client, stop, alone: true, limits };
-    let down = Lane { exchange, from: Side::Target, stop, alone, limits };
+    let up = Lane {
+        exchange,
+        from: Side::Client,
+        stop,
+        alone: true,
+        limits,
+    };
+    let down = Lane {
+        exchange,
+        from: Side::Target,
+        stop,
+        alone,
+        limits,
+    };
     let up = direction(up, &mut client.origin, &path.sink, streams);
     let down = direction(down, &mut path.origin, &client.sink, streams);
     let mut up = pin!(up);
@@ -435,16 +503,27 @@ async fn lanes(
             left => (left, up.await?),
         },
     };
-    Ok(if [first, second].contains(&Left::Ended) { Left::Ended } else { Left::Stopped })
+    Ok(if [first, second].contains(&Left::Ended) {
+        Left::Ended
+    } else {
+        Left::Stopped
+    })
 }
 
 /// One direction; its end goes on where both sides are streams. It has stopped once the other one has, too.
-async fn direction(lane: Lane<'_>, origin: &mut Origin, sink: &Sink, passes_end: bool) -> Result<Left, Broken> {
+async fn direction(
+    lane: Lane<'_>,
+    origin: &mut Origin,
+    sink: &Sink,
+    passes_end: bool,
+) -> Result<Left, Broken> {
     loop {
         let left = lane.run(origin, sink).await?;
         if left == Left::Ended {
             if passes_end {
-                sink.finish().await.map_err(|error| Broken::write(lane.from.other(), &error))?;
+                sink.finish()
+                    .await
+                    .map_err(|error| Broken::write(lane.from.other(), &error))?;
             }
             lane.stop.ended();
             return Ok(left);
@@ -456,11 +535,22 @@ async fn direction(lane: Lane<'_>, origin: &mut Origin, sink: &Sink, passes_end:
 }
 
 /// Takes what still comes on a way that was left, then ends it.
-async fn linger(mut old: Path, client: Sink, exchange: Arc<Exchange>, (floor, over): (usize, CancellationToken)) {
+async fn linger(
+    mut old: Path,
+    client: Sink,
+    exchange: Arc<Exchange>,
+    (floor, over): (usize, CancellationToken),
+) {
     let stop = Stop::default();
     // What it says of its limits is of no use any more.
     let limits = Limits::new(floor);
-    let lane = Lane { exchange: &exchange, from: Side::Target, stop: &stop, alone: false, limits: &limits };
+    let lane = Lane {
+        exchange: &exchange,
+        from: Side::Target,
+        stop: &stop,
+        alone: false,
+        limits: &limits,
+    };
     {
         let mut answers = pin!(lane.run(&mut old.ends.origin, &client));
         tokio::select! {

@@ -86,21 +86,34 @@ impl Next {
 ///
 /// # Errors
 /// A rewrite or a field that the route adds cannot be written.
-pub(crate) fn depart(routed: &Routed, mut head: RequestHead, next: &Next) -> Result<(RequestHead, Target), Refusal> {
+pub(crate) fn depart(
+    routed: &Routed,
+    mut head: RequestHead,
+    next: &Next,
+) -> Result<(RequestHead, Target), Refusal> {
     let snapshot = &routed.snapshot;
     let route = &snapshot.document.routes[routed.route];
     let mut target = routed.target.clone();
     rewrite(route, &mut head, &mut target)?;
     if next.receiver() == Receiver::Origin {
         snapshot.overlay.strip(&mut head.fields, &route.expose);
-        if !routed.listener.config.gateway && !route.expose.iter().any(|field| field.matches(FORWARDED.as_str())) {
+        if !routed.listener.config.gateway
+            && !route
+                .expose
+                .iter()
+                .any(|field| field.matches(FORWARDED.as_str()))
+        {
             head.fields.remove(FORWARDED);
         }
     }
     trace::leave(routed, next, &route.expose, &mut head);
     change_fields(routed, route, &mut head, &target)?;
     snapshot.via.append(&mut head.fields, head.version);
-    if let Next::Upstream { upstream, receiver: Receiver::Proxy } = next {
+    if let Next::Upstream {
+        upstream,
+        receiver: Receiver::Proxy,
+    } = next
+    {
         form::depart(&mut head, route, upstream, &target)?;
         if head.kind() != Kind::Connect && head.scheme.is_none() {
             head.scheme = Some(Scheme::HTTP);
@@ -113,14 +126,24 @@ pub(crate) fn depart(routed: &Routed, mut head: RequestHead, next: &Next) -> Res
 }
 
 fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result<(), Refusal> {
-    let Some(rewrite) = &route.rewrite else { return Ok(()) };
+    let Some(rewrite) = &route.rewrite else {
+        return Ok(());
+    };
     if let Some(new) = &rewrite.target {
-        *target = Target { host: new.host.clone(), port: new.port };
+        *target = Target {
+            host: new.host.clone(),
+            port: new.port,
+        };
         target.write_into(head)?;
     }
-    if let (Some(change), Some(path), Kind::Message | Kind::Upgrade) = (&rewrite.path, &head.path, head.kind()) {
+    if let (Some(change), Some(path), Kind::Message | Kind::Upgrade) =
+        (&rewrite.path, &head.path, head.kind())
+    {
         let rewritten = rewrite_path(path, change).map_err(|error| {
-            Refusal::new(ProxyError::ProxyConfigurationError, format!("the rewritten path is bad: {error}"))
+            Refusal::new(
+                ProxyError::ProxyConfigurationError,
+                format!("the rewritten path is bad: {error}"),
+            )
         })?;
         if rewritten.is_some() {
             head.path = rewritten;
@@ -129,7 +152,12 @@ fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result
     Ok(())
 }
 
-fn change_fields(routed: &Routed, route: &Route, head: &mut RequestHead, target: &Target) -> Result<(), Refusal> {
+fn change_fields(
+    routed: &Routed,
+    route: &Route,
+    head: &mut RequestHead,
+    target: &Target,
+) -> Result<(), Refusal> {
     let unchanged = route.set.is_empty() && route.append.is_empty() && route.remove.is_empty();
     // Whoever answers a TRACE shows it to the client (RFC 9110, 9.3.8), who must not see what the operator adds.
     if unchanged || head.method == Method::TRACE {
@@ -137,25 +165,57 @@ fn change_fields(routed: &Routed, route: &Route, head: &mut RequestHead, target:
     }
     let path = head.path().to_owned();
     let method = head.method.clone();
-    let values = Values { path: &path, method: method.as_str(), ..routed.values(target) };
-    apply(&route.set, &route.append, &route.remove, &mut head.fields, &values)
-        .map_err(|bad| Refusal::new(ProxyError::ProxyInternalError, format!("field {}: {}", bad.name, bad.reason)))
+    let values = Values {
+        path: &path,
+        method: method.as_str(),
+        ..routed.values(target)
+    };
+    apply(
+        &route.set,
+        &route.append,
+        &route.remove,
+        &mut head.fields,
+        &values,
+    )
+    .map_err(|bad| {
+        Refusal::new(
+            ProxyError::ProxyInternalError,
+            format!("field {}: {}", bad.name, bad.reason),
+        )
+    })
 }
 
 /// A proxy with a template is addressed by its own authority (RFC 9298, 3): that of its template, or else of the endpoint which was chosen.
-pub(crate) fn address_proxy<'a>(head: &'a RequestHead, endpoint: &str, next: &Next) -> Cow<'a, RequestHead> {
+pub(crate) fn address_proxy<'a>(
+    head: &'a RequestHead,
+    endpoint: &str,
+    next: &Next,
+) -> Cow<'a, RequestHead> {
     if !head.kind().is_templated() {
         return Cow::Borrowed(head);
     }
     if let Some((scheme, authority)) = next.template(head.kind()).and_then(UriTemplate::origin) {
         let scheme = Some(scheme.clone());
         let authority = Some(authority.clone());
-        return Cow::Owned(RequestHead { authority, scheme, ..head.clone() });
+        return Cow::Owned(RequestHead {
+            authority,
+            scheme,
+            ..head.clone()
+        });
     }
     // A Unix socket has no authority; the name says only that it is the proxy itself.
-    let authority = Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
-    let scheme = Some(if next.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
-    Cow::Owned(RequestHead { authority: Some(authority), scheme, ..head.clone() })
+    let authority =
+        Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
+    let scheme = Some(if next.is_tls() {
+        Scheme::HTTPS
+    } else {
+        Scheme::HTTP
+    });
+    Cow::Owned(RequestHead {
+        authority: Some(authority),
+        scheme,
+        ..head.clone()
+    })
 }
 
 /// What a hop says of its own authentication is for this proxy, never for the client (RFC 9110, 11.7.1 and 11.7.3).
@@ -170,10 +230,12 @@ pub(crate) fn keep_own_challenge(head: &mut ResponseHead) {
 /// What a CONNECT-UDP says to the next proxy of its session, and of the datagrams that it understands and wants.
 pub(crate) fn ask(routed: &Routed, asked: Asked, head: &mut RequestHead) {
     asked.write(&mut head.fields);
-    head.fields.insert(datagram_limit::FIELD, datagram_limit::understood());
+    head.fields
+        .insert(datagram_limit::FIELD, datagram_limit::understood());
     let floor = floor(routed, head);
     if floor > 0 {
-        head.fields.insert(datagram_floor::FIELD, datagram_floor::value(floor));
+        head.fields
+            .insert(datagram_floor::FIELD, datagram_floor::value(floor));
     }
 }
 
@@ -183,7 +245,11 @@ pub(crate) fn floor(routed: &Routed, head: &RequestHead) -> usize {
     if routed.listener.config.udp.is_none() {
         return datagram_floor::of(&head.fields);
     }
-    match routed.listener.oversize(routed.snapshot.document.routes[routed.route].datagrams.as_ref()) {
+    match routed.listener.oversize(
+        routed.snapshot.document.routes[routed.route]
+            .datagrams
+            .as_ref(),
+    ) {
         Oversize::Capsule => datagram_floor::ALL,
         Oversize::Drop => 0,
     }

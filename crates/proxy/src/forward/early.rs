@@ -31,9 +31,18 @@ pub(super) struct EarlyBytes<'a> {
 impl<'a> EarlyBytes<'a> {
     /// Of a CONNECT that leaves as one.
     pub(super) fn of(tries: &Tries<'_>, arrival: &'a mut Arrival, departing: &RequestHead) -> Self {
-        let plain = arrival.kind() == Kind::Connect && departing.kind() == Kind::Connect && !post::is_post(departing);
-        let incoming = if plain && tries.may_send_early() { arrival.early() } else { None };
-        Self { incoming, ..Self::default() }
+        let plain = arrival.kind() == Kind::Connect
+            && departing.kind() == Kind::Connect
+            && !post::is_post(departing);
+        let incoming = if plain && tries.may_send_early() {
+            arrival.early()
+        } else {
+            None
+        };
+        Self {
+            incoming,
+            ..Self::default()
+        }
     }
 
     /// An attempt begins: what left with the one before is to be taken again.
@@ -57,7 +66,9 @@ impl<'a> EarlyBytes<'a> {
 
     /// The next piece; nothing when the client has ended, or is gone.
     pub(super) async fn next(&mut self) -> Bytes {
-        let Some(incoming) = &mut self.incoming else { return std::future::pending().await };
+        let Some(incoming) = &mut self.incoming else {
+            return std::future::pending().await;
+        };
         let frame = poll_fn(|cx| incoming.poll_frame(cx)).await;
         self.over = true;
         match frame {

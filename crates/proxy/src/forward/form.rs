@@ -29,7 +29,8 @@ pub(super) fn depart(
         }
         (Kind::Connect, Some(TunnelWord::ConnectTcp)) => {
             head.protocol = Some(Protocol::ConnectTcp);
-            head.fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+            head.fields
+                .insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
         }
         _ => {}
     }
@@ -53,7 +54,11 @@ fn address(head: &mut RequestHead, upstream: &Upstream, target: &Target) -> Resu
 
 /// The bytes of a stream of this form for an opposite one of the `other`. Between two streams of connect-tcp, capsules of every type
 /// pass as they are (RFC 9297, 3.2).
-pub(super) fn bytes(form: Kind, other: Kind, (incoming, outgoing): (Incoming, Outgoing)) -> (Incoming, Outgoing) {
+pub(super) fn bytes(
+    form: Kind,
+    other: Kind,
+    (incoming, outgoing): (Incoming, Outgoing),
+) -> (Incoming, Outgoing) {
     if form == Kind::ConnectTcp && other != Kind::ConnectTcp {
         (incoming.unwrapped(), outgoing.wrapped())
     } else {
@@ -73,12 +78,16 @@ pub(super) fn announce(form: Kind, fields: &mut HeaderMap) {
 /// Tells a client of connect-tcp who waits for it that its request has come (section 4.2 of the draft). A client that is gone
 /// is noticed later.
 pub(super) async fn confirm(arrival: &mut Arrival) {
-    let Arrival::Offered(offered) = arrival else { return };
+    let Arrival::Offered(offered) = arrival else {
+        return;
+    };
     if offered.kind() != Kind::ConnectTcp {
         return;
     }
     let expected = offered.head.fields.remove(EXPECT);
     if expected.is_some_and(|expected| expected.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
-        let _ = offered.interim(&ResponseHead::new(StatusCode::CONTINUE)).await;
+        let _ = offered
+            .interim(&ResponseHead::new(StatusCode::CONTINUE))
+            .await;
     }
 }

@@ -23,7 +23,11 @@ impl Holder {
     /// The exchange's user, or its source where there is none.
     pub(super) fn of(routed: &Routed) -> Self {
         let user = routed.user.as_deref().map(Arc::from);
-        Self { worker: routed.worker.clone(), user, source: routed.source.clone() }
+        Self {
+            worker: routed.worker.clone(),
+            user,
+            source: routed.source.clone(),
+        }
     }
 
     /// Takes so many descriptors out of the share.
@@ -32,7 +36,12 @@ impl Holder {
     /// The share is used up.
     pub(super) fn take(&self, count: usize) -> Result<Share, Refusal> {
         let user = self.user.as_deref();
-        let exceeded = match self.worker.shared.shares.take(user, &self.source.peer, count) {
+        let exceeded = match self
+            .worker
+            .shared
+            .shares
+            .take(user, &self.source.peer, count)
+        {
             Ok(share) => return Ok(share),
             Err(exceeded) => exceeded,
         };
@@ -40,14 +49,22 @@ impl Holder {
 
         let who = if user.is_some() { "user" } else { "source" };
         let Exceeded { holds, taken } = exceeded;
-        let more = if count == 1 { String::new() } else { format!(", and this needs {count}") };
+        let more = if count == 1 {
+            String::new()
+        } else {
+            format!(", and this needs {count}")
+        };
         let details = format!(
             "the {who} holds {holds} of {} descriptors, as many as are free: {taken} are taken{more}",
             descriptors::ceiling()
         );
         let refusal = Refusal::new(ProxyError::ConnectionLimitReached, details);
         // Whoever is the cause of it is told so.
-        Err(if (holds + count - 1) * 2 >= taken { refusal.status(StatusCode::TOO_MANY_REQUESTS) } else { refusal })
+        Err(if (holds + count - 1) * 2 >= taken {
+            refusal.status(StatusCode::TOO_MANY_REQUESTS)
+        } else {
+            refusal
+        })
     }
 }
 

@@ -15,37 +15,78 @@ use crate::refusal::Refusal;
 use crate::routed::Routed;
 
 /// Answers as the route says.
-pub(crate) async fn respond(routed: &Routed, arrival: Arrival, respond: &Respond) -> Result<String, Failed> {
-    let mut head = ResponseHead::new(StatusCode::from_u16(respond.status).unwrap_or(StatusCode::OK));
+pub(crate) async fn respond(
+    routed: &Routed,
+    arrival: Arrival,
+    respond: &Respond,
+) -> Result<String, Failed> {
+    let mut head =
+        ResponseHead::new(StatusCode::from_u16(respond.status).unwrap_or(StatusCode::OK));
     if head.status.is_success() && arrival.kind() != Kind::Message {
-        let refusal = Refusal::new(ProxyError::ProxyConfigurationError, "a tunnel cannot be answered with success");
-        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+        let refusal = Refusal::new(
+            ProxyError::ProxyConfigurationError,
+            "a tunnel cannot be answered with success",
+        );
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
     }
     for (name, value) in &respond.fields {
         if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
             head.fields.append(name, value);
         }
     }
-    Ok(answer(routed, arrival, head, Bytes::from(respond.body.clone()), "responded").await)
+    Ok(answer(
+        routed,
+        arrival,
+        head,
+        Bytes::from(respond.body.clone()),
+        "responded",
+    )
+    .await)
 }
 
 /// Sends the client elsewhere.
-pub(crate) async fn redirect(routed: &Routed, arrival: Arrival, redirect: &Redirect) -> Result<String, Failed> {
+pub(crate) async fn redirect(
+    routed: &Routed,
+    arrival: Arrival,
+    redirect: &Redirect,
+) -> Result<String, Failed> {
     let path = arrival.head().path().to_owned();
     let method = arrival.head().method.clone();
-    let values = Values { path: &path, method: method.as_str(), ..routed.values(&routed.target) };
+    let values = Values {
+        path: &path,
+        method: method.as_str(),
+        ..routed.values(&routed.target)
+    };
     let location = render(&redirect.location, &values);
     let Ok(location) = HeaderValue::from_str(&location) else {
-        let refusal = Refusal::new(ProxyError::ProxyConfigurationError, "the location cannot be sent");
-        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+        let refusal = Refusal::new(
+            ProxyError::ProxyConfigurationError,
+            "the location cannot be sent",
+        );
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
     };
-    let status = redirect.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::FOUND);
+    let status = redirect
+        .status
+        .and_then(|status| StatusCode::from_u16(status).ok())
+        .unwrap_or(StatusCode::FOUND);
     let mut head = ResponseHead::new(status);
     head.fields.insert(LOCATION, location);
     Ok(answer(routed, arrival, head, Bytes::new(), "redirected").await)
 }
 
-async fn answer(routed: &Routed, arrival: Arrival, mut head: ResponseHead, content: Bytes, reason: &str) -> String {
+async fn answer(
+    routed: &Routed,
+    arrival: Arrival,
+    mut head: ResponseHead,
+    content: Bytes,
+    reason: &str,
+) -> String {
     alternative::advertise(routed, &mut head.fields);
     routed.exchange.status(head.status.as_u16());
     match arrival.refuse(head, content).await {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hermes_config::model::Hedge;
-use hermes_http::{Event, Incoming, Outgoing, Pending, RequestHead, Reset, Responder, ResponseHead};
+use hermes_http::{
+    Event, Incoming, Outgoing, Pending, RequestHead, Reset, Responder, ResponseHead,
+};
 use hermes_proto::hop;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::{Outcome, Stop};
@@ -29,23 +31,50 @@ use crate::routed::Routed;
 use crate::target::Target;
 
 /// Forwards a message and its response, whose contents stream in both directions at once.
-pub(crate) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<String, Failed> {
+pub(crate) async fn forward(
+    routed: &Routed,
+    mut arrival: Arrival,
+    next: &Next,
+) -> Result<String, Failed> {
     let tries = Tries::new(routed, next, arrival.head());
     let (head, target) = match depart(routed, arrival.head_mut().take(), next) {
         Ok(departing) => departing,
-        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
     };
     let Arrival::Offered(offered) = arrival else {
         let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
-        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
     };
     let (_, content, mut responder) = offered.message();
     let lost = AtomicBool::new(false);
     let counters = routed.exchange.counters();
-    let mut content = Replay::new(content, tries.keep_bytes(), &lost, &counters.client_to_target);
-    let request = Request { routed, head: &head, target: &target, tries: &tries, lost: &lost };
+    let mut content = Replay::new(
+        content,
+        tries.keep_bytes(),
+        &lost,
+        &counters.client_to_target,
+    );
+    let request = Request {
+        routed,
+        head: &head,
+        target: &target,
+        tries: &tries,
+        lost: &lost,
+    };
     loop {
-        let Lost { responder: unanswered, refusal, again } = match request.attempt(&mut content, responder).await {
+        let Lost {
+            responder: unanswered,
+            refusal,
+            again,
+        } = match request.attempt(&mut content, responder).await {
             Ok(reason) => return Ok(reason),
             Err(lost) => lost,
         };
@@ -60,7 +89,10 @@ pub(crate) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) 
             }
             Err(stop) => tries.explain(refusal, stop),
         };
-        return Err(Failed { unanswered: Unanswered::Responder(responder), refusal });
+        return Err(Failed {
+            unanswered: Unanswered::Responder(responder),
+            refusal,
+        });
     }
 }
 
@@ -82,27 +114,57 @@ struct Lost {
 }
 
 impl Request<'_> {
-    async fn attempt(&self, content: &mut Replay<'_>, responder: Responder) -> Result<String, Lost> {
+    async fn attempt(
+        &self,
+        content: &mut Replay<'_>,
+        responder: Responder,
+    ) -> Result<String, Lost> {
         match self.tries.hedge(&self.head.method) {
             Some(hedge) if content.is_end() => Box::pin(self.race(hedge, responder)).await,
             _ => self.single(content, responder).await,
         }
     }
 
-    async fn single(&self, content: &mut Replay<'_>, mut responder: Responder) -> Result<String, Lost> {
-        let Self { routed, head, target, tries, .. } = *self;
+    async fn single(
+        &self,
+        content: &mut Replay<'_>,
+        mut responder: Responder,
+    ) -> Result<String, Lost> {
+        let Self {
+            routed,
+            head,
+            target,
+            tries,
+            ..
+        } = *self;
         let deadline = tries.begin();
-        let reached = retry::within(deadline, pin!(reach::open(tries, head, target, content.length()))).await;
+        let reached = retry::within(
+            deadline,
+            pin!(reach::open(tries, head, target, content.length())),
+        )
+        .await;
         let reached = match reached.unwrap_or_else(|| Err(Unreached::too_late(tries))) {
             Ok(reached) => reached,
             Err(unreached) => return Err(self.lost(responder, unreached.into())),
         };
-        let Reached { mut outgoing, mut pending, active, endpoint, reused, hop } = reached;
+        let Reached {
+            mut outgoing,
+            mut pending,
+            active,
+            endpoint,
+            reused,
+            hop,
+        } = reached;
         // The content counts what came from the client; what is sent again came once.
         let sent = AtomicU64::new(0);
         let upload = pump(content, &mut outgoing, self.direction(Side::Client, &sent));
         let silent = silence(routed.exchange.counters(), tries.timeouts.idle_of(hop));
-        let mut upload = Upload { pump: pin!(upload), done: false, silent: pin!(silent), hop };
+        let mut upload = Upload {
+            pump: pin!(upload),
+            done: false,
+            silent: pin!(silent),
+            hop,
+        };
         let answered = tokio::select! {
             biased;
             answered = self.response(&mut pending, &mut upload, &mut responder, (&active, reused)) => answered,
@@ -112,7 +174,11 @@ impl Request<'_> {
             Ok((head, incoming)) => {
                 verdict::answered(&active, tries.next, head.status);
                 match self.again(&head) {
-                    Some(pause) => Err(Lost { responder, refusal: client_gone(), again: Ok(pause) }),
+                    Some(pause) => Err(Lost {
+                        responder,
+                        refusal: client_gone(),
+                        again: Ok(pause),
+                    }),
                     None => Ok(self.deliver(head, incoming, upload, responder).await),
                 }
             }
@@ -131,9 +197,19 @@ impl Request<'_> {
             Err(error) => return Err(self.lost(responder, error)),
         };
         if let Some(pause) = self.again(&answered.head) {
-            return Err(Lost { responder, refusal: client_gone(), again: Ok(pause) });
+            return Err(Lost {
+                responder,
+                refusal: client_gone(),
+                again: Ok(pause),
+            });
         }
-        let Answered { head, incoming, interim, endpoint, held: _held } = answered;
+        let Answered {
+            head,
+            incoming,
+            interim,
+            endpoint,
+            held: _held,
+        } = answered;
         self.routed.exchange.answered_by(&endpoint);
         for head in interim {
             if responder.interim(&self.returning(head)).await.is_err() {
@@ -142,17 +218,28 @@ impl Request<'_> {
         }
         let upload = std::future::ready(Ok(()));
         let silent = std::future::pending();
-        let upload = Upload { pump: pin!(upload), done: true, silent: pin!(silent), hop: Hop::Origin };
+        let upload = Upload {
+            pump: pin!(upload),
+            done: true,
+            silent: pin!(silent),
+            hop: Hop::Origin,
+        };
         Ok(self.deliver(head, incoming, upload, responder).await)
     }
 
     /// Whether a response is one that is tried again, and after which pause.
     fn again(&self, head: &ResponseHead) -> Option<Duration> {
-        self.tries.again(Some(retry::of_response(head)), self.is_replayable()).ok()
+        self.tries
+            .again(Some(retry::of_response(head)), self.is_replayable())
+            .ok()
     }
 
     fn lost(&self, responder: Responder, error: NoResponse) -> Lost {
-        Lost { responder, refusal: error.refusal, again: self.tries.again(error.outcome, self.is_replayable()) }
+        Lost {
+            responder,
+            refusal: error.refusal,
+            again: self.tries.again(error.outcome, self.is_replayable()),
+        }
     }
 
     fn is_replayable(&self) -> bool {
@@ -224,8 +311,14 @@ impl Request<'_> {
         }
         exchange.status(head.status.as_u16());
         // A response may have no content and still trailers.
-        let length = incoming.length().filter(|length| *length > 0 || incoming.is_end());
-        let length = if self.head.method == Method::HEAD { Some(0) } else { length };
+        let length = incoming
+            .length()
+            .filter(|length| *length > 0 || incoming.is_end());
+        let length = if self.head.method == Method::HEAD {
+            Some(0)
+        } else {
+            length
+        };
         let respond = pin!(responder.respond(head, length));
         let responded = tokio::select! {
             biased;
@@ -257,8 +350,15 @@ impl Request<'_> {
             Ok(()) => refused.map_or_else(|| "done".to_owned(), |told| told.to_string()),
             Err(broken) => {
                 // RFC 9113, 7: CONNECT_ERROR speaks of tunnels only.
-                let of_tunnels = matches!(broken.reset, Reset::Connect | Reset::Lost | Reset::Silent(_));
-                let reset = if of_tunnels { Reset::Internal } else { broken.reset };
+                let of_tunnels = matches!(
+                    broken.reset,
+                    Reset::Connect | Reset::Lost | Reset::Silent(_)
+                );
+                let reset = if of_tunnels {
+                    Reset::Internal
+                } else {
+                    broken.reset
+                };
                 outgoing.reset(reset);
                 broken.reason()
             }
@@ -268,7 +368,11 @@ impl Request<'_> {
     /// How long contents may be silent, in words.
     fn silence(&self, hop: Hop) -> String {
         let time = Some(self.tries.timeouts.idle_of(hop));
-        Wait { time, key: Key::Idle }.told(self.tries)
+        Wait {
+            time,
+            key: Key::Idle,
+        }
+        .told(self.tries)
     }
 
     fn direction<'a>(&'a self, from: Side, moved: &'a AtomicU64) -> Direction<'a> {
@@ -283,7 +387,10 @@ impl Request<'_> {
             head.fields.remove(http::header::CONNECTION);
         }
         departure::keep_own_challenge(&mut head);
-        self.routed.snapshot.via.append(&mut head.fields, head.version);
+        self.routed
+            .snapshot
+            .via
+            .append(&mut head.fields, head.version);
         alternative::advertise(self.routed, &mut head.fields);
         head
     }
@@ -307,33 +414,52 @@ pub(super) struct NoResponse {
 
 impl From<Unreached> for NoResponse {
     fn from(unreached: Unreached) -> Self {
-        Self { refusal: unreached.refusal, outcome: unreached.outcome }
+        Self {
+            refusal: unreached.refusal,
+            outcome: unreached.outcome,
+        }
     }
 }
 
 impl NoResponse {
     /// The exchange broke; `reused`: on a connection that had served others.
     pub(super) fn of(error: &hermes_http::StreamError, reused: bool) -> Self {
-        Self { refusal: Refusal::of_stream(error, ""), outcome: retry::of_stream(error, reused) }
+        Self {
+            refusal: Refusal::of_stream(error, ""),
+            outcome: retry::of_stream(error, reused),
+        }
     }
 
     /// As [`Self::of`], which also speaks against the endpoint.
-    pub(super) fn broken(active: &hermes_upstream::Active, error: &hermes_http::StreamError, reused: bool) -> Self {
+    pub(super) fn broken(
+        active: &hermes_upstream::Active,
+        error: &hermes_http::StreamError,
+        reused: bool,
+    ) -> Self {
         verdict::broke(active, error);
         Self::of(error, reused)
     }
 
     pub(super) fn next_hop(self, endpoint: &str) -> Self {
-        Self { refusal: self.refusal.next_hop(endpoint), ..self }
+        Self {
+            refusal: self.refusal.next_hop(endpoint),
+            ..self
+        }
     }
 
     fn last(refusal: Refusal) -> Self {
-        Self { refusal, outcome: None }
+        Self {
+            refusal,
+            outcome: None,
+        }
     }
 
     /// No response head came in time.
     pub(super) fn timeout(refusal: Refusal) -> Self {
-        Self { refusal, outcome: Some(Outcome::Timeout) }
+        Self {
+            refusal,
+            outcome: Some(Outcome::Timeout),
+        }
     }
 
     /// Neither did the client send nor the next hop take any content for too long.
@@ -344,17 +470,23 @@ impl NoResponse {
     }
 
     pub(super) fn unexpected_tunnel() -> Self {
-        Self::last(Refusal::new(ProxyError::HttpProtocolError, "the next hop opened a tunnel that nobody asked for"))
+        Self::last(Refusal::new(
+            ProxyError::HttpProtocolError,
+            "the next hop opened a tunnel that nobody asked for",
+        ))
     }
 
     fn client_broke(broken: &Broken) -> Self {
         Self::last(match broken.reset {
-            _ if broken.is_slow() => {
-                Refusal::new(ProxyError::HttpRequestError, broken.reason()).status(StatusCode::REQUEST_TIMEOUT)
-            }
+            _ if broken.is_slow() => Refusal::new(ProxyError::HttpRequestError, broken.reason())
+                .status(StatusCode::REQUEST_TIMEOUT),
             // The next hop takes no content.
-            _ if broken.is_of_memory() => Refusal::new(ProxyError::ConnectionWriteTimeout, broken.details()),
-            Reset::Protocol | Reset::Internal => Refusal::new(ProxyError::HttpRequestError, broken.details()),
+            _ if broken.is_of_memory() => {
+                Refusal::new(ProxyError::ConnectionWriteTimeout, broken.details())
+            }
+            Reset::Protocol | Reset::Internal => {
+                Refusal::new(ProxyError::HttpRequestError, broken.details())
+            }
             _ => Refusal::client_gone(broken.details()),
         })
     }

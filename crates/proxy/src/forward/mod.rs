@@ -73,45 +73,80 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
     let arrival = match broadcast::offer(routed, arrival) {
         Offer::Ordinary(arrival) => arrival,
         Offer::Broadcast(rule, arrival) => {
-            return Box::pin(broadcast::run(routed, arrival, rule)).await.map(Carried::Over);
+            return Box::pin(broadcast::run(routed, arrival, rule))
+                .await
+                .map(Carried::Over);
         }
         Offer::Refused(failed) => return Err(failed),
     };
-    let action = routed.snapshot.document.routes.get(routed.route).and_then(|route| route.action());
+    let action = routed
+        .snapshot
+        .document
+        .routes
+        .get(routed.route)
+        .and_then(|route| route.action());
     let ended = match action {
         Some(Action::Attach(rule)) => Box::pin(attach::accept(routed, arrival, rule)).await,
         Some(Action::Respond(respond)) => Box::pin(local::respond(routed, arrival, respond)).await,
-        Some(Action::Redirect(redirect)) => Box::pin(local::redirect(routed, arrival, redirect)).await,
-        Some(Action::To(_) | Action::Terminate(_)) | None => return onwards(routed, arrival, action).await,
+        Some(Action::Redirect(redirect)) => {
+            Box::pin(local::redirect(routed, arrival, redirect)).await
+        }
+        Some(Action::To(_) | Action::Terminate(_)) | None => {
+            return onwards(routed, arrival, action).await;
+        }
     };
     ended.map(Carried::Over)
 }
 
 /// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
 /// of them, and be copied at each step on the way there.
-async fn onwards(routed: &Routed, mut arrival: Arrival, action: Option<Action<'_>>) -> Result<Carried, Failed> {
-    let next = action.map_or_else(|| Err("the route has no action".to_owned()), |action| next_hop(routed, action));
+async fn onwards(
+    routed: &Routed,
+    mut arrival: Arrival,
+    action: Option<Action<'_>>,
+) -> Result<Carried, Failed> {
+    let next = action.map_or_else(
+        || Err("the route has no action".to_owned()),
+        |action| next_hop(routed, action),
+    );
     let next = match next {
         Ok(next) => next,
         Err(details) => {
             let refusal = Refusal::new(ProxyError::ProxyConfigurationError, details);
-            return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
         }
     };
     // Sessions are taken over where they end, and there alone.
     let ends_here = next.receiver() == Receiver::Origin && !routed.target.is_any();
     if matches!(routed.asked, Some(Asked::Only(_))) && !ends_here {
-        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal: paths::no_room() });
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal: paths::no_room(),
+        });
     }
     if let Err(refusal) = upgrades::check(routed, arrival.head()) {
-        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
     }
     form::confirm(&mut arrival).await;
     match (arrival.kind(), next.receiver()) {
-        (Kind::Message, _) => Box::pin(message::forward(routed, arrival, &next)).await.map(Carried::Over),
-        (Kind::Upgrade, _) | (_, Receiver::Proxy) => Box::pin(tunnel::forward(routed, arrival, &next)).await,
-        (Kind::Connect | Kind::ConnectTcp, Receiver::Origin) => Box::pin(terminate::tcp(routed, arrival, &next)).await,
-        (Kind::ConnectUdp, Receiver::Origin) => Box::pin(terminate::udp(routed, arrival, &next)).await,
+        (Kind::Message, _) => Box::pin(message::forward(routed, arrival, &next))
+            .await
+            .map(Carried::Over),
+        (Kind::Upgrade, _) | (_, Receiver::Proxy) => {
+            Box::pin(tunnel::forward(routed, arrival, &next)).await
+        }
+        (Kind::Connect | Kind::ConnectTcp, Receiver::Origin) => {
+            Box::pin(terminate::tcp(routed, arrival, &next)).await
+        }
+        (Kind::ConnectUdp, Receiver::Origin) => {
+            Box::pin(terminate::udp(routed, arrival, &next)).await
+        }
     }
 }
 
@@ -124,7 +159,9 @@ fn next_hop(routed: &Routed, action: Action<'_>) -> Result<Next, String> {
         Action::To(hops) => (pick_hop(hops, fastrand::u64(..)), Receiver::Proxy),
         Action::Terminate(Terminate::Upstream(name)) => (name.as_str(), Receiver::Origin),
         Action::Terminate(Terminate::Target(_)) => return Ok(Next::Target),
-        Action::Attach(_) | Action::Respond(_) | Action::Redirect(_) => return Err("the route answers here".to_owned()),
+        Action::Attach(_) | Action::Respond(_) | Action::Redirect(_) => {
+            return Err("the route answers here".to_owned());
+        }
     };
     let upstream = routed.snapshot.upstreams.get(name).cloned();
     upstream.map_or_else(

@@ -25,26 +25,47 @@ use crate::routed::Routed;
 use crate::target::Target;
 
 /// Opens the way that the exchange's route says; through the next proxy, with this session.
-pub(crate) async fn open(routed: &Routed, head: &RequestHead, asked: Asked) -> Result<(Path, Opened), Refusal> {
+pub(crate) async fn open(
+    routed: &Routed,
+    head: &RequestHead,
+    asked: Asked,
+) -> Result<(Path, Opened), Refusal> {
     let action = routed.snapshot.document.routes[routed.route].action();
-    let next = action.map_or_else(|| Err("the route has no action".to_owned()), |action| next_hop(routed, action));
-    let next = next.map_err(|details| Refusal::new(ProxyError::ProxyConfigurationError, details))?;
+    let next = action.map_or_else(
+        || Err("the route has no action".to_owned()),
+        |action| next_hop(routed, action),
+    );
+    let next =
+        next.map_err(|details| Refusal::new(ProxyError::ProxyConfigurationError, details))?;
     if next.receiver() == hermes_http::h1::client::Receiver::Origin {
         return socket(routed, head, &next, None).await;
     }
     let (mut departing, target) = depart(routed, head.clone(), &next)?;
     departure::ask(routed, asked, &mut departing);
-    let opened =
-        tunnel::open(&Tries::new(routed, &next, head), &departing, &target, &mut EarlyBytes::default()).await?;
+    let opened = tunnel::open(
+        &Tries::new(routed, &next, head),
+        &departing,
+        &target,
+        &mut EarlyBytes::default(),
+    )
+    .await?;
     match opened.answer {
         Event::Tunnel(mut answer, incoming) => {
             let ends = Ends::streams(incoming, opened.outgoing);
             let held = Held::beyond(&mut answer.fields);
             let listens = datagram_limit::is_understood(&answer.fields);
-            let path = Path { ends, active: opened.active, silence: opened.silence, held, listens };
+            let path = Path {
+                ends,
+                active: opened.active,
+                silence: opened.silence,
+                held,
+                listens,
+            };
             Ok((path, Opened::new(routed, head, &next, None)))
         }
-        Event::Final(head, _) | Event::Interim(head) => Err(tunnel::refused((routed, &next), &head)),
+        Event::Final(head, _) | Event::Interim(head) => {
+            Err(tunnel::refused((routed, &next), &head))
+        }
     }
 }
 
@@ -72,34 +93,62 @@ pub(crate) async fn socket(
     let address = match way {
         UdpWay::Address(address) => address,
         UdpWay::Tunnel(streams, listens) => {
-            let path =
-                Path { ends: Ends::streams(streams.0, streams.1), active, silence, held: Held::Nothing, listens };
+            let path = Path {
+                ends: Ends::streams(streams.0, streams.1),
+                active,
+                silence,
+                held: Held::Nothing,
+                listens,
+            };
             return Ok((path, Opened::new(routed, head, next, None)));
         }
     };
     let socket = UdpSocket::connected(address).await.map_err(|error| {
         let short = ConnectFailure::kind_of_socket(&error).is_some();
-        let kind = if short { ProxyError::ConnectionLimitReached } else { ProxyError::DestinationIpUnroutable };
+        let kind = if short {
+            ProxyError::ConnectionLimitReached
+        } else {
+            ProxyError::DestinationIpUnroutable
+        };
         Refusal::new(kind, error.to_string()).next_hop(&address.to_string())
     })?;
-    let hold = routed.listener.hold(routed.snapshot.document.routes[routed.route].datagrams.as_ref());
+    let hold = routed.listener.hold(
+        routed.snapshot.document.routes[routed.route]
+            .datagrams
+            .as_ref(),
+    );
     let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket), hold));
     let held = bound
         .zip(Token::random())
-        .map_or(Held::Nothing, |(bound, token)| Held::Here(routed.worker.shared.resumable.enter(token, bound, 0)));
-    let path = Path { ends, active, silence, held, listens: false };
+        .map_or(Held::Nothing, |(bound, token)| {
+            Held::Here(routed.worker.shared.resumable.enter(token, bound, 0))
+        });
+    let path = Path {
+        ends,
+        active,
+        silence,
+        held,
+        listens: false,
+    };
     Ok((path, Opened::new(routed, head, next, Some(address))))
 }
 
 /// Why a request does not get a fresh session instead of the one that it asked for.
 pub(super) fn no_room() -> Refusal {
-    let details = "the session is not there, and limits.sessions_per_user leaves no room for another";
+    let details =
+        "the session is not there, and limits.sessions_per_user leaves no room for another";
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS)
 }
 
 /// Whose the session is, and where it leads. Who is not known by a credential or as a peer is known by the address alone.
 fn bound(routed: &Routed, next: &Next, target: &Target) -> Bound {
-    let Routed { belief, source, user, listener, .. } = routed;
+    let Routed {
+        belief,
+        source,
+        user,
+        listener,
+        ..
+    } = routed;
     let known = belief.peer || !matches!(belief.proof, Proof::Nothing);
     Bound {
         user: user.clone(),
@@ -111,11 +160,22 @@ fn bound(routed: &Routed, next: &Next, target: &Target) -> Bound {
 }
 
 /// Takes over the socket of a session, if it is there and its address is still allowed.
-async fn take_over(tries: &Tries<'_>, head: &RequestHead, token: &Token, bound: &Bound) -> Option<(Path, Opened)> {
+async fn take_over(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    token: &Token,
+    bound: &Bound,
+) -> Option<(Path, Opened)> {
     let routed = tries.routed;
     let next = tries.next;
     let resumable = &routed.worker.shared.resumable;
-    let Handed { socket, remote, received, active, times } = resumable.claim(token, bound).await?;
+    let Handed {
+        socket,
+        remote,
+        received,
+        active,
+        times,
+    } = resumable.claim(token, bound).await?;
     let chosen = matches!(next, Next::Target);
     if chosen && routed.snapshot.may_choose(remote).is_err() {
         return None;
@@ -126,6 +186,12 @@ async fn take_over(tries: &Tries<'_>, head: &RequestHead, token: &Token, bound: 
     routed.exchange.resumed(times);
     let held = Held::Here(resumable.enter(*token, bound.clone(), times));
     let silence = reach::silence(&tries.timeouts);
-    let path = Path { ends: Ends::resumed(socket, received), active, silence, held, listens: false };
+    let path = Path {
+        ends: Ends::resumed(socket, received),
+        active,
+        silence,
+        held,
+        listens: false,
+    };
     Some((path, Opened::new(routed, head, next, Some(remote))))
 }

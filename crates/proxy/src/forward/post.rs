@@ -20,7 +20,10 @@ pub(crate) fn arrive(head: &mut RequestHead, route: &Route) -> bool {
 
 /// Whether tunnels on this route are POSTs.
 fn is_asked_for(route: &Route) -> bool {
-    route.tunnel.as_ref().is_some_and(|tunnel| tunnel.word() == TunnelWord::Post)
+    route
+        .tunnel
+        .as_ref()
+        .is_some_and(|tunnel| tunnel.word() == TunnelWord::Post)
 }
 
 /// Makes a POST the CONNECT that it means, and says whether it was one.
@@ -38,13 +41,26 @@ pub(crate) fn arrived(head: &mut RequestHead) -> bool {
 /// Makes a CONNECT leave as the POST that its route asks for.
 pub(super) fn depart(head: &mut RequestHead, route: &Route) -> Result<(), Refusal> {
     let leaves = head.kind() == Kind::Connect && is_asked_for(route);
-    let Some(tunnel) = route.tunnel.as_ref().filter(|_| leaves) else { return Ok(()) };
+    let Some(tunnel) = route.tunnel.as_ref().filter(|_| leaves) else {
+        return Ok(());
+    };
     head.method = Method::POST;
     head.scheme = Some(Scheme::HTTP);
-    let given = tunnel.path().map(PathAndQuery::try_from).transpose().map_err(|error| {
-        Refusal::new(ProxyError::ProxyConfigurationError, format!("the path of the tunnel is bad: {error}"))
-    })?;
-    head.path = Some(given.or_else(|| head.path.take()).unwrap_or_else(|| PathAndQuery::from_static("/")));
+    let given = tunnel
+        .path()
+        .map(PathAndQuery::try_from)
+        .transpose()
+        .map_err(|error| {
+            Refusal::new(
+                ProxyError::ProxyConfigurationError,
+                format!("the path of the tunnel is bad: {error}"),
+            )
+        })?;
+    head.path = Some(
+        given
+            .or_else(|| head.path.take())
+            .unwrap_or_else(|| PathAndQuery::from_static("/")),
+    );
     Ok(())
 }
 

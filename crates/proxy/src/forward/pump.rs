@@ -65,7 +65,12 @@ impl Broken {
             Cause::Memory(_) => Some(MEMORY),
             _ => None,
         };
-        Self { side, reset: error.reset(), not_error, details: error.to_string() }
+        Self {
+            side,
+            reset: error.reset(),
+            not_error,
+            details: error.to_string(),
+        }
     }
 
     /// Whether the way broke, so that another may do: not if the side broke the protocol, was ended by a rule, or needs no more.
@@ -95,33 +100,61 @@ impl Broken {
             Reset::Lost => "the connection was lost".to_owned(),
             reset => format!("the stream was reset ({reset:?})"),
         };
-        Self { side, reset, not_error: None, details }
+        Self {
+            side,
+            reset,
+            not_error: None,
+            details,
+        }
     }
 
     /// `side` sent something that is no capsule or datagram (RFC 9297, 3.3).
     pub fn malformed(side: Side, details: String) -> Self {
-        Self { side, reset: Reset::Protocol, not_error: None, details }
+        Self {
+            side,
+            reset: Reset::Protocol,
+            not_error: None,
+            details,
+        }
     }
 
     /// A way that was left ended within a capsule, of which the client has a piece: nothing can follow that.
     pub fn torn() -> Self {
         let details = "a way that was left ended within a capsule".to_owned();
-        Self { side: Side::Target, reset: Reset::Cancel, not_error: Some("target_reset"), details }
+        Self {
+            side: Side::Target,
+            reset: Reset::Cancel,
+            not_error: Some("target_reset"),
+            details,
+        }
     }
 
     /// The UDP socket towards `side` failed.
     pub fn socket(side: Side, error: &UdpError) -> Self {
-        Self { side, reset: Reset::Connect, not_error: None, details: error.to_string() }
+        Self {
+            side,
+            reset: Reset::Connect,
+            not_error: None,
+            details: error.to_string(),
+        }
     }
 
     /// `side` was silent for too long.
     pub fn idle(side: Side) -> Self {
-        Self { side, reset: Reset::Cancel, not_error: Some("idle"), details: "nothing came for too long".to_owned() }
+        Self {
+            side,
+            reset: Reset::Cancel,
+            not_error: Some("idle"),
+            details: "nothing came for too long".to_owned(),
+        }
     }
 
     /// `side` was silent within contents for so long.
     pub fn silent(side: Side, time: &str) -> Self {
-        Self { details: format!("nothing came for {time}"), ..Self::idle(side) }
+        Self {
+            details: format!("nothing came for {time}"),
+            ..Self::idle(side)
+        }
     }
 
     /// It may not go on, by the rules that are in force now.
@@ -281,13 +314,25 @@ pub async fn pump<S: Source>(
 }
 
 /// Ends a direction. Once in its life, so in a place of its own.
-async fn finish(outgoing: &mut Outgoing, trailers: Option<HeaderMap>, to: Side) -> Result<(), Broken> {
-    Box::pin(outgoing.finish(trailers)).await.map_err(|error| Broken::write(to, &error))
+async fn finish(
+    outgoing: &mut Outgoing,
+    trailers: Option<HeaderMap>,
+    to: Side,
+) -> Result<(), Broken> {
+    Box::pin(outgoing.finish(trailers))
+        .await
+        .map_err(|error| Broken::write(to, &error))
 }
 
 /// Has the kernel move the bytes as long as they come in bulk, where it can. The end is left for the next read to find.
-async fn bulk<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, direction: Direction<'_>) -> Result<(), Broken> {
-    let Some(((read, most), (write, room))) = incoming.bulk().zip(outgoing.plain()) else { return Ok(()) };
+async fn bulk<S: Source>(
+    incoming: &mut S,
+    outgoing: &mut Outgoing,
+    direction: Direction<'_>,
+) -> Result<(), Broken> {
+    let Some(((read, most), (write, room))) = incoming.bulk().zip(outgoing.plain()) else {
+        return Ok(());
+    };
     let mut passed = 0;
     let counts = [Some(direction.moved), incoming.count()];
     let moved = |bytes: usize| {
@@ -317,7 +362,9 @@ async fn written<S: Source, T>(
     write: Pin<&mut impl Future<Output = Result<T, StreamError>>>,
     from: Side,
 ) -> Result<T, Broken> {
-    let written = meanwhile(incoming, write).await.map_err(|error| Broken::read(from, &error))?;
+    let written = meanwhile(incoming, write)
+        .await
+        .map_err(|error| Broken::read(from, &error))?;
     written.map_err(|error| Broken::write(from.other(), &error))
 }
 
@@ -349,7 +396,11 @@ async fn ready<S: Source>(incoming: &mut S) -> Option<Arrived> {
 }
 
 /// Waits for the next frame; `None` when the other side says that it needs no more. It may also break meanwhile.
-async fn wait<S: Source>(incoming: &mut S, outgoing: &mut Outgoing, from: Side) -> Result<Option<Arrived>, Broken> {
+async fn wait<S: Source>(
+    incoming: &mut S,
+    outgoing: &mut Outgoing,
+    from: Side,
+) -> Result<Option<Arrived>, Broken> {
     tokio::select! {
         biased;
         frame = poll_fn(|cx| incoming.poll_frame(cx)) => Ok(Some(frame)),
@@ -385,11 +436,23 @@ pub async fn tunnel(
     counters: &Counters,
     place: &mut Place,
 ) -> Result<(), Broken> {
-    let direction = |from, moved| Direction { from, moved, rules: None };
+    let direction = |from, moved| Direction {
+        from,
+        moved,
+        rules: None,
+    };
     let both = async {
         tokio::try_join!(
-            pump(client_in, target_out, direction(Side::Client, &counters.client_to_target)),
-            pump(target_in, client_out, direction(Side::Target, &counters.target_to_client)),
+            pump(
+                client_in,
+                target_out,
+                direction(Side::Client, &counters.client_to_target)
+            ),
+            pump(
+                target_in,
+                client_out,
+                direction(Side::Target, &counters.target_to_client)
+            ),
         )
     };
     let carried = tokio::select! {
@@ -402,7 +465,8 @@ pub async fn tunnel(
         return carried.map(|_| ());
     }
     if client_out.is_wrapped() || target_out.is_wrapped() {
-        Box::pin(async { tokio::join!(part(client_in, client_out), part(target_in, target_out)) }).await;
+        Box::pin(async { tokio::join!(part(client_in, client_out), part(target_in, target_out)) })
+            .await;
     }
     Ok(())
 }

@@ -14,7 +14,9 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
 use hermes_rules::session::Silence;
 use hermes_rules::{Values, render};
-use hermes_upstream::{Asking, Checkout, ConnectFailure, Dial, FailureKind, Hop, OPENING, Origin, Timeouts, Upstream};
+use hermes_upstream::{
+    Asking, Checkout, ConnectFailure, Dial, FailureKind, Hop, OPENING, Origin, Timeouts, Upstream,
+};
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -53,18 +55,27 @@ pub(crate) struct Unreached {
 impl Unreached {
     /// The time of the attempt was over before the request had left.
     pub(crate) fn too_late(tries: &Tries<'_>) -> Self {
-        let refusal = Refusal::new(ProxyError::ConnectionTimeout, "no connection in the time of an attempt");
+        let refusal = Refusal::new(
+            ProxyError::ConnectionTimeout,
+            "no connection in the time of an attempt",
+        );
         let refusal = match tries.tried().last() {
             Some(endpoint) => refusal.next_hop(endpoint),
             None => refusal,
         };
-        Self { refusal, outcome: Some(Outcome::ConnectFailure) }
+        Self {
+            refusal,
+            outcome: Some(Outcome::ConnectFailure),
+        }
     }
 }
 
 impl From<Refusal> for Unreached {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, outcome: None }
+        Self {
+            refusal,
+            outcome: None,
+        }
     }
 }
 
@@ -79,7 +90,11 @@ pub(crate) fn timeouts(routed: &Routed, next: &Next) -> Timeouts {
 
 /// Longest silence of a session of UDP.
 pub(crate) fn silence(timeouts: &Timeouts) -> Silence {
-    Silence { unanswered: timeouts.udp_unanswered, answered: timeouts.udp_answered, conversation: timeouts.udp }
+    Silence {
+        unanswered: timeouts.udp_unanswered,
+        answered: timeouts.udp_answered,
+        conversation: timeouts.udp,
+    }
 }
 
 /// Opens an exchange over HTTP. Nothing of its content has left if that fails.
@@ -103,20 +118,37 @@ pub(crate) async fn open(
     let hop = next.hop(checkout.is_link());
     let head = address_proxy(head, &endpoint, next);
     let opening = pin!(checkout.open(&head, length, next.receiver()));
-    let opening = within(|| Instant::now() + timeouts.header.unwrap_or(OPENING), opening).await;
+    let opening = within(
+        || Instant::now() + timeouts.header.unwrap_or(OPENING),
+        opening,
+    )
+    .await;
     let opening = opening.ok_or_else(|| {
         let details = "the next hop has no room for a further exchange, or does not answer";
         let refusal = Refusal::new(ProxyError::HttpResponseTimeout, details).next_hop(&endpoint);
-        Unreached { refusal, outcome: Some(Outcome::ConnectFailure) }
+        Unreached {
+            refusal,
+            outcome: Some(Outcome::ConnectFailure),
+        }
     })?;
     let opened = opening.map_err(|error| {
         let outcome = retry::of_stream(&error, reused).map(|_| Outcome::Refused);
-        Unreached { refusal: Refusal::of_stream(&error, &endpoint), outcome }
+        Unreached {
+            refusal: Refusal::of_stream(&error, &endpoint),
+            outcome,
+        }
     })?;
     let outgoing = opened.outgoing;
     let pending = opened.pending;
     let active = opened.active;
-    Ok(Reached { outgoing, pending, active, endpoint, reused, hop })
+    Ok(Reached {
+        outgoing,
+        pending,
+        active,
+        endpoint,
+        reused,
+        hop,
+    })
 }
 
 /// A connection, and the descriptor that was held while the address of its origin was asked for.
@@ -135,7 +167,9 @@ async fn checkout(
         Next::Upstream { upstream, .. } if upstream.attached().is_some() => {
             let name = attached_name(routed, upstream, head, target);
             let attached = &routed.worker.shared.attached;
-            attached.checkout(upstream, &name, timeouts, &tries.tried()).await
+            attached
+                .checkout(upstream, &name, timeouts, &tries.tried())
+                .await
         }
         Next::Upstream { upstream, receiver } => {
             let affinity = affinity(routed, tries.next, Some(head));
@@ -143,20 +177,41 @@ async fn checkout(
             let is_link = *receiver == Receiver::Proxy && upstream.may_share();
             match binding::own(routed, head, |own| upstream.is_known_to(own)) {
                 // It may turn out to be no link.
-                Some(_) if is_link => {
-                    client.checkout_for(upstream, timeouts, affinity, &tries.tried()).await.map(Checkout::alone)
+                Some(_) if is_link => client
+                    .checkout_for(upstream, timeouts, affinity, &tries.tried())
+                    .await
+                    .map(Checkout::alone),
+                Some(own) => {
+                    client
+                        .checkout_own(upstream, timeouts, (affinity, own), &tries.tried())
+                        .await
                 }
-                Some(own) => client.checkout_own(upstream, timeouts, (affinity, own), &tries.tried()).await,
-                None => client.checkout_for(upstream, timeouts, affinity, &tries.tried()).await,
+                None => {
+                    client
+                        .checkout_for(upstream, timeouts, affinity, &tries.tried())
+                        .await
+                }
             }
         }
         Next::Target => {
             let tls = is_https(head, false);
-            let origin = Origin { tls, host: target.host.clone(), port: target.port };
+            let origin = Origin {
+                tls,
+                host: target.host.clone(),
+                port: target.port,
+            };
             let allow = |address| allowed(routed, address);
             match binding::own(routed, head, |own| origin.is_known_to(own)) {
-                Some(own) => client.checkout_own_origin(&origin, asking(routed, &allow), timeouts, own).await,
-                None => client.checkout_origin(&origin, asking(routed, &allow), timeouts).await,
+                Some(own) => {
+                    client
+                        .checkout_own_origin(&origin, asking(routed, &allow), timeouts, own)
+                        .await
+                }
+                None => {
+                    client
+                        .checkout_origin(&origin, asking(routed, &allow), timeouts)
+                        .await
+                }
             }
         }
     };
@@ -166,21 +221,44 @@ async fn checkout(
 
 /// The name under which the node that an exchange goes to is attached. Hosts are the same in capitals and small letters, names
 /// have no capitals.
-fn attached_name(routed: &Routed, upstream: &Upstream, head: &RequestHead, target: &Target) -> String {
-    let target = Target { host: target.host.to_ascii_lowercase(), port: target.port };
-    let values = Values { path: head.path(), method: head.wire_method().as_str(), ..routed.values(&target) };
-    upstream.attached().map(|name| render(name, &values)).unwrap_or_default()
+fn attached_name(
+    routed: &Routed,
+    upstream: &Upstream,
+    head: &RequestHead,
+    target: &Target,
+) -> String {
+    let target = Target {
+        host: target.host.to_ascii_lowercase(),
+        port: target.port,
+    };
+    let values = Values {
+        path: head.path(),
+        method: head.wire_method().as_str(),
+        ..routed.values(&target)
+    };
+    upstream
+        .attached()
+        .map(|name| render(name, &values))
+        .unwrap_or_default()
 }
 
 /// Opens a TCP connection to where the overlay ends.
-pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_upstream::Dialled, Refusal> {
+pub(crate) async fn dial(
+    tries: &Tries<'_>,
+    target: &Target,
+) -> Result<hermes_upstream::Dialled, Refusal> {
     hold(tries.routed)?;
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
         let avoid = tries.tried();
         let place = place(tries, target, &allow, &avoid);
-        let dialling = tries.routed.worker.client.dial_tcp(place, whose(tries.routed), &tries.timeouts);
+        let dialling =
+            tries
+                .routed
+                .worker
+                .client
+                .dial_tcp(place, whose(tries.routed), &tries.timeouts);
         match retry::within(deadline, pin!(dialling)).await {
             Some(Ok(dialled)) => {
                 tries.goes_to(&dialled.endpoint);
@@ -193,7 +271,10 @@ pub(crate) async fn dial(tries: &Tries<'_>, target: &Target) -> Result<hermes_up
 }
 
 /// The way of UDP where the overlay ends.
-pub(crate) async fn dial_udp(tries: &Tries<'_>, target: &Target) -> Result<hermes_upstream::UdpDialled, Refusal> {
+pub(crate) async fn dial_udp(
+    tries: &Tries<'_>,
+    target: &Target,
+) -> Result<hermes_upstream::UdpDialled, Refusal> {
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {
         let deadline = tries.begin();
@@ -223,7 +304,10 @@ pub(crate) async fn pause(tries: &Tries<'_>, unreached: Unreached) -> Result<(),
 /// Whose tunnel it is, for targets that want a PROXY header.
 fn whose(routed: &Routed) -> Header {
     match (routed.source.peer.socket(), routed.source.local) {
-        (Some(source), Some(destination)) => Header::Proxied { source, destination },
+        (Some(source), Some(destination)) => Header::Proxied {
+            source,
+            destination,
+        },
         _ => Header::Unknown,
     }
 }
@@ -235,10 +319,16 @@ fn place<'a>(
     avoid: &'a [Arc<str>],
 ) -> Dial<'a> {
     match tries.next {
-        Next::Upstream { upstream, .. } => {
-            Dial::Upstream { upstream, affinity: affinity(tries.routed, tries.next, None), avoid }
-        }
-        Next::Target => Dial::Target { host: &target.host, port: target.port, asking: asking(tries.routed, allow) },
+        Next::Upstream { upstream, .. } => Dial::Upstream {
+            upstream,
+            affinity: affinity(tries.routed, tries.next, None),
+            avoid,
+        },
+        Next::Target => Dial::Target {
+            host: &target.host,
+            port: target.port,
+            asking: asking(tries.routed, allow),
+        },
     }
 }
 
@@ -254,16 +344,31 @@ fn asking<'a>(routed: &Routed, allow: hermes_upstream::Allow<'a>) -> Asking<'a> 
 
 /// The egress rules, on the address that is about to be dialled.
 fn allowed(routed: &Routed, address: SocketAddr) -> Result<(), String> {
-    routed.snapshot.may_choose(address).map_err(|denied| denied.to_string())
+    routed
+        .snapshot
+        .may_choose(address)
+        .map_err(|denied| denied.to_string())
 }
 
 fn unreached(tries: &Tries<'_>, failure: &ConnectFailure) -> Unreached {
     let error = failure.proxy_error();
-    tries.routed.worker.shared.seeing.connect_failure(tries.next.name(), error.token());
+    tries
+        .routed
+        .worker
+        .shared
+        .seeing
+        .connect_failure(tries.next.name(), error.token());
     tries.goes_to(&failure.endpoint.as_str().into());
     let refusal = Refusal::new(error, failure.reason.clone()).next_hop(&failure.endpoint);
     // A name that nobody here knows is the client's mistake, as it is where no route knows it.
     let unknown = failure.kind == FailureKind::Dotless;
-    let refusal = if unknown { refusal.status(StatusCode::NOT_FOUND) } else { refusal };
-    Unreached { refusal, outcome: retry::of_connect(failure.kind) }
+    let refusal = if unknown {
+        refusal.status(StatusCode::NOT_FOUND)
+    } else {
+        refusal
+    };
+    Unreached {
+        refusal,
+        outcome: retry::of_connect(failure.kind),
+    }
 }

@@ -41,13 +41,23 @@ impl Tunnel {
     ///
     /// # Errors
     /// It cannot: how the tunnel ends.
-    pub(super) async fn open_again(&mut self, broken: Broken, place: &mut Place) -> Result<(), Broken> {
-        let Held::Beyond(token) = self.path.held else { return Err(broken) };
+    pub(super) async fn open_again(
+        &mut self,
+        broken: Broken,
+        place: &mut Place,
+    ) -> Result<(), Broken> {
+        let Held::Beyond(token) = self.path.held else {
+            return Err(broken);
+        };
         // The client opens it again, from the beginning of a capsule.
         if self.client.origin.is_within() || self.path.ends.origin.is_within() {
             return Err(broken.note("within a capsule"));
         }
-        if self.again.last.is_some_and(|last| last.elapsed() < SHORTEST) {
+        if self
+            .again
+            .last
+            .is_some_and(|last| last.elapsed() < SHORTEST)
+        {
             return Err(broken);
         }
         self.path.ends.sink.reset(broken.reset);
@@ -70,7 +80,9 @@ impl Tunnel {
                 place.moved(opened);
                 Ok(())
             }
-            Ok(Err(refusal)) => Err(broken.note(&format!("not opened again: {}", refusal.reason()))),
+            Ok(Err(refusal)) => {
+                Err(broken.note(&format!("not opened again: {}", refusal.reason())))
+            }
             Err(_) => Err(broken.note("not opened again in time")),
         }
     }
@@ -84,14 +96,25 @@ impl Tunnel {
     /// Waits for whoever takes the session over that ends here, and keeps what comes meanwhile.
     pub(super) async fn wait(mut self, broken: Broken, place: &mut Place) -> String {
         self.client.sink.reset(broken.reset);
-        let (Held::Here(seat), Origin::Udp(reader)) = (&mut self.path.held, &mut self.path.ends.origin) else {
+        let (Held::Here(seat), Origin::Udp(reader)) =
+            (&mut self.path.held, &mut self.path.ends.origin)
+        else {
             return self.end(Err(broken)).await;
         };
         // The target has seen nothing of a socket that sent nothing. As a rule the client broke off before it had the token.
-        if seat.times == 0 && self.exchange.counters().datagrams_in.load(Ordering::Relaxed) == 0 {
+        if seat.times == 0
+            && self
+                .exchange
+                .counters()
+                .datagrams_in
+                .load(Ordering::Relaxed)
+                == 0
+        {
             return self.end(Err(broken)).await;
         }
-        let Some(_waiting) = seat.wait() else { return self.end(Err(broken)).await };
+        let Some(_waiting) = seat.wait() else {
+            return self.end(Err(broken)).await;
+        };
         let standing = place.standing().clone();
         let ended = tokio::select! {
             claim = reader.during(seat.claimed(), &self.exchange) => return self.hand_over(claim),
@@ -109,13 +132,22 @@ impl Tunnel {
         self.client.sink.settle(&self.exchange);
         // Not as if the way had broken: a proxy on it would open it again, and take the session back.
         self.client.sink.reset(Reset::Unneeded);
-        let Path { ends, active, held, .. } = self.path;
-        if let (Held::Here(seat), Origin::Udp(UdpReader::Socket(socket, received))) = (held, ends.origin)
+        let Path {
+            ends, active, held, ..
+        } = self.path;
+        if let (Held::Here(seat), Origin::Udp(UdpReader::Socket(socket, received))) =
+            (held, ends.origin)
             && let (Ok(another), Some(remote)) = (socket.another(), socket.remote_addr())
         {
             let received = received.handed_over();
             let times = seat.times + 1;
-            let _ = claim.send(Handed { socket: another, remote, received, active, times });
+            let _ = claim.send(Handed {
+                socket: another,
+                remote,
+                received,
+                active,
+                times,
+            });
         }
         TAKEN_OVER.to_owned()
     }
@@ -125,9 +157,12 @@ impl Tunnel {
 async fn reopen(standing: Arc<Standing>, token: Token) -> Result<(Path, Opened), Refusal> {
     let mut pause = PAUSE;
     loop {
-        let forbidden =
-            |reason: &dyn std::fmt::Display| Refusal::new(ProxyError::HttpRequestDenied, reason.to_string());
-        let anew = standing.anew(standing.snapshot()).map_err(|reason| forbidden(&reason))?;
+        let forbidden = |reason: &dyn std::fmt::Display| {
+            Refusal::new(ProxyError::HttpRequestDenied, reason.to_string())
+        };
+        let anew = standing
+            .anew(standing.snapshot())
+            .map_err(|reason| forbidden(&reason))?;
         let routed = standing.routed(anew.snapshot.clone(), anew.route);
         match paths::open(&routed, &anew.head, Asked::Again(token)).await {
             Ok(opened) => return Ok(opened),

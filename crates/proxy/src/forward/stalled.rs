@@ -33,7 +33,9 @@ impl Stalled {
     ) -> Result<(), Broken> {
         path.ends.sink.reset(Reset::Cancel);
         if let Some(reason) = place.forbids(&opened) {
-            return Err(Broken::policy(&reason).note("and a capsule that had begun kept it from moving"));
+            return Err(
+                Broken::policy(&reason).note("and a capsule that had begun kept it from moving")
+            );
         }
 
         self.waits = true;
@@ -48,7 +50,10 @@ impl Stalled {
 }
 
 /// Carries until the lanes are left, or, with `None`, until they wait and what is between them is `between`.
-pub(super) async fn carried<T>(mut lanes: Pin<&mut impl Future<Output = T>>, between: impl Fn() -> bool) -> Option<T> {
+pub(super) async fn carried<T>(
+    mut lanes: Pin<&mut impl Future<Output = T>>,
+    between: impl Fn() -> bool,
+) -> Option<T> {
     poll_fn(|cx| match lanes.as_mut().poll(cx) {
         Poll::Ready(left) => Poll::Ready(Some(left)),
         Poll::Pending if between() => Poll::Ready(None),

@@ -23,11 +23,21 @@ pub(super) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     };
     let dialled = match dialled.await {
         Ok(dialled) => dialled,
-        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
     };
-    routed.exchange.status(arrival.head().opening_status().as_u16());
+    routed
+        .exchange
+        .status(arrival.head().opening_status().as_u16());
     let (read, write) = dialled.stream.split();
-    let target = (Incoming::H1(h1::Incoming::bytes(read)), Outgoing::H1(h1::Outgoing::bytes(write)));
+    let target = (
+        Incoming::H1(h1::Incoming::bytes(read)),
+        Outgoing::H1(h1::Outgoing::bytes(write)),
+    );
     let opened = Opened::new(routed, arrival.head(), next, dialled.address);
     let place = stand(routed, opened, false);
     let kind = arrival.kind();
@@ -39,9 +49,16 @@ pub(super) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
     Ok(match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, (incoming, outgoing));
-            Carried::Bytes(Box::new(Bytes { client, target, place, active: dialled.active }))
+            Carried::Bytes(Box::new(Bytes {
+                client,
+                target,
+                place,
+                active: dialled.active,
+            }))
         }
-        Ok(End::Udp(_)) => Carried::Over("proxy_internal_error: datagrams cannot enter a TCP connection".to_owned()),
+        Ok(End::Udp(_)) => Carried::Over(
+            "proxy_internal_error: datagrams cannot enter a TCP connection".to_owned(),
+        ),
         Err(error) => Carried::Over(format!("client_closed: {error}")),
     })
 }
@@ -50,13 +67,22 @@ pub(super) async fn tcp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
 /// tunnel is accepted, and only the target's datagrams are taken.
 pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     if routed.target.is_any() {
-        return Box::pin(bound::udp(routed, arrival, next)).await.map(Carried::Over);
+        return Box::pin(bound::udp(routed, arrival, next))
+            .await
+            .map(Carried::Over);
     }
     let (path, opened) = match paths::socket(routed, arrival.head(), next, routed.asked).await {
         Ok(opened) => opened,
-        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
     };
-    routed.exchange.status(arrival.head().opening_status().as_u16());
+    routed
+        .exchange
+        .status(arrival.head().opening_status().as_u16());
     let mut fields = HeaderMap::from_iter([(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))]);
     path.held.tell(&mut fields);
     fields.extend(datagram_floor::answer(&arrival.head().fields));

@@ -37,7 +37,11 @@ use crate::target::Target;
 pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 
 /// Opens the tunnel through the next hop.
-pub(super) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+pub(super) async fn forward(
+    routed: &Routed,
+    mut arrival: Arrival,
+    next: &Next,
+) -> Result<Carried, Failed> {
     let opened = match depart(routed, arrival.head().clone(), next) {
         Ok((mut head, target)) => {
             if head.kind() == Kind::ConnectUdp && next.receiver() == Receiver::Proxy {
@@ -57,9 +61,20 @@ pub(super) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) 
     };
     let (opened, form) = match opened {
         Ok(opened) => opened,
-        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
     };
-    let Open { outgoing, answer, active, silence, early } = opened;
+    let Open {
+        outgoing,
+        answer,
+        active,
+        silence,
+        early,
+    } = opened;
     match answer {
         Event::Tunnel(head, incoming) => {
             if let (Some(session), Some(early)) = (arrival.session(), early) {
@@ -67,10 +82,19 @@ pub(super) async fn forward(routed: &Routed, mut arrival: Arrival, next: &Next) 
                 Lane::count(&routed.exchange, Side::Client, early.count, early.bytes);
             }
             let opened = Opened::new(routed, arrival.head(), next, None);
-            Ok(accept(routed, arrival, head, (incoming, outgoing, form), (active, silence, opened)).await)
+            Ok(accept(
+                routed,
+                arrival,
+                head,
+                (incoming, outgoing, form),
+                (active, silence, opened),
+            )
+            .await)
         }
         Event::Final(head, incoming) => {
-            Box::pin(pass_refusal((routed, next), arrival, head, incoming)).await.map(Carried::Over)
+            Box::pin(pass_refusal((routed, next), arrival, head, incoming))
+                .await
+                .map(Carried::Over)
         }
         Event::Interim(_) => unreachable!("interim responses are passed over while opening"),
     }
@@ -126,7 +150,10 @@ fn too_late(tries: &Tries<'_>) -> Unreached {
         Some(endpoint) => refusal.next_hop(endpoint),
         None => refusal,
     };
-    Unreached { refusal, outcome: Some(Outcome::Timeout) }
+    Unreached {
+        refusal,
+        outcome: Some(Outcome::Timeout),
+    }
 }
 
 async fn attempt(
@@ -139,7 +166,14 @@ async fn attempt(
     let is_post = post::is_post(head);
     let length = if is_post { None } else { Some(0) };
     let reached = reach::open(tries, head, target, length).await?;
-    let Reached { mut outgoing, mut pending, active, endpoint, reused, hop } = reached;
+    let Reached {
+        mut outgoing,
+        mut pending,
+        active,
+        endpoint,
+        reused,
+        hop,
+    } = reached;
     let early = tries.first_datagrams().filter(|_| outgoing.takes_early());
     first.begin(tries, &outgoing);
     let answered = async {
@@ -174,16 +208,28 @@ async fn attempt(
     match answered {
         Some(Ok(answer)) => {
             active.served();
-            Ok(Open { outgoing, answer, active, silence: reach::silence(timeouts), early })
+            Ok(Open {
+                outgoing,
+                answer,
+                active,
+                silence: reach::silence(timeouts),
+                early,
+            })
         }
         Some(Err(error)) => {
             verdict::broke(&active, &error);
             let outcome = retry::of_stream(&error, reused);
-            Err(Unreached { refusal: Refusal::of_stream(&error, &endpoint), outcome })
+            Err(Unreached {
+                refusal: Refusal::of_stream(&error, &endpoint),
+                outcome,
+            })
         }
         None => {
             let refusal = wait.no_head(tries).next_hop(&endpoint);
-            Err(Unreached { refusal, outcome: Some(Outcome::Timeout) })
+            Err(Unreached {
+                refusal,
+                outcome: Some(Outcome::Timeout),
+            })
         }
     }
 }
@@ -207,7 +253,9 @@ async fn accept(
     if kind == Kind::ConnectUdp {
         datagram_limit::answer(&arrival.head().fields, &mut fields);
     }
-    routed.exchange.status(arrival.head().opening_status().as_u16());
+    routed
+        .exchange
+        .status(arrival.head().opening_status().as_u16());
     // Another way would not know the contexts of this one.
     let movable = kind == Kind::ConnectUdp && !udp_bind::is_asked_for(&fields);
     let place = stand(routed, opened, movable);
@@ -220,10 +268,21 @@ async fn accept(
         End::Stream(client_in, client_out) if kind != Kind::ConnectUdp => {
             let client = form::bytes(kind, form, (client_in, client_out));
             let target = form::bytes(form, kind, (incoming, outgoing));
-            Carried::Bytes(Box::new(Bytes { client, target, place, active }))
+            Carried::Bytes(Box::new(Bytes {
+                client,
+                target,
+                place,
+                active,
+            }))
         }
         client => {
-            let path = Path { ends: Ends::streams(incoming, outgoing), active, silence, held, listens };
+            let path = Path {
+                ends: Ends::streams(incoming, outgoing),
+                active,
+                silence,
+                held,
+                listens,
+            };
             Carried::Datagrams(Box::new((client, path, place)))
         }
     }
@@ -233,11 +292,18 @@ async fn accept(
 pub(super) fn refused((routed, next): (&Routed, &Next), head: &ResponseHead) -> Refusal {
     let refusal = match cause::of(&routed.exchange, next, head) {
         Some(told) => Refusal::new(told.error, told.words()),
-        None => Refusal::new(ProxyError::HttpUpgradeFailed, format!("the next hop answered {}", head.status)),
+        None => Refusal::new(
+            ProxyError::HttpUpgradeFailed,
+            format!("the next hop answered {}", head.status),
+        ),
     };
 
     // What is no error, such as 200 where 101 is needed, is one by being no tunnel: 502.
-    if head.status.is_client_error() || head.status.is_server_error() { refusal.status(head.status) } else { refusal }
+    if head.status.is_client_error() || head.status.is_server_error() {
+        refusal.status(head.status)
+    } else {
+        refusal
+    }
 }
 
 /// Passes the next hop's refusal on, with its status, fields and content, so that the client learns the true reason.
@@ -250,9 +316,15 @@ async fn pass_refusal(
     let refusal = refused((routed, next), &head);
     let reason = refusal.reason();
     let Arrival::Offered(offered) = arrival else {
-        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
     };
-    let mut head = ResponseHead { fields: passed_on(head.fields), ..head };
+    let mut head = ResponseHead {
+        fields: passed_on(head.fields),
+        ..head
+    };
     // RFC 9110, 7.8: an origin may ignore an upgrade. Anywhere else a success would say that the tunnel is open.
     let ignored = offered.kind() == Kind::Upgrade && offered.head.version <= Version::HTTP_11;
     departure::keep_own_challenge(&mut head);
@@ -262,7 +334,11 @@ async fn pass_refusal(
     if head.status.is_success() && !ignored {
         // RFC 9220, 3: the origin does not know the protocol that an extended CONNECT asks for.
         let unknown = offered.kind() == Kind::Upgrade;
-        head.status = if unknown { StatusCode::NOT_IMPLEMENTED } else { StatusCode::BAD_GATEWAY };
+        head.status = if unknown {
+            StatusCode::NOT_IMPLEMENTED
+        } else {
+            StatusCode::BAD_GATEWAY
+        };
     }
     routed.exchange.status(head.status.as_u16());
     let (_, _content, responder) = offered.message();
@@ -271,7 +347,15 @@ async fn pass_refusal(
         let counters = routed.exchange.counters();
         let from = Side::Target;
         let moved = &counters.target_to_client;
-        let passed = pump::pump(&mut incoming, &mut outgoing, Direction { from, moved, rules: None });
+        let passed = pump::pump(
+            &mut incoming,
+            &mut outgoing,
+            Direction {
+                from,
+                moved,
+                rules: None,
+            },
+        );
         // The client may not care for the rest of a refusal.
         tokio::select! {
             _ = passed => {}

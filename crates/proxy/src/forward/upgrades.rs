@@ -20,9 +20,17 @@ use crate::routed::Routed;
 /// Refuses a protocol that may not pass (501, RFC 9220, section 3).
 pub(super) fn check(routed: &Routed, head: &RequestHead) -> Result<(), Refusal> {
     let route = &routed.snapshot.document.routes[routed.route];
-    let Some(protocol) = head.protocol.as_ref().filter(|_| !permits_upgrade(route, head)) else { return Ok(()) };
+    let Some(protocol) = head
+        .protocol
+        .as_ref()
+        .filter(|_| !permits_upgrade(route, head))
+    else {
+        return Ok(());
+    };
     let details = if protocol.is_of_connections() {
-        format!("protocol {protocol} would make this a connection whose requests nobody looks at; it passes no proxy")
+        format!(
+            "protocol {protocol} would make this a connection whose requests nobody looks at; it passes no proxy"
+        )
     } else {
         format!("protocol {protocol} passes only where `upgrades` of the route names it")
     };
@@ -31,12 +39,21 @@ pub(super) fn check(routed: &Routed, head: &RequestHead) -> Result<(), Refusal> 
 
 /// Whether exchanges on this route may switch to the protocol that this one asks for, if it asks for any.
 pub(crate) fn permits_upgrade(route: &Route, head: &RequestHead) -> bool {
-    let Some(protocol) = head.protocol.as_ref().filter(|_| head.kind() == Kind::Upgrade) else { return true };
+    let Some(protocol) = head
+        .protocol
+        .as_ref()
+        .filter(|_| head.kind() == Kind::Upgrade)
+    else {
+        return true;
+    };
     match protocol {
         Protocol::WebSocket => true,
         // On the way to the proxy that it attaches to. An origin that took it would send requests back here.
         Protocol::Ptth if matches!(route.action(), Some(Action::To(_))) => true,
         _ if protocol.is_of_connections() => false,
-        _ => route.upgrades.iter().any(|name| name.as_str() == protocol.as_str()),
+        _ => route
+            .upgrades
+            .iter()
+            .any(|name| name.as_str() == protocol.as_str()),
     }
 }

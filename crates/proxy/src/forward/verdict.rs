@@ -19,7 +19,10 @@ pub(crate) fn answered(active: &Active, next: &Next, status: StatusCode) {
 
 /// The exchange broke off before the answer. What was not sent, or never could be, is not the endpoint's fault.
 pub(crate) fn broke(active: &Active, error: &StreamError) {
-    if matches!(error.cause, Cause::Reset(_) | Cause::Incomplete | Cause::Io(_) | Cause::Protocol(_)) {
+    if matches!(
+        error.cause,
+        Cause::Reset(_) | Cause::Incomplete | Cause::Io(_) | Cause::Protocol(_)
+    ) {
         active.failed_because(&error.to_string());
     }
 }

@@ -34,14 +34,25 @@ impl Wait {
 
     /// No response head came meanwhile.
     pub(super) fn no_head(self, tries: &Tries<'_>) -> Refusal {
-        Refusal::new(ProxyError::HttpResponseTimeout, format!("no response head within {}", self.told(tries)))
+        Refusal::new(
+            ProxyError::HttpResponseTimeout,
+            format!("no response head within {}", self.told(tries)),
+        )
     }
 
     /// The time, the key that sets it, and the node where it is to be set: `60s (upstreams.video.timeouts.header on edge)`.
     pub(super) fn told(self, tries: &Tries<'_>) -> String {
         let time = self.time.unwrap_or_default();
-        let time = if time.subsec_millis() == 0 { format!("{}s", time.as_secs()) } else { format!("{time:?}") };
-        format!("{time} ({} on {})", path(tries, self.key), tries.routed.snapshot.node)
+        let time = if time.subsec_millis() == 0 {
+            format!("{}s", time.as_secs())
+        } else {
+            format!("{time:?}")
+        };
+        format!(
+            "{time} ({} on {})",
+            path(tries, self.key),
+            tries.routed.snapshot.node
+        )
     }
 }
 
@@ -55,14 +66,22 @@ fn path(tries: &Tries<'_>, key: Key) -> String {
         Key::Idle => timeouts.idle.is_some(),
         Key::PerTry => false,
     };
-    let of_route = says(&route.timeouts) || key == Key::PerTry && route.retry.as_ref().is_some_and(has_per_try);
+    let of_route = says(&route.timeouts)
+        || key == Key::PerTry && route.retry.as_ref().is_some_and(has_per_try);
     let of_node = says(&document.defaults.timeouts);
     let place = match tries.next {
         _ if of_route => element("routes", index),
         Next::Upstream { upstream, .. } => {
-            let own = document.upstreams.get(upstream.name()).is_some_and(|config| says(&config.timeouts));
+            let own = document
+                .upstreams
+                .get(upstream.name())
+                .is_some_and(|config| says(&config.timeouts));
             let name = child("upstreams", Chain::last_of(upstream.name()));
-            if own || !of_node { name } else { "defaults".to_owned() }
+            if own || !of_node {
+                name
+            } else {
+                "defaults".to_owned()
+            }
         }
         Next::Target if of_node => "defaults".to_owned(),
         Next::Target => element("routes", index),

@@ -53,13 +53,24 @@ struct Memory {
 impl BasicAuth {
     /// Reads the file of users; `path` is the path of `config`. Passwords that the same listener knows are right need not be checked
     /// again, and those that wait for a check wait in the same line.
-    pub fn build(config: &Basic, path: &str, previous: Option<&Self>) -> Result<Self, Vec<BuildError>> {
+    pub fn build(
+        config: &Basic,
+        path: &str,
+        previous: Option<&Self>,
+    ) -> Result<Self, Vec<BuildError>> {
         let error = |key: &str, reason: &str| {
-            vec![BuildError { path: format!("{path}.{key}"), reason: reason.to_owned(), remedy: None }]
+            vec![BuildError {
+                path: format!("{path}.{key}"),
+                reason: reason.to_owned(),
+                remedy: None,
+            }]
         };
         let realm = config.realm.clone().unwrap_or_else(|| REALM.to_owned());
         if realm.len() > 128 || !realm.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-            return Err(error("realm", "a realm is at most 128 printable ASCII characters"));
+            return Err(error(
+                "realm",
+                "a realm is at most 128 printable ASCII characters",
+            ));
         }
         let users = Users::read(&config.file.0, &format!("{path}.file"))?;
         let memory = match previous {
@@ -67,11 +78,20 @@ impl BasicAuth {
             None => {
                 let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
                 let key = key.map_err(|_| error("file", "the system gives no random bytes"))?;
-                Arc::new(Memory { key, right: Mutex::new(Cache::new(REMEMBERED)) })
+                Arc::new(Memory {
+                    key,
+                    right: Mutex::new(Cache::new(REMEMBERED)),
+                })
             }
         };
         let hashing = previous.map_or_else(Hashing::new, |previous| previous.hashing.clone());
-        Ok(Self { realm, users, memory, wrong: Arc::new(Mutex::new(Cache::new(WRONG))), hashing })
+        Ok(Self {
+            realm,
+            users,
+            memory,
+            wrong: Arc::new(Mutex::new(Cache::new(WRONG))),
+            hashing,
+        })
     }
 
     /// What the client is shown.
@@ -87,7 +107,13 @@ impl BasicAuth {
 
     /// Checks a password of somebody at `source`. A user that is not known takes as long as one who is. What is remembered waits for
     /// nothing.
-    pub async fn verify(&self, user: &str, password: String, source: PeerAddress, now: u64) -> Result<(), Refusal> {
+    pub async fn verify(
+        &self,
+        user: &str,
+        password: String,
+        source: PeerAddress,
+        now: u64,
+    ) -> Result<(), Refusal> {
         let digest = self.memory.digest(user, &password);
         if let Some(known) = self.recall(user, &digest, now) {
             return known;
@@ -95,17 +121,31 @@ impl BasicAuth {
         if password.len() > PASSWORD_LIMIT {
             return Err(Refusal::Basic);
         }
-        let turn = self.hashing.turn(source.ip().map(network), user).await.map_err(|_| Refusal::Busy)?;
+        let turn = self
+            .hashing
+            .turn(source.ip().map(network), user)
+            .await
+            .map_err(|_| Refusal::Busy)?;
         // Another check of the same pair may have ended meanwhile.
         if let Some(known) = self.recall(user, &digest, now) {
             return known;
         }
-        let right = self.hash(turn, user, password, digest, now).await.ok_or(Refusal::Busy)?;
+        let right = self
+            .hash(turn, user, password, digest, now)
+            .await
+            .ok_or(Refusal::Busy)?;
         if right { Ok(()) } else { Err(Refusal::Basic) }
     }
 
     /// Whether the password is right; `None` if the process is ending.
-    async fn hash(&self, turn: Turn, user: &str, password: String, digest: Vec<u8>, now: u64) -> Option<bool> {
+    async fn hash(
+        &self,
+        turn: Turn,
+        user: &str,
+        password: String,
+        digest: Vec<u8>,
+        now: u64,
+    ) -> Option<bool> {
         let (hash, known) = self.users.hash_of(user);
         let hash = hash.to_owned();
         let user = user.to_owned();
@@ -116,9 +156,14 @@ impl BasicAuth {
             // Before the turn ends, so that who waits for the same pair finds it.
             if right {
                 let proved = (digest, PasswordProof::of(&hash));
-                memory.right.lock().insert(user, proved, now.saturating_add(REMEMBERED_FOR));
+                memory
+                    .right
+                    .lock()
+                    .insert(user, proved, now.saturating_add(REMEMBERED_FOR));
             } else {
-                wrong.lock().insert(digest, (), now.saturating_add(WRONG_FOR));
+                wrong
+                    .lock()
+                    .insert(digest, (), now.saturating_add(WRONG_FOR));
             }
             // Kept until here: whoever waited may be gone, the processor is busy all the same.
             turn.found(right);
@@ -136,7 +181,10 @@ impl BasicAuth {
         {
             return Some(Ok(()));
         }
-        self.wrong.lock().find(digest, now).map(|()| Err(Refusal::Basic))
+        self.wrong
+            .lock()
+            .find(digest, now)
+            .map(|()| Err(Refusal::Basic))
     }
 }
 
@@ -154,6 +202,8 @@ impl Memory {
 
 impl fmt::Debug for BasicAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BasicAuth").field("realm", &self.realm).finish_non_exhaustive()
+        f.debug_struct("BasicAuth")
+            .field("realm", &self.realm)
+            .finish_non_exhaustive()
     }
 }

@@ -57,9 +57,16 @@ impl BearerAuth {
         let expected = Expected {
             issuer: config.issuer.clone(),
             audience: config.audience.clone(),
-            user_claim: config.user_claim.clone().unwrap_or_else(|| "sub".to_owned()),
+            user_claim: config
+                .user_claim
+                .clone()
+                .unwrap_or_else(|| "sub".to_owned()),
         };
-        Ok(Self { keys, expected, verified: Mutex::new(Cache::new(REMEMBERED)) })
+        Ok(Self {
+            keys,
+            expected,
+            verified: Mutex::new(Cache::new(REMEMBERED)),
+        })
     }
 
     /// What a token proves, or why it is not valid at `now`.
@@ -70,8 +77,14 @@ impl BearerAuth {
         }
         let proof = Arc::new(self.proof(token)?);
         let (user, expires) = self.expected.check(&proof.claims, now)?;
-        let verified = Verified { user, expires, proof };
-        self.verified.lock().insert(name, verified.clone(), expires.saturating_add(LEEWAY));
+        let verified = Verified {
+            user,
+            expires,
+            proof,
+        };
+        self.verified
+            .lock()
+            .insert(name, verified.clone(), expires.saturating_add(LEEWAY));
         Ok(verified)
     }
 
@@ -81,14 +94,19 @@ impl BearerAuth {
         if !known.any(|key| key.print == proof.key) {
             return Err("the key of the token is not known any more");
         }
-        self.expected.check(&proof.claims, now).map(|(user, _)| user)
+        self.expected
+            .check(&proof.claims, now)
+            .map(|(user, _)| user)
     }
 
     /// What a token says, if its signature is right (RFC 7515 section 5.2).
     fn proof(&self, token: &str) -> Result<TokenProof, &'static str> {
         const MALFORMED: &str = "the token is not a signed JSON Web Token";
         let (message, signature) = token.rsplit_once('.').ok_or(MALFORMED)?;
-        let (header, claims) = message.split_once('.').filter(|(_, claims)| !claims.contains('.')).ok_or(MALFORMED)?;
+        let (header, claims) = message
+            .split_once('.')
+            .filter(|(_, claims)| !claims.contains('.'))
+            .ok_or(MALFORMED)?;
         let header: Header = decode(header).ok_or("the header of the token cannot be used")?;
         if header.crit.is_some() {
             return Err("the token demands extensions that are not known here");
@@ -96,13 +114,28 @@ impl BearerAuth {
         if header.alg.family() == AlgorithmFamily::Hmac {
             return Err("the token is not signed with a public key");
         }
-        let mut tried = self.keys.candidates(header.kid.as_deref(), header.alg).peekable();
+        let mut tried = self
+            .keys
+            .candidates(header.kid.as_deref(), header.alg)
+            .peekable();
         tried.peek().ok_or("the key of the token is not known")?;
-        let right = |key| matches!(crypto::verify(signature, message.as_bytes(), key, header.alg), Ok(true));
-        let signer = tried.find(|candidate| right(&candidate.key)).ok_or("the signature of the token is wrong")?;
+        let right = |key| {
+            matches!(
+                crypto::verify(signature, message.as_bytes(), key, header.alg),
+                Ok(true)
+            )
+        };
+        let signer = tried
+            .find(|candidate| right(&candidate.key))
+            .ok_or("the signature of the token is wrong")?;
         let key = signer.print.clone();
         let kid = header.kid.clone();
-        Ok(TokenProof { kid, algorithm: header.alg, key, claims: decode(claims).ok_or(MALFORMED)? })
+        Ok(TokenProof {
+            kid,
+            algorithm: header.alg,
+            key,
+            claims: decode(claims).ok_or(MALFORMED)?,
+        })
     }
 }
 
@@ -113,6 +146,8 @@ fn decode<T: for<'a> Deserialize<'a>>(part: &str) -> Option<T> {
 
 impl fmt::Debug for BearerAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BearerAuth").field("expected", &self.expected).finish_non_exhaustive()
+        f.debug_struct("BearerAuth")
+            .field("expected", &self.expected)
+            .finish_non_exhaustive()
     }
 }

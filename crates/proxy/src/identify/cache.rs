@@ -22,7 +22,11 @@ struct Entry<V> {
 impl<K: Hash + Eq + Clone, V> Cache<K, V> {
     /// An empty one.
     pub fn new(limit: usize) -> Self {
-        Self { limit, entries: HashMap::new(), order: VecDeque::new() }
+        Self {
+            limit,
+            entries: HashMap::new(),
+            order: VecDeque::new(),
+        }
     }
 
     /// The value of `key`, unless it ended at or before `now`.
@@ -30,12 +34,19 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.entries.get(key).filter(|entry| now < entry.until).map(|entry| &entry.value)
+        self.entries
+            .get(key)
+            .filter(|entry| now < entry.until)
+            .map(|entry| &entry.value)
     }
 
     /// Remembers `value` until `until`.
     pub fn insert(&mut self, key: K, value: V, until: u64) {
-        if self.entries.insert(key.clone(), Entry { value, until }).is_some() {
+        if self
+            .entries
+            .insert(key.clone(), Entry { value, until })
+            .is_some()
+        {
             return;
         }
         self.order.push_back(key);
@@ -67,7 +78,10 @@ mod tests {
         for (key, value) in [(1, 'a'), (2, 'b'), (1, 'c'), (3, 'd')] {
             cache.insert(key, value, 10);
         }
-        assert_eq!([1, 2, 3].map(|key| cache.find(&key, 0).copied()), [None, Some('b'), Some('d')]);
+        assert_eq!(
+            [1, 2, 3].map(|key| cache.find(&key, 0).copied()),
+            [None, Some('b'), Some('d')]
+        );
         assert_eq!(cache.order.len(), cache.entries.len());
     }
 }

@@ -52,14 +52,22 @@ impl Challenge {
         let mut fields = HeaderMap::new();
         if refusal == Refusal::Busy {
             fields.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return Self { status: StatusCode::SERVICE_UNAVAILABLE, fields, reason, scheme };
+            return Self {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                fields,
+                reason,
+                scheme,
+            };
         }
         // RFC 9110 sections 15.5.2 and 15.5.8: a 401 or 407 carries a challenge; without one it is a 403.
         let lines = schemes.lines(refusal);
         let (status, name) = match gateway {
             _ if lines.is_empty() => (StatusCode::FORBIDDEN, PROXY_AUTHENTICATE),
             true => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
-            false => (StatusCode::PROXY_AUTHENTICATION_REQUIRED, PROXY_AUTHENTICATE),
+            false => (
+                StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+                PROXY_AUTHENTICATE,
+            ),
         };
         for line in lines {
             // Realms were checked when they were built in: the line is always a field value.
@@ -67,7 +75,12 @@ impl Challenge {
                 fields.append(&name, value);
             }
         }
-        Self { status, fields, reason, scheme }
+        Self {
+            status,
+            fields,
+            reason,
+            scheme,
+        }
     }
 }
 
@@ -77,7 +90,10 @@ impl Refusal {
         match self {
             Self::Missing => ("none", "no credentials were shown".to_owned()),
             Self::Malformed(reason) => ("none", reason.to_owned()),
-            Self::Unasked(scheme) => (scheme, format!("{scheme} authentication is not accepted here")),
+            Self::Unasked(scheme) => (
+                scheme,
+                format!("{scheme} authentication is not accepted here"),
+            ),
             Self::Basic => ("basic", "user and password do not match".to_owned()),
             Self::Bearer(reason) => ("bearer", reason.to_owned()),
             Self::Certificate(reason) => ("mtls", reason.to_owned()),
@@ -91,7 +107,10 @@ impl Schemes<'_> {
     fn lines(&self, refusal: Refusal) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(realm) = self.basic {
-            lines.push(format!(r#"Basic realm="{}", charset="UTF-8""#, escaped(realm)));
+            lines.push(format!(
+                r#"Basic realm="{}", charset="UTF-8""#,
+                escaped(realm)
+            ));
         }
         if self.bearer {
             let realm = escaped(self.basic.unwrap_or(REALM));

@@ -21,14 +21,24 @@ pub(super) struct Expected {
 
 impl Expected {
     /// The user and the expiry time, at Unix time `now` in seconds.
-    pub fn check(&self, claims: &Map<String, Value>, now: u64) -> Result<(String, u64), &'static str> {
+    pub fn check(
+        &self,
+        claims: &Map<String, Value>,
+        now: u64,
+    ) -> Result<(String, u64), &'static str> {
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
             return Err("the token is not from the expected issuer");
         }
-        if !claims.get("aud").is_some_and(|audience| self.is_for_us(audience)) {
+        if !claims
+            .get("aud")
+            .is_some_and(|audience| self.is_for_us(audience))
+        {
             return Err("the token is not for this audience");
         }
-        let expires = claims.get("exp").and_then(seconds).ok_or("the token does not say when it expires")?;
+        let expires = claims
+            .get("exp")
+            .and_then(seconds)
+            .ok_or("the token does not say when it expires")?;
         if now >= expires.saturating_add(LEEWAY) {
             return Err("the token has expired");
         }
@@ -38,15 +48,23 @@ impl Expected {
                 return Err("the token is not valid yet");
             }
         }
-        let user = claims.get(&self.user_claim).and_then(Value::as_str).filter(|user| is_user(user));
-        Ok((user.ok_or("the token does not name a user")?.to_owned(), expires))
+        let user = claims
+            .get(&self.user_claim)
+            .and_then(Value::as_str)
+            .filter(|user| is_user(user));
+        Ok((
+            user.ok_or("the token does not name a user")?.to_owned(),
+            expires,
+        ))
     }
 
     /// `aud` is a string or a list of strings (RFC 7519 section 4.1.3).
     fn is_for_us(&self, audience: &Value) -> bool {
         match audience {
             Value::String(one) => *one == self.audience,
-            Value::Array(several) => several.iter().any(|one| one.as_str() == Some(&self.audience)),
+            Value::Array(several) => several
+                .iter()
+                .any(|one| one.as_str() == Some(&self.audience)),
             _ => false,
         }
     }
@@ -54,6 +72,14 @@ impl Expected {
 
 /// A NumericDate (RFC 7519 section 2), fractions cut off.
 fn seconds(value: &Value) -> Option<u64> {
-    let fraction = || value.as_f64().filter(|seconds| *seconds >= 0.0).map(|seconds| seconds as u64);
-    value.as_u64().or_else(fraction).map(|seconds| seconds.min(LATEST))
+    let fraction = || {
+        value
+            .as_f64()
+            .filter(|seconds| *seconds >= 0.0)
+            .map(|seconds| seconds as u64)
+    };
+    value
+        .as_u64()
+        .or_else(fraction)
+        .map(|seconds| seconds.min(LATEST))
 }

@@ -33,8 +33,16 @@ impl Credentials {
 ///
 /// # Errors
 /// What is wrong, when they cannot be read and this listener would have read them.
-pub(super) fn take(fields: &mut HeaderMap, gateway: bool, asks: bool) -> Result<Option<Credentials>, &'static str> {
-    let name = if gateway { AUTHORIZATION } else { PROXY_AUTHORIZATION };
+pub(super) fn take(
+    fields: &mut HeaderMap,
+    gateway: bool,
+    asks: bool,
+) -> Result<Option<Credentials>, &'static str> {
+    let name = if gateway {
+        AUTHORIZATION
+    } else {
+        PROXY_AUTHORIZATION
+    };
     let shown: Vec<HeaderValue> = match asks {
         true => fields.get_all(&name).iter().cloned().collect(),
         false => Vec::new(),
@@ -56,7 +64,10 @@ fn parse(value: &HeaderValue) -> Result<Credentials, &'static str> {
     if value.len() > LIMIT {
         return Err("the credentials are too long");
     }
-    let text = value.to_str().map_err(|_| "the credentials are not ASCII")?.trim();
+    let text = value
+        .to_str()
+        .map_err(|_| "the credentials are not ASCII")?
+        .trim();
     let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
     let rest = rest.trim_start();
     if scheme.eq_ignore_ascii_case("basic") {
@@ -70,13 +81,20 @@ fn parse(value: &HeaderValue) -> Result<Credentials, &'static str> {
 
 /// `base64(user-id ":" password)`, UTF-8, without control characters (RFC 7617 section 2).
 fn parse_basic(encoded: &str) -> Result<Credentials, &'static str> {
-    let decoded = STANDARD.decode(encoded).map_err(|_| "the basic credentials are not base64")?;
+    let decoded = STANDARD
+        .decode(encoded)
+        .map_err(|_| "the basic credentials are not base64")?;
     let pair = String::from_utf8(decoded).map_err(|_| "the basic credentials are not UTF-8")?;
     if pair.chars().any(char::is_control) {
         return Err("the basic credentials hold control characters");
     }
-    let (user, password) = pair.split_once(':').ok_or("the basic credentials hold no colon")?;
-    Ok(Credentials::Basic { user: user.to_owned(), password: password.to_owned() })
+    let (user, password) = pair
+        .split_once(':')
+        .ok_or("the basic credentials hold no colon")?;
+    Ok(Credentials::Basic {
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -100,7 +118,10 @@ mod tests {
             (basic(b"alice:"), "alice/"),
             (basic("jos\u{e9}:p".as_bytes()), "jos\u{e9}/p"),
             (basic(b"alice"), "the basic credentials hold no colon"),
-            (basic(b"alice:\x00"), "the basic credentials hold control characters"),
+            (
+                basic(b"alice:\x00"),
+                "the basic credentials hold control characters",
+            ),
             (basic(b"\xff:p"), "the basic credentials are not UTF-8"),
             ("Basic !".to_owned(), "the basic credentials are not base64"),
             ("Bearer abc.def".to_owned(), "bearer abc.def"),

@@ -47,8 +47,15 @@ pub(super) struct Busy;
 impl Hashing {
     pub(super) fn new() -> Arc<Self> {
         let free = available_parallelism().map_or(1, usize::from).min(AT_ONCE);
-        let state = State { turns: Turns::default(), free, waiting: HashMap::new(), tickets: 0 };
-        Arc::new(Self { state: Mutex::new(state) })
+        let state = State {
+            turns: Turns::default(),
+            free,
+            waiting: HashMap::new(),
+            tickets: 0,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+        })
     }
 
     /// Waits for a turn of `user` at `source`.
@@ -56,20 +63,30 @@ impl Hashing {
     /// # Errors
     /// None came.
     pub(super) async fn turn(self: &Arc<Self>, source: Source, user: &str) -> Result<Turn, Busy> {
-        let pair = Pair { source, user: user.to_owned() };
+        let pair = Pair {
+            source,
+            user: user.to_owned(),
+        };
         let (sender, mut turn) = oneshot::channel();
         let lost = {
             let mut state = self.state.lock();
             state.tickets += 1;
             let ticket = state.tickets;
-            let lost = state.turns.enter(&pair, ticket).and_then(|lost| state.waiting.remove(&lost));
+            let lost = state
+                .turns
+                .enter(&pair, ticket)
+                .and_then(|lost| state.waiting.remove(&lost));
             state.waiting.insert(ticket, sender);
             (lost, ticket)
         };
         // Tells who waited for it, without the lock.
         let (lost, ticket) = lost;
         drop(lost);
-        let _waiting = Waiting { hashing: self, pair: &pair, ticket };
+        let _waiting = Waiting {
+            hashing: self,
+            pair: &pair,
+            ticket,
+        };
         let until = tokio::time::Instant::now() + WAIT;
         loop {
             self.grant();
@@ -88,9 +105,15 @@ impl Hashing {
         let mut gone = Vec::new();
         let mut state = self.state.lock();
         while state.free > 0 {
-            let Some((pair, ticket)) = state.turns.next(Instant::now()) else { break };
+            let Some((pair, ticket)) = state.turns.next(Instant::now()) else {
+                break;
+            };
             state.free -= 1;
-            let turn = Turn { hashing: self.clone(), pair, right: None };
+            let turn = Turn {
+                hashing: self.clone(),
+                pair,
+                right: None,
+            };
             match state.waiting.remove(&ticket) {
                 Some(waiting) => gone.extend(waiting.send(turn).err()),
                 None => gone.push(turn),

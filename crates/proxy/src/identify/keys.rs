@@ -53,7 +53,8 @@ impl KeySet {
         };
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
         let parsed: Result<Document, _> = serde_json::from_str(&text);
-        let document = parsed.map_err(|why| vec![error(format!("not a JSON Web Key Set: {why}"))])?;
+        let document =
+            parsed.map_err(|why| vec![error(format!("not a JSON Web Key Set: {why}"))])?;
         if document.keys.len() > KEY_LIMIT {
             return Err(vec![error(format!("more than {KEY_LIMIT} keys"))]);
         }
@@ -66,9 +67,15 @@ impl KeySet {
             }
         }
         if errors.is_empty() && keys.is_empty() {
-            errors.push(error("no key can verify a signature (RSA, P-256, P-384 or Ed25519)".to_owned()));
+            errors.push(error(
+                "no key can verify a signature (RSA, P-256, P-384 or Ed25519)".to_owned(),
+            ));
         }
-        if errors.is_empty() { Ok(Self(keys)) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Self(keys))
+        } else {
+            Err(errors)
+        }
     }
 
     /// The keys that a token with this header may be signed with.
@@ -86,9 +93,15 @@ impl KeySet {
 
 /// A key; `None` if it is for something else.
 fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
-    let kind = value.get("kty").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+    let kind = value
+        .get("kty")
+        .and_then(serde_json::Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     if kind == "oct" {
-        return Err("a symmetric key: whoever verifies with it can sign with it as well".to_owned());
+        return Err(
+            "a symmetric key: whoever verifies with it can sign with it as well".to_owned(),
+        );
     }
     let jwk: Jwk = serde_json::from_value(value).map_err(|why| why.to_string())?;
     if !verifies(&jwk) {
@@ -104,8 +117,12 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
             EllipticCurve::P384 => vec![Algorithm::ES384],
             _ => return Ok(None),
         },
-        AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => vec![Algorithm::EdDSA],
-        _ if ["RSA", "EC", "OKP"].contains(&kind.as_str()) => return Err(format!("a broken {kind} key")),
+        AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
+            vec![Algorithm::EdDSA]
+        }
+        _ if ["RSA", "EC", "OKP"].contains(&kind.as_str()) => {
+            return Err(format!("a broken {kind} key"));
+        }
         _ => return Ok(None),
     };
     if let Some(only) = jwk.common.key_algorithm {
@@ -114,12 +131,22 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
     let key = DecodingKey::from_jwk(&jwk).map_err(|why| why.to_string())?;
     let print = serde_json::to_vec(&jwk.algorithm).map_err(|why| why.to_string())?;
     let print = digest(&SHA256, &print).as_ref().to_vec();
-    Ok(Some(Key { id: jwk.common.key_id, algorithms, key, print }).filter(|key| !key.algorithms.is_empty()))
+    Ok(Some(Key {
+        id: jwk.common.key_id,
+        algorithms,
+        key,
+        print,
+    })
+    .filter(|key| !key.algorithms.is_empty()))
 }
 
 /// Whether a key is meant to verify signatures (RFC 7517 sections 4.2 and 4.3).
 fn verifies(jwk: &Jwk) -> bool {
-    let used = jwk.common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
+    let used = jwk
+        .common
+        .public_key_use
+        .as_ref()
+        .is_none_or(|usage| *usage == PublicKeyUse::Signature);
     let operations = jwk.common.key_operations.as_ref();
     used && operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify))
 }

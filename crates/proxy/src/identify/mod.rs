@@ -80,20 +80,39 @@ impl Authenticator {
     ///
     /// # Errors
     /// Everything that is wrong, not only the first: files that cannot be read, bad lines, unusable keys.
-    pub fn build(listener: &Listener, path: &str, previous: Option<&Self>) -> Result<Self, Vec<BuildError>> {
+    pub fn build(
+        listener: &Listener,
+        path: &str,
+        previous: Option<&Self>,
+    ) -> Result<Self, Vec<BuildError>> {
         let ways = match &listener.auth {
             None | Some(Auth::Word(AuthMode::None)) => AuthWays::default(),
-            Some(Auth::Word(AuthMode::Mtls)) => AuthWays { mtls: true, ..AuthWays::default() },
+            Some(Auth::Word(AuthMode::Mtls)) => AuthWays {
+                mtls: true,
+                ..AuthWays::default()
+            },
             Some(Auth::Ways(ways)) => ways.clone(),
         };
         let mut errors = Vec::new();
         let mut built = |error: Vec<BuildError>| errors.extend(error);
         let known = previous.and_then(|previous| previous.basic.as_ref());
-        let basic = ways.basic.map(|basic| BasicAuth::build(&basic, &format!("{path}.auth.basic"), known));
+        let basic = ways
+            .basic
+            .map(|basic| BasicAuth::build(&basic, &format!("{path}.auth.basic"), known));
         let basic = basic.and_then(|basic| basic.map_err(&mut built).ok());
-        let bearer = ways.bearer.map(|bearer| BearerAuth::build(&bearer, &format!("{path}.auth.bearer")));
+        let bearer = ways
+            .bearer
+            .map(|bearer| BearerAuth::build(&bearer, &format!("{path}.auth.bearer")));
         let bearer = bearer.and_then(|bearer| bearer.map_err(&mut built).ok());
-        if errors.is_empty() { Ok(Self { basic, bearer, mtls: ways.mtls }) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Self {
+                basic,
+                bearer,
+                mtls: ways.mtls,
+            })
+        } else {
+            Err(errors)
+        }
     }
 
     /// Whether anybody is asked who they are.
@@ -133,11 +152,13 @@ impl Authenticator {
     /// Why not, in words.
     pub fn still_accepts(&self, proof: &Proof, user: Option<&str>, now: u64) -> Result<(), String> {
         let refused = match (proof, &self.basic, &self.bearer) {
-            (Proof::Password(password), Some(basic), _) => match user.and_then(|user| basic.proof(user)) {
-                Some(now) if now == *password => None,
-                Some(_) => Some("the user's password has changed"),
-                None => Some("the user is not known any more"),
-            },
+            (Proof::Password(password), Some(basic), _) => {
+                match user.and_then(|user| basic.proof(user)) {
+                    Some(now) if now == *password => None,
+                    Some(_) => Some("the user's password has changed"),
+                    None => Some("the user is not known any more"),
+                }
+            }
             (Proof::Token(token), _, Some(bearer)) => match bearer.again(token, now) {
                 Ok(named) if Some(named.as_str()) == user => None,
                 Ok(_) => Some("the token names another user now"),
@@ -148,7 +169,9 @@ impl Authenticator {
             (Proof::Nothing, ..) => Some("the listener asks now who its clients are"),
             _ => {
                 let scheme = proof.scheme();
-                return Err(format!("what it was authenticated with ({scheme}) is not accepted any more"));
+                return Err(format!(
+                    "what it was authenticated with ({scheme}) is not accepted any more"
+                ));
             }
         };
         refused.map_or(Ok(()), |reason| Err(reason.to_owned()))
@@ -161,7 +184,12 @@ impl Authenticator {
         source: PeerAddress,
         now: u64,
     ) -> Result<Identity, Refusal> {
-        let identity = |user, proof, expires| Identity { user, proof, certificate: certificate.clone(), expires };
+        let identity = |user, proof, expires| Identity {
+            user,
+            proof,
+            certificate: certificate.clone(),
+            expires,
+        };
         match (shown, &self.basic, &self.bearer) {
             (Some(Credentials::Basic { user, password }), Some(basic), _) => {
                 basic.verify(&user, password, source, now).await?;
@@ -169,14 +197,20 @@ impl Authenticator {
                 Ok(identity(Some(user), Proof::Password(proof), None))
             }
             (Some(Credentials::Bearer(token)), _, Some(bearer)) => {
-                let Verified { user, expires, proof } = bearer.verify(&token, now).map_err(Refusal::Bearer)?;
+                let Verified {
+                    user,
+                    expires,
+                    proof,
+                } = bearer.verify(&token, now).map_err(Refusal::Bearer)?;
                 Ok(identity(Some(user), Proof::Token(proof), Some(expires)))
             }
             (Some(other), _, _) if self.asks_field() => Err(Refusal::Unasked(other.scheme())),
             _ if self.mtls => {
                 let user = certificate_user(certificate.as_ref())?;
                 // TLS allows certificates nothing for the clock; see [`Identity::expires`].
-                let not_after = certificate.as_ref().and_then(|certificate| certificate.not_after);
+                let not_after = certificate
+                    .as_ref()
+                    .and_then(|certificate| certificate.not_after);
                 let expires = not_after.map(|end| end.saturating_sub(LEEWAY));
                 Ok(identity(Some(user), Proof::Certificate, expires))
             }
@@ -191,17 +225,24 @@ impl Authenticator {
     }
 
     fn schemes(&self) -> Schemes<'_> {
-        Schemes { basic: self.basic.as_ref().map(BasicAuth::realm), bearer: self.bearer.is_some() }
+        Schemes {
+            basic: self.basic.as_ref().map(BasicAuth::realm),
+            bearer: self.bearer.is_some(),
+        }
     }
 }
 
 /// The user that a certificate names. Unlike the other schemes' users it may hold spaces, as common names do.
 fn certificate_user(certificate: Option<&CertificateNames>) -> Result<String, Refusal> {
     let names = certificate.ok_or(Refusal::Missing)?;
-    let user = names.primary().ok_or(Refusal::Certificate("the certificate holds no name"))?;
+    let user = names
+        .primary()
+        .ok_or(Refusal::Certificate("the certificate holds no name"))?;
     let printable = user.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if user.trim().is_empty() || user.trim() != user || !printable || user.len() > USER_LIMIT {
-        return Err(Refusal::Certificate("the certificate's name cannot be a user"));
+        return Err(Refusal::Certificate(
+            "the certificate's name cannot be a user",
+        ));
     }
     Ok(user.to_owned())
 }

@@ -4,7 +4,9 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hermes_config::model::{Basic, Bearer, FilePath};
 use hermes_net::{PeerAddress, TlsPeer};
-use http::header::{AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{
+    AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{HeaderValue, StatusCode};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
@@ -23,23 +25,44 @@ struct Issuer {
 
 impl Issuer {
     fn new() -> Self {
-        let pair = |algorithm| rcgen::KeyPair::generate_for(algorithm).unwrap().serialize_der();
+        let pair = |algorithm| {
+            rcgen::KeyPair::generate_for(algorithm)
+                .unwrap()
+                .serialize_der()
+        };
         let rsa = aws_lc_rs::rsa::KeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
-        let rsa = aws_lc_rs::encoding::AsDer::<aws_lc_rs::encoding::Pkcs8V1Der>::as_der(&rsa).unwrap();
+        let rsa =
+            aws_lc_rs::encoding::AsDer::<aws_lc_rs::encoding::Pkcs8V1Der>::as_der(&rsa).unwrap();
         // The PKCS #1 key begins behind the 26 bytes with which PKCS #8 introduces a 2048-bit RSA key.
         let rsa = &rsa.as_ref()[26..];
         let keys = vec![
-            (Algorithm::ES256, EncodingKey::from_ec_der(&pair(&rcgen::PKCS_ECDSA_P256_SHA256))),
-            (Algorithm::ES384, EncodingKey::from_ec_der(&pair(&rcgen::PKCS_ECDSA_P384_SHA384))),
-            (Algorithm::EdDSA, EncodingKey::from_ed_der(&pair(&rcgen::PKCS_ED25519))),
+            (
+                Algorithm::ES256,
+                EncodingKey::from_ec_der(&pair(&rcgen::PKCS_ECDSA_P256_SHA256)),
+            ),
+            (
+                Algorithm::ES384,
+                EncodingKey::from_ec_der(&pair(&rcgen::PKCS_ECDSA_P384_SHA384)),
+            ),
+            (
+                Algorithm::EdDSA,
+                EncodingKey::from_ed_der(&pair(&rcgen::PKCS_ED25519)),
+            ),
             (Algorithm::RS256, EncodingKey::from_rsa_der(rsa)),
         ];
-        Self { folder: tempfile::tempdir().unwrap(), keys }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            keys,
+        }
     }
 
     /// The public key of one algorithm.
     fn jwk(&self, algorithm: Algorithm) -> Value {
-        let (_, key) = self.keys.iter().find(|(known, _)| *known == algorithm).unwrap();
+        let (_, key) = self
+            .keys
+            .iter()
+            .find(|(known, _)| *known == algorithm)
+            .unwrap();
         let mut jwk = match algorithm {
             Algorithm::EdDSA => ed25519_jwk(key),
             _ => serde_json::to_value(Jwk::from_encoding_key(key, algorithm).unwrap()).unwrap(),
@@ -55,7 +78,11 @@ impl Issuer {
     }
 
     fn ways(&self) -> Bearer {
-        let keys: Vec<_> = self.keys.iter().map(|(algorithm, _)| self.jwk(*algorithm)).collect();
+        let keys: Vec<_> = self
+            .keys
+            .iter()
+            .map(|(algorithm, _)| self.jwk(*algorithm))
+            .collect();
         Bearer {
             jwks_file: self.write("jwks.json", &json!({ "keys": keys }).to_string()),
             issuer: "https://issuer.example".to_owned(),
@@ -65,8 +92,16 @@ impl Issuer {
     }
 
     fn token(&self, algorithm: Algorithm, kid: Option<&str>, claims: &Value) -> String {
-        let (_, key) = self.keys.iter().find(|(known, _)| *known == algorithm).unwrap();
-        let header = Header { alg: algorithm, kid: kid.map(str::to_owned), ..Header::default() };
+        let (_, key) = self
+            .keys
+            .iter()
+            .find(|(known, _)| *known == algorithm)
+            .unwrap();
+        let header = Header {
+            alg: algorithm,
+            kid: kid.map(str::to_owned),
+            ..Header::default()
+        };
         jsonwebtoken::encode(&header, claims, key).unwrap()
     }
 }
@@ -90,7 +125,10 @@ fn claims(changes: Value) -> Value {
 }
 
 fn listener(ways: AuthWays) -> Listener {
-    Listener { auth: Some(Auth::Ways(ways)), ..Listener::default() }
+    Listener {
+        auth: Some(Auth::Ways(ways)),
+        ..Listener::default()
+    }
 }
 
 fn build(ways: AuthWays) -> Authenticator {
@@ -100,8 +138,15 @@ fn build(ways: AuthWays) -> Authenticator {
 /// Users alice and bob, whose passwords are `wonder` and `builder`.
 fn users(issuer: &Issuer) -> Basic {
     let line = |user, password| format!("{user}:{}\n", bcrypt::hash(password, 4).unwrap());
-    let content = format!("# users\n\n{}{}", line("alice", "wonder"), line("bob", "builder"));
-    Basic { file: issuer.write("users", &content), realm: Some("the \"lab\"".to_owned()) }
+    let content = format!(
+        "# users\n\n{}{}",
+        line("alice", "wonder"),
+        line("bob", "builder")
+    );
+    Basic {
+        file: issuer.write("users", &content),
+        realm: Some("the \"lab\"".to_owned()),
+    }
 }
 
 fn basic(user: &str, password: &str) -> String {
@@ -109,12 +154,22 @@ fn basic(user: &str, password: &str) -> String {
 }
 
 fn stream(certificate: Option<CertificateNames>) -> StreamInfo {
-    let tls = Some(TlsPeer { certificate, ..TlsPeer::default() });
-    StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls }
+    let tls = Some(TlsPeer {
+        certificate,
+        ..TlsPeer::default()
+    });
+    StreamInfo {
+        peer: PeerAddress::Unix { uid: None },
+        local: None,
+        tls,
+    }
 }
 
 fn named(common_name: &str) -> CertificateNames {
-    CertificateNames { common_name: Some(common_name.to_owned()), ..CertificateNames::default() }
+    CertificateNames {
+        common_name: Some(common_name.to_owned()),
+        ..CertificateNames::default()
+    }
 }
 
 /// Authenticates with one `Proxy-Authorization` value.
@@ -122,10 +177,16 @@ async fn ask(authenticator: &Authenticator, shown: Option<&str>) -> Result<Ident
     ask_at(authenticator, shown, NOW).await
 }
 
-async fn ask_at(authenticator: &Authenticator, shown: Option<&str>, now: u64) -> Result<Identity, Challenge> {
+async fn ask_at(
+    authenticator: &Authenticator,
+    shown: Option<&str>,
+    now: u64,
+) -> Result<Identity, Challenge> {
     let mut fields = HeaderMap::new();
     fields.extend(shown.map(|shown| (PROXY_AUTHORIZATION, HeaderValue::from_str(shown).unwrap())));
-    let result = authenticator.authenticate(&mut fields, &stream(None), false, now).await;
+    let result = authenticator
+        .authenticate(&mut fields, &stream(None), false, now)
+        .await;
     assert!(fields.is_empty(), "credentials go no further");
     result
 }
@@ -133,20 +194,36 @@ async fn ask_at(authenticator: &Authenticator, shown: Option<&str>, now: u64) ->
 /// Who it is, or why not.
 fn outcome(result: Result<Identity, Challenge>) -> String {
     match result {
-        Ok(identity) => format!("{} {}", identity.proof.scheme(), identity.user.unwrap_or_default()),
+        Ok(identity) => format!(
+            "{} {}",
+            identity.proof.scheme(),
+            identity.user.unwrap_or_default()
+        ),
         Err(challenge) => challenge.reason,
     }
 }
 
 fn lines(challenge: &Challenge, name: &http::HeaderName) -> Vec<String> {
-    challenge.fields.get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+    challenge
+        .fields
+        .get_all(name)
+        .iter()
+        .map(|value| value.to_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
 async fn nobody_is_asked_and_credentials_are_removed_all_the_same() {
     for auth in [None, Some(Auth::Word(AuthMode::None))] {
-        let authenticator =
-            Authenticator::build(&Listener { auth, ..Listener::default() }, "listeners.web", None).unwrap();
+        let authenticator = Authenticator::build(
+            &Listener {
+                auth,
+                ..Listener::default()
+            },
+            "listeners.web",
+            None,
+        )
+        .unwrap();
         assert!(!authenticator.asks());
         let shown = basic("alice", "wrong");
         assert_eq!(outcome(ask(&authenticator, Some(&shown)).await), "none ");
@@ -156,7 +233,10 @@ async fn nobody_is_asked_and_credentials_are_removed_all_the_same() {
 #[tokio::test]
 async fn passwords_are_checked() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays { basic: Some(users(&issuer)), ..AuthWays::default() });
+    let authenticator = build(AuthWays {
+        basic: Some(users(&issuer)),
+        ..AuthWays::default()
+    });
     let refused = "user and password do not match";
     let cases = [
         (basic("alice", "wonder"), "basic alice"),
@@ -166,54 +246,96 @@ async fn passwords_are_checked() {
         (basic("alice", ""), refused),
         (basic("carol", "wonder"), refused),
         (basic("alice", &"x".repeat(73)), refused),
-        ("Bearer abc".to_owned(), "bearer authentication is not accepted here"),
-        ("Digest abc".to_owned(), "other authentication is not accepted here"),
+        (
+            "Bearer abc".to_owned(),
+            "bearer authentication is not accepted here",
+        ),
+        (
+            "Digest abc".to_owned(),
+            "other authentication is not accepted here",
+        ),
         ("Basic x".to_owned(), "the basic credentials are not base64"),
     ];
     // Twice: the second time, what was right is remembered.
     for (shown, expected) in cases.iter().chain(&cases) {
-        assert_eq!(outcome(ask(&authenticator, Some(shown)).await), *expected, "{shown}");
+        assert_eq!(
+            outcome(ask(&authenticator, Some(shown)).await),
+            *expected,
+            "{shown}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_missing_credential_is_challenged_for_each_scheme() {
     let issuer = Issuer::new();
-    let ways = AuthWays { basic: Some(users(&issuer)), bearer: Some(issuer.ways()), mtls: true };
+    let ways = AuthWays {
+        basic: Some(users(&issuer)),
+        bearer: Some(issuer.ways()),
+        mtls: true,
+    };
     let authenticator = build(ways);
     let challenge = ask(&authenticator, None).await.unwrap_err();
-    assert_eq!((challenge.status, challenge.scheme), (StatusCode::PROXY_AUTHENTICATION_REQUIRED, "none"));
-    let expected = [r#"Basic realm="the \"lab\"", charset="UTF-8""#, r#"Bearer realm="the \"lab\"""#];
+    assert_eq!(
+        (challenge.status, challenge.scheme),
+        (StatusCode::PROXY_AUTHENTICATION_REQUIRED, "none")
+    );
+    let expected = [
+        r#"Basic realm="the \"lab\"", charset="UTF-8""#,
+        r#"Bearer realm="the \"lab\"""#,
+    ];
     assert_eq!(lines(&challenge, &PROXY_AUTHENTICATE), expected);
 
     let challenge = ask(&authenticator, Some("Bearer x.y.z")).await.unwrap_err();
     let description = "the header of the token cannot be used";
-    let wrong = format!(r#"Bearer realm="the \"lab\"", error="invalid_token", error_description="{description}""#);
-    assert_eq!(lines(&challenge, &PROXY_AUTHENTICATE), [expected[0], &wrong]);
+    let wrong = format!(
+        r#"Bearer realm="the \"lab\"", error="invalid_token", error_description="{description}""#
+    );
+    assert_eq!(
+        lines(&challenge, &PROXY_AUTHENTICATE),
+        [expected[0], &wrong]
+    );
     assert_eq!(challenge.scheme, "bearer");
 }
 
 #[tokio::test]
 async fn a_gateway_reads_authorization_and_only_if_it_asks() {
     let issuer = Issuer::new();
-    let asking = build(AuthWays { basic: Some(users(&issuer)), ..AuthWays::default() });
-    let shown = |name, value: &str| HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())]);
+    let asking = build(AuthWays {
+        basic: Some(users(&issuer)),
+        ..AuthWays::default()
+    });
+    let shown =
+        |name, value: &str| HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())]);
     let right = basic("alice", "wonder");
 
     let mut fields = shown(AUTHORIZATION, &right);
     fields.insert(PROXY_AUTHORIZATION, HeaderValue::from_static("Basic x"));
-    let identity = asking.authenticate(&mut fields, &stream(None), true, NOW).await;
-    assert_eq!((outcome(identity).as_str(), fields.len()), ("basic alice", 0));
+    let identity = asking
+        .authenticate(&mut fields, &stream(None), true, NOW)
+        .await;
+    assert_eq!(
+        (outcome(identity).as_str(), fields.len()),
+        ("basic alice", 0)
+    );
 
     let mut fields = shown(PROXY_AUTHORIZATION, &right);
-    let challenge = asking.authenticate(&mut fields, &stream(None), true, NOW).await.unwrap_err();
-    assert_eq!((challenge.status, fields.len()), (StatusCode::UNAUTHORIZED, 0));
+    let challenge = asking
+        .authenticate(&mut fields, &stream(None), true, NOW)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (challenge.status, fields.len()),
+        (StatusCode::UNAUTHORIZED, 0)
+    );
     assert_eq!(lines(&challenge, &WWW_AUTHENTICATE).len(), 1);
     assert!(!challenge.fields.contains_key(PROXY_AUTHENTICATE));
 
     for (gateway, authenticator) in [(true, &Authenticator::default()), (false, &asking)] {
         let mut fields = shown(AUTHORIZATION, &right);
-        let _ = authenticator.authenticate(&mut fields, &stream(None), gateway, NOW).await;
+        let _ = authenticator
+            .authenticate(&mut fields, &stream(None), gateway, NOW)
+            .await;
         assert!(fields.contains_key(AUTHORIZATION), "it is for the origin");
     }
 }
@@ -221,35 +343,64 @@ async fn a_gateway_reads_authorization_and_only_if_it_asks() {
 #[tokio::test]
 async fn two_lines_of_credentials_are_refused() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays { basic: Some(users(&issuer)), ..AuthWays::default() });
+    let authenticator = build(AuthWays {
+        basic: Some(users(&issuer)),
+        ..AuthWays::default()
+    });
     let value = HeaderValue::from_str(&basic("alice", "wonder")).unwrap();
     let mut fields = HeaderMap::new();
     fields.append(PROXY_AUTHORIZATION, value.clone());
     fields.append(PROXY_AUTHORIZATION, value);
-    let result = authenticator.authenticate(&mut fields, &stream(None), false, NOW).await;
+    let result = authenticator
+        .authenticate(&mut fields, &stream(None), false, NOW)
+        .await;
     assert_eq!(outcome(result), "more than one line of credentials");
     assert!(fields.is_empty());
 }
 
 #[tokio::test]
 async fn a_certificate_names_the_user() {
-    let mtls = Listener { auth: Some(Auth::Word(AuthMode::Mtls)), ..Listener::default() };
+    let mtls = Listener {
+        auth: Some(Auth::Word(AuthMode::Mtls)),
+        ..Listener::default()
+    };
     let authenticator = Authenticator::build(&mtls, "listeners.web", None).unwrap();
     let cases = [
         (Some(named("Alice Adams")), "mtls Alice Adams"),
-        (Some(named(" alice")), "the certificate's name cannot be a user"),
-        (Some(named("al\u{ef}ce")), "the certificate's name cannot be a user"),
-        (Some(named("a\r\nb")), "the certificate's name cannot be a user"),
-        (Some(named(&"a".repeat(257))), "the certificate's name cannot be a user"),
-        (Some(CertificateNames::default()), "the certificate holds no name"),
+        (
+            Some(named(" alice")),
+            "the certificate's name cannot be a user",
+        ),
+        (
+            Some(named("al\u{ef}ce")),
+            "the certificate's name cannot be a user",
+        ),
+        (
+            Some(named("a\r\nb")),
+            "the certificate's name cannot be a user",
+        ),
+        (
+            Some(named(&"a".repeat(257))),
+            "the certificate's name cannot be a user",
+        ),
+        (
+            Some(CertificateNames::default()),
+            "the certificate holds no name",
+        ),
         (None, "no credentials were shown"),
     ];
     for (certificate, expected) in cases {
         // A token for a later hop is no credential here.
-        let mut fields = HeaderMap::from_iter([(PROXY_AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
-        let result = authenticator.authenticate(&mut fields, &stream(certificate.clone()), false, NOW).await;
+        let mut fields =
+            HeaderMap::from_iter([(PROXY_AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
+        let result = authenticator
+            .authenticate(&mut fields, &stream(certificate.clone()), false, NOW)
+            .await;
         if let Err(challenge) = &result {
-            assert_eq!((challenge.status, challenge.fields.len()), (StatusCode::FORBIDDEN, 0));
+            assert_eq!(
+                (challenge.status, challenge.fields.len()),
+                (StatusCode::FORBIDDEN, 0)
+            );
         }
         if let Ok(identity) = &result {
             assert_eq!(identity.certificate, certificate);
@@ -260,39 +411,80 @@ async fn a_certificate_names_the_user() {
 
 #[tokio::test]
 async fn a_user_of_a_certificate_ends_with_it_to_the_second() {
-    let mtls = Listener { auth: Some(Auth::Word(AuthMode::Mtls)), ..Listener::default() };
+    let mtls = Listener {
+        auth: Some(Auth::Word(AuthMode::Mtls)),
+        ..Listener::default()
+    };
     let authenticator = Authenticator::build(&mtls, "listeners.web", None).unwrap();
-    let certificate = CertificateNames { not_after: Some(NOW + 600), ..named("alice") };
-    let identity = authenticator.authenticate(&mut HeaderMap::new(), &stream(Some(certificate)), false, NOW).await;
-    assert_eq!(identity.unwrap().expires.map(|end| end + LEEWAY), Some(NOW + 600));
+    let certificate = CertificateNames {
+        not_after: Some(NOW + 600),
+        ..named("alice")
+    };
+    let identity = authenticator
+        .authenticate(
+            &mut HeaderMap::new(),
+            &stream(Some(certificate)),
+            false,
+            NOW,
+        )
+        .await;
+    assert_eq!(
+        identity.unwrap().expires.map(|end| end + LEEWAY),
+        Some(NOW + 600)
+    );
 }
 
 #[tokio::test]
 async fn a_wrong_credential_is_refused_even_with_a_certificate() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays { basic: Some(users(&issuer)), mtls: true, ..AuthWays::default() });
+    let authenticator = build(AuthWays {
+        basic: Some(users(&issuer)),
+        mtls: true,
+        ..AuthWays::default()
+    });
     let source = stream(Some(named("bob")));
     let cases = [
         (Some(basic("alice", "wonder")), "basic alice"),
-        (Some(basic("alice", "wrong")), "user and password do not match"),
+        (
+            Some(basic("alice", "wrong")),
+            "user and password do not match",
+        ),
         (None, "mtls bob"),
     ];
     for (shown, expected) in cases {
         let mut fields = HeaderMap::new();
-        fields.extend(shown.map(|shown| (PROXY_AUTHORIZATION, HeaderValue::from_str(&shown).unwrap())));
-        assert_eq!(outcome(authenticator.authenticate(&mut fields, &source, false, NOW).await), expected);
+        fields.extend(
+            shown.map(|shown| (PROXY_AUTHORIZATION, HeaderValue::from_str(&shown).unwrap())),
+        );
+        assert_eq!(
+            outcome(
+                authenticator
+                    .authenticate(&mut fields, &source, false, NOW)
+                    .await
+            ),
+            expected
+        );
     }
 }
 
 #[tokio::test]
 async fn tokens_of_every_algorithm_are_verified() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays { bearer: Some(issuer.ways()), ..AuthWays::default() });
+    let authenticator = build(AuthWays {
+        bearer: Some(issuer.ways()),
+        ..AuthWays::default()
+    });
     for (algorithm, _) in &issuer.keys {
         for kid in [None, Some(format!("{algorithm:?}"))] {
             let token = issuer.token(*algorithm, kid.as_deref(), &claims(json!({})));
-            let identity = ask(&authenticator, Some(&format!("bearer {token}"))).await.unwrap();
-            assert_eq!((identity.user.as_deref(), identity.proof.scheme()), (Some("alice"), "bearer"), "{algorithm:?}");
+            let identity = ask(&authenticator, Some(&format!("bearer {token}")))
+                .await
+                .unwrap();
+            assert_eq!(
+                (identity.user.as_deref(), identity.proof.scheme()),
+                (Some("alice"), "bearer"),
+                "{algorithm:?}"
+            );
             assert_eq!(identity.expires, Some(NOW + 600));
         }
     }
@@ -301,7 +493,10 @@ async fn tokens_of_every_algorithm_are_verified() {
 #[tokio::test]
 async fn claims_are_checked() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays { bearer: Some(issuer.ways()), ..AuthWays::default() });
+    let authenticator = build(AuthWays {
+        bearer: Some(issuer.ways()),
+        ..AuthWays::default()
+    });
     let wrong_issuer = "the token is not from the expected issuer";
     let wrong_audience = "the token is not for this audience";
     let no_user = "the token does not name a user";
@@ -315,9 +510,18 @@ async fn claims_are_checked() {
         (json!({ "iss": "https://issuer.example/" }), wrong_issuer),
         (json!({ "iss": ["https://issuer.example"] }), wrong_issuer),
         (json!({ "iss": null }), wrong_issuer),
-        (json!({ "exp": null }), "the token does not say when it expires"),
-        (json!({ "exp": "2030" }), "the token does not say when it expires"),
-        (json!({ "exp": -1 }), "the token does not say when it expires"),
+        (
+            json!({ "exp": null }),
+            "the token does not say when it expires",
+        ),
+        (
+            json!({ "exp": "2030" }),
+            "the token does not say when it expires",
+        ),
+        (
+            json!({ "exp": -1 }),
+            "the token does not say when it expires",
+        ),
         (json!({ "exp": NOW - 29 }), "bearer alice"),
         (json!({ "exp": NOW - 30 }), expired),
         (json!({ "exp": NOW as f64 + 0.5 }), "bearer alice"),
@@ -333,72 +537,155 @@ async fn claims_are_checked() {
     ];
     for (changes, expected) in cases {
         let token = issuer.token(Algorithm::ES256, None, &claims(changes.clone()));
-        assert_eq!(outcome(ask(&authenticator, Some(&format!("Bearer {token}"))).await), expected, "{changes}");
+        assert_eq!(
+            outcome(ask(&authenticator, Some(&format!("Bearer {token}"))).await),
+            expected,
+            "{changes}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_remembered_token_expires_like_any_other() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays { bearer: Some(issuer.ways()), ..AuthWays::default() });
-    let shown = format!("Bearer {}", issuer.token(Algorithm::ES256, None, &claims(json!({}))));
-    for (now, expected) in [(NOW, "bearer alice"), (NOW + 629, "bearer alice"), (NOW + 630, "the token has expired")] {
-        assert_eq!(outcome(ask_at(&authenticator, Some(&shown), now).await), expected, "{now}");
+    let authenticator = build(AuthWays {
+        bearer: Some(issuer.ways()),
+        ..AuthWays::default()
+    });
+    let shown = format!(
+        "Bearer {}",
+        issuer.token(Algorithm::ES256, None, &claims(json!({})))
+    );
+    for (now, expected) in [
+        (NOW, "bearer alice"),
+        (NOW + 629, "bearer alice"),
+        (NOW + 630, "the token has expired"),
+    ] {
+        assert_eq!(
+            outcome(ask_at(&authenticator, Some(&shown), now).await),
+            expected,
+            "{now}"
+        );
     }
 }
 
 #[tokio::test]
 async fn another_claim_can_name_the_user() {
     let issuer = Issuer::new();
-    let bearer = Bearer { user_claim: Some("email".to_owned()), ..issuer.ways() };
-    let authenticator = build(AuthWays { bearer: Some(bearer), ..AuthWays::default() });
-    let token = issuer.token(Algorithm::ES256, None, &claims(json!({ "email": "a@example.com" })));
-    assert_eq!(outcome(ask(&authenticator, Some(&format!("Bearer {token}"))).await), "bearer a@example.com");
+    let bearer = Bearer {
+        user_claim: Some("email".to_owned()),
+        ..issuer.ways()
+    };
+    let authenticator = build(AuthWays {
+        bearer: Some(bearer),
+        ..AuthWays::default()
+    });
+    let token = issuer.token(
+        Algorithm::ES256,
+        None,
+        &claims(json!({ "email": "a@example.com" })),
+    );
+    assert_eq!(
+        outcome(ask(&authenticator, Some(&format!("Bearer {token}"))).await),
+        "bearer a@example.com"
+    );
 }
 
 #[tokio::test]
 async fn forged_tokens_are_refused() {
     let issuer = Issuer::new();
     let stranger = Issuer::new();
-    let authenticator = build(AuthWays { bearer: Some(issuer.ways()), ..AuthWays::default() });
+    let authenticator = build(AuthWays {
+        bearer: Some(issuer.ways()),
+        ..AuthWays::default()
+    });
     let right = issuer.token(Algorithm::ES256, None, &claims(json!({})));
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let payload = part(claims(json!({ "sub": "root" })));
     let signature = right.rsplit('.').next().unwrap();
     // The public key as the secret of HMAC: the classic confusion of algorithms.
-    let secret = EncodingKey::from_secret(issuer.jwk(Algorithm::RS256)["n"].as_str().unwrap().as_bytes());
-    let confused = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims(json!({})), &secret).unwrap();
+    let secret = EncodingKey::from_secret(
+        issuer.jwk(Algorithm::RS256)["n"]
+            .as_str()
+            .unwrap()
+            .as_bytes(),
+    );
+    let confused =
+        jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims(json!({})), &secret).unwrap();
     let bad_header = "the header of the token cannot be used";
     let wrong = "the signature of the token is wrong";
     let cases = [
-        (format!("{}.{payload}.", part(json!({ "alg": "none" }))), bad_header),
-        (format!("{}.{payload}.", part(json!({ "alg": "None" }))), bad_header),
-        (format!("{}.{payload}.{signature}", part(json!({ "alg": "ES256" }))), wrong),
-        (format!("{}.{payload}.", part(json!({ "alg": "ES256" }))), wrong),
-        (format!("{}.{payload}.{signature}", part(json!({ "alg": "RS256" }))), wrong),
         (
-            format!("{}.{payload}.{signature}", part(json!({ "alg": "ES256", "crit": ["b64"], "b64": false }))),
+            format!("{}.{payload}.", part(json!({ "alg": "none" }))),
+            bad_header,
+        ),
+        (
+            format!("{}.{payload}.", part(json!({ "alg": "None" }))),
+            bad_header,
+        ),
+        (
+            format!("{}.{payload}.{signature}", part(json!({ "alg": "ES256" }))),
+            wrong,
+        ),
+        (
+            format!("{}.{payload}.", part(json!({ "alg": "ES256" }))),
+            wrong,
+        ),
+        (
+            format!("{}.{payload}.{signature}", part(json!({ "alg": "RS256" }))),
+            wrong,
+        ),
+        (
+            format!(
+                "{}.{payload}.{signature}",
+                part(json!({ "alg": "ES256", "crit": ["b64"], "b64": false }))
+            ),
             "the token demands extensions that are not known here",
         ),
         (confused, "the token is not signed with a public key"),
-        (stranger.token(Algorithm::ES256, None, &claims(json!({}))), wrong),
-        (issuer.token(Algorithm::ES256, Some("RS256"), &claims(json!({}))), "the key of the token is not known"),
-        (issuer.token(Algorithm::ES256, Some("new"), &claims(json!({}))), "the key of the token is not known"),
-        (format!("{right}."), "the token is not a signed JSON Web Token"),
+        (
+            stranger.token(Algorithm::ES256, None, &claims(json!({}))),
+            wrong,
+        ),
+        (
+            issuer.token(Algorithm::ES256, Some("RS256"), &claims(json!({}))),
+            "the key of the token is not known",
+        ),
+        (
+            issuer.token(Algorithm::ES256, Some("new"), &claims(json!({}))),
+            "the key of the token is not known",
+        ),
+        (
+            format!("{right}."),
+            "the token is not a signed JSON Web Token",
+        ),
         (format!("{right}x"), wrong),
         (String::new(), "the token is not a signed JSON Web Token"),
-        (format!("{payload}.{signature}"), "the token is not a signed JSON Web Token"),
+        (
+            format!("{payload}.{signature}"),
+            "the token is not a signed JSON Web Token",
+        ),
     ];
     for (token, expected) in cases {
-        assert_eq!(outcome(ask(&authenticator, Some(&format!("Bearer {token}"))).await), expected, "{token}");
+        assert_eq!(
+            outcome(ask(&authenticator, Some(&format!("Bearer {token}"))).await),
+            expected,
+            "{token}"
+        );
     }
 }
 
 #[test]
 fn busy_is_not_the_fault_of_the_credential() {
-    let schemes = Schemes { basic: Some("lab"), bearer: false };
+    let schemes = Schemes {
+        basic: Some("lab"),
+        bearer: false,
+    };
     let challenge = Challenge::new(Refusal::Busy, &schemes, false);
-    assert_eq!((challenge.status, challenge.reason.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "busy"));
+    assert_eq!(
+        (challenge.status, challenge.reason.as_str()),
+        (StatusCode::SERVICE_UNAVAILABLE, "busy")
+    );
     assert_eq!(lines(&challenge, &RETRY_AFTER), ["1"]);
 }
 
@@ -406,7 +693,10 @@ fn busy_is_not_the_fault_of_the_credential() {
 fn errors(issuer: &Issuer, ways: AuthWays) -> Vec<String> {
     let errors = Authenticator::build(&listener(ways), "listeners.web", None).unwrap_err();
     let folder = format!("{}/", issuer.folder.path().display());
-    errors.iter().map(|error| error.to_string().replace(&folder, "")).collect()
+    errors
+        .iter()
+        .map(|error| error.to_string().replace(&folder, ""))
+        .collect()
 }
 
 #[test]
@@ -416,10 +706,17 @@ fn every_bad_line_of_users_is_reported() {
     let dear = format!("$2b$31${}", &good[7..]);
     let cut = &good[..50];
     let long = "u".repeat(257);
-    let content =
-        format!("alice:{good}\nalice:{good}\nbob\ncarol:secret\nd d:{good}\neve:{dear}\nf:{cut}\n{long}:{good}\n");
+    let content = format!(
+        "alice:{good}\nalice:{good}\nbob\ncarol:secret\nd d:{good}\neve:{dear}\nf:{cut}\n{long}:{good}\n"
+    );
     let file = issuer.write("users", &content);
-    let found = errors(&issuer, AuthWays { basic: Some(Basic { file, realm: None }), ..AuthWays::default() });
+    let found = errors(
+        &issuer,
+        AuthWays {
+            basic: Some(Basic { file, realm: None }),
+            ..AuthWays::default()
+        },
+    );
     let expected = [
         "users:2: user alice stands there twice",
         "users:3: there is no colon between user and hash",
@@ -429,38 +726,94 @@ fn every_bad_line_of_users_is_reported() {
         "users:7: the hash of f is not whole",
         "users:8: the user is not 1 to 256 visible ASCII characters",
     ];
-    assert_eq!(found, expected.map(|line| format!("listeners.web.auth.basic.file: {line}")));
+    assert_eq!(
+        found,
+        expected.map(|line| format!("listeners.web.auth.basic.file: {line}"))
+    );
     assert!(!found.join("\n").contains("secret"));
 }
 
 #[test]
 fn unusable_files_are_reported_together() {
     let issuer = Issuer::new();
-    let basic = |content: &str| Basic { file: issuer.write("users", content), realm: None };
-    let bearer = |content: &str| Bearer { jwks_file: issuer.write("bad.json", content), ..issuer.ways() };
-    let both = AuthWays { basic: Some(basic("# none\n")), bearer: Some(bearer("{}")), mtls: false };
+    let basic = |content: &str| Basic {
+        file: issuer.write("users", content),
+        realm: None,
+    };
+    let bearer = |content: &str| Bearer {
+        jwks_file: issuer.write("bad.json", content),
+        ..issuer.ways()
+    };
+    let both = AuthWays {
+        basic: Some(basic("# none\n")),
+        bearer: Some(bearer("{}")),
+        mtls: false,
+    };
     let found = errors(&issuer, both);
-    assert_eq!(found[0], "listeners.web.auth.basic.file: users names no user");
+    assert_eq!(
+        found[0],
+        "listeners.web.auth.basic.file: users names no user"
+    );
     assert!(
-        found[1].starts_with("listeners.web.auth.bearer.jwks_file: bad.json: not a JSON Web Key Set: "),
+        found[1]
+            .starts_with("listeners.web.auth.bearer.jwks_file: bad.json: not a JSON Web Key Set: "),
         "{found:?}"
     );
 
     let many = "x\n".repeat(30);
-    let found = errors(&issuer, AuthWays { basic: Some(basic(&many)), ..AuthWays::default() });
+    let found = errors(
+        &issuer,
+        AuthWays {
+            basic: Some(basic(&many)),
+            ..AuthWays::default()
+        },
+    );
     assert_eq!(found.len(), 21);
-    assert_eq!(found[20], "listeners.web.auth.basic.file: users: 10 more bad lines");
+    assert_eq!(
+        found[20],
+        "listeners.web.auth.basic.file: users: 10 more bad lines"
+    );
 
     let large = "#".repeat((1 << 20) + 1);
-    let found = errors(&issuer, AuthWays { basic: Some(basic(&large)), ..AuthWays::default() });
-    assert_eq!(found, ["listeners.web.auth.basic.file: users: larger than 1048576 bytes"]);
+    let found = errors(
+        &issuer,
+        AuthWays {
+            basic: Some(basic(&large)),
+            ..AuthWays::default()
+        },
+    );
+    assert_eq!(
+        found,
+        ["listeners.web.auth.basic.file: users: larger than 1048576 bytes"]
+    );
 
-    let realm = Basic { realm: Some("a\r\nb".to_owned()), ..basic("") };
-    let found = errors(&issuer, AuthWays { basic: Some(realm), ..AuthWays::default() });
-    assert_eq!(found, ["listeners.web.auth.basic.realm: a realm is at most 128 printable ASCII characters"]);
+    let realm = Basic {
+        realm: Some("a\r\nb".to_owned()),
+        ..basic("")
+    };
+    let found = errors(
+        &issuer,
+        AuthWays {
+            basic: Some(realm),
+            ..AuthWays::default()
+        },
+    );
+    assert_eq!(
+        found,
+        ["listeners.web.auth.basic.realm: a realm is at most 128 printable ASCII characters"]
+    );
 
-    let missing = Bearer { jwks_file: FilePath(issuer.folder.path().join("none")), ..issuer.ways() };
-    let found = errors(&issuer, AuthWays { bearer: Some(missing), ..AuthWays::default() });
+    let missing = Bearer {
+        jwks_file: FilePath(issuer.folder.path().join("none")),
+        ..issuer.ways()
+    };
+    let found = errors(
+        &issuer,
+        AuthWays {
+            bearer: Some(missing),
+            ..AuthWays::default()
+        },
+    );
     assert!(found[0].contains("jwks_file: none: "), "{found:?}");
 }
 
@@ -479,20 +832,50 @@ fn key_sets_hold_public_signature_keys_only() {
             vec![json!({ "kty": "oct", "k": "c2VjcmV0", "alg": "HS256" })],
             Some("keys[0]: a symmetric key: whoever verifies with it can sign with it as well"),
         ),
-        (vec![with(Algorithm::RS256, "use", "enc".into())], Some(none)),
-        (vec![with(Algorithm::RS256, "alg", "RSA-OAEP".into())], Some(none)),
-        (vec![with(Algorithm::RS256, "n", "AQAB".into())], Some("keys[0]: an RSA key of less than 2048 bits")),
-        (vec![with(Algorithm::ES256, "x", Value::Null)], Some("keys[0]: a broken EC key")),
+        (
+            vec![with(Algorithm::RS256, "use", "enc".into())],
+            Some(none),
+        ),
+        (
+            vec![with(Algorithm::RS256, "alg", "RSA-OAEP".into())],
+            Some(none),
+        ),
+        (
+            vec![with(Algorithm::RS256, "n", "AQAB".into())],
+            Some("keys[0]: an RSA key of less than 2048 bits"),
+        ),
+        (
+            vec![with(Algorithm::ES256, "x", Value::Null)],
+            Some("keys[0]: a broken EC key"),
+        ),
         (vec![json!({ "kty": "future" })], Some(none)),
-        (vec![json!({ "kty": "future" }), issuer.jwk(Algorithm::ES256)], None),
+        (
+            vec![json!({ "kty": "future" }), issuer.jwk(Algorithm::ES256)],
+            None,
+        ),
         (vec![with(Algorithm::ES256, "use", "sig".into())], None),
-        (vec![with(Algorithm::ES256, "key_ops", json!(["verify"]))], None),
-        (vec![with(Algorithm::ES256, "key_ops", json!(["encrypt"]))], Some(none)),
-        (vec![issuer.jwk(Algorithm::ES256); 65], Some("more than 64 keys")),
+        (
+            vec![with(Algorithm::ES256, "key_ops", json!(["verify"]))],
+            None,
+        ),
+        (
+            vec![with(Algorithm::ES256, "key_ops", json!(["encrypt"]))],
+            Some(none),
+        ),
+        (
+            vec![issuer.jwk(Algorithm::ES256); 65],
+            Some("more than 64 keys"),
+        ),
     ];
     for (keys, expected) in cases {
         let jwks_file = issuer.write("keys.json", &json!({ "keys": keys }).to_string());
-        let ways = AuthWays { bearer: Some(Bearer { jwks_file, ..issuer.ways() }), ..AuthWays::default() };
+        let ways = AuthWays {
+            bearer: Some(Bearer {
+                jwks_file,
+                ..issuer.ways()
+            }),
+            ..AuthWays::default()
+        };
         match expected {
             None => assert!(build(ways).asks()),
             Some(reason) => {
@@ -506,7 +889,14 @@ fn key_sets_hold_public_signature_keys_only() {
 #[test]
 fn debug_output_tells_no_secret() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays { basic: Some(users(&issuer)), bearer: Some(issuer.ways()), mtls: true });
+    let authenticator = build(AuthWays {
+        basic: Some(users(&issuer)),
+        bearer: Some(issuer.ways()),
+        mtls: true,
+    });
     let text = format!("{authenticator:?}");
-    assert!(!text.contains("$2b$") && text.contains("https://issuer.example"), "{text}");
+    assert!(
+        !text.contains("$2b$") && text.contains("https://issuer.example"),
+        "{text}"
+    );
 }

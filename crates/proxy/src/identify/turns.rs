@@ -88,7 +88,11 @@ impl Turns {
         let lost = match () {
             () if own >= OF_SOURCE => self.drop_of(pair.source),
             () if self.waiting >= WAITING => {
-                let longest = self.lines.iter().max_by_key(|(_, line)| line.waiting).map(|(source, _)| *source);
+                let longest = self
+                    .lines
+                    .iter()
+                    .max_by_key(|(_, line)| line.waiting)
+                    .map(|(source, _)| *source);
                 longest.and_then(|source| self.drop_of(source))
             }
             () => None,
@@ -99,7 +103,9 @@ impl Turns {
         let line = self.lines.entry(pair.source).or_default();
         match line.users.iter_mut().find(|(user, _)| *user == pair.user) {
             Some((_, tickets)) => tickets.push_back(ticket),
-            None => line.users.push_back((pair.user.clone(), VecDeque::from([ticket]))),
+            None => line
+                .users
+                .push_back((pair.user.clone(), VecDeque::from([ticket]))),
         }
         line.waiting += 1;
         self.waiting += 1;
@@ -108,10 +114,16 @@ impl Turns {
 
     /// A check does not wait any more.
     pub(super) fn leave(&mut self, pair: &Pair, ticket: Ticket) {
-        let Some(line) = self.lines.get_mut(&pair.source) else { return };
-        let Some(user) = line.users.iter().position(|(user, _)| *user == pair.user) else { return };
+        let Some(line) = self.lines.get_mut(&pair.source) else {
+            return;
+        };
+        let Some(user) = line.users.iter().position(|(user, _)| *user == pair.user) else {
+            return;
+        };
         let tickets = &mut line.users[user].1;
-        let Some(at) = tickets.iter().position(|known| *known == ticket) else { return };
+        let Some(at) = tickets.iter().position(|known| *known == ticket) else {
+            return;
+        };
         tickets.remove(at);
         self.removed(pair.source, user);
     }
@@ -119,7 +131,11 @@ impl Turns {
     /// The check whose turn it is, which runs from now on; `None` if all who wait are resting or have one that runs.
     pub(super) fn next(&mut self, now: Instant) -> Option<(Pair, Ticket)> {
         let anyone = self.turn % ANYONE == ANYONE - 1;
-        let found = if anyone { None } else { self.eligible(now, |wrong, source| !wrong.knows(source)) };
+        let found = if anyone {
+            None
+        } else {
+            self.eligible(now, |wrong, source| !wrong.knows(source))
+        };
         let (at, user) = found.or_else(|| self.eligible(now, |_, _| true))?;
         self.turn = self.turn.wrapping_add(1);
         let source = self.order.remove(at)?;
@@ -127,7 +143,10 @@ impl Turns {
         let line = self.lines.get_mut(&source)?;
         let (name, mut tickets) = line.users.remove(user)?;
         let ticket = tickets.pop_back()?;
-        let pair = Pair { source, user: name.clone() };
+        let pair = Pair {
+            source,
+            user: name.clone(),
+        };
         line.users.push_back((name, tickets));
         let last = line.users.len() - 1;
         self.removed(source, last);
@@ -147,13 +166,28 @@ impl Turns {
     }
 
     /// Places, in the order of sources and in the line, of the first check that may run.
-    fn eligible(&self, now: Instant, may: impl Fn(&Wrong, Source) -> bool) -> Option<(usize, usize)> {
-        let mut sources = self.order.iter().enumerate().filter(|(_, source)| may(&self.wrong, **source));
+    fn eligible(
+        &self,
+        now: Instant,
+        may: impl Fn(&Wrong, Source) -> bool,
+    ) -> Option<(usize, usize)> {
+        let mut sources = self
+            .order
+            .iter()
+            .enumerate()
+            .filter(|(_, source)| may(&self.wrong, **source));
         sources.find_map(|(at, source)| {
             let line = self.lines.get(source)?;
             let user = line.users.iter().position(|(user, _)| {
-                let pair = Pair { source: *source, user: user.clone() };
-                !self.running.contains(&pair) && self.wrong.rests_until(&pair).is_none_or(|until| until <= now)
+                let pair = Pair {
+                    source: *source,
+                    user: user.clone(),
+                };
+                !self.running.contains(&pair)
+                    && self
+                        .wrong
+                        .rests_until(&pair)
+                        .is_none_or(|until| until <= now)
             })?;
             Some((at, user))
         })
@@ -162,7 +196,9 @@ impl Turns {
     /// Takes the oldest check of the user who has most of a source's.
     fn drop_of(&mut self, source: Source) -> Option<Ticket> {
         let line = self.lines.get_mut(&source)?;
-        let most = (0..line.users.len()).rev().max_by_key(|user| line.users[*user].1.len())?;
+        let most = (0..line.users.len())
+            .rev()
+            .max_by_key(|user| line.users[*user].1.len())?;
         let lost = line.users[most].1.pop_front();
         self.removed(source, most);
         lost
@@ -170,7 +206,9 @@ impl Turns {
 
     /// One ticket of this user was taken out.
     fn removed(&mut self, source: Source, user: usize) {
-        let Some(line) = self.lines.get_mut(&source) else { return };
+        let Some(line) = self.lines.get_mut(&source) else {
+            return;
+        };
         if line.users[user].1.is_empty() {
             line.users.remove(user);
         }
@@ -192,13 +230,18 @@ impl Wrong {
     fn rests_until(&self, pair: &Pair) -> Option<Instant> {
         let count = self.pairs.get(pair)?;
         let doublings = count.times.checked_sub(FREE)?;
-        let pause = PAUSE.saturating_mul(1 << doublings.min(16)).min(LONGEST_PAUSE);
+        let pause = PAUSE
+            .saturating_mul(1 << doublings.min(16))
+            .min(LONGEST_PAUSE);
         Some(count.last + pause)
     }
 
     fn add(&mut self, pair: &Pair, now: Instant) {
         if let Some(count) = self.pairs.get_mut(pair) {
-            *count = Count { times: count.times.saturating_add(1), last: now };
+            *count = Count {
+                times: count.times.saturating_add(1),
+                last: now,
+            };
             return;
         }
         if self.order.len() >= COUNTED
@@ -206,7 +249,13 @@ impl Wrong {
         {
             self.remove(&oldest);
         }
-        self.pairs.insert(pair.clone(), Count { times: 1, last: now });
+        self.pairs.insert(
+            pair.clone(),
+            Count {
+                times: 1,
+                last: now,
+            },
+        );
         self.order.push_back(pair.clone());
         *self.sources.entry(pair.source).or_default() += 1;
     }
@@ -221,7 +270,10 @@ impl Wrong {
     /// Forgets those who came first and were not wrong again for long enough.
     fn forget_before(&mut self, now: Instant) {
         while let Some(oldest) = self.order.front().cloned() {
-            let ended = self.pairs.get(&oldest).is_none_or(|count| now.duration_since(count.last) >= COUNTED_FOR);
+            let ended = self
+                .pairs
+                .get(&oldest)
+                .is_none_or(|count| now.duration_since(count.last) >= COUNTED_FOR);
             if !ended {
                 return;
             }
@@ -248,7 +300,10 @@ mod tests {
     use super::*;
 
     fn pair(source: u8, user: &str) -> Pair {
-        Pair { source: Some(IpAddr::from([10, 0, 0, source])), user: user.to_owned() }
+        Pair {
+            source: Some(IpAddr::from([10, 0, 0, source])),
+            user: user.to_owned(),
+        }
     }
 
     /// Runs the next check; what it was.
@@ -262,10 +317,16 @@ mod tests {
     fn a_flood_of_one_source_stands_before_nobody_else() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         for ticket in 0..300 {
-            assert_eq!(turns.enter(&pair(1, &format!("user{ticket}")), ticket), None);
+            assert_eq!(
+                turns.enter(&pair(1, &format!("user{ticket}")), ticket),
+                None
+            );
         }
         turns.enter(&pair(2, "alice"), 300);
-        let first: Vec<_> = (0..2).filter_map(|_| run(&mut turns, false, now)).map(|(_, ticket)| ticket).collect();
+        let first: Vec<_> = (0..2)
+            .filter_map(|_| run(&mut turns, false, now))
+            .map(|(_, ticket)| ticket)
+            .collect();
         assert!(first.contains(&300), "{first:?}");
     }
 
@@ -276,7 +337,10 @@ mod tests {
             turns.enter(&pair(1, "mallory"), ticket);
         }
         turns.enter(&pair(1, "alice"), 300);
-        let first: Vec<_> = (0..2).filter_map(|_| run(&mut turns, false, now)).map(|(_, ticket)| ticket).collect();
+        let first: Vec<_> = (0..2)
+            .filter_map(|_| run(&mut turns, false, now))
+            .map(|(_, ticket)| ticket)
+            .collect();
         assert_eq!(first, [299, 300], "the newest of each");
     }
 
@@ -299,11 +363,17 @@ mod tests {
         }
         assert_eq!(pauses, [200, 400, 800, 1600, 3200, 5000, 5000]);
         turns.enter(&pair(1, "bob"), 100);
-        assert_eq!(run(&mut turns, true, now).map(|(_, ticket)| ticket), Some(100));
+        assert_eq!(
+            run(&mut turns, true, now).map(|(_, ticket)| ticket),
+            Some(100)
+        );
         // What is typed now comes before what was sent before, and once it was right nothing rests.
         turns.enter(&pair(1, "alice"), 200);
         now += LONGEST_PAUSE;
-        assert_eq!(run(&mut turns, true, now).map(|(_, ticket)| ticket), Some(200));
+        assert_eq!(
+            run(&mut turns, true, now).map(|(_, ticket)| ticket),
+            Some(200)
+        );
         assert!(run(&mut turns, true, now).is_some());
     }
 
@@ -328,8 +398,15 @@ mod tests {
         for ticket in 200..206 {
             turns.enter(&pair(200, &format!("user{ticket}")), ticket);
         }
-        let order: Vec<_> = (0..8).filter_map(|_| run(&mut turns, true, now)).map(|(_, ticket)| ticket).collect();
-        assert_eq!(order.iter().filter(|ticket| **ticket >= 200).count(), 6, "{order:?}");
+        let order: Vec<_> = (0..8)
+            .filter_map(|_| run(&mut turns, true, now))
+            .map(|(_, ticket)| ticket)
+            .collect();
+        assert_eq!(
+            order.iter().filter(|ticket| **ticket >= 200).count(),
+            6,
+            "{order:?}"
+        );
     }
 
     #[test]
@@ -338,7 +415,11 @@ mod tests {
         for ticket in 0..OF_SOURCE as u64 {
             assert_eq!(turns.enter(&pair(1, "alice"), ticket), None);
         }
-        assert_eq!(turns.enter(&pair(1, "bob"), 9000), Some(0), "the oldest of those who have most");
+        assert_eq!(
+            turns.enter(&pair(1, "bob"), 9000),
+            Some(0),
+            "the oldest of those who have most"
+        );
         let mut ticket = 10_000;
         for source in 2..=8 {
             for _ in 0..OF_SOURCE {
@@ -369,7 +450,10 @@ mod tests {
         for user in 0..2 * COUNTED {
             turns.done(&pair(1, &user.to_string()), Some(false), now);
         }
-        assert_eq!((turns.wrong.pairs.len(), turns.wrong.order.len()), (COUNTED, COUNTED));
+        assert_eq!(
+            (turns.wrong.pairs.len(), turns.wrong.order.len()),
+            (COUNTED, COUNTED)
+        );
         turns.done(&pair(2, "alice"), None, now + COUNTED_FOR);
         assert!(turns.wrong.pairs.is_empty() && turns.wrong.sources.is_empty());
     }

@@ -39,9 +39,11 @@ impl Users {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let added = parse_line(line).and_then(|(user, hash)| match hashes.insert(user.to_owned(), hash) {
-                None => Ok(()),
-                Some(_) => Err(format!("user {user} stands there twice")),
+            let added = parse_line(line).and_then(|(user, hash)| {
+                match hashes.insert(user.to_owned(), hash) {
+                    None => Ok(()),
+                    Some(_) => Err(format!("user {user} stands there twice")),
+                }
             });
             if let Err(reason) = added {
                 errors.push(bad_line(file, index + 1, &reason, path));
@@ -66,17 +68,26 @@ impl Users {
 
 /// `user:$2b$10$...`; what follows a further colon is ignored, as in other password files.
 fn parse_line(line: &str) -> Result<(&str, String), String> {
-    let (user, rest) = line.split_once(':').ok_or("there is no colon between user and hash")?;
+    let (user, rest) = line
+        .split_once(':')
+        .ok_or("there is no colon between user and hash")?;
     let hash = rest.split(':').next().unwrap_or_default().trim();
     if !is_user(user) {
         return Err("the user is not 1 to 256 visible ASCII characters".to_owned());
     }
-    if !["$2a$", "$2b$", "$2y$"].iter().any(|prefix| hash.starts_with(prefix)) {
-        return Err(format!("the hash of {user} is not bcrypt ($2a$, $2b$ or $2y$)"));
+    if !["$2a$", "$2b$", "$2y$"]
+        .iter()
+        .any(|prefix| hash.starts_with(prefix))
+    {
+        return Err(format!(
+            "the hash of {user} is not bcrypt ($2a$, $2b$ or $2y$)"
+        ));
     }
     let cost = cost(hash).ok_or_else(|| format!("the hash of {user} is not whole"))?;
     if !(4..=COST_LIMIT).contains(&cost) {
-        return Err(format!("the cost {cost} of {user}'s hash is not between 4 and {COST_LIMIT}"));
+        return Err(format!(
+            "the cost {cost} of {user}'s hash is not between 4 and {COST_LIMIT}"
+        ));
     }
     Ok((user, hash.to_owned()))
 }
@@ -96,7 +107,10 @@ pub(super) fn read_bounded(file: &Path, limit: u64, path: &str) -> Result<String
     };
     let opened = std::fs::File::open(file).map_err(|error| failed(error.to_string()))?;
     let mut text = String::new();
-    opened.take(limit + 1).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+    opened
+        .take(limit + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| failed(error.to_string()))?;
     if text.len() as u64 > limit {
         return Err(failed(format!("larger than {limit} bytes")));
     }
@@ -125,7 +139,11 @@ fn shortened(mut errors: Vec<BuildError>, file: &Path, path: &str) -> Vec<BuildE
     errors.truncate(REPORT_LIMIT);
     if more > 0 {
         let reason = format!("{}: {more} more bad lines", file.display());
-        errors.push(BuildError { path: path.to_owned(), reason, remedy: None });
+        errors.push(BuildError {
+            path: path.to_owned(),
+            reason,
+            remedy: None,
+        });
     }
     errors
 }

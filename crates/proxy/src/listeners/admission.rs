@@ -39,7 +39,12 @@ impl Admission {
             Counted::Always(most) => (most, false),
             Counted::UntilKnown(most) => (most, true),
         };
-        Some(Arc::new(Self { most, until_known, known: AtomicBool::new(false), places: Mutex::default() }))
+        Some(Arc::new(Self {
+            most,
+            until_known,
+            known: AtomicBool::new(false),
+            places: Mutex::default(),
+        }))
     }
 
     /// Takes a place among the connections of `peer`, unless its client is known already; false when there is none.
@@ -75,12 +80,19 @@ impl Admission {
     ///
     /// # Errors
     /// How many connections a user may have; this one has as many.
-    pub(crate) fn known(&self, shared: &Shared, rules: &ListenerRules, user: &str) -> Result<(), usize> {
+    pub(crate) fn known(
+        &self,
+        shared: &Shared,
+        rules: &ListenerRules,
+        user: &str,
+    ) -> Result<(), usize> {
         if self.known.load(Ordering::Relaxed) {
             return Ok(());
         }
         let most = rules.connections_per_user();
-        let Some(place) = shared.connections.join(&rules.name, user, most) else { return Err(most) };
+        let Some(place) = shared.connections.join(&rules.name, user, most) else {
+            return Err(most);
+        };
 
         let mut places = self.places.lock();
         if !self.known.swap(true, Ordering::Relaxed) {

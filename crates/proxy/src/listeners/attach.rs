@@ -47,7 +47,9 @@ async fn keep(mut entrance: Entrance, watch: &Watch) {
     let mut old = None::<Drain>;
     loop {
         entrance.renew();
-        let Some(way) = Way::of(&entrance) else { return };
+        let Some(way) = Way::of(&entrance) else {
+            return;
+        };
         join.leads(way.upstream.name(), &way.name);
         let joined = tokio::select! {
             joined = way.join(&entrance) => joined,
@@ -117,7 +119,11 @@ fn hold(entrance: &Entrance, joined: Joined, watch: &Watch) -> (Drain, oneshot::
 
 /// Whose this node is.
 fn user(snapshot: &Snapshot) -> Option<&str> {
-    snapshot.document.identity.as_ref().map(|identity| identity.user.as_str())
+    snapshot
+        .document
+        .identity
+        .as_ref()
+        .map(|identity| identity.user.as_str())
 }
 
 /// What is attached to, and under which name.
@@ -134,7 +140,11 @@ impl Way {
         let attach = entrance.rules.config.attach.as_ref()?;
         let upstream = snapshot.upstreams.get(attach.upstream())?.clone();
         let name = attached_as(&snapshot.document, attach)?.to_owned();
-        Some(Self { upstream, name, snapshot })
+        Some(Self {
+            upstream,
+            name,
+            snapshot,
+        })
     }
 
     /// Attaches.
@@ -143,11 +153,22 @@ impl Way {
         if let Some(user) = user(&self.snapshot).and_then(|user| HeaderValue::from_str(user).ok()) {
             fields.insert(USER, user);
         }
-        if let Some(token) = self.snapshot.token.as_ref().filter(|_| self.upstream.sends_token()) {
+        if let Some(token) = self
+            .snapshot
+            .token
+            .as_ref()
+            .filter(|_| self.upstream.sends_token())
+        {
             fields.insert(PROXY_AUTHORIZATION, token.clone());
         }
         self.snapshot.via.append(&mut fields, Version::HTTP_11);
-        Box::pin(entrance.worker.client.attach(&self.upstream, &self.name, fields)).await
+        Box::pin(
+            entrance
+                .worker
+                .client
+                .attach(&self.upstream, &self.name, fields),
+        )
+        .await
     }
 
     /// Resolves when the configuration leads elsewhere. Where the listener is gone, its door is drained.
@@ -157,7 +178,10 @@ impl Way {
             let _ = revision.changed().await;
             let now = entrance.worker.snapshot();
             let same = |upstream: &Arc<Upstream>| Arc::ptr_eq(upstream, &self.upstream);
-            let other = now.upstreams.get(self.upstream.name()).is_some_and(|upstream| !same(upstream));
+            let other = now
+                .upstreams
+                .get(self.upstream.name())
+                .is_some_and(|upstream| !same(upstream));
             // Who attaches is said once, when the connection begins.
             if other || user(&now) != user(&self.snapshot) {
                 return;

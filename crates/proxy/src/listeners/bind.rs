@@ -99,7 +99,11 @@ impl fmt::Display for Bound {
 impl Bound {
     /// The IP address; `None` for a Unix socket.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        if let Self::Ip(address) = self { Some(*address) } else { None }
+        if let Self::Ip(address) = self {
+            Some(*address)
+        } else {
+            None
+        }
     }
 
     /// Takes a Unix socket's file away: nobody answers there any more.
@@ -114,13 +118,24 @@ impl Bound {
 
 /// One socket a worker: TCP and UDP share a port by `SO_REUSEPORT`, a Unix socket is one for all. `ours` says that the port is
 /// one of ours already.
-pub(super) fn bind(serves: Serves, at: &At, workers: usize, ours: bool) -> io::Result<(Bound, Vec<Socket>)> {
+pub(super) fn bind(
+    serves: Serves,
+    at: &At,
+    workers: usize,
+    ours: bool,
+) -> io::Result<(Bound, Vec<Socket>)> {
     match at {
-        At::Upstream { upstream, name, connections } => {
+        At::Upstream {
+            upstream,
+            name,
+            connections,
+        } => {
             let all = usize::from(*connections);
             let workers = workers.max(1);
             let share = |worker: usize| all / workers + usize::from(worker < all % workers);
-            let sockets = (0..workers).map(|worker| Socket::Attachments(share(worker))).collect();
+            let sockets = (0..workers)
+                .map(|worker| Socket::Attachments(share(worker)))
+                .collect();
             Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
         }
         At::Address(ListenAddress::Unix(path)) => {
@@ -164,5 +179,8 @@ fn quic(address: SocketAddr, workers: usize) -> io::Result<(Bound, Vec<Socket>)>
         Err(error) if error.kind() == io::ErrorKind::Unsupported => sockets.truncate(1),
         steered => steered?,
     }
-    Ok((Bound::Ip(bound), sockets.into_iter().map(Socket::Quic).collect()))
+    Ok((
+        Bound::Ip(bound),
+        sockets.into_iter().map(Socket::Quic).collect(),
+    ))
 }

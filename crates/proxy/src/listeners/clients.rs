@@ -30,7 +30,12 @@ struct Live {
 impl Clients {
     /// The session of a client, if it takes datagrams.
     pub(super) fn find(&self, client: SocketAddr) -> Option<Arc<Session>> {
-        self.0.lock().sessions.get(&client).filter(|session| !session.is_retired()).cloned()
+        self.0
+            .lock()
+            .sessions
+            .get(&client)
+            .filter(|session| !session.is_retired())
+            .cloned()
     }
 
     /// Enters a session.
@@ -41,7 +46,11 @@ impl Clients {
     /// A session has ended; another of the same client may be there already.
     pub(super) fn leave(&self, client: SocketAddr, session: &Arc<Session>) {
         let mut live = self.0.lock();
-        if live.sessions.get(&client).is_some_and(|other| Arc::ptr_eq(other, session)) {
+        if live
+            .sessions
+            .get(&client)
+            .is_some_and(|other| Arc::ptr_eq(other, session))
+        {
             live.sessions.remove(&client);
         }
     }
@@ -57,23 +66,50 @@ impl Clients {
     /// There is none: all go on speaking.
     pub(super) fn make_room(&self, most: usize) -> Result<usize, ()> {
         let mut live = self.0.lock();
-        let gone = if live.sessions.len() >= live.look.min(most) { live.end_some(most) } else { 0 };
-        if live.sessions.len() < most { Ok(gone) } else { Err(()) }
+        let gone = if live.sessions.len() >= live.look.min(most) {
+            live.end_some(most)
+        } else {
+            0
+        };
+        if live.sessions.len() < most {
+            Ok(gone)
+        } else {
+            Err(())
+        }
     }
 }
 
 impl Live {
     /// Ends sessions if there are too many, and says when to look again.
     fn end_some(&mut self, most: usize) -> usize {
-        let mut by_age: Vec<_> = self.sessions.iter().map(|(client, session)| (session.began(), *client)).collect();
+        let mut by_age: Vec<_> = self
+            .sessions
+            .iter()
+            .map(|(client, session)| (session.began(), *client))
+            .collect();
         by_age.sort_unstable();
-        let class = |client: &SocketAddr| self.sessions.get(client).map_or(Class::Unanswered, |one| one.worth());
-        let candidate = |(_, client): &_| Candidate { class: class(client), own: true, quiet: false };
+        let class = |client: &SocketAddr| {
+            self.sessions
+                .get(client)
+                .map_or(Class::Unanswered, |one| one.worth())
+        };
+        let candidate = |(_, client): &_| Candidate {
+            class: class(client),
+            own: true,
+            quiet: false,
+        };
         let candidates: Vec<_> = by_age.iter().map(candidate).collect();
-        let unanswered = candidates.iter().filter(|one| one.class == Class::Unanswered).count();
+        let unanswered = candidates
+            .iter()
+            .filter(|one| one.class == Class::Unanswered)
+            .count();
         let allowed = (most / UNANSWERED).max(1);
         let part = (most / PART).max(1);
-        let wanted = if unanswered >= allowed || candidates.len() >= most { part } else { 0 };
+        let wanted = if unanswered >= allowed || candidates.len() >= most {
+            part
+        } else {
+            0
+        };
         let gone = evicted(&candidates, wanted);
         for index in &gone {
             if let Some(session) = self.sessions.remove(&by_age[*index].1) {
@@ -81,7 +117,9 @@ impl Live {
             }
         }
         // Each further session is one more that is unanswered, at most.
-        let room = allowed.saturating_sub(unanswered.saturating_sub(gone.len())).max(1);
+        let room = allowed
+            .saturating_sub(unanswered.saturating_sub(gone.len()))
+            .max(1);
         self.look = self.sessions.len() + room;
         gone.len()
     }
@@ -106,21 +144,37 @@ mod tests {
 
     impl Listener {
         fn new() -> Self {
-            let socket = UdpSocket::bound(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+            let socket =
+                UdpSocket::bound(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
             let seeing = Seeing::new("a", AccessSink::off());
-            Self { clients: Clients::default(), socket: Arc::new(socket), seeing, next: 1 }
+            Self {
+                clients: Clients::default(),
+                socket: Arc::new(socket),
+                seeing,
+                next: 1,
+            }
         }
 
         /// A session after these have spoken: `c` the client, `t` the target.
         fn add(&mut self, spoken: &str) -> Arc<Session> {
             let client = SocketAddr::from(([127, 0, 0, 1], self.next));
             self.next += 1;
-            let bounds = Bounds { bytes: 1000, age: Duration::from_secs(1) };
+            let bounds = Bounds {
+                bytes: 1000,
+                age: Duration::from_secs(1),
+            };
             let session = Arc::new(Session::new(client, None, self.socket.clone(), bounds));
             let source = PeerAddress::Ip(client);
-            let begin = Begin { kind: "connect-udp", listener: "voice".into(), source, protocol: "udp" };
+            let begin = Begin {
+                kind: "connect-udp",
+                listener: "voice".into(),
+                source,
+                protocol: "udp",
+            };
             let exchange = Arc::new(self.seeing.begin(begin));
-            spoken.chars().for_each(|who| exchange.counters().spoke(who == 'c'));
+            spoken
+                .chars()
+                .for_each(|who| exchange.counters().spoke(who == 'c'));
             session.is_exchange(&exchange);
             self.clients.enter(client, session.clone());
             session
@@ -150,12 +204,25 @@ mod tests {
         let mut listener = Listener::new();
         let calls: Vec<_> = (0..4).map(|_| listener.add("ctc")).collect();
         assert!(listener.clients.make_room(4).is_err());
-        listener.clients.leave(SocketAddr::from(([127, 0, 0, 1], 1)), &calls[1]);
-        assert_eq!(listener.len(), 4, "another session of that client is not its own");
-        listener.clients.leave(SocketAddr::from(([127, 0, 0, 1], 1)), &calls[0]);
+        listener
+            .clients
+            .leave(SocketAddr::from(([127, 0, 0, 1], 1)), &calls[1]);
+        assert_eq!(
+            listener.len(),
+            4,
+            "another session of that client is not its own"
+        );
+        listener
+            .clients
+            .leave(SocketAddr::from(([127, 0, 0, 1], 1)), &calls[0]);
         assert_eq!(listener.clients.make_room(4), Ok(0));
         listener.add("ct");
         assert_eq!(listener.clients.make_room(4), Ok(1));
-        assert!(listener.clients.find(SocketAddr::from(([127, 0, 0, 1], 5))).is_none());
+        assert!(
+            listener
+                .clients
+                .find(SocketAddr::from(([127, 0, 0, 1], 5)))
+                .is_none()
+        );
     }
 }

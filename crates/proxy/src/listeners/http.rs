@@ -24,10 +24,12 @@ pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch
     let peer = stream.info().peer;
     let stream = match &rules.tls {
         None => stream,
-        Some(config) => match Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)).await {
-            Ok(stream) => stream,
-            Err(error) => return refusals::of_tls(rules, peer, &error),
-        },
+        Some(config) => {
+            match Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)).await {
+                Ok(stream) => stream,
+                Err(error) => return refusals::of_tls(rules, peer, &error),
+            }
+        }
     };
     if !rules.speaks(stream.info()) {
         let detail = "the client agreed to no HTTP version of this listener (ALPN)";
@@ -44,7 +46,10 @@ pub(super) async fn connection(entrance: Entrance, stream: Stream, watch: &Watch
 /// Lets go of the source of a client that has shown a certificate; the bounds of the connection.
 fn admit_peer(entrance: &Entrance, source: &StreamInfo) -> Options {
     if let Some(admission) = &entrance.admission
-        && source.tls.as_ref().is_some_and(|tls| tls.certificate.is_some())
+        && source
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.certificate.is_some())
         && entrance.believes(source)
     {
         admission.certified();
@@ -57,8 +62,17 @@ fn known(entrance: Entrance, info: &StreamInfo, watch: &Watch) -> (Entrance, Wat
     let shown = info.tls.as_ref().is_some_and(|tls| tls.chain.is_some());
     let ending = shown.then(|| watch.child());
     let own = ending.as_ref().map_or_else(|| watch.clone(), Drain::watch);
-    let connection = Connection { ending, ..Connection::default() };
-    (Entrance { connection: Some(Arc::new(connection)), ..entrance }, own)
+    let connection = Connection {
+        ending,
+        ..Connection::default()
+    };
+    (
+        Entrance {
+            connection: Some(Arc::new(connection)),
+            ..entrance
+        },
+        own,
+    )
 }
 
 /// Serves an attachment: a connection that this node opened, and on which it is the server.
@@ -71,7 +85,11 @@ pub(super) async fn attachment(entrance: Entrance, stream: Stream, watch: &Watch
 }
 
 /// Serves one connection of HTTP/3.
-pub(super) async fn quic_connection(entrance: Entrance, connection: quic::Connection, watch: &Watch) {
+pub(super) async fn quic_connection(
+    entrance: Entrance,
+    connection: quic::Connection,
+    watch: &Watch,
+) {
     let options = admit_peer(&entrance, connection.info());
     let (entrance, own) = known(entrance, connection.info(), watch);
     tokio::select! {
@@ -102,6 +120,8 @@ impl Handler for Proxying {
         self.0.rules.seeing.malformed();
         let refusal = Refusal::new(ProxyError::HttpRequestError, reason).status(status);
         let snapshot = self.0.worker.snapshot();
-        refusal.answer(&snapshot.node, explains(&snapshot, &self.0.rules, source)).0
+        refusal
+            .answer(&snapshot.node, explains(&snapshot, &self.0.rules, source))
+            .0
     }
 }

@@ -38,7 +38,11 @@ pub(super) async fn take(stream: Stream, rules: &ListenerRules) -> Option<Stream
 fn may_introduce(rules: &ListenerRules, peer: PeerAddress) -> bool {
     peer.ip().is_none_or(|ip| {
         let ip = ip.to_canonical();
-        rules.config.proxy_protocol_from.iter().any(|prefix| prefix.contains(&ip))
+        rules
+            .config
+            .proxy_protocol_from
+            .iter()
+            .any(|prefix| prefix.contains(&ip))
     })
 }
 
@@ -46,7 +50,10 @@ async fn read(mut stream: Stream, time: Duration) -> Result<Stream, (Stream, Str
     let mut first = BytesMut::new();
     let header = tokio::time::timeout(time, header(&mut stream, &mut first)).await;
     match header {
-        Ok(Ok(Header::Proxied { source, destination })) => stream.readdress(source, destination),
+        Ok(Ok(Header::Proxied {
+            source,
+            destination,
+        })) => stream.readdress(source, destination),
         Ok(Ok(Header::Local | Header::Unknown)) => {}
         Ok(Err(reason)) => return Err((stream, reason)),
         Err(_) => return Err((stream, "it did not come in time".to_owned())),
@@ -58,7 +65,9 @@ async fn read(mut stream: Stream, time: Duration) -> Result<Stream, (Stream, Str
 /// Reads until the header is complete, and leaves what follows it in `first`.
 async fn header(stream: &mut Stream, first: &mut BytesMut) -> Result<Header, String> {
     loop {
-        if let Some((header, length)) = proxy_protocol::decode(first).map_err(|error| error.to_string())? {
+        if let Some((header, length)) =
+            proxy_protocol::decode(first).map_err(|error| error.to_string())?
+        {
             drop(first.split_to(length));
             return Ok(header);
         }

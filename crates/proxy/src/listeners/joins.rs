@@ -61,7 +61,11 @@ impl Joins {
         let state = Arc::new(Mutex::new(state));
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.lock().insert(number, state.clone());
-        Join { joins: self, state, number }
+        Join {
+            joins: self,
+            state,
+            number,
+        }
     }
 }
 
@@ -72,7 +76,10 @@ impl State {
             upstream: self.upstream.clone(),
             name: self.name.clone(),
             endpoint: self.endpoint.as_ref().map(|(endpoint, _)| endpoint.clone()),
-            since_seconds: self.endpoint.as_ref().map(|(_, since)| since.elapsed().as_secs()),
+            since_seconds: self
+                .endpoint
+                .as_ref()
+                .map(|(_, since)| since.elapsed().as_secs()),
             last_error: self.last_error.clone(),
         }
     }
@@ -102,7 +109,10 @@ impl Join<'_> {
     pub(super) fn failed(&self, reason: &str) -> bool {
         let mut state = self.state.lock();
         state.endpoint = None;
-        state.last_error.replace(reason.to_owned()).is_none_or(|before| before != reason)
+        state
+            .last_error
+            .replace(reason.to_owned())
+            .is_none_or(|before| before != reason)
     }
 }
 

@@ -102,7 +102,14 @@ pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch:
 impl Door {
     /// Serves what comes, in a task of its own.
     fn open(self, worker: &Arc<Worker>) {
-        let Self { id, socket, share, watch, rules, served } = self;
+        let Self {
+            id,
+            socket,
+            share,
+            watch,
+            rules,
+            served,
+        } = self;
         let entrance = Entrance::of(worker, id, rules);
         let tasks = watch.clone();
         tasks.spawn(async move {
@@ -151,19 +158,31 @@ pub(crate) struct Connection {
 impl Entrance {
     /// A door before anything came through it.
     fn of(worker: &Arc<Worker>, door: DoorId, rules: Arc<ListenerRules>) -> Self {
-        Self { worker: worker.clone(), door, rules, admission: None, connection: None }
+        Self {
+            worker: worker.clone(),
+            door,
+            rules,
+            admission: None,
+            connection: None,
+        }
     }
 
     /// Whether the certificate that the client showed, if any, is believed now: a resumed session shows one of before.
     pub(crate) fn believes(&self, source: &StreamInfo) -> bool {
         let snapshot = self.worker.snapshot();
-        self.rules_in(&snapshot).still_believes(source, snapshot.revision, now()).is_ok()
+        self.rules_in(&snapshot)
+            .still_believes(source, snapshot.revision, now())
+            .is_ok()
     }
 
     /// Takes no more exchanges from the connection, whose client is to come again on another: its certificate is not believed any
     /// more, and perhaps there is a new one.
     pub(crate) fn dismiss(&self) {
-        if let Some(ending) = self.connection.as_ref().and_then(|connection| connection.ending.as_ref()) {
+        if let Some(ending) = self
+            .connection
+            .as_ref()
+            .and_then(|connection| connection.ending.as_ref())
+        {
             ending.start();
         }
     }
@@ -182,8 +201,16 @@ impl Entrance {
         let snapshot = self.worker.snapshot();
         let address = self.rules.config.udp.as_ref()?;
         let found = snapshot.doors.iter().find_map(|(door, name)| {
-            let rules = snapshot.listeners.get(name).filter(|_| *door != self.door)?;
-            rules.config.udp.as_ref().is_some_and(|other| other.overlaps(address)).then(|| (*door, rules.clone()))
+            let rules = snapshot
+                .listeners
+                .get(name)
+                .filter(|_| *door != self.door)?;
+            rules
+                .config
+                .udp
+                .as_ref()
+                .is_some_and(|other| other.overlaps(address))
+                .then(|| (*door, rules.clone()))
         });
         let (door, rules) = found?;
         Some(Self::of(&self.worker, door, rules))
@@ -192,7 +219,9 @@ impl Entrance {
     /// The rules of `snapshot` for an exchange of something that was accepted here before. A listener that has become one of
     /// another kind says nothing of it.
     pub(crate) fn rules_in(&self, snapshot: &Snapshot) -> Arc<ListenerRules> {
-        let now = snapshot.behind(self.door).filter(|now| now.kind() == self.rules.kind());
+        let now = snapshot
+            .behind(self.door)
+            .filter(|now| now.kind() == self.rules.kind());
         now.unwrap_or(&self.rules).clone()
     }
 }

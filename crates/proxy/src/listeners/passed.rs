@@ -46,24 +46,36 @@ impl PassedSockets {
 
     /// Its port; `None` for a Unix socket.
     pub(super) fn port(&self, number: Passed) -> Option<u16> {
-        bound(&self.0.get(number)?.kind)?.address().map(|address| address.port())
+        bound(&self.0.get(number)?.kind)?
+            .address()
+            .map(|address| address.port())
     }
 
     /// Those that are not `used`.
     pub(super) fn unused(&self, used: &[Passed]) -> impl Iterator<Item = &PassedSocket> {
         let numbered = self.0.iter().enumerate();
-        numbered.filter(|(number, _)| !used.contains(number)).map(|(_, socket)| socket)
+        numbered
+            .filter(|(number, _)| !used.contains(number))
+            .map(|(_, socket)| socket)
     }
 
     /// The TCP sockets that are bound to `address`.
     pub(super) fn at(&self, address: SocketAddr) -> Vec<Passed> {
         let is_there = |socket: &PassedSocket| socket.kind == PassedKind::Tcp(address);
-        self.0.iter().enumerate().filter(|(_, socket)| is_there(socket)).map(|(number, _)| number).collect()
+        self.0
+            .iter()
+            .enumerate()
+            .filter(|(_, socket)| is_there(socket))
+            .map(|(number, _)| number)
+            .collect()
     }
 
     /// A TCP listener of its own at `address`, if one was passed.
     pub(crate) fn tcp(&self, address: SocketAddr) -> Option<io::Result<std::net::TcpListener>> {
-        let socket = self.0.iter().find(|socket| socket.kind == PassedKind::Tcp(address))?;
+        let socket = self
+            .0
+            .iter()
+            .find(|socket| socket.kind == PassedKind::Tcp(address))?;
         Some(socket.listener().and_then(|listener| match listener {
             hermes_net::Listener::Tcp(listener) => Ok(listener),
             hermes_net::Listener::Unix(_) => Err(io::ErrorKind::InvalidInput.into()),
@@ -72,7 +84,8 @@ impl PassedSockets {
 
     /// Takes out the socket that has this file, so that no listener gets it.
     pub(crate) fn take_unix(&mut self, path: &Path) -> Option<PassedSocket> {
-        let is_there = |socket: &PassedSocket| matches!(&socket.kind, PassedKind::Unix(file) if file == path);
+        let is_there =
+            |socket: &PassedSocket| matches!(&socket.kind, PassedKind::Unix(file) if file == path);
         let found = self.0.iter().position(is_there)?;
         Some(self.0.remove(found))
     }
@@ -81,22 +94,36 @@ impl PassedSockets {
     /// others that are bound to the same address, for the system deals out what arrives among them.
     pub(super) fn assign(&self, seekers: &[Seeker<'_>], holds: &[Passed]) -> Vec<Vec<Passed>> {
         let mut assigned = vec![Vec::new(); seekers.len()];
-        let mut free: Vec<Passed> = (0..self.0.len()).filter(|number| !holds.contains(number)).collect();
-        let by_name = |seeker: &Seeker<'_>, socket: &PassedSocket| socket.name.as_deref() == Some(seeker.name);
+        let mut free: Vec<Passed> = (0..self.0.len())
+            .filter(|number| !holds.contains(number))
+            .collect();
+        let by_name = |seeker: &Seeker<'_>, socket: &PassedSocket| {
+            socket.name.as_deref() == Some(seeker.name)
+        };
         let by_address = |seeker: &Seeker<'_>, socket: &PassedSocket| is_at(socket, seeker.wanted);
 
         // Of several with its name, a listener prefers the one at its address.
-        let both = |seeker: &Seeker<'_>, socket: &PassedSocket| by_name(seeker, socket) && by_address(seeker, socket);
+        let both = |seeker: &Seeker<'_>, socket: &PassedSocket| {
+            by_name(seeker, socket) && by_address(seeker, socket)
+        };
         let passes: [&Suits<'_>; 3] = [&both, &by_name, &by_address];
         for suits in passes {
-            for (seeker, own) in seekers.iter().zip(&mut assigned).filter(|(_, own)| own.is_empty()) {
+            for (seeker, own) in seekers
+                .iter()
+                .zip(&mut assigned)
+                .filter(|(_, own)| own.is_empty())
+            {
                 let is_its = |number: &Passed| {
                     let socket = &self.0[*number];
                     can_serve(socket, seeker.wanted) && suits(seeker, socket)
                 };
-                let Some(first) = free.iter().copied().find(is_its) else { continue };
+                let Some(first) = free.iter().copied().find(is_its) else {
+                    continue;
+                };
                 let kind = &self.0[first].kind;
-                (*own, free) = free.into_iter().partition(|number| self.0[*number].kind == *kind);
+                (*own, free) = free
+                    .into_iter()
+                    .partition(|number| self.0[*number].kind == *kind);
             }
         }
         assigned
@@ -111,25 +138,39 @@ impl PassedSockets {
         own: &[Passed],
         workers: usize,
     ) -> io::Result<(Bound, Vec<Socket>)> {
-        let own: Vec<&PassedSocket> = own.iter().filter_map(|number| self.0.get(*number)).collect();
+        let own: Vec<&PassedSocket> = own
+            .iter()
+            .filter_map(|number| self.0.get(*number))
+            .collect();
         let Some(bound) = own.first().and_then(|socket| bound(&socket.kind)) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        if let Some(address) = bound.address().filter(|address| is_open(listener, *address)) {
-            let reason =
-                format!("strangers can reach {address}, where {} is bound, and nobody is asked who he is", own[0]);
+        if let Some(address) = bound
+            .address()
+            .filter(|address| is_open(listener, *address))
+        {
+            let reason = format!(
+                "strangers can reach {address}, where {} is bound, and nobody is asked who he is",
+                own[0]
+            );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
         if own.len() > workers {
-            let reason = format!("{} sockets are passed for {bound}, and there are {workers} workers", own.len());
+            let reason = format!(
+                "{} sockets are passed for {bound}, and there are {workers} workers",
+                own.len()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
 
         let sockets: io::Result<Vec<Socket>> = match wanted.serves {
-            Serves::Streams => {
-                (0..workers).map(|worker| own[worker % own.len()].listener().map(Socket::Stream)).collect()
-            }
-            Serves::Datagrams => own.iter().map(|socket| socket.udp().map(Socket::Udp)).collect(),
+            Serves::Streams => (0..workers)
+                .map(|worker| own[worker % own.len()].listener().map(Socket::Stream))
+                .collect(),
+            Serves::Datagrams => own
+                .iter()
+                .map(|socket| socket.udp().map(Socket::Udp))
+                .collect(),
             Serves::Quic => quic(&own),
             Serves::Attachments => Ok(Vec::new()),
         };
@@ -139,7 +180,10 @@ impl PassedSockets {
 
 /// Connection IDs name their socket, where there are several.
 fn quic(own: &[&PassedSocket]) -> io::Result<Vec<Socket>> {
-    let sockets = own.iter().map(|socket| socket.udp()).collect::<io::Result<Vec<_>>>()?;
+    let sockets = own
+        .iter()
+        .map(|socket| socket.udp())
+        .collect::<io::Result<Vec<_>>>()?;
     steering::steer(&sockets)?;
     Ok(sockets.into_iter().map(Socket::Quic).collect())
 }
@@ -157,16 +201,28 @@ fn bound(kind: &PassedKind) -> Option<Bound> {
 fn can_serve(socket: &PassedSocket, wanted: &Wanted) -> bool {
     matches!(
         (&socket.kind, wanted.serves, &wanted.at),
-        (PassedKind::Tcp(_), Serves::Streams, At::Address(ListenAddress::Ip(_)))
-            | (PassedKind::Unix(_), Serves::Streams, At::Address(ListenAddress::Unix(_)))
-            | (PassedKind::Udp(_), Serves::Datagrams | Serves::Quic, At::Address(ListenAddress::Ip(_)))
+        (
+            PassedKind::Tcp(_),
+            Serves::Streams,
+            At::Address(ListenAddress::Ip(_))
+        ) | (
+            PassedKind::Unix(_),
+            Serves::Streams,
+            At::Address(ListenAddress::Unix(_))
+        ) | (
+            PassedKind::Udp(_),
+            Serves::Datagrams | Serves::Quic,
+            At::Address(ListenAddress::Ip(_))
+        )
     )
 }
 
 /// Whether a socket is bound to the address that is wanted.
 fn is_at(socket: &PassedSocket, wanted: &Wanted) -> bool {
     match (&socket.kind, &wanted.at) {
-        (PassedKind::Tcp(own) | PassedKind::Udp(own), At::Address(ListenAddress::Ip(address))) => own == address,
+        (PassedKind::Tcp(own) | PassedKind::Udp(own), At::Address(ListenAddress::Ip(address))) => {
+            own == address
+        }
         (PassedKind::Unix(own), At::Address(ListenAddress::Unix(path))) => own == path,
         _ => false,
     }
@@ -196,7 +252,9 @@ mod tests {
     }
 
     fn again(address: &ListenAddress) -> OwnedFd {
-        let ListenAddress::Ip(address) = address else { panic!("{address:?}") };
+        let ListenAddress::Ip(address) = address else {
+            panic!("{address:?}")
+        };
         listen::tcp(*address).unwrap().into()
     }
 
@@ -207,15 +265,25 @@ mod tests {
     }
 
     fn wants(serves: Serves, address: &ListenAddress) -> Wanted {
-        Wanted { serves, at: At::Address(address.clone()) }
+        Wanted {
+            serves,
+            at: At::Address(address.clone()),
+        }
     }
 
     fn elsewhere(serves: Serves) -> Wanted {
         wants(serves, &ListenAddress::Ip("127.0.0.1:0".parse().unwrap()))
     }
 
-    fn assigned(sockets: &PassedSockets, holds: &[Passed], seekers: &[(&str, Wanted)]) -> Vec<Vec<Passed>> {
-        let seekers: Vec<_> = seekers.iter().map(|(name, wanted)| Seeker { name, wanted }).collect();
+    fn assigned(
+        sockets: &PassedSockets,
+        holds: &[Passed],
+        seekers: &[(&str, Wanted)],
+    ) -> Vec<Vec<Passed>> {
+        let seekers: Vec<_> = seekers
+            .iter()
+            .map(|(name, wanted)| Seeker { name, wanted })
+            .collect();
         sockets.assign(&seekers, holds)
     }
 
@@ -223,7 +291,10 @@ mod tests {
     fn a_name_comes_before_an_address() {
         let (socket, address) = tcp();
         let sockets = passed(vec![("web", socket)]);
-        let seekers = [("other", wants(Serves::Streams, &address)), ("web", elsewhere(Serves::Streams))];
+        let seekers = [
+            ("other", wants(Serves::Streams, &address)),
+            ("web", elsewhere(Serves::Streams)),
+        ];
         assert_eq!(assigned(&sockets, &[], &seekers), [vec![], vec![0]]);
     }
 
@@ -231,7 +302,10 @@ mod tests {
     fn several_of_one_name_go_to_the_listeners_at_their_addresses() {
         let ((first, at_first), (second, at_second)) = (tcp(), tcp());
         let sockets = passed(vec![("web", first), ("web", second)]);
-        let seekers = [("sealed", wants(Serves::Streams, &at_first)), ("web", wants(Serves::Streams, &at_second))];
+        let seekers = [
+            ("sealed", wants(Serves::Streams, &at_first)),
+            ("web", wants(Serves::Streams, &at_second)),
+        ];
         assert_eq!(assigned(&sockets, &[], &seekers), [vec![0], vec![1]]);
     }
 
@@ -241,8 +315,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.sock");
         let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let sockets = passed(vec![("web", datagrams), ("web", unix.into()), ("web", streams)]);
-        let seekers = [("web", elsewhere(Serves::Streams)), ("web", wants(Serves::Quic, &at_streams))];
+        let sockets = passed(vec![
+            ("web", datagrams),
+            ("web", unix.into()),
+            ("web", streams),
+        ]);
+        let seekers = [
+            ("web", elsewhere(Serves::Streams)),
+            ("web", wants(Serves::Quic, &at_streams)),
+        ];
         assert_eq!(assigned(&sockets, &[], &seekers), [vec![2], vec![0]]);
         let seekers = [
             ("a", wants(Serves::Datagrams, &at_streams)),
@@ -258,15 +339,33 @@ mod tests {
         let sockets = passed(vec![("", first), ("other", again(&address))]);
         let seekers = [("web", wants(Serves::Streams, &address))];
         assert_eq!(assigned(&sockets, &[], &seekers), [vec![0, 1]]);
-        assert_eq!(assigned(&sockets, &[0, 1], &seekers), [Vec::<Passed>::new()]);
-        assert_eq!(sockets.unused(&[0]).map(|socket| socket.descriptor).collect::<Vec<_>>(), [4]);
+        assert_eq!(
+            assigned(&sockets, &[0, 1], &seekers),
+            [Vec::<Passed>::new()]
+        );
+        assert_eq!(
+            sockets
+                .unused(&[0])
+                .map(|socket| socket.descriptor)
+                .collect::<Vec<_>>(),
+            [4]
+        );
     }
 
     #[test]
     fn every_worker_accepts_and_one_receives() {
         let ((streams, at_streams), (datagrams, at_datagrams)) = (tcp(), udp());
-        let (sockets, listener) = (passed(vec![("", streams), ("", datagrams)]), Listener::default());
-        let open = |wanted: Wanted, number| sockets.open(&listener, &wanted, &[number], 3).unwrap().1.len();
+        let (sockets, listener) = (
+            passed(vec![("", streams), ("", datagrams)]),
+            Listener::default(),
+        );
+        let open = |wanted: Wanted, number| {
+            sockets
+                .open(&listener, &wanted, &[number], 3)
+                .unwrap()
+                .1
+                .len()
+        };
         assert_eq!(open(wants(Serves::Streams, &at_streams), 0), 3);
         assert_eq!(open(wants(Serves::Datagrams, &at_datagrams), 1), 1);
         assert_eq!(open(wants(Serves::Quic, &at_datagrams), 1), 1);
@@ -277,9 +376,20 @@ mod tests {
         let socket = listen::tcp("0.0.0.0:0".parse().unwrap()).unwrap();
         let sockets = passed(vec![("web", socket.into())]);
         let wanted = elsewhere(Serves::Streams);
-        let refused = sockets.open(&Listener::default(), &wanted, &[0], 1).err().unwrap();
-        assert!(refused.to_string().contains("descriptor 3 (\"web\", TCP at 0.0.0.0:"), "{refused}");
-        let public = Listener { public: true, ..Listener::default() };
+        let refused = sockets
+            .open(&Listener::default(), &wanted, &[0], 1)
+            .err()
+            .unwrap();
+        assert!(
+            refused
+                .to_string()
+                .contains("descriptor 3 (\"web\", TCP at 0.0.0.0:"),
+            "{refused}"
+        );
+        let public = Listener {
+            public: true,
+            ..Listener::default()
+        };
         assert!(sockets.open(&public, &wanted, &[0], 1).is_ok());
     }
 }

@@ -27,7 +27,12 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const CLOSING: usize = 8;
 
 /// Accepts connections until told to stop; then refuses them, for as long as those go on that are open.
-pub(super) async fn serve(entrance: Entrance, socket: UdpSocket, share: u8, watch: &Watch) -> io::Result<()> {
+pub(super) async fn serve(
+    entrance: Entrance,
+    socket: UdpSocket,
+    share: u8,
+    watch: &Watch,
+) -> io::Result<()> {
     accept(entrance, socket, share, watch).await?;
     // The socket is closed by a task of its own, once nobody needs it. The port should be free when this returns.
     for _ in 0..CLOSING {
@@ -36,8 +41,15 @@ pub(super) async fn serve(entrance: Entrance, socket: UdpSocket, share: u8, watc
     Ok(())
 }
 
-async fn accept(mut entrance: Entrance, socket: UdpSocket, share: u8, watch: &Watch) -> io::Result<()> {
-    let Some(options) = &entrance.rules.quic else { return Ok(()) };
+async fn accept(
+    mut entrance: Entrance,
+    socket: UdpSocket,
+    share: u8,
+    watch: &Watch,
+) -> io::Result<()> {
+    let Some(options) = &entrance.rules.quic else {
+        return Ok(());
+    };
     let endpoint = Endpoint::server(socket, share, options)?;
     let mut in_force = entrance.rules.clone();
     let mut accepting = true;
@@ -58,7 +70,9 @@ async fn accept(mut entrance: Entrance, socket: UdpSocket, share: u8, watch: &Wa
                 return Ok(());
             }
         };
-        let Some(incoming) = incoming else { return Ok(()) };
+        let Some(incoming) = incoming else {
+            return Ok(());
+        };
         let rules = entrance.renew();
         if !is_welcome(rules, &open) {
             incoming.refuse();
@@ -113,7 +127,11 @@ async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
     entrance.admission = Admission::of(&rules, &peer);
     let shared = entrance.worker.shared.clone();
     let admission = entrance.admission.clone();
-    let has_room = || admission.as_ref().is_none_or(|own| own.enter(&shared, &rules, &peer));
+    let has_room = || {
+        admission
+            .as_ref()
+            .is_none_or(|own| own.enter(&shared, &rules, &peer))
+    };
     if connection.is_confirmed() {
         if !has_room() {
             return connection.close(EXCESSIVE_LOAD, TOO_MANY);

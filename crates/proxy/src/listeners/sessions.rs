@@ -73,28 +73,58 @@ impl Sessions {
         let mut open = self.open.lock();
         let number = open.next;
         let held = open.users.entry(key.clone()).or_default();
-        let evicted = if held.len() < most { 0 } else { make_room(held, most, target, now) };
+        let evicted = if held.len() < most {
+            0
+        } else {
+            make_room(held, most, target, now)
+        };
         if held.len() >= most {
             return None;
         }
         let seen = (exchange.counters().moved(), now);
-        held.insert(number, Member { exchange: exchange.clone(), target: target.clone(), seen });
+        held.insert(
+            number,
+            Member {
+                exchange: exchange.clone(),
+                target: target.clone(),
+                seen,
+            },
+        );
         open.next += 1;
-        Some(Joined { place: SessionPlace { open: self.open.clone(), key, number }, evicted })
+        Some(Joined {
+            place: SessionPlace {
+                open: self.open.clone(),
+                key,
+                number,
+            },
+            evicted,
+        })
     }
 
     /// How many `user` has open at `listener`.
     pub fn count(&self, listener: &Arc<str>, user: &str) -> usize {
-        self.open.lock().users.get(&(listener.clone(), user.to_owned())).map_or(0, BTreeMap::len)
+        self.open
+            .lock()
+            .users
+            .get(&(listener.clone(), user.to_owned()))
+            .map_or(0, BTreeMap::len)
     }
 }
 
 /// Tells some of these sessions to end, and takes their places at once.
-fn make_room(held: &mut BTreeMap<u64, Member>, most: usize, target: &Target, now: Instant) -> usize {
+fn make_room(
+    held: &mut BTreeMap<u64, Member>,
+    most: usize,
+    target: &Target,
+    now: Instant,
+) -> usize {
     // One that is still being opened does not look whether it has to go.
-    let looking = held.iter_mut().filter(|(_, member)| member.exchange.can_be_evicted());
-    let (numbers, candidates): (Vec<u64>, Vec<Candidate>) =
-        looking.map(|(number, member)| (*number, member.candidate(target, now))).unzip();
+    let looking = held
+        .iter_mut()
+        .filter(|(_, member)| member.exchange.can_be_evicted());
+    let (numbers, candidates): (Vec<u64>, Vec<Candidate>) = looking
+        .map(|(number, member)| (*number, member.candidate(target, now)))
+        .unzip();
     let gone = evicted(&candidates, (most / PART).max(1));
     for index in &gone {
         if let Some(member) = held.remove(&numbers[*index]) {
@@ -112,7 +142,11 @@ impl Member {
             self.seen = (moved, now);
         }
         let quiet = now.duration_since(self.seen.1) >= QUIET;
-        Candidate { class: counters.traffic().worth(), own: self.target == *target, quiet }
+        Candidate {
+            class: counters.traffic().worth(),
+            own: self.target == *target,
+            quiet,
+        }
     }
 }
 
@@ -138,9 +172,16 @@ mod tests {
     /// A session that looks whether it has to make room, after these have spoken: `c` the client, `t` the target.
     fn session(seeing: &Arc<Seeing>, spoken: &str) -> Arc<Exchange> {
         let source = PeerAddress::Unix { uid: None };
-        let begin = Begin { kind: "connect-udp", listener: "web".into(), source, protocol: "h2" };
+        let begin = Begin {
+            kind: "connect-udp",
+            listener: "web".into(),
+            source,
+            protocol: "h2",
+        };
         let exchange = Arc::new(seeing.begin(begin));
-        spoken.chars().for_each(|who| exchange.counters().spoke(who == 'c'));
+        spoken
+            .chars()
+            .for_each(|who| exchange.counters().spoke(who == 'c'));
         let cx = &mut std::task::Context::from_waker(std::task::Waker::noop());
         let _ = std::pin::pin!(exchange.evicted()).poll(cx);
         exchange
@@ -152,20 +193,36 @@ mod tests {
     }
 
     fn target(host: &str) -> Target {
-        Target { host: host.to_owned(), port: 1 }
+        Target {
+            host: host.to_owned(),
+            port: 1,
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn questions_make_room_for_questions_and_a_call_stays() {
-        let (sessions, seeing, name) = (Sessions::default(), Seeing::new("a", AccessSink::off()), Arc::from("web"));
-        let join = |exchange: &Arc<Exchange>, to| sessions.join((&name, "alice"), 4, &target(to), exchange);
+        let (sessions, seeing, name) = (
+            Sessions::default(),
+            Seeing::new("a", AccessSink::off()),
+            Arc::from("web"),
+        );
+        let join = |exchange: &Arc<Exchange>, to| {
+            sessions.join((&name, "alice"), 4, &target(to), exchange)
+        };
         let call = session(&seeing, "ctc");
         let kept = join(&call, "VIDEO").unwrap();
         let questions: Vec<_> = (0..9).map(|_| session(&seeing, "ct")).collect();
-        let places: Vec<_> = questions.iter().map(|one| join(one, "DNS").unwrap()).collect();
+        let places: Vec<_> = questions
+            .iter()
+            .map(|one| join(one, "DNS").unwrap())
+            .collect();
         assert_eq!(places.iter().map(|joined| joined.evicted).sum::<usize>(), 6);
         let gone: Vec<_> = questions.iter().map(|one| is_evicted(one)).collect();
-        assert_eq!(gone, [true, true, true, true, true, true, false, false, false], "the oldest");
+        assert_eq!(
+            gone,
+            [true, true, true, true, true, true, false, false, false],
+            "the oldest"
+        );
         assert!(!is_evicted(&call));
         assert_eq!(sessions.count(&name, "alice"), 4);
         drop((places, kept));
@@ -174,13 +231,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn conversations_are_refused_a_place_until_one_of_them_is_quiet() {
-        let (sessions, seeing, name) = (Sessions::default(), Seeing::new("a", AccessSink::off()), Arc::from("web"));
-        let join = |exchange: &Arc<Exchange>| sessions.join((&name, "alice"), 2, &target("VIDEO"), exchange);
+        let (sessions, seeing, name) = (
+            Sessions::default(),
+            Seeing::new("a", AccessSink::off()),
+            Arc::from("web"),
+        );
+        let join = |exchange: &Arc<Exchange>| {
+            sessions.join((&name, "alice"), 2, &target("VIDEO"), exchange)
+        };
         let calls = [(); 2].map(|()| session(&seeing, "ctc"));
         let _places = calls.each_ref().map(|call| join(call).unwrap());
         let another = session(&seeing, "");
         assert!(join(&another).is_none());
-        assert!(sessions.join((&name, "bob"), 2, &target("VIDEO"), &another).is_some(), "each user has his own");
+        assert!(
+            sessions
+                .join((&name, "bob"), 2, &target("VIDEO"), &another)
+                .is_some(),
+            "each user has his own"
+        );
         tokio::time::advance(QUIET).await;
         calls[0].counters().from_client(1);
         assert!(join(&another).is_some());

@@ -34,15 +34,24 @@ pub struct Place<T: Eq + Hash> {
 
 impl<T> Default for Places<T> {
     fn default() -> Self {
-        Self { open: Arc::default() }
+        Self {
+            open: Arc::default(),
+        }
     }
 }
 
 impl Sources {
     /// A place for one more of `peer`, of which `most` may be open at `listener`; `None` when there is none. A peer without an
     /// address (a Unix socket) is not counted.
-    pub fn enter(&self, listener: &Arc<str>, peer: &PeerAddress, most: usize) -> Option<Place<IpAddr>> {
-        let PeerAddress::Ip(address) = peer else { return Some(Place { held: None }) };
+    pub fn enter(
+        &self,
+        listener: &Arc<str>,
+        peer: &PeerAddress,
+        most: usize,
+    ) -> Option<Place<IpAddr>> {
+        let PeerAddress::Ip(address) = peer else {
+            return Some(Place { held: None });
+        };
         if most == usize::MAX {
             return Some(Place { held: None });
         }
@@ -66,13 +75,17 @@ impl<T: Clone + Eq + Hash> Places<T> {
         }
         *count += 1;
         drop(open);
-        Some(Place { held: Some((self.open.clone(), key)) })
+        Some(Place {
+            held: Some((self.open.clone(), key)),
+        })
     }
 }
 
 impl<T: Eq + Hash> Drop for Place<T> {
     fn drop(&mut self) {
-        let Some((open, key)) = self.held.take() else { return };
+        let Some((open, key)) = self.held.take() else {
+            return;
+        };
         let mut open = open.lock();
         if let Some(count) = open.get_mut(&key) {
             *count -= 1;
@@ -96,21 +109,45 @@ mod tests {
         let (sources, name) = (Sources::default(), Arc::from("web"));
         let places = [(); 2].map(|()| sources.enter(&name, &peer("192.0.2.1"), 2).unwrap());
         assert!(sources.enter(&name, &peer("192.0.2.1"), 2).is_none());
-        assert!(sources.enter(&name, &peer("192.0.2.2"), 2).is_some(), "another source has places of its own");
-        assert!(sources.enter(&Arc::from("other"), &peer("192.0.2.1"), 2).is_some(), "and so has another listener");
+        assert!(
+            sources.enter(&name, &peer("192.0.2.2"), 2).is_some(),
+            "another source has places of its own"
+        );
+        assert!(
+            sources
+                .enter(&Arc::from("other"), &peer("192.0.2.1"), 2)
+                .is_some(),
+            "and so has another listener"
+        );
         drop(places);
         assert!(sources.enter(&name, &peer("192.0.2.1"), 2).is_some());
-        assert!(sources.open.lock().is_empty(), "nothing is remembered of sources that have nothing open");
+        assert!(
+            sources.open.lock().is_empty(),
+            "nothing is remembered of sources that have nothing open"
+        );
     }
 
     #[test]
     fn the_addresses_of_one_ipv6_network_are_one_source() {
         let (sources, name) = (Sources::default(), Arc::from("web"));
         let _place = sources.enter(&name, &peer("[2001:db8:0:1::1]"), 1).unwrap();
-        assert!(sources.enter(&name, &peer("[2001:db8:0:1:ffff::2]"), 1).is_none());
-        assert!(sources.enter(&name, &peer("[2001:db8:0:2::1]"), 1).is_some());
-        let _mapped = sources.enter(&name, &peer("[::ffff:192.0.2.1]"), 1).unwrap();
-        assert!(sources.enter(&name, &peer("192.0.2.1"), 1).is_none(), "an IPv4-mapped address is an IPv4 address");
+        assert!(
+            sources
+                .enter(&name, &peer("[2001:db8:0:1:ffff::2]"), 1)
+                .is_none()
+        );
+        assert!(
+            sources
+                .enter(&name, &peer("[2001:db8:0:2::1]"), 1)
+                .is_some()
+        );
+        let _mapped = sources
+            .enter(&name, &peer("[::ffff:192.0.2.1]"), 1)
+            .unwrap();
+        assert!(
+            sources.enter(&name, &peer("192.0.2.1"), 1).is_none(),
+            "an IPv4-mapped address is an IPv4 address"
+        );
     }
 
     #[test]

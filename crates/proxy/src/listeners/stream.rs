@@ -11,7 +11,11 @@ use hermes_net::{Acceptor, Listener, Stream, Watch};
 use super::{Admission, Entrance, http, introduction, tcp};
 
 /// Accepts connections until told to stop; then those that the kernel has accepted already.
-pub(super) async fn serve(mut entrance: Entrance, listener: Listener, watch: &Watch) -> io::Result<()> {
+pub(super) async fn serve(
+    mut entrance: Entrance,
+    listener: Listener,
+    watch: &Watch,
+) -> io::Result<()> {
     let acceptor = Acceptor::new(listener)?;
     let open = Arc::new(());
     loop {
@@ -47,7 +51,9 @@ fn admit(entrance: &mut Entrance, stream: &Stream) -> bool {
     let rules = &entrance.rules;
     let peer = &stream.info().peer;
     let admission = Admission::of(rules, peer);
-    let admitted = admission.as_ref().is_none_or(|own| own.enter(&entrance.worker.shared, rules, peer));
+    let admitted = admission
+        .as_ref()
+        .is_none_or(|own| own.enter(&entrance.worker.shared, rules, peer));
     entrance.admission = admission;
     admitted
 }

@@ -131,14 +131,18 @@ impl Prepared {
     /// Which listener is behind which door.
     pub fn doors(&self) -> HashMap<DoorId, Arc<str>> {
         let kept = self.kept.iter().map(|kept| (kept.door, kept.name.clone()));
-        kept.chain(self.new.iter().map(|new| (new.door, new.name.clone()))).collect()
+        kept.chain(self.new.iter().map(|new| (new.door, new.name.clone())))
+            .collect()
     }
 }
 
 impl ListenerTable {
     /// Nothing is bound yet, but what was passed.
     pub fn new(passed: PassedSockets) -> Self {
-        Self { passed, ..Self::default() }
+        Self {
+            passed,
+            ..Self::default()
+        }
     }
 
     /// Binds what a document asks for and is not bound yet. Nothing is served or closed.
@@ -147,13 +151,23 @@ impl ListenerTable {
     ///
     /// # Errors
     /// Everything that cannot be bound; what could be is closed again.
-    pub fn prepare(&mut self, document: &Document, workers: usize) -> Result<Prepared, Vec<BindError>> {
+    pub fn prepare(
+        &mut self,
+        document: &Document,
+        workers: usize,
+    ) -> Result<Prepared, Vec<BindError>> {
         let listeners = document.listeners.iter();
         let wanted: Vec<(Arc<str>, Wanted)> = listeners
-            .flat_map(|(name, listener)| wanted(document, listener).map(|wanted| (name.as_str().into(), wanted)))
+            .flat_map(|(name, listener)| {
+                wanted(document, listener).map(|wanted| (name.as_str().into(), wanted))
+            })
             .collect();
-        self.closing.retain(|closing| closing.served.strong_count() > 0);
-        let mut prepared = Prepared { new: Vec::new(), kept: self.kept(&wanted) };
+        self.closing
+            .retain(|closing| closing.served.strong_count() > 0);
+        let mut prepared = Prepared {
+            new: Vec::new(),
+            kept: self.kept(&wanted),
+        };
         let missing = self.missing(document, &prepared.kept, &wanted);
         let mut errors = Vec::new();
         for parts in missing.chunk_by(|one, other| one.name == other.name) {
@@ -162,31 +176,64 @@ impl ListenerTable {
                 Ok(bound) => {
                     for opened in bound {
                         self.next += 1;
-                        prepared.new.push(New { name: name.clone(), door: DoorId(self.next), opened });
+                        prepared.new.push(New {
+                            name: name.clone(),
+                            door: DoorId(self.next),
+                            opened,
+                        });
                     }
                 }
-                Err(error) => errors.push(BindError { name: name.to_string(), reason: error.to_string() }),
+                Err(error) => errors.push(BindError {
+                    name: name.to_string(),
+                    reason: error.to_string(),
+                }),
             }
         }
-        if errors.is_empty() { Ok(prepared) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(prepared)
+        } else {
+            Err(errors)
+        }
     }
 
     /// What has no sockets yet, and the passed ones that it is to have: those that no listener keeps.
-    fn missing<'a>(&self, document: &'a Document, kept: &[Kept], wanted: &'a [(Arc<str>, Wanted)]) -> Vec<Missing<'a>> {
-        let is_kept =
-            |name: &Arc<str>, part: &Wanted| kept.iter().any(|kept| kept.name == *name && kept.before.1 == part.serves);
-        let missing: Vec<_> = wanted.iter().filter(|(name, part)| !is_kept(name, part)).collect();
+    fn missing<'a>(
+        &self,
+        document: &'a Document,
+        kept: &[Kept],
+        wanted: &'a [(Arc<str>, Wanted)],
+    ) -> Vec<Missing<'a>> {
+        let is_kept = |name: &Arc<str>, part: &Wanted| {
+            kept.iter()
+                .any(|kept| kept.name == *name && kept.before.1 == part.serves)
+        };
+        let missing: Vec<_> = wanted
+            .iter()
+            .filter(|(name, part)| !is_kept(name, part))
+            .collect();
 
         let kept = kept.iter().filter_map(|kept| self.open.get(&kept.before));
         let mut held: Vec<Passed> = kept.flat_map(|open| open.passed.iter().copied()).collect();
         held.extend(self.passed_for_metrics(document));
 
-        let seekers: Vec<_> = missing.iter().map(|(name, wanted)| Seeker { name, wanted }).collect();
+        let seekers: Vec<_> = missing
+            .iter()
+            .map(|(name, wanted)| Seeker { name, wanted })
+            .collect();
         let assigned = self.passed.assign(&seekers, &held);
-        let with_listener = missing.into_iter().zip(assigned).filter_map(|((name, wanted), passed)| {
-            let listener = document.listeners.get(&**name)?;
-            Some(Missing { name, listener, wanted, passed })
-        });
+        let with_listener =
+            missing
+                .into_iter()
+                .zip(assigned)
+                .filter_map(|((name, wanted), passed)| {
+                    let listener = document.listeners.get(&**name)?;
+                    Some(Missing {
+                        name,
+                        listener,
+                        wanted,
+                        passed,
+                    })
+                });
         with_listener.collect()
     }
 
@@ -208,13 +255,18 @@ impl ListenerTable {
         let mut used = self.passed_for_metrics(document);
         used.extend(self.open.values().flat_map(|open| &open.passed));
         for socket in self.passed.unused(&used) {
-            tracing::warn!("no listener has the name or the address of a socket that was passed: {socket}");
+            tracing::warn!(
+                "no listener has the name or the address of a socket that was passed: {socket}"
+            );
         }
     }
 
     /// Where the stream part of a listener stays.
     fn stream_of(&self, prepared: &Prepared, name: &Arc<str>) -> Option<SocketAddr> {
-        let kept = prepared.kept.iter().find(|kept| kept.name == *name && kept.before.1 == Serves::Streams)?;
+        let kept = prepared
+            .kept
+            .iter()
+            .find(|kept| kept.name == *name && kept.before.1 == Serves::Streams)?;
         self.open.get(&kept.before)?.bound.address()
     }
 
@@ -250,11 +302,17 @@ impl ListenerTable {
                 [] => self.bind_own(part.wanted, beside, workers)?,
                 passed => {
                     self.check_passed(part, beside)?;
-                    self.passed.open(part.listener, part.wanted, passed, workers)?
+                    self.passed
+                        .open(part.listener, part.wanted, passed, workers)?
                 }
             };
             beside = beside.or(bound.address());
-            done.push(Opened { wanted: part.wanted.clone(), bound, passed: part.passed.clone(), sockets });
+            done.push(Opened {
+                wanted: part.wanted.clone(),
+                bound,
+                passed: part.passed.clone(),
+                sockets,
+            });
         }
         Ok(done)
     }
@@ -266,16 +324,23 @@ impl ListenerTable {
         workers: usize,
     ) -> io::Result<(Bound, Vec<Socket>)> {
         let at = match beside {
-            Some(address) if wanted.serves == Serves::Quic => &At::Address(ListenAddress::Ip(address)),
+            Some(address) if wanted.serves == Serves::Quic => {
+                &At::Address(ListenAddress::Ip(address))
+            }
             _ => &wanted.at,
         };
         // A port that moves from one of our sockets to another is shared until the old one lets go.
         let open = self.open.values().map(|open| (&open.wanted, &open.passed));
         let bound = open.chain(self.closing.iter().map(|old| (&old.wanted, &old.passed)));
-        let bound_here = bound.filter(|(_, passed)| passed.is_empty()).map(|(old, _)| old);
+        let bound_here = bound
+            .filter(|(_, passed)| passed.is_empty())
+            .map(|(old, _)| old);
         let ours: Vec<&Wanted> = bound_here.filter(|old| old.overlaps(wanted)).collect();
         // Not so with QUIC: the kernel would go on choosing among all of them by connection IDs.
-        if ours.iter().any(|old| old.serves == Serves::Quic || wanted.serves == Serves::Quic) {
+        if ours
+            .iter()
+            .any(|old| old.serves == Serves::Quic || wanted.serves == Serves::Quic)
+        {
             return Err(still_served());
         }
         bind(wanted.serves, at, workers, !ours.is_empty())
@@ -293,9 +358,12 @@ impl ListenerTable {
 
         let port = |number: &Passed| self.passed.port(*number);
         match (beside, part.passed.first().and_then(port)) {
-            (Some(streams), Some(port)) if part.wanted.serves == Serves::Quic && streams.port() != port => {
-                let reason =
-                    format!("the UDP socket that was passed has port {port}, and HTTP/3 needs that of {streams}");
+            (Some(streams), Some(port))
+                if part.wanted.serves == Serves::Quic && streams.port() != port =>
+            {
+                let reason = format!(
+                    "the UDP socket that was passed has port {port}, and HTTP/3 needs that of {streams}"
+                );
                 Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
             }
             _ => Ok(()),
@@ -306,21 +374,27 @@ impl ListenerTable {
     fn kept(&self, wanted: &[(Arc<str>, Wanted)]) -> Vec<Kept> {
         let open_of = |(name, wanted): &(Arc<str>, Wanted)| {
             let part = (name.clone(), wanted.serves);
-            self.open.get_key_value(&part).filter(|(_, open)| open.wanted == *wanted)
+            self.open
+                .get_key_value(&part)
+                .filter(|(_, open)| open.wanted == *wanted)
         };
         let kept = |before: &Part, name: &Arc<str>, open: &Open| Kept {
             name: name.clone(),
             before: before.clone(),
             door: open.door,
         };
-        let (as_they_were, others): (Vec<_>, Vec<_>) = wanted.iter().partition(|part| open_of(part).is_some());
+        let (as_they_were, others): (Vec<_>, Vec<_>) =
+            wanted.iter().partition(|part| open_of(part).is_some());
         let mut all: Vec<Kept> = as_they_were
             .iter()
             .filter_map(|part| open_of(part).map(|(before, open)| kept(before, &part.0, open)))
             .collect();
         for (name, wanted) in others.iter().filter(|(_, wanted)| wanted.is_definite()) {
             let unclaimed = |door: DoorId, all: &[Kept]| all.iter().all(|kept| kept.door != door);
-            let found = self.open.iter().find(|(_, open)| open.wanted == *wanted && unclaimed(open.door, &all));
+            let found = self
+                .open
+                .iter()
+                .find(|(_, open)| open.wanted == *wanted && unclaimed(open.door, &all));
             all.extend(found.map(|(before, open)| kept(before, name, open)));
         }
         all
@@ -328,7 +402,11 @@ impl ListenerTable {
 
     /// The IP addresses that are bound, those of `prepared` included.
     pub fn addresses(&self, prepared: &Prepared) -> Vec<SocketAddr> {
-        let kept = prepared.kept.iter().filter_map(|kept| self.open.get(&kept.before)).map(|open| &open.bound);
+        let kept = prepared
+            .kept
+            .iter()
+            .filter_map(|kept| self.open.get(&kept.before))
+            .map(|open| &open.bound);
         let all = kept.chain(prepared.new.iter().map(|new| &new.opened.bound));
         all.filter_map(Bound::address).collect()
     }
@@ -343,11 +421,20 @@ impl ListenerTable {
     ) -> Changes {
         let mut changes = Changes::default();
         let mut before = std::mem::take(&mut self.open);
-        for Kept { name, before: old, .. } in prepared.kept {
-            let Some(open) = before.remove(&old) else { continue };
+        for Kept {
+            name, before: old, ..
+        } in prepared.kept
+        {
+            let Some(open) = before.remove(&old) else {
+                continue;
+            };
             add(&mut changes.kept, &name, open.wanted.serves);
             if old.0 != name {
-                add(&mut changes.renamed, &format!("{} -> {name}", old.0), open.wanted.serves);
+                add(
+                    &mut changes.renamed,
+                    &format!("{} -> {name}", old.0),
+                    open.wanted.serves,
+                );
             }
             self.open.insert((name, old.1), open);
         }
@@ -357,11 +444,28 @@ impl ListenerTable {
                 open.bound.unlink();
             }
             let served = Arc::downgrade(&open.served);
-            self.closing.push(Closing { wanted: open.wanted, passed: open.passed, served });
+            self.closing.push(Closing {
+                wanted: open.wanted,
+                passed: open.passed,
+                served,
+            });
             add(&mut changes.closed, &name, serves);
         }
-        for New { name, door, opened: Opened { wanted, bound, passed, sockets } } in prepared.new {
-            let Some(rules) = snapshot.listeners.get(&name) else { continue };
+        for New {
+            name,
+            door,
+            opened:
+                Opened {
+                    wanted,
+                    bound,
+                    passed,
+                    sockets,
+                },
+        } in prepared.new
+        {
+            let Some(rules) = snapshot.listeners.get(&name) else {
+                continue;
+            };
             self.log_taken(&name, &passed);
             let drain = watch.child();
             let served = Arc::new(());
@@ -377,13 +481,26 @@ impl ListenerTable {
                 });
             }
             add(&mut changes.opened, &name, wanted.serves);
-            self.open.insert((name, wanted.serves), Open { door, wanted, bound, passed, drain, served });
+            self.open.insert(
+                (name, wanted.serves),
+                Open {
+                    door,
+                    wanted,
+                    bound,
+                    passed,
+                    drain,
+                    served,
+                },
+            );
         }
         changes
     }
 
     fn log_taken(&self, listener: &str, passed: &[Passed]) {
-        for socket in passed.iter().filter_map(|number| self.passed.socket(*number)) {
+        for socket in passed
+            .iter()
+            .filter_map(|number| self.passed.socket(*number))
+        {
             tracing::info!(listener, "takes a socket that was passed: {socket}");
         }
     }
@@ -391,8 +508,15 @@ impl ListenerTable {
     /// What is bound for `document`, in its order.
     pub fn views(&self, document: &Document) -> Vec<ListenerView> {
         let view = |(name, listener): (&String, &Listener)| {
-            let all = [Serves::Streams, Serves::Datagrams, Serves::Quic, Serves::Attachments];
-            let open = all.into_iter().find_map(|serves| self.open.get(&(name.as_str().into(), serves)))?;
+            let all = [
+                Serves::Streams,
+                Serves::Datagrams,
+                Serves::Quic,
+                Serves::Attachments,
+            ];
+            let open = all
+                .into_iter()
+                .find_map(|serves| self.open.get(&(name.as_str().into(), serves)))?;
             let kind = match (&listener.http, open.wanted.serves) {
                 (Some(_), _) => "http",
                 (None, Serves::Attachments) => "attach",
@@ -404,7 +528,10 @@ impl ListenerTable {
                 kind,
                 address: open.bound.to_string(),
                 tls: listener.tls.is_some(),
-                http: versions(document, listener).into_iter().map(HttpVersion::number).collect(),
+                http: versions(document, listener)
+                    .into_iter()
+                    .map(HttpVersion::number)
+                    .collect(),
             })
         };
         document.listeners.iter().filter_map(view).collect()
@@ -412,7 +539,8 @@ impl ListenerTable {
 }
 
 fn still_served() -> io::Error {
-    let reason = "the port still serves UDP or HTTP/3 from before: reload again when that has ended";
+    let reason =
+        "the port still serves UDP or HTTP/3 from before: reload again when that has ended";
     io::Error::new(io::ErrorKind::ResourceBusy, reason)
 }
 

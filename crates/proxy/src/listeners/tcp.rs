@@ -12,7 +12,9 @@ use crate::pipeline;
 
 /// Carries one connection.
 pub(super) async fn connection(entrance: &Entrance, stream: Stream, watch: &Watch) {
-    let Some(head) = entrance.rules.config.target.as_ref().and_then(connect) else { return stream.abort() };
+    let Some(head) = entrance.rules.config.target.as_ref().and_then(connect) else {
+        return stream.abort();
+    };
     tokio::select! {
         () = pipeline::run(entrance, Arrival::Offered(Offered::connection(head, stream))) => {}
         () = watch.forced() => {}

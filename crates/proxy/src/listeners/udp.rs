@@ -37,10 +37,19 @@ const DRAIN_QUIET: Duration = Duration::from_secs(2);
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Takes datagrams until told to stop; then those that have arrived already, and those of sessions that are open.
-pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, watch: &Watch) -> io::Result<()> {
+pub(super) async fn serve(
+    mut entrance: Entrance,
+    socket: std::net::UdpSocket,
+    watch: &Watch,
+) -> io::Result<()> {
     let socket = Arc::new(UdpSocket::bound(socket)?);
     let own = socket.local_addr().ok();
-    let share = Share { sessions: Clients::default(), socket: socket.clone(), own, watch: watch.clone() };
+    let share = Share {
+        sessions: Clients::default(),
+        socket: socket.clone(),
+        own,
+        watch: watch.clone(),
+    };
     let mut batch = RecvBatch::new();
     // Whether clients without a session may still begin one.
     let mut closing = false;
@@ -78,7 +87,11 @@ pub(super) async fn serve(mut entrance: Entrance, socket: std::net::UdpSocket, w
         for run in batch.runs() {
             let ends = (run.source, run.local);
             let Some(session) = share.session(&entrance, ends, welcome) else {
-                entrance.worker.shared.seeing.datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
+                entrance
+                    .worker
+                    .shared
+                    .seeing
+                    .datagrams_dropped(DropReason::SessionLimit, run.count() as u64);
                 continue;
             };
             session.push(run.datagrams(), now);
@@ -111,13 +124,24 @@ type Ends = (SocketAddr, Option<IpAddr>);
 impl Share {
     /// The client's session, begun if need be; `None` when there are too many.
     fn session(&self, entrance: &Entrance, ends: Ends, welcome: bool) -> Option<Arc<Session>> {
-        self.sessions.find(ends.0).or_else(|| self.begin(entrance, ends, (welcome, false)))
+        self.sessions
+            .find(ends.0)
+            .or_else(|| self.begin(entrance, ends, (welcome, false)))
     }
 
     /// Begins a session; `second` says that it goes on with what another one left over.
-    fn begin(&self, entrance: &Entrance, ends: Ends, (welcome, second): (bool, bool)) -> Option<Arc<Session>> {
+    fn begin(
+        &self,
+        entrance: &Entrance,
+        ends: Ends,
+        (welcome, second): (bool, bool),
+    ) -> Option<Arc<Session>> {
         let (client, local) = ends;
-        let successor = if welcome { None } else { Some(entrance.successor()?) };
+        let successor = if welcome {
+            None
+        } else {
+            Some(entrance.successor()?)
+        };
         let entrance = successor.as_ref().unwrap_or(entrance);
         let rules = &entrance.rules;
         let head = rules.config.target.as_ref().and_then(connect_udp)?;
@@ -131,15 +155,29 @@ impl Share {
             }
         }
         let peer = PeerAddress::Ip(client);
-        let Some(place) = entrance.worker.shared.sources.enter(&rules.name, &peer, rules.per_source()) else {
+        let Some(place) =
+            entrance
+                .worker
+                .shared
+                .sources
+                .enter(&rules.name, &peer, rules.per_source())
+        else {
             rules.source_refused(&peer);
             return None;
         };
         let session = Session::new(client, local, self.socket.clone(), rules.hold(None));
         let session = Arc::new(if second { session.second() } else { session });
         self.sessions.enter(client, session.clone());
-        let source = Arc::new(StreamInfo { peer, local: self.own, tls: None });
-        let arrival = Arrival::Session { head: Box::new(head), source, session: session.clone() };
+        let source = Arc::new(StreamInfo {
+            peer,
+            local: self.own,
+            tls: None,
+        });
+        let arrival = Arrival::Session {
+            head: Box::new(head),
+            source,
+            session: session.clone(),
+        };
         let entrance = entrance.clone();
         let share = self.clone();
         let begun = session.clone();

@@ -10,14 +10,23 @@ const ATTACHMENTS: u8 = 2;
 
 /// The name under which a listener attaches.
 pub(super) fn attached_as<'a>(document: &'a Document, attach: &'a Attach) -> Option<&'a str> {
-    attach.name().or(document.identity.as_ref().map(|identity| identity.user.as_str()))
+    attach.name().or(document
+        .identity
+        .as_ref()
+        .map(|identity| identity.user.as_str()))
 }
 
 /// What a listener asks for: the stream part first.
-pub(super) fn wanted(document: &Document, listener: &Listener) -> impl Iterator<Item = Wanted> + use<> {
+pub(super) fn wanted(
+    document: &Document,
+    listener: &Listener,
+) -> impl Iterator<Item = Wanted> + use<> {
     let http = versions(document, listener);
     let streams = listener.http.clone().filter(|_| http != [HttpVersion::H3]);
-    let quic = listener.http.clone().filter(|_| http.contains(&HttpVersion::H3));
+    let quic = listener
+        .http
+        .clone()
+        .filter(|_| http.contains(&HttpVersion::H3));
     let streams = streams.or_else(|| listener.tcp.clone());
     let attach = listener.attach.as_ref().map(|attach| At::Upstream {
         upstream: attach.upstream().to_owned(),
@@ -31,5 +40,7 @@ pub(super) fn wanted(document: &Document, listener: &Listener) -> impl Iterator<
         (Serves::Quic, address(quic)),
         (Serves::Attachments, attach),
     ];
-    parts.into_iter().filter_map(|(serves, at)| Some(Wanted { serves, at: at? }))
+    parts
+        .into_iter()
+        .filter_map(|(serves, at)| Some(Wanted { serves, at: at? }))
 }

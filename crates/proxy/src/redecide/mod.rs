@@ -116,7 +116,13 @@ pub(crate) fn stand(routed: &Routed, opened: Opened, movable: bool) -> Place {
     if now.revision != routed.snapshot.revision {
         standing.redecide(&now);
     }
-    Place { standing, number, words, asking: None, again: routed.belief.authorized }
+    Place {
+        standing,
+        number,
+        words,
+        asking: None,
+        again: routed.belief.authorized,
+    }
 }
 
 impl Place {
@@ -147,7 +153,12 @@ impl Place {
     pub(crate) async fn order(&mut self) -> Order {
         let mut expired = pin!(expiry(self.standing.expires()));
         loop {
-            let Self { words, asking, again, .. } = self;
+            let Self {
+                words,
+                asking,
+                again,
+                ..
+            } = self;
             let word = tokio::select! {
                 biased;
                 () = &mut expired => return Order::End(Reason::Expired),
@@ -164,7 +175,9 @@ impl Place {
                 () = until(*again), if asking.is_none() => Some(Word::Ask(self.standing.snapshot())),
             };
             match word {
-                Some(Word::Ask(snapshot)) => self.asking = Some(Box::pin(self.standing.clone().ask(snapshot))),
+                Some(Word::Ask(snapshot)) => {
+                    self.asking = Some(Box::pin(self.standing.clone().ask(snapshot)))
+                }
                 Some(Word::Carry(order)) => return order,
                 None => {}
             }
@@ -206,9 +219,13 @@ async fn until(again: Option<Instant>) {
 
 /// Resolves when a credential that ends at Unix time `expires` is not accepted any more; never without one.
 async fn expiry(expires: Option<u64>) {
-    let Some(expires) = expires else { return std::future::pending().await };
+    let Some(expires) = expires else {
+        return std::future::pending().await;
+    };
     // Whoever wrote the token chose the number: what a clock cannot show is not added to one.
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let left = Duration::from_secs(expires.saturating_add(LEEWAY)).saturating_sub(since_epoch);
     Box::pin(tokio::time::sleep(left)).await;
 }

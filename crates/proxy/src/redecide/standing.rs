@@ -49,7 +49,12 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// For the request `head`, towards `next`; `address` is what was dialled, where that is known.
-    pub(crate) fn new(routed: &Routed, head: &RequestHead, next: &Next, address: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(
+        routed: &Routed,
+        head: &RequestHead,
+        next: &Next,
+        address: Option<SocketAddr>,
+    ) -> Self {
         let upstream = match next {
             Next::Upstream { upstream, .. } => Some(upstream.clone()),
             Next::Target => None,
@@ -58,24 +63,50 @@ impl Opened {
             Receiver::Proxy => End::Proxy,
             Receiver::Origin => End::Socket,
         };
-        let rewrite = routed.snapshot.document.routes[routed.route].rewrite.as_ref();
+        let rewrite = routed.snapshot.document.routes[routed.route]
+            .rewrite
+            .as_ref();
         let rewritten = rewrite.and_then(|rewrite| rewrite.target.clone());
         let name = upstream.as_ref().map(|upstream| upstream.name().to_owned());
         let chosen = address.filter(|_| upstream.is_none());
-        let way = Way { end, upstream: name, rewritten };
+        let way = Way {
+            end,
+            upstream: name,
+            rewritten,
+        };
         let head = Arc::new(head.clone());
         let revision = routed.snapshot.revision;
         let route = routed.snapshot.route_names[routed.route].clone();
-        Self { way, upstream, chosen, head, revision, route, attached: None }
+        Self {
+            way,
+            upstream,
+            chosen,
+            head,
+            revision,
+            route,
+            attached: None,
+        }
     }
 
     /// For an attachment under `name`, which the request `head` asked for.
     pub(crate) fn attached(routed: &Routed, head: &RequestHead, name: String) -> Self {
-        let way = Way { end: End::Attachment, upstream: None, rewritten: None };
+        let way = Way {
+            end: End::Attachment,
+            upstream: None,
+            rewritten: None,
+        };
         let revision = routed.snapshot.revision;
         let route = routed.snapshot.route_names[routed.route].clone();
         let head = Arc::new(head.clone());
-        Self { way, upstream: None, chosen: None, head, revision, route, attached: Some(name) }
+        Self {
+            way,
+            upstream: None,
+            chosen: None,
+            head,
+            revision,
+            route,
+            attached: Some(name),
+        }
     }
 }
 
@@ -100,7 +131,12 @@ impl Standing {
     pub(super) fn new(routed: &Routed, opened: Opened, movable: bool) -> Self {
         let opened = Mutex::new(opened);
         let words = watch::Sender::new(None);
-        Self { routed: routed.clone(), movable, opened, words }
+        Self {
+            routed: routed.clone(),
+            movable,
+            opened,
+            words,
+        }
     }
 
     /// The fields of the request, after *authorize*.
@@ -125,7 +161,12 @@ impl Standing {
     /// The exchange as it is on a route of another snapshot.
     pub(crate) fn routed(&self, snapshot: Arc<Snapshot>, route: usize) -> Routed {
         let listener = self.routed.entrance.rules_in(&snapshot);
-        Routed { snapshot, listener, route, ..self.routed.clone() }
+        Routed {
+            snapshot,
+            listener,
+            route,
+            ..self.routed.clone()
+        }
     }
 
     /// As of a tunnel that cannot be moved: it may outlive another hop, but not the end of the overlay where that is no more.
@@ -150,7 +191,10 @@ impl Standing {
                 (Some(verdict), order.map(Word::Carry))
             }
             Ok((_, _, true)) => (None, Some(Word::Ask(snapshot.clone()))),
-            Err(reason) => (Some(Verdict::Ended(reason.clone())), Some(Word::Carry(Order::End(reason)))),
+            Err(reason) => (
+                Some(Verdict::Ended(reason.clone())),
+                Some(Word::Carry(Order::End(reason))),
+            ),
         };
         // A word that was not followed yet is void: this is the later decision.
         self.words.send_replace(word);
@@ -163,12 +207,18 @@ impl Standing {
         let began = Instant::now();
         let mut pause = PAUSE;
         loop {
-            let end = |reason| Asked { order: Some(Order::End(reason)), again: None };
+            let end = |reason| Asked {
+                order: Some(Order::End(reason)),
+                again: None,
+            };
             match self.asked(&snapshot).await {
                 Err(reason) => return end(reason),
                 Ok(Ok((head, user, lasts))) => {
                     let (_, order) = self.verdict(&snapshot, head, user);
-                    return Asked { order, again: lasts.map(|lasts| Instant::now() + lasts.max(SHORTEST)) };
+                    return Asked {
+                        order,
+                        again: lasts.map(|lasts| Instant::now() + lasts.max(SHORTEST)),
+                    };
                 }
                 Ok(Err(denied)) if began.elapsed() + pause <= denied.grace => {
                     sleep(pause).await;
@@ -183,7 +233,10 @@ impl Standing {
         let (mut head, mut user, _) = self.unasked(snapshot)?;
         let listener = self.routed.entrance.rules_in(snapshot);
         self.routed.exchange.refiltered();
-        let authorized = self.stage(self.entry(snapshot, &listener)).authorize(&mut head, &mut user).await;
+        let authorized = self
+            .stage(self.entry(snapshot, &listener))
+            .authorize(&mut head, &mut user)
+            .await;
         Ok(authorized.map(|lasts| (head, user, lasts)))
     }
 
@@ -211,19 +264,39 @@ impl Standing {
         };
         match self.decide(&snapshot, &mut head, user.as_deref()) {
             Verdict::Kept { route } | Verdict::Outlives { route } | Verdict::Moved { route } => {
-                Ok(Move { snapshot, route, head })
+                Ok(Move {
+                    snapshot,
+                    route,
+                    head,
+                })
             }
             Verdict::Ended(reason) => Err(reason),
         }
     }
 
     fn entry<'a>(&'a self, snapshot: &'a Snapshot, listener: &'a ListenerRules) -> Entry<'a> {
-        Entry { snapshot, listener, source: &self.routed.source }
+        Entry {
+            snapshot,
+            listener,
+            source: &self.routed.source,
+        }
     }
 
     fn stage<'a>(&'a self, entry: Entry<'a>) -> Stage<'a> {
-        let Routed { worker, exchange, target, belief, .. } = &self.routed;
-        Stage { worker, entry, exchange, target, credentials: &belief.credentials }
+        let Routed {
+            worker,
+            exchange,
+            target,
+            belief,
+            ..
+        } = &self.routed;
+        Stage {
+            worker,
+            entry,
+            exchange,
+            target,
+            credentials: &belief.credentials,
+        }
     }
 
     /// What it would be now before filters are asked: the request, whose it is, and whether any filter is to be asked.
@@ -234,9 +307,17 @@ impl Standing {
         let entry = self.entry(snapshot, &listener);
         let mut head = match &belief.arrived {
             Some(arrived) => (**arrived).clone(),
-            None => return Ok(((*self.opened.lock().head).clone(), self.routed.user.clone(), false)),
+            None => {
+                return Ok((
+                    (*self.opened.lock().head).clone(),
+                    self.routed.user.clone(),
+                    false,
+                ));
+            }
         };
-        let user = entry.believe(belief, target, &mut head).map_err(|refusal| Reason::Identity(refusal.reason()))?;
+        let user = entry
+            .believe(belief, target, &mut head)
+            .map_err(|refusal| Reason::Identity(refusal.reason()))?;
         let asked = self.stage(entry).is_asked(&head, user.as_deref());
         Ok((head, user, asked))
     }
@@ -245,13 +326,22 @@ impl Standing {
     fn believed(&self, snapshot: &Snapshot, listener: &ListenerRules) -> Result<(), Reason> {
         let Routed { source, belief, .. } = &self.routed;
         let user = belief.user.as_deref();
-        listener.authenticator.still_accepts(&belief.proof, user, now()).map_err(Reason::Identity)?;
+        listener
+            .authenticator
+            .still_accepts(&belief.proof, user, now())
+            .map_err(Reason::Identity)?;
         still_believed(&snapshot.source_of(listener, source), belief.peer, user)?;
         let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
         if let Some(chain) = chain.filter(|_| belief.peer || belief.proof == Proof::Certificate) {
             // A link goes on when its certificate is renewed; only a user's ends with it.
-            let at = if belief.peer { chain.last_valid(now()) } else { now() };
-            listener.still_believes(source, snapshot.revision, at).map_err(Reason::Identity)?;
+            let at = if belief.peer {
+                chain.last_valid(now())
+            } else {
+                now()
+            };
+            listener
+                .still_believes(source, snapshot.revision, at)
+                .map_err(Reason::Identity)?;
         }
         Ok(())
     }
@@ -270,7 +360,11 @@ impl Standing {
                 None
             }
             Verdict::Moved { route } => {
-                let moved = Move { snapshot: snapshot.clone(), route: *route, head };
+                let moved = Move {
+                    snapshot: snapshot.clone(),
+                    route: *route,
+                    head,
+                };
                 Some(Order::Move(Arc::new(moved)))
             }
             Verdict::Ended(reason) => Some(Order::End(reason.clone())),
@@ -280,15 +374,26 @@ impl Standing {
 
     fn decide(&self, snapshot: &Snapshot, head: &mut RequestHead, user: Option<&str>) -> Verdict {
         if user != self.routed.user.as_deref() {
-            let name = |user: Option<&str>| user.map_or_else(|| "nobody's".to_owned(), |user| format!("user {user}'s"));
-            let words = format!("it would be {} now, not {}", name(user), name(self.routed.user.as_deref()));
+            let name = |user: Option<&str>| {
+                user.map_or_else(|| "nobody's".to_owned(), |user| format!("user {user}'s"))
+            };
+            let words = format!(
+                "it would be {} now, not {}",
+                name(user),
+                name(self.routed.user.as_deref())
+            );
             return Verdict::Ended(Reason::Identity(words));
         }
         let opened = self.opened.lock();
         if let Some(Err(denied)) = opened.chosen.map(|address| snapshot.may_choose(address)) {
             return Verdict::Ended(Reason::Egress(denied.to_string()));
         }
-        let Routed { source, target, entrance, .. } = &self.routed;
+        let Routed {
+            source,
+            target,
+            entrance,
+            ..
+        } = &self.routed;
         let listener = entrance.rules_in(snapshot);
         let asked = head.clone();
         post::arrived(head);
@@ -297,26 +402,48 @@ impl Standing {
             let pair = snapshot.upstreams.get(name).zip(opened.upstream.as_ref());
             pair.is_some_and(|(new, old)| Arc::ptr_eq(new, old))
         };
-        let rules = Rules { document: &snapshot.document, table: &snapshot.table, same_upstream: &same_upstream };
+        let rules = Rules {
+            document: &snapshot.document,
+            table: &snapshot.table,
+            same_upstream: &same_upstream,
+        };
         let relabelled = head.fields != opened.head.fields;
-        let verdict = redecide(&Tunnel { facts, way: &opened.way, movable: self.movable, relabelled }, &rules);
+        let verdict = redecide(
+            &Tunnel {
+                facts,
+                way: &opened.way,
+                movable: self.movable,
+                relabelled,
+            },
+            &rules,
+        );
         if let Verdict::Kept { route } | Verdict::Outlives { route } = &verdict
-            && (target.is_any() && opened.upstream.is_none() && snapshot.document.routes[*route].bind.is_none())
+            && (target.is_any()
+                && opened.upstream.is_none()
+                && snapshot.document.routes[*route].bind.is_none())
         {
-            return Verdict::Ended(Reason::OtherAction(snapshot.route_names[*route].to_string()));
+            return Verdict::Ended(Reason::OtherAction(
+                snapshot.route_names[*route].to_string(),
+            ));
         }
         if let Verdict::Kept { route } | Verdict::Outlives { route } = &verdict
             && opened.attached.is_none()
             && !permits_upgrade(&snapshot.document.routes[*route], &asked)
         {
-            return Verdict::Ended(Reason::OtherAction(snapshot.route_names[*route].to_string()));
+            return Verdict::Ended(Reason::OtherAction(
+                snapshot.route_names[*route].to_string(),
+            ));
         }
         match (&verdict, &opened.attached) {
-            (Verdict::Kept { route }, Some(name)) => match snapshot.document.routes[*route].action() {
-                Some(Action::Attach(rule)) => permits(rule, name, user)
-                    .map_or_else(|reason| Verdict::Ended(Reason::Identity(reason)), |()| verdict),
-                _ => verdict,
-            },
+            (Verdict::Kept { route }, Some(name)) => {
+                match snapshot.document.routes[*route].action() {
+                    Some(Action::Attach(rule)) => permits(rule, name, user).map_or_else(
+                        |reason| Verdict::Ended(Reason::Identity(reason)),
+                        |()| verdict,
+                    ),
+                    _ => verdict,
+                }
+            }
             _ => verdict,
         }
     }

@@ -120,16 +120,26 @@ mod tests {
         let mut fields = HeaderMap::new();
         Asked::Again(token).write(&mut fields);
         assert!(fields[FIELD].is_sensitive());
-        assert_eq!(asked(&[fields[FIELD].to_str().unwrap()]), Some(Asked::Again(token)));
+        assert_eq!(
+            asked(&[fields[FIELD].to_str().unwrap()]),
+            Some(Asked::Again(token))
+        );
         assert_eq!(format!("{token:?}"), "Token");
         assert_ne!(Token::random(), Some(token));
     }
 
     #[test]
     fn anything_else_asks_for_nothing() {
-        for lines in
-            [&["?0"][..], &["1"], &["?1", "?1"], &["::"], &[":AAAA:"], &[":!:"], &["AAAAAAAAAAAAAAAAAAAAAA=="], &[]]
-        {
+        for lines in [
+            &["?0"][..],
+            &["1"],
+            &["?1", "?1"],
+            &["::"],
+            &[":AAAA:"],
+            &[":!:"],
+            &["AAAAAAAAAAAAAAAAAAAAAA=="],
+            &[],
+        ] {
             assert_eq!(asked(lines), None, "{lines:?}");
         }
     }

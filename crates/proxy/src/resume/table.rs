@@ -89,13 +89,30 @@ impl Resumable {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let of_source = || bound.source.map(|source| source.to_string());
         let owner = bound.user.clone().or_else(of_source).unwrap_or_default();
-        self.held.lock().insert(token, Entry { number, bound, claims: sender });
-        Seat { resumable: self.clone(), token, number, claims, owner, times }
+        self.held.lock().insert(
+            token,
+            Entry {
+                number,
+                bound,
+                claims: sender,
+            },
+        );
+        Seat {
+            resumable: self.clone(),
+            token,
+            number,
+            claims,
+            owner,
+            times,
+        }
     }
 
     /// Whether a session of this user can be taken over with the token.
     pub(crate) fn knows(&self, token: &Token, user: Option<&str>) -> bool {
-        self.held.lock().get(token).is_some_and(|entry| entry.bound.user.as_deref() == user)
+        self.held
+            .lock()
+            .get(token)
+            .is_some_and(|entry| entry.bound.user.as_deref() == user)
     }
 
     /// Takes a session over, whether it waits or is still carried; `None` for a token that is not known here, or to others.
@@ -104,7 +121,11 @@ impl Resumable {
         {
             let held = self.held.lock();
             // It stays there until it is handed over: whoever claims it may go before.
-            held.get(token).filter(|entry| entry.bound == *bound)?.claims.try_send(claim).ok()?;
+            held.get(token)
+                .filter(|entry| entry.bound == *bound)?
+                .claims
+                .try_send(claim)
+                .ok()?;
         }
         timeout(HAND_OVER, handed).await.ok()?.ok()
     }
@@ -131,8 +152,13 @@ impl Seat {
     /// A place to wait in, if there is one: its user has no more than half of what others leave.
     pub(crate) fn wait(&self) -> Option<Waiting> {
         let mut waiting = self.resumable.waiting.lock();
-        let joined = waiting.get_or_insert_with(|| Shares::new(WAITING)).take(&self.owner);
-        joined.then(|| Waiting { resumable: self.resumable.clone(), owner: self.owner.clone() })
+        let joined = waiting
+            .get_or_insert_with(|| Shares::new(WAITING))
+            .take(&self.owner);
+        joined.then(|| Waiting {
+            resumable: self.resumable.clone(),
+            owner: self.owner.clone(),
+        })
     }
 }
 
@@ -140,7 +166,10 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut held = self.resumable.held.lock();
         // Whoever took it over has the same token.
-        if held.get(&self.token).is_some_and(|entry| entry.number == self.number) {
+        if held
+            .get(&self.token)
+            .is_some_and(|entry| entry.number == self.number)
+        {
             held.remove(&self.token);
         }
     }
@@ -159,14 +188,29 @@ mod tests {
     use super::*;
 
     fn bound(user: &str) -> Bound {
-        let target = Target { host: "video".to_owned(), port: 5004 };
-        Bound { user: Some(user.to_owned()), source: None, listener: "web".into(), target, upstream: "(target)".into() }
+        let target = Target {
+            host: "video".to_owned(),
+            port: 5004,
+        };
+        Bound {
+            user: Some(user.to_owned()),
+            source: None,
+            listener: "web".into(),
+            target,
+            upstream: "(target)".into(),
+        }
     }
 
     fn handed(bounds: crate::datagrams::Bounds) -> Handed {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let remote = socket.local_addr().unwrap();
-        Handed { socket, remote, received: Received::new(bounds), active: Active::default(), times: 1 }
+        Handed {
+            socket,
+            remote,
+            received: Received::new(bounds),
+            active: Active::default(),
+            times: 1,
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -175,18 +219,32 @@ mod tests {
         let token = Token::random().unwrap();
         let mut seat = resumable.enter(token, bound("alice"), 0);
         let carrier = tokio::spawn(async move {
-            let bounds = crate::datagrams::Bounds { bytes: 1, age: Duration::ZERO };
+            let bounds = crate::datagrams::Bounds {
+                bytes: 1,
+                age: Duration::ZERO,
+            };
             assert!(seat.claimed().await.send(handed(bounds)).is_ok());
             seat
         });
-        assert!(resumable.claim(&Token::random().unwrap(), &bound("alice")).await.is_none());
-        assert!(resumable.claim(&token, &bound("bob")).await.is_none(), "and alice does not notice");
+        assert!(
+            resumable
+                .claim(&Token::random().unwrap(), &bound("alice"))
+                .await
+                .is_none()
+        );
+        assert!(
+            resumable.claim(&token, &bound("bob")).await.is_none(),
+            "and alice does not notice"
+        );
         assert!(resumable.knows(&token, Some("alice")) && !resumable.knows(&token, Some("bob")));
         assert!(resumable.claim(&token, &bound("alice")).await.is_some());
         assert!(resumable.claim(&token, &bound("alice")).await.is_none());
         let next = resumable.enter(token, bound("alice"), 1);
         drop(carrier.await.unwrap());
-        assert!(resumable.knows(&token, Some("alice")), "the first seat does not take the second one along");
+        assert!(
+            resumable.knows(&token, Some("alice")),
+            "the first seat does not take the second one along"
+        );
         drop(next);
         assert!(resumable.held.lock().is_empty());
     }
@@ -196,9 +254,17 @@ mod tests {
         let resumable: Arc<Resumable> = Arc::default();
         let token = Token::random().unwrap();
         let mut seat = resumable.enter(token, bound("alice"), 0);
-        assert!(timeout(HAND_OVER / 2, resumable.claim(&token, &bound("alice"))).await.is_err(), "it was given up");
+        assert!(
+            timeout(HAND_OVER / 2, resumable.claim(&token, &bound("alice")))
+                .await
+                .is_err(),
+            "it was given up"
+        );
         let carrier = tokio::spawn(async move {
-            let bounds = crate::datagrams::Bounds { bytes: 1, age: Duration::ZERO };
+            let bounds = crate::datagrams::Bounds {
+                bytes: 1,
+                age: Duration::ZERO,
+            };
             assert!(seat.claimed().await.send(handed(bounds)).is_ok());
         });
         tokio::task::yield_now().await;
@@ -220,10 +286,17 @@ mod tests {
         let resumable: Arc<Resumable> = Arc::default();
         let seat = resumable.enter(Token::random().unwrap(), bound("alice"), 0);
         let mut waiting: Vec<Waiting> = std::iter::from_fn(|| seat.wait()).collect();
-        assert!((WAITING / 4..WAITING / 2).contains(&waiting.len()), "{}", waiting.len());
+        assert!(
+            (WAITING / 4..WAITING / 2).contains(&waiting.len()),
+            "{}",
+            waiting.len()
+        );
         waiting.pop();
         assert!(seat.wait().is_some());
         let other = resumable.enter(Token::random().unwrap(), bound("bob"), 0);
-        assert!(other.wait().is_some(), "one user does not take what others need");
+        assert!(
+            other.wait().is_some(),
+            "one user does not take what others need"
+        );
     }
 }

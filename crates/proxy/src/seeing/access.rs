@@ -138,7 +138,9 @@ impl Writer {
 
     /// Waits at most `limit` until everything queued so far is written out; false when it is not.
     pub fn flush(&self, limit: Duration) -> bool {
-        let Some(queue) = &self.queue else { return true };
+        let Some(queue) = &self.queue else {
+            return true;
+        };
         let deadline = Instant::now() + limit;
         let (done, heard) = sync_channel(1);
         let mut message = Message::Flush(done);
@@ -149,7 +151,9 @@ impl Writer {
             message = back;
             std::thread::sleep(RETRY);
         }
-        heard.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
+        heard
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            .is_ok()
     }
 }
 
@@ -159,7 +163,9 @@ fn write_all(queue: &Receiver<Message>, writer: Place, lost: &Counter) {
     let mut failing = false;
     while let Some(message) = next(queue, &mut output) {
         let written = match message {
-            Message::Record(record) => follow_if_due(&mut output).and_then(|()| write_one(&mut output, &record)),
+            Message::Record(record) => {
+                follow_if_due(&mut output).and_then(|()| write_one(&mut output, &record))
+            }
             Message::Follow => follow(&mut output),
             Message::Flush(done) => {
                 let flushed = output.flush();
@@ -194,7 +200,11 @@ fn next(queue: &Receiver<Message>, output: &mut BufWriter<Place>) -> Option<Mess
 }
 
 fn follow_if_due(output: &mut BufWriter<Place>) -> io::Result<()> {
-    if output.get_ref().is_due() { follow(output) } else { Ok(()) }
+    if output.get_ref().is_due() {
+        follow(output)
+    } else {
+        Ok(())
+    }
 }
 
 /// Goes on in a new file if the old one was moved; what was written before is in the old one, to the end of its line.

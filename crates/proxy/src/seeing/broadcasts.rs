@@ -31,7 +31,10 @@ impl BroadcastFamilies {
     /// not well.
     pub fn ended(&self, route: &str, copies: [usize; 4]) {
         for (outcome, count) in OUTCOMES.into_iter().zip(copies) {
-            let labels = CopyLabels { route: route.to_owned(), outcome };
+            let labels = CopyLabels {
+                route: route.to_owned(),
+                outcome,
+            };
             self.copies.get_or_create(&labels).inc_by(count as u64);
         }
     }

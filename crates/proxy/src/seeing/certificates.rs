@@ -42,7 +42,11 @@ impl Collector for Certificates {
         for (number, held) in all.iter().enumerate() {
             let Some(left) = held.left(now) else { continue };
             // Several lists may stand under one key.
-            let number = all[..number].iter().filter(|other| other.path == held.path).count().to_string();
+            let number = all[..number]
+                .iter()
+                .filter(|other| other.path == held.path)
+                .count()
+                .to_string();
             let labels = [("key", held.path.as_str()), ("number", number.as_str())];
             ConstGauge::new(left).encode(family.encode_family(&labels)?)?;
         }

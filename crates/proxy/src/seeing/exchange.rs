@@ -71,7 +71,11 @@ impl Counters {
 
     /// Notes how large UDP payloads may be that go on in QUIC datagrams.
     pub fn datagram_limit(&self, from_client: bool, limit: usize) {
-        let of = if from_client { &self.datagram_limit_in } else { &self.datagram_limit_out };
+        let of = if from_client {
+            &self.datagram_limit_in
+        } else {
+            &self.datagram_limit_out
+        };
         of.store(u16::try_from(limit).unwrap_or(u16::MAX), Ordering::Relaxed);
     }
 
@@ -83,7 +87,9 @@ impl Counters {
         }
         let now = CLOCK.elapsed().as_millis() as u64;
         let speaker = if by_client {
-            Speaker::Client(Duration::from_millis(now.saturating_sub(self.answered_at.load(Ordering::Relaxed))))
+            Speaker::Client(Duration::from_millis(
+                now.saturating_sub(self.answered_at.load(Ordering::Relaxed)),
+            ))
         } else {
             self.answered_at.store(now, Ordering::Relaxed);
             Speaker::Target
@@ -97,19 +103,32 @@ impl Counters {
     /// All that it has moved: it changes with each byte and each datagram.
     #[must_use]
     pub fn moved(&self) -> u64 {
-        let all = [&self.client_to_target, &self.target_to_client, &self.datagrams_in, &self.datagrams_out];
-        all.iter().fold(0, |sum, count| sum.wrapping_add(count.load(Ordering::Relaxed)))
+        let all = [
+            &self.client_to_target,
+            &self.target_to_client,
+            &self.datagrams_in,
+            &self.datagrams_out,
+        ];
+        all.iter().fold(0, |sum, count| {
+            sum.wrapping_add(count.load(Ordering::Relaxed))
+        })
     }
 
     /// What went to and fro in a tunnel of datagrams.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         let count = |datagrams: &AtomicU64, bytes: &AtomicU64| {
-            datagrams.load(Ordering::Relaxed).max(bytes.load(Ordering::Relaxed) / CAPSULE_BYTES)
+            datagrams
+                .load(Ordering::Relaxed)
+                .max(bytes.load(Ordering::Relaxed) / CAPSULE_BYTES)
         };
         let asked = count(&self.datagrams_in, &self.client_to_target);
         let answered = count(&self.datagrams_out, &self.target_to_client);
-        Traffic { asked, answered, turn: self.turn() }
+        Traffic {
+            asked,
+            answered,
+            turn: self.turn(),
+        }
     }
 
     fn turn(&self) -> Turn {
@@ -149,7 +168,12 @@ struct Eviction {
 
 impl Exchange {
     pub(super) fn new(seeing: Arc<Seeing>, live: Arc<Live>) -> Self {
-        Self { seeing, live, held: OnceLock::new(), eviction: Eviction::default() }
+        Self {
+            seeing,
+            live,
+            held: OnceLock::new(),
+            eviction: Eviction::default(),
+        }
     }
 
     /// Whether it holds a descriptor.
@@ -195,7 +219,11 @@ impl Exchange {
         let is_end = |byte: u8| matches!(byte, b'?' | b'#');
         target.truncate(target.bytes().position(is_end).unwrap_or(target.len()));
         let authority = target.bytes().take_while(|byte| *byte != b'/');
-        if let Some((at, _)) = authority.enumerate().filter(|(_, byte)| *byte == b'@').last() {
+        if let Some((at, _)) = authority
+            .enumerate()
+            .filter(|(_, byte)| *byte == b'@')
+            .last()
+        {
             target.drain(..=at);
         }
         target.truncate(target.floor_char_boundary(TEXT_LIMIT));
@@ -225,14 +253,21 @@ impl Exchange {
         let at = SystemTime::now();
         tracing::debug!(exchange = %self.live.id, upstream = %name, %endpoint, "goes to");
         let mut facts = self.live.facts.lock();
-        let hop = Hop { upstream: Arc::clone(name), endpoint: Arc::clone(endpoint) };
+        let hop = Hop {
+            upstream: Arc::clone(name),
+            endpoint: Arc::clone(endpoint),
+        };
         match &mut facts.ahead {
             Some(ahead) => *ahead = Some(hop),
             None => facts.goes_by(hop),
         }
         // Most exchanges have one attempt, and the list waits as long as its tunnel does.
         facts.tried.reserve_exact(1);
-        facts.tried.push(Attempt { at, endpoint: Arc::clone(endpoint), outcome: None });
+        facts.tried.push(Attempt {
+            at,
+            endpoint: Arc::clone(endpoint),
+            outcome: None,
+        });
     }
 
     /// Attempts from now on are for another way, while it goes on by the one that it has.
@@ -313,7 +348,10 @@ impl Exchange {
     /// Counts datagrams of it that were not delivered.
     pub fn dropped(&self, reason: DropReason, count: u64) {
         if count > 0 {
-            self.live.counters.dropped.fetch_add(count, Ordering::Relaxed);
+            self.live
+                .counters
+                .dropped
+                .fetch_add(count, Ordering::Relaxed);
             self.seeing.datagrams_dropped(reason, count);
         }
     }
@@ -321,7 +359,13 @@ impl Exchange {
     /// Notes that datagrams of up to `largest` bytes are too large for the QUIC datagrams on the way, and what `becomes` of them. A user of
     /// UDP sees nothing of that but loss, or the order of his datagrams changed; so the log tells it of each listener.
     pub fn oversize(&self, largest: usize, fits: usize, becomes: &'static str) {
-        if self.live.listener.oversize.count(1, std::time::Instant::now()).is_none() {
+        if self
+            .live
+            .listener
+            .oversize
+            .count(1, std::time::Instant::now())
+            .is_none()
+        {
             return;
         }
         let facts = self.live.facts.lock();
@@ -372,7 +416,12 @@ mod tests {
     fn a_target_is_kept_without_secrets_and_not_at_any_length() {
         let seeing = Seeing::new("alice", AccessSink::off());
         let source = PeerAddress::Unix { uid: None };
-        let begin = Begin { kind: "http", listener: "web".into(), source, protocol: "h1" };
+        let begin = Begin {
+            kind: "http",
+            listener: "web".into(),
+            source,
+            protocol: "h1",
+        };
         let exchange = seeing.begin(begin);
         let long = "\u{e9}".repeat(TEXT_LIMIT);
         let cases = [

@@ -19,7 +19,10 @@ pub(super) struct Lines {
 impl Lines {
     /// Whether something is to be told at `now`: then, how many were left out since the last that was.
     pub(super) fn next(&mut self, now: Instant) -> Option<u64> {
-        if self.began.is_none_or(|began| now.saturating_duration_since(began) >= SPAN) {
+        if self
+            .began
+            .is_none_or(|began| now.saturating_duration_since(began) >= SPAN)
+        {
             (self.began, self.told) = (Some(now), 0);
         }
         if self.told >= LINES {

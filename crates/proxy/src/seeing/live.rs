@@ -91,7 +91,9 @@ impl Facts {
 
     /// The method as views and records say it; empty until it is known.
     pub fn method(&self) -> String {
-        self.method.as_ref().map_or_else(String::new, |method| clip(method.as_str()))
+        self.method
+            .as_ref()
+            .map_or_else(String::new, |method| clip(method.as_str()))
     }
 }
 
@@ -133,7 +135,11 @@ impl Live {
 
     /// What it carries.
     pub fn kind(&self) -> &'static str {
-        if self.post.load(Ordering::Relaxed) { "post" } else { self.begin.kind }
+        if self.post.load(Ordering::Relaxed) {
+            "post"
+        } else {
+            self.begin.kind
+        }
     }
 
     /// It is a tunnel over POST.
@@ -165,8 +171,12 @@ impl Live {
             target_to_client: received.wrapping_sub(settled.target_to_client),
             ..Counts::default()
         };
-        self.listener.moved(gained.client_to_target, gained.target_to_client);
-        *settled = Settled { client_to_target: sent, target_to_client: received };
+        self.listener
+            .moved(gained.client_to_target, gained.target_to_client);
+        *settled = Settled {
+            client_to_target: sent,
+            target_to_client: received,
+        };
         gained
     }
 
@@ -183,7 +193,8 @@ impl Live {
     pub fn view(&self, now: Instant) -> ExchangeView {
         let facts = self.facts.lock().clone();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let limit = |limit: &AtomicU16| Some(limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0);
+        let limit =
+            |limit: &AtomicU16| Some(limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0);
         let age = now.saturating_duration_since(self.since).as_millis();
         ExchangeView {
             id: self.id.to_string(),
@@ -267,7 +278,9 @@ struct Spread(u64);
 
 impl Hasher for Spread {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
     fn write_u64(&mut self, number: u64) {
@@ -296,7 +309,9 @@ impl Table {
     }
 
     pub fn insert(&self, live: Arc<Live>) {
-        self.shard(live.id.number).lock().insert(live.id.number, live);
+        self.shard(live.id.number)
+            .lock()
+            .insert(live.id.number, live);
     }
 
     pub fn remove(&self, number: u64) {

@@ -30,7 +30,9 @@ use super::usage::{Counts, Usage, UsageCollector};
 use crate::shares::Shares;
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
-const DURATIONS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+const DURATIONS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0,
+];
 
 /// One label: a fixed name and a value of any kind.
 macro_rules! labels {
@@ -73,8 +75,14 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of the variants.
-    const ALL: [Self; 6] =
-        [Self::QueueFull, Self::Expired, Self::TooLarge, Self::UnknownContext, Self::SendFailed, Self::SessionLimit];
+    const ALL: [Self; 6] = [
+        Self::QueueFull,
+        Self::Expired,
+        Self::TooLarge,
+        Self::UnknownContext,
+        Self::SendFailed,
+        Self::SessionLimit,
+    ];
 
     /// The label's value.
     fn label(self) -> &'static str {
@@ -132,7 +140,11 @@ struct RetryFamilies {
 
 impl RetryFamilies {
     fn register(&self, registry: &mut Registry) {
-        registry.register("retries", "Attempts after a failed one, or beside a slow one", self.retries.clone());
+        registry.register(
+            "retries",
+            "Attempts after a failed one, or beside a slow one",
+            self.retries.clone(),
+        );
         let help = "Attempts that the budget did not allow";
         registry.register("retry_budget_exhausted", help, self.exhausted.clone());
     }
@@ -140,20 +152,51 @@ impl RetryFamilies {
 
 impl ListenerFamilies {
     fn register(&self, registry: &mut Registry) {
-        registry.register("bytes", "Content and tunnel bytes moved", self.bytes.clone());
-        registry.register("connections_accepted", "Connections accepted", self.accepted.clone());
-        registry.register("connections_active", "Connections open now", self.connections.clone());
-        registry.register("exchanges_active", "Exchanges open now", self.exchanges.clone());
-        registry.register("malformed_requests", "Requests that broke their protocol", self.malformed.clone());
-        registry.register("auth_failures", "Requests whose sender was refused", self.auth_failures.clone());
+        registry.register(
+            "bytes",
+            "Content and tunnel bytes moved",
+            self.bytes.clone(),
+        );
+        registry.register(
+            "connections_accepted",
+            "Connections accepted",
+            self.accepted.clone(),
+        );
+        registry.register(
+            "connections_active",
+            "Connections open now",
+            self.connections.clone(),
+        );
+        registry.register(
+            "exchanges_active",
+            "Exchanges open now",
+            self.exchanges.clone(),
+        );
+        registry.register(
+            "malformed_requests",
+            "Requests that broke their protocol",
+            self.malformed.clone(),
+        );
+        registry.register(
+            "auth_failures",
+            "Requests whose sender was refused",
+            self.auth_failures.clone(),
+        );
         let help = "Handshakes of TLS and QUIC that came to nothing";
         registry.register("handshakes_refused", help, self.handshakes.clone());
     }
 
     fn handles(&self, listener: &str) -> ListenerSeeing {
         let name: Arc<str> = listener.into();
-        let label = || ListenerLabel { listener: name.clone() };
-        let bytes = |direction| self.bytes.get_or_create_owned(&DirectionLabels { listener: name.clone(), direction });
+        let label = || ListenerLabel {
+            listener: name.clone(),
+        };
+        let bytes = |direction| {
+            self.bytes.get_or_create_owned(&DirectionLabels {
+                listener: name.clone(),
+                direction,
+            })
+        };
         ListenerSeeing {
             name: name.clone(),
             from_client: bytes("client_to_target"),
@@ -189,19 +232,38 @@ impl Metrics {
         let (durations, upstream_durations) = durations(hermes);
         let spans = SpanCounters::register(hermes);
         let connect_failures = Family::default();
-        hermes.register("connect_failures", "Attempts to connect that failed", connect_failures.clone());
+        hermes.register(
+            "connect_failures",
+            "Attempts to connect that failed",
+            connect_failures.clone(),
+        );
         let retries = RetryFamilies::default();
         retries.register(hermes);
         let reasons = Family::<ReasonLabel, Counter>::default();
-        hermes.register("datagrams_dropped", "Datagrams not delivered", reasons.clone());
+        hermes.register(
+            "datagrams_dropped",
+            "Datagrams not delivered",
+            reasons.clone(),
+        );
         let reloads = Family::default();
-        hermes.register("reloads", "Configurations loaded at run time", reloads.clone());
+        hermes.register(
+            "reloads",
+            "Configurations loaded at run time",
+            reloads.clone(),
+        );
         let access_lost = Counter::default();
-        hermes.register("access_records_dropped", "Access records not written", access_lost.clone());
+        hermes.register(
+            "access_records_dropped",
+            "Access records not written",
+            access_lost.clone(),
+        );
         let attached = Gauge::default();
         hermes.register("attached", "Attachments to this node", attached.clone());
-        let dropped =
-            DropReason::ALL.map(|reason| reasons.get_or_create_owned(&ReasonLabel { reason: reason.label() }));
+        let dropped = DropReason::ALL.map(|reason| {
+            reasons.get_or_create_owned(&ReasonLabel {
+                reason: reason.label(),
+            })
+        });
         let filters = FilterFamilies::register(hermes);
         let broadcasts = BroadcastFamilies::register(hermes);
         let listeners = RwLock::default();
@@ -263,7 +325,14 @@ impl Metrics {
     }
 
     /// Accounts for the end of an exchange, which gained so much since it was last accounted for.
-    pub fn ended(&self, live: &Live, class: &'static str, now: Instant, gained: Counts, usage: &Usage) {
+    pub fn ended(
+        &self,
+        live: &Live,
+        class: &'static str,
+        now: Instant,
+        gained: Counts,
+        usage: &Usage,
+    ) {
         live.listener.exchanges.dec();
         let seconds = now.saturating_duration_since(live.since).as_secs_f64();
         let facts = live.facts.lock();
@@ -284,16 +353,28 @@ impl Metrics {
             if let Some(lasted) = &series.upstream_lasted {
                 lasted.observe(seconds);
             }
-            [&series.route_use, &series.upstream_use].into_iter().flatten().for_each(|tally| tally.add(gained));
+            [&series.route_use, &series.upstream_use]
+                .into_iter()
+                .flatten()
+                .for_each(|tally| tally.add(gained));
         });
     }
 
     /// The series of an ending.
     fn series(&self, listener: &Arc<str>, ending: &Ending, usage: &Usage) -> Series {
-        let Ending { kind, status, reason, .. } = *ending;
+        let Ending {
+            kind,
+            status,
+            reason,
+            ..
+        } = *ending;
         let route = ending.route.clone().unwrap_or_default();
         let by_upstream = |upstream: &Arc<str>| {
-            self.upstream_durations.get_or_create_owned(&UpstreamLabels { upstream: upstream.clone(), kind })
+            self.upstream_durations
+                .get_or_create_owned(&UpstreamLabels {
+                    upstream: upstream.clone(),
+                    kind,
+                })
         };
         Series {
             ended: self.exchanges.get_or_create_owned(&ExchangeLabels {
@@ -311,15 +392,31 @@ impl Metrics {
     }
 
     pub fn connect_failure(&self, upstream: &str, kind: &'static str) {
-        self.connect_failures.get_or_create(&ConnectLabels { upstream: upstream.to_owned(), kind }).inc();
+        self.connect_failures
+            .get_or_create(&ConnectLabels {
+                upstream: upstream.to_owned(),
+                kind,
+            })
+            .inc();
     }
 
     pub fn retry(&self, upstream: &str, reason: &'static str) {
-        self.retries.retries.get_or_create(&RetryLabels { upstream: upstream.to_owned(), reason }).inc();
+        self.retries
+            .retries
+            .get_or_create(&RetryLabels {
+                upstream: upstream.to_owned(),
+                reason,
+            })
+            .inc();
     }
 
     pub fn retry_budget_exhausted(&self, upstream: &str) {
-        self.retries.exhausted.get_or_create(&UpstreamLabel { upstream: upstream.to_owned() }).inc();
+        self.retries
+            .exhausted
+            .get_or_create(&UpstreamLabel {
+                upstream: upstream.to_owned(),
+            })
+            .inc();
     }
 
     pub fn datagrams_dropped(&self, reason: DropReason, count: u64) {
@@ -344,7 +441,11 @@ type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 fn durations(registry: &mut Registry) -> (Durations<KindLabel>, Durations<UpstreamLabels>) {
     let histogram: fn() -> Histogram = || Histogram::new(DURATIONS);
     let by_kind = Family::new_with_constructor(histogram);
-    registry.register("exchange_duration_seconds", "From begin to end of an exchange", by_kind.clone());
+    registry.register(
+        "exchange_duration_seconds",
+        "From begin to end of an exchange",
+        by_kind.clone(),
+    );
     let by_upstream = Family::new_with_constructor(histogram);
     registry.register(
         "upstream_duration_seconds",
@@ -400,16 +501,26 @@ impl ListenerSeeing {
 
     /// Counts a request whose sender was refused; `scheme` is that of [`crate::identify::Challenge`].
     pub fn auth_failure(&self, scheme: &'static str) {
-        let labels = SchemeLabels { listener: self.name.clone(), scheme };
+        let labels = SchemeLabels {
+            listener: self.name.clone(),
+            scheme,
+        };
         self.auth_failures.get_or_create(&labels).inc();
     }
 
     /// Counts a handshake that came to nothing for this reason. Where it is one to `tell` of, and not too many were told of lately:
     /// how many were left out before it.
     pub fn handshake_refused(&self, reason: &'static str, tell: bool) -> Option<u64> {
-        let labels = HandshakeLabels { listener: self.name.clone(), reason };
+        let labels = HandshakeLabels {
+            listener: self.name.clone(),
+            reason,
+        };
         self.handshakes.get_or_create(&labels).inc();
-        if tell { self.lines.lock().next(Instant::now()) } else { None }
+        if tell {
+            self.lines.lock().next(Instant::now())
+        } else {
+            None
+        }
     }
 
     pub(super) fn exchange_began(&self) {

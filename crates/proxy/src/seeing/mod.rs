@@ -137,8 +137,20 @@ impl Seeing {
     pub fn begin_at(self: &Arc<Self>, begin: Begin, listener: Arc<ListenerSeeing>) -> Exchange {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         listener.exchange_began();
-        let live = Arc::new(Live::new(Id { prefix: self.prefix, number }, begin, listener));
-        let Begin { kind, listener, source, protocol } = &live.begin;
+        let live = Arc::new(Live::new(
+            Id {
+                prefix: self.prefix,
+                number,
+            },
+            begin,
+            listener,
+        ));
+        let Begin {
+            kind,
+            listener,
+            source,
+            protocol,
+        } = &live.begin;
         tracing::debug!(exchange = %live.id, %listener, %source, protocol, kind, "arrives");
         self.table.insert(Arc::clone(&live));
         Exchange::new(Arc::clone(self), live)
@@ -153,7 +165,11 @@ impl Seeing {
     /// Live exchanges, oldest first, at most [`VIEW_LIMIT`].
     #[must_use]
     pub fn exchanges(&self) -> Vec<ExchangeView> {
-        self.table.oldest(VIEW_LIMIT).iter().map(|live| live.view(Instant::now())).collect()
+        self.table
+            .oldest(VIEW_LIMIT)
+            .iter()
+            .map(|live| live.view(Instant::now()))
+            .collect()
     }
 
     /// How many exchanges are live.
@@ -271,11 +287,19 @@ impl Seeing {
         let now = Instant::now();
         let class = class_of(reason);
         let failed = failed(live.status(), class);
-        let gained = Counts { exchanges: 1, failures: u64::from(failed), ..live.settle() };
+        let gained = Counts {
+            exchanges: 1,
+            failures: u64::from(failed),
+            ..live.settle()
+        };
         self.metrics.ended(live, class, now, gained, &self.usage);
         self.write(live, Event::End, reason, now);
         if self.spans.wants(live) {
-            self.spans.offer(live, Record::new(live, Event::End, &self.node, reason, SystemTime::now(), now), failed);
+            self.spans.offer(
+                live,
+                Record::new(live, Event::End, &self.node, reason, SystemTime::now(), now),
+                failed,
+            );
         }
         self.table.remove(live.id.number);
     }
@@ -283,7 +307,14 @@ impl Seeing {
     fn write(&self, live: &Live, event: Event, reason: &str, now: Instant) {
         let writer = self.writer.read();
         if writer.is_on() {
-            writer.offer(Record::new(live, event, &self.node, reason, SystemTime::now(), now));
+            writer.offer(Record::new(
+                live,
+                event,
+                &self.node,
+                reason,
+                SystemTime::now(),
+                now,
+            ));
         }
     }
 }

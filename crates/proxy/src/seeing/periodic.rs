@@ -22,7 +22,9 @@ impl Periodic {
     pub fn count(&self, events: u64, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
         state.count += events;
-        let due = state.told.is_none_or(|told| now.duration_since(told) >= PERIOD);
+        let due = state
+            .told
+            .is_none_or(|told| now.duration_since(told) >= PERIOD);
         if !due || state.count == 0 {
             return None;
         }

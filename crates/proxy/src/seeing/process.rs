@@ -23,25 +23,60 @@ pub(super) struct ProcessCollector {
 impl ProcessCollector {
     /// Its up-time counts from now.
     pub fn new(shares: &Arc<Shares>) -> Self {
-        Self { began: SystemTime::now(), since: Instant::now(), shares: shares.clone() }
+        Self {
+            began: SystemTime::now(),
+            since: Instant::now(),
+            shares: shares.clone(),
+        }
     }
 }
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let began = self.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let began = self
+            .began
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let stats = process_stats();
         let held = descriptors(self.shares.taken());
         let open = descriptors(stats.open_files);
         let most = descriptors(stats.open_files_limit);
         let values = [
-            ("process_start_time_seconds", "Start, in Unix time", Some(began.as_secs_f64())),
-            ("process_uptime_seconds", "Time since the start", Some(self.since.elapsed().as_secs_f64())),
-            ("process_resident_memory_bytes", "Resident memory", resident_bytes()),
-            ("hermes_memory_held_bytes", "Contents held on their way", bytes(Memory::node().held())),
-            ("hermes_memory_total_bytes", "Contents that may be held", bytes(Memory::node().budget())),
-            ("hermes_descriptors_held", "Descriptors of clients' connections and of exchanges", held),
-            ("hermes_descriptors_total", "Descriptors that these may hold", descriptors(ceiling())),
+            (
+                "process_start_time_seconds",
+                "Start, in Unix time",
+                Some(began.as_secs_f64()),
+            ),
+            (
+                "process_uptime_seconds",
+                "Time since the start",
+                Some(self.since.elapsed().as_secs_f64()),
+            ),
+            (
+                "process_resident_memory_bytes",
+                "Resident memory",
+                resident_bytes(),
+            ),
+            (
+                "hermes_memory_held_bytes",
+                "Contents held on their way",
+                bytes(Memory::node().held()),
+            ),
+            (
+                "hermes_memory_total_bytes",
+                "Contents that may be held",
+                bytes(Memory::node().budget()),
+            ),
+            (
+                "hermes_descriptors_held",
+                "Descriptors of clients' connections and of exchanges",
+                held,
+            ),
+            (
+                "hermes_descriptors_total",
+                "Descriptors that these may hold",
+                descriptors(ceiling()),
+            ),
             ("process_open_fds", "Open file descriptors", open),
             ("process_max_fds", "File descriptors that may be open", most),
         ];
@@ -57,13 +92,17 @@ impl Collector for ProcessCollector {
 
 /// As a gauge, which is exact up to 2^53.
 fn bytes(count: usize) -> Option<f64> {
-    u32::try_from(count / 1024).ok().map(|kib| f64::from(kib) * 1024.0)
+    u32::try_from(count / 1024)
+        .ok()
+        .map(|kib| f64::from(kib) * 1024.0)
 }
 
 /// Resident memory; `None` where the system has no `/proc`.
 fn resident_bytes() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u32 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(f64::from(kib) * 1024.0)
 }

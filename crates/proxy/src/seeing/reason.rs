@@ -25,7 +25,10 @@ pub const CLIENT_CLOSED: &str = ENDS[4];
 pub fn class_of(reason: &str) -> &'static str {
     let word = reason.split(':').next().unwrap_or_default().trim();
     let tokens = ProxyError::ALL.iter().map(|error| error.token());
-    ENDS.into_iter().chain(tokens).find(|class| *class == word).unwrap_or("other")
+    ENDS.into_iter()
+        .chain(tokens)
+        .find(|class| *class == word)
+        .unwrap_or("other")
 }
 
 #[cfg(test)]

@@ -81,7 +81,14 @@ pub(super) struct Datagrams {
 
 impl Record {
     /// What there is to say about `live` at `time`, which is `now`.
-    pub fn new(live: &Live, event: Event, node: &str, reason: &str, time: SystemTime, now: Instant) -> Self {
+    pub fn new(
+        live: &Live,
+        event: Event,
+        node: &str,
+        reason: &str,
+        time: SystemTime,
+        now: Instant,
+    ) -> Self {
         let facts = live.facts.lock().clone();
         let counters = &live.counters;
         let duration = now.saturating_duration_since(live.since).as_millis();
@@ -104,7 +111,10 @@ impl Record {
             endpoint: facts.endpoint.as_deref().map(str::to_owned),
             attempts: facts.tried.len(),
             tried: match facts.tried.as_slice() {
-                several @ [_, _, ..] => several.iter().map(|attempt| attempt.endpoint.to_string()).collect(),
+                several @ [_, _, ..] => several
+                    .iter()
+                    .map(|attempt| attempt.endpoint.to_string())
+                    .collect(),
                 _ => Vec::new(),
             },
             made: facts.tried,

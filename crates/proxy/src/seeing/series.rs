@@ -35,7 +35,8 @@ impl Ending {
 
     /// Where it is remembered.
     fn place(&self) -> usize {
-        let address = |name: &Option<Arc<str>>| name.as_ref().map_or(0, |name| name.as_ptr().addr());
+        let address =
+            |name: &Option<Arc<str>>| name.as_ref().map_or(0, |name| name.as_ptr().addr());
         // Addresses are multiples of 16.
         let mixed = (Arc::as_ptr(&self.listener).addr() >> 4)
             ^ (address(&self.route) >> 4).rotate_left(7)

@@ -34,17 +34,27 @@ impl Write for Shared {
 impl Shared {
     fn records(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().clone()).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 }
 
 fn seeing() -> (Arc<Seeing>, Shared) {
     let shared = Shared::default();
-    (Seeing::new("alice", AccessSink::writer(Box::new(shared.clone()))), shared)
+    (
+        Seeing::new("alice", AccessSink::writer(Box::new(shared.clone()))),
+        shared,
+    )
 }
 
 fn begin(kind: &'static str) -> Begin {
-    Begin { kind, listener: "web".into(), source: PeerAddress::Ip(([192, 0, 2, 1], 4711).into()), protocol: "h1" }
+    Begin {
+        kind,
+        listener: "web".into(),
+        source: PeerAddress::Ip(([192, 0, 2, 1], 4711).into()),
+        protocol: "h1",
+    }
 }
 
 /// Whether the metrics hold this line.
@@ -76,10 +86,21 @@ fn a_record_says_what_happened_and_no_query() {
     assert_eq!(records.len(), 1);
     let record = records[0].as_object_mut().unwrap();
     let time = record.remove("time").unwrap();
-    assert!(time.as_str().is_some_and(|time| time.len() == 24 && time.ends_with('Z')), "{time}");
-    assert!(record.remove("duration_ms").is_some_and(|duration| duration.is_u64()));
+    assert!(
+        time.as_str()
+            .is_some_and(|time| time.len() == 24 && time.ends_with('Z')),
+        "{time}"
+    );
+    assert!(
+        record
+            .remove("duration_ms")
+            .is_some_and(|duration| duration.is_u64())
+    );
     assert_eq!(record.remove("id").unwrap(), exchange.id().to_string());
-    assert_eq!((record.remove("trace"), record.remove("span")), (Some(Value::Null), Some(Value::Null)));
+    assert_eq!(
+        (record.remove("trace"), record.remove("span")),
+        (Some(Value::Null), Some(Value::Null))
+    );
     let expected = serde_json::json!({
         "kind": "http", "event": "end", "node": "alice", "listener": "web", "source": "192.0.2.1:4711",
         "protocol": "h1", "user": "bob", "method": "GET", "target": "video:80/film", "route": "video",
@@ -126,7 +147,10 @@ fn tunnels_write_a_long_record_each_ten_minutes() {
     let records = shared.records();
     assert_eq!(records.len(), 2);
     for record in records {
-        assert_eq!((&record["event"], &record["id"]), (&"long".into(), &tunnel.id().to_string().into()));
+        assert_eq!(
+            (&record["event"], &record["id"]),
+            (&"long".into(), &tunnel.id().to_string().into())
+        );
         assert!(record.get("reason").is_none());
     }
 }
@@ -142,13 +166,18 @@ fn live_exchanges_are_shown_oldest_first() {
     assert_eq!(views[0].id, exchanges[0].id().to_string());
     assert_eq!(views[0].client_to_target, 7);
     assert_eq!(views[3].id, exchanges[4].id().to_string());
-    assert_eq!((views[0].status, views[0].source.as_str()), (None, "192.0.2.1:4711"));
+    assert_eq!(
+        (views[0].status, views[0].source.as_str()),
+        (None, "192.0.2.1:4711")
+    );
 }
 
 #[test]
 fn a_view_has_a_bound() {
     let (seeing, _shared) = seeing();
-    let exchanges: Vec<_> = (0..=VIEW_LIMIT).map(|_| seeing.begin(begin("http"))).collect();
+    let exchanges: Vec<_> = (0..=VIEW_LIMIT)
+        .map(|_| seeing.begin(begin("http")))
+        .collect();
     assert_eq!(seeing.exchanges().len(), VIEW_LIMIT);
     assert_eq!(seeing.live_count(), exchanges.len());
 }
@@ -157,7 +186,9 @@ fn a_view_has_a_bound() {
 fn bytes_of_live_exchanges_are_counted_once() {
     let (seeing, _shared) = seeing();
     let exchange = seeing.begin(begin("connect"));
-    let sent = |bytes| format!(r#"hermes_bytes_total{{listener="web",direction="client_to_target"}} {bytes}"#);
+    let sent = |bytes| {
+        format!(r#"hermes_bytes_total{{listener="web",direction="client_to_target"}} {bytes}"#)
+    };
     exchange.counters().from_client(10);
     assert!(has(&seeing, &sent(10)) && has(&seeing, &sent(10)));
     assert!(has(&seeing, r#"hermes_exchanges_active{listener="web"} 1"#));
@@ -165,7 +196,10 @@ fn bytes_of_live_exchanges_are_counted_once() {
     exchange.finish("done");
     assert!(has(&seeing, &sent(15)));
     assert!(has(&seeing, r#"hermes_exchanges_active{listener="web"} 0"#));
-    assert!(has(&seeing, r#"hermes_exchange_duration_seconds_count{kind="connect"} 1"#));
+    assert!(has(
+        &seeing,
+        r#"hermes_exchange_duration_seconds_count{kind="connect"} 1"#
+    ));
 }
 
 #[test]
@@ -197,7 +231,10 @@ fn every_metric_counts() {
     }
     drop(connection);
     let text = seeing.metrics_text();
-    assert!(text.contains("process_resident_memory_bytes ") || !cfg!(target_os = "linux"), "{text}");
+    assert!(
+        text.contains("process_resident_memory_bytes ") || !cfg!(target_os = "linux"),
+        "{text}"
+    );
     assert!(text.ends_with("# EOF\n"));
 }
 
@@ -227,7 +264,9 @@ fn a_stuck_writer_costs_records_and_not_time() {
     assert!(!seeing.flush_access(Duration::from_millis(1)));
     let lost = |seeing: &Seeing| {
         let text = seeing.metrics_text();
-        let line = text.lines().find_map(|line| line.strip_prefix("hermes_access_records_dropped_total "));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("hermes_access_records_dropped_total "));
         line.unwrap().parse::<usize>().unwrap()
     };
     assert!((8192..count).contains(&lost(&seeing)), "{}", lost(&seeing));
@@ -244,7 +283,10 @@ fn a_file_is_appended_to_and_records_can_be_redirected() {
     seeing.begin(begin("http")).finish("done");
     assert!(seeing.flush_access(LIMIT));
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.starts_with("before\n{") && text.ends_with("}\n"), "{text}");
+    assert!(
+        text.starts_with("before\n{") && text.ends_with("}\n"),
+        "{text}"
+    );
 
     let second = folder.path().join("second.log");
     seeing.redirect_access(open(&second).unwrap());

@@ -36,7 +36,12 @@ struct Entry {
 impl Top {
     /// At most `limit` users are counted each.
     pub fn new(limit: usize) -> Self {
-        Self { limit, chosen: HashMap::new(), waiting: HashMap::new(), other: Counts::default() }
+        Self {
+            limit,
+            chosen: HashMap::new(),
+            waiting: HashMap::new(),
+            other: Counts::default(),
+        }
     }
 
     /// Changes the limit; with a smaller one, those with the least use of late join the others.
@@ -49,7 +54,8 @@ impl Top {
 
     /// Counts for `user`, who has now used `gained`.
     pub fn add(&mut self, user: &str, gained: Counts) {
-        let weight = gained.client_to_target + gained.target_to_client + gained.exchanges * EXCHANGE;
+        let weight =
+            gained.client_to_target + gained.target_to_client + gained.exchanges * EXCHANGE;
         let full = self.chosen.len() >= self.limit;
         let entry = match self.chosen.get_mut(user) {
             Some(entry) => entry,
@@ -71,7 +77,9 @@ impl Top {
         let mut inherited = 0;
         if self.waiting.len() >= self.limit * WAITING {
             let least = self.waiting.iter().min_by_key(|(_, weight)| **weight);
-            let Some((name, weight)) = least.map(|(name, weight)| (name.clone(), *weight)) else { return };
+            let Some((name, weight)) = least.map(|(name, weight)| (name.clone(), *weight)) else {
+                return;
+            };
             self.waiting.remove(&name);
             inherited = weight;
         }
@@ -86,7 +94,13 @@ impl Top {
             let least = self.chosen.values().map(|entry| entry.recent).min();
             if least.is_some_and(|least| weight / 2 > least) {
                 self.dismiss();
-                self.chosen.insert(name, Entry { counts: Counts::default(), recent: weight });
+                self.chosen.insert(
+                    name,
+                    Entry {
+                        counts: Counts::default(),
+                        recent: weight,
+                    },
+                );
             } else if weight > 1 {
                 self.waiting.insert(name, weight / 2);
             }
@@ -96,7 +110,11 @@ impl Top {
 
     /// Ends the counting of whoever used least of late.
     fn dismiss(&mut self) {
-        let least = self.chosen.iter().min_by_key(|(_, entry)| entry.recent).map(|(name, _)| name.clone());
+        let least = self
+            .chosen
+            .iter()
+            .min_by_key(|(_, entry)| entry.recent)
+            .map(|(name, _)| name.clone());
         if let Some(name) = least {
             self.chosen.remove(&name);
         }
@@ -104,7 +122,11 @@ impl Top {
 
     /// The counts by user; the others last, if there are any.
     pub fn counts(&self) -> Vec<(String, Counts)> {
-        let mut counts: Vec<_> = self.chosen.iter().map(|(name, entry)| (name.clone(), entry.counts)).collect();
+        let mut counts: Vec<_> = self
+            .chosen
+            .iter()
+            .map(|(name, entry)| (name.clone(), entry.counts))
+            .collect();
         if self.other != Counts::default() {
             counts.push((OTHER.to_owned(), self.other));
         }
@@ -117,11 +139,21 @@ mod tests {
     use super::*;
 
     fn used(top: &mut Top, user: &str, bytes: u64) {
-        top.add(user, Counts { client_to_target: bytes, ..Counts::default() });
+        top.add(
+            user,
+            Counts {
+                client_to_target: bytes,
+                ..Counts::default()
+            },
+        );
     }
 
     fn counted(top: &Top) -> Vec<(String, u64)> {
-        let mut counts: Vec<_> = top.counts().into_iter().map(|(name, c)| (name, c.client_to_target)).collect();
+        let mut counts: Vec<_> = top
+            .counts()
+            .into_iter()
+            .map(|(name, c)| (name, c.client_to_target))
+            .collect();
         counts.sort();
         counts
     }
@@ -132,11 +164,25 @@ mod tests {
         used(&mut top, "alice", 10_000);
         used(&mut top, "bob", 100);
         used(&mut top, "carol", 5000);
-        assert_eq!(counted(&top), [("(other)".into(), 5000), ("alice".into(), 10_000), ("bob".into(), 100)]);
+        assert_eq!(
+            counted(&top),
+            [
+                ("(other)".into(), 5000),
+                ("alice".into(), 10_000),
+                ("bob".into(), 100)
+            ]
+        );
         top.choose();
         used(&mut top, "carol", 7);
         used(&mut top, "bob", 3);
-        assert_eq!(counted(&top), [("(other)".into(), 5003), ("alice".into(), 10_000), ("carol".into(), 7)]);
+        assert_eq!(
+            counted(&top),
+            [
+                ("(other)".into(), 5003),
+                ("alice".into(), 10_000),
+                ("carol".into(), 7)
+            ]
+        );
     }
 
     #[test]

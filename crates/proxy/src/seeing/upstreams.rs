@@ -25,12 +25,21 @@ impl Upstreams {
 
 /// Endpoints in this state.
 fn count(status: &UpstreamStatus, health: &str) -> u64 {
-    status.endpoints.iter().filter(|endpoint| endpoint.health == health).count() as u64
+    status
+        .endpoints
+        .iter()
+        .filter(|endpoint| endpoint.health == health)
+        .count() as u64
 }
 
 impl Collector for Upstreams {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let all: Vec<_> = self.0.lock().iter().map(|upstream| upstream.status()).collect();
+        let all: Vec<_> = self
+            .0
+            .lock()
+            .iter()
+            .map(|upstream| upstream.status())
+            .collect();
         if all.is_empty() {
             return Ok(());
         }
@@ -63,7 +72,8 @@ impl Collector for Upstreams {
             MetricType::Counter,
         )?;
         for status in &all {
-            ConstCounter::new(status.refused).encode(family.encode_family(&[("upstream", status.name.as_str())])?)?;
+            ConstCounter::new(status.refused)
+                .encode(family.encode_family(&[("upstream", status.name.as_str())])?)?;
         }
         Ok(())
     }

@@ -41,8 +41,17 @@ pub(super) struct Tally([AtomicU64; 4]);
 impl Tally {
     /// Adds what an exchange gained.
     pub fn add(&self, gained: Counts) {
-        let Counts { exchanges, failures, client_to_target, target_to_client } = gained;
-        for (count, more) in self.0.iter().zip([exchanges, failures, client_to_target, target_to_client]) {
+        let Counts {
+            exchanges,
+            failures,
+            client_to_target,
+            target_to_client,
+        } = gained;
+        for (count, more) in
+            self.0
+                .iter()
+                .zip([exchanges, failures, client_to_target, target_to_client])
+        {
             if more > 0 {
                 count.fetch_add(more, Ordering::Relaxed);
             }
@@ -52,7 +61,12 @@ impl Tally {
     fn counts(&self) -> Counts {
         let [exchanges, failures, client_to_target, target_to_client] =
             self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
-        Counts { exchanges, failures, client_to_target, target_to_client }
+        Counts {
+            exchanges,
+            failures,
+            client_to_target,
+            target_to_client,
+        }
     }
 }
 
@@ -109,17 +123,35 @@ impl Tallies {
 
     fn view(&self) -> Vec<(String, Counts)> {
         // One that is looked up and not yet counted in says nothing.
-        let counts = self.0.lock().iter().map(|(name, tally)| (name.clone(), tally.counts())).collect::<Vec<_>>();
-        sorted(counts.into_iter().filter(|(_, counts)| *counts != Counts::default()).collect())
+        let counts = self
+            .0
+            .lock()
+            .iter()
+            .map(|(name, tally)| (name.clone(), tally.counts()))
+            .collect::<Vec<_>>();
+        sorted(
+            counts
+                .into_iter()
+                .filter(|(_, counts)| *counts != Counts::default())
+                .collect(),
+        )
     }
 }
 
 impl Usage {
     /// Counts `users` users each.
     pub fn new(users: usize) -> Arc<Self> {
-        let users = Mutex::new(Users { top: Top::new(users), chosen: Instant::now() });
+        let users = Mutex::new(Users {
+            top: Top::new(users),
+            chosen: Instant::now(),
+        });
         let (total, routes, upstreams) = Default::default();
-        Arc::new(Self { total, users, routes, upstreams })
+        Arc::new(Self {
+            total,
+            users,
+            routes,
+            upstreams,
+        })
     }
 
     /// Counts this many users each from now on.
@@ -176,7 +208,11 @@ impl Usage {
 
 fn sorted(mut counts: Vec<(String, Counts)>) -> Vec<(String, Counts)> {
     let bytes = |counts: &Counts| counts.client_to_target + counts.target_to_client;
-    counts.sort_by(|(one_name, one), (two_name, two)| bytes(two).cmp(&bytes(one)).then_with(|| one_name.cmp(two_name)));
+    counts.sort_by(|(one_name, one), (two_name, two)| {
+        bytes(two)
+            .cmp(&bytes(one))
+            .then_with(|| one_name.cmp(two_name))
+    });
     counts
 }
 
@@ -189,13 +225,21 @@ type Figure = fn(&Counts) -> u64;
 
 /// Figures that have no direction: their names, what they are, and how to read them.
 const FIGURES: [(&str, &str, Figure); 2] = [
-    ("exchanges", "Exchanges that ended", |counts| counts.exchanges),
-    ("failures", "Exchanges without a response, with a 5xx, or broken off", |counts| counts.failures),
+    ("exchanges", "Exchanges that ended", |counts| {
+        counts.exchanges
+    }),
+    (
+        "failures",
+        "Exchanges without a response, with a 5xx, or broken off",
+        |counts| counts.failures,
+    ),
 ];
 
 /// Directions of bytes.
-const DIRECTIONS: [(&str, Figure); 2] =
-    [("client_to_target", |counts| counts.client_to_target), ("target_to_client", |counts| counts.target_to_client)];
+const DIRECTIONS: [(&str, Figure); 2] = [
+    ("client_to_target", |counts| counts.client_to_target),
+    ("target_to_client", |counts| counts.target_to_client),
+];
 
 impl Collector for UsageCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
@@ -205,7 +249,11 @@ impl Collector for UsageCollector {
     }
 }
 
-fn encode(encoder: &mut DescriptorEncoder, label: &str, counts: &[(String, Counts)]) -> Result<(), std::fmt::Error> {
+fn encode(
+    encoder: &mut DescriptorEncoder,
+    label: &str,
+    counts: &[(String, Counts)],
+) -> Result<(), std::fmt::Error> {
     for (what, help, figure) in FIGURES {
         let name = format!("hermes_{label}_{what}");
         let help = format!("{help}, by {label}");

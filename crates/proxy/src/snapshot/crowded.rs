@@ -14,7 +14,12 @@ pub(super) struct Crowded {
 
 impl ListenerRules {
     /// Notes that so many sessions made room for others, where a bound of so `many` is reached, and of which `user` if it is his.
-    pub fn sessions_evicted(&self, sessions: usize, (limit, most): (&str, usize), user: Option<&str>) {
+    pub fn sessions_evicted(
+        &self,
+        sessions: usize,
+        (limit, most): (&str, usize),
+        user: Option<&str>,
+    ) {
         if let Some(sessions) = self.crowded.evicted.count(sessions as u64, Instant::now()) {
             let listener = &*self.name;
             let user = user.unwrap_or_default();

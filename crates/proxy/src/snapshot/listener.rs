@@ -110,8 +110,15 @@ impl ListenerRules {
     ///
     /// # Errors
     /// Why not, in words.
-    pub fn still_believes(&self, source: &StreamInfo, revision: u64, now: u64) -> Result<(), String> {
-        let Some(chain) = source.tls.as_ref().and_then(|tls| tls.chain.as_deref()) else { return Ok(()) };
+    pub fn still_believes(
+        &self,
+        source: &StreamInfo,
+        revision: u64,
+        now: u64,
+    ) -> Result<(), String> {
+        let Some(chain) = source.tls.as_ref().and_then(|tls| tls.chain.as_deref()) else {
+            return Ok(());
+        };
         if chain.is_believed(revision, now) {
             return Ok(());
         }
@@ -140,7 +147,9 @@ impl ListenerRules {
         match &self.config {
             Listener { http: Some(_), .. } => "http",
             Listener { tcp: Some(_), .. } => "tcp",
-            Listener { attach: Some(_), .. } => "attach",
+            Listener {
+                attach: Some(_), ..
+            } => "attach",
             _ => "udp",
         }
     }
@@ -149,7 +158,11 @@ impl ListenerRules {
     /// spoken here. Who does not know ALPN speaks HTTP/1.1.
     pub fn speaks(&self, info: &StreamInfo) -> bool {
         let Some(tls) = &info.tls else { return true };
-        let version = if tls.alpn.as_deref() == Some(b"h2") { HttpVersion::H2 } else { HttpVersion::H1 };
+        let version = if tls.alpn.as_deref() == Some(b"h2") {
+            HttpVersion::H2
+        } else {
+            HttpVersion::H1
+        };
         self.versions.contains(&version)
     }
 
@@ -161,7 +174,11 @@ impl ListenerRules {
     /// UDP sessions at once of one source, over all workers.
     pub fn per_source(&self) -> usize {
         // A peer carries many users, and programs on this machine are no strangers.
-        let default = if self.config.public && !self.options.link { self.of_source() } else { usize::MAX };
+        let default = if self.config.public && !self.options.link {
+            self.of_source()
+        } else {
+            usize::MAX
+        };
         self.config.limits.per_source.unwrap_or(default)
     }
 
@@ -183,26 +200,38 @@ impl ListenerRules {
     /// Connections of one source, where the configuration says nothing.
     fn of_source(&self) -> usize {
         let descriptors = hermes_net::descriptors::ceiling() / DESCRIPTORS;
-        (self.connections() / SOURCES).clamp(FEWEST_OF_SOURCE, PER_SOURCE).min(descriptors).max(1)
+        (self.connections() / SOURCES)
+            .clamp(FEWEST_OF_SOURCE, PER_SOURCE)
+            .min(descriptors)
+            .max(1)
     }
 
     /// Connections at once of one user whom a password or token makes known, over all workers.
     pub fn connections_per_user(&self) -> usize {
-        self.config.limits.connections_per_user.unwrap_or((self.connections() / USERS).max(FEWEST_OF_SOURCE))
+        self.config
+            .limits
+            .connections_per_user
+            .unwrap_or((self.connections() / USERS).max(FEWEST_OF_SOURCE))
     }
 
     /// Whether `insecure_trust` names the address.
     pub fn is_trusted(&self, peer: &PeerAddress) -> bool {
         peer.ip().is_some_and(|ip| {
             let ip = ip.to_canonical();
-            self.config.insecure_trust.iter().any(|prefix| prefix.contains(&ip))
+            self.config
+                .insecure_trust
+                .iter()
+                .any(|prefix| prefix.contains(&ip))
         })
     }
 
     /// Bounds of a connection of HTTP from `source`: those of a link for a peer, those of strangers for others at the same port.
     pub fn options_for(&self, source: &StreamInfo) -> Options {
         let mut options = self.options.clone();
-        let certified = source.tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
+        let certified = source
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.certificate.is_some());
         if options.link && !certified && !self.is_trusted(&source.peer) {
             options.link = false;
             options.min_rate = min_rate(&self.config, false);
@@ -213,7 +242,11 @@ impl ListenerRules {
     /// CONNECT-UDP sessions at once of one user, over all workers.
     pub fn sessions_per_user(&self) -> usize {
         let carries = self.config.http.is_some() || self.config.attach.is_some();
-        let default = if carries { SESSIONS_PER_USER } else { usize::MAX };
+        let default = if carries {
+            SESSIONS_PER_USER
+        } else {
+            usize::MAX
+        };
         self.config.limits.sessions_per_user.unwrap_or(default)
     }
 
@@ -234,16 +267,24 @@ impl ListenerRules {
     /// What becomes of datagrams that are too large for QUIC datagrams: by `route`, else by the listener.
     pub fn oversize(&self, route: Option<&Datagrams>) -> Oversize {
         let stated = route.and_then(|route| route.oversize);
-        stated.or(self.config.datagrams.as_ref().and_then(|own| own.oversize)).unwrap_or_default()
+        stated
+            .or(self.config.datagrams.as_ref().and_then(|own| own.oversize))
+            .unwrap_or_default()
     }
 
     /// Bounds on datagrams that wait for a tunnel: those of `route`, else of the listener.
     pub fn hold(&self, route: Option<&Datagrams>) -> Bounds {
         let own = self.config.datagrams.as_ref();
-        let bytes = route.and_then(|route| route.hold_bytes).or(own.and_then(|own| own.hold_bytes));
-        let age = route.and_then(|route| route.hold_time).or(own.and_then(|own| own.hold_time));
+        let bytes = route
+            .and_then(|route| route.hold_bytes)
+            .or(own.and_then(|own| own.hold_bytes));
+        let age = route
+            .and_then(|route| route.hold_time)
+            .or(own.and_then(|own| own.hold_time));
         Bounds {
-            bytes: bytes.map_or(HOLD_BYTES, |bytes| usize::try_from(bytes.0).unwrap_or(HOLD_BYTES)),
+            bytes: bytes.map_or(HOLD_BYTES, |bytes| {
+                usize::try_from(bytes.0).unwrap_or(HOLD_BYTES)
+            }),
             age: age.map_or(HOLD_TIME, |age| age.0),
         }
     }
@@ -267,18 +308,34 @@ pub(super) fn all(
             }
         });
         let versions = hermes_rules::versions(document, config);
-        let tls = config.tls.as_ref().map(|tls| server_tls(tls, config, &versions)).transpose();
+        let tls = config
+            .tls
+            .as_ref()
+            .map(|tls| server_tls(tls, config, &versions))
+            .transpose();
         // The files were read once to make `tls`: what is wrong with them has been said there.
-        let clients = config.tls.as_ref().and_then(|tls| Some((tls.client_ca_file.as_ref()?, crl_files(tls))));
-        let clients = clients.map(|(ca, lists)| Clients::read(&ca.0, &lists)).transpose();
-        let tls = tls.and_then(|tls| Ok((tls, clients.map_err(|error| vec![("client_ca_file", error)])?)));
+        let clients = config
+            .tls
+            .as_ref()
+            .and_then(|tls| Some((tls.client_ca_file.as_ref()?, crl_files(tls))));
+        let clients = clients
+            .map(|(ca, lists)| Clients::read(&ca.0, &lists))
+            .transpose();
+        let tls = tls.and_then(|tls| {
+            Ok((
+                tls,
+                clients.map_err(|error| vec![("client_ca_file", error)])?,
+            ))
+        });
         let tls = tls.map_err(|errors| {
             for (key, error) in errors {
                 let reason = format!("{}: {}", error.file.display(), error.reason);
                 report(child(&child(&path, "tls"), key), reason, error.remedy);
             }
         });
-        let (Ok(authenticator), Ok((tls, clients))) = (authenticator, tls) else { continue };
+        let (Ok(authenticator), Ok((tls, clients))) = (authenticator, tls) else {
+            continue;
+        };
         let name: Arc<str> = name.as_str().into();
         let rules = ListenerRules {
             seeing: seeing.listener(&name),
@@ -292,8 +349,18 @@ pub(super) fn all(
             tls,
             clients,
             options: options(config),
-            udp_templates: templates(config.templates.as_ref().and_then(|templates| templates.udp.as_ref())),
-            tcp_templates: templates(config.templates.as_ref().and_then(|templates| templates.tcp.as_ref())),
+            udp_templates: templates(
+                config
+                    .templates
+                    .as_ref()
+                    .and_then(|templates| templates.udp.as_ref()),
+            ),
+            tcp_templates: templates(
+                config
+                    .templates
+                    .as_ref()
+                    .and_then(|templates| templates.tcp.as_ref()),
+            ),
             user: user(document, config),
             config: config.clone(),
             warned: AtomicBool::new(false),
@@ -306,11 +373,19 @@ pub(super) fn all(
 
 /// The templates that hold; `lint` has said of the others what is wrong with them.
 fn templates(texts: Option<&OneOrMany<String>>) -> Vec<UriTemplate> {
-    texts.into_iter().flatten().filter_map(|text| UriTemplate::parse(text).ok()).collect()
+    texts
+        .into_iter()
+        .flatten()
+        .filter_map(|text| UriTemplate::parse(text).ok())
+        .collect()
 }
 
 fn crl_files(tls: &ServerTls) -> Vec<PathBuf> {
-    tls.crl_file.iter().flatten().map(|file| file.0.clone()).collect()
+    tls.crl_file
+        .iter()
+        .flatten()
+        .map(|file| file.0.clone())
+        .collect()
 }
 
 /// What is wrong with the file of a key.
@@ -327,20 +402,37 @@ fn server_tls(
         ("client_ca_file", tls.client_ca_file.as_ref()),
     ];
     let lists = crl_files(tls);
-    let named = || files.iter().filter_map(|(key, file)| Some((*key, &file.as_ref()?.0)));
+    let named = || {
+        files
+            .iter()
+            .filter_map(|(key, file)| Some((*key, &file.as_ref()?.0)))
+    };
     let given = || named().chain(lists.iter().map(|file| ("crl_file", file)));
     let unreadable: Vec<FileError> = given()
         .filter_map(|(key, file)| {
             let reason = std::fs::File::open(file).err()?.to_string();
-            Some((key, TlsFileError { file: file.clone(), reason, remedy: None }))
+            Some((
+                key,
+                TlsFileError {
+                    file: file.clone(),
+                    reason,
+                    remedy: None,
+                },
+            ))
         })
         .collect();
     if !unreadable.is_empty() {
         return Err(unreadable);
     }
-    let spoken = [(HttpVersion::H2, b"h2".as_slice()), (HttpVersion::H1, b"http/1.1")];
-    let alpn: Vec<&[u8]> =
-        spoken.into_iter().filter(|(version, _)| versions.contains(version)).map(|(_, id)| id).collect();
+    let spoken = [
+        (HttpVersion::H2, b"h2".as_slice()),
+        (HttpVersion::H1, b"http/1.1"),
+    ];
+    let alpn: Vec<&[u8]> = spoken
+        .into_iter()
+        .filter(|(version, _)| versions.contains(version))
+        .map(|(_, id)| id)
+        .collect();
     let made = tls::server(ServerOptions {
         cert_file: &tls.cert_file.0,
         key_file: &tls.key_file.0,
@@ -350,7 +442,9 @@ fn server_tls(
         alpn: &alpn,
     });
     made.map_err(|error| {
-        let key = given().find(|(_, file)| **file == error.file).map_or("cert_file", |(key, _)| key);
+        let key = given()
+            .find(|(_, file)| **file == error.file)
+            .map_or("cert_file", |(key, _)| key);
         vec![(key, error)]
     })
 }
@@ -369,7 +463,12 @@ fn quic_options(
     let usual = quic::ServerOptions::new(tls.clone(), keys);
     // What the handshake allows cannot be taken back.
     let streams = options(config).streams;
-    Some(quic::ServerOptions { early_data: files.early_data, streams, record: record.clone(), ..usual })
+    Some(quic::ServerOptions {
+        early_data: files.early_data,
+        streams,
+        record: record.clone(),
+        ..usual
+    })
 }
 
 /// A certificate is the only way in.
@@ -396,8 +495,11 @@ fn options(config: &Listener) -> Options {
         options.streams = limits.streams.unwrap_or(options.streams);
         return options;
     }
-    options.link =
-        config.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some()) || !config.insecure_trust.is_empty();
+    options.link = config
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.client_ca_file.is_some())
+        || !config.insecure_trust.is_empty();
     options.streams = limits.streams.unwrap_or(options.streams);
     options.half_close = config.half_close;
     options.min_rate = min_rate(config, options.link);
@@ -407,8 +509,18 @@ fn options(config: &Listener) -> Options {
 /// How fast clients must be: strangers by default, links and programs on this machine only if the configuration says so.
 fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
     let default = ((config.public || asks(config)) && !link).then_some(MIN_RATE);
-    let rate = config.limits.min_rate.map_or(default, |rate| Some(rate.0)).filter(|rate| *rate > 0)?;
-    Some(MinRate { rate, window: config.limits.rate_window.map_or(RATE_WINDOW, |window| window.0) })
+    let rate = config
+        .limits
+        .min_rate
+        .map_or(default, |rate| Some(rate.0))
+        .filter(|rate| *rate > 0)?;
+    Some(MinRate {
+        rate,
+        window: config
+            .limits
+            .rate_window
+            .map_or(RATE_WINDOW, |window| window.0),
+    })
 }
 
 /// Whether anybody is asked who they are: all are strangers until then.
@@ -418,7 +530,12 @@ fn asks(config: &Listener) -> bool {
 
 /// Whose traffic this is when nobody is asked.
 fn user(document: &Document, config: &Listener) -> Option<String> {
-    let own = config.user.clone().or_else(|| document.identity.as_ref().map(|identity| identity.user.clone()));
+    let own = config.user.clone().or_else(|| {
+        document
+            .identity
+            .as_ref()
+            .map(|identity| identity.user.clone())
+    });
     // What comes over an attachment is somebody else's, even where nobody says whose.
     own.filter(|_| !asks(config) && config.attach.is_none())
 }
@@ -430,26 +547,56 @@ mod tests {
     use super::*;
 
     fn listener(public: bool, limits: Limits) -> Listener {
-        Listener { public, limits, ..Listener::default() }
+        Listener {
+            public,
+            limits,
+            ..Listener::default()
+        }
     }
 
     #[test]
     fn strangers_are_held_to_a_rate_and_links_and_programs_here_are_not() {
-        let strangers = Some(MinRate { rate: MIN_RATE, window: RATE_WINDOW });
-        assert_eq!(options(&listener(true, Limits::default())).min_rate, strangers);
+        let strangers = Some(MinRate {
+            rate: MIN_RATE,
+            window: RATE_WINDOW,
+        });
+        assert_eq!(
+            options(&listener(true, Limits::default())).min_rate,
+            strangers
+        );
         assert_eq!(options(&listener(false, Limits::default())).min_rate, None);
-        let trusted =
-            Listener { insecure_trust: vec!["10.0.0.0/8".parse().unwrap()], ..listener(true, Limits::default()) };
+        let trusted = Listener {
+            insecure_trust: vec!["10.0.0.0/8".parse().unwrap()],
+            ..listener(true, Limits::default())
+        };
         assert_eq!(options(&trusted).min_rate, None);
-        let asked =
-            Listener { auth: Some(Auth::Ways(AuthWays { mtls: true, ..AuthWays::default() })), ..Listener::default() };
-        assert_eq!(options(&asked).min_rate, strangers, "whoever is asked is a stranger until then");
+        let asked = Listener {
+            auth: Some(Auth::Ways(AuthWays {
+                mtls: true,
+                ..AuthWays::default()
+            })),
+            ..Listener::default()
+        };
+        assert_eq!(
+            options(&asked).min_rate,
+            strangers,
+            "whoever is asked is a stranger until then"
+        );
     }
 
     #[test]
     fn a_stated_rate_counts_everywhere_and_zero_is_no_bound() {
-        let stated = |rate| Limits { min_rate: Some(ByteSize(rate)), ..Limits::default() };
-        assert_eq!(options(&listener(false, stated(9))).min_rate, Some(MinRate { rate: 9, window: RATE_WINDOW }));
+        let stated = |rate| Limits {
+            min_rate: Some(ByteSize(rate)),
+            ..Limits::default()
+        };
+        assert_eq!(
+            options(&listener(false, stated(9))).min_rate,
+            Some(MinRate {
+                rate: 9,
+                window: RATE_WINDOW
+            })
+        );
         assert_eq!(options(&listener(true, stated(0))).min_rate, None);
     }
 }

@@ -1,5 +1,8 @@
 //! An allocator that counts.
-#![allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
+#![allow(
+    unsafe_code,
+    reason = "an allocator is unsafe by its nature; this one hands everything on"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const WARM: usize = 200;
 const COUNTED: usize = 500;
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 6\r\n\r\nhello\n";
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 6\r\n\r\nhello\n";
 
 /// Answers every request of every connection.
 fn origin() -> SocketAddr {
@@ -51,7 +52,9 @@ fn origin() -> SocketAddr {
 
 /// One request on a kept connection, to the end of its answer.
 fn exchange(connection: &mut TcpStream) {
-    connection.write_all(b"GET http://VIDEO/ HTTP/1.1\r\nhost: VIDEO\r\naccept: */*\r\n\r\n").unwrap();
+    connection
+        .write_all(b"GET http://VIDEO/ HTTP/1.1\r\nhost: VIDEO\r\naccept: */*\r\n\r\n")
+        .unwrap();
     let (mut answer, mut length) = ([0; 4096], 0);
     while !answer[..length].ends_with(b"hello\n") {
         let read = connection.read(&mut answer[length..]).unwrap();
@@ -91,7 +94,10 @@ fn an_exchange_through_two_nodes_makes_a_bounded_number_of_allocations() {
     let _turn = TURN.lock();
     not_counted();
     let (h1, h2) = (allocations_for_one(1), allocations_for_one(2));
-    assert!(h1 <= H1_MOST && h2 <= H2_MOST, "{h1} over HTTP/1.1, {h2} over HTTP/2");
+    assert!(
+        h1 <= H1_MOST && h2 <= H2_MOST,
+        "{h1} over HTTP/1.1, {h2} over HTTP/2"
+    );
 }
 
 /// What was counted when this was written (63 and 63, two nodes together), and a tenth. Whoever needs more says why.
@@ -100,8 +106,16 @@ const H2_MOST: usize = 70;
 
 /// Sends trains of `count` datagrams, each taken by the kernel and by the nodes in one piece, and waits until all have arrived
 /// and one has come back; allocations for one train and its answer.
-fn allocations_for_a_train(entry: SocketAddr, target: &UdpSocket, count: usize, segment: usize) -> f64 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+fn allocations_for_a_train(
+    entry: SocketAddr,
+    target: &UdpSocket,
+    count: usize,
+    segment: usize,
+) -> f64 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let train = vec![7; count * segment];
     let mut received = vec![0; segment + 1];
     runtime.block_on(async {
@@ -112,7 +126,10 @@ fn allocations_for_a_train(entry: SocketAddr, target: &UdpSocket, count: usize, 
             if number == WARM {
                 before = allocations();
             }
-            socket.send_segments(None, &train, Some(segment)).await.unwrap();
+            socket
+                .send_segments(None, &train, Some(segment))
+                .await
+                .unwrap();
             let mut node = entry;
             for _ in 0..count {
                 let length;
@@ -120,7 +137,10 @@ fn allocations_for_a_train(entry: SocketAddr, target: &UdpSocket, count: usize, 
                 assert_eq!(length, segment);
             }
             target.send_to(b"all", node).unwrap();
-            timeout(PATIENCE, socket.recv(&mut answer)).await.unwrap().unwrap();
+            timeout(PATIENCE, socket.recv(&mut answer))
+                .await
+                .unwrap()
+                .unwrap();
         }
         (allocations() - before) as f64 / COUNTED as f64
     })
@@ -151,7 +171,10 @@ fn a_datagram_of_a_train_makes_no_allocation_and_a_train_few() {
         );
         for (count, segment, most) in TRAINS {
             let train = allocations_for_a_train(entry.address(), &target, count, segment);
-            assert!(train < most, "{train} for {count} datagrams of {segment} bytes over HTTP/{version}");
+            assert!(
+                train < most,
+                "{train} for {count} datagrams of {segment} bytes over HTTP/{version}"
+            );
         }
     }
 }

@@ -24,12 +24,19 @@ impl Node {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("node.yaml");
         std::fs::write(&file, format!("node: {name}\n{REST}{yaml}")).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let guard = runtime.enter();
         let loaded = hermes_config::load(&file, &|_| None).unwrap();
         let proxy = Proxy::start(loaded, file, Box::new(NoLog), Vec::new()).unwrap();
         drop(guard);
-        Self { proxy, _runtime: runtime, _folder: folder }
+        Self {
+            proxy,
+            _runtime: runtime,
+            _folder: folder,
+        }
     }
 
     /// Where its listener is.

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, ExitCode};
 use std::{env, fs};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions/counts.txt");
+const FILE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/benches/instructions/counts.txt"
+);
 
 /// What writes the file anew.
 const RENEW: &str = "cargo bench --profile count -p hermes-rules --bench instructions -- renew";
@@ -19,7 +22,10 @@ pub struct Build(String);
 impl Build {
     /// That of this program.
     pub fn this() -> Self {
-        let compiler = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-V").output().unwrap();
+        let compiler = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+            .arg("-V")
+            .output()
+            .unwrap();
         let compiler = String::from_utf8(compiler.stdout).unwrap();
         Self(format!("{}, {}", compiler.trim(), env::consts::ARCH))
     }
@@ -33,8 +39,14 @@ pub struct Agreed {
 
 /// Writes the file.
 pub fn write(build: &Build, counts: &[(&str, u64)]) {
-    let lines: String = counts.iter().map(|(name, count)| format!("{name} {count}\n")).collect();
-    let head = format!("# Instructions of one round of each path. Written by:\n# {RENEW}\n# {}\n", build.0);
+    let lines: String = counts
+        .iter()
+        .map(|(name, count)| format!("{name} {count}\n"))
+        .collect();
+    let head = format!(
+        "# Instructions of one round of each path. Written by:\n# {RENEW}\n# {}\n",
+        build.0
+    );
     fs::write(FILE, head + &lines).unwrap();
     println!("{lines}written to {FILE}");
 }
@@ -44,10 +56,15 @@ impl Agreed {
     pub fn read() -> Self {
         let text = fs::read_to_string(FILE).unwrap();
         let mut head = text.lines().filter_map(|line| line.strip_prefix("# "));
-        let counts = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split_once(' ').unwrap());
+        let counts = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split_once(' ').unwrap());
         Self {
             build: Build(head.next_back().unwrap_or_default().to_owned()),
-            counts: counts.map(|(name, count)| (name.to_owned(), count.parse().unwrap())).collect(),
+            counts: counts
+                .map(|(name, count)| (name.to_owned(), count.parse().unwrap()))
+                .collect(),
         }
     }
 
@@ -55,15 +72,27 @@ impl Agreed {
     /// could be lost again unseen.
     pub fn compare(&self, build: &Build, counts: &[(&str, u64)]) -> ExitCode {
         let known: BTreeSet<&str> = counts.iter().map(|(name, _)| *name).collect();
-        let gone: Vec<&String> = self.counts.keys().filter(|name| !known.contains(name.as_str())).collect();
-        gone.iter().for_each(|name| println!("{name}: in the file, but not counted any more"));
-        let failed = counts.iter().filter(|(name, count)| !self.holds(name, *count)).count() + gone.len();
+        let gone: Vec<&String> = self
+            .counts
+            .keys()
+            .filter(|name| !known.contains(name.as_str()))
+            .collect();
+        gone.iter()
+            .for_each(|name| println!("{name}: in the file, but not counted any more"));
+        let failed = counts
+            .iter()
+            .filter(|(name, count)| !self.holds(name, *count))
+            .count()
+            + gone.len();
         println!("{} paths counted, {failed} not as agreed", counts.len());
         if failed == 0 {
             return ExitCode::SUCCESS;
         }
         if self.build != *build {
-            println!("The file was counted with {}; this is {}. The difference may be theirs.", self.build.0, build.0);
+            println!(
+                "The file was counted with {}; this is {}. The difference may be theirs.",
+                self.build.0, build.0
+            );
         }
         println!(
             "If this is meant, renew the file and say in the commit what the cost buys, or what saved it:\n{RENEW}"

@@ -58,8 +58,15 @@ pub fn proxy_header_decode_v2(rounds: usize) {
 }
 
 fn proxy_header_decode(version: Version, rounds: usize) {
-    let [source, destination] = ["192.0.2.1:50000", "198.51.100.2:443"].map(|address| address.parse().unwrap());
-    let bytes = proxy_protocol::encode(version, Header::Proxied { source, destination });
+    let [source, destination] =
+        ["192.0.2.1:50000", "198.51.100.2:443"].map(|address| address.parse().unwrap());
+    let bytes = proxy_protocol::encode(
+        version,
+        Header::Proxied {
+            source,
+            destination,
+        },
+    );
     for _ in 0..rounds {
         black_box(proxy_protocol::decode(black_box(&bytes)).unwrap().unwrap());
     }

@@ -28,11 +28,15 @@ pub fn route_decide_10000(rounds: usize) {
 fn rounds_of_decide(rounds: usize, routes: usize) {
     let route = |number| json!({ "match": { "target": format!("host-{number}"), "path": "/films/*" }, "to": "next" });
     let written: Vec<Value> = (0..routes).map(route).collect();
-    let document: Document = serde_json::from_value(json!({ "version": 1, "routes": written })).unwrap();
+    let document: Document =
+        serde_json::from_value(json!({ "version": 1, "routes": written })).unwrap();
     let (table, fields) = (Table::compile(&document), fields());
     let host = format!("host-{}", routes - 1);
     let facts = Facts {
-        target: Target { host: &host, port: 80 },
+        target: Target {
+            host: &host,
+            port: 80,
+        },
         authority: None,
         path: "/films/one",
         method: &Method::GET,
@@ -59,28 +63,58 @@ pub fn believe_client(rounds: usize) {
 /// A peer that may speak for the user.
 pub fn believe_peer(rounds: usize) {
     let speaks_for: Vec<UserPattern> = vec!["bob".parse().unwrap(), "al*".parse().unwrap()];
-    rounds_of_believe(rounds, &Source::Peer { name: "entry", speaks_for: &speaks_for }, None);
+    rounds_of_believe(
+        rounds,
+        &Source::Peer {
+            name: "entry",
+            speaks_for: &speaks_for,
+        },
+        None,
+    );
 }
 
 fn rounds_of_believe(rounds: usize, source: &Source<'_>, authenticated: Option<&str>) {
-    let overlay = OverlayFields::new(&patterns(&["user", "service", "namespace", "ipaddress", "x-hermes-*"]));
+    let overlay = OverlayFields::new(&patterns(&[
+        "user",
+        "service",
+        "namespace",
+        "ipaddress",
+        "x-hermes-*",
+    ]));
     let accepts = patterns(&["service"]);
     let mut given = fields();
-    for (name, value) in [("user", "alice"), ("service", "video"), ("namespace", "films"), ("x-hermes-hop", "1")] {
+    for (name, value) in [
+        ("user", "alice"),
+        ("service", "video"),
+        ("namespace", "films"),
+        ("x-hermes-hop", "1"),
+    ] {
         given.insert(name, HeaderValue::from_static(value));
     }
     for _ in 0..rounds {
         let mut fields: HeaderMap = black_box(&given).clone();
-        let user = believe(source, authenticated, Forged::Remove, &accepts, &overlay, &mut fields);
+        let user = believe(
+            source,
+            authenticated,
+            Forged::Remove,
+            &accepts,
+            &overlay,
+            &mut fields,
+        );
         assert_eq!(user.unwrap().as_deref(), Some("alice"));
         black_box(fields);
     }
 }
 
 pub fn fields_change(rounds: usize) {
-    let template = |(name, text): (&str, &str)| (name.to_owned(), text.parse::<Template>().unwrap());
-    let set: IndexMap<String, Template> = [("ipaddress", "{peer.address}"), ("service", "video")].map(template).into();
-    let append: IndexMap<String, Template> = [("x-way", "{node}/{listener} for {target}")].map(template).into();
+    let template =
+        |(name, text): (&str, &str)| (name.to_owned(), text.parse::<Template>().unwrap());
+    let set: IndexMap<String, Template> = [("ipaddress", "{peer.address}"), ("service", "video")]
+        .map(template)
+        .into();
+    let append: IndexMap<String, Template> = [("x-way", "{node}/{listener} for {target}")]
+        .map(template)
+        .into();
     let (remove, given) = (patterns(&["cookie", "x-request-*"]), fields());
     let values = Values {
         peer: Some("192.0.2.1:50000".parse().unwrap()),

@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use bytes::{Bytes, BytesMut};
 use hermes_proto::h1::{
-    BodyDecoder, BodyEncoder, BodyEvent, Framing, Limits, RequestTarget, decode_request, decode_response,
-    encode_request, encode_response,
+    BodyDecoder, BodyEncoder, BodyEvent, Framing, Limits, RequestTarget, decode_request,
+    decode_response, encode_request, encode_response,
 };
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -15,7 +15,10 @@ pub const FIELDS: [(&str, &str); 6] = [
     ("accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"),
     ("accept-encoding", "gzip, deflate, br"),
     ("accept-language", "en-GB,en;q=0.5"),
-    ("user-agent", "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101"),
+    (
+        "user-agent",
+        "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101",
+    ),
     ("cookie", "session=0123456789abcdef"),
     ("x-request-id", "5b0ddd3c-0000-4000-8000-1f24a0b7c5aa"),
 ];
@@ -25,17 +28,28 @@ const CHUNKS: usize = 16;
 const CHUNK: [u8; 32] = [b'c'; 32];
 
 pub fn fields() -> HeaderMap {
-    let field = |(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    let field = |(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    };
     FIELDS.into_iter().map(field).collect()
 }
 
 fn head(first: &str) -> Vec<u8> {
-    let lines: String = FIELDS.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let lines: String = FIELDS
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     format!("{first}\r\n{lines}\r\n").into_bytes()
 }
 
 pub fn request_decode(rounds: usize) {
-    let (head, limits) = (head("GET http://video/films/one?from=10 HTTP/1.1\r\nHost: video"), Limits::default());
+    let (head, limits) = (
+        head("GET http://video/films/one?from=10 HTTP/1.1\r\nHost: video"),
+        Limits::default(),
+    );
     for _ in 0..rounds {
         let mut buffer = BytesMut::from(&black_box(&head)[..]);
         black_box(decode_request(&mut buffer, &limits).unwrap().unwrap());
@@ -43,10 +57,17 @@ pub fn request_decode(rounds: usize) {
 }
 
 pub fn response_decode(rounds: usize) {
-    let (head, limits) = (head("HTTP/1.1 200 OK\r\nContent-Length: 5"), Limits::default());
+    let (head, limits) = (
+        head("HTTP/1.1 200 OK\r\nContent-Length: 5"),
+        Limits::default(),
+    );
     for _ in 0..rounds {
         let mut buffer = BytesMut::from(&black_box(&head)[..]);
-        black_box(decode_response(&mut buffer, &limits, &Method::GET).unwrap().unwrap());
+        black_box(
+            decode_response(&mut buffer, &limits, &Method::GET)
+                .unwrap()
+                .unwrap(),
+        );
     }
 }
 
@@ -58,7 +79,14 @@ pub fn request_encode(rounds: usize) {
         path: "/films/one?from=10".parse().unwrap(),
     };
     for _ in 0..rounds {
-        encode_request(&Method::GET, black_box(&target), &fields, Framing::Empty, &mut out).unwrap();
+        encode_request(
+            &Method::GET,
+            black_box(&target),
+            &fields,
+            Framing::Empty,
+            &mut out,
+        )
+        .unwrap();
         black_box(&out);
         out.clear();
     }
@@ -67,7 +95,14 @@ pub fn request_encode(rounds: usize) {
 pub fn response_encode(rounds: usize) {
     let (fields, mut out) = (fields(), BytesMut::with_capacity(4096));
     for _ in 0..rounds {
-        encode_response(StatusCode::OK, black_box(&fields), Framing::Length(5), &Method::GET, &mut out).unwrap();
+        encode_response(
+            StatusCode::OK,
+            black_box(&fields),
+            Framing::Length(5),
+            &Method::GET,
+            &mut out,
+        )
+        .unwrap();
         black_box(&out);
         out.clear();
     }

@@ -3,14 +3,19 @@
 use std::hint::black_box;
 
 use bytes::{Bytes, BytesMut};
-use hermes_proto::h3::{FrameDecoder, FrameType, RequestParts, decode_request, encode_request, frame};
+use hermes_proto::h3::{
+    FrameDecoder, FrameType, RequestParts, decode_request, encode_request, frame,
+};
 use hermes_proto::qpack::{self, Limits};
 use http::Method;
 use http::uri::Scheme;
 
 use crate::http1::{FIELDS, fields};
 
-const LIMITS: Limits = Limits { bytes: 4096, lines: 64 };
+const LIMITS: Limits = Limits {
+    bytes: 4096,
+    lines: 64,
+};
 
 /// DATA frames of one message, and what each holds.
 const FRAMES: usize = 16;
@@ -38,7 +43,9 @@ fn encode_requests(rounds: usize) -> BytesMut {
         protocol: None,
         fields: &fields,
     };
-    encode(rounds, |out| encode_request(black_box(&request), out).unwrap())
+    encode(rounds, |out| {
+        encode_request(black_box(&request), out).unwrap()
+    })
 }
 
 pub fn request_encode(rounds: usize) {

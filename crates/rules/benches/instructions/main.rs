@@ -82,9 +82,20 @@ fn count(name: &str) -> u64 {
 
 fn start(name: &str, rounds: usize) -> Child {
     let mut command = Command::new("valgrind");
-    command.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]);
-    command.arg(env::current_exe().unwrap()).env(RUN, format!("{name} {rounds}")).env("GLIBC_TUNABLES", PLAIN);
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("valgrind starts; ./test install brings it")
+    command.args([
+        "--tool=cachegrind",
+        "--cache-sim=no",
+        "--cachegrind-out-file=/dev/null",
+    ]);
+    command
+        .arg(env::current_exe().unwrap())
+        .env(RUN, format!("{name} {rounds}"))
+        .env("GLIBC_TUNABLES", PLAIN);
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("valgrind starts; ./test install brings it")
 }
 
 /// What cachegrind says at its end, as `==1== I refs: 1,234`.
@@ -93,6 +104,13 @@ fn instructions(name: &str, child: Child) -> u64 {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {text}");
     let line = text.lines().find(|line| line.contains("refs:"));
-    let number = line.and_then(|line| line.rsplit(':').next()).unwrap_or_else(|| panic!("{name}: no count in {text}"));
-    number.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap()
+    let number = line
+        .and_then(|line| line.rsplit(':').next())
+        .unwrap_or_else(|| panic!("{name}: no count in {text}"));
+    number
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect::<String>()
+        .parse()
+        .unwrap()
 }

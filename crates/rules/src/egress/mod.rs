@@ -46,8 +46,14 @@ impl EgressRules {
         Self {
             allow: nets(&egress.allow),
             deny: nets(&egress.deny),
-            deny_ports: egress.deny_ports.clone().unwrap_or_else(|| vec![DENIED_PORTS]),
-            own: own.iter().map(|own| SocketAddr::new(own.ip().to_canonical(), own.port())).collect(),
+            deny_ports: egress
+                .deny_ports
+                .clone()
+                .unwrap_or_else(|| vec![DENIED_PORTS]),
+            own: own
+                .iter()
+                .map(|own| SocketAddr::new(own.ip().to_canonical(), own.port()))
+                .collect(),
         }
     }
 
@@ -55,9 +61,17 @@ impl EgressRules {
     ///
     /// # Errors
     /// With the rule that denies it. TCP and UDP are not told apart: an own TCP listener's address is denied to UDP too.
-    pub fn check(&self, address: SocketAddr, is_local: impl Fn(IpAddr) -> bool) -> Result<(), Denied> {
+    pub fn check(
+        &self,
+        address: SocketAddr,
+        is_local: impl Fn(IpAddr) -> bool,
+    ) -> Result<(), Denied> {
         let denied = |rule: String| Denied { address, rule };
-        if let Some(range) = self.deny_ports.iter().find(|range| range.matches(address.port())) {
+        if let Some(range) = self
+            .deny_ports
+            .iter()
+            .find(|range| range.matches(address.port()))
+        {
             return Err(denied(format!("egress.deny_ports names port {range}")));
         }
         let outer = address.ip();
@@ -65,7 +79,8 @@ impl EgressRules {
             return Err(denied(format!("egress.deny names {net}")));
         }
         for ip in judged(outer).into_iter().flatten() {
-            self.judge(ip, address.port(), is_local(ip)).map_err(denied)?;
+            self.judge(ip, address.port(), is_local(ip))
+                .map_err(denied)?;
         }
         Ok(())
     }
@@ -73,8 +88,13 @@ impl EgressRules {
     /// Judges one address; the rule that denies it is the error.
     fn judge(&self, ip: IpAddr, port: u16, local: bool) -> Result<(), String> {
         // Dialling the unspecified address reaches this machine.
-        let reaches = |own: IpAddr| ip == own || ip.is_unspecified() || (own.is_unspecified() && local);
-        if let Some(own) = self.own.iter().find(|own| own.port() == port && reaches(own.ip())) {
+        let reaches =
+            |own: IpAddr| ip == own || ip.is_unspecified() || (own.is_unspecified() && local);
+        if let Some(own) = self
+            .own
+            .iter()
+            .find(|own| own.port() == port && reaches(own.ip()))
+        {
             return Err(format!("this proxy itself listens on {own}"));
         }
         if let Some(net) = self.deny.iter().find(|net| net.contains(&ip)) {
@@ -86,9 +106,10 @@ impl EgressRules {
             return Ok(());
         }
         match SPECIAL.iter().find(|special| special.net.contains(&ip)) {
-            Some(special) if !named => {
-                Err(format!("{} addresses ({}) are denied unless egress.allow names them", special.what, special.net))
-            }
+            Some(special) if !named => Err(format!(
+                "{} addresses ({}) are denied unless egress.allow names them",
+                special.what, special.net
+            )),
             _ if local => Err(format!(
                 "{ip} is an address of this machine, denied unless egress.allow names {} alone",
                 IpNet::from(ip)

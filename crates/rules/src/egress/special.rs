@@ -11,12 +11,18 @@ pub(super) struct Special {
 }
 
 const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8, what: &'static str) -> Special {
-    Special { net: IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)), what }
+    Special {
+        net: IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)),
+        what,
+    }
 }
 
 const fn v6(head: [u16; 3], last: u16, length: u8, what: &'static str) -> Special {
     let address = Ipv6Addr::new(head[0], head[1], head[2], 0, 0, 0, 0, last);
-    Special { net: IpNet::V6(Ipv6Net::new_assert(address, length)), what }
+    Special {
+        net: IpNet::V6(Ipv6Net::new_assert(address, length)),
+        what,
+    }
 }
 
 /// What a request may not choose unless the operator allows it (RFC 6890 and its registries), the most telling first.
@@ -59,7 +65,9 @@ pub(super) const SPECIAL: [Special; 30] = [
 /// and 6to4 (RFC 3056, 2) hold one IPv4 address; Teredo (RFC 4380, 4) holds its server's and, inverted, its client's.
 pub(super) fn judged(address: IpAddr) -> [Option<IpAddr>; 2] {
     let one = |address: IpAddr| [Some(address), None];
-    let IpAddr::V6(v6) = address else { return one(address) };
+    let IpAddr::V6(v6) = address else {
+        return one(address);
+    };
     let inner = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
         let [c, d] = low.to_be_bytes();
@@ -71,9 +79,10 @@ pub(super) fn judged(address: IpAddr) -> [Option<IpAddr>; 2] {
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         | [0x2002, high, low, ..] => one(inner(high, low)),
-        [0x2001, 0, server_high, server_low, _, _, high, low] => {
-            [Some(inner(server_high, server_low)), Some(inner(!high, !low))]
-        }
+        [0x2001, 0, server_high, server_low, _, _, high, low] => [
+            Some(inner(server_high, server_low)),
+            Some(inner(!high, !low)),
+        ],
         _ => one(address),
     }
 }

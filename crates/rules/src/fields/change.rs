@@ -19,7 +19,10 @@ pub struct BadField {
 
 impl BadField {
     fn new(name: &str, reason: &str) -> Self {
-        Self { name: name.to_owned(), reason: reason.to_owned() }
+        Self {
+            name: name.to_owned(),
+            reason: reason.to_owned(),
+        }
     }
 }
 
@@ -40,7 +43,9 @@ pub fn apply(
 ) -> Result<(), BadField> {
     if !remove.is_empty() {
         let named = |name: &str| remove.iter().any(|pattern| pattern.matches(name));
-        remove_where(fields, |name| named(name.as_str()) && !is_reserved(name.as_str()));
+        remove_where(fields, |name| {
+            named(name.as_str()) && !is_reserved(name.as_str())
+        });
     }
     for (name, template) in set {
         let (name, value) = field(name, template, values)?;
@@ -62,13 +67,21 @@ fn field(
     template: &Template,
     values: &Values<'_>,
 ) -> Result<(HeaderName, Option<HeaderValue>), BadField> {
-    let name: HeaderName = written.parse().map_err(|_| BadField::new(written, "not a field name"))?;
+    let name: HeaderName = written
+        .parse()
+        .map_err(|_| BadField::new(written, "not a field name"))?;
     if is_reserved(name.as_str()) {
-        return Err(BadField::new(written, "belongs to the connection or to the proxy and cannot be changed"));
+        return Err(BadField::new(
+            written,
+            "belongs to the connection or to the proxy and cannot be changed",
+        ));
     }
     let text = render(template, values);
     let Some(value) = field_value(&text) else {
-        return Err(BadField::new(written, "the value would hold a control character"));
+        return Err(BadField::new(
+            written,
+            "the value would hold a control character",
+        ));
     };
     Ok((name, Some(value).filter(|value| !value.is_empty())))
 }
@@ -91,7 +104,10 @@ mod tests {
     }
 
     fn templates(fields: &[(&str, &str)]) -> IndexMap<String, Template> {
-        fields.iter().map(|(name, text)| ((*name).to_owned(), text.parse().unwrap())).collect()
+        fields
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), text.parse().unwrap()))
+            .collect()
     }
 
     fn map(fields: &[(&str, &str)]) -> HeaderMap {
@@ -128,7 +144,10 @@ mod tests {
             &values(Some("alice")),
         );
         assert_eq!(result, Ok(()));
-        assert_eq!(fields, map(&[("b", "alice"), ("b", "web"), ("c", "old"), ("a", "new")]));
+        assert_eq!(
+            fields,
+            map(&[("b", "alice"), ("b", "web"), ("c", "old"), ("a", "new")])
+        );
     }
 
     #[test]
@@ -142,21 +161,41 @@ mod tests {
     #[test]
     fn refuses_control_characters_in_rendered_values() {
         for user in ["a\r\nhost: b", "a\0", "a\tb", "a\u{7f}", "a\u{85}b"] {
-            let error =
-                apply(&templates(&[("service", "{user}")]), &IndexMap::new(), &[], &mut map(&[]), &values(Some(user)));
-            assert_eq!(error.unwrap_err().to_string(), "field service: the value would hold a control character");
+            let error = apply(
+                &templates(&[("service", "{user}")]),
+                &IndexMap::new(),
+                &[],
+                &mut map(&[]),
+                &values(Some(user)),
+            );
+            assert_eq!(
+                error.unwrap_err().to_string(),
+                "field service: the value would hold a control character"
+            );
         }
     }
 
     #[test]
     fn refuses_reserved_and_impossible_names() {
         for (name, reason) in [
-            ("Content-Length", "belongs to the connection or to the proxy and cannot be changed"),
-            ("host", "belongs to the connection or to the proxy and cannot be changed"),
+            (
+                "Content-Length",
+                "belongs to the connection or to the proxy and cannot be changed",
+            ),
+            (
+                "host",
+                "belongs to the connection or to the proxy and cannot be changed",
+            ),
             ("a b", "not a field name"),
             (":path", "not a field name"),
         ] {
-            let error = apply(&IndexMap::new(), &templates(&[(name, "x")]), &[], &mut map(&[]), &values(None));
+            let error = apply(
+                &IndexMap::new(),
+                &templates(&[(name, "x")]),
+                &[],
+                &mut map(&[]),
+                &values(None),
+            );
             assert_eq!(error.unwrap_err(), BadField::new(name, reason));
         }
     }
@@ -165,7 +204,13 @@ mod tests {
     fn wildcards_do_not_remove_reserved_fields() {
         let mut fields = map(&[("content-length", "1"), ("content-type", "a/b")]);
         assert_eq!(
-            apply(&IndexMap::new(), &IndexMap::new(), &patterns(&["content-*"]), &mut fields, &values(None)),
+            apply(
+                &IndexMap::new(),
+                &IndexMap::new(),
+                &patterns(&["content-*"]),
+                &mut fields,
+                &values(None)
+            ),
             Ok(())
         );
         assert_eq!(fields, map(&[("content-length", "1")]));

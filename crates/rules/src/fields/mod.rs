@@ -47,7 +47,11 @@ const RESERVED: [&str; 17] = [
 ];
 
 fn remove_where(fields: &mut HeaderMap, unwanted: impl Fn(&HeaderName) -> bool) {
-    let names: Vec<HeaderName> = fields.keys().filter(|name| unwanted(name)).cloned().collect();
+    let names: Vec<HeaderName> = fields
+        .keys()
+        .filter(|name| unwanted(name))
+        .cloned()
+        .collect();
     for name in names {
         fields.remove(name);
     }

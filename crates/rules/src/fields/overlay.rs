@@ -17,24 +17,34 @@ pub struct OverlayFields {
 impl OverlayFields {
     /// The overlay fields of a document, from its `fields`.
     pub fn new(declared: &[FieldPattern]) -> Self {
-        Self { declared: declared.to_vec() }
+        Self {
+            declared: declared.to_vec(),
+        }
     }
 
     /// Whether this is an overlay field.
     pub fn is_overlay(&self, name: &HeaderName) -> bool {
         let name = name.as_str();
-        self.is_declared(name) || (name.bytes().any(|byte| byte == b'_') && self.is_declared(&name.replace('_', "-")))
+        self.is_declared(name)
+            || (name.bytes().any(|byte| byte == b'_') && self.is_declared(&name.replace('_', "-")))
     }
 
     fn is_declared(&self, name: &str) -> bool {
-        name == USER.as_str() || (self.declared.iter().any(|pattern| pattern.matches(name)) && !is_reserved(name))
+        name == USER.as_str()
+            || (self.declared.iter().any(|pattern| pattern.matches(name)) && !is_reserved(name))
     }
 
     /// Whether a pattern covers at least one overlay field, or one of the fields of traces, which are treated like them.
     pub(crate) fn meets(&self, pattern: &FieldPattern) -> bool {
         let own = ["user", "traceparent", "tracestate"];
-        let own = own.map(|name| FieldPattern { prefix: name.to_owned(), wildcard: false });
-        self.declared.iter().chain(&own).any(|declared| overlaps(declared, pattern))
+        let own = own.map(|name| FieldPattern {
+            prefix: name.to_owned(),
+            wildcard: false,
+        });
+        self.declared
+            .iter()
+            .chain(&own)
+            .any(|declared| overlaps(declared, pattern))
     }
 
     /// Removes the overlay fields that `keep` does not name.
@@ -91,8 +101,13 @@ mod tests {
 
     #[test]
     fn strip_removes_overlay_fields_that_are_not_kept() {
-        let mut fields =
-            map(&[("service", "db"), ("service", "x"), ("x-hermes-a", "1"), ("x-hermes-b", "2"), ("accept", "*/*")]);
+        let mut fields = map(&[
+            ("service", "db"),
+            ("service", "x"),
+            ("x-hermes-a", "1"),
+            ("x-hermes-b", "2"),
+            ("accept", "*/*"),
+        ]);
         overlay().strip(&mut fields, &patterns(&["x-hermes-a"]));
         assert_eq!(fields, map(&[("x-hermes-a", "1"), ("accept", "*/*")]));
     }
@@ -108,7 +123,11 @@ mod tests {
             ("x-b*", false),
             ("colour", false),
         ] {
-            assert_eq!(overlay().meets(&pattern.parse().unwrap()), meets, "{pattern}");
+            assert_eq!(
+                overlay().meets(&pattern.parse().unwrap()),
+                meets,
+                "{pattern}"
+            );
         }
     }
 }

@@ -29,7 +29,10 @@ impl Provenance {
                 [first, second, ..] => pairs[pair(*first, *second)] = true,
             }
         }
-        Self { patterns: patterns.to_vec(), pairs }
+        Self {
+            patterns: patterns.to_vec(),
+            pairs,
+        }
     }
 
     /// Whether this is one of them.
@@ -39,7 +42,9 @@ impl Provenance {
             [first, second, ..] => self.pairs[pair(*first, *second)],
             _ => true,
         };
-        maybe && (self.is_named(name) || (name.contains('_') && self.is_named(&name.replace('_', "-"))))
+        maybe
+            && (self.is_named(name)
+                || (name.contains('_') && self.is_named(&name.replace('_', "-"))))
     }
 
     fn is_named(&self, name: &str) -> bool {
@@ -100,8 +105,16 @@ mod tests {
         ] {
             assert!(default().covers(&name.parse().unwrap()), "{name}");
         }
-        for name in ["accept", "cookie", "content-type", "referer", "te", "x-requested-with", "x-real", "client-hints"]
-        {
+        for name in [
+            "accept",
+            "cookie",
+            "content-type",
+            "referer",
+            "te",
+            "x-requested-with",
+            "x-real",
+            "client-hints",
+        ] {
             assert!(!default().covers(&name.parse().unwrap()), "{name}");
         }
     }
@@ -109,7 +122,14 @@ mod tests {
     #[test]
     fn short_patterns_are_not_passed_over() {
         let all = Provenance::new(&patterns(&["a*", "b", "cd"]));
-        for (name, covered) in [("a", true), ("ax-y", true), ("b", true), ("bx", false), ("cd", true), ("cde", false)] {
+        for (name, covered) in [
+            ("a", true),
+            ("ax-y", true),
+            ("b", true),
+            ("bx", false),
+            ("cd", true),
+            ("cde", false),
+        ] {
             assert_eq!(all.covers(&name.parse().unwrap()), covered, "{name}");
         }
         assert!(!Provenance::new(&[]).covers(&"x-forwarded-for".parse().unwrap()));

@@ -1,14 +1,24 @@
 //! Checks of attachments: listeners that attach elsewhere, routes that let others attach here, upstreams that reach them.
 
 use hermes_config::model::{
-    Attach, AttachAs, Document, Hops, Listener, Match, Template, TemplatePart, Terminate, TextMatch, Upstream,
+    Attach, AttachAs, Document, Hops, Listener, Match, Template, TemplatePart, Terminate,
+    TextMatch, Upstream,
 };
 
 use super::upstreams::each_upstream;
 use super::{Check, Report, each_listener, instead};
 use crate::route::hops_of;
 
-pub(super) const CHECKS: &[Check] = &[to, name, connections, listener_keys, route, own, upstream_keys, leads];
+pub(super) const CHECKS: &[Check] = &[
+    to,
+    name,
+    connections,
+    listener_keys,
+    route,
+    own,
+    upstream_keys,
+    leads,
+];
 
 /// The only token with which one attaches.
 const PTTH: &str = "ptth";
@@ -24,14 +34,24 @@ fn each_attach(document: &Document, mut check: impl FnMut(&str, &Listener, &Atta
 fn to(document: &Document, report: &mut Report) {
     each_attach(document, |path, _, attach| {
         let name = attach.upstream();
-        let key = if matches!(attach, Attach::Details(_)) { format!("{path}.to") } else { path.to_owned() };
+        let key = if matches!(attach, Attach::Details(_)) {
+            format!("{path}.to")
+        } else {
+            path.to_owned()
+        };
         match document.upstreams.get(name) {
             None => {
                 let known = document.upstreams.keys().map(String::as_str);
-                report.add(key, format!("there is no upstream `{name}`"), instead(name, known, "upstreams"));
+                report.add(
+                    key,
+                    format!("there is no upstream `{name}`"),
+                    instead(name, known, "upstreams"),
+                );
             }
             Some(upstream) if upstream.attached.is_some() => {
-                let reason = format!("upstream `{name}` is whoever is attached here: nobody can attach to it");
+                let reason = format!(
+                    "upstream `{name}` is whoever is attached here: nobody can attach to it"
+                );
                 report.add(key, reason, "name an upstream with `endpoints`");
             }
             Some(_) => {}
@@ -41,25 +61,50 @@ fn to(document: &Document, report: &mut Report) {
 
 fn name(document: &Document, report: &mut Report) {
     each_attach(document, |path, _, attach| {
-        let identity = document.identity.as_ref().map(|identity| identity.user.as_str());
+        let identity = document
+            .identity
+            .as_ref()
+            .map(|identity| identity.user.as_str());
         let Some(name) = attach.name().or(identity) else {
             let reason = "the listener does not say under which name it attaches";
-            return report.add(path, reason, "write `{ to: UPSTREAM, as: NAME }`, or give the node an `identity`");
+            return report.add(
+                path,
+                reason,
+                "write `{ to: UPSTREAM, as: NAME }`, or give the node an `identity`",
+            );
         };
         let fits = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
         if !(1..=256).contains(&name.len()) || !name.bytes().all(fits) {
-            let key = if attach.name().is_some() { format!("{path}.as") } else { path.to_owned() };
+            let key = if attach.name().is_some() {
+                format!("{path}.as")
+            } else {
+                path.to_owned()
+            };
             let reason = format!("nobody can be attached as `{name}`");
-            report.add(key, reason, "write 1 to 256 visible characters of ASCII, without capitals");
+            report.add(
+                key,
+                reason,
+                "write 1 to 256 visible characters of ASCII, without capitals",
+            );
         }
     });
 }
 
 fn connections(document: &Document, report: &mut Report) {
     each_attach(document, |path, _, attach| {
-        if attach.connections().is_some_and(|connections| !(1..=16).contains(&connections)) {
-            let reason = format!("{} is no number of attachments", attach.connections().unwrap_or_default());
-            report.add(format!("{path}.connections"), reason, "write one from 1 to 16");
+        if attach
+            .connections()
+            .is_some_and(|connections| !(1..=16).contains(&connections))
+        {
+            let reason = format!(
+                "{} is no number of attachments",
+                attach.connections().unwrap_or_default()
+            );
+            report.add(
+                format!("{path}.connections"),
+                reason,
+                "write one from 1 to 16",
+            );
         }
     });
 }
@@ -75,26 +120,53 @@ fn listener_keys(document: &Document, report: &mut Report) {
         let keys = [
             ("tls", listener.tls.is_some(), upstream),
             ("versions", listener.versions.is_some(), upstream),
-            ("auth", listener.auth.is_some(), "the proxy at the other end is known by its certificate, in `peers`"),
-            ("user", listener.user.is_some(), "what comes in is the user\'s for whom a peer speaks"),
+            (
+                "auth",
+                listener.auth.is_some(),
+                "the proxy at the other end is known by its certificate, in `peers`",
+            ),
+            (
+                "user",
+                listener.user.is_some(),
+                "what comes in is the user\'s for whom a peer speaks",
+            ),
             ("public", listener.public, "no stranger can reach it"),
-            ("target", listener.target.is_some(), "each request names its own"),
+            (
+                "target",
+                listener.target.is_some(),
+                "each request names its own",
+            ),
         ];
         for (key, _, why) in keys.into_iter().filter(|(_, given, _)| *given) {
-            report.add(format!("{path}.{key}"), format!("`{key}` says nothing where one attaches: {why}"), "remove it");
+            report.add(
+                format!("{path}.{key}"),
+                format!("`{key}` says nothing where one attaches: {why}"),
+                "remove it",
+            );
         }
     });
 }
 
 /// Routes that let others attach take nothing else.
 fn route(document: &Document, report: &mut Report) {
-    for (index, route) in document.routes.iter().enumerate().filter(|(_, route)| route.attach.is_some()) {
+    for (index, route) in document
+        .routes
+        .iter()
+        .enumerate()
+        .filter(|(_, route)| route.attach.is_some())
+    {
         let asks = |Match { protocol, .. }: &Match| {
-            protocol.as_deref().is_some_and(|tokens| tokens.iter().all(|token| token.eq_ignore_ascii_case(PTTH)))
+            protocol
+                .as_deref()
+                .is_some_and(|tokens| tokens.iter().all(|token| token.eq_ignore_ascii_case(PTTH)))
         };
         if !asks(&route.matches) {
             let reason = "a route with `attach` would take requests that do not ask for it";
-            report.add(format!("routes[{index}].attach"), reason, "add `match: { protocol: ptth }`");
+            report.add(
+                format!("routes[{index}].attach"),
+                reason,
+                "add `match: { protocol: ptth }`",
+            );
         }
     }
 }
@@ -104,11 +176,16 @@ fn own(document: &Document, report: &mut Report) {
         let path = format!("routes[{index}].attach");
         match &route.attach {
             Some(AttachAs::Own(false)) => {
-                report.add(path, "`attach: false` is no action", "write `true`, names, or another action");
+                report.add(
+                    path,
+                    "`attach: false` is no action",
+                    "write `true`, names, or another action",
+                );
             }
             Some(AttachAs::Names(names)) => {
                 for name in names {
-                    if matches!(name, TextMatch::Exact(name) if name.bytes().any(|byte| byte.is_ascii_uppercase())) {
+                    if matches!(name, TextMatch::Exact(name) if name.bytes().any(|byte| byte.is_ascii_uppercase()))
+                    {
                         let reason = format!("nobody can be attached as `{name}`");
                         report.add(path.clone(), reason, "write it without capitals");
                     }
@@ -140,12 +217,22 @@ fn upstream_keys(document: &Document, report: &mut Report) {
             ("send_token", upstream.send_token == Some(true)),
         ];
         for (key, _) in keys.into_iter().filter(|(_, given)| *given) {
-            let reason = format!("`{key}` says nothing of nodes that are attached here: they open the connections");
-            report.add(format!("{path}.{key}"), reason, "remove it, or remove `attached`");
+            let reason = format!(
+                "`{key}` says nothing of nodes that are attached here: they open the connections"
+            );
+            report.add(
+                format!("{path}.{key}"),
+                reason,
+                "remove it, or remove `attached`",
+            );
         }
         if upstream.attached.as_ref().is_some_and(is_capital) {
             let reason = "nobody can be attached under a name with capitals";
-            report.add(format!("{path}.attached"), reason, "write it without capitals");
+            report.add(
+                format!("{path}.attached"),
+                reason,
+                "write it without capitals",
+            );
         }
     });
 }
@@ -158,23 +245,41 @@ fn is_capital(name: &Template) -> bool {
 
 /// Attached nodes are proxies that carry exchanges on: no tunnel ends at them, and no endpoint is reached through them.
 fn leads(document: &Document, report: &mut Report) {
-    let attached = |name: &str| document.upstreams.get(name).is_some_and(|upstream| upstream.attached.is_some());
+    let attached = |name: &str| {
+        document
+            .upstreams
+            .get(name)
+            .is_some_and(|upstream| upstream.attached.is_some())
+    };
     for (index, route) in document.routes.iter().enumerate() {
         if let Some(Terminate::Upstream(name)) = &route.terminate
             && attached(name)
         {
-            let reason = format!("the overlay does not end at `{name}`: what is attached here is a proxy");
-            report.add(format!("routes[{index}].terminate"), reason, format!("write `to: {name}`"));
+            let reason =
+                format!("the overlay does not end at `{name}`: what is attached here is a proxy");
+            report.add(
+                format!("routes[{index}].terminate"),
+                reason,
+                format!("write `to: {name}`"),
+            );
         }
         if let Some(Hops::Chain(chain)) = &route.to
             && chain.hops().len() > 1
             && chain.hops().iter().any(|name| attached(name))
         {
-            let reason =
-                "nodes that are attached are reached for an exchange, not through other proxies or for a tunnel";
-            report.add(format!("routes[{index}].to"), reason, "write the name of that upstream alone");
+            let reason = "nodes that are attached are reached for an exchange, not through other proxies or for a tunnel";
+            report.add(
+                format!("routes[{index}].to"),
+                reason,
+                "write the name of that upstream alone",
+            );
         }
-        if route.broadcast.is_some() && route.to.as_ref().is_some_and(|to| hops_of(to).any(attached)) {
+        if route.broadcast.is_some()
+            && route
+                .to
+                .as_ref()
+                .is_some_and(|to| hops_of(to).any(attached))
+        {
             let reason = "a broadcast goes to endpoints, and nodes that are attached are none";
             report.add(
                 format!("routes[{index}].broadcast"),
@@ -185,8 +290,13 @@ fn leads(document: &Document, report: &mut Report) {
     }
     each_upstream(document, |path, upstream: &Upstream| {
         if upstream.via.as_deref().is_some_and(attached) {
-            let reason = "nodes that are attached are reached for an exchange, not for a connection";
-            report.add(format!("{path}.via"), reason, "name an upstream with `endpoints`");
+            let reason =
+                "nodes that are attached are reached for an exchange, not for a connection";
+            report.add(
+                format!("{path}.via"),
+                reason,
+                "name an upstream with `endpoints`",
+            );
         }
     });
 }

@@ -27,31 +27,56 @@ fn each(document: &Document, mut check: impl FnMut(&str, &Authorize)) {
 fn names(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
         let path = format!("{path}.name");
-        let others = document.authorize.iter().filter(|other| other.name == authorize.name).count();
+        let others = document
+            .authorize
+            .iter()
+            .filter(|other| other.name == authorize.name)
+            .count();
         if !is_token(&authorize.name) {
-            let reason = format!("`{}` cannot be a filter's name", authorize.name.escape_debug());
+            let reason = format!(
+                "`{}` cannot be a filter's name",
+                authorize.name.escape_debug()
+            );
             report.add(path, reason, "write letters, digits and `-`");
         } else if others > 1 {
-            report.add(path, format!("several filters have the name `{}`", authorize.name), "give each its own");
+            report.add(
+                path,
+                format!("several filters have the name `{}`", authorize.name),
+                "give each its own",
+            );
         }
     });
 }
 
 fn upstreams(document: &Document, report: &mut Report) {
-    each(document, |path, authorize| match (&authorize.upstream, &authorize.url) {
-        (Some(_), Some(_)) => {
-            report.add(format!("{path}.url"), "the server is named twice", "write `url` or `upstream`, not both");
+    each(document, |path, authorize| {
+        match (&authorize.upstream, &authorize.url) {
+            (Some(_), Some(_)) => {
+                report.add(
+                    format!("{path}.url"),
+                    "the server is named twice",
+                    "write `url` or `upstream`, not both",
+                );
+            }
+            (None, None) => {
+                let reason = "nobody is named to be asked";
+                report.add(
+                    format!("{path}.url"),
+                    reason,
+                    "write one such as http://127.0.0.1:9191, or an `upstream`",
+                );
+            }
+            (Some(name), None) if !document.upstreams.contains_key(name) => {
+                let known = document.upstreams.keys().map(String::as_str);
+                let reason = format!("there is no upstream `{name}`");
+                report.add(
+                    format!("{path}.upstream"),
+                    reason,
+                    instead(name, known, "upstreams"),
+                );
+            }
+            _ => {}
         }
-        (None, None) => {
-            let reason = "nobody is named to be asked";
-            report.add(format!("{path}.url"), reason, "write one such as http://127.0.0.1:9191, or an `upstream`");
-        }
-        (Some(name), None) if !document.upstreams.contains_key(name) => {
-            let known = document.upstreams.keys().map(String::as_str);
-            let reason = format!("there is no upstream `{name}`");
-            report.add(format!("{path}.upstream"), reason, instead(name, known, "upstreams"));
-        }
-        _ => {}
     });
 }
 
@@ -59,7 +84,11 @@ fn tls(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
         if authorize.tls.is_some() && authorize.url.as_ref().is_none_or(|url| !url.tls) {
             let reason = "the server is not reached over TLS by a `url`";
-            report.add(format!("{path}.tls"), reason, "write `url: https://...`, or put it into the upstream");
+            report.add(
+                format!("{path}.tls"),
+                reason,
+                "write `url: https://...`, or put it into the upstream",
+            );
         }
     });
 }
@@ -68,14 +97,35 @@ fn paths(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
         let path = format!("{path}.path");
         match authorize.path() {
-            Some(_) if authorize.path.is_some() && authorize.url.as_ref().is_some_and(|url| !url.path.is_empty()) => {
-                report.add(path, "the url has a path already", "write the path in one of them");
+            Some(_)
+                if authorize.path.is_some()
+                    && authorize
+                        .url
+                        .as_ref()
+                        .is_some_and(|url| !url.path.is_empty()) =>
+            {
+                report.add(
+                    path,
+                    "the url has a path already",
+                    "write the path in one of them",
+                );
             }
             None if authorize.kind == AuthorizeKind::Opa => {
-                report.add(path, "OPA has no decision to give", "write one such as /v1/data/overlay/allow");
+                report.add(
+                    path,
+                    "OPA has no decision to give",
+                    "write one such as /v1/data/overlay/allow",
+                );
             }
-            Some(given) if !given.starts_with('/') || given.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) => {
-                report.add(path, format!("`{}` is no path", given.escape_debug()), "write one such as /check");
+            Some(given)
+                if !given.starts_with('/')
+                    || given.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) =>
+            {
+                report.add(
+                    path,
+                    format!("`{}` is no path", given.escape_debug()),
+                    "write one such as /check",
+                );
             }
             _ => {}
         }
@@ -85,7 +135,11 @@ fn paths(document: &Document, report: &mut Report) {
 fn bodies(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
         if authorize.kind == AuthorizeKind::Opa && authorize.body == AuthorizeBody::Json {
-            report.add(format!("{path}.body"), "OPA always gets its own JSON", "remove it");
+            report.add(
+                format!("{path}.body"),
+                "OPA always gets its own JSON",
+                "remove it",
+            );
         }
     });
 }
@@ -109,7 +163,11 @@ fn times(document: &Document, report: &mut Report) {
         }
         if authorize.grace.is_some_and(|grace| grace.0 > LONGEST_GRACE) {
             let remedy = format!("write a time up to {}s", LONGEST_GRACE.as_secs());
-            report.add(format!("{path}.grace"), "a tunnel goes on for too long without a decision", remedy);
+            report.add(
+                format!("{path}.grace"),
+                "a tunnel goes on for too long without a decision",
+                remedy,
+            );
         }
     });
 }
@@ -118,7 +176,11 @@ fn times(document: &Document, report: &mut Report) {
 fn fields(document: &Document, report: &mut Report) {
     each(document, |path, authorize| {
         let mut check = |key: &str, patterns: &[FieldPattern]| {
-            for (index, pattern) in patterns.iter().enumerate().filter(|(_, pattern)| !pattern.wildcard) {
+            for (index, pattern) in patterns
+                .iter()
+                .enumerate()
+                .filter(|(_, pattern)| !pattern.wildcard)
+            {
                 // The server may see what was shown to the node.
                 let shown = |name: &&str| !(key == "send" && *name == "proxy-authorization");
                 if let Some(name) = reserved_in(pattern).filter(shown) {

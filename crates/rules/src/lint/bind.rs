@@ -12,7 +12,11 @@ fn action(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
         if route.bind.is_some() && !matches!(route.terminate, Some(Terminate::Target(true))) {
             let reason = "`bind` is for routes that end tunnels at their targets";
-            report.add(format!("routes[{index}].bind"), reason, "remove it, or write `terminate: true`");
+            report.add(
+                format!("routes[{index}].bind"),
+                reason,
+                "remove it, or write `terminate: true`",
+            );
         }
     }
 }
@@ -23,14 +27,23 @@ fn addresses(document: &Document, report: &mut Report) {
         let path = format!("routes[{index}].bind");
         let listen = parse(&format!("{path}.listen"), &bind.listen, report);
         if listen.is_empty() && bind.listen.is_empty() {
-            report.add(format!("{path}.listen"), "there is no address", "give one, such as `192.0.2.45`");
+            report.add(
+                format!("{path}.listen"),
+                "there is no address",
+                "give one, such as `192.0.2.45`",
+            );
         }
         let Some(public) = &bind.public else { continue };
-        let families = |addresses: &[IpAddr]| addresses.iter().map(IpAddr::is_ipv4).collect::<Vec<_>>();
+        let families =
+            |addresses: &[IpAddr]| addresses.iter().map(IpAddr::is_ipv4).collect::<Vec<_>>();
         let public = parse(&format!("{path}.public"), public, report);
         if families(&public) != families(&listen) {
             let reason = "each address of `listen` needs one of its own family here";
-            report.add(format!("{path}.public"), reason, "give as many as in `listen`, in the same order");
+            report.add(
+                format!("{path}.public"),
+                reason,
+                "give as many as in `listen`, in the same order",
+            );
         }
     }
 }
@@ -46,10 +59,18 @@ fn parse(path: &str, texts: &[String], report: &mut Report) -> Vec<IpAddr> {
                 report.add(path, reason, "write an address of this machine");
             }
             Ok(ip) if found.iter().any(|known| known.is_ipv4() == ip.is_ipv4()) => {
-                report.add(path, "there is an address of this family already", "keep one of each");
+                report.add(
+                    path,
+                    "there is an address of this family already",
+                    "keep one of each",
+                );
             }
             Ok(ip) => found.push(ip),
-            Err(_) => report.add(path, format!("`{text}` is no IP address"), "write one such as `192.0.2.45`"),
+            Err(_) => report.add(
+                path,
+                format!("`{text}` is no IP address"),
+                "write one such as `192.0.2.45`",
+            ),
         }
     }
     found

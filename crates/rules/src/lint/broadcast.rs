@@ -32,7 +32,8 @@ fn field(document: &Document, report: &mut Report) {
     let overlay = OverlayFields::new(&document.fields);
     each(document, |path, _, _| {
         if !overlay.is_overlay(&FIELD) {
-            let reason = format!("`{FIELD}` is no overlay field, so every client could ask for copies");
+            let reason =
+                format!("`{FIELD}` is no overlay field, so every client could ask for copies");
             report.add(path, reason, "add x-hermes-* to `fields`");
         }
     });
@@ -41,13 +42,21 @@ fn field(document: &Document, report: &mut Report) {
 fn senders(document: &Document, report: &mut Report) {
     each(document, |path, _, broadcast| {
         if broadcast.users.is_empty() && broadcast.peers.is_empty() {
-            report.add(path, "nobody may broadcast", "name `users` or `peers`, such as users: [\"*\"]");
+            report.add(
+                path,
+                "nobody may broadcast",
+                "name `users` or `peers`, such as users: [\"*\"]",
+            );
         }
         for (index, name) in broadcast.peers.iter().enumerate() {
             if !document.peers.contains_key(name) {
                 let known = document.peers.keys().map(String::as_str);
                 let reason = format!("there is no peer `{name}`");
-                report.add(format!("{path}.peers[{index}]"), reason, instead(name, known, "peers"));
+                report.add(
+                    format!("{path}.peers[{index}]"),
+                    reason,
+                    instead(name, known, "peers"),
+                );
             }
         }
     });
@@ -55,22 +64,39 @@ fn senders(document: &Document, report: &mut Report) {
 
 fn upstreams(document: &Document, report: &mut Report) {
     each(document, |path, route, broadcast| {
-        for (index, name) in broadcast.upstreams.iter().flat_map(|names| names.iter().enumerate()) {
+        for (index, name) in broadcast
+            .upstreams
+            .iter()
+            .flat_map(|names| names.iter().enumerate())
+        {
             if !document.upstreams.contains_key(name) {
                 let known = document.upstreams.keys().map(String::as_str);
                 let reason = format!("there is no upstream `{name}`");
-                report.add(format!("{path}.upstreams[{index}]"), reason, instead(name, known, "upstreams"));
+                report.add(
+                    format!("{path}.upstreams[{index}]"),
+                    reason,
+                    instead(name, known, "upstreams"),
+                );
             }
         }
         let sends = route.to.is_some() || route.terminate.is_some();
         let has_group = matches!(
             (&route.to, &route.terminate),
-            (Some(Hops::One(_) | Hops::Chain(_) | Hops::Split(_)), _) | (_, Some(Terminate::Upstream(_)))
+            (Some(Hops::One(_) | Hops::Chain(_) | Hops::Split(_)), _)
+                | (_, Some(Terminate::Upstream(_)))
         );
         if !sends {
-            report.add(path, "the route sends nothing on", "remove it, or give the route `to` or `terminate`");
+            report.add(
+                path,
+                "the route sends nothing on",
+                "remove it, or give the route `to` or `terminate`",
+            );
         } else if !has_group && broadcast.upstreams.is_none() {
-            report.add(path, "the route names no endpoints", "name `upstreams` whose endpoints get the copies");
+            report.add(
+                path,
+                "the route names no endpoints",
+                "name `upstreams` whose endpoints get the copies",
+            );
         }
     });
 }
@@ -83,7 +109,11 @@ fn quorums(document: &Document, report: &mut Report) {
             && wanted.get() > copies
         {
             let reason = format!("{wanted} of at most {copies} copies can never succeed");
-            report.add(format!("{path}.reply"), reason, "write a smaller quorum, or more `copies`");
+            report.add(
+                format!("{path}.reply"),
+                reason,
+                "write a smaller quorum, or more `copies`",
+            );
         }
     });
 }
@@ -91,14 +121,35 @@ fn quorums(document: &Document, report: &mut Report) {
 fn bounds(document: &Document, report: &mut Report) {
     each(document, |path, _, broadcast| {
         if broadcast.copies.is_some_and(|copies| copies.get() > COPIES) {
-            report.add(format!("{path}.copies"), "too many copies", format!("write at most {COPIES}"));
+            report.add(
+                format!("{path}.copies"),
+                "too many copies",
+                format!("write at most {COPIES}"),
+            );
         }
-        let sizes = [("request_bytes", broadcast.request_bytes), ("reply_bytes", broadcast.reply_bytes)];
-        for (key, _) in sizes.into_iter().filter(|(_, size)| size.is_some_and(|ByteSize(size)| size > KEPT)) {
-            report.add(format!("{path}.{key}"), "all of it is kept in memory", "write at most 64MiB");
+        let sizes = [
+            ("request_bytes", broadcast.request_bytes),
+            ("reply_bytes", broadcast.reply_bytes),
+        ];
+        for (key, _) in sizes
+            .into_iter()
+            .filter(|(_, size)| size.is_some_and(|ByteSize(size)| size > KEPT))
+        {
+            report.add(
+                format!("{path}.{key}"),
+                "all of it is kept in memory",
+                "write at most 64MiB",
+            );
         }
-        if broadcast.time.is_some_and(|time| time.0.is_zero() || time.0 > LONGEST) {
-            report.add(format!("{path}.time"), "the time cannot be kept", "write a time up to 1h");
+        if broadcast
+            .time
+            .is_some_and(|time| time.0.is_zero() || time.0 > LONGEST)
+        {
+            report.add(
+                format!("{path}.time"),
+                "the time cannot be kept",
+                "write a time up to 1h",
+            );
         }
     });
 }

@@ -21,14 +21,22 @@ fn each_chain(document: &Document, mut check: impl FnMut(&str, &Chain)) {
 fn lengths(document: &Document, report: &mut Report) {
     each_chain(document, |path, chain| {
         let Some(first) = chain.hops().first() else {
-            return report.add(path, "the chain has no hop", "name the upstreams that are passed, the nearest first");
+            return report.add(
+                path,
+                "the chain has no hop",
+                "name the upstreams that are passed, the nearest first",
+            );
         };
         let before = depth(document, first).unwrap_or(0);
         if chain.hops().len() > MOST {
-            let reason = format!("the chain has {} hops, and {MOST} are the most", chain.hops().len());
+            let reason = format!(
+                "the chain has {} hops, and {MOST} are the most",
+                chain.hops().len()
+            );
             report.add(path, reason, "leave some out");
         } else if before + chain.hops().len() > MOST {
-            let reason = format!("with the `via` of `{first}` the chain is longer than {MOST} hops");
+            let reason =
+                format!("with the `via` of `{first}` the chain is longer than {MOST} hops");
             report.add(path, reason, "leave some out");
         }
     });
@@ -38,7 +46,11 @@ fn twice(document: &Document, report: &mut Report) {
     each_chain(document, |path, chain| {
         for (index, hop) in chain.hops().iter().enumerate() {
             if chain.hops()[..index].contains(hop) {
-                report.add(format!("{path}[{index}]"), format!("the chain passes `{hop}` twice"), "remove one");
+                report.add(
+                    format!("{path}[{index}]"),
+                    format!("the chain passes `{hop}` twice"),
+                    "remove one",
+                );
             }
         }
     });
@@ -49,7 +61,9 @@ fn hops(document: &Document, report: &mut Report) {
     each_chain(document, |path, chain| {
         for (index, pair) in chain.hops().windows(2).enumerate() {
             let [before, hop] = pair else { continue };
-            let Some(upstream) = document.upstreams.get(hop) else { continue };
+            let Some(upstream) = document.upstreams.get(hop) else {
+                continue;
+            };
             if let Some((reason, remedy)) = unfit(before, hop, upstream) {
                 report.add(format!("{path}[{}]", index + 1), reason, remedy);
             }
@@ -58,10 +72,16 @@ fn hops(document: &Document, report: &mut Report) {
 }
 
 fn unfit(before: &str, hop: &str, upstream: &Upstream) -> Option<(String, String)> {
-    let is_unix = |endpoint: &hermes_config::model::Endpoint| matches!(endpoint.address(), EndpointAddress::Unix(_));
+    let is_unix = |endpoint: &hermes_config::model::Endpoint| {
+        matches!(endpoint.address(), EndpointAddress::Unix(_))
+    };
     if let Some(via) = &upstream.via {
-        let reason = format!("`{hop}` is reached through `{before}` here, and has `via: {via}` of its own");
-        return Some((reason, "remove its `via`, or make an upstream without".to_owned()));
+        let reason =
+            format!("`{hop}` is reached through `{before}` here, and has `via: {via}` of its own");
+        return Some((
+            reason,
+            "remove its `via`, or make an upstream without".to_owned(),
+        ));
     }
     if upstream.endpoints.iter().any(is_unix) {
         let reason = format!("`{before}` cannot reach the Unix socket of `{hop}`");
@@ -75,16 +95,32 @@ fn unfit(before: &str, hop: &str, upstream: &Upstream) -> Option<(String, String
 
 /// Names of the form that chains give.
 fn names(document: &Document, report: &mut Report) {
-    for name in document.upstreams.keys().filter(|name| Chain::is_name(name)) {
-        report.add(child("upstreams", name), "names with ` > ` in them are those of chains", "choose another name");
+    for name in document
+        .upstreams
+        .keys()
+        .filter(|name| Chain::is_name(name))
+    {
+        report.add(
+            child("upstreams", name),
+            "names with ` > ` in them are those of chains",
+            "choose another name",
+        );
     }
 }
 
 /// Each is reported at the upstream where the way becomes too long.
 fn via_depth(document: &Document, report: &mut Report) {
-    for name in document.upstreams.keys().filter(|name| depth(document, name) == Some(MOST + 1)) {
+    for name in document
+        .upstreams
+        .keys()
+        .filter(|name| depth(document, name) == Some(MOST + 1))
+    {
         let reason = format!("more than {MOST} proxies are on the way to it");
-        report.add(child(&child("upstreams", name), "via"), reason, "leave some out");
+        report.add(
+            child(&child("upstreams", name), "via"),
+            reason,
+            "leave some out",
+        );
     }
 }
 
@@ -92,7 +128,9 @@ fn via_depth(document: &Document, report: &mut Report) {
 fn depth(document: &Document, name: &str) -> Option<usize> {
     let mut upstream = document.upstreams.get(name)?;
     for depth in 0..=document.upstreams.len() {
-        let Some(via) = &upstream.via else { return Some(depth) };
+        let Some(via) = &upstream.via else {
+            return Some(depth);
+        };
         upstream = document.upstreams.get(via)?;
     }
     None

@@ -14,13 +14,20 @@ pub(super) const CHECKS: &[Check] = &[written, removed, answered, rewritten_path
 type Templates = IndexMap<String, Template>;
 
 /// Runs a check on everything that changes fields.
-fn each_change(document: &Document, mut check: impl FnMut(&str, [(&str, &Templates); 2], &[FieldPattern])) {
+fn each_change(
+    document: &Document,
+    mut check: impl FnMut(&str, [(&str, &Templates); 2], &[FieldPattern]),
+) {
     for (name, listener) in &document.listeners {
         let changes = [("set", &listener.set), ("append", &listener.append)];
         check(&child("listeners", name), changes, &listener.remove);
     }
     for (index, route) in document.routes.iter().enumerate() {
-        check(&format!("routes[{index}]"), [("set", &route.set), ("append", &route.append)], &route.remove);
+        check(
+            &format!("routes[{index}]"),
+            [("set", &route.set), ("append", &route.append)],
+            &route.remove,
+        );
     }
 }
 
@@ -48,10 +55,15 @@ fn is_clean(part: &TemplatePart) -> bool {
 fn field_name(path: &str, name: &str, report: &mut Report) {
     match name.parse::<HeaderName>() {
         Err(_) => {
-            report.add(path, format!("`{name}` cannot be a field's name"), "write a name of letters, digits and `-`");
+            report.add(
+                path,
+                format!("`{name}` cannot be a field's name"),
+                "write a name of letters, digits and `-`",
+            );
         }
         Ok(parsed) if is_reserved(parsed.as_str()) => {
-            let reason = format!("`{name}` belongs to the connection or to the proxy and cannot be changed");
+            let reason =
+                format!("`{name}` belongs to the connection or to the proxy and cannot be changed");
             report.add(path, reason, "remove it");
         }
         Ok(_) => {}
@@ -61,8 +73,14 @@ fn field_name(path: &str, name: &str, report: &mut Report) {
 fn removed(document: &Document, report: &mut Report) {
     each_change(document, |path, _, patterns| {
         let named = |pattern: &FieldPattern| !pattern.wildcard && is_reserved(&pattern.prefix);
-        for (index, pattern) in patterns.iter().enumerate().filter(|(_, pattern)| named(pattern)) {
-            let reason = format!("`{pattern}` belongs to the connection or to the proxy and cannot be changed");
+        for (index, pattern) in patterns
+            .iter()
+            .enumerate()
+            .filter(|(_, pattern)| named(pattern))
+        {
+            let reason = format!(
+                "`{pattern}` belongs to the connection or to the proxy and cannot be changed"
+            );
             report.add(format!("{path}.remove[{index}]"), reason, "remove it");
         }
     });
@@ -83,15 +101,24 @@ fn answered(document: &Document, report: &mut Report) {
 
 fn rewritten_paths(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
-        let Some(rewrite) = route.rewrite.as_ref().and_then(|rewrite| rewrite.path.as_ref()) else { continue };
+        let Some(rewrite) = route
+            .rewrite
+            .as_ref()
+            .and_then(|rewrite| rewrite.path.as_ref())
+        else {
+            continue;
+        };
         for (key, text) in [("prefix", &rewrite.prefix), ("with", &rewrite.with)] {
             let fits = |byte: u8| byte.is_ascii_graphic() && !b"?#".contains(&byte);
             let clean = text.bytes().all(fits) && !has_dot_segments(text.as_bytes());
             if !text.starts_with('/') || !clean {
                 let reason = format!("{text:?} is not the beginning of a path");
-                let remedy =
-                    "begin with `/`, without `.` and `..`, and percent-encode space, `?`, `#` and what is not ASCII";
-                report.add(format!("routes[{index}].rewrite.path.{key}"), reason, remedy);
+                let remedy = "begin with `/`, without `.` and `..`, and percent-encode space, `?`, `#` and what is not ASCII";
+                report.add(
+                    format!("routes[{index}].rewrite.path.{key}"),
+                    reason,
+                    remedy,
+                );
             }
         }
     }

@@ -4,8 +4,15 @@ use hermes_config::model::{Action, Document, ListenAddress, Listener, Tunnel, Tu
 
 use super::{Check, Report, each_listener};
 
-pub(super) const CHECKS: &[Check] =
-    &[proxy_protocol, proxy_protocol_from, pac, explain, half_close, tunnel_action, tunnel_path];
+pub(super) const CHECKS: &[Check] = &[
+    proxy_protocol,
+    proxy_protocol_from,
+    pac,
+    explain,
+    half_close,
+    tunnel_action,
+    tunnel_path,
+];
 
 fn is_udp(listener: &Listener) -> bool {
     listener.udp.is_some() && listener.http.is_none() && listener.tcp.is_none()
@@ -25,9 +32,13 @@ fn proxy_protocol_from(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         let address = listener.http.as_ref().or(listener.tcp.as_ref());
         let is_unix = matches!(address, Some(ListenAddress::Unix(_)));
-        match (listener.proxy_protocol, listener.proxy_protocol_from.is_empty()) {
+        match (
+            listener.proxy_protocol,
+            listener.proxy_protocol_from.is_empty(),
+        ) {
             (Some(_), true) if !is_unix && !is_udp(listener) => {
-                let reason = "nobody may connect: no prefix is named from which PROXY headers are taken";
+                let reason =
+                    "nobody may connect: no prefix is named from which PROXY headers are taken";
                 report.add(
                     format!("{path}.proxy_protocol"),
                     reason,
@@ -36,7 +47,11 @@ fn proxy_protocol_from(document: &Document, report: &mut Report) {
             }
             (None, false) => {
                 let reason = "`proxy_protocol_from` does nothing: no PROXY header is read here";
-                report.add(format!("{path}.proxy_protocol_from"), reason, "add `proxy_protocol: accept`, or remove it");
+                report.add(
+                    format!("{path}.proxy_protocol_from"),
+                    reason,
+                    "add `proxy_protocol: accept`, or remove it",
+                );
             }
             _ => {}
         }
@@ -46,7 +61,11 @@ fn proxy_protocol_from(document: &Document, report: &mut Report) {
 fn pac(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if listener.http.is_none() && listener.pac.is_some() {
-            report.add(format!("{path}.pac"), "`pac` is for `http` listeners", "remove it");
+            report.add(
+                format!("{path}.pac"),
+                "`pac` is for `http` listeners",
+                "remove it",
+            );
         }
     });
 }
@@ -54,7 +73,11 @@ fn pac(document: &Document, report: &mut Report) {
 fn explain(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if listener.http.is_none() && listener.explain {
-            report.add(format!("{path}.explain"), "`explain` is for `http` listeners", "remove it");
+            report.add(
+                format!("{path}.explain"),
+                "`explain` is for `http` listeners",
+                "remove it",
+            );
         }
     });
 }
@@ -62,33 +85,60 @@ fn explain(document: &Document, report: &mut Report) {
 fn half_close(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if listener.http.is_none() && listener.half_close {
-            report.add(format!("{path}.half_close"), "`half_close` is for `http` listeners", "remove it");
+            report.add(
+                format!("{path}.half_close"),
+                "`half_close` is for `http` listeners",
+                "remove it",
+            );
         }
     });
 }
 
 fn tunnel_action(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
-        let carries = matches!(route.action(), Some(Action::To(_) | Action::Terminate(_)) | None);
+        let carries = matches!(
+            route.action(),
+            Some(Action::To(_) | Action::Terminate(_)) | None
+        );
         if route.tunnel.is_some() && !carries {
             let reason = "`tunnel` is for routes that carry one";
-            report.add(format!("routes[{index}].tunnel"), reason, "remove it, or give `to` or `terminate`");
+            report.add(
+                format!("routes[{index}].tunnel"),
+                reason,
+                "remove it, or give `to` or `terminate`",
+            );
         }
-        let form = route.tunnel.as_ref().map(Tunnel::word).filter(|form| *form != TunnelWord::Post);
+        let form = route
+            .tunnel
+            .as_ref()
+            .map(Tunnel::word)
+            .filter(|form| *form != TunnelWord::Post);
         if form.is_some() && route.terminate.is_some() {
             let reason = "the form of a tunnel that leaves is of no use where it ends";
-            report.add(format!("routes[{index}].tunnel"), reason, "remove it: every form is taken here");
+            report.add(
+                format!("routes[{index}].tunnel"),
+                reason,
+                "remove it: every form is taken here",
+            );
         }
     }
 }
 
 fn tunnel_path(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
-        let Some(path) = route.tunnel.as_ref().and_then(Tunnel::path) else { continue };
-        let visible = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        let Some(path) = route.tunnel.as_ref().and_then(Tunnel::path) else {
+            continue;
+        };
+        let visible = path
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'#');
         if !path.starts_with('/') || !visible {
             let reason = format!("`{path}` is no path");
-            report.add(format!("routes[{index}].tunnel.post"), reason, "write one such as `/tunnel`");
+            report.add(
+                format!("routes[{index}].tunnel.post"),
+                reason,
+                "write one such as `/tunnel`",
+            );
         }
     }
 }

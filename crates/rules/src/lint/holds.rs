@@ -12,19 +12,29 @@ pub fn holds(lost: &Lost, path: &str) -> bool {
     let is_whole = |path: &str| !lost.touches(path);
     let is_known = |section: &str| !lost.covers(&[Step::Key(section.to_owned())]);
     // What an entry does not say, `defaults` may.
-    if matches!(words.first(), Some(&("listeners" | "upstreams" | "peers"))) && !is_whole("defaults") {
+    if matches!(words.first(), Some(&("listeners" | "upstreams" | "peers")))
+        && !is_whole("defaults")
+    {
         return false;
     }
     match words.as_slice() {
         // That it does nothing cannot be found: see `mend`. That it never matches rests on its conditions.
-        ["routes", _] => return !lost.is_within(&[&steps[..], &[Step::Key("match".to_owned())]].concat()),
-        ["routes" | "authorize", _, "match", "listener", ..] if !is_known("listeners") => return false,
-        ["routes", _, "to" | "terminate", ..] | ["upstreams", _, "via"] | ["authorize", _, "upstream"]
+        ["routes", _] => {
+            return !lost.is_within(&[&steps[..], &[Step::Key("match".to_owned())]].concat());
+        }
+        ["routes" | "authorize", _, "match", "listener", ..] if !is_known("listeners") => {
+            return false;
+        }
+        ["routes", _, "to" | "terminate", ..]
+        | ["upstreams", _, "via"]
+        | ["authorize", _, "upstream"]
             if !is_known("upstreams") =>
         {
             return false;
         }
-        ["routes", _, "expose", ..] | ["listeners", _, "accepts", _] if !is_whole("fields") => return false,
+        ["routes", _, "expose", ..] | ["listeners", _, "accepts", _] if !is_whole("fields") => {
+            return false;
+        }
         ["listeners", _, "accepts", _] if !is_whole("provenance") => return false,
         ["upstreams", _, "send_token"] if !is_whole("identity") => return false,
         ["peers"] if !is_whole("listeners") => return false,
@@ -42,7 +52,10 @@ pub fn holds(lost: &Lost, path: &str) -> bool {
 
 /// The part around the first list in it, whose elements have moved if one of them was lost. Routes stay where they are.
 fn up_to_list(steps: &[Step]) -> &[Step] {
-    let list = steps.iter().skip(2).position(|step| matches!(step, Step::Index(_)));
+    let list = steps
+        .iter()
+        .skip(2)
+        .position(|step| matches!(step, Step::Index(_)));
     let fields = matches!(steps, [Step::Key(section), Step::Index(_), ..] if section != "routes");
     match list {
         _ if fields => &steps[..1],

@@ -6,18 +6,34 @@ use super::upstreams::{each_upstream, has_tls};
 use super::{Check, Report, each_listener};
 use crate::versions::versions;
 
-pub(super) const CHECKS: &[Check] = &[listener_versions, listener_quic, early_data, upstream_quic, upstream_early_data];
+pub(super) const CHECKS: &[Check] = &[
+    listener_versions,
+    listener_quic,
+    early_data,
+    upstream_quic,
+    upstream_early_data,
+];
 
 fn listener_versions(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let Some(stated) = &listener.versions else { return };
+        let Some(stated) = &listener.versions else {
+            return;
+        };
         let path = format!("{path}.versions");
         if listener.http.is_none() {
-            report.add(path, "`versions` is for `http` listeners", "remove it, or make it an `http` listener");
+            report.add(
+                path,
+                "`versions` is for `http` listeners",
+                "remove it, or make it an `http` listener",
+            );
             return;
         }
         if stated.is_empty() {
-            report.add(&path, "no HTTP version is left", "remove `versions` for the default, or give one");
+            report.add(
+                &path,
+                "no HTTP version is left",
+                "remove `versions` for the default, or give one",
+            );
         } else if listener.tls.is_none() {
             let reason = "without TLS no version can be agreed on: the client sends HTTP/1.1 or HTTP/2 as it likes";
             report.add(&path, reason, "remove `versions`, or add `tls`");
@@ -34,23 +50,36 @@ fn listener_versions(document: &Document, report: &mut Report) {
 /// What is said outright must be possible; the default looks for itself.
 fn listener_quic(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let wanted = listener.versions.as_ref().is_some_and(|stated| stated.contains(&HttpVersion::H3));
+        let wanted = listener
+            .versions
+            .as_ref()
+            .is_some_and(|stated| stated.contains(&HttpVersion::H3));
         if !wanted {
             return;
         }
         let path = format!("{path}.versions");
         if matches!(listener.http, Some(ListenAddress::Unix(_))) {
-            report.add(path, "HTTP/3 needs a UDP port, not a Unix socket", "remove 3, or listen on an IP address");
+            report.add(
+                path,
+                "HTTP/3 needs a UDP port, not a Unix socket",
+                "remove 3, or listen on an IP address",
+            );
         } else if listener.proxy_protocol.is_some() {
             let reason = "HTTP/3 has no PROXY headers: its clients would not be introduced";
-            report.add(path, reason, "remove 3, or make a listener of its own for HTTP/3");
+            report.add(
+                path,
+                reason,
+                "remove 3, or make a listener of its own for HTTP/3",
+            );
         }
     });
 }
 
 fn early_data(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let Some(tls) = listener.tls.as_ref().filter(|tls| tls.early_data) else { return };
+        let Some(tls) = listener.tls.as_ref().filter(|tls| tls.early_data) else {
+            return;
+        };
         let path = format!("{path}.tls.early_data");
         if !versions(document, listener).contains(&HttpVersion::H3) {
             let reason = "early data is taken over HTTP/3 only, which the listener does not speak";
@@ -70,10 +99,22 @@ fn upstream_quic(document: &Document, report: &mut Report) {
         }
         let path = format!("{path}.http");
         if !has_tls(upstream) {
-            report.add(path, "HTTP/3 is always encrypted, and this upstream has no TLS", "add `tls`, or remove 3");
+            report.add(
+                path,
+                "HTTP/3 is always encrypted, and this upstream has no TLS",
+                "add `tls`, or remove 3",
+            );
         } else if upstream.proxy_protocol.is_some() {
-            report.add(path, "HTTP/3 has no PROXY headers", "remove 3, or remove `proxy_protocol`");
-        } else if upstream.endpoints.iter().any(|endpoint| matches!(endpoint.address(), EndpointAddress::Unix(_))) {
+            report.add(
+                path,
+                "HTTP/3 has no PROXY headers",
+                "remove 3, or remove `proxy_protocol`",
+            );
+        } else if upstream
+            .endpoints
+            .iter()
+            .any(|endpoint| matches!(endpoint.address(), EndpointAddress::Unix(_)))
+        {
             report.add(
                 path,
                 "HTTP/3 does not reach a Unix socket",
@@ -85,19 +126,30 @@ fn upstream_quic(document: &Document, report: &mut Report) {
 
 /// Before the handshake has ended it is not known whether UDP comes through, nor who is there.
 fn upstream_early_data(document: &Document, report: &mut Report) {
-    let attached_to: Vec<_> =
-        document.listeners.values().filter_map(|listener| Some(listener.attach.as_ref()?.upstream())).collect();
+    let attached_to: Vec<_> = document
+        .listeners
+        .values()
+        .filter_map(|listener| Some(listener.attach.as_ref()?.upstream()))
+        .collect();
     each_upstream(document, |path, upstream| {
         let path = format!("{path}.early_data");
         if !upstream.early_data {
             return;
         }
         if upstream.http.as_deref() != Some(&[HttpVersion::H3]) {
-            let reason = "early data is sent over HTTP/3 only, and there is no way back to another version";
+            let reason =
+                "early data is sent over HTTP/3 only, and there is no way back to another version";
             report.add(path, reason, "set `http: 3`, or remove `early_data`");
-        } else if attached_to.iter().any(|name| path == format!("upstreams.{name}.early_data")) {
+        } else if attached_to
+            .iter()
+            .any(|name| path == format!("upstreams.{name}.early_data"))
+        {
             let reason = "a listener attaches to it, which must know at once who is there";
-            report.add(path, reason, "remove `early_data`, or attach to an upstream of its own");
+            report.add(
+                path,
+                reason,
+                "remove `early_data`, or attach to an upstream of its own",
+            );
         }
     });
 }

@@ -14,7 +14,11 @@ fn via_names(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
         let Some(via) = &upstream.via else { return };
         if !document.upstreams.contains_key(via) {
-            let known = document.upstreams.keys().map(String::as_str).filter(|name| path != child("upstreams", name));
+            let known = document
+                .upstreams
+                .keys()
+                .map(String::as_str)
+                .filter(|name| path != child("upstreams", name));
             report.add(
                 format!("{path}.via"),
                 format!("there is no upstream `{via}`"),
@@ -27,11 +31,19 @@ fn via_names(document: &Document, report: &mut Report) {
 /// Each cycle is reported once, at its first upstream.
 fn via_cycles(document: &Document, report: &mut Report) {
     for (index, start) in document.upstreams.keys().enumerate() {
-        let Some(cycle) = cycle_from(document, start) else { continue };
-        let is_first = cycle.iter().all(|name| document.upstreams.get_index_of(*name) >= Some(index));
+        let Some(cycle) = cycle_from(document, start) else {
+            continue;
+        };
+        let is_first = cycle
+            .iter()
+            .all(|name| document.upstreams.get_index_of(*name) >= Some(index));
         if is_first {
             let reason = format!("`via` goes in a circle: {} -> {start}", cycle.join(" -> "));
-            report.add(child(&child("upstreams", start), "via"), reason, "remove one `via` of the circle");
+            report.add(
+                child(&child("upstreams", start), "via"),
+                reason,
+                "remove one `via` of the circle",
+            );
         }
     }
 }
@@ -62,23 +74,35 @@ fn via_to_unix(document: &Document, report: &mut Report) {
         }
         for (index, _) in upstream.endpoints.iter().enumerate().filter(sockets) {
             let reason = "a Unix socket cannot be reached through another proxy";
-            report.add(format!("{path}.endpoints[{index}]"), reason, "remove `via`, or write a host and a port");
+            report.add(
+                format!("{path}.endpoints[{index}]"),
+                reason,
+                "remove `via`, or write a host and a port",
+            );
         }
     });
 }
 
 /// The node's token must exist to be sent, and must not be read on the way.
 fn token(document: &Document, report: &mut Report) {
-    let has_token = document.identity.as_ref().is_some_and(|identity| identity.token_file.is_some());
+    let has_token = document
+        .identity
+        .as_ref()
+        .is_some_and(|identity| identity.token_file.is_some());
     each_upstream(document, |path, upstream| {
         if upstream.send_token != Some(true) {
             return;
         }
         let path = format!("{path}.send_token");
         if !has_token {
-            report.add(path, "there is no token to send", "add `identity.token_file`, or remove `send_token`");
+            report.add(
+                path,
+                "there is no token to send",
+                "add `identity.token_file`, or remove `send_token`",
+            );
         } else if !has_tls(upstream) && !is_local(upstream) {
-            let reason = "the node's token would be sent over a clear link, where others can read it";
+            let reason =
+                "the node's token would be sent over a clear link, where others can read it";
             report.add(path, reason, "add `tls`, or remove `send_token`");
         }
     });
@@ -87,12 +111,17 @@ fn token(document: &Document, report: &mut Report) {
 /// Whether every endpoint is on this machine.
 fn is_local(upstream: &Upstream) -> bool {
     upstream.via.is_none()
-        && upstream.endpoints.iter().all(|endpoint| match endpoint.address() {
-            EndpointAddress::Unix(_) => true,
-            EndpointAddress::Tcp(address) => {
-                let host = address.host.trim_end_matches('.');
-                host.eq_ignore_ascii_case("localhost")
-                    || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
-            }
-        })
+        && upstream
+            .endpoints
+            .iter()
+            .all(|endpoint| match endpoint.address() {
+                EndpointAddress::Unix(_) => true,
+                EndpointAddress::Tcp(address) => {
+                    let host = address.host.trim_end_matches('.');
+                    host.eq_ignore_ascii_case("localhost")
+                        || host
+                            .parse::<IpAddr>()
+                            .is_ok_and(|address| address.to_canonical().is_loopback())
+                }
+            })
 }

@@ -7,12 +7,27 @@ use hermes_config::model::{Auth, AuthMode, Document, ListenAddress, Listener};
 use super::{Check, Report, each_listener};
 use crate::fields::{OverlayFields, Provenance};
 
-pub(super) const CHECKS: &[Check] =
-    &[kind, target, udp_on_unix, http_only_keys, datagrams, empty_auth, open, mtls, accepts, limits];
+pub(super) const CHECKS: &[Check] = &[
+    kind,
+    target,
+    udp_on_unix,
+    http_only_keys,
+    datagrams,
+    empty_auth,
+    open,
+    mtls,
+    accepts,
+    limits,
+];
 
 fn kinds(listener: &Listener) -> impl Iterator<Item = (&'static str, &ListenAddress)> {
-    let all = [("http", &listener.http), ("tcp", &listener.tcp), ("udp", &listener.udp)];
-    all.into_iter().filter_map(|(key, address)| address.as_ref().map(|address| (key, address)))
+    let all = [
+        ("http", &listener.http),
+        ("tcp", &listener.tcp),
+        ("udp", &listener.udp),
+    ];
+    all.into_iter()
+        .filter_map(|(key, address)| address.as_ref().map(|address| (key, address)))
 }
 
 fn is_port(listener: &Listener) -> bool {
@@ -24,10 +39,18 @@ fn kind(document: &Document, report: &mut Report) {
         let attach = listener.attach.as_ref().map(|_| "attach");
         let given: Vec<&str> = kinds(listener).map(|(key, _)| key).chain(attach).collect();
         if given.is_empty() {
-            report.add(path, "the listener has no address", "give one of `http`, `tcp`, `udp` and `attach`");
+            report.add(
+                path,
+                "the listener has no address",
+                "give one of `http`, `tcp`, `udp` and `attach`",
+            );
         } else if let [_, second, ..] = given.as_slice() {
             let reason = format!("the listener is {} at once", given.join(" and "));
-            report.add(format!("{path}.{second}"), reason, "make a listener of each");
+            report.add(
+                format!("{path}.{second}"),
+                reason,
+                "make a listener of each",
+            );
         }
     });
 }
@@ -40,7 +63,11 @@ fn target(document: &Document, report: &mut Report) {
         }
         if listener.http.is_some() && !is_port(listener) && listener.target.is_some() {
             let reason = "an `http` listener has no target: each request names its own";
-            report.add(format!("{path}.target"), reason, "remove `target`, or make it a `tcp` listener");
+            report.add(
+                format!("{path}.target"),
+                reason,
+                "remove `target`, or make it a `tcp` listener",
+            );
         }
     });
 }
@@ -48,7 +75,11 @@ fn target(document: &Document, report: &mut Report) {
 fn udp_on_unix(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if matches!(listener.udp, Some(ListenAddress::Unix(_))) {
-            report.add(format!("{path}.udp"), "a Unix socket is not a UDP port", "write an IP address and a port");
+            report.add(
+                format!("{path}.udp"),
+                "a Unix socket is not a UDP port",
+                "write an IP address and a port",
+            );
         }
     });
 }
@@ -61,14 +92,26 @@ fn http_only_keys(document: &Document, report: &mut Report) {
         }
         let remove = "remove it, or make it an `http` listener";
         let keys = [
-            ("auth", listener.auth.is_some(), "remove it, and say whose the traffic is with `user`"),
-            ("insecure_trust", !listener.insecure_trust.is_empty(), remove),
+            (
+                "auth",
+                listener.auth.is_some(),
+                "remove it, and say whose the traffic is with `user`",
+            ),
+            (
+                "insecure_trust",
+                !listener.insecure_trust.is_empty(),
+                remove,
+            ),
             ("accepts", !listener.accepts.is_empty(), remove),
             ("tls", listener.tls.is_some(), remove),
             ("gateway", listener.gateway, remove),
         ];
         for (key, _, remedy) in keys.into_iter().filter(|(_, given, _)| *given) {
-            report.add(format!("{path}.{key}"), format!("`{key}` is for `http` listeners"), remedy);
+            report.add(
+                format!("{path}.{key}"),
+                format!("`{key}` is for `http` listeners"),
+                remedy,
+            );
         }
     });
 }
@@ -77,7 +120,11 @@ fn datagrams(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if listener.datagrams.is_some() && listener.udp.is_none() {
             let reason = "`datagrams` is for `udp` listeners";
-            report.add(format!("{path}.datagrams"), reason, "remove it, or put it on a route");
+            report.add(
+                format!("{path}.datagrams"),
+                reason,
+                "remove it, or put it on a route",
+            );
         }
     });
 }
@@ -95,7 +142,11 @@ fn empty_auth(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if matches!(listener.auth, Some(Auth::Ways(_))) && !asks(listener) {
             let reason = "`auth` names no way to authenticate";
-            report.add(format!("{path}.auth"), reason, "give `basic`, `bearer` or `mtls: true`, or write `auth: none`");
+            report.add(
+                format!("{path}.auth"),
+                reason,
+                "give `basic`, `bearer` or `mtls: true`, or write `auth: none`",
+            );
         }
     });
 }
@@ -109,14 +160,23 @@ pub fn is_open(listener: &Listener, address: SocketAddr) -> bool {
 fn open(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         for (key, address) in kinds(listener) {
-            let ListenAddress::Ip(address) = address else { continue };
+            let ListenAddress::Ip(address) = address else {
+                continue;
+            };
             if !is_open(listener, *address) {
                 continue;
             }
             let reason = format!("strangers can reach {address}, and nobody is asked who he is");
-            let local = if address.is_ipv4() { "127.0.0.1" } else { "[::1]" };
+            let local = if address.is_ipv4() {
+                "127.0.0.1"
+            } else {
+                "[::1]"
+            };
             let add = if key == "http" { "add `auth`, or " } else { "" };
-            let remedy = format!("{add}listen on {local}:{}, or write `public: true`", address.port());
+            let remedy = format!(
+                "{add}listen on {local}:{}, or write `public: true`",
+                address.port()
+            );
             report.add(format!("{path}.{key}"), reason, remedy);
         }
     });
@@ -149,7 +209,11 @@ fn accepts(document: &Document, report: &mut Report) {
                 let reason = format!(
                     "`{pattern}` does nothing: it is no overlay field and not in `provenance`, and other fields pass anyway"
                 );
-                report.add(format!("{path}.accepts[{index}]"), reason, "remove it, or declare it in `fields`");
+                report.add(
+                    format!("{path}.accepts[{index}]"),
+                    reason,
+                    "remove it, or declare it in `fields`",
+                );
             }
         }
     });
@@ -159,21 +223,40 @@ fn limits(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         let limits = &listener.limits;
         let zero = [
-            ("head_bytes", limits.head_bytes.is_some_and(|size| size.0 == 0)),
+            (
+                "head_bytes",
+                limits.head_bytes.is_some_and(|size| size.0 == 0),
+            ),
             ("fields", limits.fields == Some(0)),
-            ("head_time", limits.head_time.is_some_and(|time| time.0.is_zero())),
-            ("idle_time", limits.idle_time.is_some_and(|time| time.0.is_zero())),
+            (
+                "head_time",
+                limits.head_time.is_some_and(|time| time.0.is_zero()),
+            ),
+            (
+                "idle_time",
+                limits.idle_time.is_some_and(|time| time.0.is_zero()),
+            ),
             ("connections", limits.connections == Some(0)),
             ("per_source", limits.per_source == Some(0)),
-            ("connections_per_user", limits.connections_per_user == Some(0)),
+            (
+                "connections_per_user",
+                limits.connections_per_user == Some(0),
+            ),
             ("per_user", limits.per_user == Some(0)),
             ("sessions_per_user", limits.sessions_per_user == Some(0)),
-            ("rate_window", limits.rate_window.is_some_and(|time| time.0.is_zero())),
+            (
+                "rate_window",
+                limits.rate_window.is_some_and(|time| time.0.is_zero()),
+            ),
             ("streams", limits.streams == Some(0)),
         ];
         for (key, _) in zero.into_iter().filter(|(_, is_zero)| *is_zero) {
             let reason = "a limit of zero lets nothing in";
-            report.add(format!("{path}.limits.{key}"), reason, "give a larger one, or remove it for the default");
+            report.add(
+                format!("{path}.limits.{key}"),
+                reason,
+                "give a larger one, or remove it for the default",
+            );
         }
     });
 }

@@ -20,11 +20,19 @@ fn each_match(document: &Document, mut check: impl FnMut(&str, &Match)) {
 
 fn listeners(document: &Document, report: &mut Report) {
     each_match(document, |path, matches| {
-        for (index, name) in matches.listener.iter().flat_map(|list| list.iter().enumerate()) {
+        for (index, name) in matches
+            .listener
+            .iter()
+            .flat_map(|list| list.iter().enumerate())
+        {
             if !document.listeners.contains_key(name) {
                 let known = document.listeners.keys().map(String::as_str);
                 let reason = format!("there is no listener `{name}`");
-                report.add(format!("{path}.listener[{index}]"), reason, instead(name, known, "listeners"));
+                report.add(
+                    format!("{path}.listener[{index}]"),
+                    reason,
+                    instead(name, known, "listeners"),
+                );
             }
         }
     });
@@ -33,13 +41,25 @@ fn listeners(document: &Document, report: &mut Report) {
 /// Methods are compared with their case (RFC 9110, 9.1), and all registered ones are in capitals.
 fn methods(document: &Document, report: &mut Report) {
     each_match(document, |path, matches| {
-        for (index, method) in matches.method.iter().flat_map(|list| list.iter().enumerate()) {
+        for (index, method) in matches
+            .method
+            .iter()
+            .flat_map(|list| list.iter().enumerate())
+        {
             let path = format!("{path}.method[{index}]");
             if !is_token(method) {
-                report.add(path, format!("`{method}` cannot be a method"), "write one such as GET or CONNECT");
+                report.add(
+                    path,
+                    format!("`{method}` cannot be a method"),
+                    "write one such as GET or CONNECT",
+                );
             } else if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
                 let reason = format!("method `{method}` would not match: methods are in capitals");
-                report.add(path, reason, format!("write {}", method.to_ascii_uppercase()));
+                report.add(
+                    path,
+                    reason,
+                    format!("write {}", method.to_ascii_uppercase()),
+                );
             }
         }
     });
@@ -47,13 +67,21 @@ fn methods(document: &Document, report: &mut Report) {
 
 fn field_names(document: &Document, report: &mut Report) {
     each_match(document, |path, matches| {
-        for name in matches.fields.keys().filter(|name| name.parse::<HeaderName>().is_err()) {
+        for name in matches
+            .fields
+            .keys()
+            .filter(|name| name.parse::<HeaderName>().is_err())
+        {
             let remedy = if name.starts_with(':') {
                 "match `method`, `path`, `authority` or `protocol` instead"
             } else {
                 "write a name of letters, digits and `-`"
             };
-            report.add(child(&format!("{path}.fields"), name), format!("`{name}` cannot be a field's name"), remedy);
+            report.add(
+                child(&format!("{path}.fields"), name),
+                format!("`{name}` cannot be a field's name"),
+                remedy,
+            );
         }
     });
 }
@@ -61,10 +89,18 @@ fn field_names(document: &Document, report: &mut Report) {
 fn paths(document: &Document, report: &mut Report) {
     each_match(document, |path, matches| {
         for (index, condition) in matches.path.iter().flat_map(|list| list.iter().enumerate()) {
-            let (PathMatch::Exact(text) | PathMatch::Prefix(text)) = condition else { continue };
+            let (PathMatch::Exact(text) | PathMatch::Prefix(text)) = condition else {
+                continue;
+            };
             if has_dot_segments(text.as_bytes()) {
-                let reason = format!("`{condition}` never matches: dot segments are resolved before, or refused");
-                report.add(format!("{path}.path[{index}]"), reason, "write the path without `.` and `..`");
+                let reason = format!(
+                    "`{condition}` never matches: dot segments are resolved before, or refused"
+                );
+                report.add(
+                    format!("{path}.path[{index}]"),
+                    reason,
+                    "write the path without `.` and `..`",
+                );
             }
         }
     });
@@ -87,7 +123,11 @@ fn empty(document: &Document, report: &mut Report) {
             ("listener", is_empty(matches.listener.as_deref())),
         ];
         for (key, _) in empty.into_iter().filter(|(_, is_empty)| *is_empty) {
-            report.add(format!("{path}.{key}"), "an empty list matches nothing", "remove it to match anything");
+            report.add(
+                format!("{path}.{key}"),
+                "an empty list matches nothing",
+                "remove it to match anything",
+            );
         }
     });
 }

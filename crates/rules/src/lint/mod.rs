@@ -51,8 +51,17 @@ type Check = fn(&Document, &mut Report);
 struct Report(Vec<Finding>);
 
 impl Report {
-    fn add(&mut self, path: impl Into<String>, reason: impl Into<String>, remedy: impl Into<String>) {
-        self.0.push(Finding { path: path.into(), reason: reason.into(), remedy: Some(remedy.into()) });
+    fn add(
+        &mut self,
+        path: impl Into<String>,
+        reason: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.0.push(Finding {
+            path: path.into(),
+            reason: reason.into(),
+            remedy: Some(remedy.into()),
+        });
     }
 }
 
@@ -109,5 +118,8 @@ fn instead<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, section
 
 /// Whether text is a token (RFC 9110, 5.6.2).
 fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

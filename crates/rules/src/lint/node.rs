@@ -6,8 +6,16 @@ use super::{Check, Report, each_listener, is_token};
 use crate::fields::{field_value, reserved_in};
 use crate::log_filter;
 
-pub(super) const CHECKS: &[Check] =
-    &[version, name, users, no_listeners, no_routes, removed_fields, log_level, revocation];
+pub(super) const CHECKS: &[Check] = &[
+    version,
+    name,
+    users,
+    no_listeners,
+    no_routes,
+    removed_fields,
+    log_level,
+    revocation,
+];
 
 /// Only one version of the format exists.
 fn version(document: &Document, report: &mut Report) {
@@ -19,26 +27,42 @@ fn version(document: &Document, report: &mut Report) {
 
 /// Lists of revoked certificates are for authorities that are named with them.
 fn revocation(document: &Document, report: &mut Report) {
-    let Some(tls) = &document.defaults.tls else { return };
+    let Some(tls) = &document.defaults.tls else {
+        return;
+    };
     if tls.crl_file.is_some() && tls.ca_file.is_none() && tls.client_ca_file.is_none() {
         let reason = "nobody takes lists without the authorities whose certificates they revoke";
-        report.add("defaults.tls.crl_file", reason, "add `ca_file` or `client_ca_file`, or remove it");
+        report.add(
+            "defaults.tls.crl_file",
+            reason,
+            "add `ca_file` or `client_ca_file`, or remove it",
+        );
     }
 }
 
 /// The node's name stands in `Via` and `Proxy-Status` (RFC 9110, 7.6.3; RFC 9209, 2).
 fn name(document: &Document, report: &mut Report) {
     if let Some(name) = document.node.as_deref().filter(|name| !is_token(name)) {
-        report.add("node", format!("`{name}` cannot be a node's name"), "use letters, digits, `-`, `.` and `_`");
+        report.add(
+            "node",
+            format!("`{name}` cannot be a node's name"),
+            "use letters, digits, `-`, `.` and `_`",
+        );
     }
 }
 
 /// A configured user becomes a field.
 fn users(document: &Document, report: &mut Report) {
     let mut check = |path: String, user: &str| {
-        if !field_value(user).is_some_and(|value| !value.is_empty() && value.as_bytes() == user.as_bytes()) {
+        if !field_value(user)
+            .is_some_and(|value| !value.is_empty() && value.as_bytes() == user.as_bytes())
+        {
             let reason = format!("{user:?} cannot be a user: it becomes the field `user`");
-            report.add(path, reason, "write a name without control characters and without space around it");
+            report.add(
+                path,
+                reason,
+                "write a name without control characters and without space around it",
+            );
         }
     };
     if let Some(identity) = &document.identity {
@@ -63,20 +87,34 @@ fn no_listeners(document: &Document, report: &mut Report) {
 
 fn no_routes(document: &Document, report: &mut Report) {
     if document.routes.is_empty() && !document.listeners.is_empty() {
-        report.add("routes", "there is no route: every exchange would be refused", "add one, such as `- to: UPSTREAM`");
+        report.add(
+            "routes",
+            "there is no route: every exchange would be refused",
+            "add one, such as `- to: UPSTREAM`",
+        );
     }
 }
 
 /// They are removed from what clients send, which must not hit framing.
 fn removed_fields(document: &Document, report: &mut Report) {
     let lists = [
-        ("fields", &document.fields, "declare only fields of the overlay"),
-        ("provenance", &document.provenance, "name only fields that say where a request came from"),
+        (
+            "fields",
+            &document.fields,
+            "declare only fields of the overlay",
+        ),
+        (
+            "provenance",
+            &document.provenance,
+            "name only fields that say where a request came from",
+        ),
     ];
     for (key, patterns, remedy) in lists {
         for (index, pattern) in patterns.iter().enumerate() {
             if let Some(name) = reserved_in(pattern) {
-                let reason = format!("`{pattern}` covers `{name}`, which belongs to the connection or to the proxy");
+                let reason = format!(
+                    "`{pattern}` covers `{name}`, which belongs to the connection or to the proxy"
+                );
                 report.add(format!("{key}[{index}]"), reason, remedy);
             }
         }

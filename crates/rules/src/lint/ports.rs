@@ -26,16 +26,28 @@ enum Place<'a> {
 fn conflicts(document: &Document, report: &mut Report) {
     let claims = claims(document);
     for (index, claim) in claims.iter().enumerate() {
-        let Some(earlier) = claims[..index].iter().find(|earlier| earlier.place.overlaps(&claim.place)) else {
+        let Some(earlier) = claims[..index]
+            .iter()
+            .find(|earlier| earlier.place.overlaps(&claim.place))
+        else {
             continue;
         };
         let reason = match (&earlier.place, &claim.place) {
-            (Place::Unix(path), _) => format!("{} listens on unix:{} already", earlier.path, path.display()),
-            (Place::Tcp(one) | Place::Udp(one), Place::Tcp(two) | Place::Udp(two)) if one == two => {
+            (Place::Unix(path), _) => format!(
+                "{} listens on unix:{} already",
+                earlier.path,
+                path.display()
+            ),
+            (Place::Tcp(one) | Place::Udp(one), Place::Tcp(two) | Place::Udp(two))
+                if one == two =>
+            {
                 format!("{} listens on {one} already", earlier.path)
             }
             (Place::Tcp(one) | Place::Udp(one), _) => {
-                format!("{} listens on {one}, which includes it or is part of it", earlier.path)
+                format!(
+                    "{} listens on {one}, which includes it or is part of it",
+                    earlier.path
+                )
             }
         };
         report.add(&claim.path, reason, "choose another address or port");
@@ -45,22 +57,56 @@ fn conflicts(document: &Document, report: &mut Report) {
 fn claims(document: &Document) -> Vec<Claim<'_>> {
     let mut claims = Vec::new();
     for (name, listener) in &document.listeners {
-        for (key, address) in [("http", &listener.http), ("tcp", &listener.tcp), ("udp", &listener.udp)] {
-            let place = address.as_ref().map(|address| Place::of(address, key == "udp"));
+        for (key, address) in [
+            ("http", &listener.http),
+            ("tcp", &listener.tcp),
+            ("udp", &listener.udp),
+        ] {
+            let place = address
+                .as_ref()
+                .map(|address| Place::of(address, key == "udp"));
             // HTTP/3 alone takes no TCP port.
-            let place = place.filter(|_| key != "http" || versions(document, listener) != [HttpVersion::H3]);
-            claims.extend(place.map(|place| Claim { path: child(&child("listeners", name), key), place }));
+            let place = place
+                .filter(|_| key != "http" || versions(document, listener) != [HttpVersion::H3]);
+            claims.extend(place.map(|place| Claim {
+                path: child(&child("listeners", name), key),
+                place,
+            }));
         }
         let quic = versions(document, listener).contains(&HttpVersion::H3);
         if let Some(ListenAddress::Ip(address)) = listener.http.as_ref().filter(|_| quic) {
-            let path = child(&child("listeners", name), if listener.versions.is_some() { "versions" } else { "http" });
-            claims.push(Claim { path, place: Place::Udp(*address) });
+            let path = child(
+                &child("listeners", name),
+                if listener.versions.is_some() {
+                    "versions"
+                } else {
+                    "http"
+                },
+            );
+            claims.push(Claim {
+                path,
+                place: Place::Udp(*address),
+            });
         }
     }
-    let metrics = document.admin.metrics.as_ref().map(|address| Place::of(address, false));
-    claims.extend(metrics.map(|place| Claim { path: "admin.metrics".to_owned(), place }));
-    let socket = document.admin.socket.as_ref().map(|path| Place::Unix(&path.0));
-    claims.extend(socket.map(|place| Claim { path: "admin.socket".to_owned(), place }));
+    let metrics = document
+        .admin
+        .metrics
+        .as_ref()
+        .map(|address| Place::of(address, false));
+    claims.extend(metrics.map(|place| Claim {
+        path: "admin.metrics".to_owned(),
+        place,
+    }));
+    let socket = document
+        .admin
+        .socket
+        .as_ref()
+        .map(|path| Place::Unix(&path.0));
+    claims.extend(socket.map(|place| Claim {
+        path: "admin.socket".to_owned(),
+        place,
+    }));
     claims
 }
 
@@ -75,7 +121,9 @@ impl<'a> Place<'a> {
 
     fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Tcp(one), Self::Tcp(two)) | (Self::Udp(one), Self::Udp(two)) => overlap(*one, *two),
+            (Self::Tcp(one), Self::Tcp(two)) | (Self::Udp(one), Self::Udp(two)) => {
+                overlap(*one, *two)
+            }
             (Self::Unix(one), Self::Unix(two)) => one == two,
             _ => false,
         }
@@ -84,7 +132,8 @@ impl<'a> Place<'a> {
 
 /// Whether two sockets cannot both listen. `[::]` takes IPv4 too; port 0 is a different port each time.
 pub(crate) fn overlap(one: SocketAddr, two: SocketAddr) -> bool {
-    let includes = |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
+    let includes =
+        |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
     let first = one.ip().to_canonical();
     let second = two.ip().to_canonical();
     one.port() == two.port()

@@ -9,8 +9,17 @@ use super::{Check, Report, instead};
 use crate::fields::OverlayFields;
 use crate::shadow::shadows;
 
-pub(super) const CHECKS: &[Check] =
-    &[action, terminate_false, upstream_names, weights, statuses, names, expose, shadowed, timeouts];
+pub(super) const CHECKS: &[Check] = &[
+    action,
+    terminate_false,
+    upstream_names,
+    weights,
+    statuses,
+    names,
+    expose,
+    shadowed,
+    timeouts,
+];
 
 pub(super) fn each_route(document: &Document, mut check: impl FnMut(&str, &Route)) {
     for (index, route) in document.routes.iter().enumerate() {
@@ -27,7 +36,11 @@ fn action(document: &Document, report: &mut Report) {
             ("respond", route.respond.is_some()),
             ("redirect", route.redirect.is_some()),
         ];
-        let given: Vec<&str> = actions.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect();
+        let given: Vec<&str> = actions
+            .into_iter()
+            .filter(|(_, given)| *given)
+            .map(|(key, _)| key)
+            .collect();
         if given.is_empty() {
             report.add(
                 path,
@@ -65,9 +78,15 @@ fn upstream_names(document: &Document, report: &mut Report) {
         };
         match &route.to {
             Some(Hops::One(name)) => check(format!("{path}.to"), name),
-            Some(Hops::Split(split)) => split.keys().for_each(|name| check(child(&format!("{path}.to"), name), name)),
+            Some(Hops::Split(split)) => split
+                .keys()
+                .for_each(|name| check(child(&format!("{path}.to"), name), name)),
             Some(Hops::Chain(chain)) => {
-                chain.hops().iter().enumerate().for_each(|(index, name)| check(format!("{path}.to[{index}]"), name));
+                chain
+                    .hops()
+                    .iter()
+                    .enumerate()
+                    .for_each(|(index, name)| check(format!("{path}.to[{index}]"), name));
             }
             None => {}
         }
@@ -95,7 +114,11 @@ fn weights(document: &Document, report: &mut Report) {
             && split.values().all(|weight| *weight == 0)
         {
             let reason = "no upstream of the split has a weight above zero";
-            report.add(format!("{path}.to"), reason, "give at least one of them a weight");
+            report.add(
+                format!("{path}.to"),
+                reason,
+                "give at least one of them a weight",
+            );
         }
     });
 }
@@ -106,13 +129,25 @@ fn statuses(document: &Document, report: &mut Report) {
             && !(200..=599).contains(&respond.status)
         {
             let reason = format!("{} is not the status of a final response", respond.status);
-            report.add(format!("{path}.respond.status"), reason, "write one from 200 to 599");
+            report.add(
+                format!("{path}.respond.status"),
+                reason,
+                "write one from 200 to 599",
+            );
         }
         // RFC 9110, 15.4: the others do not send a client elsewhere, or are no longer used.
-        let status = route.redirect.as_ref().and_then(|redirect| redirect.status).unwrap_or(302);
+        let status = route
+            .redirect
+            .as_ref()
+            .and_then(|redirect| redirect.status)
+            .unwrap_or(302);
         if ![301, 302, 303, 307, 308].contains(&status) {
             let reason = format!("{status} is not the status of a redirect");
-            report.add(format!("{path}.redirect.status"), reason, "write 301, 302, 303, 307 or 308");
+            report.add(
+                format!("{path}.redirect.status"),
+                reason,
+                "write 301, 302, 303, 307 or 308",
+            );
         }
     });
 }
@@ -124,7 +159,11 @@ fn names(document: &Document, report: &mut Report) {
         let owner = *first.entry(name).or_insert(index);
         if owner != index {
             let reason = format!("routes[{owner}] has the name `{name}` already");
-            report.add(format!("routes[{index}].name"), reason, "give each route a name of its own");
+            report.add(
+                format!("routes[{index}].name"),
+                reason,
+                "give each route a name of its own",
+            );
         }
     }
 }
@@ -135,8 +174,14 @@ fn expose(document: &Document, report: &mut Report) {
         for (index, pattern) in route.expose.iter().enumerate() {
             // `Forwarded` is shown to an origin only if the route says so, as overlay fields are.
             if !overlay.meets(pattern) && !pattern.matches("forwarded") {
-                let reason = format!("`{pattern}` does nothing: it is no overlay field, and other fields pass anyway");
-                report.add(format!("{path}.expose[{index}]"), reason, "remove it, or declare it in `fields`");
+                let reason = format!(
+                    "`{pattern}` does nothing: it is no overlay field, and other fields pass anyway"
+                );
+                report.add(
+                    format!("{path}.expose[{index}]"),
+                    reason,
+                    "remove it, or declare it in `fields`",
+                );
             }
         }
     });
@@ -158,5 +203,7 @@ fn shadowed(document: &Document, report: &mut Report) {
 }
 
 fn timeouts(document: &Document, report: &mut Report) {
-    each_route(document, |path, route| super::upstreams::zero_timeouts(path, &route.timeouts, report));
+    each_route(document, |path, route| {
+        super::upstreams::zero_timeouts(path, &route.timeouts, report)
+    });
 }

@@ -11,12 +11,26 @@ pub(super) const CHECKS: &[Check] = &[listeners, upstreams];
 fn listeners(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if listener.http.is_none() && listener.templates.is_some() {
-            report.add(format!("{path}.templates"), "`templates` is for `http` listeners", "remove it");
+            report.add(
+                format!("{path}.templates"),
+                "`templates` is for `http` listeners",
+                "remove it",
+            );
             return;
         }
-        let Some(templates) = &listener.templates else { return };
-        served(&format!("{path}.templates.udp"), templates.udp.as_ref(), report);
-        served(&format!("{path}.templates.tcp"), templates.tcp.as_ref(), report);
+        let Some(templates) = &listener.templates else {
+            return;
+        };
+        served(
+            &format!("{path}.templates.udp"),
+            templates.udp.as_ref(),
+            report,
+        );
+        served(
+            &format!("{path}.templates.tcp"),
+            templates.tcp.as_ref(),
+            report,
+        );
     });
 }
 
@@ -25,15 +39,25 @@ fn served(path: &str, templates: Option<&OneOrMany<String>>, report: &mut Report
     let mut known: Vec<UriTemplate> = Vec::new();
     for (index, text) in templates.into_iter().flatten().enumerate() {
         let path = format!("{path}[{index}]");
-        let Some(template) = parse(&path, text, report) else { continue };
+        let Some(template) = parse(&path, text, report) else {
+            continue;
+        };
         if template.origin().is_some() {
             let reason = "the template of a listener is a path: its host is whatever leads here";
             report.add(path, reason, format!("write `{}`", template.path()));
         } else if template.is_ambiguous() {
             let reason = format!("in `{text}` it is not certain where a value ends");
-            report.add(path, reason, "put a character such as `/` after each variable that something follows");
+            report.add(
+                path,
+                reason,
+                "put a character such as `/` after each variable that something follows",
+            );
         } else if let Some(first) = known.iter().position(|known| *known == template) {
-            report.add(path, format!("it is the same as the one at [{first}]"), "remove one");
+            report.add(
+                path,
+                format!("it is the same as the one at [{first}]"),
+                "remove one",
+            );
         } else {
             known.push(template);
         }
@@ -42,9 +66,12 @@ fn served(path: &str, templates: Option<&OneOrMany<String>>, report: &mut Report
 
 fn upstreams(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
-        let Some(templates) = &upstream.templates else { return };
+        let Some(templates) = &upstream.templates else {
+            return;
+        };
         for (key, text) in [("udp", &templates.udp), ("tcp", &templates.tcp)] {
-            text.iter().for_each(|text| drop(parse(&format!("{path}.templates.{key}"), text, report)));
+            text.iter()
+                .for_each(|text| drop(parse(&format!("{path}.templates.{key}"), text, report)));
         }
     });
 }

@@ -5,7 +5,14 @@ use hermes_config::model::{Document, Timeouts, TlsChoice, Upstream};
 
 use super::{Check, Report};
 
-pub(super) const CHECKS: &[Check] = &[endpoints, weights, versions, versions_without_tls, client_certificate, timeouts];
+pub(super) const CHECKS: &[Check] = &[
+    endpoints,
+    weights,
+    versions,
+    versions_without_tls,
+    client_certificate,
+    timeouts,
+];
 
 pub(super) fn each_upstream(document: &Document, mut check: impl FnMut(&str, &Upstream)) {
     for (name, upstream) in &document.upstreams {
@@ -14,13 +21,20 @@ pub(super) fn each_upstream(document: &Document, mut check: impl FnMut(&str, &Up
 }
 
 pub(super) fn has_tls(upstream: &Upstream) -> bool {
-    matches!(upstream.tls, Some(TlsChoice::Switch(true) | TlsChoice::Details(_)))
+    matches!(
+        upstream.tls,
+        Some(TlsChoice::Switch(true) | TlsChoice::Details(_))
+    )
 }
 
 fn endpoints(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
         if upstream.endpoints.is_empty() && upstream.attached.is_none() {
-            report.add(format!("{path}.endpoints"), "the upstream has no endpoint", "give one, such as `10.0.0.1:443`");
+            report.add(
+                format!("{path}.endpoints"),
+                "the upstream has no endpoint",
+                "give one, such as `10.0.0.1:443`",
+            );
         }
     });
 }
@@ -31,7 +45,11 @@ fn weights(document: &Document, report: &mut Report) {
             let weight = endpoint.weight();
             if !(1..=1000).contains(&weight) {
                 let path = format!("{path}.endpoints[{index}].weight");
-                report.add(path, format!("{weight} is not a weight"), "write one from 1 to 1000");
+                report.add(
+                    path,
+                    format!("{weight} is not a weight"),
+                    "write one from 1 to 1000",
+                );
             }
         }
     });
@@ -41,7 +59,11 @@ fn versions(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
         let versions = upstream.http.as_deref().unwrap_or_default();
         if upstream.http.is_some() && versions.is_empty() {
-            report.add(format!("{path}.http"), "no HTTP version is left", "remove `http` for the default, or give one");
+            report.add(
+                format!("{path}.http"),
+                "no HTTP version is left",
+                "remove `http` for the default, or give one",
+            );
         }
         for (index, version) in versions.iter().enumerate() {
             if versions[..index].contains(version) {
@@ -59,21 +81,37 @@ fn versions_without_tls(document: &Document, report: &mut Report) {
         let [first, rest @ ..] = versions else { return };
         if !has_tls(upstream) && rest.iter().any(|version| version != first) {
             let first = first.number();
-            let reason = format!("without TLS no version can be agreed on: only HTTP version {first} would be used");
-            report.add(format!("{path}.http"), reason, format!("write `http: {first}`, or add `tls`"));
+            let reason = format!(
+                "without TLS no version can be agreed on: only HTTP version {first} would be used"
+            );
+            report.add(
+                format!("{path}.http"),
+                reason,
+                format!("write `http: {first}`, or add `tls`"),
+            );
         }
     });
 }
 
 fn client_certificate(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {
-        let Some(TlsChoice::Details(tls)) = &upstream.tls else { return };
+        let Some(TlsChoice::Details(tls)) = &upstream.tls else {
+            return;
+        };
         match (&tls.cert_file, &tls.key_file) {
             (Some(_), None) => {
-                report.add(format!("{path}.tls.cert_file"), "the client certificate has no key", "add `key_file`");
+                report.add(
+                    format!("{path}.tls.cert_file"),
+                    "the client certificate has no key",
+                    "add `key_file`",
+                );
             }
             (None, Some(_)) => {
-                report.add(format!("{path}.tls.key_file"), "the key has no client certificate", "add `cert_file`");
+                report.add(
+                    format!("{path}.tls.key_file"),
+                    "the key has no client certificate",
+                    "add `cert_file`",
+                );
             }
             _ => {}
         }
@@ -82,7 +120,9 @@ fn client_certificate(document: &Document, report: &mut Report) {
 
 fn timeouts(document: &Document, report: &mut Report) {
     zero_timeouts("defaults", &document.defaults.timeouts, report);
-    each_upstream(document, |path, upstream| zero_timeouts(path, &upstream.timeouts, report));
+    each_upstream(document, |path, upstream| {
+        zero_timeouts(path, &upstream.timeouts, report)
+    });
 }
 
 pub(super) fn zero_timeouts(path: &str, timeouts: &Timeouts, report: &mut Report) {
@@ -94,8 +134,15 @@ pub(super) fn zero_timeouts(path: &str, timeouts: &Timeouts, report: &mut Report
         ("udp_unanswered", timeouts.udp_unanswered),
         ("udp_answered", timeouts.udp_answered),
     ];
-    for (key, _) in times.into_iter().filter(|(_, time)| time.is_some_and(|time| time.0.is_zero())) {
+    for (key, _) in times
+        .into_iter()
+        .filter(|(_, time)| time.is_some_and(|time| time.0.is_zero()))
+    {
         let reason = "a time-out of zero lets nothing happen";
-        report.add(format!("{path}.timeouts.{key}"), reason, "give a longer one, or remove it for the default");
+        report.add(
+            format!("{path}.timeouts.{key}"),
+            reason,
+            "give a longer one, or remove it for the default",
+        );
     }
 }

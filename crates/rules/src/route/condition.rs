@@ -40,19 +40,56 @@ impl Condition {
     pub(super) fn compile(matches: &Match) -> Vec<Self> {
         let targets = |list: &[TargetMatch]| list.iter().map(TargetTest::compile).collect();
         let mut conditions = Vec::new();
-        conditions.extend(matches.listener.as_ref().map(|list| Self::Listener(list.to_vec())));
-        conditions.extend(matches.port.as_ref().map(|list| Self::Port(list.to_vec())));
-        conditions.extend(matches.method.as_ref().map(|list| Self::Method(list.to_vec())));
-        conditions.extend(matches.protocol.as_ref().map(|list| Self::Protocol(list.to_vec())));
-        conditions.extend(matches.target.as_ref().map(|list| Self::Target(targets(list))));
-        conditions.extend(matches.authority.as_ref().map(|list| Self::Authority(targets(list))));
         conditions.extend(
-            matches.source.as_ref().map(|list| Self::Source(list.iter().map(|net| canonical_net(*net)).collect())),
+            matches
+                .listener
+                .as_ref()
+                .map(|list| Self::Listener(list.to_vec())),
+        );
+        conditions.extend(matches.port.as_ref().map(|list| Self::Port(list.to_vec())));
+        conditions.extend(
+            matches
+                .method
+                .as_ref()
+                .map(|list| Self::Method(list.to_vec())),
+        );
+        conditions.extend(
+            matches
+                .protocol
+                .as_ref()
+                .map(|list| Self::Protocol(list.to_vec())),
+        );
+        conditions.extend(
+            matches
+                .target
+                .as_ref()
+                .map(|list| Self::Target(targets(list))),
+        );
+        conditions.extend(
+            matches
+                .authority
+                .as_ref()
+                .map(|list| Self::Authority(targets(list))),
+        );
+        conditions.extend(
+            matches
+                .source
+                .as_ref()
+                .map(|list| Self::Source(list.iter().map(|net| canonical_net(*net)).collect())),
         );
         conditions.extend(matches.user.as_ref().map(|list| Self::User(list.to_vec())));
-        conditions.extend(matches.fields.iter().map(|(name, test)| Self::Field(FieldTest::compile(name, test))));
+        conditions.extend(
+            matches
+                .fields
+                .iter()
+                .map(|(name, test)| Self::Field(FieldTest::compile(name, test))),
+        );
         conditions.extend(matches.path.as_ref().map(|list| {
-            Self::Path(list.iter().map(|condition| (PathTest::compile(condition), condition.clone())).collect())
+            Self::Path(
+                list.iter()
+                    .map(|condition| (PathTest::compile(condition), condition.clone()))
+                    .collect(),
+            )
         }));
         conditions
     }
@@ -61,19 +98,25 @@ impl Condition {
     pub(super) fn holds(&self, view: &View<'_>) -> bool {
         let facts = view.facts;
         match self {
-            Self::Target(any) => any.iter().any(|test| test.matches(&view.target, Some(facts.target.port))),
+            Self::Target(any) => any
+                .iter()
+                .any(|test| test.matches(&view.target, Some(facts.target.port))),
             Self::Port(any) => any.iter().any(|range| range.matches(facts.target.port)),
-            Self::Authority(any) => {
-                view.authority.is_some_and(|(host, port)| any.iter().any(|test| test.matches(&host, port)))
-            }
+            Self::Authority(any) => view
+                .authority
+                .is_some_and(|(host, port)| any.iter().any(|test| test.matches(&host, port))),
             Self::Path(any) => any.iter().any(|(test, _)| test.matches(facts.path)),
             Self::Method(any) => any.iter().any(|method| method == facts.method.as_str()),
-            Self::Protocol(any) => {
-                facts.protocol.is_some_and(|token| any.iter().any(|wanted| wanted.eq_ignore_ascii_case(token)))
-            }
+            Self::Protocol(any) => facts
+                .protocol
+                .is_some_and(|token| any.iter().any(|wanted| wanted.eq_ignore_ascii_case(token))),
             Self::Field(field) => field.holds(facts.fields),
-            Self::User(any) => facts.user.is_some_and(|user| any.iter().any(|test| test.matches(user))),
-            Self::Source(any) => view.source.is_some_and(|source| any.iter().any(|net| net.contains(&source))),
+            Self::User(any) => facts
+                .user
+                .is_some_and(|user| any.iter().any(|test| test.matches(user))),
+            Self::Source(any) => view
+                .source
+                .is_some_and(|source| any.iter().any(|net| net.contains(&source))),
             Self::Listener(any) => any.iter().any(|name| name == facts.listener),
         }
     }
@@ -82,14 +125,23 @@ impl Condition {
     pub(super) fn failure(&self, view: &View<'_>) -> String {
         let facts = view.facts;
         match self {
-            Self::Target(any) => format!("target {}:{} is not {}", facts.target.host, facts.target.port, AnyOf(any)),
+            Self::Target(any) => format!(
+                "target {}:{} is not {}",
+                facts.target.host,
+                facts.target.port,
+                AnyOf(any)
+            ),
             Self::Port(any) => format!("port {} is not {}", facts.target.port, AnyOf(any)),
             Self::Authority(any) => match facts.authority {
                 None => format!("no authority; {} is wanted", AnyOf(any)),
                 Some((host, None)) => format!("authority {host} is not {}", AnyOf(any)),
-                Some((host, Some(port))) => format!("authority {host}:{port} is not {}", AnyOf(any)),
+                Some((host, Some(port))) => {
+                    format!("authority {host}:{port} is not {}", AnyOf(any))
+                }
             },
-            Self::Path(any) if facts.path.is_empty() => format!("no path; {} is wanted", AnyOf(&written(any))),
+            Self::Path(any) if facts.path.is_empty() => {
+                format!("no path; {} is wanted", AnyOf(&written(any)))
+            }
             Self::Path(any) => format!("path {} is not {}", facts.path, AnyOf(&written(any))),
             Self::Method(any) => format!("method {} is not {}", facts.method, AnyOf(any)),
             Self::Protocol(any) => given("protocol", facts.protocol, &AnyOf(any)),
@@ -114,7 +166,11 @@ fn given(what: &str, value: Option<impl Display>, wanted: &impl Display) -> Stri
 
 impl FieldTest {
     fn compile(name: &str, test: &FieldMatch) -> Self {
-        Self { name: name.parse().ok(), written: name.to_owned(), test: test.clone() }
+        Self {
+            name: name.parse().ok(),
+            written: name.to_owned(),
+            test: test.clone(),
+        }
     }
 
     /// Field lines are compared whole: a list within one line is not taken apart.
@@ -122,10 +178,9 @@ impl FieldTest {
         let Some(name) = &self.name else { return false };
         match &self.test {
             FieldMatch::Present(wanted) => fields.contains_key(name) == *wanted,
-            FieldMatch::Value(test) => fields
-                .get_all(name)
-                .iter()
-                .any(|value| std::str::from_utf8(value.as_bytes()).is_ok_and(|value| test.matches(value))),
+            FieldMatch::Value(test) => fields.get_all(name).iter().any(|value| {
+                std::str::from_utf8(value.as_bytes()).is_ok_and(|value| test.matches(value))
+            }),
         }
     }
 
@@ -149,7 +204,8 @@ impl<T: Display> Display for AnyOf<'_, T> {
             [one] => one.fmt(formatter),
             [first, rest @ ..] => {
                 write!(formatter, "one of {first}")?;
-                rest.iter().try_for_each(|item| write!(formatter, ", {item}"))
+                rest.iter()
+                    .try_for_each(|item| write!(formatter, ", {item}"))
             }
         }
     }
@@ -158,7 +214,10 @@ impl<T: Display> Display for AnyOf<'_, T> {
 /// A prefix as it is compared: without host bits, and IPv4 where it was written as IPv4-mapped IPv6.
 pub(crate) fn canonical_net(net: IpNet) -> IpNet {
     let net = net.trunc();
-    let (IpAddr::V4(address), Some(length)) = (net.network().to_canonical(), net.prefix_len().checked_sub(96)) else {
+    let (IpAddr::V4(address), Some(length)) = (
+        net.network().to_canonical(),
+        net.prefix_len().checked_sub(96),
+    ) else {
         return net;
     };
     Ipv4Net::new(address, length).map_or(net, IpNet::V4)
@@ -177,7 +236,10 @@ mod tests {
             ("2001:db8::/32", "2001:db8::/32"),
             ("::/0", "::/0"),
         ] {
-            assert_eq!(canonical_net(written.parse().unwrap()).to_string(), compared);
+            assert_eq!(
+                canonical_net(written.parse().unwrap()).to_string(),
+                compared
+            );
         }
     }
 }

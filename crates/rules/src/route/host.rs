@@ -16,13 +16,19 @@ pub(crate) struct Host<'a> {
 impl<'a> Host<'a> {
     pub(crate) fn new(written: &'a str) -> Self {
         let name = bare(written);
-        Self { name, address: name.parse().ok() }
+        Self {
+            name,
+            address: name.parse().ok(),
+        }
     }
 }
 
 /// A host without brackets and without its last dot.
 fn bare(host: &str) -> &str {
-    let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
     inner.strip_suffix('.').unwrap_or(inner)
 }
 
@@ -43,7 +49,10 @@ impl HostTest {
     pub(crate) fn compile(condition: &HostMatch) -> Self {
         match condition {
             HostMatch::Exact(host) => match Host::new(host) {
-                Host { address: Some(address), .. } => Self::Address(address),
+                Host {
+                    address: Some(address),
+                    ..
+                } => Self::Address(address),
                 Host { name, .. } => Self::Name(name.to_ascii_lowercase()),
             },
             HostMatch::Suffix(suffix) => Self::Suffix(bare(suffix).to_ascii_lowercase()),
@@ -99,7 +108,11 @@ pub(crate) struct TargetTest {
 
 impl TargetTest {
     pub(crate) fn compile(condition: &TargetMatch) -> Self {
-        Self { host: HostTest::compile(&condition.host), port: condition.port, text: condition.to_string() }
+        Self {
+            host: HostTest::compile(&condition.host),
+            port: condition.port,
+            text: condition.to_string(),
+        }
     }
 
     /// A condition with a port does not match where no port is known.

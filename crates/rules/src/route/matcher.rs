@@ -15,12 +15,16 @@ pub struct Matcher {
 impl Matcher {
     /// Compiles the conditions.
     pub fn compile(matches: &Match) -> Self {
-        Self { conditions: Condition::compile(matches) }
+        Self {
+            conditions: Condition::compile(matches),
+        }
     }
 
     /// Whether all conditions hold.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         let view = View::new(facts);
-        self.conditions.iter().all(|condition| condition.holds(&view))
+        self.conditions
+            .iter()
+            .all(|condition| condition.holds(&view))
     }
 }

@@ -24,7 +24,10 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(path: &'a str) -> Self {
-        Self { tokens: Tokens(path.as_bytes()), after_slash: false }
+        Self {
+            tokens: Tokens(path.as_bytes()),
+            after_slash: false,
+        }
     }
 
     /// What was not walked over yet, as it was written.
@@ -44,7 +47,9 @@ impl Iterator for Walk<'_> {
         }
         self.after_slash = token == Token::Plain(b'/');
         Some(match token {
-            Token::Encoded(byte) if !is_unreserved(byte) => ([b'%', capital(byte >> 4), capital(byte)], 3),
+            Token::Encoded(byte) if !is_unreserved(byte) => {
+                ([b'%', capital(byte >> 4), capital(byte)], 3)
+            }
             Token::Encoded(byte) | Token::Plain(byte) => ([byte, 0, 0], 1),
         })
     }
@@ -82,8 +87,13 @@ pub(crate) fn normalise_written(path: &str) -> String {
 ///
 /// # Errors
 /// The result is no path.
-pub fn rewrite_path(path: &PathAndQuery, change: &PathRewrite) -> Result<Option<PathAndQuery>, BadPath> {
-    let Some(rest) = after_prefix(path.path(), &normalise_written(&change.prefix)) else { return Ok(None) };
+pub fn rewrite_path(
+    path: &PathAndQuery,
+    change: &PathRewrite,
+) -> Result<Option<PathAndQuery>, BadPath> {
+    let Some(rest) = after_prefix(path.path(), &normalise_written(&change.prefix)) else {
+        return Ok(None);
+    };
     let with = change.with.as_str();
     let (with, slash) = match (with.strip_suffix('/'), rest.starts_with('/')) {
         (Some(folder), true) => (folder, ""),
@@ -212,9 +222,14 @@ mod tests {
     }
 
     fn rewritten(prefix: &str, with: &str, path: &str) -> Option<String> {
-        let change = PathRewrite { prefix: prefix.to_owned(), with: with.to_owned() };
+        let change = PathRewrite {
+            prefix: prefix.to_owned(),
+            with: with.to_owned(),
+        };
         let path = PathAndQuery::try_from(path).unwrap();
-        rewrite_path(&path, &change).unwrap().map(|path| path.as_str().to_owned())
+        rewrite_path(&path, &change)
+            .unwrap()
+            .map(|path| path.as_str().to_owned())
     }
 
     #[test]
@@ -230,21 +245,37 @@ mod tests {
             ("/s2", "/", "/s2x/secret", None),
             ("/api/", "/", "/api", None),
         ] {
-            assert_eq!(rewritten(prefix, with, path).as_deref(), expected, "{prefix} -> {with}: {path}");
+            assert_eq!(
+                rewritten(prefix, with, path).as_deref(),
+                expected,
+                "{prefix} -> {with}: {path}"
+            );
         }
     }
 
     #[test]
     fn a_rewrite_finds_its_prefix_in_the_compared_form() {
-        assert_eq!(rewritten("/pub/", "/", "/%70ub/a%2fb").as_deref(), Some("/a%2fb"));
+        assert_eq!(
+            rewritten("/pub/", "/", "/%70ub/a%2fb").as_deref(),
+            Some("/a%2fb")
+        );
         assert_eq!(rewritten("/p%75b/", "/", "/pub/x").as_deref(), Some("/x"));
-        assert_eq!(rewritten("/pub/", "/", "//pub//x//y").as_deref(), Some("/x//y"));
-        assert_eq!(rewritten("/caf\u{e9}", "/c", "/caf%c3%a9/x").as_deref(), Some("/c/x"));
+        assert_eq!(
+            rewritten("/pub/", "/", "//pub//x//y").as_deref(),
+            Some("/x//y")
+        );
+        assert_eq!(
+            rewritten("/caf\u{e9}", "/c", "/caf%c3%a9/x").as_deref(),
+            Some("/c/x")
+        );
     }
 
     #[test]
     fn a_rewrite_that_makes_no_path_is_refused() {
-        let change = PathRewrite { prefix: "/a".to_owned(), with: "/../b".to_owned() };
+        let change = PathRewrite {
+            prefix: "/a".to_owned(),
+            with: "/../b".to_owned(),
+        };
         assert!(rewrite_path(&PathAndQuery::from_static("/a/x"), &change).is_err());
     }
 }

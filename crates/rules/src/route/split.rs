@@ -32,8 +32,12 @@ pub fn hops_of(hops: &Hops) -> impl Iterator<Item = &str> {
         Hops::Chain(chain) => (Some(chain.name()), None),
         Hops::Split(split) => (None, Some(split)),
     };
-    let weighted = split.into_iter().flatten().filter(|(_, weight)| **weight > 0);
-    one.into_iter().chain(weighted.map(|(name, _)| name.as_str()))
+    let weighted = split
+        .into_iter()
+        .flatten()
+        .filter(|(_, weight)| **weight > 0);
+    one.into_iter()
+        .chain(weighted.map(|(name, _)| name.as_str()))
 }
 
 #[cfg(test)]
@@ -41,7 +45,12 @@ mod tests {
     use super::*;
 
     fn split(weights: &[(&str, u32)]) -> Hops {
-        Hops::Split(weights.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect())
+        Hops::Split(
+            weights
+                .iter()
+                .map(|(name, weight)| ((*name).to_owned(), *weight))
+                .collect(),
+        )
     }
 
     #[test]

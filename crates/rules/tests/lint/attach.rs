@@ -7,7 +7,10 @@ use super::finds;
 /// Asserts what is found of one more listener that attaches, on a node of Alice's.
 #[track_caller]
 fn finds_of(listener: Value, expected: &[&str]) {
-    finds(json!({ "identity": { "user": "alice" }, "listeners": { "reach": listener } }), expected);
+    finds(
+        json!({ "identity": { "user": "alice" }, "listeners": { "reach": listener } }),
+        expected,
+    );
 }
 
 #[test]
@@ -28,7 +31,10 @@ fn attachments_that_hold() {
 
 #[test]
 fn attached_to_nothing() {
-    finds_of(json!({ "attach": "nxt" }), &["listeners.reach.attach: there is no upstream `nxt`; did you mean `next`?"]);
+    finds_of(
+        json!({ "attach": "nxt" }),
+        &["listeners.reach.attach: there is no upstream `nxt`; did you mean `next`?"],
+    );
     finds(
         json!({
             "identity": { "user": "alice" },
@@ -53,11 +59,16 @@ fn attached_as_nobody() {
         let expected = format!(
             "listeners.reach.attach.as: nobody can be attached as `{name}`; write 1 to 256 visible characters of ASCII, without capitals"
         );
-        finds_of(json!({ "attach": { "to": "next", "as": name } }), &[&expected]);
+        finds_of(
+            json!({ "attach": { "to": "next", "as": name } }),
+            &[&expected],
+        );
     }
     finds_of(
         json!({ "attach": { "to": "next", "connections": 17 } }),
-        &["listeners.reach.attach.connections: 17 is no number of attachments; write one from 1 to 16"],
+        &[
+            "listeners.reach.attach.connections: 17 is no number of attachments; write one from 1 to 16",
+        ],
     );
 }
 
@@ -72,7 +83,9 @@ fn keys_that_say_nothing_where_one_attaches() {
     );
     finds_of(
         json!({ "attach": "next", "http": "127.0.0.1:1" }),
-        &["listeners.reach.attach: the listener is http and attach at once; make a listener of each"],
+        &[
+            "listeners.reach.attach: the listener is http and attach at once; make a listener of each",
+        ],
     );
 }
 

@@ -12,7 +12,10 @@ fn authorize(filters: Value) -> Value {
 #[test]
 fn a_sound_filter_is_not_reported() {
     let opa = json!({ "name": "opa", "kind": "opa", "upstream": "next", "path": "/v1/data/a", "send": ["*"] });
-    finds(authorize(json!([opa, { "name": "check", "upstream": "next", "body": "json" }])), &[]);
+    finds(
+        authorize(json!([opa, { "name": "check", "upstream": "next", "body": "json" }])),
+        &[],
+    );
 }
 
 #[test]
@@ -88,6 +91,9 @@ fn tls_is_for_a_server_that_a_url_reaches_over_it() {
             { "name": "b", "url": "http://a.example:80/check", "tls": tls },
             { "name": "c", "upstream": "next", "tls": tls },
         ])),
-        &[&format!("authorize[1].tls: {said}"), &format!("authorize[2].tls: {said}")],
+        &[
+            &format!("authorize[1].tls: {said}"),
+            &format!("authorize[2].tls: {said}"),
+        ],
     );
 }

@@ -11,7 +11,12 @@ fn route(bind: Value) -> Value {
 #[test]
 fn sockets_stand_on_one_address_of_each_family() {
     finds(route(json!({ "listen": "192.0.2.45" })), &[]);
-    finds(route(json!({ "listen": ["192.0.2.45", "2001:db8::1"], "public": ["203.0.113.7", "2001:db8::2"] })), &[]);
+    finds(
+        route(
+            json!({ "listen": ["192.0.2.45", "2001:db8::1"], "public": ["203.0.113.7", "2001:db8::2"] }),
+        ),
+        &[],
+    );
     finds(
         route(json!({ "listen": ["192.0.2.45", "192.0.2.46", "0.0.0.0", "here"] })),
         &[
@@ -26,8 +31,10 @@ fn sockets_stand_on_one_address_of_each_family() {
     );
     finds(
         route(json!({ "listen": "192.0.2.45", "public": "2001:db8::2" })),
-        &["routes[0].bind.public: each address of `listen` needs one of its own family here; \
-           give as many as in `listen`, in the same order"],
+        &[
+            "routes[0].bind.public: each address of `listen` needs one of its own family here; \
+           give as many as in `listen`, in the same order",
+        ],
     );
 }
 

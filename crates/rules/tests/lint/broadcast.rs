@@ -11,14 +11,19 @@ fn broadcast(rule: Value) -> Value {
 
 #[test]
 fn a_sound_broadcast_is_not_reported() {
-    finds(broadcast(json!({ "users": ["*"], "reply": { "quorum": 2 }, "upstreams": "next" })), &[]);
+    finds(
+        broadcast(json!({ "users": ["*"], "reply": { "quorum": 2 }, "upstreams": "next" })),
+        &[],
+    );
 }
 
 #[test]
 fn senders_and_upstreams_that_there_are_not() {
     finds(
         broadcast(json!({})),
-        &["routes[0].broadcast: nobody may broadcast; name `users` or `peers`, such as users: [\"*\"]"],
+        &[
+            "routes[0].broadcast: nobody may broadcast; name `users` or `peers`, such as users: [\"*\"]",
+        ],
     );
     finds(
         broadcast(json!({ "peers": ["dp"], "upstreams": ["nex"] })),
@@ -34,11 +39,15 @@ fn routes_that_cannot_broadcast() {
     let rule = json!({ "users": ["*"] });
     finds(
         json!({ "routes": [{ "respond": { "status": 200 }, "broadcast": rule }] }),
-        &["routes[0].broadcast: the route sends nothing on; remove it, or give the route `to` or `terminate`"],
+        &[
+            "routes[0].broadcast: the route sends nothing on; remove it, or give the route `to` or `terminate`",
+        ],
     );
     finds(
         json!({ "routes": [{ "terminate": true, "broadcast": rule }] }),
-        &["routes[0].broadcast: the route names no endpoints; name `upstreams` whose endpoints get the copies"],
+        &[
+            "routes[0].broadcast: the route names no endpoints; name `upstreams` whose endpoints get the copies",
+        ],
     );
     finds(
         json!({ "fields": ["user"], "routes": [{ "to": "next", "broadcast": rule }] }),

@@ -8,7 +8,10 @@ use super::finds;
 #[track_caller]
 fn finds_in(to: Value, upstreams: Value, expected: &[&str]) {
     let routes = json!([{ "match": { "target": "CHAINED" }, "to": to }, { "to": "next" }]);
-    finds(json!({ "routes": routes, "upstreams": upstreams }), expected);
+    finds(
+        json!({ "routes": routes, "upstreams": upstreams }),
+        expected,
+    );
 }
 
 #[test]
@@ -21,12 +24,22 @@ fn hops_that_are_not_there_or_too_many() {
         upstreams(),
         &["routes[0].to: the chain has 5 hops, and 4 are the most; leave some out"],
     );
-    finds_in(json!(["a", "bb"]), upstreams(), &["routes[0].to[1]: there is no upstream `bb`; did you mean `b`?"]);
-    finds_in(json!(["a", "b", "a"]), upstreams(), &["routes[0].to[2]: the chain passes `a` twice; remove one"]);
+    finds_in(
+        json!(["a", "bb"]),
+        upstreams(),
+        &["routes[0].to[1]: there is no upstream `bb`; did you mean `b`?"],
+    );
+    finds_in(
+        json!(["a", "b", "a"]),
+        upstreams(),
+        &["routes[0].to[2]: the chain passes `a` twice; remove one"],
+    );
     finds_in(
         json!([]),
         upstreams(),
-        &["routes[0].to: the chain has no hop; name the upstreams that are passed, the nearest first"],
+        &[
+            "routes[0].to: the chain has no hop; name the upstreams that are passed, the nearest first",
+        ],
     );
 }
 
@@ -54,8 +67,10 @@ fn hops_that_cannot_stand_behind_another() {
     finds_in(
         json!(["clear", "own"]),
         upstreams,
-        &["routes[0].to[1]: `own` is reached through `clear` here, and has `via: a` of its own; \
-           remove its `via`, or make an upstream without"],
+        &[
+            "routes[0].to[1]: `own` is reached through `clear` here, and has `via: a` of its own; \
+           remove its `via`, or make an upstream without",
+        ],
     );
 }
 
@@ -83,6 +98,8 @@ fn ways_that_are_too_long() {
     finds_in(
         json!("a > b"),
         json!({ "a > b": { "endpoints": ["a.example:80"] } }),
-        &["upstreams[\"a > b\"]: names with ` > ` in them are those of chains; choose another name"],
+        &[
+            "upstreams[\"a > b\"]: names with ` > ` in them are those of chains; choose another name",
+        ],
     );
 }

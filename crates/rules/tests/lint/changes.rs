@@ -78,8 +78,12 @@ fn rewritten_paths_that_are_no_paths() {
     finds(
         json!({ "routes": [{ "to": "next", "rewrite": { "path": { "prefix": "org/", "with": "/a?b" } } }] }),
         &[
-            &format!("routes[0].rewrite.path.prefix: \"org/\" is not the beginning of a path; {remedy}"),
-            &format!("routes[0].rewrite.path.with: \"/a?b\" is not the beginning of a path; {remedy}"),
+            &format!(
+                "routes[0].rewrite.path.prefix: \"org/\" is not the beginning of a path; {remedy}"
+            ),
+            &format!(
+                "routes[0].rewrite.path.with: \"/a?b\" is not the beginning of a path; {remedy}"
+            ),
         ],
     );
 }

@@ -10,26 +10,38 @@ fn proxy_headers_need_to_come_from_somewhere() {
         json!({ "listeners": { "web": { "proxy_protocol": "accept", "proxy_protocol_from": ["10.0.0.7/32"] } } }),
         &[],
     );
-    finds(json!({ "listeners": { "web": { "proxy_protocol": "accept", "http": "unix:web.sock" } } }), &[]);
+    finds(
+        json!({ "listeners": { "web": { "proxy_protocol": "accept", "http": "unix:web.sock" } } }),
+        &[],
+    );
     finds(
         json!({ "listeners": { "web": { "proxy_protocol": "accept" } } }),
-        &["listeners.web.proxy_protocol: nobody may connect: no prefix is named from which PROXY headers are taken; \
-           name your load balancers in `proxy_protocol_from: [10.0.0.7/32]`"],
+        &[
+            "listeners.web.proxy_protocol: nobody may connect: no prefix is named from which PROXY headers are taken; \
+           name your load balancers in `proxy_protocol_from: [10.0.0.7/32]`",
+        ],
     );
     finds(
         json!({ "listeners": { "web": { "proxy_protocol_from": ["10.0.0.7/32"] } } }),
-        &["listeners.web.proxy_protocol_from: `proxy_protocol_from` does nothing: no PROXY header is read here; \
-           add `proxy_protocol: accept`, or remove it"],
+        &[
+            "listeners.web.proxy_protocol_from: `proxy_protocol_from` does nothing: no PROXY header is read here; \
+           add `proxy_protocol: accept`, or remove it",
+        ],
     );
     finds(
         json!({ "listeners": { "rtp": { "udp": "127.0.0.1:5004", "target": "RTP:5004", "proxy_protocol": "accept" } } }),
-        &["listeners.rtp.proxy_protocol: a UDP port has no connections that a PROXY header could begin; remove it"],
+        &[
+            "listeners.rtp.proxy_protocol: a UDP port has no connections that a PROXY header could begin; remove it",
+        ],
     );
 }
 
 #[test]
 fn pac_explain_and_half_close_are_for_http() {
-    finds(json!({ "listeners": { "web": { "pac": true, "explain": true, "half_close": true } } }), &[]);
+    finds(
+        json!({ "listeners": { "web": { "pac": true, "explain": true, "half_close": true } } }),
+        &[],
+    );
     finds(
         json!({ "listeners": { "db": { "tcp": "127.0.0.1:5432", "target": "DB:5432", "pac": "all", "explain": true, "half_close": true } } }),
         &[
@@ -42,13 +54,24 @@ fn pac_explain_and_half_close_are_for_http() {
 
 #[test]
 fn a_tunnel_has_a_path_and_goes_somewhere() {
-    finds(json!({ "routes": [{ "to": "next", "tunnel": "post" }] }), &[]);
-    finds(json!({ "routes": [{ "terminate": true, "tunnel": { "post": "/tunnel?x" } }] }), &[]);
-    finds(json!({ "routes": [{ "to": "next", "tunnel": "connect-tcp" }] }), &[]);
+    finds(
+        json!({ "routes": [{ "to": "next", "tunnel": "post" }] }),
+        &[],
+    );
+    finds(
+        json!({ "routes": [{ "terminate": true, "tunnel": { "post": "/tunnel?x" } }] }),
+        &[],
+    );
+    finds(
+        json!({ "routes": [{ "to": "next", "tunnel": "connect-tcp" }] }),
+        &[],
+    );
     finds(
         json!({ "routes": [{ "terminate": true, "tunnel": "connect-tcp" }] }),
-        &["routes[0].tunnel: the form of a tunnel that leaves is of no use where it ends; \
-           remove it: every form is taken here"],
+        &[
+            "routes[0].tunnel: the form of a tunnel that leaves is of no use where it ends; \
+           remove it: every form is taken here",
+        ],
     );
     finds(
         json!({ "routes": [{ "to": "next", "tunnel": { "post": "tunnel" } }] }),
@@ -56,6 +79,8 @@ fn a_tunnel_has_a_path_and_goes_somewhere() {
     );
     finds(
         json!({ "routes": [{ "respond": { "status": 404 }, "tunnel": "post" }] }),
-        &["routes[0].tunnel: `tunnel` is for routes that carry one; remove it, or give `to` or `terminate`"],
+        &[
+            "routes[0].tunnel: `tunnel` is for routes that carry one; remove it, or give `to` or `terminate`",
+        ],
     );
 }

@@ -12,17 +12,31 @@ fn finds_in(changes: Value, expected: &[&str]) {
 
 #[test]
 fn a_hash_is_clear_and_used() {
-    finds_in(json!({ "balance": "ring_hash", "hash": { "user": true } }), &[]);
-    finds_in(json!({ "balance": "ring_hash", "hash": { "field": "x-session" } }), &[]);
+    finds_in(
+        json!({ "balance": "ring_hash", "hash": { "user": true } }),
+        &[],
+    );
+    finds_in(
+        json!({ "balance": "ring_hash", "hash": { "field": "x-session" } }),
+        &[],
+    );
     finds_in(
         json!({ "balance": "ring_hash" }),
-        &["upstreams.next.hash: `balance: ring_hash` has nothing to go by; add `hash`, such as `hash: { user: true }`"],
+        &[
+            "upstreams.next.hash: `balance: ring_hash` has nothing to go by; add `hash`, such as `hash: { user: true }`",
+        ],
     );
     finds_in(
         json!({ "hash": { "user": true } }),
-        &["upstreams.next.hash: only `balance: ring_hash` goes by it; write `balance: ring_hash`, or remove `hash`"],
+        &[
+            "upstreams.next.hash: only `balance: ring_hash` goes by it; write `balance: ring_hash`, or remove `hash`",
+        ],
     );
-    for hash in [json!({}), json!({ "user": true, "source": true }), json!({ "user": false })] {
+    for hash in [
+        json!({}),
+        json!({ "user": true, "source": true }),
+        json!({ "user": false }),
+    ] {
         finds_in(
             json!({ "balance": "ring_hash", "hash": hash }),
             &[
@@ -38,7 +52,10 @@ fn a_hash_is_clear_and_used() {
 
 #[test]
 fn a_check_has_the_keys_of_its_kind() {
-    finds_in(json!({ "health": { "kind": "http", "path": "/healthz", "expect": ["200-299"] } }), &[]);
+    finds_in(
+        json!({ "health": { "kind": "http", "path": "/healthz", "expect": ["200-299"] } }),
+        &[],
+    );
     finds_in(json!({ "health": { "kind": "udp", "send": "ping" } }), &[]);
     finds_in(
         json!({ "health": { "kind": "tcp", "path": "/", "send": "x" } }),

@@ -11,7 +11,8 @@ fn tls() -> Value {
 
 /// The versions of listener `web`, of a document with these listeners.
 fn versions(listeners: Value) -> Vec<u8> {
-    let document: Document = serde_json::from_value(json!({ "version": 1, "listeners": listeners })).unwrap();
+    let document: Document =
+        serde_json::from_value(json!({ "version": 1, "listeners": listeners })).unwrap();
     let spoken = hermes_rules::versions(&document, &document.listeners["web"]);
     spoken.into_iter().map(HttpVersion::number).collect()
 }
@@ -21,22 +22,36 @@ fn a_listener_speaks_http3_where_its_port_can_carry_it() {
     let web = |listener: Value| versions(json!({ "web": listener }));
     assert_eq!(web(json!({ "http": "[::1]:443" })), [1, 2]);
     assert_eq!(web(json!({ "http": "[::1]:443", "tls": tls() })), [1, 2, 3]);
-    assert_eq!(web(json!({ "http": "[::1]:443", "tls": tls(), "versions": [3, 1] })), [1, 3]);
+    assert_eq!(
+        web(json!({ "http": "[::1]:443", "tls": tls(), "versions": [3, 1] })),
+        [1, 3]
+    );
     assert_eq!(web(json!({ "http": "unix:a.sock", "tls": tls() })), [1, 2]);
-    assert_eq!(web(json!({ "http": "[::1]:443", "tls": tls(), "proxy_protocol": "accept" })), [1, 2]);
-    assert_eq!(web(json!({ "tcp": "[::1]:443", "target": "A:1" })), [] as [u8; 0]);
+    assert_eq!(
+        web(json!({ "http": "[::1]:443", "tls": tls(), "proxy_protocol": "accept" })),
+        [1, 2]
+    );
+    assert_eq!(
+        web(json!({ "tcp": "[::1]:443", "target": "A:1" })),
+        [] as [u8; 0]
+    );
     let beside = |udp: &str| {
         versions(json!({
             "web": { "http": "0.0.0.0:443", "tls": tls() },
             "game": { "udp": udp, "target": "GAME:1" },
         }))
     };
-    assert_eq!((beside("127.0.0.1:443"), beside("127.0.0.1:444")), (vec![1, 2], vec![1, 2, 3]));
+    assert_eq!(
+        (beside("127.0.0.1:443"), beside("127.0.0.1:444")),
+        (vec![1, 2], vec![1, 2, 3])
+    );
 }
 
 #[test]
 fn versions_of_listeners() {
-    let listener = |listener: Value, expected: &[&str]| finds(json!({ "listeners": { "web": listener } }), expected);
+    let listener = |listener: Value, expected: &[&str]| {
+        finds(json!({ "listeners": { "web": listener } }), expected)
+    };
     listener(json!({ "tls": tls(), "versions": 3 }), &[]);
     listener(
         json!({ "versions": [1, 2] }),
@@ -46,7 +61,9 @@ fn versions_of_listeners() {
     );
     listener(
         json!({ "tls": tls(), "versions": [] }),
-        &["listeners.web.versions: no HTTP version is left; remove `versions` for the default, or give one"],
+        &[
+            "listeners.web.versions: no HTTP version is left; remove `versions` for the default, or give one",
+        ],
     );
     listener(
         json!({ "tls": tls(), "versions": [3, 3] }),
@@ -54,11 +71,15 @@ fn versions_of_listeners() {
     );
     listener(
         json!({ "http": null, "tcp": "127.0.0.1:1", "target": "A:1", "versions": 1 }),
-        &["listeners.web.versions: `versions` is for `http` listeners; remove it, or make it an `http` listener"],
+        &[
+            "listeners.web.versions: `versions` is for `http` listeners; remove it, or make it an `http` listener",
+        ],
     );
     listener(
         json!({ "http": "unix:a.sock", "tls": tls(), "versions": [1, 3] }),
-        &["listeners.web.versions: HTTP/3 needs a UDP port, not a Unix socket; remove 3, or listen on an IP address"],
+        &[
+            "listeners.web.versions: HTTP/3 needs a UDP port, not a Unix socket; remove 3, or listen on an IP address",
+        ],
     );
     listener(
         json!({ "tls": tls(), "versions": [1, 3], "proxy_protocol": "accept", "proxy_protocol_from": ["10.0.0.7/32"] }),
@@ -90,9 +111,10 @@ fn http3_and_a_udp_listener_on_one_port() {
 
 #[test]
 fn early_data() {
-    let listener = |listener: Value, expected: &[&str]| finds(json!({ "listeners": { "web": listener } }), expected);
-    let early =
-        |ca: Value| json!({ "cert_file": "a.pem", "key_file": "a.key", "client_ca_file": ca, "early_data": true });
+    let listener = |listener: Value, expected: &[&str]| {
+        finds(json!({ "listeners": { "web": listener } }), expected)
+    };
+    let early = |ca: Value| json!({ "cert_file": "a.pem", "key_file": "a.key", "client_ca_file": ca, "early_data": true });
     listener(json!({ "tls": early(Value::Null) }), &[]);
     listener(
         json!({ "tls": early(json!("ca.pem")) }),
@@ -110,11 +132,15 @@ fn early_data() {
 
 #[test]
 fn early_data_to_an_upstream() {
-    let upstream = |next: Value, expected: &[&str]| finds(json!({ "upstreams": { "next": next } }), expected);
+    let upstream =
+        |next: Value, expected: &[&str]| finds(json!({ "upstreams": { "next": next } }), expected);
     upstream(json!({ "http": 3, "tls": true, "early_data": true }), &[]);
     let elsewhere = "upstreams.next.early_data: early data is sent over HTTP/3 only, and there is no way back to another \
                      version; set `http: 3`, or remove `early_data`";
-    upstream(json!({ "http": [3, 2], "tls": true, "early_data": true }), &[elsewhere]);
+    upstream(
+        json!({ "http": [3, 2], "tls": true, "early_data": true }),
+        &[elsewhere],
+    );
     upstream(json!({ "tls": true, "early_data": true }), &[elsewhere]);
     finds(
         json!({
@@ -130,12 +156,15 @@ fn early_data_to_an_upstream() {
 
 #[test]
 fn upstreams_over_http3() {
-    let upstream = |next: Value, expected: &[&str]| finds(json!({ "upstreams": { "next": next } }), expected);
+    let upstream =
+        |next: Value, expected: &[&str]| finds(json!({ "upstreams": { "next": next } }), expected);
     upstream(json!({ "http": [3, 2, 1], "tls": true }), &[]);
     upstream(json!({ "http": 3, "tls": true, "warm": 1 }), &[]);
     upstream(
         json!({ "http": 3 }),
-        &["upstreams.next.http: HTTP/3 is always encrypted, and this upstream has no TLS; add `tls`, or remove 3"],
+        &[
+            "upstreams.next.http: HTTP/3 is always encrypted, and this upstream has no TLS; add `tls`, or remove 3",
+        ],
     );
     upstream(
         json!({ "http": [3, 1], "tls": true, "proxy_protocol": 2 }),

@@ -30,7 +30,9 @@ fn via_in_a_circle() {
     );
     finds_in(
         json!({ "next": { "via": "next" } }),
-        &["upstreams.next.via: `via` goes in a circle: next -> next; remove one `via` of the circle"],
+        &[
+            "upstreams.next.via: `via` goes in a circle: next -> next; remove one `via` of the circle",
+        ],
     );
 }
 
@@ -48,7 +50,9 @@ fn via_to_a_unix_socket() {
 fn token_that_is_not_there() {
     finds_in(
         json!({ "next": { "send_token": true, "tls": true } }),
-        &["upstreams.next.send_token: there is no token to send; add `identity.token_file`, or remove `send_token`"],
+        &[
+            "upstreams.next.send_token: there is no token to send; add `identity.token_file`, or remove `send_token`",
+        ],
     );
 }
 
@@ -57,9 +61,17 @@ fn token_over_a_clear_link() {
     let with = |upstream: Value| json!({ "identity": { "user": "alice", "token_file": "t" }, "upstreams": { "next": upstream } });
     let found = "upstreams.next.send_token: the node's token would be sent over a clear link, where others can read it; add `tls`, or remove `send_token`";
     finds(with(json!({ "send_token": true })), &[found]);
-    finds(with(json!({ "send_token": true, "endpoints": ["127.0.0.1:1", "proxy:1"] })), &[found]);
+    finds(
+        with(json!({ "send_token": true, "endpoints": ["127.0.0.1:1", "proxy:1"] })),
+        &[found],
+    );
     finds(with(json!({ "send_token": true, "tls": true })), &[]);
     finds(with(json!({ "send_token": false })), &[]);
     finds(with(json!({})), &[]);
-    finds(with(json!({ "send_token": true, "endpoints": ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/a"] })), &[]);
+    finds(
+        with(
+            json!({ "send_token": true, "endpoints": ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/a"] }),
+        ),
+        &[],
+    );
 }

@@ -16,7 +16,9 @@ const STRANGERS: &str = "and nobody is asked who he is";
 fn listener_without_address() {
     finds_in(
         json!({}),
-        &["listeners.more: the listener has no address; give one of `http`, `tcp`, `udp` and `attach`"],
+        &[
+            "listeners.more: the listener has no address; give one of `http`, `tcp`, `udp` and `attach`",
+        ],
     );
 }
 
@@ -24,7 +26,9 @@ fn listener_without_address() {
 fn names_that_paths_would_misread_are_quoted() {
     finds(
         json!({ "listeners": { "a.b": {} } }),
-        &["listeners[\"a.b\"]: the listener has no address; give one of `http`, `tcp`, `udp` and `attach`"],
+        &[
+            "listeners[\"a.b\"]: the listener has no address; give one of `http`, `tcp`, `udp` and `attach`",
+        ],
     );
 }
 
@@ -41,7 +45,9 @@ fn port_without_target() {
     for kind in ["tcp", "udp"] {
         finds_in(
             json!({ kind: "127.0.0.1:1" }),
-            &["listeners.more: the listener does not say what its exchanges are for; add `target: HOST:PORT`"],
+            &[
+                "listeners.more: the listener does not say what its exchanges are for; add `target: HOST:PORT`",
+            ],
         );
     }
 }
@@ -74,7 +80,9 @@ fn keys_of_http_on_a_port() {
         }),
         &[
             "listeners.more.auth: `auth` is for `http` listeners; remove it, and say whose the traffic is with `user`",
-            &format!("listeners.more.insecure_trust: `insecure_trust` is for `http` listeners; {remedy}"),
+            &format!(
+                "listeners.more.insecure_trust: `insecure_trust` is for `http` listeners; {remedy}"
+            ),
             &format!("listeners.more.accepts: `accepts` is for `http` listeners; {remedy}"),
             &format!("listeners.more.tls: `tls` is for `http` listeners; {remedy}"),
             &format!("listeners.more.gateway: `gateway` is for `http` listeners; {remedy}"),
@@ -86,7 +94,9 @@ fn keys_of_http_on_a_port() {
 fn datagrams_without_udp() {
     finds_in(
         json!({ "tcp": "127.0.0.1:1", "target": "a:1", "datagrams": {} }),
-        &["listeners.more.datagrams: `datagrams` is for `udp` listeners; remove it, or put it on a route"],
+        &[
+            "listeners.more.datagrams: `datagrams` is for `udp` listeners; remove it, or put it on a route",
+        ],
     );
 }
 
@@ -127,8 +137,14 @@ fn ports_that_strangers_reach() {
 #[test]
 fn listeners_that_strangers_may_reach() {
     finds_in(json!({ "http": "0.0.0.0:80", "public": true }), &[]);
-    finds_in(json!({ "http": "0.0.0.0:80", "auth": { "basic": { "file": "f" } } }), &[]);
-    finds_in(json!({ "tcp": "0.0.0.0:80", "target": "a:1", "public": true }), &[]);
+    finds_in(
+        json!({ "http": "0.0.0.0:80", "auth": { "basic": { "file": "f" } } }),
+        &[],
+    );
+    finds_in(
+        json!({ "tcp": "0.0.0.0:80", "target": "a:1", "public": true }),
+        &[],
+    );
     finds_in(json!({ "http": "unix:/tmp/a" }), &[]);
     finds_in(json!({ "http": "127.0.0.2:80" }), &[]);
     finds_in(json!({ "http": "[::1]:80" }), &[]);
@@ -142,7 +158,9 @@ fn mtls_without_authorities() {
     for auth in [json!("mtls"), json!({ "mtls": true })] {
         finds_in(
             json!({ "http": "127.0.0.1:1", "auth": auth }),
-            &[&format!("{reason}; add `tls` with `cert_file`, `key_file` and `client_ca_file`")],
+            &[&format!(
+                "{reason}; add `tls` with `cert_file`, `key_file` and `client_ca_file`"
+            )],
         );
         finds_in(
             json!({ "http": "127.0.0.1:1", "auth": auth, "tls": tls }),
@@ -150,7 +168,10 @@ fn mtls_without_authorities() {
         );
     }
     let tls = json!({ "cert_file": "c", "key_file": "k", "client_ca_file": "a" });
-    finds_in(json!({ "http": "127.0.0.1:1", "auth": "mtls", "tls": tls }), &[]);
+    finds_in(
+        json!({ "http": "127.0.0.1:1", "auth": "mtls", "tls": tls }),
+        &[],
+    );
 }
 
 #[test]
@@ -165,7 +186,14 @@ fn accepted_field_that_is_not_declared() {
 
 #[test]
 fn limits_of_zero() {
-    for key in ["head_bytes", "fields", "head_time", "idle_time", "connections", "streams"] {
+    for key in [
+        "head_bytes",
+        "fields",
+        "head_time",
+        "idle_time",
+        "connections",
+        "streams",
+    ] {
         let zero = match key {
             "head_bytes" => json!("0B"),
             "head_time" | "idle_time" => json!("0s"),

@@ -1,6 +1,9 @@
 //! What each check finds, word for word.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 mod attach;
 mod authorize;
@@ -38,7 +41,11 @@ fn findings(changes: Value) -> Vec<String> {
     });
     merge(&mut document, changes);
     let document: Document = serde_json::from_value(document).unwrap();
-    let words = |Finding { path, reason, remedy }| format!("{path}: {reason}; {}", remedy.unwrap_or_default());
+    let words = |Finding {
+                     path,
+                     reason,
+                     remedy,
+                 }| format!("{path}: {reason}; {}", remedy.unwrap_or_default());
     lint(&document).into_iter().map(words).collect()
 }
 
@@ -75,8 +82,17 @@ fn everything_is_found_at_once() {
         "routes": [{ "to": "nex" }, {}],
         "upstreams": { "next": { "endpoints": [] } },
     }));
-    let paths: Vec<&str> = found.iter().filter_map(|line| line.split(": ").next()).collect();
-    let expected =
-        ["node", "listeners.web.accepts[0]", "routes[1]", "routes[0].to", "routes[1]", "upstreams.next.endpoints"];
+    let paths: Vec<&str> = found
+        .iter()
+        .filter_map(|line| line.split(": ").next())
+        .collect();
+    let expected = [
+        "node",
+        "listeners.web.accepts[0]",
+        "routes[1]",
+        "routes[0].to",
+        "routes[1]",
+        "upstreams.next.endpoints",
+    ];
     assert_eq!(paths, expected);
 }

@@ -7,7 +7,10 @@ use super::finds;
 /// Asserts what is found in a route's conditions.
 #[track_caller]
 fn finds_in(matches: Value, expected: &[&str]) {
-    finds(json!({ "routes": [{ "match": matches, "to": "next" }] }), expected);
+    finds(
+        json!({ "routes": [{ "match": matches, "to": "next" }] }),
+        expected,
+    );
 }
 
 #[test]
@@ -54,10 +57,22 @@ fn paths_that_are_always_refused() {
 
 #[test]
 fn lists_that_match_nothing() {
-    for key in ["target", "port", "authority", "path", "method", "protocol", "user", "source", "listener"] {
+    for key in [
+        "target",
+        "port",
+        "authority",
+        "path",
+        "method",
+        "protocol",
+        "user",
+        "source",
+        "listener",
+    ] {
         finds_in(
             json!({ key: [] }),
-            &[&format!("routes[0].match.{key}: an empty list matches nothing; remove it to match anything")],
+            &[&format!(
+                "routes[0].match.{key}: an empty list matches nothing; remove it to match anything"
+            )],
         );
     }
 }

@@ -6,13 +6,18 @@ use super::finds;
 
 #[test]
 fn unknown_version() {
-    finds(json!({ "version": 2 }), &["version: version 2 of the format is not known; write `version: 1`"]);
+    finds(
+        json!({ "version": 2 }),
+        &["version: version 2 of the format is not known; write `version: 1`"],
+    );
 }
 
 #[test]
 fn node_name_that_is_no_token() {
     for name in ["", "a b", "a/b", "j\u{fc}rgen"] {
-        let expected = format!("node: `{name}` cannot be a node's name; use letters, digits, `-`, `.` and `_`");
+        let expected = format!(
+            "node: `{name}` cannot be a node's name; use letters, digits, `-`, `.` and `_`"
+        );
         finds(json!({ "node": name }), &[&expected]);
     }
     finds(json!({ "node": null }), &[]);
@@ -33,7 +38,9 @@ fn user_that_cannot_be_a_field() {
 fn no_listener() {
     finds(
         json!({ "listeners": null }),
-        &["listeners: there is no listener: nothing can enter; add one, such as `web: { http: 127.0.0.1:8080 }`"],
+        &[
+            "listeners: there is no listener: nothing can enter; add one, such as `web: { http: 127.0.0.1:8080 }`",
+        ],
     );
 }
 
@@ -41,7 +48,9 @@ fn no_listener() {
 fn no_route_while_there_are_listeners() {
     finds(
         json!({ "routes": [] }),
-        &["routes: there is no route: every exchange would be refused; add one, such as `- to: UPSTREAM`"],
+        &[
+            "routes: there is no route: every exchange would be refused; add one, such as `- to: UPSTREAM`",
+        ],
     );
 }
 
@@ -60,8 +69,13 @@ fn overlay_field_that_covers_framing() {
 fn lists_of_revoked_certificates_come_with_their_authorities() {
     finds(
         json!({ "defaults": { "tls": { "crl_file": "a.crl" } } }),
-        &["defaults.tls.crl_file: nobody takes lists without the authorities whose certificates they revoke; \
-           add `ca_file` or `client_ca_file`, or remove it"],
+        &[
+            "defaults.tls.crl_file: nobody takes lists without the authorities whose certificates they revoke; \
+           add `ca_file` or `client_ca_file`, or remove it",
+        ],
     );
-    finds(json!({ "defaults": { "tls": { "client_ca_file": "ca.pem", "crl_file": ["a.crl"] } } }), &[]);
+    finds(
+        json!({ "defaults": { "tls": { "client_ca_file": "ca.pem", "crl_file": ["a.crl"] } } }),
+        &[],
+    );
 }

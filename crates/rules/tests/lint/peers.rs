@@ -18,7 +18,10 @@ fn peers_that_no_listener_can_know() {
             "peers: no listener can know a peer: none has `tls.client_ca_file`; add `tls.client_ca_file` to the listener that peers connect to",
         ],
     );
-    finds(with_peers(json!({ "dp": { "certificate": "dp.example" } })), &[]);
+    finds(
+        with_peers(json!({ "dp": { "certificate": "dp.example" } })),
+        &[],
+    );
 }
 
 #[test]
@@ -37,6 +40,8 @@ fn peer_without_certificate() {
 fn peers_with_one_certificate() {
     finds(
         with_peers(json!({ "one": { "certificate": ["a", "b"] }, "two": { "certificate": "b" } })),
-        &["peers.two.certificate: `b` is the certificate of peer `one` already; give each peer a name of its own"],
+        &[
+            "peers.two.certificate: `b` is the certificate of peer `one` already; give each peer a name of its own",
+        ],
     );
 }

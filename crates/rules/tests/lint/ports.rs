@@ -8,7 +8,9 @@ use super::{findings, finds};
 fn same_address_twice() {
     finds(
         json!({ "listeners": { "more": { "tcp": "127.0.0.1:8080", "target": "a:1" } } }),
-        &["listeners.more.tcp: listeners.web.http listens on 127.0.0.1:8080 already; choose another address or port"],
+        &[
+            "listeners.more.tcp: listeners.web.http listens on 127.0.0.1:8080 already; choose another address or port",
+        ],
     );
 }
 
@@ -48,7 +50,10 @@ fn addresses_conflict_by_port_transport_and_reach() {
 
 #[test]
 fn udp_and_tcp_do_not_conflict() {
-    finds(json!({ "listeners": { "more": { "udp": "127.0.0.1:8080", "target": "a:1" } } }), &[]);
+    finds(
+        json!({ "listeners": { "more": { "udp": "127.0.0.1:8080", "target": "a:1" } } }),
+        &[],
+    );
 }
 
 #[test]

@@ -20,7 +20,9 @@ fn retries_that_mean_nothing() {
     );
     finds(
         json!({ "routes": [{ "to": "next", "retry": { "on": [] } }] }),
-        &["routes[0].retry.on: nothing is tried again; remove `on` for the default, or name a condition"],
+        &[
+            "routes[0].retry.on: nothing is tried again; remove `on` for the default, or name a condition",
+        ],
     );
 }
 

@@ -14,7 +14,9 @@ fn finds_in(routes: Value, expected: &[&str]) {
 fn route_without_action() {
     finds_in(
         json!([{}]),
-        &["routes[0]: the route does nothing; give one of `to`, `terminate`, `attach`, `respond` and `redirect`"],
+        &[
+            "routes[0]: the route does nothing; give one of `to`, `terminate`, `attach`, `respond` and `redirect`",
+        ],
     );
 }
 
@@ -22,7 +24,9 @@ fn route_without_action() {
 fn route_with_several_actions() {
     finds_in(
         json!([{ "to": "next", "terminate": true, "respond": { "status": 200 } }]),
-        &["routes[0].terminate: the route has several actions: to, terminate, respond; keep one of them"],
+        &[
+            "routes[0].terminate: the route has several actions: to, terminate, respond; keep one of them",
+        ],
     );
 }
 
@@ -57,7 +61,9 @@ fn weights_that_are_all_zero() {
     for split in [json!({ "next": 0 }), json!({})] {
         finds_in(
             json!([{ "to": split }]),
-            &["routes[0].to: no upstream of the split has a weight above zero; give at least one of them a weight"],
+            &[
+                "routes[0].to: no upstream of the split has a weight above zero; give at least one of them a weight",
+            ],
         );
     }
 }

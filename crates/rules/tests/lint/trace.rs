@@ -13,7 +13,10 @@ fn what_is_sent_needs_a_collector() {
             "trace.user: `user` does nothing without a collector; add `otlp: http://HOST:4318`, or remove it",
         ],
     );
-    finds(json!({ "trace": { "otlp": "http://127.0.0.1:4318", "metrics": "15s", "user": "hash" } }), &[]);
+    finds(
+        json!({ "trace": { "otlp": "http://127.0.0.1:4318", "metrics": "15s", "user": "hash" } }),
+        &[],
+    );
 }
 
 #[test]
@@ -29,9 +32,14 @@ fn tls_is_for_a_collector_that_is_reached_over_it() {
     let tls = json!({ "insecure_skip_verify": true });
     finds(
         json!({ "trace": { "otlp": "http://127.0.0.1:4318", "tls": tls } }),
-        &["trace.tls: the collector is not reached over TLS; write `otlp: https://...`, or remove it"],
+        &[
+            "trace.tls: the collector is not reached over TLS; write `otlp: https://...`, or remove it",
+        ],
     );
-    finds(json!({ "trace": { "otlp": "https://127.0.0.1:4318", "tls": tls } }), &[]);
+    finds(
+        json!({ "trace": { "otlp": "https://127.0.0.1:4318", "tls": tls } }),
+        &[],
+    );
 }
 
 #[test]
@@ -49,6 +57,8 @@ fn trace_fields_may_be_accepted_and_exposed() {
 fn connections_have_no_trace_to_go_on() {
     finds(
         json!({ "listeners": { "db": { "http": null, "tcp": "127.0.0.1:5432", "target": "DB:5432", "trace": "continue" } } }),
-        &["listeners.db.trace: `trace: continue` is for `http` listeners; remove it: each connection begins a trace"],
+        &[
+            "listeners.db.trace: `trace: continue` is for `http` listeners; remove it: each connection begins a trace",
+        ],
     );
 }

@@ -14,7 +14,9 @@ fn finds_in(changes: Value, expected: &[&str]) {
 fn upstream_without_endpoints() {
     finds_in(
         json!({ "endpoints": [] }),
-        &["upstreams.next.endpoints: the upstream has no endpoint; give one, such as `10.0.0.1:443`"],
+        &[
+            "upstreams.next.endpoints: the upstream has no endpoint; give one, such as `10.0.0.1:443`",
+        ],
     );
 }
 
@@ -33,10 +35,15 @@ fn weights_out_of_range() {
 
 #[test]
 fn http_version_listed_twice() {
-    finds_in(json!({ "http": [2, 2] }), &["upstreams.next.http[1]: HTTP version 2 is listed twice; remove one"]);
+    finds_in(
+        json!({ "http": [2, 2] }),
+        &["upstreams.next.http[1]: HTTP version 2 is listed twice; remove one"],
+    );
     finds_in(
         json!({ "http": [] }),
-        &["upstreams.next.http: no HTTP version is left; remove `http` for the default, or give one"],
+        &[
+            "upstreams.next.http: no HTTP version is left; remove `http` for the default, or give one",
+        ],
     );
 }
 

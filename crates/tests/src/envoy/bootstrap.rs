@@ -48,7 +48,8 @@ pub fn http(name: &str, routes: &[Value]) -> Value {
 /// As [`http()`], but each connection serves this many requests only: then Envoy says `Connection: close`, or GOAWAY.
 pub fn http_for(name: &str, routes: &[Value], requests: u32) -> Value {
     let mut manager = connection_manager(routes);
-    manager["typed_config"]["common_http_protocol_options"] = json!({ "max_requests_per_connection": requests });
+    manager["typed_config"]["common_http_protocol_options"] =
+        json!({ "max_requests_per_connection": requests });
     listener(name, json!({ "filters": [manager] }))
 }
 
@@ -59,7 +60,10 @@ pub fn https(name: &str, routes: &[Value], issued: &Issued, ca: &Path) -> Value 
         "common_tls_context": tls(Some(issued), ca),
         "require_client_certificate": true,
     });
-    listener(name, json!({ "filters": [connection_manager(routes)], "transport_socket": transport(&context) }))
+    listener(
+        name,
+        json!({ "filters": [connection_manager(routes)], "transport_socket": transport(&context) }),
+    )
 }
 
 /// A TCP port whose connections become CONNECT for `target`, sent to `cluster`.
@@ -70,12 +74,16 @@ pub fn tcp(name: &str, cluster: &str, target: &str) -> Value {
         "cluster": cluster,
         "tunneling_config": { "hostname": target },
     });
-    listener(name, json!({ "filters": [{ "name": "tcp", "typed_config": proxy }] }))
+    listener(
+        name,
+        json!({ "filters": [{ "name": "tcp", "typed_config": proxy }] }),
+    )
 }
 
 /// A UDP port whose sessions become CONNECT-UDP for `host` and `port`, sent to `cluster`, which Envoy calls `proxy.invalid`.
 pub fn udp(name: &str, cluster: &str, host: &str, port: u16) -> Value {
-    let route = json!({ "@type": url("extensions.filters.udp.udp_proxy.v3.Route"), "cluster": cluster });
+    let route =
+        json!({ "@type": url("extensions.filters.udp.udp_proxy.v3.Route"), "cluster": cluster });
     let capsules = json!({ "@type": url("extensions.filters.udp.udp_proxy.session.http_capsule.v3.FilterConfig") });
     let proxy = json!({
         "@type": url("extensions.filters.udp.udp_proxy.v3.UdpProxyConfig"),
@@ -128,14 +136,21 @@ pub fn cluster(name: &str, endpoint: SocketAddr, version: Http) -> Value {
 
 /// A cluster of one origin, spoken to in HTTP/1.1 or plain TCP.
 pub fn origin(name: &str, endpoint: SocketAddr) -> Value {
-    of_protocol(name, &socket(endpoint, "TCP"), json!({ "http_protocol_options": {} }))
+    of_protocol(
+        name,
+        &socket(endpoint, "TCP"),
+        json!({ "http_protocol_options": {} }),
+    )
 }
 
 /// A cluster of one UDP endpoint.
 pub fn udp_origin(name: &str, endpoint: SocketAddr) -> Value {
-    let mut cluster = of_protocol(name, &socket(endpoint, "UDP"), json!({ "http_protocol_options": {} }));
-    cluster["upstream_bind_config"] =
-        json!({ "source_address": { "address": "127.0.0.1", "port_value": 0 }, "socket_options": receive_buffer() });
+    let mut cluster = of_protocol(
+        name,
+        &socket(endpoint, "UDP"),
+        json!({ "http_protocol_options": {} }),
+    );
+    cluster["upstream_bind_config"] = json!({ "source_address": { "address": "127.0.0.1", "port_value": 0 }, "socket_options": receive_buffer() });
     cluster
 }
 
@@ -149,7 +164,8 @@ pub fn plain_tcp(name: &str, cluster: &str) -> Value {
 
 /// A listener whose connections begin with a PROXY header.
 pub fn introduced(mut listener: Value) -> Value {
-    let filter = json!({ "@type": url("extensions.filters.listener.proxy_protocol.v3.ProxyProtocol") });
+    let filter =
+        json!({ "@type": url("extensions.filters.listener.proxy_protocol.v3.ProxyProtocol") });
     listener["listener_filters"] = json!([{ "name": "proxy_protocol", "typed_config": filter }]);
     listener
 }
@@ -179,7 +195,10 @@ pub fn authorized(mut listener: Value, cluster: &str, [asks, gives, tells]: [&st
         },
     });
     let filters = &mut listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"];
-    filters.as_array_mut().unwrap().insert(0, json!({ "name": "ext_authz", "typed_config": filter }));
+    filters
+        .as_array_mut()
+        .unwrap()
+        .insert(0, json!({ "name": "ext_authz", "typed_config": filter }));
     listener
 }
 
@@ -216,7 +235,8 @@ fn listener(name: &str, chain: Value) -> Value {
 
 pub(super) fn connection_manager(routes: &[Value]) -> Value {
     let router = json!({ "@type": url("extensions.filters.http.router.v3.Router") });
-    let upgrades = ["CONNECT", "CONNECT-UDP", "websocket"].map(|kind| json!({ "upgrade_type": kind }));
+    let upgrades =
+        ["CONNECT", "CONNECT-UDP", "websocket"].map(|kind| json!({ "upgrade_type": kind }));
     let manager = json!({
         "@type": url("extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": "http",

@@ -25,7 +25,10 @@ impl Act {
     /// An answer with this status, these field lines (each with its line end), and its status as content.
     pub fn status(status: u16, fields: &str) -> Self {
         let content = format!("{status}\n");
-        Self::Say(format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {}\r\n\r\n{content}", content.len()))
+        Self::Say(format!(
+            "HTTP/1.1 {status} X\r\n{fields}Content-Length: {}\r\n\r\n{content}",
+            content.len()
+        ))
     }
 }
 
@@ -44,10 +47,16 @@ pub fn acting(acts: &[Act]) -> Origin<String> {
                     Act::Say(answer) if stream.write_all(answer.as_bytes()).await.is_ok() => {}
                     Act::Say(_) => return,
                     Act::Reset => {
-                        return socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+                        return socket2::SockRef::from(&stream)
+                            .set_linger(Some(Duration::ZERO))
+                            .unwrap();
                     }
                     Act::Hang => {
-                        while stream.read_buf(&mut unread).await.is_ok_and(|read| read > 0) {}
+                        while stream
+                            .read_buf(&mut unread)
+                            .await
+                            .is_ok_and(|read| read > 0)
+                        {}
                         return memory.remember("cancelled".to_owned());
                     }
                 }
@@ -63,7 +72,9 @@ pub fn refusing(refusals: usize) -> Origin<String> {
     serve(ANY, move |stream: TcpStream, memory: Memory<String>| {
         let next = next.clone();
         async move {
-            let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+            let Ok(mut connection) = h2::server::handshake(stream).await else {
+                return;
+            };
             while let Some(Ok((request, mut respond))) = connection.accept().await {
                 let method = request.method().to_string();
                 if next.fetch_add(1, Ordering::SeqCst) < refusals {
@@ -79,7 +90,10 @@ pub fn refusing(refusals: usize) -> Origin<String> {
                         content.flow_control().release_capacity(data.len()).ok()?;
                         echo.extend_from_slice(&data);
                     }
-                    let response = http::Response::builder().header("content-length", echo.len()).body(()).ok()?;
+                    let response = http::Response::builder()
+                        .header("content-length", echo.len())
+                        .body(())
+                        .ok()?;
                     let mut sender = respond.send_response(response, false).ok()?;
                     sender.send_data(Bytes::from(echo), true).ok()
                 });
@@ -93,7 +107,9 @@ async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<String>
     loop {
         if let Some(end) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&unread[..end]).to_ascii_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
             let whole = end + 4 + length.unwrap_or(0_usize);
             if unread.len() >= whole {
                 let request = unread.drain(..whole).collect::<Vec<_>>();

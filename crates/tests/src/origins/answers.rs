@@ -20,11 +20,26 @@ const PIECE: usize = 64 * 1024;
 /// Answers one request.
 pub(super) async fn answer(request: Request<Incoming>, release: &Arc<Notify>) -> Response<Content> {
     let path = request.uri().path().to_owned();
-    let (kind, number) =
-        path[1..].split_once('/').map_or((&path[1..], 0), |(kind, number)| (kind, number.parse::<u64>().unwrap_or(0)));
+    let (kind, number) = path[1..]
+        .split_once('/')
+        .map_or((&path[1..], 0), |(kind, number)| {
+            (kind, number.parse::<u64>().unwrap_or(0))
+        });
     match kind {
-        "bytes" => Response::new(Piece { left: number, known: true }.boxed()),
-        "chunked" => Response::new(Piece { left: number, known: false }.boxed()),
+        "bytes" => Response::new(
+            Piece {
+                left: number,
+                known: true,
+            }
+            .boxed(),
+        ),
+        "chunked" => Response::new(
+            Piece {
+                left: number,
+                known: false,
+            }
+            .boxed(),
+        ),
         "slow" => Response::new(slow(release.clone())),
         "hang" => {
             release.notified().await;
@@ -55,26 +70,41 @@ fn etag(fields: &HeaderMap) -> Response<Content> {
         response = Response::new(Empty::new().boxed());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
-    response.headers_mut().insert(ETAG, HeaderValue::from_static("\"v1\""));
+    response
+        .headers_mut()
+        .insert(ETAG, HeaderValue::from_static("\"v1\""));
     response
 }
 
 fn trailers() -> Response<Content> {
-    let trailers = HeaderMap::from_iter([("x-checksum".parse().unwrap(), HeaderValue::from_static("42"))]);
+    let trailers = HeaderMap::from_iter([(
+        "x-checksum".parse().unwrap(),
+        HeaderValue::from_static("42"),
+    )]);
     let (sender, content) = channel();
-    sender.try_send(Frame::data(Bytes::from_static(b"body\n"))).unwrap();
+    sender
+        .try_send(Frame::data(Bytes::from_static(b"body\n")))
+        .unwrap();
     sender.try_send(Frame::trailers(trailers)).unwrap();
     let mut response = Response::new(content);
-    response.headers_mut().insert("trailer", HeaderValue::from_static("x-checksum"));
+    response
+        .headers_mut()
+        .insert("trailer", HeaderValue::from_static("x-checksum"));
     response
 }
 
 fn slow(release: Arc<Notify>) -> Content {
     let (sender, content) = channel();
     tokio::spawn(async move {
-        sender.send(Frame::data(Bytes::from_static(b"first\n"))).await.ok()?;
+        sender
+            .send(Frame::data(Bytes::from_static(b"first\n")))
+            .await
+            .ok()?;
         release.notified().await;
-        sender.send(Frame::data(Bytes::from_static(b"last\n"))).await.ok()
+        sender
+            .send(Frame::data(Bytes::from_static(b"last\n")))
+            .await
+            .ok()
     });
     content
 }
@@ -96,7 +126,12 @@ async fn post(mut incoming: Incoming) -> Response<Content> {
     while let Some(Ok(frame)) = incoming.frame().await {
         match frame.into_data() {
             Ok(data) => bytes += data.len(),
-            Err(frame) => trailers = frame.into_trailers().map(|map| values(&map)).unwrap_or_default(),
+            Err(frame) => {
+                trailers = frame
+                    .into_trailers()
+                    .map(|map| values(&map))
+                    .unwrap_or_default()
+            }
         }
     }
     as_json(&json!({ "bytes": bytes, "trailers": trailers }))
@@ -104,7 +139,11 @@ async fn post(mut incoming: Incoming) -> Response<Content> {
 
 async fn tell(request: Request<Incoming>) -> Response<Content> {
     let (head, content) = request.into_parts();
-    let content = content.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let content = content
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
     as_json(&json!({
         "method": head.method.as_str(),
         "uri": head.uri.to_string(),
@@ -117,18 +156,26 @@ async fn tell(request: Request<Incoming>) -> Response<Content> {
 
 fn as_json(value: &Value) -> Response<Content> {
     let mut response = text(&format!("{value:#}\n"));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 /// Fields by name, several lines joined.
 fn values(fields: &HeaderMap) -> Map<String, Value> {
     let joined = |name| {
-        let lines: Vec<_> =
-            fields.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let lines: Vec<_> = fields
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
         Value::String(lines.join(", "))
     };
-    fields.keys().map(|name| (name.to_string(), joined(name))).collect()
+    fields
+        .keys()
+        .map(|name| (name.to_string(), joined(name)))
+        .collect()
 }
 
 /// Content of which `left` bytes are still to come.
@@ -141,7 +188,10 @@ impl Body for Piece {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         static BYTES: [u8; PIECE] = [b'x'; PIECE];
         let length = usize::try_from(self.left).unwrap().min(PIECE);
         self.left -= length as u64;
@@ -153,7 +203,11 @@ impl Body for Piece {
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.known { SizeHint::with_exact(self.left) } else { SizeHint::default() }
+        if self.known {
+            SizeHint::with_exact(self.left)
+        } else {
+            SizeHint::default()
+        }
     }
 }
 

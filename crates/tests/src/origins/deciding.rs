@@ -36,8 +36,15 @@ pub struct Answer {
 impl Answer {
     /// This status with these fields.
     pub fn new(status: u16, fields: &[(&'static str, &str)]) -> Self {
-        let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        Self { status, fields, content: String::new() }
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .collect();
+        Self {
+            status,
+            fields,
+            content: String::new(),
+        }
     }
 }
 
@@ -51,15 +58,27 @@ pub fn deciding(decide: impl Fn(&Question) -> Answer + Send + Sync + 'static) ->
                 let (decide, memory) = (decide.clone(), memory.clone());
                 async move {
                     let known = seen(&request);
-                    let content = request.into_body().collect().await.map(|content| content.to_bytes());
-                    let content = String::from_utf8_lossy(&content.unwrap_or_default()).into_owned();
-                    let question = Question { request: known, content };
+                    let content = request
+                        .into_body()
+                        .collect()
+                        .await
+                        .map(|content| content.to_bytes());
+                    let content =
+                        String::from_utf8_lossy(&content.unwrap_or_default()).into_owned();
+                    let question = Question {
+                        request: known,
+                        content,
+                    };
                     memory.remember(question.clone());
                     Ok::<_, Infallible>(respond(decide(&question)).await)
                 }
             });
             // A client that breaks off has its answer, or does not want it.
-            drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+            drop(
+                http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await,
+            );
         }
     })
 }

@@ -40,7 +40,9 @@ impl Request {
     /// The authority: that of the URI, else `Host`.
     pub fn host(&self) -> Option<String> {
         let uri: http::Uri = self.uri.parse().ok()?;
-        uri.authority().map(ToString::to_string).or_else(|| self.field("host"))
+        uri.authority()
+            .map(ToString::to_string)
+            .or_else(|| self.field("host"))
     }
 }
 
@@ -91,7 +93,11 @@ pub fn https(pki: &Pki, names: &[&str]) -> Origin<Request> {
     })
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, h2: bool, memory: Memory<Request>) {
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    h2: bool,
+    memory: Memory<Request>,
+) {
     let stream = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let memory = memory.clone();
@@ -102,20 +108,37 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, 
     });
     // A client that breaks off has its answer, or does not want it.
     if h2 {
-        drop(http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await);
+        drop(
+            http2::Builder::new(TokioExecutor::new())
+                .serve_connection(stream, service)
+                .await,
+        );
     } else {
-        drop(http1::Builder::new().half_close(true).serve_connection(stream, service).with_upgrades().await);
+        drop(
+            http1::Builder::new()
+                .half_close(true)
+                .serve_connection(stream, service)
+                .with_upgrades()
+                .await,
+        );
     }
 }
 
 pub(super) fn seen(request: &http::Request<Incoming>) -> Request {
     let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
-        (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        (
+            name.to_string(),
+            String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        )
     };
     Request {
         method: request.method().to_string(),
         uri: request.uri().to_string(),
-        path: request.uri().path_and_query().map(ToString::to_string).unwrap_or_default(),
+        path: request
+            .uri()
+            .path_and_query()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         version: format!("{:?}", request.version()),
         fields: request.headers().iter().map(line).collect(),
     }

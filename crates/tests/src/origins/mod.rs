@@ -23,8 +23,8 @@ pub use deciding::{Answer, Question, deciding};
 pub use http::{Request, http, http_on, https};
 pub use scripted::{early_hints, scripted, scripted_once};
 pub use tcp::{
-    GREETING, farewell, tcp_closes_first, tcp_echo, tcp_on, tcp_resets, tcp_silent, tcp_sink, tcp_speaks_first,
-    tcp_upgrades,
+    GREETING, farewell, tcp_closes_first, tcp_echo, tcp_on, tcp_resets, tcp_silent, tcp_sink,
+    tcp_speaks_first, tcp_upgrades,
 };
 pub use udp::{V4, V6, udp_echo};
 
@@ -49,13 +49,21 @@ pub(crate) struct Memory<T> {
 
 impl<T> Clone for Memory<T> {
     fn clone(&self) -> Self {
-        Self { seen: self.seen.clone(), connections: self.connections.clone(), release: self.release.clone() }
+        Self {
+            seen: self.seen.clone(),
+            connections: self.connections.clone(),
+            release: self.release.clone(),
+        }
     }
 }
 
 impl<T> Default for Memory<T> {
     fn default() -> Self {
-        Self { seen: Arc::default(), connections: Arc::default(), release: Arc::default() }
+        Self {
+            seen: Arc::default(),
+            connections: Arc::default(),
+            release: Arc::default(),
+        }
     }
 }
 
@@ -140,5 +148,9 @@ where
             }
         }
     });
-    Origin { address, memory, task: task.abort_handle() }
+    Origin {
+        address,
+        memory,
+        task: task.abort_handle(),
+    }
 }

@@ -40,21 +40,24 @@ pub fn scripted_once(answer: &str) -> Origin<String> {
 
 /// A server that sends 103 (Early Hints) with `link: </style.css>`, and after [`Origin::release`] a 200 with `done\n`.
 pub fn early_hints() -> Origin<String> {
-    serve(ANY, |mut stream: TcpStream, memory: Memory<String>| async move {
-        let mut unread = Vec::new();
-        while let Some(head) = head(&mut stream, &mut unread).await {
-            memory.remember(head);
-            let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
-            if stream.write_all(hints).await.is_err() {
-                return;
+    serve(
+        ANY,
+        |mut stream: TcpStream, memory: Memory<String>| async move {
+            let mut unread = Vec::new();
+            while let Some(head) = head(&mut stream, &mut unread).await {
+                memory.remember(head);
+                let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
+                if stream.write_all(hints).await.is_err() {
+                    return;
+                }
+                memory.release.notified().await;
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ndone\n";
+                if stream.write_all(answer).await.is_err() {
+                    return;
+                }
             }
-            memory.release.notified().await;
-            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ndone\n";
-            if stream.write_all(answer).await.is_err() {
-                return;
-            }
-        }
-    })
+        },
+    )
 }
 
 /// The next head, without its empty line; `None` at the end.

@@ -23,11 +23,17 @@ pub fn udp_echo(on: IpAddr) -> Origin<(SocketAddr, Vec<u8>)> {
         let mut buffer = vec![0; usize::from(u16::MAX)];
         loop {
             // Somebody's port was closed before our answer came (ICMP); the others go on.
-            let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+            let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+                continue;
+            };
             shared.remember((from, buffer[..length].to_vec()));
             // A datagram that cannot be sent back is lost, as datagrams are.
             drop(socket.send_to(&buffer[..length], from).await);
         }
     });
-    Origin { address, memory, task: task.abort_handle() }
+    Origin {
+        address,
+        memory,
+        task: task.abort_handle(),
+    }
 }

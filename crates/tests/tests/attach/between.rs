@@ -6,18 +6,27 @@ use super::overlay::{Machine, ROUTES, attached, core, node, reaching};
 
 fn only_a_site(site: std::net::SocketAddr) -> Machine {
     let nobody = "127.0.0.1:9".parse().unwrap();
-    Machine { site, db: nobody, player: nobody }
+    Machine {
+        site,
+        db: nobody,
+        player: nobody,
+    }
 }
 
 #[test]
 fn a_proxy_on_the_way_passes_attachments_on_over_each_version() {
     let pki = Pki::new();
     let site = origins::http();
-    let speaks =
-        core(&pki, ROUTES).replace("  bob:", "  edge: { certificate: edge.overlay, speaks_for: [alice] }\n  bob:");
+    let speaks = core(&pki, ROUTES).replace(
+        "  bob:",
+        "  edge: { certificate: edge.overlay, speaks_for: [alice] }\n  bob:",
+    );
     let core = Node::start("core", &speaks);
     for version in [1, 2, 3] {
-        let (issued, ca) = (pki.issue(&["edge.overlay"]).yaml(), pki.ca().display().to_string());
+        let (issued, ca) = (
+            pki.issue(&["edge.overlay"]).yaml(),
+            pki.ca().display().to_string(),
+        );
         let edge = Node::start(
             "edge",
             &format!(
@@ -31,7 +40,14 @@ upstreams:
                 core.address("overlay")
             ),
         );
-        let file = reaching(&pki, "alice", edge.address("overlay"), version, only_a_site(site.address()), "core");
+        let file = reaching(
+            &pki,
+            "alice",
+            edge.address("overlay"),
+            version,
+            only_a_site(site.address()),
+            "core",
+        );
         // She sees the certificate of the proxy that she connected to.
         let file = file.replace("core.overlay", "edge.overlay");
         let alice = Node::start("alice", &file);
@@ -47,12 +63,19 @@ upstreams:
 #[test]
 fn a_node_attaches_through_the_connect_of_another_proxy() {
     let pki = Pki::new();
-    let (core, site, office) = (Node::start("core", &core(&pki, ROUTES)), origins::http(), Node::forward_proxy());
+    let (core, site, office) = (
+        Node::start("core", &core(&pki, ROUTES)),
+        origins::http(),
+        Node::forward_proxy(),
+    );
     let file = node(&pki, "alice", &core, 2, only_a_site(site.address()));
     let via = "  core:\n    via: office\n";
     let file = file.replace(
         "upstreams:\n  core:\n",
-        &format!("upstreams:\n  office: {{ endpoints: [\"{}\"] }}\n{via}", office.address("web")),
+        &format!(
+            "upstreams:\n  office: {{ endpoints: [\"{}\"] }}\n{via}",
+            office.address("web")
+        ),
     );
     let _alice = Node::start("alice", &file);
     attached(&core, "alice", 2);
@@ -75,7 +98,10 @@ fn nodes_of_one_name_share_its_exchanges_and_take_over_for_each_other() {
             "{ to: core, connections: 1 }",
         )
     };
-    let (_first, mut second) = (Node::start("alice", &file(0)), Node::start("alice", &file(1)));
+    let (_first, mut second) = (
+        Node::start("alice", &file(0)),
+        Node::start("alice", &file(1)),
+    );
     attached(&core, "alice", 2);
     let ask = || assert_eq!(curl(&["-x", &core.url("web"), "http://alice/"]).status, 200);
     // Each comes on a connection of its own, whichever worker that is for; each attachment is on one.

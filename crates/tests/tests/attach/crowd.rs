@@ -12,7 +12,8 @@ const NAMES: usize = 10;
 #[test]
 fn a_hundred_nodes_are_attached_and_each_gets_what_is_for_it() {
     let pki = Pki::new();
-    let routes = "routes:\n  - { match: { protocol: ptth }, attach: \"~^n[0-9]+$\" }\n  - { to: users }\n";
+    let routes =
+        "routes:\n  - { match: { protocol: ptth }, attach: \"~^n[0-9]+$\" }\n  - { to: users }\n";
     let core = Node::start("core", &core(&pki, routes));
     let issued = pki.issue(&["alice.overlay"]).yaml();
     let site = origins::http();
@@ -35,7 +36,9 @@ fn a_hundred_nodes_are_attached_and_each_gets_what_is_for_it() {
         })
         .collect();
     let count = PROCESSES * NAMES;
-    eventually_true("all are attached", || core.status()["attached"].as_array().unwrap().len() == 2 * count);
+    eventually_true("all are attached", || {
+        core.status()["attached"].as_array().unwrap().len() == 2 * count
+    });
     let proxy = core.url("web");
     let askers: Vec<_> = (0..count)
         .map(|name| {
@@ -49,8 +52,13 @@ fn a_hundred_nodes_are_attached_and_each_gets_what_is_for_it() {
         })
         .collect();
     askers.into_iter().for_each(|asker| asker.join().unwrap());
-    assert!(core.metrics().contains(&format!("\nhermes_attached {}\n", 2 * count)));
+    assert!(
+        core.metrics()
+            .contains(&format!("\nhermes_attached {}\n", 2 * count))
+    );
     drop(nodes);
-    eventually_true("none is", || core.status()["attached"].as_array().unwrap().is_empty());
+    eventually_true("none is", || {
+        core.status()["attached"].as_array().unwrap().is_empty()
+    });
     core.idle();
 }

@@ -38,12 +38,22 @@ impl Overlay {
         let core = Node::start("core", &core(&pki, ROUTES));
         let site = origins::http();
         let (db, player) = (origins::tcp_echo(), origins::udp_echo(origins::V4));
-        let machine = Machine { site: site.address(), db: db.address(), player: player.address() };
+        let machine = Machine {
+            site: site.address(),
+            db: db.address(),
+            player: player.address(),
+        };
         // They run as long as the test.
         std::mem::forget((db, player));
         let alice = Node::start("alice", &node(&pki, "alice", &core, version, machine));
         attached(&core, "alice", 2);
-        Self { core, alice, pki, site, machine }
+        Self {
+            core,
+            alice,
+            pki,
+            site,
+            machine,
+        }
     }
 
     /// Asks `core` for a page, as a client of its own.
@@ -78,7 +88,14 @@ pub fn node(pki: &Pki, user: &str, core: &Node, version: u8, machine: Machine) -
 }
 
 /// As [`node`], by its address and with the whole of `attach`.
-pub fn reaching(pki: &Pki, user: &str, core: SocketAddr, version: u8, machine: Machine, attach: &str) -> String {
+pub fn reaching(
+    pki: &Pki,
+    user: &str,
+    core: SocketAddr,
+    version: u8,
+    machine: Machine,
+    attach: &str,
+) -> String {
     let (issued, authority) = (pki.issue(&[&format!("{user}.overlay")]).yaml(), pki.ca());
     let Machine { site, db, player } = machine;
     format!(
@@ -109,17 +126,32 @@ upstreams:
 pub fn refused(node: &Node, words: &str) {
     eventually("the reason", || {
         let status = node.status();
-        let errors = status["attachments"].as_array()?.iter().filter_map(|one| one["last_error"].as_str());
-        errors.into_iter().any(|error| error.contains(words)).then_some(())
+        let errors = status["attachments"]
+            .as_array()?
+            .iter()
+            .filter_map(|one| one["last_error"].as_str());
+        errors
+            .into_iter()
+            .any(|error| error.contains(words))
+            .then_some(())
     });
 }
 
 /// Waits until so many attachments of `name` can be used.
 pub fn attached(core: &Node, name: &str, count: usize) {
     let (mut status, prefix) = (Value::Null, format!("{name}#"));
-    eventually_true(&format!("{count} attachments of {name}: {status:#}"), || {
-        status = core.status();
-        let all = status["attached"].as_array().into_iter().flatten();
-        all.filter(|one| one["attachment"].as_str().is_some_and(|text| text.starts_with(&prefix))).count() == count
-    });
+    eventually_true(
+        &format!("{count} attachments of {name}: {status:#}"),
+        || {
+            status = core.status();
+            let all = status["attached"].as_array().into_iter().flatten();
+            all.filter(|one| {
+                one["attachment"]
+                    .as_str()
+                    .is_some_and(|text| text.starts_with(&prefix))
+            })
+            .count()
+                == count
+        },
+    );
 }

@@ -15,14 +15,21 @@ use serde_json::json;
 fn settable(fields: &'static [(&'static str, &'static str)]) -> (Origin<Question>, Arc<AtomicU16>) {
     let status = Arc::new(AtomicU16::new(200));
     let says = status.clone();
-    (deciding(move |_| Answer::new(says.load(Ordering::Relaxed), fields)), status)
+    (
+        deciding(move |_| Answer::new(says.load(Ordering::Relaxed), fields)),
+        status,
+    )
 }
 
 /// A datagram, and whose it was.
 type Heard = (SocketAddr, Vec<u8>);
 
 /// A node with ports for an echo of each kind; `keys` are further keys of the filter.
-fn ports(server: &Origin<Question>, (tcp, udp): (&Origin<Vec<u8>>, &Origin<Heard>), keys: &str) -> String {
+fn ports(
+    server: &Origin<Question>,
+    (tcp, udp): (&Origin<Vec<u8>>, &Origin<Heard>),
+    keys: &str,
+) -> String {
     format!(
         r#"
         listeners:
@@ -60,15 +67,23 @@ fn a_reload_asks_about_open_tunnels_and_a_denial_ends_them_with_its_reason() {
     assert_eq!(voice.ask("x"), b"x");
     let asked = json!({ "kept": 0, "outlive": 0, "moved": 0, "ended": 0, "asked": 2 });
     assert_eq!(node.reload(&yaml).1["tunnels"], asked);
-    eventually_true("the server is asked about both again", || server.seen().len() == 4);
+    eventually_true("the server is asked about both again", || {
+        server.seen().len() == 4
+    });
     tunnel.send("y");
-    assert_eq!((tunnel.exactly(1), voice.ask("y")), (b"y".to_vec(), b"y".to_vec()));
+    assert_eq!(
+        (tunnel.exactly(1), voice.ask("y")),
+        (b"y".to_vec(), b"y".to_vec())
+    );
     status.store(403, Ordering::Relaxed);
     assert_eq!(node.reload(&yaml).1["tunnels"], asked);
     assert_eq!(tunnel.rest(), (Vec::new(), End::Reset));
     for kind in ["connect", "connect-udp"] {
         let record = node.record(|record| record["kind"] == kind);
-        assert_eq!(record["reason"], "policy_changed: http_request_denied: check denied: 403", "{record}");
+        assert_eq!(
+            record["reason"], "policy_changed: http_request_denied: check denied: 403",
+            "{record}"
+        );
         assert_eq!(record["filters"], json!(["check denied: 403"]));
     }
     let first = &server.seen()[0].request;
@@ -85,12 +100,17 @@ fn an_answer_counts_for_as_long_as_it_says() {
     let (server, status) = settable(&[("cache-control", "max-age=1")]);
     let node = Node::start("alice", &ports(&server, (&tcp, &udp), ""));
     let mut tunnel = open(&node);
-    eventually_true("the server is asked again, twice", || server.seen().len() == 3);
+    eventually_true("the server is asked again, twice", || {
+        server.seen().len() == 3
+    });
     tunnel.send("y");
     assert_eq!(tunnel.exactly(1), b"y");
     status.store(403, Ordering::Relaxed);
     assert_eq!(tunnel.rest(), (Vec::new(), End::Reset));
-    assert_eq!(node.record(|_| true)["reason"], "policy_changed: http_request_denied: check denied: 403");
+    assert_eq!(
+        node.record(|_| true)["reason"],
+        "policy_changed: http_request_denied: check denied: 403"
+    );
 }
 
 #[test]
@@ -113,11 +133,14 @@ fn a_server_that_gives_no_answer_for_a_while_ends_no_tunnel() {
     let mut tunnel = open(&node);
     status.store(500, Ordering::Relaxed);
     assert_eq!(node.reload(&yaml("")).1["tunnels"]["asked"], 1);
-    eventually_true("the server is asked twice in vain", || server.seen().len() == 3);
+    eventually_true("the server is asked twice in vain", || {
+        server.seen().len() == 3
+    });
     tunnel.send("y");
     assert_eq!(tunnel.exactly(1), b"y");
     status.store(200, Ordering::Relaxed);
-    let allowed = "hermes_filter_decisions_total{filter=\"check\",outcome=\"allowed\",remembered=\"no\"} 2";
+    let allowed =
+        "hermes_filter_decisions_total{filter=\"check\",outcome=\"allowed\",remembered=\"no\"} 2";
     eventually_true("it decides again", || node.metrics().contains(allowed));
     tunnel.send("z");
     assert_eq!(tunnel.exactly(1), b"z");
@@ -125,13 +148,17 @@ fn a_server_that_gives_no_answer_for_a_while_ends_no_tunnel() {
     assert_eq!(node.reload(&yaml("grace: 0s")).1["tunnels"]["asked"], 1);
     assert_eq!(tunnel.rest(), (Vec::new(), End::Reset));
     let record = node.record(|_| true);
-    let reason = "policy_changed: http_request_denied: check failed_closed: the server answered 500";
+    let reason =
+        "policy_changed: http_request_denied: check failed_closed: the server answered 500";
     assert_eq!(record["reason"], reason);
 }
 
 #[test]
 fn a_role_that_changes_moves_datagrams_and_ends_what_it_does_not_allow() {
-    let (one, two) = (origins::udp_echo(origins::V4), origins::udp_echo(origins::V4));
+    let (one, two) = (
+        origins::udp_echo(origins::V4),
+        origins::udp_echo(origins::V4),
+    );
     let role = Arc::new(AtomicU16::new(1));
     let says = role.clone();
     let server = deciding(move |_| Answer {
@@ -152,7 +179,12 @@ fn a_role_that_changes_moves_datagrams_and_ends_what_it_does_not_allow() {
         one.address(),
         two.address()
     );
-    let node = Node::start("alice", &yaml.replace("x-role: 1", "x-role: \"1\"").replace("x-role: 2", "x-role: \"2\""));
+    let node = Node::start(
+        "alice",
+        &yaml
+            .replace("x-role: 1", "x-role: \"1\"")
+            .replace("x-role: 2", "x-role: \"2\""),
+    );
     let yaml = std::fs::read_to_string(node.file()).unwrap();
     let voice = Client::connect(node.address("voice"));
     assert_eq!(voice.ask("x"), b"x");
@@ -165,15 +197,21 @@ fn a_role_that_changes_moves_datagrams_and_ends_what_it_does_not_allow() {
     assert_eq!(node.exchanges().len(), 1, "it is the same exchange");
     role.store(3, Ordering::Relaxed);
     assert_eq!(node.reload(&yaml).1["tunnels"]["asked"], 1);
-    assert_eq!(node.record(|_| true)["reason"], "policy_changed: no route allows it any more");
+    assert_eq!(
+        node.record(|_| true)["reason"],
+        "policy_changed: no route allows it any more"
+    );
 }
 
 #[test]
 fn the_server_sees_the_proxys_credentials_if_they_are_named() {
-    let server = deciding(|question| match question.request.field("proxy-authorization").as_deref() {
-        Some("Basic YTpi") => Answer::new(200, &[("user", "carol")]),
-        _ => Answer::new(407, &[("proxy-authenticate", "Basic realm=\"here\"")]),
-    });
+    let server =
+        deciding(
+            |question| match question.request.field("proxy-authorization").as_deref() {
+                Some("Basic YTpi") => Answer::new(200, &[("user", "carol")]),
+                _ => Answer::new(407, &[("proxy-authenticate", "Basic realm=\"here\"")]),
+            },
+        );
     let ask = |send: &str| {
         let node = super::node(&server, &format!("{send} allow_fields: [user]"));
         curl(&["-x", &node.url("web"), "-U", "a:b", "http://video/"])
@@ -183,7 +221,10 @@ fn the_server_sees_the_proxys_credentials_if_they_are_named() {
     for others in ["", "send: [\"*\", authorization],"] {
         let got = ask(others);
         assert_eq!(got.status, 407);
-        assert_eq!(got.field("proxy-authenticate").as_deref(), Some("Basic realm=\"here\""));
+        assert_eq!(
+            got.field("proxy-authenticate").as_deref(),
+            Some("Basic realm=\"here\"")
+        );
     }
 }
 
@@ -197,7 +238,16 @@ fn a_server_is_named_in_a_line() {
     );
     let node = Node::start("sap", &yaml);
     for _ in 0..3 {
-        assert_eq!(curl(&["-x", &node.url("web"), "http://video/a"]).status, 200);
+        assert_eq!(
+            curl(&["-x", &node.url("web"), "http://video/a"]).status,
+            200
+        );
     }
-    assert_eq!((server.last().request.path.as_str(), server.connections() <= 2), ("/check/a", true));
+    assert_eq!(
+        (
+            server.last().request.path.as_str(),
+            server.connections() <= 2
+        ),
+        ("/check/a", true)
+    );
 }

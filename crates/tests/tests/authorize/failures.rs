@@ -8,13 +8,29 @@ use super::node;
 /// The answer with `fail: closed`, which is the default, and the body with `fail: open`.
 fn both(server: &Origin<Question>, keys: &str) -> (u16, String, String) {
     let closed = node(server, keys);
-    let refused = curl(&["-x", &closed.url("web"), "-H", "x-secure: admin", "http://video/"]);
+    let refused = curl(&[
+        "-x",
+        &closed.url("web"),
+        "-H",
+        "x-secure: admin",
+        "http://video/",
+    ]);
     let word = "hermes_filter_decisions_total{filter=\"check\",outcome=\"failed_closed\",remembered=\"no\"} 1";
     assert!(closed.metrics().contains(word), "{}", closed.metrics());
     let open = node(server, &format!("{keys}, fail: open"));
-    let passed = curl(&["-x", &open.url("web"), "-H", "x-secure: admin", "http://video/"]);
+    let passed = curl(&[
+        "-x",
+        &open.url("web"),
+        "-H",
+        "x-secure: admin",
+        "http://video/",
+    ]);
     assert_eq!(passed.status, 200);
-    (refused.status, refused.field("proxy-status").unwrap_or_default(), passed.text())
+    (
+        refused.status,
+        refused.field("proxy-status").unwrap_or_default(),
+        passed.text(),
+    )
 }
 
 #[test]
@@ -35,7 +51,13 @@ fn a_server_that_is_down_refuses_unless_the_file_says_otherwise() {
     let got = curl(&["-x", &closed.url("web"), "http://video/"]);
     assert_eq!(got.status, 503);
     let record = closed.record(|record| record["status"] == 503);
-    assert!(record["reason"].as_str().unwrap().starts_with("http_request_denied: check failed_closed: "), "{record}");
+    assert!(
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("http_request_denied: check failed_closed: "),
+        "{record}"
+    );
     let open = hermes_tests::Node::start("sap", &yaml(", fail: open"));
     assert_eq!(curl(&["-x", &open.url("web"), "http://video/"]).status, 200);
     assert!(server.seen().is_empty());
@@ -46,8 +68,14 @@ fn errors_of_the_server_and_answers_without_end_decide_nothing() {
     let broken = deciding(|_| Answer::new(500, &[("x-secure", "admin")]));
     let (status, reason, passed) = both(&broken, "allow_fields: [x-secure]");
     assert_eq!((status, passed.as_str()), (503, "nobody"));
-    assert!(reason.contains("check failed_closed: the server answered 500"), "{reason}");
-    let large = deciding(|_| Answer { content: "x".repeat(64 * 1024 + 1), ..Answer::new(200, &[]) });
+    assert!(
+        reason.contains("check failed_closed: the server answered 500"),
+        "{reason}"
+    );
+    let large = deciding(|_| Answer {
+        content: "x".repeat(64 * 1024 + 1),
+        ..Answer::new(200, &[])
+    });
     let (status, reason, passed) = both(&large, "allow_fields: [x-secure]");
     assert_eq!((status, passed.as_str()), (503, "nobody"));
     assert!(reason.contains("more than 65536 bytes"), "{reason}");
@@ -57,11 +85,18 @@ fn errors_of_the_server_and_answers_without_end_decide_nothing() {
 fn a_server_that_says_nothing_is_not_waited_for() {
     let silent = deciding(|_| Answer::default());
     let node = node(&silent, "");
-    let file = std::fs::read_to_string(node.file()).unwrap().replace("timeout: 5s", "timeout: 50ms");
+    let file = std::fs::read_to_string(node.file())
+        .unwrap()
+        .replace("timeout: 5s", "timeout: 50ms");
     assert_eq!(node.reload(&file).0, 200);
     let got = curl(&["-x", &node.url("web"), "http://video/"]);
     assert_eq!(got.status, 503);
-    assert!(got.field("proxy-status").unwrap().contains("check failed_closed: "), "{got:?}");
+    assert!(
+        got.field("proxy-status")
+            .unwrap()
+            .contains("check failed_closed: "),
+        "{got:?}"
+    );
 }
 
 #[test]

@@ -10,8 +10,14 @@ use hermes_tests::{Node, Pki, curl};
 
 /// Allows what is for `good`.
 fn good(question: &Question) -> Answer {
-    let host = question.request.field("x-forwarded-host").unwrap_or_default();
-    Answer::new(if host.starts_with("good:") { 200 } else { 403 }, &[("x-hermes-lane", "fast")])
+    let host = question
+        .request
+        .field("x-forwarded-host")
+        .unwrap_or_default();
+    Answer::new(
+        if host.starts_with("good:") { 200 } else { 403 },
+        &[("x-hermes-lane", "fast")],
+    )
 }
 
 #[test]
@@ -46,9 +52,10 @@ fn tunnels_and_ports_are_decided_about() {
     assert_eq!(tunnel.exactly(4), b"ping");
     assert_eq!(Raw::tunnel(web, "bad:5432", "").unwrap_err().status(), 403);
     let client = Client::connect(web);
-    for mut tunnel in
-        [UdpTunnel::h1(web, "good", 53, "").unwrap(), UdpTunnel::h2(&client, web, "good", 53, &[]).unwrap()]
-    {
+    for mut tunnel in [
+        UdpTunnel::h1(web, "good", 53, "").unwrap(),
+        UdpTunnel::h2(&client, web, "good", 53, &[]).unwrap(),
+    ] {
         tunnel.send("x");
         assert_eq!(tunnel.receive(), b"x");
     }
@@ -62,13 +69,27 @@ fn tunnels_and_ports_are_decided_about() {
     assert_eq!(voice.receive(), b"x");
     UdpClient::connect(node.address("noise")).send("x");
     eventually_true("the noise is refused", || {
-        node.access().iter().any(|record| record["listener"] == "noise" && record["status"] == 403)
+        node.access()
+            .iter()
+            .any(|record| record["listener"] == "noise" && record["status"] == 403)
     });
-    let asked: Vec<_> = server.seen().into_iter().map(|question| question.request).collect();
-    let kinds =
-        |kind: &str| asked.iter().filter(|request| request.field("x-hermes-kind").as_deref() == Some(kind)).count();
+    let asked: Vec<_> = server
+        .seen()
+        .into_iter()
+        .map(|question| question.request)
+        .collect();
+    let kinds = |kind: &str| {
+        asked
+            .iter()
+            .filter(|request| request.field("x-hermes-kind").as_deref() == Some(kind))
+            .count()
+    };
     assert_eq!((kinds("connect"), kinds("connect-udp")), (4, 5));
-    assert!(asked.iter().any(|request| request.field("x-forwarded-user").as_deref() == Some("dave")));
+    assert!(
+        asked
+            .iter()
+            .any(|request| request.field("x-forwarded-user").as_deref() == Some("dave"))
+    );
     assert!(asked.iter().all(|request| request.method == "GET"));
 }
 
@@ -94,11 +115,21 @@ fn servers_are_asked_over_http_2_and_tls_on_connections_that_are_kept() {
     );
     let node = Node::start("sap", &yaml);
     for _ in 0..3 {
-        assert_eq!(curl(&["-x", &node.url("web"), "http://video/a"]).status, 200);
+        assert_eq!(
+            curl(&["-x", &node.url("web"), "http://video/a"]).status,
+            200
+        );
     }
     for (server, method) in [(&clear, "GET"), (&sealed, "POST")] {
         assert_eq!((server.seen().len(), server.connections()), (3, 1));
         let asked = server.last();
-        assert_eq!((asked.method.as_str(), asked.path.as_str(), asked.version.as_str()), (method, "/a", "HTTP/2.0"));
+        assert_eq!(
+            (
+                asked.method.as_str(),
+                asked.path.as_str(),
+                asked.version.as_str()
+            ),
+            (method, "/a", "HTTP/2.0")
+        );
     }
 }

@@ -1,6 +1,9 @@
 //! External authorisation: a server decides before the route is chosen.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod again;
 mod answers;
@@ -38,6 +41,9 @@ fn by_token(question: &Question) -> Answer {
     match question.request.field("token").as_deref() {
         Some("admin") => Answer::new(200, &[("x-secure", "admin")]),
         Some("user") => Answer::new(200, &[("x-secure", "user")]),
-        _ => Answer { content: "who are you?\n".to_owned(), ..Answer::new(401, &[("www-authenticate", "Token")]) },
+        _ => Answer {
+            content: "who are you?\n".to_owned(),
+            ..Answer::new(401, &[("www-authenticate", "Token")])
+        },
     }
 }

@@ -11,14 +11,24 @@ fn the_role_that_a_token_has_decides_the_route() {
     let node = node(&server, "send: [token], allow_fields: [x-secure]");
     let url = node.url("web");
     for role in ["admin", "user"] {
-        let got = curl(&["-x", &url, "-H", &format!("token: {role}"), "http://video/a?b"]);
+        let got = curl(&[
+            "-x",
+            &url,
+            "-H",
+            &format!("token: {role}"),
+            "http://video/a?b",
+        ]);
         assert_eq!((got.status, got.text().as_str()), (200, role));
     }
     let record = node.record(|record| record["route"] == "routes[1]");
     assert_eq!(record["filters"], serde_json::json!(["check allowed: 200"]));
     let asked = server.last().request;
     assert_eq!(
-        (asked.method.as_str(), asked.path.as_str(), asked.host().as_deref()),
+        (
+            asked.method.as_str(),
+            asked.path.as_str(),
+            asked.host().as_deref()
+        ),
         ("GET", "/a?b", Some("video:80"))
     );
     assert_eq!(asked.field("x-forwarded-user").as_deref(), Some("alice"));
@@ -33,22 +43,52 @@ fn a_role_that_the_client_claims_is_removed() {
     });
     let node = node(&server, "send: [token, x-secure], allow_fields: [x-secure]");
     let url = node.url("web");
-    let claim = |token: &str| curl(&["-x", &url, "-H", token, "-H", "x-secure: admin", "http://video/"]).text();
+    let claim = |token: &str| {
+        curl(&[
+            "-x",
+            &url,
+            "-H",
+            token,
+            "-H",
+            "x-secure: admin",
+            "http://video/",
+        ])
+        .text()
+    };
     assert_eq!(claim("token: user"), "user");
     assert_eq!(claim("token: none"), "nobody");
-    assert!(server.seen().iter().all(|question| question.request.field("x-secure").is_none()));
+    assert!(
+        server
+            .seen()
+            .iter()
+            .all(|question| question.request.field("x-secure").is_none())
+    );
     // An overlay field is nobody's word where the filter does not look, either.
-    let side = curl(&["-x", &node.url("side"), "-H", "x-secure: admin", "http://video/"]);
+    let side = curl(&[
+        "-x",
+        &node.url("side"),
+        "-H",
+        "x-secure: admin",
+        "http://video/",
+    ]);
     assert_eq!(side.text(), "nobody");
 }
 
 #[test]
 fn a_server_may_say_whose_an_exchange_is_only_if_the_file_says_so() {
-    let server = deciding(|_| hermes_tests::origins::Answer::new(200, &[("user", "carol"), ("x-other", "1")]));
+    let server = deciding(|_| {
+        hermes_tests::origins::Answer::new(200, &[("user", "carol"), ("x-other", "1")])
+    });
     let believing = node(&server, "allow_fields: [user]");
-    assert_eq!(curl(&["-x", &believing.url("web"), "http://video/"]).text(), "carol");
+    assert_eq!(
+        curl(&["-x", &believing.url("web"), "http://video/"]).text(),
+        "carol"
+    );
     believing.record(|record| record["user"] == "carol");
     let strict = node(&server, "allow_fields: [x-secure]");
-    assert_eq!(curl(&["-x", &strict.url("web"), "http://video/"]).text(), "nobody");
+    assert_eq!(
+        curl(&["-x", &strict.url("web"), "http://video/"]).text(),
+        "nobody"
+    );
     strict.record(|record| record["user"] == "alice");
 }

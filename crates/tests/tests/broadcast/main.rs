@@ -1,6 +1,9 @@
 //! Requests that are copied to several origins.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod fitness;
 mod multipart;
@@ -19,7 +22,11 @@ impl Origins {
     }
 
     fn endpoints(&self) -> String {
-        self.0.iter().map(|origin| format!("\"{}\"", origin.address())).collect::<Vec<_>>().join(", ")
+        self.0
+            .iter()
+            .map(|origin| format!("\"{}\"", origin.address()))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Requests that each has seen.
@@ -56,5 +63,11 @@ fn broadcast(node: &Node, arguments: &[&str]) -> curl::Output {
 
 fn via(node: &Node, listener: &str, arguments: &[&str]) -> curl::Output {
     let url = node.url(listener);
-    curl(&[&["-x", &url, "-H", "x-hermes-broadcast: true"][..], arguments].concat())
+    curl(
+        &[
+            &["-x", &url, "-H", "x-hermes-broadcast: true"][..],
+            arguments,
+        ]
+        .concat(),
+    )
 }

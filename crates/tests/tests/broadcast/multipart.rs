@@ -22,11 +22,18 @@ print(json.dumps(parts))
 "#;
 
 fn read(kind: &str, content: &[u8]) -> Value {
-    let python = std::env::var_os("HERMES_PYTHON").expect("HERMES_PYTHON names Python; run `./test install`");
-    let mut reader =
-        Command::new(python).args(["-c", READER]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let python = std::env::var_os("HERMES_PYTHON")
+        .expect("HERMES_PYTHON names Python; run `./test install`");
+    let mut reader = Command::new(python)
+        .args(["-c", READER])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = reader.stdin.take().unwrap();
-    input.write_all(format!("Content-Type: {kind}\r\n\r\n").as_bytes()).unwrap();
+    input
+        .write_all(format!("Content-Type: {kind}\r\n\r\n").as_bytes())
+        .unwrap();
     input.write_all(content).unwrap();
     drop(input);
     let said = reader.wait_with_output().unwrap();
@@ -38,9 +45,17 @@ fn read(kind: &str, content: &[u8]) -> Value {
 fn pythons_email_parser_reads_every_part() {
     let text = deciding(|_| Answer {
         content: "one\r\n--two\r\n".to_owned(),
-        ..Answer::new(200, &[("content-type", "text/plain"), ("x-a", "1"), ("x-a", "2")])
+        ..Answer::new(
+            200,
+            &[("content-type", "text/plain"), ("x-a", "1"), ("x-a", "2")],
+        )
     });
-    let missing = deciding(|_| Answer::new(404, &[("content-type", "text/html"), ("x-hermes-status", "200")]));
+    let missing = deciding(|_| {
+        Answer::new(
+            404,
+            &[("content-type", "text/html"), ("x-hermes-status", "200")],
+        )
+    });
     let gone = deciding(|_| Answer::new(200, &[]));
     let address = gone.address();
     drop(gone);
@@ -68,12 +83,31 @@ fn pythons_email_parser_reads_every_part() {
         })
     };
     let expected = json!([
-        part(0, 200, "text/plain", &["1", "2"], base64("one\r\n--two\r\n").into()),
+        part(
+            0,
+            200,
+            "text/plain",
+            &["1", "2"],
+            base64("one\r\n--two\r\n").into()
+        ),
         part(1, 404, "text/html", &[], base64("").into()),
         part(2, 502, "text/plain", &[], Value::Null),
-        part(3, 504, "text/plain", &[], base64("no reply came in time\n").into()),
+        part(
+            3,
+            504,
+            "text/plain",
+            &[],
+            base64("no reply came in time\n").into()
+        ),
     ]);
     assert_eq!(parts, expected);
     let head = broadcast(&node, &["-I", "http://video/"]);
-    assert!(head.status == 200 && head.field("content-type").unwrap().starts_with("multipart/mixed"), "{head:?}");
+    assert!(
+        head.status == 200
+            && head
+                .field("content-type")
+                .unwrap()
+                .starts_with("multipart/mixed"),
+        "{head:?}"
+    );
 }

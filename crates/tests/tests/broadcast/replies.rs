@@ -8,11 +8,17 @@ use super::{Origins, broadcast, node, node_with, via};
 
 /// An origin that always answers this status.
 fn always(status: u16) -> Origin<origins::Question> {
-    deciding(move |_| Answer { content: format!("{status}\n"), ..Answer::new(status, &[]) })
+    deciding(move |_| Answer {
+        content: format!("{status}\n"),
+        ..Answer::new(status, &[])
+    })
 }
 
 fn shards(origins: &[&Origin<origins::Question>]) -> String {
-    let endpoints: Vec<String> = origins.iter().map(|origin| format!("\"{}\"", origin.address())).collect();
+    let endpoints: Vec<String> = origins
+        .iter()
+        .map(|origin| format!("\"{}\"", origin.address()))
+        .collect();
     format!("endpoints: [{}]", endpoints.join(", "))
 }
 
@@ -23,14 +29,25 @@ fn all_endpoints_get_exactly_one_copy_with_the_content_and_without_the_field() {
     for round in 1..=3 {
         let got = broadcast(&node, &["-d", "hello", "http://video/x"]);
         assert_eq!(got.status, 200, "{got:?}");
-        assert_eq!(got.text().matches(r#""body": "hello""#).count(), 3, "{}", got.text());
+        assert_eq!(
+            got.text().matches(r#""body": "hello""#).count(),
+            3,
+            "{}",
+            got.text()
+        );
         assert_eq!(origins.counts(), [round; 3]);
     }
     for origin in &origins.0 {
         let request = origin.last();
-        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/x"));
         assert_eq!(
-            (request.field("x-hermes-broadcast"), request.field("content-length")),
+            (request.method.as_str(), request.path.as_str()),
+            ("POST", "/x")
+        );
+        assert_eq!(
+            (
+                request.field("x-hermes-broadcast"),
+                request.field("content-length")
+            ),
             (None, Some("5".to_owned()))
         );
     }
@@ -46,14 +63,21 @@ fn the_first_success_wins_and_the_others_are_cancelled() {
     assert_eq!((got.status, got.text().as_str()), (200, "200\n"));
     let losers = Origins::start();
     let winner = always(200);
-    let endpoints = format!("endpoints: [{}, \"{}\"]", losers.endpoints(), winner.address());
+    let endpoints = format!(
+        "endpoints: [{}, \"{}\"]",
+        losers.endpoints(),
+        winner.address()
+    );
     let node = node_with(&endpoints, "{ users: [alice] }");
     assert_eq!(broadcast(&node, &["http://video/hang"]).text(), "200\n");
     let cancelled = "hermes_broadcast_copies_total{route=\"routes[0]\",outcome=\"cancelled\"} 3";
     assert!(node.metrics().contains(cancelled), "{}", node.metrics());
     eventually_true("nothing is out any more", || {
         let status = node.status();
-        let endpoints = status["upstreams"][0]["endpoints"].as_array().unwrap().clone();
+        let endpoints = status["upstreams"][0]["endpoints"]
+            .as_array()
+            .unwrap()
+            .clone();
         endpoints.iter().all(|endpoint| endpoint["active"] == 0)
     });
     node.idle();
@@ -78,24 +102,50 @@ fn a_quorum_is_reached_or_the_request_fails_with_the_numbers() {
     let got = broadcast(&three, &["http://video/"]);
     assert_eq!(got.status, 502);
     let status = got.field("proxy-status").unwrap();
-    assert!(status.contains("copies succeeded, 3 were wanted"), "{status}");
+    assert!(
+        status.contains("copies succeeded, 3 were wanted"),
+        "{status}"
+    );
 }
 
 #[test]
 fn what_is_too_large_is_refused() {
     let origins = Origins::start();
-    let node = node(&origins, "{ users: [alice], reply: all, request_bytes: 1000B, reply_bytes: 2000B }");
+    let node = node(
+        &origins,
+        "{ users: [alice], reply: all, request_bytes: 1000B, reply_bytes: 2000B }",
+    );
     let content = "x".repeat(1001);
-    assert_eq!(broadcast(&node, &["-d", &content, "http://video/"]).status, 413);
-    let chunked = broadcast(&node, &["-H", "transfer-encoding: chunked", "-d", &content, "http://video/"]);
+    assert_eq!(
+        broadcast(&node, &["-d", &content, "http://video/"]).status,
+        413
+    );
+    let chunked = broadcast(
+        &node,
+        &[
+            "-H",
+            "transfer-encoding: chunked",
+            "-d",
+            &content,
+            "http://video/",
+        ],
+    );
     assert_eq!(chunked.status, 413);
     assert_eq!(origins.counts(), [0; 3]);
-    assert_eq!(broadcast(&node, &["-d", &content[1..], "http://video/"]).status, 200);
+    assert_eq!(
+        broadcast(&node, &["-d", &content[1..], "http://video/"]).status,
+        200
+    );
     assert_eq!(broadcast(&node, &["http://video/bytes/2000"]).status, 200);
     // A reply that is too large is a copy that failed; all three are.
     let got = broadcast(&node, &["http://video/bytes/2001"]);
     assert_eq!(got.status, 502);
-    assert!(got.field("proxy-status").unwrap().contains("0 of 3 copies succeeded"), "{got:?}");
+    assert!(
+        got.field("proxy-status")
+            .unwrap()
+            .contains("0 of 3 copies succeeded"),
+        "{got:?}"
+    );
 }
 
 #[test]
@@ -104,7 +154,12 @@ fn more_endpoints_than_copies_are_refused_before_any_is_asked() {
     let node = node(&origins, "{ users: [alice], copies: 2 }");
     let got = broadcast(&node, &["http://video/"]);
     assert_eq!(got.status, 503);
-    assert!(got.field("proxy-status").unwrap().contains("3 copies, and may have 2"), "{got:?}");
+    assert!(
+        got.field("proxy-status")
+            .unwrap()
+            .contains("3 copies, and may have 2"),
+        "{got:?}"
+    );
     assert_eq!(origins.counts(), [0; 3]);
 }
 
@@ -114,18 +169,40 @@ fn the_time_of_the_whole_is_bounded() {
     let node = node(&origins, "{ users: [alice], time: 100ms }");
     let got = broadcast(&node, &["http://video/hang"]);
     assert_eq!(got.status, 504);
-    assert!(got.field("proxy-status").unwrap().contains("0 of 3 copies succeeded"), "{got:?}");
+    assert!(
+        got.field("proxy-status")
+            .unwrap()
+            .contains("0 of 3 copies succeeded"),
+        "{got:?}"
+    );
 }
 
 #[test]
 fn a_client_that_waits_for_100_is_told_to_go_on() {
     let origins = Origins::start();
     let node = node(&origins, "{ users: [alice] }");
-    let got =
-        broadcast(&node, &["-H", "expect: 100-continue", "--expect100-timeout", "25", "-d", "x", "http://video/"]);
+    let got = broadcast(
+        &node,
+        &[
+            "-H",
+            "expect: 100-continue",
+            "--expect100-timeout",
+            "25",
+            "-d",
+            "x",
+            "http://video/",
+        ],
+    );
     assert_eq!(got.status, 200);
     assert!(got.heads.iter().any(|head| head.status() == 100), "{got:?}");
-    assert_eq!(origins.0[0].seen().iter().filter(|request| request.field("expect").is_some()).count(), 0);
+    assert_eq!(
+        origins.0[0]
+            .seen()
+            .iter()
+            .filter(|request| request.field("expect").is_some())
+            .count(),
+        0
+    );
 }
 
 #[test]

@@ -19,12 +19,21 @@ fn a_sender_who_may_not_is_ignored_or_refused() {
     let ignoring = node(&origins, "{ users: [alice] }");
     assert_eq!(via(&ignoring, "other", &["http://video/"]).status, 200);
     assert_eq!(origins.counts().iter().sum::<usize>(), 1);
-    let seen: Vec<Request> = origins.0.iter().flat_map(hermes_tests::origins::Origin::seen).collect();
+    let seen: Vec<Request> = origins
+        .0
+        .iter()
+        .flat_map(hermes_tests::origins::Origin::seen)
+        .collect();
     assert_eq!(seen[0].field("x-hermes-broadcast"), None);
     let refusing = node(&origins, "{ users: [alice], otherwise: refuse }");
     let got = via(&refusing, "other", &["http://video/"]);
     assert_eq!(got.status, 403);
-    assert!(got.field("proxy-status").unwrap().contains("the sender may not broadcast"), "{got:?}");
+    assert!(
+        got.field("proxy-status")
+            .unwrap()
+            .contains("the sender may not broadcast"),
+        "{got:?}"
+    );
     assert_eq!(origins.counts().iter().sum::<usize>(), 1);
 }
 
@@ -32,10 +41,19 @@ fn a_sender_who_may_not_is_ignored_or_refused() {
 fn tunnels_are_not_broadcast() {
     let origins = Origins::start();
     let refusing = node(&origins, "{ users: [alice], otherwise: refuse }");
-    let refused = Raw::tunnel(refusing.address("web"), "video:80", "x-hermes-broadcast: true\r\n");
+    let refused = Raw::tunnel(
+        refusing.address("web"),
+        "video:80",
+        "x-hermes-broadcast: true\r\n",
+    );
     assert_eq!(refused.unwrap_err().status(), 403);
     let ignoring = node(&origins, "{ users: [alice] }");
-    let mut tunnel = Raw::tunnel(ignoring.address("web"), "video:80", "x-hermes-broadcast: true\r\n").unwrap();
+    let mut tunnel = Raw::tunnel(
+        ignoring.address("web"),
+        "video:80",
+        "x-hermes-broadcast: true\r\n",
+    )
+    .unwrap();
     tunnel.send("GET / HTTP/1.1\r\nhost: video\r\n\r\n");
     assert_eq!(tunnel.head().status(), 200);
     assert_eq!(origins.counts().iter().sum::<usize>(), 1);

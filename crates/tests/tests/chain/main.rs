@@ -41,21 +41,37 @@ fn rounds_leave_nothing_behind(between: Between) {
         exchanges::round(&overlay, EXCHANGES);
         overlay.idle();
         let mut now = before;
-        let within = |(now, (before, kept)): (&usize, (&usize, usize))| *now <= before + kept + CHANCE;
-        eventually_true(&format!("the descriptors return to {before:?} and what is kept, round {round}"), || {
-            now = overlay.descriptors();
-            now.iter().zip(before.iter().zip(overlay.kept(MESSAGES))).all(within)
-        });
+        let within =
+            |(now, (before, kept)): (&usize, (&usize, usize))| *now <= before + kept + CHANCE;
+        eventually_true(
+            &format!("the descriptors return to {before:?} and what is kept, round {round}"),
+            || {
+                now = overlay.descriptors();
+                now.iter()
+                    .zip(before.iter().zip(overlay.kept(MESSAGES)))
+                    .all(within)
+            },
+        );
     }
     for kind in ["http", "connect"] {
         for records in overlay.records(kind) {
-            assert_eq!(records.len(), (ROUNDS + 1) * MESSAGES, "{kind}: each is recorded by every node, once");
-            records.iter().for_each(|record| assert_eq!(record["reason"], "done", "{record:#}"));
+            assert_eq!(
+                records.len(),
+                (ROUNDS + 1) * MESSAGES,
+                "{kind}: each is recorded by every node, once"
+            );
+            records
+                .iter()
+                .for_each(|record| assert_eq!(record["reason"], "done", "{record:#}"));
         }
     }
     for sessions in overlay.records("connect-udp") {
         // A client that paused for long has had two sessions.
-        assert!(sessions.len() >= (ROUNDS + 1) * EXCHANGES / 5, "{} sessions", sessions.len());
+        assert!(
+            sessions.len() >= (ROUNDS + 1) * EXCHANGES / 5,
+            "{} sessions",
+            sessions.len()
+        );
     }
     overlay.stop();
 }

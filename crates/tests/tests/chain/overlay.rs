@@ -33,13 +33,26 @@ impl Overlay {
         let pki = Pki::new();
         let (video, secure) = (origins::http(), origins::https(&pki, &["secure"]));
         let (db, echo) = (origins::tcp_speaks_first(), origins::udp_echo(origins::V4));
-        let servers = [video.address(), secure.address(), db.address(), echo.address()];
+        let servers = [
+            video.address(),
+            secure.address(),
+            db.address(),
+            echo.address(),
+        ];
         let edge = Node::start("edge", &edge(&pki, between, servers));
         let core = Node::start("core", &core(&pki, between, edge.address("overlay")));
         let ingress = Node::start("ingress", &ingress(&pki, core.address("overlay")));
         let alice = Node::start("alice", &alice(&pki, ingress.address("overlay")));
         let nodes = [alice, ingress, core, edge];
-        Self { nodes, between, pki, _video: video, _secure: secure, _db: db, _echo: echo }
+        Self {
+            nodes,
+            between,
+            pki,
+            _video: video,
+            _secure: secure,
+            _db: db,
+            _echo: echo,
+        }
     }
 
     /// Alice's proxy.
@@ -100,7 +113,10 @@ routes:
 }
 
 fn ingress(pki: &Pki, core: SocketAddr) -> String {
-    let (listener, upstream) = (listener(pki, "ingress", "alice", "[alice]"), upstream(pki, "ingress", "core", core));
+    let (listener, upstream) = (
+        listener(pki, "ingress", "alice", "[alice]"),
+        upstream(pki, "ingress", "core", core),
+    );
     format!("{listener}routes:\n  - {{ to: next }}\n{upstream}")
 }
 
@@ -116,9 +132,9 @@ fn core(pki: &Pki, between: Between, edge: SocketAddr) -> String {
 fn edge(pki: &Pki, between: Between, [video, secure, db, echo]: [SocketAddr; 4]) -> String {
     let listener = match between {
         Between::TlsH2 => listener(pki, "edge", "core", r#"["*"]"#),
-        Between::ClearH1 => {
-            String::from("listeners:\n  overlay: { http: 127.0.0.1:0, insecure_trust: [127.0.0.0/8] }\n")
-        }
+        Between::ClearH1 => String::from(
+            "listeners:\n  overlay: { http: 127.0.0.1:0, insecure_trust: [127.0.0.0/8] }\n",
+        ),
     };
     format!(
         r#"
@@ -154,6 +170,9 @@ peers:
 /// The next proxy, over HTTP/2 and mutual TLS.
 fn upstream(pki: &Pki, name: &str, next: &str, address: SocketAddr) -> String {
     let (issued, authority) = (pki.issue(&[&format!("{name}.overlay")]).yaml(), pki.ca());
-    let tls = format!("{{ ca_file: {}, {issued}, server_name: {next}.overlay }}", authority.display());
+    let tls = format!(
+        "{{ ca_file: {}, {issued}, server_name: {next}.overlay }}",
+        authority.display()
+    );
     format!("upstreams:\n  next: {{ endpoints: [\"{address}\"], http: 2, tls: {tls} }}\n")
 }

@@ -1,6 +1,9 @@
 //! Chains of next proxies: every payload through 1 to 4 of them, and what the outer ones can see.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod changes;
 mod overlay;

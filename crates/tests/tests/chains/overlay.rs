@@ -22,7 +22,9 @@ impl Chains {
     pub fn start(chains: &[&[u8]]) -> Self {
         let pki = Pki::new();
         let tls = pki.issue(&["127.0.0.1", "node.test"]).yaml();
-        let hops: Vec<Node> = (0..HOPS).map(|number| Node::start(&format!("hop{number}"), &hop(&tls, ANY))).collect();
+        let hops: Vec<Node> = (0..HOPS)
+            .map(|number| Node::start(&format!("hop{number}"), &hop(&tls, ANY)))
+            .collect();
         let addresses: Vec<SocketAddr> = hops.iter().map(|hop| hop.address("web")).collect();
         let entry = Node::start("entry", &entry(&pki, &addresses, chains));
         Self { entry, hops, pki }
@@ -30,7 +32,10 @@ impl Chains {
 
     /// A further proxy, at this address.
     pub fn hop(&self, address: SocketAddr) -> Node {
-        Node::start("further", &hop(&self.pki.issue(&["127.0.0.1", "node.test"]).yaml(), address))
+        Node::start(
+            "further",
+            &hop(&self.pki.issue(&["127.0.0.1", "node.test"]).yaml(), address),
+        )
     }
 
     /// Where a client finds a chain.
@@ -41,7 +46,9 @@ impl Chains {
 
 /// A chain's listener.
 pub fn name(chain: &[u8]) -> String {
-    chain.iter().fold("chain".to_owned(), |name, version| format!("{name}{version}"))
+    chain.iter().fold("chain".to_owned(), |name, version| {
+        format!("{name}{version}")
+    })
 }
 
 /// A proxy where tunnels end, for programs of this machine.
@@ -61,15 +68,22 @@ pub fn entry(pki: &Pki, hops: &[SocketAddr], chains: &[&[u8]]) -> String {
     for chain in chains {
         let name = name(chain);
         listeners += &format!("  {name}: {{ http: 127.0.0.1:0 }}\n");
-        let passed: Vec<String> =
-            chain.iter().enumerate().map(|(number, version)| format!("hop{number}v{version}")).collect();
-        routes += &format!("  - {{ match: {{ listener: {name} }}, to: [{}] }}\n", passed.join(", "));
+        let passed: Vec<String> = chain
+            .iter()
+            .enumerate()
+            .map(|(number, version)| format!("hop{number}v{version}"))
+            .collect();
+        routes += &format!(
+            "  - {{ match: {{ listener: {name} }}, to: [{}] }}\n",
+            passed.join(", ")
+        );
     }
     for (number, address) in hops.iter().enumerate() {
         for version in 1..=3 {
             let tls = format!("tls: {{ ca_file: {} }}", pki.ca().display());
-            upstreams +=
-                &format!("  hop{number}v{version}: {{ endpoints: [\"{address}\"], http: {version}, {tls} }}\n");
+            upstreams += &format!(
+                "  hop{number}v{version}: {{ endpoints: [\"{address}\"], http: {version}, {tls} }}\n"
+            );
         }
     }
     format!("listeners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}")

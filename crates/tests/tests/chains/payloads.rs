@@ -32,7 +32,11 @@ fn messages_pass() {
         let url = |path: &str| format!("http://{}{path}", origin.address());
         let sent = curl(&["-x", &proxy, "-d", "content", &url("/a?b=c")]);
         assert_eq!((sent.exit, sent.status), (0, 200), "{chain:?}: {sent:?}");
-        assert_eq!((&sent.json()["body"], origin.last().uri.as_str()), (&"content".into(), "/a?b=c"), "{chain:?}");
+        assert_eq!(
+            (&sent.json()["body"], origin.last().uri.as_str()),
+            (&"content".into(), "/a?b=c"),
+            "{chain:?}"
+        );
         let large = curl(&["-x", &proxy, &url("/bytes/3000000")]);
         assert_eq!((large.exit, large.body.len()), (0, 3_000_000), "{chain:?}");
     }
@@ -43,8 +47,13 @@ fn tcp_passes_and_half_closes() {
     let chains = Chains::start(&CHAINS);
     for chain in CHAINS {
         let origin = origins::tcp_speaks_first();
-        let mut raw = Raw::tunnel(chains.address(chain), &origin.address().to_string(), "").unwrap();
-        assert_eq!(raw.exactly(origins::GREETING.len()), origins::GREETING.as_bytes(), "{chain:?}");
+        let mut raw =
+            Raw::tunnel(chains.address(chain), &origin.address().to_string(), "").unwrap();
+        assert_eq!(
+            raw.exactly(origins::GREETING.len()),
+            origins::GREETING.as_bytes(),
+            "{chain:?}"
+        );
         let payload: Vec<u8> = (0..=250).cycle().take(300_000).collect();
         let mut writer = raw.other();
         let sending = payload.clone();
@@ -54,7 +63,11 @@ fn tcp_passes_and_half_closes() {
         });
         assert!(raw.exactly(payload.len()) == payload, "{chain:?}");
         sender.join().unwrap();
-        assert_eq!(raw.rest().0, origins::farewell(payload.len()).into_bytes(), "{chain:?}");
+        assert_eq!(
+            raw.rest().0,
+            origins::farewell(payload.len()).into_bytes(),
+            "{chain:?}"
+        );
     }
 }
 
@@ -63,7 +76,8 @@ fn udp_passes() {
     let chains = Chains::start(&CHAINS);
     for chain in CHAINS {
         let origin = origins::udp_echo(origins::V4);
-        let mut tunnel = UdpTunnel::h1(chains.address(chain), "127.0.0.1", origin.port(), "").unwrap();
+        let mut tunnel =
+            UdpTunnel::h1(chains.address(chain), "127.0.0.1", origin.port(), "").unwrap();
         for length in [0, 1, 1200, 17] {
             let payload = vec![7; length];
             tunnel.send(&payload);
@@ -72,8 +86,16 @@ fn udp_passes() {
         drop(tunnel);
         let port = format!(":{}", origin.port());
         let last = &chains.hops[chain.len() - 1];
-        let record = last.record(|record| record["target"].as_str().is_some_and(|target| target.contains(&port)));
-        assert_eq!(record["protocol"], format!("h{}", chain[chain.len() - 1]), "{chain:?}");
+        let record = last.record(|record| {
+            record["target"]
+                .as_str()
+                .is_some_and(|target| target.contains(&port))
+        });
+        assert_eq!(
+            record["protocol"],
+            format!("h{}", chain[chain.len() - 1]),
+            "{chain:?}"
+        );
     }
 }
 

@@ -9,8 +9,7 @@ use hermes_tests::{Node, Pki, origins};
 
 use super::tunnels::{counts, reload};
 
-const SWITCH: &str =
-    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\nCapsule-Protocol: ?1\r\n\r\n";
+const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\nCapsule-Protocol: ?1\r\n\r\n";
 
 /// A capsule of a type that nobody knows, whose value is this.
 fn capsule(value: &str) -> Vec<u8> {
@@ -67,7 +66,10 @@ fn a_capsule_on_a_way_that_was_left_is_not_torn_by_those_on_the_next() {
     let mut client = ask(node.address("web"));
     let mut old = accept(&old);
     assert_eq!(client.head().status(), 101);
-    assert_eq!(reload(&node, &with_route("{ to: new }")), counts(0, 0, 1, 0));
+    assert_eq!(
+        reload(&node, &with_route("{ to: new }")),
+        counts(0, 0, 1, 0)
+    );
     let mut new = accept(&new);
     new.send(capsule("hello"));
     assert_eq!(client.exactly(7), capsule("hello"));
@@ -100,13 +102,22 @@ impl Moving {
         let (listener, upstreams) = ("{ http: 127.0.0.1:0 }".to_owned(), both(upstreams));
         let node = Node::start("alice", &with(&listener, route, &upstreams));
         let client = ask(node.address("web"));
-        Self { node, client, listener, upstreams, _front: None }
+        Self {
+            node,
+            client,
+            listener,
+            upstreams,
+            _front: None,
+        }
     }
 
     /// One that comes to the node over HTTP/3.
     fn start_over_http3(route: &str, upstreams: [(&str, SocketAddr); 2]) -> Self {
         let pki = Pki::new();
-        let listener = format!("{{ http: 127.0.0.1:0, tls: {{ {} }} }}", pki.issue(&["127.0.0.1"]).yaml());
+        let listener = format!(
+            "{{ http: 127.0.0.1:0, tls: {{ {} }} }}",
+            pki.issue(&["127.0.0.1"]).yaml()
+        );
         let upstreams = both(upstreams);
         let node = Node::start("edge", &with(&listener, route, &upstreams));
         let front = Node::start(
@@ -119,7 +130,13 @@ impl Moving {
             ),
         );
         let client = ask(front.address("web"));
-        Self { node, client, listener, upstreams, _front: Some((front, pki)) }
+        Self {
+            node,
+            client,
+            listener,
+            upstreams,
+            _front: Some((front, pki)),
+        }
     }
 
     fn moves(&self, route: &str) {
@@ -129,7 +146,10 @@ impl Moving {
 
     /// The upstream that carries it, as the node says.
     fn carrier(&self) -> String {
-        self.node.exchanges()[0]["upstream"].as_str().unwrap().to_owned()
+        self.node.exchanges()[0]["upstream"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// It is opened there again, without a reload, and moves.
@@ -143,12 +163,16 @@ impl Moving {
     }
 
     fn stays(&self) {
-        eventually_true("the log says that it stays", || self.node.log().contains("not moved; a capsule"));
+        eventually_true("the log says that it stays", || {
+            self.node.log().contains("not moved; a capsule")
+        });
     }
 }
 
 fn both([(one, first), (two, second)]: [(&str, SocketAddr); 2]) -> String {
-    format!("upstreams:\n  {one}: {{ endpoints: [\"{first}\"] }}\n  {two}: {{ endpoints: [\"{second}\"] }}\n")
+    format!(
+        "upstreams:\n  {one}: {{ endpoints: [\"{first}\"] }}\n  {two}: {{ endpoints: [\"{second}\"] }}\n"
+    )
 }
 
 fn with(listener: &str, route: &str, upstreams: &str) -> String {
@@ -220,8 +244,14 @@ fn moves_after_an_answers_capsule(start: Start) {
 
 #[test]
 fn a_datagram_that_has_begun_is_not_torn_by_a_move() {
-    let (one, two) = (origins::udp_echo(origins::V4), origins::udp_echo(origins::V4));
-    let mut moving = Moving::start("{ terminate: one }", [("one", one.address()), ("two", two.address())]);
+    let (one, two) = (
+        origins::udp_echo(origins::V4),
+        origins::udp_echo(origins::V4),
+    );
+    let mut moving = Moving::start(
+        "{ terminate: one }",
+        [("one", one.address()), ("two", two.address())],
+    );
     assert_eq!(moving.client.head().status(), 101);
     // What comes with a datagram that was answered has been read.
     moving.client.send(b"\0\x06\0first\0\x06\0be");
@@ -235,15 +265,23 @@ fn a_datagram_that_has_begun_is_not_torn_by_a_move() {
         assert_eq!(moving.client.exactly(7), b"\0\x05\0more");
         !two.seen().is_empty()
     });
-    assert!(two.seen().iter().all(|(_, datagram)| datagram == b"more"), "no piece of what had begun");
+    assert!(
+        two.seen().iter().all(|(_, datagram)| datagram == b"more"),
+        "no piece of what had begun"
+    );
 }
 
 #[test]
 fn a_tunnel_stays_if_the_rules_lead_back_before_the_capsule_has_ended() {
     // Both stay in use: an upstream that no route goes on to is watched otherwise.
-    let there = |other: &str, own: &str| format!("{{ match: {{ target: OTHER }}, to: {other} }}, {{ to: {own} }}");
+    let there = |other: &str, own: &str| {
+        format!("{{ match: {{ target: OTHER }}, to: {other} }}, {{ to: {own} }}")
+    };
     let ((old, old_address), (new, new_address)) = (listener(), listener());
-    let mut moving = Moving::start(&there("new", "old"), [("old", old_address), ("new", new_address)]);
+    let mut moving = Moving::start(
+        &there("new", "old"),
+        [("old", old_address), ("new", new_address)],
+    );
     let (mut old, whole) = (accept(&old), capsule("begun"));
     assert_eq!(moving.client.head().status(), 101);
     moving.client.send(&whole[..4]);
@@ -265,7 +303,10 @@ fn a_tunnel_stays_if_the_rules_lead_back_before_the_capsule_has_ended() {
 #[test]
 fn a_tunnel_that_may_not_stay_ends_if_a_capsule_keeps_it_from_moving() {
     let ((old, old_address), voice) = (listener(), origins::udp_echo(origins::V4));
-    let mut moving = Moving::start("{ to: old }", [("old", old_address), ("voice", voice.address())]);
+    let mut moving = Moving::start(
+        "{ to: old }",
+        [("old", old_address), ("voice", voice.address())],
+    );
     let (mut old, whole) = (accept(&old), capsule("begun"));
     assert_eq!(moving.client.head().status(), 101);
     moving.client.send(&whole[..4]);
@@ -273,8 +314,7 @@ fn a_tunnel_that_may_not_stay_ends_if_a_capsule_keeps_it_from_moving() {
     moving.moves("{ name: here, terminate: voice }");
     assert_eq!(moving.client.rest(), (Vec::new(), End::Reset));
     let record = moving.node.record(|record| record["kind"] == "connect-udp");
-    let reason =
-        "policy_changed: route here does something else with it (and a capsule that had begun kept it from moving)";
+    let reason = "policy_changed: route here does something else with it (and a capsule that had begun kept it from moving)";
     assert_eq!(record["reason"], reason, "{record}");
 }
 
@@ -294,5 +334,8 @@ fn nothing_follows_a_piece_of_a_capsule_on_a_way_that_was_left() {
     new.send(capsule("next"));
     assert_eq!(moving.client.rest(), (Vec::new(), End::Reset));
     let record = moving.node.record(|record| record["kind"] == "connect-udp");
-    assert_eq!(record["reason"], "target_reset: a way that was left ended within a capsule", "{record}");
+    assert_eq!(
+        record["reason"], "target_reset: a way that was left ended within a capsule",
+        "{record}"
+    );
 }

@@ -21,7 +21,11 @@ fn replace(node: &Node, name: &str, text: &str) {
 fn a_watched_file_its_includes_and_what_they_name_are_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let hash = "$2b$04$abcdefghijklmnopqrstuuXq3Gq3Gq3Gq3Gq3Gq3Gq3Gq3Gq3Gq3G";
-    fs::write(folder.path().join("routes.yaml"), "routes: [ { respond: { status: 201 } } ]\n").unwrap();
+    fs::write(
+        folder.path().join("routes.yaml"),
+        "routes: [ { respond: { status: 201 } } ]\n",
+    )
+    .unwrap();
     fs::write(folder.path().join("users"), format!("alice:{hash}\n")).unwrap();
     let yaml = "watch: true\ninclude: [routes.yaml]\nlisteners:\n  web: { http: 127.0.0.1:0 }\n  \
                 door: { http: 127.0.0.1:0, auth: { basic: { file: users } } }\n";
@@ -32,18 +36,36 @@ fn a_watched_file_its_includes_and_what_they_name_are_read_again() {
         raw.response().0.status()
     };
     assert_eq!(status(), 201);
-    replace(&node, "routes.yaml", "routes: [ { respond: { status: 202 } } ]\n");
+    replace(
+        &node,
+        "routes.yaml",
+        "routes: [ { respond: { status: 202 } } ]\n",
+    );
     eventually_true("the include is read again", || status() == 202);
     assert_eq!(revision(&node), 2);
 
-    fs::write(node.folder().join("routes.yaml"), "routes: [ { respond: { status: 9 } } ]\n").unwrap();
-    eventually_true("a bad file is reported", || node.log().contains("not reloaded"));
+    fs::write(
+        node.folder().join("routes.yaml"),
+        "routes: [ { respond: { status: 9 } } ]\n",
+    )
+    .unwrap();
+    eventually_true("a bad file is reported", || {
+        node.log().contains("not reloaded")
+    });
     assert_eq!((status(), revision(&node)), (202, 2), "and changes nothing");
 
-    fs::write(node.folder().join("routes.yaml"), "routes: [ { respond: { status: 203 } } ]\n").unwrap();
+    fs::write(
+        node.folder().join("routes.yaml"),
+        "routes: [ { respond: { status: 203 } } ]\n",
+    )
+    .unwrap();
     eventually_true("the mended file is read", || status() == 203);
 
-    fs::write(node.folder().join("users"), format!("alice:{hash}\nbob:{hash}\n")).unwrap();
+    fs::write(
+        node.folder().join("users"),
+        format!("alice:{hash}\nbob:{hash}\n"),
+    )
+    .unwrap();
     eventually_true("the users are read again", || revision(&node) == 4);
 
     let text = fs::read_to_string(node.file()).unwrap();

@@ -12,13 +12,17 @@ use rustix::process::Signal;
 use crate::free;
 
 fn node(listeners: &str) -> String {
-    format!("listeners: {{ {listeners} }}\nroutes: [ {{ respond: {{ status: 200, body: \"{{}}\" }} }} ]\n")
+    format!(
+        "listeners: {{ {listeners} }}\nroutes: [ {{ respond: {{ status: 200, body: \"{{}}\" }} }} ]\n"
+    )
 }
 
 #[test]
 fn an_exchange_on_a_kept_connection_follows_the_new_rules() {
     let yaml = |status: u16| {
-        format!("listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ respond: {{ status: {status} }} }} ]\n")
+        format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ respond: {{ status: {status} }} }} ]\n"
+        )
     };
     let node = Node::start("alice", &yaml(201));
     let mut raw = Raw::connect(node.address("web"));
@@ -33,7 +37,9 @@ fn an_exchange_on_a_kept_connection_follows_the_new_rules() {
 fn a_listener_that_is_renamed_keeps_its_socket_and_its_connections() {
     let (one, two) = (free(), free());
     let (names, swapped) = (
-        format!("a: {{ http: \"{one}\", set: {{ from: a }} }}, b: {{ http: \"{two}\", user: bob }}"),
+        format!(
+            "a: {{ http: \"{one}\", set: {{ from: a }} }}, b: {{ http: \"{two}\", user: bob }}"
+        ),
         format!("b: {{ http: \"{one}\" }}, a: {{ http: \"{two}\" }}"),
     );
     let routes = "routes: [ { match: { listener: a }, respond: { status: 201 } }, { respond: { status: 202 } } ]\n";
@@ -46,8 +52,16 @@ fn a_listener_that_is_renamed_keeps_its_socket_and_its_connections() {
     };
     assert_eq!(ask(&mut kept), 201);
     let (status, report) = node.reload(&yaml(&swapped));
-    assert_eq!((status, &report["listeners"]["opened"]), (200, &serde_json::json!([])), "{report:#}");
-    assert_eq!(report["listeners"]["renamed"].as_array().unwrap().len(), 2, "{report:#}");
+    assert_eq!(
+        (status, &report["listeners"]["opened"]),
+        (200, &serde_json::json!([])),
+        "{report:#}"
+    );
+    assert_eq!(
+        report["listeners"]["renamed"].as_array().unwrap().len(),
+        2,
+        "{report:#}"
+    );
     assert_eq!(ask(&mut kept), 202, "what was a is b now");
     assert_eq!(ask(&mut Raw::connect(one)), 202);
     assert_eq!(ask(&mut Raw::connect(two)), 201);
@@ -71,7 +85,11 @@ fn a_port_that_serves_something_else_now_keeps_its_socket() {
     };
     assert_eq!(ask(&mut http), 201);
     let (_, report) = node.reload(&yaml(&format!("tcp: \"{address}\", target: \"DB:1\"")));
-    assert_eq!(report["listeners"]["kept"], serde_json::json!(["port"]), "{report:#}");
+    assert_eq!(
+        report["listeners"]["kept"],
+        serde_json::json!(["port"]),
+        "{report:#}"
+    );
     let mut tcp = Raw::connect(address);
     tcp.send("ping");
     assert_eq!(tcp.exactly(4), b"ping");
@@ -81,26 +99,36 @@ fn a_port_that_serves_something_else_now_keeps_its_socket() {
 #[test]
 fn connections_that_wait_to_be_accepted_are_served_before_a_listener_closes() {
     let address = free();
-    let there = node(&format!("gone: {{ http: \"{address}\" }}, stays: {{ http: 127.0.0.1:0 }}"));
+    let there = node(&format!(
+        "gone: {{ http: \"{address}\" }}, stays: {{ http: 127.0.0.1:0 }}"
+    ));
     let node_ = Node::start("alice", &there);
     for _ in 0..5 {
         assert_eq!(node_.reload(&there).0, 200);
         // The kernel accepts these; the process cannot, and hears of them and of the reload in any order.
         node_.signal(Signal::STOP);
         let waiting: Vec<TcpStream> = (0..20).map(|_| connected(address)).collect();
-        std::fs::write(node_.file(), file_of(&node_, &node("stays: { http: 127.0.0.1:0 }"))).unwrap();
+        std::fs::write(
+            node_.file(),
+            file_of(&node_, &node("stays: { http: 127.0.0.1:0 }")),
+        )
+        .unwrap();
         node_.signal(Signal::HUP);
         node_.signal(Signal::CONT);
         for stream in waiting {
             assert!(answer(stream).starts_with("HTTP/1.1 200"));
         }
-        eventually_true("the listener is closed", || TcpStream::connect(address).is_err());
+        eventually_true("the listener is closed", || {
+            TcpStream::connect(address).is_err()
+        });
     }
 }
 
 fn connected(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+        .write_all(b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap();
     stream
 }
 
@@ -113,7 +141,9 @@ fn answer(mut stream: TcpStream) -> String {
 /// The node's file with other listeners and routes; the rest is what the harness added.
 fn file_of(node: &Node, yaml: &str) -> String {
     let text = std::fs::read_to_string(node.file()).unwrap();
-    let rest = text.lines().filter(|line| !line.starts_with("listeners") && !line.starts_with("routes"));
+    let rest = text
+        .lines()
+        .filter(|line| !line.starts_with("listeners") && !line.starts_with("routes"));
     format!("{yaml}{}\n", rest.collect::<Vec<_>>().join("\n"))
 }
 
@@ -124,7 +154,11 @@ fn a_connection_of_a_listener_that_is_gone_finishes() {
     let mut raw = Raw::connect(address);
     raw.send("GET http://a/ HTTP/1.1\r\nHost: a\r\n");
     // The head has begun: the connection is no idle one.
-    eventually_true("it is accepted", || node_.metrics().contains("hermes_connections_active{listener=\"gone\"} 1"));
+    eventually_true("it is accepted", || {
+        node_
+            .metrics()
+            .contains("hermes_connections_active{listener=\"gone\"} 1")
+    });
     assert_eq!(node_.reload(&node("stays: { http: 127.0.0.1:0 }")).0, 200);
     raw.send("\r\n");
     let (head, _) = raw.response();
@@ -136,7 +170,10 @@ fn a_connection_of_a_listener_that_is_gone_finishes() {
 fn a_move_to_an_address_that_holds_the_old_one_is_no_conflict() {
     let address = free();
     let node_ = Node::start("alice", &node(&format!("web: {{ http: \"{address}\" }}")));
-    let wide = format!("web: {{ http: \"0.0.0.0:{}\", public: true }}", address.port());
+    let wide = format!(
+        "web: {{ http: \"0.0.0.0:{}\", public: true }}",
+        address.port()
+    );
     let (status, report) = node_.reload(&node(&wide));
     assert_eq!(status, 200, "{report:#}");
     assert!(answer(connected(address)).starts_with("HTTP/1.1 200"));
@@ -152,22 +189,46 @@ fn a_udp_port_that_goes_and_comes_back_at_once_loses_no_client() {
             origin.address()
         )
     };
-    let with = |name: &str| yaml(&format!(", {name}: {{ udp: \"{address}\", target: \"VOICE:1\" }}"));
+    let with = |name: &str| {
+        yaml(&format!(
+            ", {name}: {{ udp: \"{address}\", target: \"VOICE:1\" }}"
+        ))
+    };
     let node = Node::start("alice", &with("voice"));
     // Sessions of every worker, so that each old socket is there still.
     let before: Vec<Client> = (0..16).map(|_| Client::connect(address)).collect();
-    before.iter().for_each(|client| assert_eq!(client.ask("x"), b"x"));
-    assert_eq!(node.reload(&yaml("")).1["listeners"]["closed"], serde_json::json!(["voice"]));
+    before
+        .iter()
+        .for_each(|client| assert_eq!(client.ask("x"), b"x"));
+    assert_eq!(
+        node.reload(&yaml("")).1["listeners"]["closed"],
+        serde_json::json!(["voice"])
+    );
     let (status, report) = node.reload(&with("again"));
-    assert_eq!((status, &report["listeners"]["opened"]), (200, &serde_json::json!(["again"])), "{report:#}");
+    assert_eq!(
+        (status, &report["listeners"]["opened"]),
+        (200, &serde_json::json!(["again"])),
+        "{report:#}"
+    );
     let after: Vec<Client> = (0..64).map(|_| Client::connect(address)).collect();
     // Each sends once: a datagram that is lost is waited for in vain.
     after.iter().for_each(|client| client.send("new"));
-    after.iter().for_each(|client| assert_eq!(client.receive(), b"new"));
+    after
+        .iter()
+        .for_each(|client| assert_eq!(client.receive(), b"new"));
     before.iter().for_each(|client| client.send("old"));
-    before.iter().for_each(|client| assert_eq!(client.receive(), b"old"));
-    let listeners: Vec<_> = node.exchanges().iter().map(|exchange| exchange["listener"].clone()).collect();
-    assert!(listeners.iter().filter(|name| *name == "again").count() >= 64, "{listeners:?}");
+    before
+        .iter()
+        .for_each(|client| assert_eq!(client.receive(), b"old"));
+    let listeners: Vec<_> = node
+        .exchanges()
+        .iter()
+        .map(|exchange| exchange["listener"].clone())
+        .collect();
+    assert!(
+        listeners.iter().filter(|name| *name == "again").count() >= 64,
+        "{listeners:?}"
+    );
 }
 
 #[test]
@@ -180,18 +241,26 @@ fn metrics_move_at_a_reload() {
     let node_ = Node::start("alice", &yaml(&format!(", metrics: \"{one}\"")));
     let served = |address: SocketAddr| {
         let mut stream = TcpStream::connect(address).ok()?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         Some(text.contains("hermes_build"))
     };
     assert_eq!(served(one), Some(true));
     let (status, report) = node_.reload(&yaml(&format!(", metrics: \"{two}\"")));
-    assert_eq!((status, &report["needs_restart"]), (200, &serde_json::json!([])));
+    assert_eq!(
+        (status, &report["needs_restart"]),
+        (200, &serde_json::json!([]))
+    );
     assert_eq!(served(two), Some(true));
     eventually_true("the old one is closed", || served(one).is_none());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (status, report) = node_.reload(&yaml(&format!(", metrics: \"{}\"", taken.local_addr().unwrap())));
+    let (status, report) = node_.reload(&yaml(&format!(
+        ", metrics: \"{}\"",
+        taken.local_addr().unwrap()
+    )));
     assert_eq!(status, 409, "{report:#}");
     assert_eq!(served(two), Some(true), "nothing changed");
     assert_eq!(node_.reload(&yaml("")).0, 200);

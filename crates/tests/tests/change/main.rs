@@ -1,6 +1,9 @@
 //! Changes of configuration under traffic: what is kept, what moves, what ends, and that nothing else happens.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod beliefs;
 mod capsules;
@@ -17,5 +20,8 @@ use std::net::{SocketAddr, TcpListener};
 
 /// An address that is free now: to be named in a file, and again in the next one.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }

@@ -31,9 +31,22 @@ struct Stage {
 impl Stage {
     /// The configuration of one round: each round differs in routes, upstreams, listeners and fields.
     fn yaml(&self, round: usize) -> String {
-        let Self { edge, voices, db, site, web, voice, tcp, spare } = self;
+        let Self {
+            edge,
+            voices,
+            db,
+            site,
+            web,
+            voice,
+            tcp,
+            spare,
+        } = self;
         let (edge, even) = (edge.address("web"), round.is_multiple_of(2));
-        let names = if even { ["web", "tcp", "voice"] } else { ["front", "port", "speech"] };
+        let names = if even {
+            ["web", "tcp", "voice"]
+        } else {
+            ["front", "port", "speech"]
+        };
         let spare = match round % 3 {
             0 => format!("  spare: {{ http: \"{spare}\" }}\n"),
             1 => format!("  spare: {{ tcp: \"{spare}\", target: \"DB:1\" }}\n"),
@@ -87,22 +100,38 @@ impl<'a> Load<'a> {
 
     /// Waits until everything has made some more steps.
     fn goes_on(&self) {
-        let before: Vec<u64> = self.steps.iter().map(|steps| steps.load(Ordering::Relaxed)).collect();
+        let before: Vec<u64> = self
+            .steps
+            .iter()
+            .map(|steps| steps.load(Ordering::Relaxed))
+            .collect();
         eventually_true("all work goes on", || {
-            self.steps.iter().zip(&before).all(|(steps, before)| steps.load(Ordering::Relaxed) >= before + 3)
+            self.steps
+                .iter()
+                .zip(&before)
+                .all(|(steps, before)| steps.load(Ordering::Relaxed) >= before + 3)
         });
     }
 }
 
 /// A block that no other step sends.
 fn block(step: u64) -> Vec<u8> {
-    (0..2000_u64).map(|byte| (byte.wrapping_mul(step + 1) % 251) as u8).collect()
+    (0..2000_u64)
+        .map(|byte| (byte.wrapping_mul(step + 1) % 251) as u8)
+        .collect()
 }
 
 fn request(raw: &mut Raw, number: u64) {
-    let close = if number == u64::MAX { "Connection: close\r\n" } else { "" };
+    let close = if number == u64::MAX {
+        "Connection: close\r\n"
+    } else {
+        ""
+    };
     let content = block(number % 1000);
-    raw.send(format!("POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\n{close}Content-Length: {}\r\n\r\n", content.len()));
+    raw.send(format!(
+        "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\n{close}Content-Length: {}\r\n\r\n",
+        content.len()
+    ));
     raw.send(content);
     let (head, content) = raw.response();
     assert_eq!(head.status(), 200, "{}", String::from_utf8_lossy(&content));
@@ -110,8 +139,14 @@ fn request(raw: &mut Raw, number: u64) {
 
 #[test]
 fn reloads_under_load_lose_nothing_and_leave_nothing_behind() {
-    let reloads = std::env::var("HERMES_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(RELOADS);
-    let voices = [origins::udp_echo(origins::V4), origins::udp_echo(origins::V4)];
+    let reloads = std::env::var("HERMES_SOAK")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(RELOADS);
+    let voices = [
+        origins::udp_echo(origins::V4),
+        origins::udp_echo(origins::V4),
+    ];
     let (db, site) = (origins::tcp_echo(), origins::http());
     let edge = Node::start(
         "edge",
@@ -123,33 +158,56 @@ fn reloads_under_load_lose_nothing_and_leave_nothing_behind() {
     );
     let voices_at = [voices[0].address(), voices[1].address()];
     let (web, voice, tcp, spare) = (free(), free(), free(), free());
-    let stage = Stage { edge, voices: voices_at, db: db.address(), site: site.address(), web, voice, tcp, spare };
+    let stage = Stage {
+        edge,
+        voices: voices_at,
+        db: db.address(),
+        site: site.address(),
+        web,
+        voice,
+        tcp,
+        spare,
+    };
     let mut node = Node::start("alice", &stage.yaml(0));
     let over = AtomicBool::new(false);
     let (mut fds, mut tunnels) = (Vec::new(), serde_json::Map::new());
     let moved: Vec<u64> = scope(|threads| {
-        let mut load = Load { over: &over, steps: Vec::new() };
+        let mut load = Load {
+            over: &over,
+            steps: Vec::new(),
+        };
         let mut all = Vec::new();
         for _ in 0..3 {
             let mut tunnel = Raw::connect(tcp);
             all.push(load.start(threads, move |step| {
                 let sent = block(step);
                 tunnel.send(&sent);
-                assert!(tunnel.exactly(sent.len()) == sent, "a block came back otherwise");
+                assert!(
+                    tunnel.exactly(sent.len()) == sent,
+                    "a block came back otherwise"
+                );
                 sent.len() as u64
             }));
             let client = Client::connect(voice);
             assert_eq!(client.ask("first"), b"first");
             all.push(load.start(threads, move |step| {
                 client.send(step.to_be_bytes());
-                assert_eq!(client.receive(), step.to_be_bytes(), "a datagram was lost, doubled or out of order");
+                assert_eq!(
+                    client.receive(),
+                    step.to_be_bytes(),
+                    "a datagram was lost, doubled or out of order"
+                );
                 1
             }));
         }
         let mut capsules = UdpTunnel::h1(web, "VOICE", 1, "").unwrap();
         all.push(load.start(threads, move |step| {
             capsules.send(step.to_be_bytes());
-            assert_eq!(capsules.receive(), step.to_be_bytes(), "a datagram was lost, doubled or out of order");
+            assert_eq!(
+                capsules.receive(),
+                step.to_be_bytes(),
+                "a datagram was lost, doubled or out of order"
+            );
             1
         }));
         let mut kept = Raw::connect(web);
@@ -174,7 +232,9 @@ fn reloads_under_load_lose_nothing_and_leave_nothing_behind() {
             fds.push(node.fds());
         }
         over.store(true, Ordering::Relaxed);
-        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        all.into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     let (first, last) = fds.split_at(fds.len() / 2);
     let most = |fds: &[usize]| fds.iter().copied().max().unwrap_or_default();
@@ -185,8 +245,11 @@ fn reloads_under_load_lose_nothing_and_leave_nothing_behind() {
     );
     assert!(most(last) <= most(first) + 8, "descriptors grow: {fds:?}");
     assert_eq!(node.status()["config"]["revision"], reloads as u64 + 1);
-    let failed: Vec<_> =
-        node.access().into_iter().filter(|record| record["dropped"].as_u64().unwrap_or(0) > 0).collect();
+    let failed: Vec<_> = node
+        .access()
+        .into_iter()
+        .filter(|record| record["dropped"].as_u64().unwrap_or(0) > 0)
+        .collect();
     assert!(failed.is_empty(), "{failed:#?}");
     // A task that hangs would be in the way of the end, which then is not a success.
     assert!(node.stop().success());

@@ -23,7 +23,9 @@ fn the_example_over_http_1() {
     assert_eq!(head.field("proxy-status").as_deref(), Some("end"));
     raw.send(b"\xa0\x28\xd7\xf2\x03abc");
     assert_eq!(raw.exactly(8), b"\xa0\x28\xd7\xf2\x03abc");
-    let record = |event| end.record(move |record| record["kind"] == "connect-tcp" && record["event"] == event);
+    let record = |event| {
+        end.record(move |record| record["kind"] == "connect-tcp" && record["event"] == event)
+    };
     raw.send(b"\xa0\x28\xd7\xf3\x01d");
     assert_eq!(raw.exactly(6), b"\xa0\x28\xd7\xf2\x01d");
     assert_eq!(raw.exactly(5), b"\xa0\x28\xd7\xf3\x00");
@@ -40,7 +42,9 @@ fn the_example_over_http_2() {
     let (address, port) = (end.address("web"), target.address().port());
     let client = Client::connect(address);
     let uri = format!("http://{address}/proxy?target_host=127.0.0.1&target_port={port}");
-    let stream = client.extended("connect-tcp", &uri, &[("capsule-protocol", "?1")]).unwrap();
+    let stream = client
+        .extended("connect-tcp", &uri, &[("capsule-protocol", "?1")])
+        .unwrap();
     assert_eq!(stream.fields["capsule-protocol"], "?1");
     let mut tunnel = UdpTunnel::h2_for(&client, "connect-tcp", &uri).unwrap();
     tunnel.send_capsule(DATA, b"hello");
@@ -52,14 +56,32 @@ fn the_example_over_http_2() {
 #[test]
 fn a_target_that_is_not_reached_is_never_accepted() {
     let end = Node::start("end", END);
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let refused = |path: &str| UdpTunnel::h1_for(end.address("web"), "connect-tcp", path, "").unwrap_err();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let refused =
+        |path: &str| UdpTunnel::h1_for(end.address("web"), "connect-tcp", path, "").unwrap_err();
     let head = refused(&path(closed));
     assert_eq!(head.status(), 502);
-    assert!(head.field("proxy-status").unwrap().starts_with("end; error=connection_refused"), "{head:?}");
-    assert_eq!(refused("/.well-known/masque/tcp/10.0.0.1/80/").status(), 502);
-    assert_eq!(refused("/.well-known/masque/tcp/127.0.0.1/0/").status(), 400);
-    assert_eq!(refused("/.well-known/masque/udp/127.0.0.1/80/").status(), 404);
+    assert!(
+        head.field("proxy-status")
+            .unwrap()
+            .starts_with("end; error=connection_refused"),
+        "{head:?}"
+    );
+    assert_eq!(
+        refused("/.well-known/masque/tcp/10.0.0.1/80/").status(),
+        502
+    );
+    assert_eq!(
+        refused("/.well-known/masque/tcp/127.0.0.1/0/").status(),
+        400
+    );
+    assert_eq!(
+        refused("/.well-known/masque/udp/127.0.0.1/80/").status(),
+        404
+    );
     assert_eq!(refused("/other").status(), 404);
 }
 
@@ -101,7 +123,13 @@ fn a_route_can_tell_connect_tcp_by_its_protocol() {
         egress: { allow: [127.0.0.0/8] }
     "#;
     let (node, target) = (Node::start("end", yaml), origins::tcp_echo());
-    let head = UdpTunnel::h1_for(node.address("web"), "connect-tcp", &path(target.address()), "").unwrap_err();
+    let head = UdpTunnel::h1_for(
+        node.address("web"),
+        "connect-tcp",
+        &path(target.address()),
+        "",
+    )
+    .unwrap_err();
     assert_eq!(head.status(), 418);
     assert!(Raw::tunnel(node.address("web"), &target.address().to_string(), "").is_ok());
 }

@@ -44,7 +44,11 @@ fn rows() -> Vec<Vec<Node>> {
     let row = |forms: &[(u8, &str)]| {
         let mut nodes = vec![Node::start("end", END)];
         for (version, form) in forms {
-            nodes.push(forwarder(nodes[nodes.len() - 1].address("web"), *version, form));
+            nodes.push(forwarder(
+                nodes[nodes.len() - 1].address("web"),
+                *version,
+                form,
+            ));
         }
         nodes
     };
@@ -115,7 +119,9 @@ fn a_target_that_resets_breaks_the_stream_off() {
         let target = Target::bind();
         let mut tunnel = tunnel(proxy, target.address());
         let peer = target.accept();
-        socket2::SockRef::from(&peer).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&peer)
+            .set_linger(Some(std::time::Duration::ZERO))
+            .unwrap();
         drop(peer);
         assert_eq!(tunnel.rest(), None);
     });
@@ -164,7 +170,10 @@ fn classic_connect_through_capsules_sees_the_same_ends() {
         let node = forwarder(end.address("web"), version, "tunnel: connect-tcp");
         let origin = origins::tcp_speaks_first();
         let mut raw = Raw::tunnel(node.address("web"), &origin.address().to_string(), "").unwrap();
-        assert_eq!(raw.exactly(origins::GREETING.len()), origins::GREETING.as_bytes());
+        assert_eq!(
+            raw.exactly(origins::GREETING.len()),
+            origins::GREETING.as_bytes()
+        );
         raw.send("I am");
         assert_eq!(raw.exactly(4), b"I am");
         raw.finish();
@@ -173,7 +182,9 @@ fn classic_connect_through_capsules_sees_the_same_ends() {
         let target = Target::bind();
         let mut raw = Raw::tunnel(node.address("web"), &target.address().to_string(), "").unwrap();
         let peer = target.accept();
-        socket2::SockRef::from(&peer).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&peer)
+            .set_linger(Some(std::time::Duration::ZERO))
+            .unwrap();
         drop(peer);
         assert_eq!(raw.rest().1, hermes_tests::raw::End::Reset);
         node.idle();

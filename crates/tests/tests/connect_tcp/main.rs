@@ -1,6 +1,9 @@
 //! connect-tcp (draft-ietf-httpbis-connect-tcp): TCP within capsules, beside and in place of CONNECT.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod draft;
 mod ends;

@@ -12,7 +12,10 @@ const VERSIONS: [u8; 3] = [1, 2, 3];
 const FORMS: [&str; 2] = ["connect", "connect-tcp"];
 
 fn upstream(pki: &Pki, next: SocketAddr, version: u8) -> String {
-    format!(r#"{{ endpoints: ["{next}"], http: {version}, tls: {{ ca_file: {} }} }}"#, pki.ca().display())
+    format!(
+        r#"{{ endpoints: ["{next}"], http: {version}, tls: {{ ca_file: {} }} }}"#,
+        pki.ca().display()
+    )
 }
 
 /// The node where tunnels end, and nodes that lead to it in each version and form.
@@ -37,7 +40,10 @@ fn behind(pki: &Pki) -> (Node, Vec<(String, Node)>) {
         );
         (format!("v{version}-{form}"), Node::start("middle", &yaml))
     };
-    let middles = VERSIONS.iter().flat_map(|version| FORMS.map(|form| middle(*version, form))).collect();
+    let middles = VERSIONS
+        .iter()
+        .flat_map(|version| FORMS.map(|form| middle(*version, form)))
+        .collect();
     (end, middles)
 }
 
@@ -52,13 +58,21 @@ fn tcp_passes_in_every_form_over_every_version() {
             for (second, middle) in &middles {
                 let name = format!("v{version}-{form}-{second}");
                 listeners += &format!("  {name}: {{ http: 127.0.0.1:0 }}\n");
-                routes += &format!("  - {{ match: {{ listener: {name} }}, to: {name}, tunnel: {form} }}\n");
-                upstreams += &format!("  {name}: {}\n", upstream(&pki, middle.address("web"), version));
+                routes += &format!(
+                    "  - {{ match: {{ listener: {name} }}, to: {name}, tunnel: {form} }}\n"
+                );
+                upstreams += &format!(
+                    "  {name}: {}\n",
+                    upstream(&pki, middle.address("web"), version)
+                );
                 names.push(name);
             }
         }
     }
-    let entry = Node::start("entry", &format!("listeners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}"));
+    let entry = Node::start(
+        "entry",
+        &format!("listeners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}"),
+    );
     let origin = origins::tcp_echo();
     let payload: Vec<u8> = (0..=250).cycle().take(100_000).collect();
     for name in names {
@@ -68,7 +82,13 @@ fn tcp_passes_in_every_form_over_every_version() {
         raw.finish();
         assert_eq!(raw.rest().0, b"", "{name}");
 
-        let mut tunnel = UdpTunnel::h1_for(entry.address(&name), "connect-tcp", &path(origin.address()), "").unwrap();
+        let mut tunnel = UdpTunnel::h1_for(
+            entry.address(&name),
+            "connect-tcp",
+            &path(origin.address()),
+            "",
+        )
+        .unwrap();
         tunnel.send_capsule(DATA, &payload);
         tunnel.send_capsule(FINAL_DATA, b"the end");
         let (came, _) = read(&mut tunnel);

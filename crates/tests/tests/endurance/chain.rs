@@ -42,7 +42,12 @@ impl Chain {
         ];
         let mut names = PROCESSES.iter();
         let nodes = files.map(|yaml| Node::start(names.next().unwrap(), &yaml));
-        Self { nodes, origin, web: alice, voice }
+        Self {
+            nodes,
+            origin,
+            web: alice,
+            voice,
+        }
     }
 
     /// Kills a process (SIGKILL).

@@ -56,7 +56,12 @@ impl Stage {
         let tls = format!(", tls: {{ {} }}", pki.issue(&["127.0.0.1"]).yaml());
         let gate_files = between(&end, "http: 1", &tls, "");
         let third = start(gate, &gate_files[0]);
-        let core_files = between(&third, &format!("http: 3, tls: {{ ca_file: {} }}", pki.ca().display()), "", "");
+        let core_files = between(
+            &third,
+            &format!("http: 3, tls: {{ ca_file: {} }}", pki.ca().display()),
+            "",
+            "",
+        );
         let second = start(core, &core_files[0]);
         let alice_files = between(
             &second,
@@ -65,7 +70,11 @@ impl Stage {
             "  voice: { udp: 127.0.0.1:0, target: \"VOICE:1\" }\n  db: { tcp: 127.0.0.1:0, target: \"DB:1\" }\n",
         );
         let first = start(alice, &alice_files[0]);
-        Self { nodes: [first, second, third, end], files: [alice_files, core_files, gate_files, edge_files], _pki: pki }
+        Self {
+            nodes: [first, second, third, end],
+            files: [alice_files, core_files, gate_files, edge_files],
+            _pki: pki,
+        }
     }
 
     /// A round, with a reload of every node in its midst.
@@ -73,7 +82,9 @@ impl Stage {
         scope(|threads| {
             for visitor in 0..VISITORS {
                 let alice = &self.nodes[0];
-                threads.spawn(move || (0..visits).for_each(|visit| visits::all(alice, visitor + visit)));
+                threads.spawn(move || {
+                    (0..visits).for_each(|visit| visits::all(alice, visitor + visit))
+                });
             }
             for (node, files) in self.nodes.iter().zip(&self.files) {
                 let (status, said) = node.reload(&files[number % 2]);
@@ -92,7 +103,10 @@ impl Stage {
     }
 
     fn held(&self) -> [Held; NAMES.len()] {
-        std::array::from_fn(|at| Held { bytes: resident(&self.nodes[at]), descriptors: self.nodes[at].fds() })
+        std::array::from_fn(|at| Held {
+            bytes: resident(&self.nodes[at]),
+            descriptors: self.nodes[at].fds(),
+        })
     }
 }
 
@@ -114,7 +128,11 @@ fn between(next: &Node, link: &str, tls: &str, more: &str) -> [String; 2] {
 
 /// Two files of the node where the overlay ends.
 fn edge_files(places: &Places) -> [String; 2] {
-    let (site, db, voice) = (places.site.address(), places.db.address(), places.voice.address());
+    let (site, db, voice) = (
+        places.site.address(),
+        places.db.address(),
+        places.voice.address(),
+    );
     ["5s", "6s"].map(|connect| {
         format!(
             "log: {{ level: error, access: {{ file: access.json }} }}\nlisteners:\n  web: {{ http: 127.0.0.1:0 }}\nroutes:\n  \
@@ -129,30 +147,56 @@ fn edge_files(places: &Places) -> [String; 2] {
 
 #[test]
 fn memory_and_descriptors_stay_flat_whatever_comes_and_goes() {
-    let places = Places { site: origins::http(), db: origins::tcp_echo(), voice: origins::udp_echo(origins::V4) };
+    let places = Places {
+        site: origins::http(),
+        db: origins::tcp_echo(),
+        voice: origins::udp_echo(origins::V4),
+    };
     let mut stage = Stage::start(&places);
-    let (least, minutes) = (asked("HERMES_CHURN", ROUNDS), asked("HERMES_CHURN_MINUTES", 0));
+    let (least, minutes) = (
+        asked("HERMES_CHURN", ROUNDS),
+        asked("HERMES_CHURN_MINUTES", 0),
+    );
     let visits = asked("HERMES_CHURN_VISITS", VISITS);
     let (began, mut held) = (Instant::now(), Vec::new());
     while held.len() < least || began.elapsed() < Duration::from_mins(minutes as u64) {
         stage.round(held.len(), &places, visits);
         held.push(stage.held());
-        eprintln!("round {}, {} s: {:?}", held.len(), began.elapsed().as_secs(), held.last().unwrap());
+        eprintln!(
+            "round {}, {} s: {:?}",
+            held.len(),
+            began.elapsed().as_secs(),
+            held.last().unwrap()
+        );
     }
     let rounds = held.len();
     let third = rounds / 3;
-    eprintln!("{rounds} rounds, {} visits", rounds * visits * VISITORS * visits::KINDS);
+    eprintln!(
+        "{rounds} rounds, {} visits",
+        rounds * visits * VISITORS * visits::KINDS
+    );
     for (at, name) in NAMES.iter().enumerate() {
         let of = |from: usize, what: fn(&Held) -> usize| {
-            held[from..from + third].iter().map(|nodes| what(&nodes[at])).min().unwrap()
+            held[from..from + third]
+                .iter()
+                .map(|nodes| what(&nodes[at]))
+                .min()
+                .unwrap()
         };
-        let [warm, middle, last] = [0, third, rounds - third].map(|from| of(from, |held| held.bytes));
+        let [warm, middle, last] =
+            [0, third, rounds - third].map(|from| of(from, |held| held.bytes));
         let [some, more] = [third, rounds - third].map(|from| of(from, |held| held.descriptors));
         eprintln!(
             "{name}: {warm}, {middle}, {last} bytes at least in the thirds; {some}, {more} descriptors in the last two"
         );
-        assert!(last <= middle + GROWTH, "{name} grows from {middle} to {last} bytes: {held:?}");
-        assert!(more <= some + DESCRIPTORS, "{name} grows from {some} to {more} descriptors: {held:?}");
+        assert!(
+            last <= middle + GROWTH,
+            "{name} grows from {middle} to {last} bytes: {held:?}"
+        );
+        assert!(
+            more <= some + DESCRIPTORS,
+            "{name} grows from {some} to {more} descriptors: {held:?}"
+        );
     }
     for node in &mut stage.nodes {
         assert!(node.stop().success(), "{}", node.log());

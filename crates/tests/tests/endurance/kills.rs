@@ -48,7 +48,12 @@ fn matrix(version: u8) {
                 let before = scene.failed();
                 kill_and_restart(&scene, &mut chain, process);
                 scene.go_on(STEPS);
-                let failures = scene.failed().iter().zip(before).map(|(after, before)| after - before).max();
+                let failures = scene
+                    .failed()
+                    .iter()
+                    .zip(before)
+                    .map(|(after, before)| after - before)
+                    .max();
                 assert!(
                     failures <= Some(1),
                     "{failures:?} POSTs of one client failed when {} died",
@@ -66,11 +71,16 @@ fn matrix(version: u8) {
 fn start<'s>(threads: &'s Scope<'s, '_>, scene: &'s Scene, chain: &Chain, version: u8) {
     let (web, voice) = (chain.web, chain.voice);
     let mut number = 0..;
-    let mut client = |step: Box<dyn FnMut(u64) + Send + 's>| scene.work(threads, number.next().unwrap(), step);
+    let mut client =
+        |step: Box<dyn FnMut(u64) + Send + 's>| scene.work(threads, number.next().unwrap(), step);
     for _ in 0..GETS {
-        client(Box::new(move |step| work::idempotent(scene, web, "GET", step, b"")));
+        client(Box::new(move |step| {
+            work::idempotent(scene, web, "GET", step, b"")
+        }));
     }
-    client(Box::new(move |step| work::idempotent(scene, web, "PUT", step, &[b'c'; CONTENT])));
+    client(Box::new(move |step| {
+        work::idempotent(scene, web, "PUT", step, &[b'c'; CONTENT])
+    }));
     for poster in 0..POSTS {
         client(Box::new(move |step| work::post(scene, web, poster, step)));
     }
@@ -88,9 +98,10 @@ fn kill_and_restart(scene: &Scene, chain: &mut Chain, process: usize) {
     scene.victim.store(process, Ordering::SeqCst);
     scene.kills.fetch_add(1, Ordering::SeqCst);
     chain.kill(process);
-    eventually_true(&format!("all tunnels end when {} dies", PROCESSES[process]), || {
-        scene.ended.load(Ordering::SeqCst) >= ended + TUNNELS
-    });
+    eventually_true(
+        &format!("all tunnels end when {} dies", PROCESSES[process]),
+        || scene.ended.load(Ordering::SeqCst) >= ended + TUNNELS,
+    );
     chain.restart(process);
     scene.back.fetch_add(1, Ordering::SeqCst);
 }
@@ -99,18 +110,30 @@ fn kill_and_restart(scene: &Scene, chain: &mut Chain, process: usize) {
 fn judge(scene: &Scene, chain: &Chain, version: u8) {
     let (processed, posts) = (chain.origin.processed(), scene.posts.lock());
     for post in posts.iter() {
-        let times = processed.get(&format!("POST {}", post.id)).copied().unwrap_or(0);
+        let times = processed
+            .get(&format!("POST {}", post.id))
+            .copied()
+            .unwrap_or(0);
         assert!(times <= 1, "{post:?} was processed {times} times");
-        assert!(times == 1 || !post.done, "{post:?} was answered with success and never processed");
+        assert!(
+            times == 1 || !post.done,
+            "{post:?} was answered with success and never processed"
+        );
     }
     let failed = posts.iter().filter(|post| !post.done).count();
-    let repeated = processed.iter().filter(|(request, times)| !request.starts_with("POST") && **times > 1).count();
+    let repeated = processed
+        .iter()
+        .filter(|(request, times)| !request.starts_with("POST") && **times > 1)
+        .count();
     let kills = scene.kills.load(Ordering::SeqCst);
     eprintln!(
         "HTTP/{version}: {kills} kills; {} POSTs, {failed} failed, none done twice; {} requests that may be repeated, \
          {repeated} done more than once, none failed; {} tunnels ended and were opened again",
         posts.len(),
-        processed.keys().filter(|request| !request.starts_with("POST")).count(),
+        processed
+            .keys()
+            .filter(|request| !request.starts_with("POST"))
+            .count(),
         scene.ended.load(Ordering::SeqCst),
     );
 }

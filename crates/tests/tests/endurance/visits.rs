@@ -58,14 +58,18 @@ impl Visit {
     fn messages(&self) {
         let mut raw = Raw::connect(self.web);
         for length in [0, 10, 100_000] {
-            raw.send(format!("GET http://SITE/bytes/{length} HTTP/1.1\r\nHost: SITE\r\n\r\n"));
+            raw.send(format!(
+                "GET http://SITE/bytes/{length} HTTP/1.1\r\nHost: SITE\r\n\r\n"
+            ));
             let (head, content) = raw.response();
             assert_eq!((head.status(), content.len()), (200, length));
         }
         raw.send("POST http://SITE/post HTTP/1.1\r\nHost: SITE\r\nContent-Length: 50000\r\n\r\n");
         raw.send([b'p'; 50_000]);
         assert_eq!(raw.response().0.status(), 200);
-        raw.send("GET http://SITE/chunked/5000 HTTP/1.1\r\nHost: SITE\r\nConnection: close\r\n\r\n");
+        raw.send(
+            "GET http://SITE/chunked/5000 HTTP/1.1\r\nHost: SITE\r\nConnection: close\r\n\r\n",
+        );
         assert_eq!(raw.rest().1, End::Closed);
     }
 
@@ -103,10 +107,15 @@ impl Visit {
     /// A connection with a few streams of each kind, which is then dropped.
     fn over_http_2(&self) {
         let client = Client::connect(self.web);
-        let request = http::Request::get("http://SITE/bytes/20000").body(()).unwrap();
+        let request = http::Request::get("http://SITE/bytes/20000")
+            .body(())
+            .unwrap();
         assert_eq!(client.send(request, b"").unwrap().body.len(), 20_000);
         let request = http::Request::post("http://SITE/echo").body(()).unwrap();
-        assert_eq!(client.send(request, &[b'2'; 30_000]).unwrap().body.len(), 30_000);
+        assert_eq!(
+            client.send(request, &[b'2'; 30_000]).unwrap().body.len(),
+            30_000
+        );
         let mut tunnel = client.tunnel("DB:1", &[]).unwrap();
         tunnel.send("stream");
         assert_eq!(tunnel.exactly(6), b"stream");
@@ -122,9 +131,15 @@ impl Visit {
     /// No route, no server, no permission.
     fn refused(&self) {
         for (target, status) in [("NOWHERE:1", 404), ("CLOSED:1", 502), ("127.0.0.1:9", 502)] {
-            assert_eq!(Raw::tunnel(self.web, target, "").unwrap_err().status(), status, "{target}");
+            assert_eq!(
+                Raw::tunnel(self.web, target, "").unwrap_err().status(),
+                status,
+                "{target}"
+            );
             let mut raw = Raw::connect(self.web);
-            raw.send(format!("GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\n\r\n"));
+            raw.send(format!(
+                "GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\n\r\n"
+            ));
             assert_eq!(raw.response().0.status(), status, "{target}");
         }
         assert!(UdpTunnel::h1(self.web, "NOWHERE", 1, "").is_err());
@@ -151,7 +166,9 @@ impl Visit {
         half.send("GET http://SITE/ HT");
         half.reset();
         let mut content = Raw::connect(self.web);
-        content.send("POST http://SITE/echo HTTP/1.1\r\nHost: SITE\r\nContent-Length: 50000\r\n\r\nsome");
+        content.send(
+            "POST http://SITE/echo HTTP/1.1\r\nHost: SITE\r\nContent-Length: 50000\r\n\r\nsome",
+        );
         content.reset();
         let mut slow = Raw::connect(self.web);
         slow.send("GET http://SITE/slow HTTP/1.1\r\nHost: SITE\r\n\r\n");

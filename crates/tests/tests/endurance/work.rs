@@ -70,7 +70,12 @@ impl Scene {
     }
 
     /// A client that repeats `step`, which gets a number of its own, until all is over.
-    pub fn work<'s>(&'s self, threads: &'s Scope<'s, '_>, client: usize, mut step: impl FnMut(u64) + Send + 's) {
+    pub fn work<'s>(
+        &'s self,
+        threads: &'s Scope<'s, '_>,
+        client: usize,
+        mut step: impl FnMut(u64) + Send + 's,
+    ) {
         threads.spawn(move || {
             while !self.over.load(Ordering::SeqCst) {
                 step(((client as u64) << 40) + self.steps[client].load(Ordering::SeqCst));
@@ -92,34 +97,58 @@ impl Scene {
     /// POSTs that failed, by client.
     pub fn failed(&self) -> Vec<usize> {
         let posts = self.posts.lock();
-        let of = |client| posts.iter().filter(|post| post.client == client && !post.done).count();
+        let of = |client| {
+            posts
+                .iter()
+                .filter(|post| post.client == client && !post.done)
+                .count()
+        };
         (0..self.steps.len()).map(of).collect()
     }
 
     /// Asserts that it was Alice's own proxy that died: nobody else can say what happened to her clients then.
     fn alice_died(&self, what: &str) {
-        assert_eq!(self.victim.load(Ordering::SeqCst), 0, "{what}, and it was not the first proxy that died");
+        assert_eq!(
+            self.victim.load(Ordering::SeqCst),
+            0,
+            "{what}, and it was not the first proxy that died"
+        );
     }
 
     fn await_back(&self) {
         let kills = self.kills.load(Ordering::SeqCst);
-        eventually("the process is back", || (self.back.load(Ordering::SeqCst) >= kills).then_some(()));
+        eventually("the process is back", || {
+            (self.back.load(Ordering::SeqCst) >= kills).then_some(())
+        });
     }
 }
 
 /// Sends one request on a connection of its own.
 fn ask(web: SocketAddr, method: &str, id: u64, content: &[u8]) -> Outcome {
-    let Some(mut raw) = Raw::try_connect(web) else { return Outcome::Nothing };
+    let Some(mut raw) = Raw::try_connect(web) else {
+        return Outcome::Nothing;
+    };
     let length = content.len();
     raw.send_if_open(format!(
         "{method} http://SITE/ HTTP/1.1\r\nHost: SITE\r\nx-id: {id}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     ));
     raw.send_if_open(content);
     let answer = raw.until(|_| false);
-    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return Outcome::Nothing };
-    let (head, content) = (Head::parse(&String::from_utf8_lossy(&answer[..end])), answer[end + 4..].to_vec());
-    let whole = head.field("content-length").is_none_or(|length| length == content.len().to_string());
-    if whole { Outcome::Answer(head, content) } else { Outcome::Cut }
+    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return Outcome::Nothing;
+    };
+    let (head, content) = (
+        Head::parse(&String::from_utf8_lossy(&answer[..end])),
+        answer[end + 4..].to_vec(),
+    );
+    let whole = head
+        .field("content-length")
+        .is_none_or(|length| length == content.len().to_string());
+    if whole {
+        Outcome::Answer(head, content)
+    } else {
+        Outcome::Cut
+    }
 }
 
 /// A request that may be repeated: it succeeds, whoever dies. A client of a proxy that died asks again itself, and so does one
@@ -175,12 +204,19 @@ pub struct Tunnel<'a> {
 
 impl<'a> Tunnel<'a> {
     pub fn new(scene: &'a Scene, web: SocketAddr, resets: bool) -> Self {
-        Self { scene, web, resets, open: None }
+        Self {
+            scene,
+            web,
+            resets,
+            open: None,
+        }
     }
 
     /// One block there and back, through a tunnel that may have to be opened first.
     pub fn step(&mut self, number: u64) {
-        let sent: Vec<u8> = (0..2000_u64).map(|byte| (byte.wrapping_mul(number + 1) % 251) as u8).collect();
+        let sent: Vec<u8> = (0..2000_u64)
+            .map(|byte| (byte.wrapping_mul(number + 1) % 251) as u8)
+            .collect();
         loop {
             let mut tunnel = self.open.take().unwrap_or_else(|| self.reopen());
             match tunnel.exchange(&sent) {
@@ -193,7 +229,10 @@ impl<'a> Tunnel<'a> {
                     let victim = self.scene.victim.load(Ordering::SeqCst);
                     assert_ne!(victim, Scene::NOBODY, "a tunnel ended although nobody died");
                     let inside = (1..4).contains(&victim);
-                    assert!(!(self.resets && inside) || end == End::Reset, "the tunnel ended as if it were over");
+                    assert!(
+                        !(self.resets && inside) || end == End::Reset,
+                        "the tunnel ended as if it were over"
+                    );
                     self.scene.ended.fetch_add(1, Ordering::SeqCst);
                 }
             }
@@ -214,7 +253,10 @@ impl<'a> Tunnel<'a> {
             }
             let head = Head::parse(&String::from_utf8_lossy(&answer));
             let reason = head.field("proxy-status").unwrap_or_default();
-            assert!(head.status() == 200 || reason.contains("error="), "CONNECT failed without a reason: {head:?}");
+            assert!(
+                head.status() == 200 || reason.contains("error="),
+                "CONNECT failed without a reason: {head:?}"
+            );
             (head.status() == 200).then_some(raw)
         })
     }

@@ -17,11 +17,21 @@ const SHORT: Duration = Duration::from_secs(4);
 
 /// A certificate that ends soon.
 fn ending(pki: &Pki) -> Issued {
-    pki.issue_for(&["alice.overlay"], SystemTime::now() - SHORT, SystemTime::now() + SHORT)
+    pki.issue_for(
+        &["alice.overlay"],
+        SystemTime::now() - SHORT,
+        SystemTime::now() + SHORT,
+    )
 }
 
 /// A node that asks for certificates of the authority in `ca`; `more` belongs to `tls`.
-fn asking(pki: &Pki, ca: &Path, more: &str, origin: &Origin<Request>, echo: &Origin<Vec<u8>>) -> String {
+fn asking(
+    pki: &Pki,
+    ca: &Path,
+    more: &str,
+    origin: &Origin<Request>,
+    echo: &Origin<Vec<u8>>,
+) -> String {
     let server = pki.issue(&["127.0.0.1"]);
     format!(
         "listeners: {{ web: {{ http: 127.0.0.1:0, auth: mtls, tls: {{ {}, client_ca_file: {} {more} }} }} }}\n\
@@ -74,8 +84,15 @@ fn an_expired_certificate_ends_a_kept_connection_and_is_not_resumed() {
             last.as_ref().is_none_or(|head| head.status() != 200)
         });
         let last = last.unwrap();
-        assert_eq!((last.status(), last.field("connection").as_deref()), (403, Some("close")), "{last:?}");
-        assert!(kept.ask("GET http://site/", "").is_err(), "it was the last on this connection");
+        assert_eq!(
+            (last.status(), last.field("connection").as_deref()),
+            (403, Some("close")),
+            "{last:?}"
+        );
+        assert!(
+            kept.ask("GET http://site/", "").is_err(),
+            "it was the last on this connection"
+        );
         let seen = origin.seen().len();
         let mut resumed = Secured::connect(edge.address("web"), &config);
         let head = resumed.ask("GET http://site/", "").unwrap();
@@ -83,7 +100,11 @@ fn an_expired_certificate_ends_a_kept_connection_and_is_not_resumed() {
         assert_eq!(head.status(), 403, "{head:?}");
         assert_eq!(origin.seen().len(), seen);
     }
-    assert!(refused(&edge).contains("the certificate has expired"), "{}", refused(&edge));
+    assert!(
+        refused(&edge).contains("the certificate has expired"),
+        "{}",
+        refused(&edge)
+    );
 }
 
 #[test]
@@ -101,7 +122,11 @@ fn an_expired_certificate_ends_a_kept_link() {
             assert!(Raw::connect(node.address("db")).exchange(b"x").is_err());
         }
         assert_eq!(origin.seen().len(), seen);
-        assert!(refused(&edge).contains("the certificate has expired"), "{}", refused(&edge));
+        assert!(
+            refused(&edge).contains("the certificate has expired"),
+            "{}",
+            refused(&edge)
+        );
     }
 }
 
@@ -128,13 +153,21 @@ fn an_authority_that_was_removed_lets_nothing_new_in() {
     let seen = origin.seen().len();
     assert_eq!(messages.ask("GET http://site/", "").unwrap().status(), 403);
     assert_eq!(tunnels.ask("CONNECT DB:1", "").unwrap().status(), 403);
-    assert!(Secured::connect(edge.address("web"), &config).ask("GET http://site/", "").is_err());
+    assert!(
+        Secured::connect(edge.address("web"), &config)
+            .ask("GET http://site/", "")
+            .is_err()
+    );
     for node in &links {
         assert!(Raw::connect(node.address("db")).exchange(b"x").is_err());
         assert_ne!(status_through(node), 200);
     }
     assert_eq!((origin.seen().len(), echo.connections()), (seen, 0));
-    assert!(refused(&edge).contains("no authority that is believed here"), "{}", refused(&edge));
+    assert!(
+        refused(&edge).contains("no authority that is believed here"),
+        "{}",
+        refused(&edge)
+    );
 }
 
 #[test]
@@ -143,7 +176,13 @@ fn a_revoked_certificate_loses_everything_once_the_list_says_so() {
     let (client, bystander) = (pki.issue(&["alice.overlay"]), pki.issue(&["bob.overlay"]));
     let soon = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
     let list = pki.revoke(&[], soon);
-    let yaml = asking(&pki, &pki.ca(), &format!(", crl_file: {}", list.display()), &origin, &echo);
+    let yaml = asking(
+        &pki,
+        &pki.ca(),
+        &format!(", crl_file: {}", list.display()),
+        &origin,
+        &echo,
+    );
     let edge = Node::start("edge", &format!("{yaml}watch: true\n"));
     let [mut kept, mut other] = [&client, &bystander].map(|own| {
         let mut kept = Secured::connect(edge.address("web"), &pki.client(Some(own), &[&TLS13]));
@@ -165,10 +204,15 @@ fn a_revoked_certificate_loses_everything_once_the_list_says_so() {
     for node in &links {
         assert_ne!(status_through(node), 200);
     }
-    let anew = Secured::connect(edge.address("web"), &pki.client(Some(&client), &[&TLS13])).ask("GET http://site/", "");
+    let anew = Secured::connect(edge.address("web"), &pki.client(Some(&client), &[&TLS13]))
+        .ask("GET http://site/", "");
     assert!(anew.clone().unwrap_err().contains("Revoked"), "{anew:?}");
     assert_eq!(other.ask("GET http://site/", "").unwrap().status(), 200);
-    assert!(refused(&edge).contains("the certificate was revoked"), "{}", refused(&edge));
+    assert!(
+        refused(&edge).contains("the certificate was revoked"),
+        "{}",
+        refused(&edge)
+    );
 }
 
 #[test]
@@ -189,7 +233,13 @@ fn a_revoked_server_is_not_spoken_to() {
     for (revoked, status) in [(&client, 200), (&server, 502)] {
         let list = pki.revoke(&[revoked], soon);
         for http in [2, 3] {
-            let node = showing(&pki, &client, &edge, http, &format!(", crl_file: [{}]", list.display()));
+            let node = showing(
+                &pki,
+                &client,
+                &edge,
+                http,
+                &format!(", crl_file: [{}]", list.display()),
+            );
             assert_eq!(status_through(&node), status, "HTTP/{http}");
         }
     }

@@ -37,7 +37,11 @@ fn node(keys: &str, more: &str, origin: &str) -> Versions {
 fn what_a_client_says_of_its_origin_reaches_nobody() {
     let origin = origins::http();
     let node = node("", "", &origin.address().to_string());
-    let fields = [&FORGED[..], &[("forwarded", "for=203.0.113.9"), ("accept", "text/plain")]].concat();
+    let fields = [
+        &FORGED[..],
+        &[("forwarded", "for=203.0.113.9"), ("accept", "text/plain")],
+    ]
+    .concat();
     for came in node.get("VIDEO", "/", &fields) {
         assert_eq!(came.status, 200, "{came:?}");
         let seen = origin.last();
@@ -46,16 +50,28 @@ fn what_a_client_says_of_its_origin_reaches_nobody() {
         }
         assert_eq!(seen.field("accept").as_deref(), Some("text/plain"));
         // What the node itself knows stays true.
-        assert!(seen.field("forwarded").unwrap().starts_with("for=127.0.0.1"), "{seen:?}");
+        assert!(
+            seen.field("forwarded")
+                .unwrap()
+                .starts_with("for=127.0.0.1"),
+            "{seen:?}"
+        );
     }
 }
 
 #[test]
 fn a_listener_accepts_what_its_clients_may_say() {
     let origin = origins::http();
-    let node = node(", accepts: [x-forwarded-for]", "", &origin.address().to_string());
+    let node = node(
+        ", accepts: [x-forwarded-for]",
+        "",
+        &origin.address().to_string(),
+    );
     for _ in node.get("VIDEO", "/", &FORGED) {
-        assert_eq!(origin.last().field("x-forwarded-for").as_deref(), Some("203.0.113.9"));
+        assert_eq!(
+            origin.last().field("x-forwarded-for").as_deref(),
+            Some("203.0.113.9")
+        );
         assert_eq!(origin.last().field("x-real-ip"), None);
     }
 }
@@ -63,20 +79,38 @@ fn a_listener_accepts_what_its_clients_may_say() {
 #[test]
 fn the_list_is_the_operators() {
     let origin = origins::http();
-    let node = node("", "provenance: [x-my-proxy]", &origin.address().to_string());
-    for _ in node.get("VIDEO", "/", &[("x-my-proxy", "1"), ("x-real-ip", "203.0.113.9")]) {
+    let node = node(
+        "",
+        "provenance: [x-my-proxy]",
+        &origin.address().to_string(),
+    );
+    for _ in node.get(
+        "VIDEO",
+        "/",
+        &[("x-my-proxy", "1"), ("x-real-ip", "203.0.113.9")],
+    ) {
         assert_eq!(origin.last().field("x-my-proxy"), None);
-        assert_eq!(origin.last().field("x-real-ip").as_deref(), Some("203.0.113.9"));
+        assert_eq!(
+            origin.last().field("x-real-ip").as_deref(),
+            Some("203.0.113.9")
+        );
     }
 }
 
 #[test]
 fn a_peer_is_believed() {
     let origin = origins::http();
-    let node = node(", insecure_trust: [127.0.0.0/8]", "", &origin.address().to_string());
+    let node = node(
+        ", insecure_trust: [127.0.0.0/8]",
+        "",
+        &origin.address().to_string(),
+    );
     let came = node.h1("GET", "VIDEO", "/", &FORGED);
     assert_eq!(came.status, 200, "{came:?}");
-    assert_eq!(origin.last().field("x-forwarded-for").as_deref(), Some("203.0.113.9"));
+    assert_eq!(
+        origin.last().field("x-forwarded-for").as_deref(),
+        Some("203.0.113.9")
+    );
 }
 
 /// What comes behind the content comes after everything was decided.
@@ -91,5 +125,8 @@ fn no_trailer_says_so_either() {
     );
     let (head, content) = raw.response();
     let said = String::from_utf8(content).unwrap();
-    assert!(head.status() == 200 && said.contains("x-sum") && !said.contains("203.0.113.9"), "{said}");
+    assert!(
+        head.status() == 200 && said.contains("x-sum") && !said.contains("203.0.113.9"),
+        "{said}"
+    );
 }

@@ -19,8 +19,13 @@ const VICTIM: &str = "127.0.0.9";
 /// The first packet of so many connections, none of which will go on.
 fn first_flights(pki: &Pki, count: usize) -> Vec<Vec<u8>> {
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
-    sink.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let options = ClientOptions { ca_file: Some(&pki.ca()), alpn: &[b"h3"], ..ClientOptions::default() };
+    sink.set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let options = ClientOptions {
+        ca_file: Some(&pki.ca()),
+        alpn: &[b"h3"],
+        ..ClientOptions::default()
+    };
     let tls = tls::client(options).unwrap();
     let config = Arc::new(ClientConfig::new(&tls, false, Record::default()).unwrap());
     let (to, mut room) = (sink.local_addr().unwrap(), [0; 2048]);
@@ -36,7 +41,9 @@ fn first_flights(pki: &Pki, count: usize) -> Vec<Vec<u8>> {
         while flights.len() == known {
             let length = sink.recv(&mut room).unwrap();
             let packet = &room[..length];
-            flights.entry(packet[6..6 + usize::from(packet[5])].to_vec()).or_insert_with(|| packet.to_vec());
+            flights
+                .entry(packet[6..6 + usize::from(packet[5])].to_vec())
+                .or_insert_with(|| packet.to_vec());
         }
     }
     clients.iter().for_each(tokio::task::JoinHandle::abort);
@@ -71,7 +78,9 @@ fn forged_first_flights_neither_fill_a_listener_nor_lock_their_source_out() {
     let address: SocketAddr = node.address("web");
     let attacker = UdpSocket::bind((VICTIM, 0)).unwrap();
     attacker.connect(address).unwrap();
-    attacker.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    attacker
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
 
     let mut asked_to_prove = 0;
     for flight in first_flights(&pki, FORGED) {
@@ -85,15 +94,35 @@ fn forged_first_flights_neither_fill_a_listener_nor_lock_their_source_out() {
     let ca = pki.ca();
     let over_tcp = |interface: &str| {
         let ca = ca.to_str().unwrap();
-        curl(&["--interface", interface, "--proxy-cacert", ca, "-x", &format!("https://{address}"), "http://a/"]).status
+        curl(&[
+            "--interface",
+            interface,
+            "--proxy-cacert",
+            ca,
+            "-x",
+            &format!("https://{address}"),
+            "http://a/",
+        ])
+        .status
     };
-    assert_eq!(over_tcp(VICTIM), 204, "whose address was used is served over TCP");
+    assert_eq!(
+        over_tcp(VICTIM),
+        204,
+        "whose address was used is served over TCP"
+    );
     let quic = runtime::block_on(async {
-        let options = ClientOptions { ca_file: Some(&ca), alpn: &[b"h3"], ..ClientOptions::default() };
-        let config = ClientConfig::new(&tls::client(options).unwrap(), false, Record::default()).unwrap();
+        let options = ClientOptions {
+            ca_file: Some(&ca),
+            alpn: &[b"h3"],
+            ..ClientOptions::default()
+        };
+        let config =
+            ClientConfig::new(&tls::client(options).unwrap(), false, Record::default()).unwrap();
         let endpoint = Endpoint::client(address).unwrap();
         let connection = endpoint.connect(address, "127.0.0.1", &config).await;
-        connection.map(|connection| connection.close(0x100, b"")).map_err(|error| error.to_string())
+        connection
+            .map(|connection| connection.close(0x100, b""))
+            .map_err(|error| error.to_string())
     });
     assert_eq!(quic, Ok(()), "others are served over HTTP/3");
 }

@@ -25,20 +25,28 @@ fn a_token_that_never_ends_opens_a_tunnel() {
         "#;
     let node = Node::start_in(folder, "edge", yaml, &[]);
     let origin = origins::tcp_echo();
-    let ends: [Value; 6] =
-        [json!(1_u64 << 63), json!(u64::MAX), json!(u64::MAX - 30), json!(i64::MAX), json!(1e300), json!(9e15)];
+    let ends: [Value; 6] = [
+        json!(1_u64 << 63),
+        json!(u64::MAX),
+        json!(u64::MAX - 30),
+        json!(i64::MAX),
+        json!(1e300),
+        json!(9e15),
+    ];
     for end in ends {
         let mut claims = issuer.claims("alice");
         claims["exp"] = end.clone();
         let field = format!("Proxy-Authorization: Bearer {}\r\n", issuer.token(&claims));
-        let mut tunnel = Raw::tunnel(node.address("web"), &origin.address().to_string(), &field).unwrap();
+        let mut tunnel =
+            Raw::tunnel(node.address("web"), &origin.address().to_string(), &field).unwrap();
         assert_eq!(tunnel.exchange(b"hello").unwrap(), b"hello", "{end}");
     }
     for end in [json!(-1), json!(-1e300), json!("never"), Value::Null] {
         let mut claims = issuer.claims("alice");
         claims["exp"] = end.clone();
         let field = format!("Proxy-Authorization: Bearer {}\r\n", issuer.token(&claims));
-        let refused = Raw::tunnel(node.address("web"), &origin.address().to_string(), &field).unwrap_err();
+        let refused =
+            Raw::tunnel(node.address("web"), &origin.address().to_string(), &field).unwrap_err();
         assert_eq!(refused.status(), 407, "{end}");
     }
     assert!(!node.log().contains("panicked"), "{}", node.log());
@@ -47,8 +55,14 @@ fn a_token_that_never_ends_opens_a_tunnel() {
 /// `Retry-After` of an origin, at the end of numbers and of time.
 #[test]
 fn a_retry_after_without_end_is_not_waited_for() {
-    for after in ["18446744073709551615", "99999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {
-        let answer = format!("HTTP/1.1 503 Service Unavailable\r\nRetry-After: {after}\r\nContent-Length: 0\r\n\r\n");
+    for after in [
+        "18446744073709551615",
+        "99999999999999999999999",
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+    ] {
+        let answer = format!(
+            "HTTP/1.1 503 Service Unavailable\r\nRetry-After: {after}\r\nContent-Length: 0\r\n\r\n"
+        );
         let origin = origins::scripted(&answer);
         let node = Node::start(
             "edge",
@@ -62,7 +76,11 @@ fn a_retry_after_without_end_is_not_waited_for() {
             ),
         );
         let got = hermes_tests::curl(&["-x", &node.url("web"), "http://VIDEO/"]);
-        assert_eq!((got.status, origin.seen().len()), (503, 1), "{after}: {got:?}");
+        assert_eq!(
+            (got.status, origin.seen().len()),
+            (503, 1),
+            "{after}: {got:?}"
+        );
         assert!(!node.log().contains("panicked"), "{}", node.log());
     }
 }

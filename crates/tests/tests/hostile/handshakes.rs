@@ -28,10 +28,17 @@ fn told(node: &Node, over: &str, reason: &str) {
     let series = format!("hermes_handshakes_refused_total{{listener=\"web\",reason=\"{reason}\"}}");
     eventually_true(&format!("a line about {reason} over {over}"), || {
         let log = node.log();
-        let line = |line: &&str| line.contains("handshake refused: ") && line.contains(&format!("reason=\"{reason}\""));
-        let line = log.lines().find(|text| line(text) && text.contains(&format!("over=\"{over}\""))).map(str::to_owned);
+        let line = |line: &&str| {
+            line.contains("handshake refused: ") && line.contains(&format!("reason=\"{reason}\""))
+        };
+        let line = log
+            .lines()
+            .find(|text| line(text) && text.contains(&format!("over=\"{over}\"")))
+            .map(str::to_owned);
         line.is_some_and(|line| {
-            line.contains("INFO") && line.contains("listener=\"web\"") && line.contains("peer=127.0.0.1:")
+            line.contains("INFO")
+                && line.contains("listener=\"web\"")
+                && line.contains("peer=127.0.0.1:")
         })
     });
     assert!(node.metrics().contains(&series), "{}", node.metrics());
@@ -52,23 +59,33 @@ fn refused_handshakes_say_who_and_why() {
         (Some(&foreign), "unknown_authority"),
     ];
     for (own, reason) in cases {
-        let refused = Secured::connect(node.address("web"), &pki.client(own, &[&TLS13])).ask("GET http://site/", "");
+        let refused = Secured::connect(node.address("web"), &pki.client(own, &[&TLS13]))
+            .ask("GET http://site/", "");
         assert!(refused.is_err(), "{reason}");
         told(&node, "tcp", reason);
     }
     // Clear text.
     let mut clear = TcpStream::connect(node.address("web")).unwrap();
     clear.set_read_timeout(Some(PATIENCE)).unwrap();
-    clear.write_all(b"GET / HTTP/1.1\r\nhost: site\r\n\r\n").unwrap();
+    clear
+        .write_all(b"GET / HTTP/1.1\r\nhost: site\r\n\r\n")
+        .unwrap();
     drop(clear.read(&mut [0; 64]));
     told(&node, "tcp", "not_tls");
     // A client that does not believe the node.
     let stranger = other.client(Some(&pki.issue(&["alice.overlay"])), &[&TLS13]);
-    assert!(Secured::connect(node.address("web"), &stranger).ask("GET http://site/", "").is_err());
+    assert!(
+        Secured::connect(node.address("web"), &stranger)
+            .ask("GET http://site/", "")
+            .is_err()
+    );
     told(&node, "tcp", "refused_by_peer");
     // The same over QUIC, from another node.
-    for (own, reason) in [(None, "no_certificate"), (Some(&expired), "expired"), (Some(&foreign), "unknown_authority")]
-    {
+    for (own, reason) in [
+        (None, "no_certificate"),
+        (Some(&expired), "expired"),
+        (Some(&foreign), "unknown_authority"),
+    ] {
         let own = own.map_or_else(String::new, |own: &Issued| format!(", {}", own.yaml()));
         let yaml = format!(
             "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: edge }} ]\nupstreams: {{ edge: {{ \
@@ -77,7 +94,11 @@ fn refused_handshakes_say_who_and_why() {
             pki.ca().display()
         );
         let dependent = Node::start("dp", &yaml);
-        assert_eq!(curl(&["-x", &dependent.url("web"), "http://site/"]).status, 502, "{reason}");
+        assert_eq!(
+            curl(&["-x", &dependent.url("web"), "http://site/"]).status,
+            502,
+            "{reason}"
+        );
         told(&node, "quic", reason);
     }
 }
@@ -88,11 +109,20 @@ fn a_flood_of_them_is_a_few_lines_and_counted() {
     let node = asking(&pki, &pki.issue(&["127.0.0.1"]), "info");
     let config = pki.client(None, &[&TLS13]);
     for _ in 0..100 {
-        assert!(Secured::connect(node.address("web"), &config).ask("GET http://site/", "").is_err());
+        assert!(
+            Secured::connect(node.address("web"), &config)
+                .ask("GET http://site/", "")
+                .is_err()
+        );
     }
-    let series = "hermes_handshakes_refused_total{listener=\"web\",reason=\"no_certificate\"} 100\n";
+    let series =
+        "hermes_handshakes_refused_total{listener=\"web\",reason=\"no_certificate\"} 100\n";
     eventually_true("all are counted", || node.metrics().contains(series));
-    let lines = node.log().lines().filter(|line| line.contains("handshake refused")).count();
+    let lines = node
+        .log()
+        .lines()
+        .filter(|line| line.contains("handshake refused"))
+        .count();
     // Ten in ten seconds.
     assert!((1..=50).contains(&lines), "{lines}");
 }
@@ -106,8 +136,16 @@ fn checked(pki: &Pki, own: &Issued, more: &str) -> (bool, String) {
         own.yaml()
     );
     std::fs::write(&file, yaml).unwrap();
-    let output = Command::new(program::path()).arg("check").arg(&file).output().unwrap();
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(program::path())
+        .arg("check")
+        .arg(&file)
+        .output()
+        .unwrap();
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     (output.status.success(), text)
 }
 
@@ -126,24 +164,44 @@ fn certificates_that_end_are_spoken_of_by_check_run_status_and_metrics() {
     assert_eq!(checked(&pki, &good, "").1.matches("warning").count(), 0);
     for (own, words, state) in cases {
         let (valid, text) = checked(&pki, own, "");
-        assert!(valid && text.contains("warning: ") && text.contains(words), "{text}");
-        assert!(text.contains("listeners.web.tls.cert_file") && text.contains(", 1 warning"), "{text}");
+        assert!(
+            valid && text.contains("warning: ") && text.contains(words),
+            "{text}"
+        );
+        assert!(
+            text.contains("listeners.web.tls.cert_file") && text.contains(", 1 warning"),
+            "{text}"
+        );
         let node = asking(&pki, own, "info");
         assert!(node.log().contains(words), "{}", node.log());
         let status = node.status();
         let certificates = status["certificates"].as_array().unwrap();
-        let of_listener = certificates.iter().find(|one| one["key"] == "listeners.web.tls.cert_file").unwrap();
+        let of_listener = certificates
+            .iter()
+            .find(|one| one["key"] == "listeners.web.tls.cert_file")
+            .unwrap();
         assert_eq!(of_listener["state"], state, "{status:#}");
         let metrics = node.metrics();
-        let series = "hermes_certificate_seconds_left{key=\"listeners.web.tls.cert_file\",number=\"0\"} ";
-        let left = metrics.lines().find_map(|line| line.strip_prefix(series)?.parse::<i64>().ok()).unwrap();
+        let series =
+            "hermes_certificate_seconds_left{key=\"listeners.web.tls.cert_file\",number=\"0\"} ";
+        let left = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.parse::<i64>().ok())
+            .unwrap();
         assert_eq!(left < 0, words.contains("expired"), "{left}");
     }
     // A list that was not renewed in time.
     let list = pki.revoke(&[], now - DAY);
-    let more = format!(", client_ca_file: {}, crl_file: {}", pki.ca().display(), list.display());
+    let more = format!(
+        ", client_ca_file: {}, crl_file: {}",
+        pki.ca().display(),
+        list.display()
+    );
     let (valid, text) = checked(&pki, &good, &more);
-    assert!(valid && text.contains("tls.crl_file") && text.contains("was to be renewed by"), "{text}");
+    assert!(
+        valid && text.contains("tls.crl_file") && text.contains("was to be renewed by"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -153,13 +211,46 @@ fn a_certificate_of_version_1_is_named_in_words() {
     // openssl makes version 1 where it is given no extensions.
     let folder = pki.folder().to_owned();
     let run = |arguments: &[&str]| {
-        let done = Command::new("openssl").args(arguments).current_dir(&folder).output().unwrap();
+        let done = Command::new("openssl")
+            .args(arguments)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
         assert!(done.status.success(), "{done:?}");
     };
-    std::fs::write(folder.join("empty.cnf"), "[req]\ndistinguished_name = dn\n[dn]\n").unwrap();
+    std::fs::write(
+        folder.join("empty.cnf"),
+        "[req]\ndistinguished_name = dn\n[dn]\n",
+    )
+    .unwrap();
     let key = issued.key.to_str().unwrap();
-    run(&["req", "-new", "-key", key, "-subj", "/CN=old", "-config", "empty.cnf", "-out", "old.csr"]);
-    run(&["x509", "-req", "-in", "old.csr", "-signkey", key, "-days", "30", "-out", issued.cert.to_str().unwrap()]);
+    run(&[
+        "req",
+        "-new",
+        "-key",
+        key,
+        "-subj",
+        "/CN=old",
+        "-config",
+        "empty.cnf",
+        "-out",
+        "old.csr",
+    ]);
+    run(&[
+        "x509",
+        "-req",
+        "-in",
+        "old.csr",
+        "-signkey",
+        key,
+        "-days",
+        "30",
+        "-out",
+        issued.cert.to_str().unwrap(),
+    ]);
     let (valid, text) = checked(&pki, &issued, "");
-    assert!(!valid && text.contains("certificate 1 is X.509 version 1"), "{text}");
+    assert!(
+        !valid && text.contains("certificate 1 is X.509 version 1"),
+        "{text}"
+    );
 }

@@ -24,16 +24,27 @@ fn flooding(version: u8) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
-            thread::spawn(move || if version == 1 { flood_h1(stream) } else { flood_h2(stream, &interim_frame()) });
+            thread::spawn(move || {
+                if version == 1 {
+                    flood_h1(stream)
+                } else {
+                    flood_h2(stream, &interim_frame())
+                }
+            });
         }
     });
     address
 }
 
 fn flood_h1(mut stream: TcpStream) {
-    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
     drop(stream.read(&mut [0; 4096]));
-    let interim = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "x".repeat(1024));
+    let interim = format!(
+        "HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n",
+        "x".repeat(1024)
+    );
     for _ in 0..FLOOD {
         if stream.write_all(interim.as_bytes()).is_err() {
             return;
@@ -61,7 +72,11 @@ fn until(stream: &mut TcpStream, kind: u8) {
     let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
     while let Ok(length @ 1..) = stream.read(&mut piece) {
         heard.extend_from_slice(&piece[..length]);
-        let frames = if heard.starts_with(b"PRI") { heard.get(24..).unwrap_or_default() } else { &heard };
+        let frames = if heard.starts_with(b"PRI") {
+            heard.get(24..).unwrap_or_default()
+        } else {
+            &heard
+        };
         if parse(frames).iter().any(|frame| frame.0 == kind) {
             return;
         }
@@ -89,7 +104,12 @@ fn ask(node: &Node, version: u8) -> Raw {
         raw.send("GET http://origin/ HTTP/1.1\r\nHost: origin\r\n\r\n");
     } else {
         raw.send(HELLO);
-        raw.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &request("GET", "origin", "/")));
+        raw.send(frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            1,
+            &request("GET", "origin", "/"),
+        ));
     }
     raw
 }
@@ -119,7 +139,9 @@ fn a_few_interim_responses_pass_and_one_too_many_is_502() {
         let mut origin = listener.accept().unwrap().0;
         drop(origin.read(&mut [0; 4096]));
         let interim = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n".repeat(count);
-        origin.write_all(format!("{interim}HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").as_bytes()).unwrap();
+        origin
+            .write_all(format!("{interim}HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").as_bytes())
+            .unwrap();
         assert!((0..32).all(|_| client.head().status() == 103));
         assert_eq!(client.head().status(), status);
     }
@@ -149,7 +171,11 @@ fn attach(core: &Node, each: Vec<u8>) {
         stream.read_exact(&mut byte).unwrap();
         answer.push(byte[0]);
     }
-    assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+    assert!(
+        answer.starts_with(b"HTTP/1.1 101"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
     thread::spawn(move || {
         // Answers the ping by which it is found out that this is HTTP/2.
         drop(stream.write_all(&frame(SETTINGS, 0, 0, b"")));
@@ -173,14 +199,21 @@ fn attach(core: &Node, each: Vec<u8>) {
 
 /// Sends `each` very often, and a 200.
 fn flood(mut stream: TcpStream, each: &[u8]) {
-    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
     let burst = each.repeat(16);
     for _ in 0..FLOOD / 16 {
         if stream.write_all(&burst).is_err() {
             return;
         }
     }
-    drop(stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &field(b":status", b"200"))));
+    drop(stream.write_all(&frame(
+        HEADERS,
+        END_HEADERS | END_STREAM,
+        1,
+        &field(b":status", b"200"),
+    )));
 }
 
 #[test]
@@ -188,13 +221,18 @@ fn attached_nodes_send_no_more_of_them_than_origins() {
     let core = core();
     attach(&core, interim_frame());
     eventually_true("the node is attached", || {
-        core.status()["attached"].as_array().is_some_and(|attached| !attached.is_empty())
+        core.status()["attached"]
+            .as_array()
+            .is_some_and(|attached| !attached.is_empty())
     });
     let before = core.peak();
     let mut client = Raw::connect(core.address("web"));
     client.send("GET http://server/ HTTP/1.1\r\nHost: server\r\n\r\n");
     let record = core.record(|record| record["kind"] == "http");
-    assert!(record["status"] == 502 && record.to_string().contains("interim responses"), "{record:#}");
+    assert!(
+        record["status"] == 502 && record.to_string().contains("interim responses"),
+        "{record:#}"
+    );
     let cost = core.peak().saturating_sub(before);
     assert!(cost < COST, "{cost} bytes");
 }
@@ -210,13 +248,18 @@ fn trailers_of_an_attached_node_come_once() {
     answer.extend(frame(HEADERS, END_HEADERS, 1, &trailers).repeat(64));
     attach(&core, answer);
     eventually_true("the node is attached", || {
-        core.status()["attached"].as_array().is_some_and(|attached| !attached.is_empty())
+        core.status()["attached"]
+            .as_array()
+            .is_some_and(|attached| !attached.is_empty())
     });
     let before = core.peak();
     let mut client = Raw::connect(core.address("web"));
     client.send("GET http://server/ HTTP/1.1\r\nHost: server\r\n\r\n");
     let record = core.record(|record| record["kind"] == "http");
-    assert!(record["reason"].as_str().unwrap().contains("reset"), "{record:#}");
+    assert!(
+        record["reason"].as_str().unwrap().contains("reset"),
+        "{record:#}"
+    );
     let cost = core.peak().saturating_sub(before);
     assert!(cost < COST, "{cost} bytes");
 }

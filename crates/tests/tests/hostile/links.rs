@@ -4,7 +4,9 @@ use hermes_tests::frames::{RST_STREAM, parse};
 use hermes_tests::h2c::Client;
 use hermes_tests::{Node, eventually};
 
-use crate::standing::{Chain, MIB, generous, mute, others_are_served, others_are_taken, settled, stopped, uploads};
+use crate::standing::{
+    Chain, MIB, generous, mute, others_are_served, others_are_taken, settled, stopped, uploads,
+};
 
 /// What a link may cost a node on each side, in bytes: four times `memory.connection` unread, with packets that are full in part only up
 /// to two and a half times that, and what its streams hold.
@@ -19,12 +21,17 @@ const CROWD: u32 = 300;
 const ENDED: &str = "memory: the stream was ended";
 
 fn ended(node: &Node) -> usize {
-    node.access().iter().filter(|record| record["reason"].to_string().contains(ENDED)).count()
+    node.access()
+        .iter()
+        .filter(|record| record["reason"].to_string().contains(ENDED))
+        .count()
 }
 
 fn stand_still(entry: &Node, streams: u32) {
     let most = streams as usize * 3 / 4;
-    eventually("the exchanges", || (entry.exchanges().len() + ended(entry) >= most).then_some(()));
+    eventually("the exchanges", || {
+        (entry.exchanges().len() + ended(entry) >= most).then_some(())
+    });
 }
 
 #[test]
@@ -39,12 +46,22 @@ fn readers_that_stop_behind_a_link_over_http_3_do_not_stop_the_others() {
             others_are_served(entry, &["-x", &entry.url("web")]);
         }
         let record = entry.record(|record| record["reason"].to_string().contains(ENDED));
-        assert!(record.to_string().contains("memory.connection"), "{record:#}");
+        assert!(
+            record.to_string().contains("memory.connection"),
+            "{record:#}"
+        );
         for (node, before) in [entry, end].into_iter().zip(before) {
             let cost = settled(node).saturating_sub(before);
-            assert!(cost < COST, "{cost} bytes with {streams} streams: {:#}", node.status());
+            assert!(
+                cost < COST,
+                "{cost} bytes with {streams} streams: {:#}",
+                node.status()
+            );
         }
-        assert!(!entry.exchanges().is_empty(), "no more are ended than is needed");
+        assert!(
+            !entry.exchanges().is_empty(),
+            "no more are ended than is needed"
+        );
         drop(client);
         entry.idle();
         end.idle();
@@ -56,12 +73,16 @@ fn readers_that_stop_while_the_link_has_room_are_left_alone() {
     let authority = generous();
     let Chain { entry, end, .. } = &Chain::over(3);
     let mut client = stopped(entry.address("web"), &authority, 0, FEW);
-    eventually("the exchanges", || (entry.exchanges().len() == FEW as usize).then_some(()));
+    eventually("the exchanges", || {
+        (entry.exchanges().len() == FEW as usize).then_some(())
+    });
     settled(entry);
     for _ in 0..20 {
         others_are_served(entry, &["-x", &entry.url("web")]);
     }
-    eventually("those that stand still, and no others", || (entry.exchanges().len() == FEW as usize).then_some(()));
+    eventually("those that stand still, and no others", || {
+        (entry.exchanges().len() == FEW as usize).then_some(())
+    });
     assert_eq!(ended(entry), 0);
 
     // And they still are what they were: the client hears of no reset until it goes.
@@ -79,7 +100,9 @@ fn uploads_that_stop_behind_a_link_over_http_3_do_not_stop_the_others() {
     let before = [entry.peak(), end.peak()];
     let client = Client::connect(entry.address("web"));
     let stalled = uploads(&client, &mute, MANY as usize);
-    eventually("the exchanges", || (end.exchanges().len() == MANY as usize).then_some(()));
+    eventually("the exchanges", || {
+        (end.exchanges().len() == MANY as usize).then_some(())
+    });
     for _ in 0..5 {
         others_are_taken(entry, &["-x", &entry.url("web")]);
     }

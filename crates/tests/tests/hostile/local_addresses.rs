@@ -16,11 +16,21 @@ fn a_prefix_that_holds_this_machine_does_not_open_it() {
         origins::http(),
     );
     let port = origin.port();
-    for host in ["127.0.0.1", "127.9.9.9", "0.0.0.0", "localhost", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]"] {
+    for host in [
+        "127.0.0.1",
+        "127.9.9.9",
+        "0.0.0.0",
+        "localhost",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+    ] {
         let got = curl(&["-x", &wide.url("web"), &format!("http://{host}:{port}/")]);
         assert_eq!(got.status, 502, "{host}: {got:?}");
         let status = got.field("proxy-status").unwrap();
-        assert!(status.contains("destination_ip_prohibited") && status.contains("this machine"), "{host}: {status}");
+        assert!(
+            status.contains("destination_ip_prohibited") && status.contains("this machine"),
+            "{host}: {status}"
+        );
     }
     assert!(origin.seen().is_empty());
 }

@@ -19,7 +19,11 @@ const COST: u32 = 8;
 fn node() -> Node {
     let folder = tempfile::tempdir().unwrap();
     let line = |user: &str| format!("{user}:{}\n", bcrypt::hash(user, COST).unwrap());
-    fs::write(folder.path().join("users"), ["alice", "bob", "carol"].map(line).concat()).unwrap();
+    fs::write(
+        folder.path().join("users"),
+        ["alice", "bob", "carol"].map(line).concat(),
+    )
+    .unwrap();
     Node::start_in(folder, "edge", YAML, &[])
 }
 
@@ -37,14 +41,20 @@ fn login(node: &Node, from: Ipv4Addr, user: &str, password: &str) -> Raw {
     stream.set_nonblocking(false).unwrap();
     let mut raw = Raw::from(stream);
     let pair = STANDARD.encode(format!("{user}:{password}"));
-    raw.send(format!("GET http://site/ HTTP/1.1\r\nhost: site\r\nproxy-authorization: Basic {pair}\r\n\r\n"));
+    raw.send(format!(
+        "GET http://site/ HTTP/1.1\r\nhost: site\r\nproxy-authorization: Basic {pair}\r\n\r\n"
+    ));
     raw
 }
 
 /// Wrong ones of `user`, or each of another user where that is empty, that wait by now.
 fn flood(node: &Node, user: &str) -> Vec<Raw> {
     let wrong = |number: usize| {
-        let user = if user.is_empty() { format!("user{number}") } else { user.to_owned() };
+        let user = if user.is_empty() {
+            format!("user{number}")
+        } else {
+            user.to_owned()
+        };
         login(node, Ipv4Addr::LOCALHOST, &user, &format!("wrong {number}"))
     };
     let flood: Vec<Raw> = (0..FLOOD).map(wrong).collect();
@@ -60,12 +70,25 @@ fn right_passwords_get_through_three_hundred_wrong_ones() {
     // What is remembered of bob outlives a change of the configuration.
     assert_eq!(node.reload(YAML).0, 200);
     let flood = flood(&node, "alice");
-    let (mut of_bob, mut of_alice) = (login(&node, here, "bob", "bob"), login(&node, elsewhere, "alice", "alice"));
-    let (mut of_carol, mut same) = (login(&node, here, "carol", "carol"), login(&node, here, "alice", "alice"));
-    for (right, who) in [(&mut of_bob, "bob"), (&mut of_alice, "alice, elsewhere"), (&mut of_carol, "carol")] {
+    let (mut of_bob, mut of_alice) = (
+        login(&node, here, "bob", "bob"),
+        login(&node, elsewhere, "alice", "alice"),
+    );
+    let (mut of_carol, mut same) = (
+        login(&node, here, "carol", "carol"),
+        login(&node, here, "alice", "alice"),
+    );
+    for (right, who) in [
+        (&mut of_bob, "bob"),
+        (&mut of_alice, "alice, elsewhere"),
+        (&mut of_carol, "carol"),
+    ] {
         assert_eq!(right.head().status(), 200, "{who}");
     }
-    assert!(node.exchanges().len() > FLOOD / 2, "they did not wait for the flood");
+    assert!(
+        node.exchanges().len() > FLOOD / 2,
+        "they did not wait for the flood"
+    );
     // Even at the flood's own address and name: once it has rested.
     assert_eq!(same.head().status(), 200);
     drop(flood);

@@ -2,7 +2,10 @@
 //!
 //! One module a mechanism; a test says what is promised in SECURITY.md.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod certificates;
 mod client_fields;

@@ -51,18 +51,28 @@ fn dot_segments_are_resolved_before_the_route_and_never_above_the_root() {
         ("/public//a", "/public//a"),
     ] {
         for came in node.get("VIDEO", path, &[]) {
-            assert_eq!((came.status, origin.last().path.as_str()), (200, seen), "{path}: {came:?}");
+            assert_eq!(
+                (came.status, origin.last().path.as_str()),
+                (200, seen),
+                "{path}: {came:?}"
+            );
         }
     }
     origin.forget();
     for (path, at) in [("/public/../../x", 11), ("/..", 1), ("/%2e%2e/x", 1)] {
         for came in node.get("VIDEO", path, &[]) {
-            assert!(came.status == 400 && came.said.contains(&format!("0x2e at offset {at} ")), "{path}: {came:?}");
+            assert!(
+                came.status == 400 && came.said.contains(&format!("0x2e at offset {at} ")),
+                "{path}: {came:?}"
+            );
         }
     }
     for path in ["/public/..%2fx", "/public/..;a/x", "/public/%2e%2e%5cx"] {
         for came in node.get("VIDEO", path, &[]) {
-            assert!(came.status == 400 && came.said.contains("at offset 8 "), "{path}: {came:?}");
+            assert!(
+                came.status == 400 && came.said.contains("at offset 8 "),
+                "{path}: {came:?}"
+            );
         }
     }
     assert_eq!(origin.seen(), []);
@@ -86,18 +96,43 @@ fn a_path_that_is_not_ascii_is_400_with_byte_and_offset() {
 fn impolite_bytes_pass_percent_encoded() {
     let origin = origins::http();
     let node = guarded(&origin.address().to_string());
-    let (path, seen) = (r#"/public/{a}|b?query={job="node"}"#, "/public/%7Ba%7D%7Cb?query=%7Bjob=%22node%22%7D");
+    let (path, seen) = (
+        r#"/public/{a}|b?query={job="node"}"#,
+        "/public/%7Ba%7D%7Cb?query=%7Bjob=%22node%22%7D",
+    );
     let h1 = node.h1("GET", "VIDEO", path, &[]);
-    assert_eq!((h1.status, origin.last().path.as_str()), (200, seen), "{h1:?}");
+    assert_eq!(
+        (h1.status, origin.last().path.as_str()),
+        (200, seen),
+        "{h1:?}"
+    );
     let h3 = node.h3("GET", "VIDEO", path, &[]);
-    assert_eq!((h3.status, origin.last().path.as_str()), (200, seen), "{h3:?}");
+    assert_eq!(
+        (h3.status, origin.last().path.as_str()),
+        (200, seen),
+        "{h3:?}"
+    );
     // The client here would not send a quote in a query, and the `h2` crate takes none.
     let h2 = node.h2("GET", "VIDEO", "/public/{a}|b?query={job=node}", &[]);
     let encoded = "/public/%7Ba%7D%7Cb?query=%7Bjob=node%7D";
-    assert_eq!((h2.status, origin.last().path.as_str()), (200, encoded), "{h2:?}");
+    assert_eq!(
+        (h2.status, origin.last().path.as_str()),
+        (200, encoded),
+        "{h2:?}"
+    );
     // As a program that knows no better writes it.
-    let got = curl(&["-g", "--path-as-is", "-x", &node.node.url("web"), "http://VIDEO/public/./{x}"]);
-    assert_eq!((got.status, origin.last().path.as_str()), (200, "/public/%7Bx%7D"), "{got:?}");
+    let got = curl(&[
+        "-g",
+        "--path-as-is",
+        "-x",
+        &node.node.url("web"),
+        "http://VIDEO/public/./{x}",
+    ]);
+    assert_eq!(
+        (got.status, origin.last().path.as_str()),
+        (200, "/public/%7Bx%7D"),
+        "{got:?}"
+    );
 }
 
 #[test]
@@ -114,7 +149,11 @@ fn a_rewrite_neither_climbs_nor_is_slipped_past() {
         ("/cut/..a", "/..a"),
     ] {
         for came in node.get("VIDEO", path, &[]) {
-            assert_eq!((came.status, origin.last().path.as_str()), (200, seen), "{path}: {came:?}");
+            assert_eq!(
+                (came.status, origin.last().path.as_str()),
+                (200, seen),
+                "{path}: {came:?}"
+            );
         }
     }
 }
@@ -125,10 +164,17 @@ fn a_value_with_white_space_around_it_is_malformed() {
     let node = guarded(&origin.address().to_string());
     for value in [" a", "a ", "\ta", " "] {
         let came = node.h2("GET", "VIDEO", "/public/", &[("x-a", value)]);
-        assert!(came.status == 400 && came.said.contains("white space around"), "{value:?}: {came:?}");
+        assert!(
+            came.status == 400 && came.said.contains("white space around"),
+            "{value:?}: {came:?}"
+        );
     }
     assert_eq!(origin.seen(), []);
-    assert_eq!(node.h2("GET", "VIDEO", "/public/", &[("x-a", "a b")]).status, 200);
+    assert_eq!(
+        node.h2("GET", "VIDEO", "/public/", &[("x-a", "a b")])
+            .status,
+        200
+    );
 }
 
 #[test]

@@ -31,7 +31,10 @@ impl Mailboxes {
                 thread::spawn(move || drop(mailbox(stream.unwrap())));
             }
         });
-        Self { address, connections }
+        Self {
+            address,
+            connections,
+        }
     }
 
     fn node(&self, listener: &str) -> Node {
@@ -50,7 +53,10 @@ fn mailbox(mut stream: TcpStream) -> std::io::Result<Infallible> {
     let (mut user, mut begun, mut unread) = (String::new(), false, Vec::new());
     loop {
         let end = loop {
-            if let Some(end) = unread.windows(4).position(|window: &[u8]| window == b"\r\n\r\n") {
+            if let Some(end) = unread
+                .windows(4)
+                .position(|window: &[u8]| window == b"\r\n\r\n")
+            {
                 break end + 4;
             }
             let mut room = [0; 4096];
@@ -61,7 +67,10 @@ fn mailbox(mut stream: TcpStream) -> std::io::Result<Infallible> {
             unread.extend_from_slice(&room[..read]);
         };
         let head = String::from_utf8_lossy(&unread.drain(..end).collect::<Vec<_>>()).into_owned();
-        let shown = head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or_default();
+        let shown = head
+            .lines()
+            .find_map(|line| line.strip_prefix("authorization: "))
+            .unwrap_or_default();
         let challenge = match shown.split_once(' ') {
             Some(("NTLM", "hello")) => {
                 begun = true;
@@ -80,7 +89,9 @@ fn mailbox(mut stream: TcpStream) -> std::io::Result<Infallible> {
         };
         let answer = match challenge {
             Some(challenge) => {
-                format!("401 Unauthorized\r\nwww-authenticate: {challenge}\r\ncontent-length: 0\r\n\r\n")
+                format!(
+                    "401 Unauthorized\r\nwww-authenticate: {challenge}\r\ncontent-length: 0\r\n\r\n"
+                )
             }
             None => format!("200 OK\r\ncontent-length: {}\r\n\r\n{user}", user.len()),
         };
@@ -90,8 +101,14 @@ fn mailbox(mut stream: TcpStream) -> std::io::Result<Infallible> {
 
 /// The status, and whose mailbox it was.
 fn ask(client: &mut Raw, shown: &str) -> (u16, String) {
-    let field = if shown.is_empty() { String::new() } else { format!("authorization: {shown}\r\n") };
-    client.send(format!("GET http://mail/ HTTP/1.1\r\nhost: mail\r\n{field}\r\n"));
+    let field = if shown.is_empty() {
+        String::new()
+    } else {
+        format!("authorization: {shown}\r\n")
+    };
+    client.send(format!(
+        "GET http://mail/ HTTP/1.1\r\nhost: mail\r\n{field}\r\n"
+    ));
     let (head, content) = client.response();
     (head.status(), String::from_utf8(content).unwrap())
 }
@@ -113,10 +130,18 @@ fn a_connection_that_is_authenticated_belongs_to_one_client() {
     // She goes on without a word, as NTLM has it.
     assert_eq!(ask(&mut alice, ""), box_of("alice"));
     for _ in 0..20 {
-        assert_eq!(ask(&mut Raw::connect(node.address("web")), "").0, 401, "somebody else");
+        assert_eq!(
+            ask(&mut Raw::connect(node.address("web")), "").0,
+            401,
+            "somebody else"
+        );
     }
     let mut bob = Raw::connect(node.address("web"));
-    assert_eq!(ask(&mut bob, "negotiate bob").0, 401, "the server knows it in capitals");
+    assert_eq!(
+        ask(&mut bob, "negotiate bob").0,
+        401,
+        "the server knows it in capitals"
+    );
     assert_eq!(ask(&mut bob, "Negotiate bob"), box_of("bob"));
     for _ in 0..5 {
         assert_eq!(ask(&mut bob, ""), box_of("bob"));
@@ -124,7 +149,11 @@ fn a_connection_that_is_authenticated_belongs_to_one_client() {
     }
     drop((alice, bob));
     assert_eq!(ask(&mut Raw::connect(node.address("web")), "").0, 401);
-    assert!(server.connections.load(Ordering::Relaxed) <= 5, "{:?}", server.connections);
+    assert!(
+        server.connections.load(Ordering::Relaxed) <= 5,
+        "{:?}",
+        server.connections
+    );
 }
 
 #[test]
@@ -134,12 +163,19 @@ fn a_connection_of_many_streams_gets_one_for_each_exchange() {
     let client = Client::connect(node.address("web"));
     let ask = |shown: &str| {
         let request = Request::get("http://mail/");
-        let request = if shown.is_empty() { request } else { request.header("authorization", shown) };
+        let request = if shown.is_empty() {
+            request
+        } else {
+            request.header("authorization", shown)
+        };
         client.send(request.body(()).unwrap(), b"").unwrap()
     };
     for user in ["alice", "bob"] {
         let answer = ask(&format!("Negotiate {user}"));
-        assert_eq!((answer.status, answer.body.as_slice()), (200, user.as_bytes()));
+        assert_eq!(
+            (answer.status, answer.body.as_slice()),
+            (200, user.as_bytes())
+        );
         assert_eq!(ask("").status, 401, "nothing of {user}'s is left");
     }
 }
@@ -150,8 +186,14 @@ fn a_proxy_before_this_one_may_send_several_users_on_one_connection() {
     let edge = server.node("insecure_trust: [127.0.0.0/8]");
     let mut proxy = Raw::connect(edge.address("web"));
     let mut of = |user: &str, shown: &str| {
-        let shown = if shown.is_empty() { String::new() } else { format!("authorization: {shown}\r\n") };
-        proxy.send(format!("GET http://mail/ HTTP/1.1\r\nhost: mail\r\n{user}{shown}\r\n"));
+        let shown = if shown.is_empty() {
+            String::new()
+        } else {
+            format!("authorization: {shown}\r\n")
+        };
+        proxy.send(format!(
+            "GET http://mail/ HTTP/1.1\r\nhost: mail\r\n{user}{shown}\r\n"
+        ));
         let (head, content) = proxy.response();
         (head.status(), String::from_utf8(content).unwrap())
     };
@@ -177,6 +219,10 @@ fn it_works_through_two_proxies_in_http1() {
     let mut alice = Raw::connect(node.address("web"));
     assert_eq!(ask(&mut alice, "NTLM hello").0, 401);
     assert_eq!(ask(&mut alice, "NTLM alice"), box_of("alice"));
-    assert_eq!(ask(&mut Raw::connect(node.address("web")), "").0, 401, "the same user, but another connection");
+    assert_eq!(
+        ask(&mut Raw::connect(node.address("web")), "").0,
+        401,
+        "the same user, but another connection"
+    );
     assert_eq!(ask(&mut alice, ""), box_of("alice"));
 }

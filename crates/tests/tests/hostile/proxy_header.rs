@@ -69,9 +69,27 @@ fn bent_headers_harm_nobody() {
         "#,
     );
     let text = b"PROXY TCP4 203.0.113.9 192.0.2.1 4660 80\r\n".to_vec();
-    let four = [BINARY, &[0x21, 0x11, 0, 12, 203, 0, 113, 9, 192, 0, 2, 1, 0x12, 0x34, 0, 80]].concat();
-    let six = [BINARY, &[0x21, 0x21, 0, 36], &[0x20; 32], &[0x12, 0x34, 0, 80]].concat();
-    let tlv = [BINARY, &[0x21, 0x11, 0, 16, 203, 0, 113, 9, 192, 0, 2, 1, 0x12, 0x34, 0, 80, 4, 0, 1, 0]].concat();
+    let four = [
+        BINARY,
+        &[
+            0x21, 0x11, 0, 12, 203, 0, 113, 9, 192, 0, 2, 1, 0x12, 0x34, 0, 80,
+        ],
+    ]
+    .concat();
+    let six = [
+        BINARY,
+        &[0x21, 0x21, 0, 36],
+        &[0x20; 32],
+        &[0x12, 0x34, 0, 80],
+    ]
+    .concat();
+    let tlv = [
+        BINARY,
+        &[
+            0x21, 0x11, 0, 16, 203, 0, 113, 9, 192, 0, 2, 1, 0x12, 0x34, 0, 80, 4, 0, 1, 0,
+        ],
+    ]
+    .concat();
     let good = [&text, &four, &six, &tlv];
     assert!(good.iter().all(|header| is_served(&node, header)));
 
@@ -93,11 +111,16 @@ fn bent_headers_harm_nobody() {
     for mut silent in held {
         silent.rest();
     }
-    assert!(good.iter().all(|header| is_served(&node, header)), "the next clients are served");
+    assert!(
+        good.iter().all(|header| is_served(&node, header)),
+        "the next clients are served"
+    );
     let malformed = "hermes_malformed_requests_total{listener=\"web\"} ";
     eventually_true("they are counted", || {
         let metrics = node.metrics();
-        let count = metrics.lines().find_map(|line| line.strip_prefix(malformed)?.parse::<usize>().ok());
+        let count = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(malformed)?.parse::<usize>().ok());
         count.is_some_and(|count| count > 2 * ROUNDS)
     });
     assert!(!node.log().contains("panicked"), "{}", node.log());

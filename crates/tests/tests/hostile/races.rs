@@ -45,7 +45,11 @@ const LISTENERS: [&str; 3] = [
 #[test]
 fn all_attempts_of_an_exchange_are_the_same_users() {
     let (one, two) = (origins::http(), origins::http());
-    let [first, second, dead] = [one.address().to_string(), two.address().to_string(), free::tcp().to_string()];
+    let [first, second, dead] = [
+        one.address().to_string(),
+        two.address().to_string(),
+        free::tcp().to_string(),
+    ];
     let yaml = |listener: &str| yaml(listener, &first, &second, &dead);
     let node = Node::start("edge", &yaml(LISTENERS[0]));
     let address = node.address("web");
@@ -59,8 +63,13 @@ fn all_attempts_of_an_exchange_are_the_same_users() {
                 }
             }
         });
-        let users: Vec<_> = (0..USERS).map(|user| scope.spawn(move || ask(address, user))).collect();
-        let failed = users.into_iter().filter_map(|user| user.join().err()).count();
+        let users: Vec<_> = (0..USERS)
+            .map(|user| scope.spawn(move || ask(address, user)))
+            .collect();
+        let failed = users
+            .into_iter()
+            .filter_map(|user| user.join().err())
+            .count();
         done.store(true, Ordering::Relaxed);
         changing.join().unwrap();
         assert_eq!(failed, 0, "a user got no answer");
@@ -82,7 +91,9 @@ fn ask(address: std::net::SocketAddr, user: usize) {
         assert!([200, 503].contains(&head.status()), "{head:?}");
         match head.field("content-length") {
             Some(length) => drop(raw.exactly(length.parse().unwrap())),
-            None => drop(raw.until(|came| came.ends_with(b"\r\n0\r\n\r\n") || came == b"0\r\n\r\n")),
+            None => {
+                drop(raw.until(|came| came.ends_with(b"\r\n0\r\n\r\n") || came == b"0\r\n\r\n"))
+            }
         }
     }
 }
@@ -93,7 +104,9 @@ fn judge(seen: &[Request]) {
     let mut attempts = 0;
     for request in seen {
         let (_, query) = request.path.split_once('?').unwrap();
-        let own = query.strip_prefix("of=").and_then(|rest| rest.split('&').next());
+        let own = query
+            .strip_prefix("of=")
+            .and_then(|rest| rest.split('&').next());
         let user = request.field("user");
         let may_be = user.is_none() || user.as_deref() == own || user.as_deref() == Some("house");
         assert!(may_be, "{user:?} got the exchange {query}");
@@ -102,5 +115,8 @@ fn judge(seen: &[Request]) {
         assert_eq!(*before, user, "two attempts of {query}");
     }
     assert_eq!(users.len(), USERS * REQUESTS);
-    assert!(attempts > users.len() / 4, "{attempts} further attempts raced");
+    assert!(
+        attempts > users.len() / 4,
+        "{attempts} further attempts raced"
+    );
 }

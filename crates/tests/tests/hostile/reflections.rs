@@ -20,7 +20,17 @@ fn node(origin: &str) -> Node {
 
 fn trace(node: &Node, url: &str, hops: &str) -> String {
     let hops = format!("Max-Forwards: {hops}");
-    let got = curl(&["-x", &node.url("web"), "-X", "TRACE", "-H", &hops, "-H", "X-Mine: 1", url]);
+    let got = curl(&[
+        "-x",
+        &node.url("web"),
+        "-X",
+        "TRACE",
+        "-H",
+        &hops,
+        "-H",
+        "X-Mine: 1",
+        url,
+    ]);
     assert_eq!(got.status, 200, "{got:?}");
     String::from_utf8(got.body).unwrap()
 }
@@ -30,7 +40,10 @@ fn what_the_listener_adds_is_not_shown_by_this_node() {
     let origin = origins::http();
     let node = node(&origin.address().to_string());
     let text = trace(&node, "http://VIDEO/path", "0");
-    assert!(text.contains("\r\nx-mine: 1\r\n") && !text.contains(SECRET), "{text}");
+    assert!(
+        text.contains("\r\nx-mine: 1\r\n") && !text.contains(SECRET),
+        "{text}"
+    );
     assert_eq!(origin.connections(), 0);
 }
 
@@ -42,5 +55,8 @@ fn what_listener_and_route_add_is_not_shown_by_the_next_hop() {
     // This origin says in its answer what it was asked.
     assert!(text.contains("x-mine") && !text.contains(SECRET), "{text}");
     let got = curl(&["-x", &node.url("web"), "http://VIDEO/path"]);
-    assert!(String::from_utf8(got.body).unwrap().contains(SECRET), "other methods have them");
+    assert!(
+        String::from_utf8(got.body).unwrap().contains(SECRET),
+        "other methods have them"
+    );
 }

@@ -12,7 +12,10 @@ const MOST: u64 = 8 * 1024 * 1024;
 
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
@@ -35,17 +38,26 @@ fn content_in_pieces_of_one_byte_is_not_kept_at_a_hundred_times_its_size() {
     let clients: Vec<Raw> = (0..REQUESTS)
         .map(|_| {
             let mut raw = Raw::connect(node.address("web"));
-            raw.send("PUT http://VIDEO/ HTTP/1.1\r\nHost: VIDEO\r\nTransfer-Encoding: chunked\r\n\r\n");
+            raw.send(
+                "PUT http://VIDEO/ HTTP/1.1\r\nHost: VIDEO\r\nTransfer-Encoding: chunked\r\n\r\n",
+            );
             raw.send(&content);
             raw
         })
         .collect();
     eventually("all content has passed", || {
         let live = node.exchanges();
-        let passed = live.iter().filter(|exchange| exchange["client_to_target"] == CHUNKS).count();
+        let passed = live
+            .iter()
+            .filter(|exchange| exchange["client_to_target"] == CHUNKS)
+            .count();
         (passed == REQUESTS).then_some(())
     });
     let taken = resident(node.pid()).saturating_sub(before);
-    assert!(taken < MOST, "{} KiB for {REQUESTS} requests of {CHUNKS} bytes", taken / 1024);
+    assert!(
+        taken < MOST,
+        "{} KiB for {REQUESTS} requests of {CHUNKS} bytes",
+        taken / 1024
+    );
     drop(clients);
 }

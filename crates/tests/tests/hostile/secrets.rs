@@ -10,7 +10,10 @@ use rustix::process::Signal;
 fn dumped(debug: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -c unlimited; exec \"$0\" \"$@\""]).arg(program::path()).current_dir(folder.path());
+    command
+        .args(["-c", "ulimit -c unlimited; exec \"$0\" \"$@\""])
+        .arg(program::path())
+        .current_dir(folder.path());
     let yaml = format!(
         "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ respond: {{ status: 200 }} }} ]\n{debug}\n"
     );

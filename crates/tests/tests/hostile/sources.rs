@@ -14,7 +14,11 @@ use socket2::{Domain, Socket, Type};
 fn node(limits: &str) -> Node {
     let folder = tempfile::tempdir().unwrap();
     let hash = bcrypt::hash("secret", 4).unwrap();
-    fs::write(folder.path().join("users"), format!("alice:{hash}\nbob:{hash}\n")).unwrap();
+    fs::write(
+        folder.path().join("users"),
+        format!("alice:{hash}\nbob:{hash}\n"),
+    )
+    .unwrap();
     let yaml = format!(
         r#"
         workers: 1
@@ -42,18 +46,35 @@ fn request(user: &str) -> String {
 }
 
 fn asked(node: &Node, source: &str, user: &str) -> u16 {
-    curl(&["--interface", source, "-x", &node.url("web"), "-U", &format!("{user}:secret"), "http://a/"]).status
+    curl(&[
+        "--interface",
+        source,
+        "-x",
+        &node.url("web"),
+        "-U",
+        &format!("{user}:secret"),
+        "http://a/",
+    ])
+    .status
 }
 
 #[test]
 fn connections_whose_client_says_nothing_are_bounded_by_source_where_clients_are_asked() {
     let node = node("");
-    let held: Vec<_> = (0..300).map(|_| connect_from("127.0.0.2", node.address("web"))).collect();
+    let held: Vec<_> = (0..300)
+        .map(|_| connect_from("127.0.0.2", node.address("web")))
+        .collect();
     let mut above = connect_from("127.0.0.2", node.address("web"));
     assert_eq!(above.rest(), (Vec::new(), End::Reset));
-    assert_eq!(asked(&node, "127.0.0.3", "alice"), 204, "another source is served");
+    assert_eq!(
+        asked(&node, "127.0.0.3", "alice"),
+        204,
+        "another source is served"
+    );
     drop(held);
-    eventually_true("there is room again", || asked(&node, "127.0.0.2", "alice") == 204);
+    eventually_true("there is room again", || {
+        asked(&node, "127.0.0.2", "alice") == 204
+    });
 }
 
 #[test]
@@ -76,7 +97,10 @@ fn connections_of_known_clients_do_not_count_against_their_source() {
             raw
         })
         .collect();
-    assert_eq!(connect_from("127.0.0.2", node.address("web")).rest().1, End::Reset);
+    assert_eq!(
+        connect_from("127.0.0.2", node.address("web")).rest().1,
+        End::Reset
+    );
     for raw in &mut known {
         raw.send(request("alice"));
         assert_eq!(raw.head().status(), 204, "known ones go on");
@@ -97,7 +121,10 @@ fn one_user_does_not_take_all_connections() {
     let (refused, _) = open("alice");
     assert_eq!(refused.status(), 429);
     let status = refused.field("proxy-status").unwrap();
-    assert!(status.contains("limits.connections_per_user is 30"), "{status}");
+    assert!(
+        status.contains("limits.connections_per_user is 30"),
+        "{status}"
+    );
     assert_eq!(open("bob").0.status(), 204);
     drop(held);
     eventually_true("there is room again", || open("alice").0.status() == 204);

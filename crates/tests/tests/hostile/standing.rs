@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use hermes_tests::frames::{END_HEADERS, END_STREAM, HEADERS, HELLO, SETTINGS, WINDOW_UPDATE, frame, request};
+use hermes_tests::frames::{
+    END_HEADERS, END_STREAM, HEADERS, HELLO, SETTINGS, WINDOW_UPDATE, frame, request,
+};
 use hermes_tests::h2c::{Client, Upload};
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, Pki, curl, eventually, origins, runtime};
@@ -49,7 +51,9 @@ pub fn mute() -> String {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(RECEIVED).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = runtime::handle().block_on(async { socket.listen(1024) }).unwrap();
+    let listener = runtime::handle()
+        .block_on(async { socket.listen(1024) })
+        .unwrap();
     let address = listener.local_addr().unwrap();
     runtime::handle().spawn(async move {
         let mut kept = Vec::new();
@@ -64,11 +68,21 @@ pub fn mute() -> String {
 pub fn stopped(proxy: SocketAddr, origin: &str, window: u32, streams: u32) -> Raw {
     let mut raw = Raw::connect(proxy);
     raw.send(HELLO);
-    raw.send(frame(SETTINGS, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat()));
+    raw.send(frame(
+        SETTINGS,
+        0,
+        0,
+        &[&[0, 4][..], &window.to_be_bytes()].concat(),
+    ));
     raw.send(frame(WINDOW_UPDATE, 0, 0, &ROOM.to_be_bytes()));
     for stream in 0..streams {
         let ask = request("GET", origin, "/");
-        raw.send(frame(HEADERS, END_HEADERS | END_STREAM, 2 * stream + 1, &ask));
+        raw.send(frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            2 * stream + 1,
+            &ask,
+        ));
     }
     raw
 }
@@ -89,7 +103,12 @@ pub fn others_are_served(node: &Node, how: &[&str]) {
     let origin = origins::http();
     let url = format!("http://{}/bytes/3000000", origin.address());
     let answer = curl(&[how, &[&url]].concat());
-    assert_eq!((answer.status, answer.body.len()), (200, 3_000_000), "{answer:?} {:#}", node.status());
+    assert_eq!(
+        (answer.status, answer.body.len()),
+        (200, 3_000_000),
+        "{answer:?} {:#}",
+        node.status()
+    );
 }
 
 /// That somebody else's content arrives.
@@ -134,8 +153,11 @@ impl Chain {
     /// With a link of this version of HTTP, 2 or 3.
     pub fn over(http: u8) -> Self {
         let pki = Pki::new();
-        let server =
-            if http == 3 { format!("tls: {{ {} }},", pki.issue(&["127.0.0.1"]).yaml()) } else { String::new() };
+        let server = if http == 3 {
+            format!("tls: {{ {} }},", pki.issue(&["127.0.0.1"]).yaml())
+        } else {
+            String::new()
+        };
         let end = Node::start(
             "end",
             &format!(
@@ -148,7 +170,11 @@ impl Chain {
                 "#
             ),
         );
-        let client = if http == 3 { format!(", tls: {{ ca_file: {} }}", pki.ca().display()) } else { String::new() };
+        let client = if http == 3 {
+            format!(", tls: {{ ca_file: {} }}", pki.ca().display())
+        } else {
+            String::new()
+        };
         let entry = Node::start(
             "entry",
             &format!(
@@ -161,6 +187,10 @@ impl Chain {
                 end.address("web")
             ),
         );
-        Self { entry, end, _pki: pki }
+        Self {
+            entry,
+            end,
+            _pki: pki,
+        }
     }
 }

@@ -20,7 +20,9 @@ fn others_are_served(node: &Node) {
 /// Waits until most exchanges are open at a node, for a few may not have reached their origin, and its memory grows no more.
 fn settled(node: &Node) {
     let most = STREAMS as usize * 3 / 4;
-    eventually("the exchanges", || (node.exchanges().len() >= most).then_some(()));
+    eventually("the exchanges", || {
+        (node.exchanges().len() >= most).then_some(())
+    });
     standing::settled(node);
 }
 
@@ -45,8 +47,14 @@ fn a_client_that_stops_reading_costs_a_bounded_sum() {
         settled(&node);
         let cost = node.peak().saturating_sub(before);
         assert!(cost < COST, "{cost} bytes with windows of {window}");
-        eventually("a holder", || (node.status()["holders"][0]["held_bytes"].as_u64()? > 0).then_some(()));
-        assert!(node.status()["memory"]["held_bytes"].as_u64().unwrap() > 0, "{:#}", node.status());
+        eventually("a holder", || {
+            (node.status()["holders"][0]["held_bytes"].as_u64()? > 0).then_some(())
+        });
+        assert!(
+            node.status()["memory"]["held_bytes"].as_u64().unwrap() > 0,
+            "{:#}",
+            node.status()
+        );
         others_are_served(&node);
         drop(client);
         node.idle();
@@ -65,7 +73,11 @@ fn it_costs_no_more_where_the_next_hop_is_reached_over_a_link() {
         settled(end);
         for (node, before) in [entry, end].into_iter().zip(before) {
             let cost = node.peak().saturating_sub(before);
-            assert!(cost < COST, "{cost} bytes with windows of {window}: {:#}", node.status());
+            assert!(
+                cost < COST,
+                "{cost} bytes with windows of {window}: {:#}",
+                node.status()
+            );
         }
         others_are_served(entry);
         drop(client);
@@ -86,15 +98,29 @@ fn where_all_hold_too_much_those_that_stand_still_are_ended_and_others_go_on() {
         memory: { total: 1MiB, connection: 8MiB }
         "#,
     );
-    let clients: Vec<Raw> = (0..3).map(|_| stopped(node.address("web"), &authority, 0x7fff_ffff, STREAMS)).collect();
-    eventually("a warning", || node.log().contains("memory.total").then_some(()));
-    let mut ended = clients.into_iter().map(|mut client| client.rest().0).filter(|heard| {
-        let mut goaways = parse(heard).into_iter().filter(|frame| frame.0 == GOAWAY);
-        goaways.next_back().is_some_and(|frame| frame.3[4..8] == ENHANCE_YOUR_CALM.to_be_bytes())
+    let clients: Vec<Raw> = (0..3)
+        .map(|_| stopped(node.address("web"), &authority, 0x7fff_ffff, STREAMS))
+        .collect();
+    eventually("a warning", || {
+        node.log().contains("memory.total").then_some(())
     });
+    let mut ended = clients
+        .into_iter()
+        .map(|mut client| client.rest().0)
+        .filter(|heard| {
+            let mut goaways = parse(heard).into_iter().filter(|frame| frame.0 == GOAWAY);
+            goaways
+                .next_back()
+                .is_some_and(|frame| frame.3[4..8] == ENHANCE_YOUR_CALM.to_be_bytes())
+        });
     assert!(ended.next().is_some());
     let record = node.record(|record| record["reason"].to_string().contains("memory.total"));
     assert!(record.to_string().contains("takes nothing"), "{record:#}");
     others_are_served(&node);
-    assert!(node.metrics().contains("\nhermes_memory_total_bytes 1048576"), "{}", node.metrics());
+    assert!(
+        node.metrics()
+            .contains("\nhermes_memory_total_bytes 1048576"),
+        "{}",
+        node.metrics()
+    );
 }

@@ -28,15 +28,21 @@ fn edge(rest: &str) -> (Node, PathBuf, Pki) {
 /// That somebody else gets what he asks for.
 fn others_are_served(node: &Node, ca: &Path) {
     let proxy = format!("https://{}", node.address("web"));
-    standing::others_are_served(node, &["--proxy-cacert", ca.to_str().unwrap(), "-x", &proxy]);
+    standing::others_are_served(
+        node,
+        &["--proxy-cacert", ca.to_str().unwrap(), "-x", &proxy],
+    );
 }
 
 #[test]
 fn clients_of_http_3_that_confirm_nothing_cost_what_a_connection_may_hold() {
-    let (node, ca, _pki) = edge("routes: [ { terminate: true } ]\n        memory: { connection: 1MiB }");
+    let (node, ca, _pki) =
+        edge("routes: [ { terminate: true } ]\n        memory: { connection: 1MiB }");
     let before = node.peak();
     let flood = h3flood::start(&ca, node.address("web"), &generous(), "stop", 8, 50);
-    eventually("the exchanges", || (node.exchanges().len() >= 300).then_some(()));
+    eventually("the exchanges", || {
+        (node.exchanges().len() >= 300).then_some(())
+    });
     let cost = settled(&node).saturating_sub(before);
     assert!(cost < 32 * MIB, "{cost} bytes: {:#}", node.status());
     others_are_served(&node, &ca);
@@ -45,9 +51,12 @@ fn clients_of_http_3_that_confirm_nothing_cost_what_a_connection_may_hold() {
 
 #[test]
 fn where_all_hold_too_much_those_of_http_3_that_stand_still_are_ended() {
-    let (node, ca, _pki) = edge("routes: [ { terminate: true } ]\n        memory: { total: 1MiB, connection: 8MiB }");
+    let (node, ca, _pki) =
+        edge("routes: [ { terminate: true } ]\n        memory: { total: 1MiB, connection: 8MiB }");
     let flood = h3flood::start(&ca, node.address("web"), &generous(), "stop", 3, 20);
-    eventually("a warning", || node.log().contains("memory.total").then_some(()));
+    eventually("a warning", || {
+        node.log().contains("memory.total").then_some(())
+    });
     let record = node.record(|record| record.to_string().contains("memory.total"));
     assert!(record.to_string().contains("takes nothing"), "{record:#}");
     others_are_served(&node, &ca);

@@ -19,7 +19,9 @@ fn reserved() -> SocketAddr {
         let mut room = [0; 2000];
         loop {
             // Somebody's port was closed before the answer came.
-            let Ok((length, from)) = socket.recv_from(&mut room) else { continue };
+            let Ok((length, from)) = socket.recv_from(&mut room) else {
+                continue;
+            };
             if room[..length].starts_with(b"hello") {
                 drop(socket.send_to(&room[..length], from));
             }
@@ -51,20 +53,40 @@ fn sources_of_one_datagram_fill_no_listener_and_end_no_conversation() {
     );
     let call = udp::Client::connect(node.address("voice"));
     for number in 0..3 {
-        assert_eq!(call.ask(format!("hello {number}")), format!("hello {number}").as_bytes());
+        assert_eq!(
+            call.ask(format!("hello {number}")),
+            format!("hello {number}").as_bytes()
+        );
     }
     let before = node.exchanges()[0]["id"].clone();
     flood(node.address("voice"));
     let new = udp::Client::connect(node.address("voice"));
-    assert_eq!(new.ask(b"hello there"), b"hello there", "a newcomer has room");
+    assert_eq!(
+        new.ask(b"hello there"),
+        b"hello there",
+        "a newcomer has room"
+    );
     assert_eq!(call.ask(b"hello again"), b"hello again");
     let open = node.exchanges();
     assert!(open.len() <= SESSIONS / 2 + 3, "{} sessions", open.len());
-    assert!(open.iter().any(|one| one["id"] == before), "the conversation is the same session");
+    assert!(
+        open.iter().any(|one| one["id"] == before),
+        "the conversation is the same session"
+    );
     let log = node.log();
-    let told: Vec<_> = log.lines().filter(|line| line.contains("made room")).collect();
-    assert!(told.len() == 1 && told[0].contains("limits.connections is 200"), "{log}");
-    let record = node.record(|record| record["reason"].as_str().is_some_and(|reason| reason.starts_with("evicted")));
+    let told: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("made room"))
+        .collect();
+    assert!(
+        told.len() == 1 && told[0].contains("limits.connections is 200"),
+        "{log}"
+    );
+    let record = node.record(|record| {
+        record["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.starts_with("evicted"))
+    });
     assert_eq!(record["datagrams"]["target_to_client"], 0, "{record}");
 }
 
@@ -89,14 +111,23 @@ fn an_unanswered_session_ends_long_before_a_conversation() {
     let question = udp::Client::connect(node.address("voice"));
     assert_eq!(question.ask(b"hello"), b"hello");
     flood(node.address("voice"));
-    eventually_true("only the conversation is left", || node.exchanges().len() == 1);
-    assert_eq!(question.ask(b"hello again"), b"hello again", "its client may begin another");
+    eventually_true("only the conversation is left", || {
+        node.exchanges().len() == 1
+    });
+    assert_eq!(
+        question.ask(b"hello again"),
+        b"hello again",
+        "its client may begin another"
+    );
     assert_eq!(call.ask(b"hello again"), b"hello again");
 }
 
 #[test]
 fn a_user_who_asks_from_ever_new_ports_ends_only_questions() {
-    let (dns, video) = (origins::udp_echo(origins::V4), origins::udp_echo(origins::V4));
+    let (dns, video) = (
+        origins::udp_echo(origins::V4),
+        origins::udp_echo(origins::V4),
+    );
     let end = Node::start(
         "end",
         r#"
@@ -139,9 +170,19 @@ fn a_user_who_asks_from_ever_new_ports_ends_only_questions() {
     let mut sockets: Vec<_> = video.seen().into_iter().map(|(from, _)| from).collect();
     sockets.dedup();
     assert_eq!(sockets.len(), 1, "the call was never opened again");
-    assert!(end.exchanges().len() <= 20 + 2, "{} sessions", end.exchanges().len());
-    assert!(end.log().contains("limits.sessions_per_user is 20"), "{}", end.log());
+    assert!(
+        end.exchanges().len() <= 20 + 2,
+        "{} sessions",
+        end.exchanges().len()
+    );
+    assert!(
+        end.log().contains("limits.sessions_per_user is 20"),
+        "{}",
+        end.log()
+    );
     // The entry let go of what the end did not want any more.
-    eventually_true("the entry has no more than the end", || entry.exchanges().len() <= 20 + 2);
+    eventually_true("the entry has no more than the end", || {
+        entry.exchanges().len() <= 20 + 2
+    });
     drop(asked);
 }

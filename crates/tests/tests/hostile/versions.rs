@@ -27,7 +27,10 @@ impl Versions {
             "listeners:\n  web: {{ http: 127.0.0.1:0{keys} }}\n  quic: {{ http: 127.0.0.1:0, tls: {{ {tls} }}{keys} }}\n"
         );
         let yaml = head + &hermes_tests::node::dedent(rest);
-        Self { node: Node::start("edge", &yaml), pki }
+        Self {
+            node: Node::start("edge", &yaml),
+            pki,
+        }
     }
 
     /// A GET with these field lines, over each version in turn.
@@ -39,38 +42,81 @@ impl Versions {
         ]
     }
 
-    pub fn h1(&self, method: &str, authority: &str, path: &str, fields: &[(&'static str, &str)]) -> Came {
+    pub fn h1(
+        &self,
+        method: &str,
+        authority: &str,
+        path: &str,
+        fields: &[(&'static str, &str)],
+    ) -> Came {
         let mut raw = Raw::connect(self.node.address("web"));
-        let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        raw.send(format!("{method} http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\n{lines}\r\n"));
+        let lines: String = fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        raw.send(format!(
+            "{method} http://{authority}{path} HTTP/1.1\r\nHost: {authority}\r\n{lines}\r\n"
+        ));
         let (head, content) = raw.response();
-        Came { status: head.status(), said: format!("{head:?} {}", String::from_utf8_lossy(&content)) }
+        Came {
+            status: head.status(),
+            said: format!("{head:?} {}", String::from_utf8_lossy(&content)),
+        }
     }
 
-    pub fn h2(&self, method: &str, authority: &str, path: &str, fields: &[(&'static str, &str)]) -> Came {
-        let mut request = Request::builder().method(method).uri(format!("http://{authority}{path}"));
+    pub fn h2(
+        &self,
+        method: &str,
+        authority: &str,
+        path: &str,
+        fields: &[(&'static str, &str)],
+    ) -> Came {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{authority}{path}"));
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
         let answer = Client::connect(self.node.address("web")).send(request.body(()).unwrap(), b"");
         answer.map_or_else(
-            |error| Came { status: 0, said: error.to_string() },
+            |error| Came {
+                status: 0,
+                said: error.to_string(),
+            },
             |answer| Came {
                 status: answer.status,
-                said: format!("{:?} {}", answer.fields, String::from_utf8_lossy(&answer.body)),
+                said: format!(
+                    "{:?} {}",
+                    answer.fields,
+                    String::from_utf8_lossy(&answer.body)
+                ),
             },
         )
     }
 
-    pub fn h3(&self, method: &str, authority: &str, path: &str, fields: &[(&'static str, &str)]) -> Came {
-        let target = [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path)];
+    pub fn h3(
+        &self,
+        method: &str,
+        authority: &str,
+        path: &str,
+        fields: &[(&'static str, &str)],
+    ) -> Came {
+        let target = [
+            (":method", method),
+            (":scheme", "http"),
+            (":authority", authority),
+            (":path", path),
+        ];
         self.h3_lines(&[&target, fields].concat())
     }
 
     /// Exactly these lines over HTTP/3; a reset has the status 0.
     pub fn h3_lines(&self, lines: &[(&str, &str)]) -> Came {
         let came = h3c::ask(&self.pki.ca(), self.node.address("quic"), lines);
-        Came { status: came["status"].as_u64().map_or(0, |status| status as u16), said: came.to_string() }
+        Came {
+            status: came["status"].as_u64().map_or(0, |status| status as u16),
+            said: came.to_string(),
+        }
     }
 
     /// An Upgrade to `protocol`, or the extended CONNECT that means the same, over each version in turn.
@@ -83,16 +129,28 @@ impl Versions {
     }
 
     pub fn h1_upgrade(&self, protocol: &str, authority: &str, path: &str) -> Came {
-        self.h1(Method::GET.as_str(), authority, path, &[("Connection", "upgrade"), ("Upgrade", protocol)])
+        self.h1(
+            Method::GET.as_str(),
+            authority,
+            path,
+            &[("Connection", "upgrade"), ("Upgrade", protocol)],
+        )
     }
 
     pub fn h2_upgrade(&self, protocol: &'static str, authority: &str, path: &str) -> Came {
         let client = Client::connect(self.node.address("web"));
         match client.extended(protocol, &format!("http://{authority}{path}"), &[]) {
-            Ok(_) => Came { status: 200, said: String::new() },
+            Ok(_) => Came {
+                status: 200,
+                said: String::new(),
+            },
             Err(answer) => Came {
                 status: answer.status,
-                said: format!("{:?} {}", answer.fields, String::from_utf8_lossy(&answer.body)),
+                said: format!(
+                    "{:?} {}",
+                    answer.fields,
+                    String::from_utf8_lossy(&answer.body)
+                ),
             },
         }
     }

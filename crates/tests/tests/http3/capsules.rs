@@ -30,7 +30,12 @@ fn tiny_capsules_that_are_passed_on_share_their_frames() {
             pki.ca().display()
         ),
     );
-    let sent = || gate.sent().iter().map(|(_, packet)| packet.len()).sum::<usize>();
+    let sent = || {
+        gate.sent()
+            .iter()
+            .map(|(_, packet)| packet.len())
+            .sum::<usize>()
+    };
     let mut tunnel = UdpTunnel::h1(node.address("web"), "VOICE", 1, "").unwrap();
     tunnel.send("first");
     assert_eq!(tunnel.receive(), b"first");
@@ -39,5 +44,8 @@ fn tiny_capsules_that_are_passed_on_share_their_frames() {
     tunnel.finish();
     assert_eq!(tunnel.rest(), Some(Vec::new()));
     let bytes = sent() - before;
-    assert!(bytes < 3 * CAPSULES, "{bytes} bytes for {CAPSULES} capsules of two");
+    assert!(
+        bytes < 3 * CAPSULES,
+        "{bytes} bytes for {CAPSULES} capsules of two"
+    );
 }

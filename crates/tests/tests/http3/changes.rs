@@ -38,7 +38,11 @@ fn http3_can_be_switched_off_and_on_while_a_tunnel_goes_on() {
     // The port of a listener that asked for any is another one than the same port asked for by number.
     let (status, report) = end.reload(&with.replace("tls:", "versions: [1, 2], tls:"));
     assert_eq!(status, 200, "{report}");
-    assert_eq!(report["listeners"]["closed"], serde_json::json!(["web (HTTP/3)"]), "{report}");
+    assert_eq!(
+        report["listeners"]["closed"],
+        serde_json::json!(["web (HTTP/3)"]),
+        "{report}"
+    );
     tunnel.send("during");
     assert_eq!(tunnel.exactly(6), b"during");
     drop(without);
@@ -50,7 +54,11 @@ fn http3_can_be_switched_off_and_on_while_a_tunnel_goes_on() {
         let (status, report) = end.reload(&with);
         (status == 200).then_some(report)
     });
-    assert_eq!(report["listeners"]["opened"], serde_json::json!(["web (HTTP/3)"]), "{report}");
+    assert_eq!(
+        report["listeners"]["opened"],
+        serde_json::json!(["web (HTTP/3)"]),
+        "{report}"
+    );
     let mut tunnel = eventually("a tunnel over HTTP/3", || {
         Raw::tunnel(entry.address("web"), &origin.address().to_string(), "").ok()
     });
@@ -72,10 +80,19 @@ fn a_renewed_certificate_serves_new_connections() {
     assert_eq!(curl(&["-x", &first.url("web"), &url]).status, 200);
     tunnel.send("still here");
     assert_eq!(tunnel.exactly(10), b"still here");
-    assert_eq!(curl(&["-x", &entry(&new, &node, "3").url("web"), &url]).status, 200);
+    assert_eq!(
+        curl(&["-x", &entry(&new, &node, "3").url("web"), &url]).status,
+        200
+    );
     let refused = curl(&["-x", &entry(&old, &node, "3").url("web"), &url]);
     assert_eq!(refused.status, 502, "{refused:?}");
-    assert!(refused.field("proxy-status").unwrap().contains("error=tls_certificate_error"), "{refused:?}");
+    assert!(
+        refused
+            .field("proxy-status")
+            .unwrap()
+            .contains("error=tls_certificate_error"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -85,7 +102,9 @@ fn a_node_that_stops_lets_tunnels_end_and_tells_the_next_connection_to_go_elsewh
     let entry = entry(&pki, &node, "3");
     let mut tunnel = Raw::tunnel(entry.address("web"), &origin.address().to_string(), "").unwrap();
     node.signal(Signal::TERM);
-    eventually("the node drains", || node.log().contains("stopping").then_some(()));
+    eventually("the node drains", || {
+        node.log().contains("stopping").then_some(())
+    });
     tunnel.send("still here");
     assert_eq!(tunnel.exactly(10), b"still here");
     assert!(Raw::tunnel(entry.address("web"), &origin.address().to_string(), "").is_err());
@@ -100,8 +119,13 @@ fn a_node_that_stops_does_not_wait_for_clients_that_are_gone() {
     let mut node = Node::start("end", &end(&pki.issue(&["127.0.0.1"]).yaml()));
     let mut entry = entry(&pki, &node, "3");
     let mut client = Raw::connect(entry.address("web"));
-    client.send(format!("GET http://{0}/hang HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.address()));
-    eventually("the request arrives", || (!origin.seen().is_empty()).then_some(()));
+    client.send(format!(
+        "GET http://{0}/hang HTTP/1.1\r\nHost: {0}\r\n\r\n",
+        origin.address()
+    ));
+    eventually("the request arrives", || {
+        (!origin.seen().is_empty()).then_some(())
+    });
     // The answer is sent, and nobody confirms it.
     entry.signal(Signal::STOP);
     origin.release();
@@ -115,9 +139,20 @@ fn a_node_that_ends_tells_those_that_it_has_connections_to() {
     let (pki, origin) = (Pki::new(), origins::http());
     let node = Node::start("end", &end(&pki.issue(&["127.0.0.1"]).yaml()));
     let mut entry = entry(&pki, &node, "3");
-    assert_eq!(curl(&["-x", &entry.url("web"), &format!("http://{}/", origin.address())]).status, 200);
-    let open =
-        |number: &str| node.metrics().contains(&format!("hermes_connections_active{{listener=\"web\"}} {number}\n"));
+    assert_eq!(
+        curl(&[
+            "-x",
+            &entry.url("web"),
+            &format!("http://{}/", origin.address())
+        ])
+        .status,
+        200
+    );
+    let open = |number: &str| {
+        node.metrics().contains(&format!(
+            "hermes_connections_active{{listener=\"web\"}} {number}\n"
+        ))
+    };
     assert!(open("1"), "{}", node.metrics());
     assert!(entry.stop().success());
     eventually("the connection ends", || open("0").then_some(()));

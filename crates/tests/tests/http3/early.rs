@@ -58,9 +58,18 @@ fn a_node_sends_safe_requests_early_where_the_upstream_says_so() {
     let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
     let end = end(&pki);
     let entry = entry(&pki, end.address("web"));
-    let (url, tunnel) = (format!("http://{}/", origin.address()), echo.address().to_string());
+    let (url, tunnel) = (
+        format!("http://{}/", origin.address()),
+        echo.address().to_string(),
+    );
     assert_eq!(ask(&entry, "web", &url, &tunnel), [200; LINKS - 1]);
-    let early = || origin.seen().iter().filter(|seen| seen.field("early-data").is_some()).count();
+    let early = || {
+        origin
+            .seen()
+            .iter()
+            .filter(|seen| seen.field("early-data").is_some())
+            .count()
+    };
     // Whether the handshake ends before the request is looked at is a race, seven times.
     assert!(early() > 0, "no request was early");
     origin.forget();
@@ -77,14 +86,26 @@ fn what_comes_too_early_is_sent_once_more_and_both_are_recorded() {
     let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
     let end = end(&pki);
     let entry = entry(&pki, end.address("web"));
-    let (url, tunnel) = (format!("http://{}/refused", origin.address()), echo.address().to_string());
+    let (url, tunnel) = (
+        format!("http://{}/refused", origin.address()),
+        echo.address().to_string(),
+    );
     assert_eq!(ask(&entry, "web", &url, &tunnel), [200; LINKS - 1]);
-    assert!(origin.seen().iter().all(|seen| seen.field("early-data").is_none()));
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|seen| seen.field("early-data").is_none())
+    );
     let refused = end.record(|record: &Value| record["status"] == 425);
     assert_eq!(refused["protocol"], "h3");
     // The client of the entry saw one exchange.
     let seen = entry.record(|record| record["kind"] == "http");
-    assert_eq!((&seen["status"], &seen["attempts"]), (&200.into(), &1.into()), "{seen}");
+    assert_eq!(
+        (&seen["status"], &seen["attempts"]),
+        (&200.into(), &1.into()),
+        "{seen}"
+    );
 }
 
 /// Tickets are taken once. The connections must be gone first: as long as they are there, what belongs to them goes to them.
@@ -94,14 +115,23 @@ fn a_first_flight_that_somebody_sends_again_is_not_served_again() {
     let end = end(&pki);
     let gate = Gate::to(end.address("web"));
     let mut entry = entry(&pki, gate.address());
-    let (url, tunnel) = (format!("http://{}/", origin.address()), echo.address().to_string());
+    let (url, tunnel) = (
+        format!("http://{}/", origin.address()),
+        echo.address().to_string(),
+    );
     assert_eq!(ask(&entry, "web", &url, &tunnel), [200; LINKS - 1]);
     assert!(entry.stop().success());
     let none = "hermes_connections_active{listener=\"web\"} 0\n";
-    eventually("the connections are gone", || end.metrics().contains(none).then_some(()));
+    eventually("the connections are gone", || {
+        end.metrics().contains(none).then_some(())
+    });
     let (served, sent) = (origin.seen().len(), gate.sent());
     let mut again = 0;
-    for client in sent.iter().map(|(client, _)| client).collect::<std::collections::BTreeSet<_>>() {
+    for client in sent
+        .iter()
+        .map(|(client, _)| client)
+        .collect::<std::collections::BTreeSet<_>>()
+    {
         let somebody = Client::connect(end.address("web"));
         let flight = || sent.iter().filter(|(from, _)| from == client).take(FLIGHT);
         // It is told what anybody is told that begins a handshake, as soon as what was open has been forgotten.

@@ -20,10 +20,16 @@ impl Grid {
         let tls = pki.issue(&["127.0.0.1", "node.test"]).yaml();
         let end = Node::start("end", &end(&tls));
         let address = end.address("web");
-        let middles: Vec<Node> =
-            VERSIONS.iter().map(|out| Node::start("middle", &middle(&tls, &pki, address, *out))).collect();
+        let middles: Vec<Node> = VERSIONS
+            .iter()
+            .map(|out| Node::start("middle", &middle(&tls, &pki, address, *out)))
+            .collect();
         let entry = Node::start("entry", &entry(&pki, &middles));
-        Self { entry, middles, end }
+        Self {
+            entry,
+            middles,
+            end,
+        }
     }
 
     /// Where a client finds the row whose entry speaks `first`, and whose middle node speaks `second`.
@@ -50,7 +56,10 @@ pub fn end(tls: &str) -> String {
 
 /// An upstream in the file of a node.
 pub fn upstream(pki: &Pki, address: SocketAddr, http: &str) -> String {
-    format!(r#"{{ endpoints: ["{address}"], http: {http}, tls: {{ ca_file: {} }} }}"#, pki.ca().display())
+    format!(
+        r#"{{ endpoints: ["{address}"], http: {http}, tls: {{ ca_file: {} }} }}"#,
+        pki.ca().display()
+    )
 }
 
 fn middle(tls: &str, pki: &Pki, next: SocketAddr, version: u8) -> String {
@@ -71,7 +80,10 @@ fn entry(pki: &Pki, middles: &[Node]) -> String {
             let name = format!("v{first}{second}");
             listeners += &format!("  {name}: {{ http: 127.0.0.1:0 }}\n");
             routes += &format!("  - {{ match: {{ listener: {name} }}, to: {name} }}\n");
-            upstreams += &format!("  {name}: {}\n", upstream(pki, middle.address("web"), &first.to_string()));
+            upstreams += &format!(
+                "  {name}: {}\n",
+                upstream(pki, middle.address("web"), &first.to_string())
+            );
         }
     }
     format!("listeners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}")

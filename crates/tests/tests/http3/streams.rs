@@ -15,7 +15,8 @@ fn a_further_link_is_made_where_the_peer_allows_no_more_streams() {
         let end = Node::start("end", &yaml);
         let entry = entry(&pki, &end, "3");
         let open = || {
-            let mut raw = Raw::tunnel(entry.address("web"), &origin.address().to_string(), "").unwrap();
+            let mut raw =
+                Raw::tunnel(entry.address("web"), &origin.address().to_string(), "").unwrap();
             raw.send("ping");
             assert_eq!(raw.exactly(4), b"ping");
             raw
@@ -26,6 +27,10 @@ fn a_further_link_is_made_where_the_peer_allows_no_more_streams() {
         });
         assert_eq!(tunnels.len(), 12);
         let expected = format!("hermes_connections_active{{listener=\"web\"}} {links}\n");
-        assert!(end.metrics().contains(&expected), "{streams} streams: {}", end.metrics());
+        assert!(
+            end.metrics().contains(&expected),
+            "{streams} streams: {}",
+            end.metrics()
+        );
     }
 }

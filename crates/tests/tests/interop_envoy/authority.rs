@@ -10,16 +10,31 @@ const FIELDS: [&str; 3] = ["x-token", "x-role", "x-why"];
 
 fn decide(question: &Question) -> Answer {
     match question.request.field(FIELDS[0]).as_deref() {
-        Some("good") => Answer::new(200, &[(FIELDS[1], "admin"), ("x-other", "not for the origin")]),
-        Some("odd") => Answer { content: "not today\n".to_owned(), ..Answer::new(429, &[(FIELDS[2], "limit")]) },
-        _ => Answer { content: "who are you?\n".to_owned(), ..Answer::new(403, &[(FIELDS[2], "no token")]) },
+        Some("good") => Answer::new(
+            200,
+            &[(FIELDS[1], "admin"), ("x-other", "not for the origin")],
+        ),
+        Some("odd") => Answer {
+            content: "not today\n".to_owned(),
+            ..Answer::new(429, &[(FIELDS[2], "limit")])
+        },
+        _ => Answer {
+            content: "who are you?\n".to_owned(),
+            ..Answer::new(403, &[(FIELDS[2], "no token")])
+        },
     }
 }
 
 fn envoy(authority: &Origin<Question>, origin: &Origin<Request>) -> Envoy {
-    let listener = bootstrap::authorized(bootstrap::http("web", &bootstrap::forward("origin")), "authority", FIELDS);
-    let clusters =
-        vec![bootstrap::origin("origin", origin.address()), bootstrap::origin("authority", authority.address())];
+    let listener = bootstrap::authorized(
+        bootstrap::http("web", &bootstrap::forward("origin")),
+        "authority",
+        FIELDS,
+    );
+    let clusters = vec![
+        bootstrap::origin("origin", origin.address()),
+        bootstrap::origin("authority", authority.address()),
+    ];
     Envoy::start("envoy", vec![listener], clusters)
 }
 
@@ -47,7 +62,17 @@ fn hermes(authority: &Origin<Question>, origin: &Origin<Request>) -> Node {
 /// Asks through a proxy, with a role that the client made up.
 fn ask(proxy: &str, method: &str, token: &str) -> Output {
     let token = format!("{}: {token}", FIELDS[0]);
-    let got = curl(&["-x", proxy, "-X", method, "-H", &token, "-H", "x-role: forged", "http://VIDEO/films?of=1936"]);
+    let got = curl(&[
+        "-x",
+        proxy,
+        "-X",
+        method,
+        "-H",
+        &token,
+        "-H",
+        "x-role: forged",
+        "http://VIDEO/films?of=1936",
+    ]);
     assert_eq!(got.exit, 0, "{got:?}");
     got
 }
@@ -57,19 +82,42 @@ fn envoy_and_hermes_ask_one_server_the_same_and_obey_alike() {
     let (authority, origin) = (origins::deciding(decide), origins::http());
     let (envoy, hermes) = (envoy(&authority, &origin), hermes(&authority, &origin));
     let proxies = [envoy.url("web"), hermes.url("web")];
-    for (method, token) in [("GET", "good"), ("PUT", "good"), ("GET", "odd"), ("GET", "bad"), ("DELETE", "bad")] {
+    for (method, token) in [
+        ("GET", "good"),
+        ("PUT", "good"),
+        ("GET", "odd"),
+        ("GET", "bad"),
+        ("DELETE", "bad"),
+    ] {
         let [one, other] = proxies.each_ref().map(|proxy| {
             let before = origin.seen().len();
             let got = ask(proxy, method, token);
             let question = authority.last().request;
             // Hermes always names the port.
-            let host = question.host().unwrap_or_default().trim_end_matches(":80").to_owned();
-            let asked = (question.method.clone(), question.path.clone(), host, question.field(FIELDS[0]));
-            let passed = origin.seen().get(before).map(|request| (request.field("x-role"), request.field("x-other")));
+            let host = question
+                .host()
+                .unwrap_or_default()
+                .trim_end_matches(":80")
+                .to_owned();
+            let asked = (
+                question.method.clone(),
+                question.path.clone(),
+                host,
+                question.field(FIELDS[0]),
+            );
+            let passed = origin
+                .seen()
+                .get(before)
+                .map(|request| (request.field("x-role"), request.field("x-other")));
             let told = (got.status != 200).then(|| (got.text(), got.field(FIELDS[2])));
             (asked, got.status, passed, told)
         });
         assert_eq!(one, other, "{method} {token}: Envoy, Hermes");
     }
-    assert!(origin.seen().iter().all(|request| request.field("x-role").as_deref() == Some("admin")));
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|request| request.field("x-role").as_deref() == Some("admin"))
+    );
 }

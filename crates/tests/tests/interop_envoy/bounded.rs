@@ -25,7 +25,11 @@ fn envoy(sap: &Node, version: Http) -> Envoy {
         bootstrap::tcp("db", "sap", DB),
         bootstrap::udp("echo", "sap", "ECHO", 7000),
     ];
-    Envoy::start("dp", listeners, vec![bootstrap::cluster("sap", sap.address("web"), version)])
+    Envoy::start(
+        "dp",
+        listeners,
+        vec![bootstrap::cluster("sap", sap.address("web"), version)],
+    )
 }
 
 #[test]
@@ -49,19 +53,31 @@ fn what_envoy_asks_above_the_limits_of_a_user_is_refused_with_429() {
     for version in Http::BOTH {
         let sap = bounded(&origins);
         let dp = envoy(&sap, version);
-        let held: Vec<Raw> = (0..4).map(|_| Raw::tunnel(dp.address("web"), DB, "").unwrap()).collect();
+        let held: Vec<Raw> = (0..4)
+            .map(|_| Raw::tunnel(dp.address("web"), DB, "").unwrap())
+            .collect();
         let got = curl(&["-x", &dp.url("web"), "http://VIDEO/films"]);
         assert_eq!(got.status, 429, "{got:?}");
-        assert!(got.field("proxy-status").is_some_and(|reason| reason.contains("too many")), "{got:?}");
+        assert!(
+            got.field("proxy-status")
+                .is_some_and(|reason| reason.contains("too many")),
+            "{got:?}"
+        );
         drop(held);
-        eventually("the tunnels are gone", || sap.exchanges().is_empty().then_some(()));
+        eventually("the tunnels are gone", || {
+            sap.exchanges().is_empty().then_some(())
+        });
         payloads::messages(&dp.url("web"), &origins);
         let first = udp::Client::connect(dp.address("echo"));
         // Twice: a mere question would make room.
         (0..2).for_each(|_| assert_eq!(first.ask("first"), b"first"));
         udp::Client::connect(dp.address("echo")).send("second");
         sap.record(|record| record["kind"] == "connect-udp" && record["status"] == 429);
-        assert_eq!(first.ask("again"), b"again", "the session that was there goes on");
+        assert_eq!(
+            first.ask("again"),
+            b"again",
+            "the session that was there goes on"
+        );
     }
 }
 

@@ -18,7 +18,11 @@ fn envoy_introduces_its_clients_to_hermes() {
     );
     for version in [1, 2] {
         let cluster = bootstrap::introducing(bootstrap::origin("sap", sap.address("web")), version);
-        let front = Envoy::start("front", vec![bootstrap::plain_tcp("web", "sap")], vec![cluster]);
+        let front = Envoy::start(
+            "front",
+            vec![bootstrap::plain_tcp("web", "sap")],
+            vec![cluster],
+        );
         let mut client = Raw::connect(front.address("web"));
         client.send("GET http://VIDEO/films HTTP/1.1\r\nHost: VIDEO\r\n\r\n");
         assert_eq!(client.head().status(), 200, "version {version}");
@@ -36,7 +40,11 @@ fn envoy_learns_from_hermes_whose_a_tunnel_is() {
             json!([{ "header": { "key": "x-client", "value": "%DOWNSTREAM_REMOTE_ADDRESS%" } }]);
     }
     let listener = bootstrap::introduced(bootstrap::http("web", &routes));
-    let behind = Envoy::start("behind", vec![listener], vec![bootstrap::origin("origin", origin.address())]);
+    let behind = Envoy::start(
+        "behind",
+        vec![listener],
+        vec![bootstrap::origin("origin", origin.address())],
+    );
     for version in [1, 2] {
         let node = Node::start(
             "sap",
@@ -49,7 +57,10 @@ fn envoy_learns_from_hermes_whose_a_tunnel_is() {
         let mut tunnel = Raw::tunnel(node.address("web"), "ENVOY:80", "").unwrap();
         tunnel.send("GET /films HTTP/1.1\r\nHost: VIDEO\r\n\r\n");
         assert_eq!(tunnel.head().status(), 200);
-        assert_eq!(origin.last().field("x-client"), Some(tunnel.local().to_string()));
+        assert_eq!(
+            origin.last().field("x-client"),
+            Some(tunnel.local().to_string())
+        );
         // A kept connection is nobody's.
         let got = curl(&["-x", &node.url("web"), "http://VIDEO/films"]);
         assert_eq!((got.exit, got.status), (0, 200), "{got:?}");

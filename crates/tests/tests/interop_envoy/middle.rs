@@ -18,9 +18,17 @@ impl Chain {
     fn start(origins: &Origins, first: Http, second: Http) -> Self {
         let sap = origins.standalone();
         let listeners = vec![bootstrap::http("web", &bootstrap::forward("sap"))];
-        let middle = Envoy::start("middle", listeners, vec![bootstrap::cluster("sap", sap.address("web"), second)]);
+        let middle = Envoy::start(
+            "middle",
+            listeners,
+            vec![bootstrap::cluster("sap", sap.address("web"), second)],
+        );
         let dp = dependent(&Hops::all(middle.address("web")), first, "");
-        Self { dp, _middle: middle, sap }
+        Self {
+            dp,
+            _middle: middle,
+            sap,
+        }
     }
 }
 
@@ -47,7 +55,10 @@ fn requests_pass_envoy_between_two_nodes() {
 fn connect_passes_envoy_between_two_nodes() {
     each_pair(|origins, chain| {
         payloads::sealed(&chain.dp.url("web"), origins);
-        assert_eq!(chain.sap.record(|record| record["kind"] == "connect")["target"], "SECURE:443");
+        assert_eq!(
+            chain.sap.record(|record| record["kind"] == "connect")["target"],
+            "SECURE:443"
+        );
     });
 }
 
@@ -56,7 +67,10 @@ fn a_half_closed_connection_passes_envoy_between_two_nodes_over_h2() {
     let origins = Origins::start();
     let chain = Chain::start(&origins, Http::H2, Http::H2);
     payloads::conversation(chain.dp.address("db"));
-    assert_eq!(chain.sap.record(|record| record["kind"] == "connect")["target"], DB);
+    assert_eq!(
+        chain.sap.record(|record| record["kind"] == "connect")["target"],
+        DB
+    );
 }
 
 // Envoy rewrites the authority of a CONNECT-UDP to the target that its path names; Hermes reads the target from the path.
@@ -65,7 +79,11 @@ fn connect_udp_passes_envoy_between_two_nodes() {
     each_pair(|_, chain| {
         payloads::datagrams(chain.dp.address("echo"));
         let live = chain.sap.exchanges();
-        assert!(live.iter().any(|exchange| exchange["target"] == "ECHO:7000"), "{live:?}");
+        assert!(
+            live.iter()
+                .any(|exchange| exchange["target"] == "ECHO:7000"),
+            "{live:?}"
+        );
     });
 }
 
@@ -76,7 +94,11 @@ fn a_websocket_passes_envoy_between_two_nodes() {
     for first in Http::BOTH {
         for second in Http::BOTH {
             let listeners = vec![bootstrap::http("web", &bootstrap::forward("sap"))];
-            let middle = Envoy::start("middle", listeners, vec![bootstrap::cluster("sap", sap.address("web"), second)]);
+            let middle = Envoy::start(
+                "middle",
+                listeners,
+                vec![bootstrap::cluster("sap", sap.address("web"), second)],
+            );
             let dp = dependent(&Hops::all(middle.address("web")), first, "");
             let mut client = Raw::connect(dp.address("web"));
             client.send(
@@ -84,9 +106,21 @@ fn a_websocket_passes_envoy_between_two_nodes() {
                  Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
             );
             let head = client.head();
-            assert_eq!(head.status(), 101, "{} {}: {head:?}", first.name(), second.name());
+            assert_eq!(
+                head.status(),
+                101,
+                "{} {}: {head:?}",
+                first.name(),
+                second.name()
+            );
             client.send("frames");
-            assert_eq!(client.exactly(6), b"frames", "{} {}", first.name(), second.name());
+            assert_eq!(
+                client.exactly(6),
+                b"frames",
+                "{} {}",
+                first.name(),
+                second.name()
+            );
         }
     }
 }

@@ -33,7 +33,10 @@ impl Origins {
 
     /// A standalone proxy: Hermes ends the overlay at the origins. `web` is a proxy, `gate` a gateway.
     pub fn standalone(&self) -> Node {
-        self.standalone_with("sap", "  web: { http: 127.0.0.1:0 }\n  gate: { http: 127.0.0.1:0, gateway: true }\n")
+        self.standalone_with(
+            "sap",
+            "  web: { http: 127.0.0.1:0 }\n  gate: { http: 127.0.0.1:0, gateway: true }\n",
+        )
     }
 
     /// As [`Self::standalone`], with these listeners, and what else the file says.
@@ -93,14 +96,24 @@ pub struct Hops {
 impl Hops {
     /// One next hop for everything.
     pub fn all(hop: SocketAddr) -> Self {
-        Self { video: hop, secure: hop, db: hop, echo: hop }
+        Self {
+            video: hop,
+            secure: hop,
+            db: hop,
+            echo: hop,
+        }
     }
 }
 
 /// A dependent proxy: Hermes takes HTTP (`web`), TCP (`db`) and UDP (`echo`) in and sends everything on. `link` is what else the
 /// upstreams say, such as `tls`.
 pub fn dependent(hops: &Hops, version: Http, link: &str) -> Node {
-    let Hops { video, secure, db, echo } = hops;
+    let Hops {
+        video,
+        secure,
+        db,
+        echo,
+    } = hops;
     let link = format!("http: {}{link}", version.number());
     let yaml = format!(
         r#"

@@ -22,22 +22,52 @@ pub fn messages(proxy: &str, origins: &Origins) -> Output {
     let got = curl(&["-x", proxy, "http://VIDEO/films?of=1936"]);
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     let seen = origins.video.last();
-    assert_eq!((seen.method.as_str(), seen.path.as_str()), ("GET", "/films?of=1936"));
+    assert_eq!(
+        (seen.method.as_str(), seen.path.as_str()),
+        ("GET", "/films?of=1936")
+    );
     assert_eq!(seen.host().as_deref(), Some("VIDEO"));
     let content = "ten bytes ".repeat(BYTES / 10);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), &content).unwrap();
-    let posted = curl(&["-x", proxy, "--data-binary", &format!("@{}", file.path().display()), "http://VIDEO/echo"]);
-    assert_eq!((posted.exit, posted.status), (0, 200), "{} {:?}", posted.stderr, posted.heads);
-    assert!(posted.body == content.as_bytes(), "{} bytes came back", posted.body.len());
+    let posted = curl(&[
+        "-x",
+        proxy,
+        "--data-binary",
+        &format!("@{}", file.path().display()),
+        "http://VIDEO/echo",
+    ]);
+    assert_eq!(
+        (posted.exit, posted.status),
+        (0, 200),
+        "{} {:?}",
+        posted.stderr,
+        posted.heads
+    );
+    assert!(
+        posted.body == content.as_bytes(),
+        "{} bytes came back",
+        posted.body.len()
+    );
     got
 }
 
 /// CONNECT to an origin under TLS, whose HTTP/2 no proxy sees.
 pub fn sealed(proxy: &str, origins: &Origins) {
     let ca = origins.pki.ca();
-    let got = curl(&["-x", proxy, "--cacert", ca.to_str().unwrap(), "--http2", "https://SECURE/vault"]);
-    assert_eq!((got.exit, got.connect_status, got.status), (0, 200, 200), "{got:?}");
+    let got = curl(&[
+        "-x",
+        proxy,
+        "--cacert",
+        ca.to_str().unwrap(),
+        "--http2",
+        "https://SECURE/vault",
+    ]);
+    assert_eq!(
+        (got.exit, got.connect_status, got.status),
+        (0, 200, 200),
+        "{got:?}"
+    );
     assert_eq!(got.version, "2");
     assert_eq!(origins.secure.last().path, "/vault");
 }
@@ -61,10 +91,15 @@ pub fn conversation_without_farewell(port: SocketAddr, origins: &Origins) {
 
 fn talk(client: &mut Raw) {
     assert_eq!(client.exactly(GREETING.len()), GREETING.as_bytes());
-    let content: Vec<u8> = (0..BYTES).map(|position| position.to_le_bytes()[1]).collect();
+    let content: Vec<u8> = (0..BYTES)
+        .map(|position| position.to_le_bytes()[1])
+        .collect();
     for piece in content.chunks(BYTES / 10) {
         client.send(piece);
-        assert!(client.exactly(piece.len()) == piece, "the bytes came back changed");
+        assert!(
+            client.exactly(piece.len()) == piece,
+            "the bytes came back changed"
+        );
     }
 }
 
@@ -73,21 +108,41 @@ pub fn datagrams(port: SocketAddr) {
     let client = udp::Client::connect(port);
     // The session is open once this comes back; its repetitions may come back later.
     client.ask("open");
-    let next = || eventually("a datagram", || client.receive_within(WAIT).filter(|datagram| datagram != b"open"));
+    let next = || {
+        eventually("a datagram", || {
+            client
+                .receive_within(WAIT)
+                .filter(|datagram| datagram != b"open")
+        })
+    };
     for size in [1, 1_200, 8_000] {
         let sent = vec![b'd'; size];
         client.send(&sent);
-        assert!(next() == sent, "a datagram of {size} bytes came back changed");
+        assert!(
+            next() == sent,
+            "a datagram of {size} bytes came back changed"
+        );
     }
     for number in 0..BURST {
         client.send([&number.to_be_bytes()[..], &[0; 98]].concat());
     }
     let mut back = BTreeSet::new();
     while back.len() < usize::from(BURST) {
-        let Some(datagram) = client.receive_within(WAIT) else { break };
-        back.extend(datagram.first_chunk().map(|number| u16::from_be_bytes(*number)).filter(|_| datagram.len() == 100));
+        let Some(datagram) = client.receive_within(WAIT) else {
+            break;
+        };
+        back.extend(
+            datagram
+                .first_chunk()
+                .map(|number| u16::from_be_bytes(*number))
+                .filter(|_| datagram.len() == 100),
+        );
     }
-    assert_eq!(back.len(), usize::from(BURST), "datagrams of the burst that came back");
+    assert_eq!(
+        back.len(),
+        usize::from(BURST),
+        "datagrams of the burst that came back"
+    );
 }
 
 /// Silence after which a datagram counts as lost.

@@ -65,7 +65,11 @@ fn envoy_posts_into_hermes() {
             Http::H2 => payloads::conversation(dp.address("db")),
         }
         let record = sap.record(|record| record["protocol"] == version.name());
-        assert_eq!((&record["method"], &record["status"]), (&"POST".into(), &200.into()), "{record}");
+        assert_eq!(
+            (&record["method"], &record["status"]),
+            (&"POST".into(), &200.into()),
+            "{record}"
+        );
     }
 }
 
@@ -108,7 +112,10 @@ fn hermes_posts_into_hermes_through_a_third() {
         let dp = hermes_posts(middle.address("web"), first);
         payloads::conversation(dp.address("db"));
         let mut client = Raw::tunnel(dp.address("web"), DB, "").unwrap();
-        assert_eq!(client.exactly(origins::GREETING.len()), origins::GREETING.as_bytes());
+        assert_eq!(
+            client.exactly(origins::GREETING.len()),
+            origins::GREETING.as_bytes()
+        );
     }
 }
 
@@ -120,7 +127,12 @@ fn a_refused_post_is_a_refused_tunnel() {
         let dp = hermes_posts(sap.address("gate"), version);
         let head = Raw::tunnel(dp.address("web"), "NOWHERE:1", "").unwrap_err();
         assert_eq!(head.status(), 404, "{head:?}");
-        assert!(head.field("proxy-status").unwrap().contains("destination_not_found"), "{head:?}");
+        assert!(
+            head.field("proxy-status")
+                .unwrap()
+                .contains("destination_not_found"),
+            "{head:?}"
+        );
     }
 }
 

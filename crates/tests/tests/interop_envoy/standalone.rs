@@ -22,7 +22,12 @@ pub(crate) fn envoy(origins: &Origins) -> (Envoy, Hops) {
     ];
     let sap = Envoy::start("sap", listeners, clusters);
     let at = |listener| sap.address(listener);
-    let hops = Hops { video: at("video"), secure: at("secure"), db: at("db"), echo: at("echo") };
+    let hops = Hops {
+        video: at("video"),
+        secure: at("secure"),
+        db: at("db"),
+        echo: at("echo"),
+    };
     (sap, hops)
 }
 
@@ -35,7 +40,11 @@ fn messages_arrive(version: Http) {
         Http::H1 => "http.http.downstream_cx_http1_total",
         Http::H2 => "http.http.downstream_cx_http2_total",
     };
-    assert!(sap.figure(requests) > 0, "Envoy was spoken to in {}", version.name());
+    assert!(
+        sap.figure(requests) > 0,
+        "Envoy was spoken to in {}",
+        version.name()
+    );
 }
 
 #[test]
@@ -51,15 +60,37 @@ fn hermes_sends_requests_to_envoy_over_h2() {
 #[test]
 fn no_request_is_lost_when_envoy_ends_its_connections() {
     let origins = Origins::start();
-    let listeners = vec![bootstrap::http_for("video", &bootstrap::forward("video"), 3)];
-    let sap = Envoy::start("sap", listeners, vec![bootstrap::origin("video", origins.video.address())]);
+    let listeners = vec![bootstrap::http_for(
+        "video",
+        &bootstrap::forward("video"),
+        3,
+    )];
+    let sap = Envoy::start(
+        "sap",
+        listeners,
+        vec![bootstrap::origin("video", origins.video.address())],
+    );
     for version in Http::BOTH {
         let dp = dependent(&Hops::all(sap.address("video")), version, "");
         let url = "http://VIDEO/post?[1-40]";
-        let all = curl(&["-x", &dp.url("web"), "--parallel", "--parallel-max", "8", "-d", "content", url]);
+        let all = curl(&[
+            "-x",
+            &dp.url("web"),
+            "--parallel",
+            "--parallel-max",
+            "8",
+            "-d",
+            "content",
+            url,
+        ]);
         assert_eq!(all.exit, 0, "{all:?}");
-        let served = eventually("all are recorded", || Some(dp.access()).filter(|records| records.len() == 40));
-        let failed: Vec<_> = served.iter().filter(|record| record["status"] != 200).collect();
+        let served = eventually("all are recorded", || {
+            Some(dp.access()).filter(|records| records.len() == 40)
+        });
+        let failed: Vec<_> = served
+            .iter()
+            .filter(|record| record["status"] != 200)
+            .collect();
         assert!(failed.is_empty(), "{failed:#?}");
     }
     assert!(sap.figure("http.http.downstream_cx_total") > 20);
@@ -69,11 +100,27 @@ fn no_request_is_lost_when_envoy_ends_its_connections() {
 fn trailers_pass_from_envoy_through_hermes() {
     let origins = Origins::start();
     let listeners = vec![bootstrap::http("video", &bootstrap::forward("video"))];
-    let sap = Envoy::start("sap", listeners, vec![bootstrap::cluster("video", origins.video.address(), Http::H2)]);
+    let sap = Envoy::start(
+        "sap",
+        listeners,
+        vec![bootstrap::cluster(
+            "video",
+            origins.video.address(),
+            Http::H2,
+        )],
+    );
     let dp = dependent(&Hops::all(sap.address("video")), Http::H2, "");
-    let request = http::Request::get("http://VIDEO/trailers").header("te", "trailers").body(()).unwrap();
-    let answer = h2c::Client::connect(dp.address("web")).send(request, b"").unwrap();
-    assert_eq!((answer.status, answer.body.as_slice()), (200, &b"body\n"[..]));
+    let request = http::Request::get("http://VIDEO/trailers")
+        .header("te", "trailers")
+        .body(())
+        .unwrap();
+    let answer = h2c::Client::connect(dp.address("web"))
+        .send(request, b"")
+        .unwrap();
+    assert_eq!(
+        (answer.status, answer.body.as_slice()),
+        (200, &b"body\n"[..])
+    );
     assert_eq!(answer.trailers.expect("trailers")["x-checksum"], "42");
 }
 
@@ -95,12 +142,16 @@ fn connect_through_hermes_and_envoy_carries_tls_over_h2() {
 }
 
 #[test]
-fn a_tcp_port_of_hermes_talks_through_envoy_to_a_server_that_speaks_first_and_half_closes_over_h2() {
+fn a_tcp_port_of_hermes_talks_through_envoy_to_a_server_that_speaks_first_and_half_closes_over_h2()
+{
     let origins = Origins::start();
     let (_sap, hops) = envoy(&origins);
     let dp = dependent(&hops, Http::H2, "");
     payloads::conversation(dp.address("db"));
-    assert_eq!(dp.record(|record| record["kind"] == "connect")["reason"], "done");
+    assert_eq!(
+        dp.record(|record| record["kind"] == "connect")["reason"],
+        "done"
+    );
 }
 
 // Envoy's HTTP/1.1 server closes a tunnel when the client's side ends; with Envoy at both ends it is the same.
@@ -130,7 +181,16 @@ fn hermes_refuses_envoys_answer_200_to_connect_udp_over_h1() {
     udp::Client::connect(dp.address("echo")).send("lost");
     let record = dp.record(|record| record["kind"] == "connect-udp");
     assert_eq!(record["status"], 502, "{record}");
-    assert!(record["reason"].as_str().unwrap().contains("http_upgrade_failed"), "{record}");
-    assert!(record["reason"].as_str().unwrap().contains("200"), "{record}");
+    assert!(
+        record["reason"]
+            .as_str()
+            .unwrap()
+            .contains("http_upgrade_failed"),
+        "{record}"
+    );
+    assert!(
+        record["reason"].as_str().unwrap().contains("200"),
+        "{record}"
+    );
     assert!(origins.echo.seen().is_empty());
 }

@@ -34,7 +34,16 @@ fn envoy(sap: &Node, pki: &Pki, name: Option<&str>) -> Envoy {
     ];
     let issued = name.map(|name| pki.issue(&[name]));
     let cluster = bootstrap::cluster("sap", sap.address("web"), Http::H2);
-    Envoy::start("dp", listeners, vec![bootstrap::over_tls(cluster, "sap.overlay", issued.as_ref(), &pki.ca())])
+    Envoy::start(
+        "dp",
+        listeners,
+        vec![bootstrap::over_tls(
+            cluster,
+            "sap.overlay",
+            issued.as_ref(),
+            &pki.ca(),
+        )],
+    )
 }
 
 #[test]
@@ -46,8 +55,19 @@ fn envoy_with_a_certificate_is_a_peer_that_speaks_for_its_users() {
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     assert_eq!(origins.video.last().field("user").as_deref(), Some("alice"));
     let record = sap.record(|record| record["status"] == 200);
-    assert_eq!((&record["user"], &record["protocol"]), (&"alice".into(), &"h2".into()), "{record}");
-    let got = curl(&["-p", "-x", &dp.url("web"), "--proxy-header", "user: alice", "http://VIDEO/"]);
+    assert_eq!(
+        (&record["user"], &record["protocol"]),
+        (&"alice".into(), &"h2".into()),
+        "{record}"
+    );
+    let got = curl(&[
+        "-p",
+        "-x",
+        &dp.url("web"),
+        "--proxy-header",
+        "user: alice",
+        "http://VIDEO/",
+    ]);
     assert_eq!((got.exit, got.connect_status), (0, 200), "{got:?}");
 }
 
@@ -58,7 +78,14 @@ fn envoy_is_not_believed_about_users_that_it_does_not_speak_for() {
     let dp = envoy(&sap, &origins.pki, Some("envoy.overlay"));
     let got = curl(&["-x", &dp.url("web"), "-H", "user: bob", "http://VIDEO/"]);
     assert_eq!((got.exit, got.status), (0, 403), "{got:?}");
-    let got = curl(&["-p", "-x", &dp.url("web"), "--proxy-header", "user: bob", "http://VIDEO/"]);
+    let got = curl(&[
+        "-p",
+        "-x",
+        &dp.url("web"),
+        "--proxy-header",
+        "user: bob",
+        "http://VIDEO/",
+    ]);
     assert_eq!(got.connect_status, 403, "{got:?}");
     assert!(origins.video.seen().is_empty());
 }
@@ -86,8 +113,17 @@ fn tunnels_of_envoy_enter_hermes_under_tls() {
 /// Envoy behind mutual TLS, in front of a Hermes that ends the overlay.
 fn envoy_behind_tls(sap: &Node, pki: &Pki) -> Envoy {
     let issued = pki.issue(&["envoy.overlay"]);
-    let listeners = vec![bootstrap::https("web", &bootstrap::forward("sap"), &issued, &pki.ca())];
-    Envoy::start("middle", listeners, vec![bootstrap::cluster("sap", sap.address("web"), Http::H2)])
+    let listeners = vec![bootstrap::https(
+        "web",
+        &bootstrap::forward("sap"),
+        &issued,
+        &pki.ca(),
+    )];
+    Envoy::start(
+        "middle",
+        listeners,
+        vec![bootstrap::cluster("sap", sap.address("web"), Http::H2)],
+    )
 }
 
 #[test]
@@ -97,7 +133,11 @@ fn hermes_shows_its_certificate_to_envoy_and_speaks_h2() {
     let middle = envoy_behind_tls(&sap, &origins.pki);
     let issued = origins.pki.issue(&["dp.overlay"]);
     let ca = origins.pki.ca();
-    let link = format!(", tls: {{ ca_file: {}, {}, server_name: envoy.overlay }}", ca.display(), issued.yaml());
+    let link = format!(
+        ", tls: {{ ca_file: {}, {}, server_name: envoy.overlay }}",
+        ca.display(),
+        issued.yaml()
+    );
     let dp = dependent(&Hops::all(middle.address("web")), Http::H2, &link);
     payloads::messages(&dp.url("web"), &origins);
     payloads::sealed(&dp.url("web"), &origins);
@@ -124,12 +164,21 @@ fn failure(version: Http, tls: impl Fn(&Pki) -> String) -> String {
 fn hermes_names_the_alert_when_envoy_wants_a_certificate() {
     for version in Http::BOTH {
         let status = failure(version, |_| "server_name: envoy.overlay".to_owned());
-        assert!(status.contains("error=tls_alert_received"), "{}: {status}", version.name());
+        assert!(
+            status.contains("error=tls_alert_received"),
+            "{}: {status}",
+            version.name()
+        );
     }
 }
 
 #[test]
 fn hermes_does_not_take_envoys_certificate_for_another_name() {
-    let status = failure(Http::H2, |pki| format!("server_name: other.overlay, {}", pki.issue(&["dp.overlay"]).yaml()));
+    let status = failure(Http::H2, |pki| {
+        format!(
+            "server_name: other.overlay, {}",
+            pki.issue(&["dp.overlay"]).yaml()
+        )
+    });
     assert!(status.contains("error=tls_certificate_error"), "{status}");
 }

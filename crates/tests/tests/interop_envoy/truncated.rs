@@ -27,7 +27,11 @@ fn a_client_of_envoy_knows_that_content_broke_off_behind_hermes() {
         let sap = standalone_for(origin.address());
         for version in Http::BOTH {
             let listeners = vec![bootstrap::http("web", &bootstrap::forward("sap"))];
-            let dp = Envoy::start("dp", listeners, vec![bootstrap::cluster("sap", sap.address("web"), version)]);
+            let dp = Envoy::start(
+                "dp",
+                listeners,
+                vec![bootstrap::cluster("sap", sap.address("web"), version)],
+            );
             half_is_known_as_half(&dp.url("web"));
         }
     }
@@ -38,7 +42,11 @@ fn a_client_of_hermes_knows_that_content_broke_off_behind_envoy() {
     for answer in BROKEN {
         let origin = origins::scripted_once(answer);
         let listeners = vec![bootstrap::http("video", &bootstrap::forward("video"))];
-        let sap = Envoy::start("sap", listeners, vec![bootstrap::origin("video", origin.address())]);
+        let sap = Envoy::start(
+            "sap",
+            listeners,
+            vec![bootstrap::origin("video", origin.address())],
+        );
         for version in Http::BOTH {
             let dp = dependent(&Hops::all(sap.address("video")), version, "");
             half_is_known_as_half(&dp.url("web"));
@@ -52,21 +60,38 @@ fn a_reset_behind_hermes_ends_the_tunnel_of_envoy() {
         let origin = origins::tcp_resets();
         let sap = standalone_for(origin.address());
         let listeners = vec![bootstrap::tcp("db", "sap", DB)];
-        let dp = Envoy::start("dp", listeners, vec![bootstrap::cluster("sap", sap.address("web"), version)]);
+        let dp = Envoy::start(
+            "dp",
+            listeners,
+            vec![bootstrap::cluster("sap", sap.address("web"), version)],
+        );
         let mut client = Raw::connect(dp.address("db"));
         assert_eq!(client.exactly(4), b"half");
         origin.release();
         assert_eq!(client.rest().0, b"");
         let record = sap.record(|record| record["kind"] == "connect");
-        assert!(record["reason"].as_str().unwrap().starts_with("target_reset"), "{record}");
+        assert!(
+            record["reason"]
+                .as_str()
+                .unwrap()
+                .starts_with("target_reset"),
+            "{record}"
+        );
     }
 }
 
 #[test]
 fn a_reset_behind_envoy_reaches_the_client_of_hermes_as_a_reset_over_h2() {
     let origin = origins::tcp_resets();
-    let listeners = vec![bootstrap::http("db", &bootstrap::terminate("CONNECT", "db"))];
-    let sap = Envoy::start("sap", listeners, vec![bootstrap::origin("db", origin.address())]);
+    let listeners = vec![bootstrap::http(
+        "db",
+        &bootstrap::terminate("CONNECT", "db"),
+    )];
+    let sap = Envoy::start(
+        "sap",
+        listeners,
+        vec![bootstrap::origin("db", origin.address())],
+    );
     let dp = dependent(&Hops::all(sap.address("db")), Http::H2, "");
     let mut client = Raw::connect(dp.address("db"));
     assert_eq!(client.exactly(4), b"half");
@@ -80,7 +105,11 @@ fn a_client_that_resets_ends_the_tunnel_to_the_far_end() {
         let origin = origins::tcp_speaks_first();
         let sap = standalone_for(origin.address());
         let listeners = vec![bootstrap::http("web", &bootstrap::forward("sap"))];
-        let middle = Envoy::start("middle", listeners, vec![bootstrap::cluster("sap", sap.address("web"), version)]);
+        let middle = Envoy::start(
+            "middle",
+            listeners,
+            vec![bootstrap::cluster("sap", sap.address("web"), version)],
+        );
         let dp = dependent(&Hops::all(middle.address("web")), version, "");
         let mut client = Raw::connect(dp.address("db"));
         client.exactly(origins::GREETING.len());

@@ -17,7 +17,11 @@ fn frames_pass(proxy: SocketAddr, what: &str) {
     );
     let head = client.head();
     assert_eq!(head.status(), 101, "{what}: {head:?}");
-    assert_eq!(head.field("sec-websocket-accept").as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{what}");
+    assert_eq!(
+        head.field("sec-websocket-accept").as_deref(),
+        Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+        "{what}"
+    );
     for length in [1, 70_000] {
         client.send(vec![b'f'; length]);
         assert!(client.exactly(length) == vec![b'f'; length], "{what}");
@@ -31,11 +35,18 @@ fn a_websocket_of_envoy_enters_hermes() {
     let sap = standalone_for(origin.address());
     for version in Http::BOTH {
         let listeners = vec![bootstrap::http("web", &bootstrap::forward("sap"))];
-        let dp = Envoy::start("dp", listeners, vec![bootstrap::cluster("sap", sap.address("web"), version)]);
+        let dp = Envoy::start(
+            "dp",
+            listeners,
+            vec![bootstrap::cluster("sap", sap.address("web"), version)],
+        );
         frames_pass(dp.address("web"), version.name());
         // Extended CONNECT succeeds with 200 (RFC 8441, 5).
         let opened = if version == Http::H1 { 101 } else { 200 };
-        assert_eq!(sap.record(|record| record["protocol"] == version.name())["status"], opened);
+        assert_eq!(
+            sap.record(|record| record["protocol"] == version.name())["status"],
+            opened
+        );
     }
 }
 
@@ -43,7 +54,11 @@ fn a_websocket_of_envoy_enters_hermes() {
 fn a_websocket_of_hermes_enters_envoy() {
     let origin = origins::tcp_upgrades();
     let listeners = vec![bootstrap::http("web", &bootstrap::forward("origin"))];
-    let sap = Envoy::start("sap", listeners, vec![bootstrap::origin("origin", origin.address())]);
+    let sap = Envoy::start(
+        "sap",
+        listeners,
+        vec![bootstrap::origin("origin", origin.address())],
+    );
     for version in Http::BOTH {
         let dp = dependent(&Hops::all(sap.address("web")), version, "");
         frames_pass(dp.address("web"), version.name());

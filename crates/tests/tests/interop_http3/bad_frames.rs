@@ -65,7 +65,10 @@ fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
 
 /// SETTINGS with these identifiers and values.
 fn settings(pairs: &[(u64, u64)]) -> Vec<u8> {
-    let payload: Vec<u8> = pairs.iter().flat_map(|(id, value)| [varint(*id), varint(*value)].concat()).collect();
+    let payload: Vec<u8> = pairs
+        .iter()
+        .flat_map(|(id, value)| [varint(*id), varint(*value)].concat())
+        .collect();
     frame(4, &payload)
 }
 
@@ -84,7 +87,12 @@ fn headers(lines: &[(&str, &str)]) -> Vec<u8> {
     frame(1, &section)
 }
 
-const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":authority", "VIDEO"), (":path", "/")];
+const GET: [(&str, &str); 4] = [
+    (":method", "GET"),
+    (":scheme", "http"),
+    (":authority", "VIDEO"),
+    (":path", "/"),
+];
 
 /// A control stream with these frames behind its type.
 fn control(frames: &[Vec<u8>]) -> Step {
@@ -93,7 +101,10 @@ fn control(frames: &[Vec<u8>]) -> Step {
 
 /// A request of these frames behind good settings.
 fn request(frames: &[Vec<u8>]) -> Vec<Step> {
-    vec![control(&[settings(&[])]), Step(REQUEST, frames.concat(), true)]
+    vec![
+        control(&[settings(&[])]),
+        Step(REQUEST, frames.concat(), true),
+    ]
 }
 
 /// A request with one field more.
@@ -123,11 +134,19 @@ impl Bench {
             pki.issue(&NAMES).yaml(),
             http.address()
         );
-        Self { node: Node::start("node", &yaml), pki, udp, _http: http }
+        Self {
+            node: Node::start("node", &yaml),
+            pki,
+            udp,
+            _http: http,
+        }
     }
 
     fn ask(&self, action: &str, words: &[String]) -> Value {
-        let words: Vec<&str> = [action].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let words: Vec<&str> = [action]
+            .into_iter()
+            .chain(words.iter().map(String::as_str))
+            .collect();
         Http3Peer::Quiche.client(&self.pki.ca(), self.node.address("web"), &words)
     }
 
@@ -140,7 +159,9 @@ impl Bench {
             let right = match expected {
                 Closes(code) => got["closed"] == json!(code),
                 Resets(code) => got["closed"].is_null() && got["reset"] == json!(code),
-                Answers(status) => got["closed"].is_null() && got["status"] == json!(status.to_string()),
+                Answers(status) => {
+                    got["closed"].is_null() && got["status"] == json!(status.to_string())
+                }
             };
             if !right {
                 wrong.push(format!("{name}: {expected:x?}, but {got}"));
@@ -152,8 +173,18 @@ impl Bench {
 
     /// Another client is served as ever.
     fn serves(&self) {
-        let got = self.ask("raw", &request(&[headers(&GET)]).iter().map(Step::word).collect::<Vec<_>>());
-        assert_eq!((&got["status"], &got["closed"]), (&json!("200"), &Value::Null), "{got}");
+        let got = self.ask(
+            "raw",
+            &request(&[headers(&GET)])
+                .iter()
+                .map(Step::word)
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!(
+            (&got["status"], &got["closed"]),
+            (&json!("200"), &Value::Null),
+            "{got}"
+        );
     }
 }
 
@@ -162,31 +193,81 @@ fn settings_and_control_streams_are_held_to_their_rules() {
     let good = settings(&[]);
     let closes = |name, frames: &[Vec<u8>], code| (name, vec![control(frames)], Closes(code));
     Bench::new().check(&[
-        closes("a setting twice", &[settings(&[(6, 1000), (6, 1000)])], SETTINGS_ERROR),
-        closes("a setting of HTTP/2", &[settings(&[(2, 0)])], SETTINGS_ERROR),
-        closes("extended CONNECT is 2", &[settings(&[(8, 2)])], SETTINGS_ERROR),
+        closes(
+            "a setting twice",
+            &[settings(&[(6, 1000), (6, 1000)])],
+            SETTINGS_ERROR,
+        ),
+        closes(
+            "a setting of HTTP/2",
+            &[settings(&[(2, 0)])],
+            SETTINGS_ERROR,
+        ),
+        closes(
+            "extended CONNECT is 2",
+            &[settings(&[(8, 2)])],
+            SETTINGS_ERROR,
+        ),
         closes("datagrams are 2", &[settings(&[(0x33, 2)])], SETTINGS_ERROR),
         closes("half a setting", &[frame(4, &[6])], FRAME_ERROR),
         closes("SETTINGS twice", &[good.clone(), good.clone()], UNEXPECTED),
         closes("no SETTINGS first", &[frame(7, &[0])], MISSING_SETTINGS),
-        closes("DATA on the control stream", &[good.clone(), frame(0, b"x")], UNEXPECTED),
-        closes("HEADERS on the control stream", &[good.clone(), headers(&GET)], UNEXPECTED),
-        closes("a frame of HTTP/2", &[good.clone(), frame(8, &[0, 0, 0, 1])], UNEXPECTED),
-        closes("GOAWAY that grows", &[good.clone(), frame(7, &[4]), frame(7, &[8])], ID_ERROR),
-        closes("MAX_PUSH_ID that shrinks", &[good.clone(), frame(0xd, &[4]), frame(0xd, &[2])], ID_ERROR),
-        closes("a priority of a server's stream", &[good.clone(), frame(0xf0700, b"\x01u=1")], ID_ERROR),
-        closes("CANCEL_PUSH of no push", &[good.clone(), frame(3, &[0])], ID_ERROR),
+        closes(
+            "DATA on the control stream",
+            &[good.clone(), frame(0, b"x")],
+            UNEXPECTED,
+        ),
+        closes(
+            "HEADERS on the control stream",
+            &[good.clone(), headers(&GET)],
+            UNEXPECTED,
+        ),
+        closes(
+            "a frame of HTTP/2",
+            &[good.clone(), frame(8, &[0, 0, 0, 1])],
+            UNEXPECTED,
+        ),
+        closes(
+            "GOAWAY that grows",
+            &[good.clone(), frame(7, &[4]), frame(7, &[8])],
+            ID_ERROR,
+        ),
+        closes(
+            "MAX_PUSH_ID that shrinks",
+            &[good.clone(), frame(0xd, &[4]), frame(0xd, &[2])],
+            ID_ERROR,
+        ),
+        closes(
+            "a priority of a server's stream",
+            &[good.clone(), frame(0xf0700, b"\x01u=1")],
+            ID_ERROR,
+        ),
+        closes(
+            "CANCEL_PUSH of no push",
+            &[good.clone(), frame(3, &[0])],
+            ID_ERROR,
+        ),
         (
             "a second control stream",
-            vec![control(std::slice::from_ref(&good)), Step(SECOND, vec![0], false)],
+            vec![
+                control(std::slice::from_ref(&good)),
+                Step(SECOND, vec![0], false),
+            ],
             Closes(STREAM_CREATION),
         ),
         (
             "a push of a client",
-            vec![control(std::slice::from_ref(&good)), Step(SECOND, vec![1], false)],
+            vec![
+                control(std::slice::from_ref(&good)),
+                Step(SECOND, vec![1], false),
+            ],
             Closes(STREAM_CREATION),
         ),
-        ("a control stream that ends", vec![Step(CONTROL, [vec![0], good].concat(), true)], Closes(CLOSED_CRITICAL)),
+        (
+            "a control stream that ends",
+            vec![Step(CONTROL, [vec![0], good].concat(), true)],
+            Closes(CLOSED_CRITICAL),
+        ),
     ]);
     showed();
 }
@@ -194,33 +275,82 @@ fn settings_and_control_streams_are_held_to_their_rules() {
 #[test]
 fn requests_are_held_to_their_rules() {
     let (head, content) = (headers(&GET), frame(0, b"x"));
-    let without = |left_out: &str| headers(&GET.into_iter().filter(|line| line.0 != left_out).collect::<Vec<_>>());
+    let without = |left_out: &str| {
+        headers(
+            &GET.into_iter()
+                .filter(|line| line.0 != left_out)
+                .collect::<Vec<_>>(),
+        )
+    };
     let resets = |name, frames: &[Vec<u8>]| (name, request(frames), Resets(MESSAGE_ERROR));
     Bench::new().check(&[
-        ("content before a head", request(std::slice::from_ref(&content)), Closes(UNEXPECTED)),
+        (
+            "content before a head",
+            request(std::slice::from_ref(&content)),
+            Closes(UNEXPECTED),
+        ),
         (
             "content behind trailers",
             request(&[head.clone(), headers(&[("a", "b")]), content.clone()]),
             Closes(UNEXPECTED),
         ),
-        ("SETTINGS on a request", request(&[settings(&[])]), Closes(UNEXPECTED)),
-        ("a frame of HTTP/2", request(&[frame(2, &[0; 5])]), Closes(UNEXPECTED)),
-        ("PUSH_PROMISE of a client", request(&[frame(5, &[0, 0, 0])]), Closes(UNEXPECTED)),
-        ("a frame cut off", request(&[vec![1, 30, 0, 0]]), Closes(FRAME_ERROR)),
+        (
+            "SETTINGS on a request",
+            request(&[settings(&[])]),
+            Closes(UNEXPECTED),
+        ),
+        (
+            "a frame of HTTP/2",
+            request(&[frame(2, &[0; 5])]),
+            Closes(UNEXPECTED),
+        ),
+        (
+            "PUSH_PROMISE of a client",
+            request(&[frame(5, &[0, 0, 0])]),
+            Closes(UNEXPECTED),
+        ),
+        (
+            "a frame cut off",
+            request(&[vec![1, 30, 0, 0]]),
+            Closes(FRAME_ERROR),
+        ),
         resets("no method", &[without(":method")]),
         resets("no path", &[without(":path")]),
-        resets("a pseudo-header field behind a field", &[headers(&[&[("a", "b")], &GET[..]].concat())]),
+        resets(
+            "a pseudo-header field behind a field",
+            &[headers(&[&[("a", "b")], &GET[..]].concat())],
+        ),
         resets("a pseudo-header field twice", &[with(":path", "/b")]),
         resets("an unknown pseudo-header field", &[with(":status", "200")]),
         resets("a name with a capital", &[with("Accept", "x")]),
         resets("a field of a connection", &[with("connection", "close")]),
         resets("a line feed in a value", &[with("a", "b\nc")]),
         // RFC 9114, 4.1.2: an answer may say so instead, where there is somebody to ask for it.
-        ("less content than announced", request(&[with("content-length", "2"), content.clone()]), Answers(400)),
-        ("more content than announced", request(&[with("content-length", "0"), content]), Answers(400)),
-        ("a pseudo-header field in trailers", request(&[head.clone(), headers(&[(":path", "/")])]), Answers(400)),
-        ("a frame that nobody knows", request(&[frame(0x21, b"x"), head]), Answers(200)),
-        ("a protocol that nobody knows", request(&[extended("connect-dream", "/")]), Answers(501)),
+        (
+            "less content than announced",
+            request(&[with("content-length", "2"), content.clone()]),
+            Answers(400),
+        ),
+        (
+            "more content than announced",
+            request(&[with("content-length", "0"), content]),
+            Answers(400),
+        ),
+        (
+            "a pseudo-header field in trailers",
+            request(&[head.clone(), headers(&[(":path", "/")])]),
+            Answers(400),
+        ),
+        (
+            "a frame that nobody knows",
+            request(&[frame(0x21, b"x"), head]),
+            Answers(200),
+        ),
+        (
+            "a protocol that nobody knows",
+            request(&[extended("connect-dream", "/")]),
+            Answers(501),
+        ),
     ]);
     showed();
 }
@@ -228,23 +358,64 @@ fn requests_are_held_to_their_rules() {
 #[test]
 fn qpack_is_held_to_the_limits_that_were_announced() {
     let section = |bytes: &[u8]| request(&[frame(1, bytes)]);
-    let second = |bytes: &[u8]| vec![control(&[settings(&[])]), Step(SECOND, bytes.to_vec(), false)];
+    let second = |bytes: &[u8]| {
+        vec![
+            control(&[settings(&[])]),
+            Step(SECOND, bytes.to_vec(), false),
+        ]
+    };
     let both = [Step(THIRD, vec![2], false)];
     Bench::new().check(&[
-        ("a line of the dynamic table", section(&[2, 0, 0x80]), Closes(DECOMPRESSION_FAILED)),
-        ("a line behind the static table", section(&[0, 0, 0xff, 60]), Closes(DECOMPRESSION_FAILED)),
+        (
+            "a line of the dynamic table",
+            section(&[2, 0, 0x80]),
+            Closes(DECOMPRESSION_FAILED),
+        ),
+        (
+            "a line behind the static table",
+            section(&[0, 0, 0xff, 60]),
+            Closes(DECOMPRESSION_FAILED),
+        ),
         (
             "an integer without end",
             section(&[0, 0, 0xff, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]),
             Closes(DECOMPRESSION_FAILED),
         ),
-        ("a section cut off", section(&[0, 0, 0x27]), Closes(DECOMPRESSION_FAILED)),
-        ("bad Huffman padding", section(&[0, 0, 0x2b, 0, 0, 0, 0]), Closes(DECOMPRESSION_FAILED)),
-        ("room for a dynamic table", second(&[2, 0x3f, 1]), Closes(ENCODER_STREAM)),
-        ("a line for the dynamic table", second(&[2, 0x41, b'a', 1, b'b']), Closes(ENCODER_STREAM)),
-        ("an acknowledgement of nothing", second(&[3, 0x80]), Closes(DECODER_STREAM)),
-        ("an increment of nothing", second(&[3, 0x00]), Closes(DECODER_STREAM)),
-        ("a second encoder stream", [second(&[2]), both.to_vec()].concat(), Closes(STREAM_CREATION)),
+        (
+            "a section cut off",
+            section(&[0, 0, 0x27]),
+            Closes(DECOMPRESSION_FAILED),
+        ),
+        (
+            "bad Huffman padding",
+            section(&[0, 0, 0x2b, 0, 0, 0, 0]),
+            Closes(DECOMPRESSION_FAILED),
+        ),
+        (
+            "room for a dynamic table",
+            second(&[2, 0x3f, 1]),
+            Closes(ENCODER_STREAM),
+        ),
+        (
+            "a line for the dynamic table",
+            second(&[2, 0x41, b'a', 1, b'b']),
+            Closes(ENCODER_STREAM),
+        ),
+        (
+            "an acknowledgement of nothing",
+            second(&[3, 0x80]),
+            Closes(DECODER_STREAM),
+        ),
+        (
+            "an increment of nothing",
+            second(&[3, 0x00]),
+            Closes(DECODER_STREAM),
+        ),
+        (
+            "a second encoder stream",
+            [second(&[2]), both.to_vec()].concat(),
+            Closes(STREAM_CREATION),
+        ),
     ]);
     showed();
 }
@@ -267,7 +438,11 @@ fn datagrams_are_held_to_their_rules() {
     let cases: [(&str, &[u8], u64); 3] = [
         ("no quarter stream ID", &[], DATAGRAM_ERROR),
         ("half a quarter stream ID", &[0xc0, 0], DATAGRAM_ERROR),
-        ("of no stream that can be", &[0xd0, 0, 0, 0, 0, 0, 0, 0, 1], DATAGRAM_ERROR),
+        (
+            "of no stream that can be",
+            &[0xd0, 0, 0, 0, 0, 0, 0, 0, 1],
+            DATAGRAM_ERROR,
+        ),
     ];
     for (name, bytes, code) in cases {
         let words: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -281,20 +456,39 @@ fn datagrams_are_held_to_their_rules() {
 #[test]
 fn capsules_are_held_to_their_rules() {
     let bench = Bench::new();
-    let head = extended("connect-udp", &format!("/.well-known/masque/udp/127.0.0.1/{}/", bench.udp.port()));
+    let head = extended(
+        "connect-udp",
+        &format!("/.well-known/masque/udp/127.0.0.1/{}/", bench.udp.port()),
+    );
     let tunnel = |capsules: &[u8]| request(&[head.clone(), frame(0, capsules)]);
     let resets = |name, capsules: &[u8]| (name, tunnel(capsules), Resets(MESSAGE_ERROR));
     bench.check(&[
         resets("a capsule cut off", &[0, 5, 0, 1]),
         resets("a type cut off", &[0xc0, 0]),
         resets("a datagram without a context", &[0, 0]),
-        ("a capsule that nobody knows", tunnel(&frame(0x1_7777, &[1; 3000])), Answers(200)),
-        ("a context that nobody knows", tunnel(&frame(0, &[2, 1, 1])), Answers(200)),
+        (
+            "a capsule that nobody knows",
+            tunnel(&frame(0x1_7777, &[1; 3000])),
+            Answers(200),
+        ),
+        (
+            "a context that nobody knows",
+            tunnel(&frame(0, &[2, 1, 1])),
+            Answers(200),
+        ),
     ]);
-    assert!(bench.udp.seen().is_empty(), "nothing of it reached the target");
+    assert!(
+        bench.udp.seen().is_empty(),
+        "nothing of it reached the target"
+    );
     showed();
 }
 
 fn showed() {
-    shown_of("quiche", || Http3Peer::Quiche.version(), Role::Client, "bad frames");
+    shown_of(
+        "quiche",
+        || Http3Peer::Quiche.version(),
+        Role::Client,
+        "bad frames",
+    );
 }

@@ -38,8 +38,15 @@ fn ask(peer: Http3Peer, action: &[&str]) -> Value {
 
 fn request(peer: Http3Peer) {
     let origin = origins::http();
-    let got = ask(peer, &["get", &origin.address().to_string(), "/bytes/300000"]);
-    assert_eq!((&got["status"], &got["bytes"]), (&json!(200), &json!(300_000)), "{got}");
+    let got = ask(
+        peer,
+        &["get", &origin.address().to_string(), "/bytes/300000"],
+    );
+    assert_eq!(
+        (&got["status"], &got["bytes"]),
+        (&json!(200), &json!(300_000)),
+        "{got}"
+    );
     shown(peer, Role::Client, "request");
 }
 
@@ -47,10 +54,18 @@ fn trailers(peer: Http3Peer) {
     let origin = origins::http();
     let authority = origin.address().to_string();
     let got = ask(peer, &["get", &authority, "/trailers"]);
-    assert_eq!((&got["text"], &got["trailers"]), (&json!("body\n"), &json!({ "x-checksum": "42" })), "{got}");
+    assert_eq!(
+        (&got["text"], &got["trailers"]),
+        (&json!("body\n"), &json!({ "x-checksum": "42" })),
+        "{got}"
+    );
     let got = ask(peer, &["post", &authority, "/post", "300000"]);
     let seen: Value = serde_json::from_str(got["text"].as_str().unwrap()).unwrap();
-    assert_eq!((&seen["bytes"], &seen["trailers"]), (&json!(300_000), &json!({ "x-checksum": "42" })), "{got}");
+    assert_eq!(
+        (&seen["bytes"], &seen["trailers"]),
+        (&json!(300_000), &json!({ "x-checksum": "42" })),
+        "{got}"
+    );
     shown(peer, Role::Client, "trailers");
 }
 
@@ -58,7 +73,11 @@ fn interim(peer: Http3Peer) {
     let origin = origins::early_hints();
     origin.release();
     let got = ask(peer, &["get", &origin.address().to_string(), "/"]);
-    assert_eq!((&got["status"], &got["interim"]), (&json!(200), &json!([103])), "{got}");
+    assert_eq!(
+        (&got["status"], &got["interim"]),
+        (&json!(200), &json!([103])),
+        "{got}"
+    );
     shown(peer, Role::Client, "1xx");
 }
 
@@ -73,12 +92,21 @@ fn connect(peer: Http3Peer) {
 fn udp(peer: Http3Peer, action: &str) {
     let (pki, target) = (Pki::new(), origins::udp_echo(origins::V4));
     let node = end(&pki);
-    let (target, lengths) = (target.address().to_string(), LENGTHS.map(|length| length.to_string()));
-    let action: Vec<&str> = [action, &target].into_iter().chain(lengths.iter().map(String::as_str)).collect();
+    let (target, lengths) = (
+        target.address().to_string(),
+        LENGTHS.map(|length| length.to_string()),
+    );
+    let action: Vec<&str> = [action, &target]
+        .into_iter()
+        .chain(lengths.iter().map(String::as_str))
+        .collect();
     let got = peer.client(&pki.ca(), node.address("web"), &action);
     assert_eq!(got, json!({ "status": 200, "came": LENGTHS }));
     let record = node.record(|record| record["kind"] == "connect-udp");
-    assert_eq!(record["datagrams"], json!({ "client_to_target": 4, "target_to_client": 4, "dropped": 0 }));
+    assert_eq!(
+        record["datagrams"],
+        json!({ "client_to_target": 4, "target_to_client": 4, "dropped": 0 })
+    );
 }
 
 fn datagrams(peer: Http3Peer) {
@@ -97,8 +125,15 @@ fn a_capsule_that_is_longer_than_udp_allows_ends_its_tunnel() {
     let node = end(&pki);
     let action = ["capsules", &target.address().to_string(), "1", "65528"];
     let got = Http3Peer::H3.client(&pki.ca(), node.address("web"), &action);
-    assert_eq!((&got["status"], &got["came"]), (&json!(200), &json!([1])), "{got}");
-    assert!(got["ended"].as_str().unwrap().contains("H3_MESSAGE_ERROR"), "{got}");
+    assert_eq!(
+        (&got["status"], &got["came"]),
+        (&json!(200), &json!([1])),
+        "{got}"
+    );
+    assert!(
+        got["ended"].as_str().unwrap().contains("H3_MESSAGE_ERROR"),
+        "{got}"
+    );
     assert_eq!(target.seen().len(), 1);
     let record = node.record(|record| record["kind"] == "connect-udp");
     assert_eq!(record["datagrams"]["client_to_target"], 1, "{record}");
@@ -115,7 +150,11 @@ fn websocket(peer: Http3Peer) {
 fn early_get(peer: Http3Peer) {
     let origin = origins::http();
     let got = ask(peer, &["early", "GET", &origin.address().to_string(), "/"]);
-    assert_eq!((&got["status"], &got["early"]), (&json!(200), &json!(true)), "{got}");
+    assert_eq!(
+        (&got["status"], &got["early"]),
+        (&json!(200), &json!(true)),
+        "{got}"
+    );
     shown(peer, Role::Client, "0-RTT");
 }
 
@@ -123,25 +162,55 @@ fn early_get(peer: Http3Peer) {
 fn early_data(peer: Http3Peer) {
     let (pki, origin) = (Pki::new(), origins::http());
     let (node, authority) = (end(&pki), origin.address().to_string());
-    let ask = |method| peer.client(&pki.ca(), node.address("web"), &["early", method, &authority, "/"]);
+    let ask = |method| {
+        peer.client(
+            &pki.ca(),
+            node.address("web"),
+            &["early", method, &authority, "/"],
+        )
+    };
     let got = ask("GET");
-    assert_eq!((&got["status"], &got["early"]), (&json!(200), &json!(true)), "{got}");
+    assert_eq!(
+        (&got["status"], &got["early"]),
+        (&json!(200), &json!(true)),
+        "{got}"
+    );
     // RFC 8470, 5.1: the next one must know.
     assert_eq!(origin.last().field("early-data").as_deref(), Some("1"));
     origin.forget();
     let got = ask("POST");
-    assert_eq!((&got["status"], &got["early"]), (&json!(425), &json!(true)), "{got}");
+    assert_eq!(
+        (&got["status"], &got["early"]),
+        (&json!(425), &json!(true)),
+        "{got}"
+    );
     let record = node.record(|record| record["status"] == 425);
-    assert_eq!((&record["method"], &record["event"]), (&json!("POST"), &json!("end")), "{record}");
-    assert!(record["target"].as_str().unwrap().starts_with(&authority), "{record}");
-    assert!(origin.seen().iter().all(|seen| seen.method == "GET" && seen.field("early-data").is_none()));
+    assert_eq!(
+        (&record["method"], &record["event"]),
+        (&json!("POST"), &json!("end")),
+        "{record}"
+    );
+    assert!(
+        record["target"].as_str().unwrap().starts_with(&authority),
+        "{record}"
+    );
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|seen| seen.method == "GET" && seen.field("early-data").is_none())
+    );
     shown(peer, Role::Client, "0-RTT");
 }
 
 fn migration(peer: Http3Peer) {
     let (pki, udp) = (Pki::new(), origins::udp_echo(origins::V4));
     let node = end(&pki);
-    let got = peer.client(&pki.ca(), node.address("web"), &["moving", &udp.address().to_string()]);
+    let got = peer.client(
+        &pki.ca(),
+        node.address("web"),
+        &["moving", &udp.address().to_string()],
+    );
     assert_eq!(got, json!({ "status": 200, "came": ["before", "after"] }));
     // The target saw one client all the time.
     let seen = udp.seen();
@@ -164,6 +233,10 @@ fn two_nodes(peer: Http3Peer) {
         pki.ca().display()
     );
     let middle = hermes_tests::Node::start("middle", &yaml);
-    let got = peer.client(&pki.ca(), middle.address("web"), &["udp", &udp.address().to_string(), "1", "1000", "1200"]);
+    let got = peer.client(
+        &pki.ca(),
+        middle.address("web"),
+        &["udp", &udp.address().to_string(), "1", "1000", "1200"],
+    );
     assert_eq!(got, json!({ "status": 200, "came": [1, 1000, 1200] }));
 }

@@ -33,13 +33,24 @@ impl Client3 {
     fn new(listeners: Vec<Value>) -> Self {
         let pki = Pki::new();
         let sap = end(&pki);
-        let envoy = Envoy::start("dp", listeners, vec![http3::cluster("sap", sap.address("web"), NAMES[1], &pki.ca())]);
+        let envoy = Envoy::start(
+            "dp",
+            listeners,
+            vec![http3::cluster(
+                "sap",
+                sap.address("web"),
+                NAMES[1],
+                &pki.ca(),
+            )],
+        );
         Self { sap, envoy }
     }
 
     /// The record of the exchange of this kind, which came over HTTP/3.
     fn record(&self, kind: &str) -> Value {
-        let record = self.sap.record(|record| record["kind"] == kind && record["event"] == "end");
+        let record = self
+            .sap
+            .record(|record| record["kind"] == kind && record["event"] == "end");
         assert_eq!(record["protocol"], "h3", "{record}");
         record
     }
@@ -56,7 +67,10 @@ impl Server3 {
         let (pki, at) = (Pki::new(), free::udp());
         let listener = http3::listener("web", at, routes, &pki.issue(&[&at.ip().to_string()]));
         let envoy = Envoy::start("sap", vec![listener], vec![cluster]);
-        Self { dp: before(&pki, at), envoy }
+        Self {
+            dp: before(&pki, at),
+            envoy,
+        }
     }
 }
 
@@ -85,7 +99,10 @@ fn frames_pass(proxy: SocketAddr, authority: &str) {
     ));
     let head = raw.head();
     assert_eq!(head.status(), 101, "{head:?}");
-    assert_eq!(head.field("sec-websocket-accept").as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    assert_eq!(
+        head.field("sec-websocket-accept").as_deref(),
+        Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
+    );
     for length in [1, 70_000] {
         raw.send(vec![b'f'; length]);
         assert!(raw.exactly(length) == vec![b'f'; length]);
@@ -98,7 +115,10 @@ fn envoy_sends_requests_to_hermes_over_http3() {
     let url = format!("http://{}/a?b", origin.address());
     let got = curl(&["-x", &pair.envoy.url("web"), "-d", "content", &url]);
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
-    assert_eq!((&got.json()["body"], origin.last().uri.as_str()), (&json!("content"), "/a?b"));
+    assert_eq!(
+        (&got.json()["body"], origin.last().uri.as_str()),
+        (&json!("content"), "/a?b")
+    );
     pair.record("http");
     showed(Role::Client, "request");
 }
@@ -122,7 +142,12 @@ fn envoy_sends_websocket_to_hermes_over_http3() {
 #[test]
 fn envoy_sends_connect_udp_to_hermes_over_http3() {
     let origin = origins::udp_echo(origins::V4);
-    let pair = Client3::new(vec![bootstrap::udp("udp", "sap", "127.0.0.1", origin.port())]);
+    let pair = Client3::new(vec![bootstrap::udp(
+        "udp",
+        "sap",
+        "127.0.0.1",
+        origin.port(),
+    )]);
     let client = Client::connect(pair.envoy.address("udp"));
     for length in LENGTHS {
         assert_eq!(client.ask(vec![9; length]).len(), length);
@@ -133,17 +158,32 @@ fn envoy_sends_connect_udp_to_hermes_over_http3() {
 #[test]
 fn hermes_sends_requests_to_envoy_over_http3() {
     let origin = origins::http();
-    let pair = Server3::new(&bootstrap::forward("web"), bootstrap::origin("web", origin.address()));
-    let got = curl(&["-x", &pair.dp.url("web"), "-d", "content", "http://VIDEO/a?b"]);
+    let pair = Server3::new(
+        &bootstrap::forward("web"),
+        bootstrap::origin("web", origin.address()),
+    );
+    let got = curl(&[
+        "-x",
+        &pair.dp.url("web"),
+        "-d",
+        "content",
+        "http://VIDEO/a?b",
+    ]);
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
-    assert_eq!((&got.json()["body"], origin.last().uri.as_str()), (&json!("content"), "/a?b"));
+    assert_eq!(
+        (&got.json()["body"], origin.last().uri.as_str()),
+        (&json!("content"), "/a?b")
+    );
     showed(Role::Server, "request");
 }
 
 #[test]
 fn hermes_sends_connect_to_envoy_over_http3() {
     let origin = origins::tcp_echo();
-    let pair = Server3::new(&bootstrap::terminate("CONNECT", "tcp"), bootstrap::origin("tcp", origin.address()));
+    let pair = Server3::new(
+        &bootstrap::terminate("CONNECT", "tcp"),
+        bootstrap::origin("tcp", origin.address()),
+    );
     bytes_pass(pair.dp.address("web"), &origin.address().to_string());
     showed(Role::Server, "CONNECT");
 }
@@ -151,7 +191,10 @@ fn hermes_sends_connect_to_envoy_over_http3() {
 #[test]
 fn hermes_sends_websocket_to_envoy_over_http3() {
     let origin = origins::tcp_upgrades();
-    let pair = Server3::new(&bootstrap::forward("web"), bootstrap::origin("web", origin.address()));
+    let pair = Server3::new(
+        &bootstrap::forward("web"),
+        bootstrap::origin("web", origin.address()),
+    );
     frames_pass(pair.dp.address("web"), &origin.address().to_string());
     showed(Role::Server, "WebSocket");
 }
@@ -159,8 +202,10 @@ fn hermes_sends_websocket_to_envoy_over_http3() {
 #[test]
 fn hermes_sends_connect_udp_to_envoy_over_http3() {
     let origin = origins::udp_echo(origins::V4);
-    let pair =
-        Server3::new(&bootstrap::terminate("CONNECT-UDP", "udp"), bootstrap::udp_origin("udp", origin.address()));
+    let pair = Server3::new(
+        &bootstrap::terminate("CONNECT-UDP", "udp"),
+        bootstrap::udp_origin("udp", origin.address()),
+    );
     let mut tunnel = UdpTunnel::h1(pair.dp.address("web"), "127.0.0.1", origin.port(), "").unwrap();
     for length in LENGTHS {
         let payload = vec![9; length];
@@ -171,7 +216,15 @@ fn hermes_sends_connect_udp_to_envoy_over_http3() {
     tunnel.send(vec![9; TOO_LARGE]);
     tunnel.send("after");
     assert_eq!(tunnel.receive(), b"after");
-    assert_eq!(origin.seen().iter().map(|(_, payload)| payload.len()).max(), Some(TOO_LARGE));
-    eventually("Envoy says so", || pair.envoy.log().contains("DATAGRAM_STATUS_TOO_LARGE").then_some(()));
+    assert_eq!(
+        origin.seen().iter().map(|(_, payload)| payload.len()).max(),
+        Some(TOO_LARGE)
+    );
+    eventually("Envoy says so", || {
+        pair.envoy
+            .log()
+            .contains("DATAGRAM_STATUS_TOO_LARGE")
+            .then_some(())
+    });
     showed(Role::Server, "UDP, datagrams");
 }

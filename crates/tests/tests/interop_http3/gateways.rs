@@ -36,7 +36,11 @@ fn curl_gets_and_posts_over_http3() {
     );
     let got = ask(&node, &pki, "post", &["/post", "3000000"]);
     let seen: Value = serde_json::from_str(got["text"].as_str().unwrap()).unwrap();
-    assert_eq!((&seen["bytes"], &got["version"]), (&json!(3_000_000), &json!("3")), "{got}");
+    assert_eq!(
+        (&seen["bytes"], &got["version"]),
+        (&json!(3_000_000), &json!("3")),
+        "{got}"
+    );
     shown(Http3Peer::Curl, Role::Client, "request");
 }
 
@@ -45,7 +49,11 @@ fn curl_sees_an_interim_response_over_http3() {
     let (pki, origin) = (Pki::new(), origins::early_hints());
     origin.release();
     let got = ask(&gateway(&pki, origin.address()), &pki, "get", &["/"]);
-    assert_eq!((&got["status"], &got["interim"], &got["version"]), (&json!(200), &json!([103]), &json!("3")), "{got}");
+    assert_eq!(
+        (&got["status"], &got["interim"], &got["version"]),
+        (&json!(200), &json!([103]), &json!("3")),
+        "{got}"
+    );
     shown(Http3Peer::Curl, Role::Client, "1xx");
 }
 
@@ -53,7 +61,11 @@ fn curl_sees_an_interim_response_over_http3() {
 fn curl_goes_over_to_http3_where_alt_svc_names_it() {
     let (pki, origin) = (Pki::new(), origins::http());
     let got = ask(&gateway(&pki, origin.address()), &pki, "altsvc", &["/"]);
-    assert_eq!((&got["status"], &got["versions"]), (&json!(200), &json!(["2", "3"])), "{got}");
+    assert_eq!(
+        (&got["status"], &got["versions"]),
+        (&json!(200), &json!(["2", "3"])),
+        "{got}"
+    );
     shown(Http3Peer::Curl, Role::Client, "Alt-Svc");
 }
 
@@ -74,7 +86,10 @@ const PAGE: &str = r#"<!doctype html><title>page</title><link rel=icon href=data
 /// and what the gateway recorded. Over HTTP/3 from the beginning, or when Alt-Svc says so.
 fn browse(at_once: bool) -> (String, Vec<Value>) {
     let (pki, data) = (Pki::new(), origins::http());
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n", PAGE.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n",
+        PAGE.len()
+    );
     let page = origins::scripted(&format!("{head}{PAGE}"));
     let issued = pki.issue(&["127.0.0.1"]);
     let end = Node::start(
@@ -104,15 +119,22 @@ fn browse(at_once: bool) -> (String, Vec<Value>) {
         ),
     );
     let origin = gateway.address("web").to_string();
-    let force = if at_once { origin.clone() } else { "127.0.0.1:1".to_owned() };
+    let force = if at_once {
+        origin.clone()
+    } else {
+        "127.0.0.1:1".to_owned()
+    };
     let document = chromium::load(&format!("https://{origin}/"), &issued, &force);
     let (_, from) = document.split_once(r#"<p id="out">"#).expect(&document);
     let (said, _) = from.split_once('<').unwrap();
     let records = ["/", "/bytes/300000", "/post"].map(|path| {
         let target = format!("{origin}{path}");
-        let record = gateway.record(|record| record["event"] == "end" && record["target"] == target.as_str());
+        let record = gateway
+            .record(|record| record["event"] == "end" && record["target"] == target.as_str());
         end.record(|record| {
-            record["event"] == "end" && record["protocol"] == "h3" && record["target"] == target.as_str()
+            record["event"] == "end"
+                && record["protocol"] == "h3"
+                && record["target"] == target.as_str()
         });
         record["protocol"].clone()
     });
@@ -120,7 +142,12 @@ fn browse(at_once: bool) -> (String, Vec<Value>) {
 }
 
 fn showed(payload: &str) {
-    shown_of("Chromium", || format!("{} (Debian)", chromium::version()), Role::Client, payload);
+    shown_of(
+        "Chromium",
+        || format!("{} (Debian)", chromium::version()),
+        Role::Client,
+        payload,
+    );
 }
 
 #[test]
@@ -134,7 +161,10 @@ fn chromium_loads_a_page_over_http3_through_the_overlay() {
 #[test]
 fn chromium_goes_over_to_http3_where_alt_svc_names_it() {
     let (said, protocols) = browse(false);
-    assert!(said.starts_with("h2 ") && said.ends_with(" h3 300000"), "{said}");
+    assert!(
+        said.starts_with("h2 ") && said.ends_with(" h3 300000"),
+        "{said}"
+    );
     assert_eq!((&protocols[0], &protocols[2]), (&json!("h2"), &json!("h3")));
     showed("Alt-Svc");
 }

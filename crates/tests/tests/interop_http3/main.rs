@@ -1,6 +1,9 @@
 //! HTTP/3 against stacks whose QUIC, HTTP/3 and QPACK are not ours, as clients and as servers.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod bad_frames;
 mod chains;

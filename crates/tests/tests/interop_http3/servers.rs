@@ -39,7 +39,10 @@ impl Pair {
     fn new(peer: Http3Peer, words: &[&str]) -> Self {
         let pki = Pki::new();
         let server = peer.server(&pki, words);
-        Self { node: before(&pki, server.address()), _server: server }
+        Self {
+            node: before(&pki, server.address()),
+            _server: server,
+        }
     }
 
     fn connect(&self) -> Raw {
@@ -49,10 +52,19 @@ impl Pair {
 
 fn request(peer: Http3Peer) {
     let pair = Pair::new(peer, &[]);
-    let got = curl(&["-x", &pair.node.url("web"), "-d", "content", "http://VIDEO/a?b"]);
+    let got = curl(&[
+        "-x",
+        &pair.node.url("web"),
+        "-d",
+        "content",
+        "http://VIDEO/a?b",
+    ]);
     assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     let seen = got.json();
-    assert_eq!((&seen[":authority"], &seen[":path"], &seen["bytes"]), (&json!("VIDEO"), &json!("/a?b"), &json!(7)));
+    assert_eq!(
+        (&seen[":authority"], &seen[":path"], &seen["bytes"]),
+        (&json!("VIDEO"), &json!("/a?b"), &json!(7))
+    );
     let got = curl(&["-x", &pair.node.url("web"), "http://VIDEO/bytes/300000"]);
     assert_eq!((got.exit, got.status, got.body.len()), (0, 200, 300_000));
     shown(peer, Role::Server, "request");
@@ -66,12 +78,20 @@ fn trailers(peer: Http3Peer) {
          x-checksum: 42\r\n\r\n",
     );
     let text = whole(&mut raw);
-    let seen: Value = serde_json::from_str(&text[text.find('{').unwrap()..=text.rfind('}').unwrap()]).unwrap();
-    assert_eq!((&seen["bytes"], &seen["trailers"]), (&json!(3), &json!({ "x-checksum": "42" })), "{text}");
+    let seen: Value =
+        serde_json::from_str(&text[text.find('{').unwrap()..=text.rfind('}').unwrap()]).unwrap();
+    assert_eq!(
+        (&seen["bytes"], &seen["trailers"]),
+        (&json!(3), &json!({ "x-checksum": "42" })),
+        "{text}"
+    );
     let mut raw = pair.connect();
     raw.send("GET http://VIDEO/trailers HTTP/1.1\r\nHost: VIDEO\r\nTE: trailers\r\nConnection: TE\r\n\r\n");
     let text = whole(&mut raw);
-    assert!(text.ends_with("5\r\nbody\n\r\n0\r\nx-checksum: 42\r\n\r\n"), "{text}");
+    assert!(
+        text.ends_with("5\r\nbody\n\r\n0\r\nx-checksum: 42\r\n\r\n"),
+        "{text}"
+    );
     shown(peer, Role::Server, "trailers");
 }
 
@@ -82,8 +102,9 @@ fn whole(raw: &mut Raw) -> String {
     match head.field("content-length") {
         Some(length) => String::from_utf8(raw.exactly(length.parse().unwrap())).unwrap(),
         None => {
-            let ended =
-                |bytes: &[u8]| bytes.ends_with(b"\r\n\r\n") && bytes.windows(5).any(|five| five == b"\r\n0\r\n");
+            let ended = |bytes: &[u8]| {
+                bytes.ends_with(b"\r\n\r\n") && bytes.windows(5).any(|five| five == b"\r\n0\r\n")
+            };
             String::from_utf8(raw.until(ended)).unwrap()
         }
     }
@@ -93,7 +114,10 @@ fn interim(peer: Http3Peer) {
     let pair = Pair::new(peer, &[]);
     let got = curl(&["-x", &pair.node.url("web"), "http://VIDEO/hints"]);
     let statuses: Vec<u16> = got.heads.iter().map(|head| head.status()).collect();
-    assert_eq!((statuses, got.text()), (vec![103, 200], "done\n".to_owned()));
+    assert_eq!(
+        (statuses, got.text()),
+        (vec![103, 200], "done\n".to_owned())
+    );
     shown(peer, Role::Server, "1xx");
 }
 
@@ -119,19 +143,34 @@ fn udp(node: &Node, host: &str, port: u16, lengths: &[usize]) {
 }
 
 fn datagrams(peer: Http3Peer) {
-    udp(&Pair::new(peer, &[]).node, "VOICE", 5004, &[0, 1, 1000, 1100]);
+    udp(
+        &Pair::new(peer, &[]).node,
+        "VOICE",
+        5004,
+        &[0, 1, 1000, 1100],
+    );
     shown(peer, Role::Server, "UDP, datagrams");
 }
 
 fn capsules(peer: Http3Peer) {
-    udp(&Pair::new(peer, &["capsules"]).node, "VOICE", 5004, &[0, 1, 1000, 1400]);
+    udp(
+        &Pair::new(peer, &["capsules"]).node,
+        "VOICE",
+        5004,
+        &[0, 1, 1000, 1400],
+    );
     shown(peer, Role::Server, "UDP, capsules");
 }
 
 /// Of a proxy that sends them on itself.
 fn real_datagrams(peer: Http3Peer) {
     let target = origins::udp_echo(origins::V4);
-    udp(&Pair::new(peer, &[]).node, "127.0.0.1", target.port(), &[1, 1000, 1200]);
+    udp(
+        &Pair::new(peer, &[]).node,
+        "127.0.0.1",
+        target.port(),
+        &[1, 1000, 1200],
+    );
     shown(peer, Role::Server, "UDP, datagrams");
 }
 

@@ -5,8 +5,11 @@ use hermes_tests::{Http3Peer, Node, Pki, origins};
 use serde_json::json;
 
 /// Templates in every form that RFC 9298 allows.
-const TEMPLATES: [&str; 3] =
-    ["/masque{?target_host,target_port}", "/u/{target_port}/{target_host}", "/p?a=b{&target_host,target_port}"];
+const TEMPLATES: [&str; 3] = [
+    "/masque{?target_host,target_port}",
+    "/u/{target_port}/{target_host}",
+    "/p?a=b{&target_host,target_port}",
+];
 
 #[test]
 fn masque_go_asks_hermes_by_a_template() {
@@ -23,7 +26,11 @@ fn masque_go_asks_hermes_by_a_template() {
         let node = Node::start("end", &yaml);
         let action = ["udp", &udp.address().to_string(), "1", "1200"];
         let got = Http3Peer::MasqueGo.client_by(template, &pki.ca(), node.address("web"), &action);
-        assert_eq!(got, json!({ "status": 200, "came": [1, 1200] }), "{template}");
+        assert_eq!(
+            got,
+            json!({ "status": 200, "came": [1, 1200] }),
+            "{template}"
+        );
     }
 }
 

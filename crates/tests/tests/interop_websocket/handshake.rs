@@ -19,16 +19,27 @@ fn ask(node: &Node, authority: &str, key: &str) -> Raw {
 #[test]
 fn the_key_of_the_client_is_answered() {
     let (node, origin) = (Node::forward_proxy(), origins::tcp_upgrades());
-    let mut raw = ask(&node, &origin.address().to_string(), &format!("Sec-WebSocket-Key: {KEY}\r\n"));
+    let mut raw = ask(
+        &node,
+        &origin.address().to_string(),
+        &format!("Sec-WebSocket-Key: {KEY}\r\n"),
+    );
     let head = raw.head();
-    assert_eq!((head.status(), head.field("sec-websocket-accept").as_deref()), (101, Some(ACCEPT)), "{head:?}");
+    assert_eq!(
+        (head.status(), head.field("sec-websocket-accept").as_deref()),
+        (101, Some(ACCEPT)),
+        "{head:?}"
+    );
 }
 
 #[test]
 fn a_bad_key_is_refused() {
     let (node, origin) = (Node::forward_proxy(), origins::tcp_upgrades());
     let authority = origin.address().to_string();
-    for key in ["Sec-WebSocket-Key: short\r\n".to_owned(), format!("Sec-WebSocket-Key: {KEY}\r\n").repeat(2)] {
+    for key in [
+        "Sec-WebSocket-Key: short\r\n".to_owned(),
+        format!("Sec-WebSocket-Key: {KEY}\r\n").repeat(2),
+    ] {
         let head = ask(&node, &authority, &key).head();
         assert_eq!(head.status(), 400, "{head:?}");
     }
@@ -45,9 +56,16 @@ fn an_origin_with_the_wrong_answer_is_a_failure() {
         let authority = origin.address().to_string();
         let head = ask(&node, &authority, &format!("Sec-WebSocket-Key: {KEY}\r\n")).head();
         assert_eq!(head.status(), 502, "{head:?}");
-        assert!(head.field("proxy-status").unwrap().contains("error=http_protocol_error"), "{head:?}");
+        assert!(
+            head.field("proxy-status")
+                .unwrap()
+                .contains("error=http_protocol_error"),
+            "{head:?}"
+        );
         let client = h2c::Client::connect(node.address("web"));
-        let answer = client.extended("websocket", &format!("http://{authority}/chat"), &[]).unwrap_err();
+        let answer = client
+            .extended("websocket", &format!("http://{authority}/chat"), &[])
+            .unwrap_err();
         assert_eq!(answer.status, 502, "{answer:?}");
     }
 }
@@ -57,17 +75,36 @@ fn a_key_that_a_proxy_carried_through_h2_is_answered() {
     let (node, origin) = (Node::forward_proxy(), origins::tcp_upgrades());
     let client = h2c::Client::connect(node.address("web"));
     let uri = format!("http://{}/chat", origin.address());
-    let tunnel = client.extended("websocket", &uri, &[("sec-websocket-key", KEY)]).unwrap();
+    let tunnel = client
+        .extended("websocket", &uri, &[("sec-websocket-key", KEY)])
+        .unwrap();
     assert_eq!(tunnel.fields["sec-websocket-accept"], ACCEPT);
     let tunnel = client.extended("websocket", &uri, &[]).unwrap();
-    assert!(tunnel.fields.get("sec-websocket-accept").is_none(), "{:?}", tunnel.fields);
+    assert!(
+        tunnel.fields.get("sec-websocket-accept").is_none(),
+        "{:?}",
+        tunnel.fields
+    );
 }
 
 #[test]
 fn a_refused_handshake_keeps_its_answer() {
     let node = Node::forward_proxy();
-    let origin =
-        origins::scripted("HTTP/1.1 426 Upgrade Required\r\nSec-WebSocket-Version: 13\r\nContent-Length: 0\r\n\r\n");
-    let head = ask(&node, &origin.address().to_string(), &format!("Sec-WebSocket-Key: {KEY}\r\n")).head();
-    assert_eq!((head.status(), head.field("sec-websocket-version").as_deref()), (426, Some("13")), "{head:?}");
+    let origin = origins::scripted(
+        "HTTP/1.1 426 Upgrade Required\r\nSec-WebSocket-Version: 13\r\nContent-Length: 0\r\n\r\n",
+    );
+    let head = ask(
+        &node,
+        &origin.address().to_string(),
+        &format!("Sec-WebSocket-Key: {KEY}\r\n"),
+    )
+    .head();
+    assert_eq!(
+        (
+            head.status(),
+            head.field("sec-websocket-version").as_deref()
+        ),
+        (426, Some("13")),
+        "{head:?}"
+    );
 }

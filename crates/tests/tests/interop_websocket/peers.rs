@@ -19,7 +19,12 @@ struct Server {
 fn peer(arguments: &[&str]) -> Command {
     let python = std::env::var_os("HERMES_PYTHON").expect("HERMES_PYTHON is set by ./test");
     let mut command = Command::new(python);
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop_websocket/peer.py")).args(arguments);
+    command
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/interop_websocket/peer.py"
+        ))
+        .args(arguments);
     command
 }
 
@@ -30,11 +35,20 @@ impl Server {
 
     fn with(version: &str, environment: &[(&str, &Path)]) -> Self {
         let mut server = peer(&["server", version]);
-        let mut process =
-            server.envs(environment.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = server
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { port: line.trim().parse().expect("the server prints its port"), process }
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        Self {
+            port: line.trim().parse().expect("the server prints its port"),
+            process,
+        }
     }
 }
 
@@ -81,8 +95,14 @@ fn every_case_passes(version: &str, gateway: &Node) {
 fn every_case_passes_with(version: &str, gateway: &Node, environment: &[(&str, &Path)]) {
     let mut client = peer(&["client", version, &gateway.address("web").to_string()]);
     let output = client.envs(environment.iter().copied()).output().unwrap();
-    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(said.ends_with(&format!("{CASES} cases, 0 failed\n")), "{said}{error}");
+    let (said, error) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        said.ends_with(&format!("{CASES} cases, 0 failed\n")),
+        "{said}{error}"
+    );
 }
 
 fn through_one_node(client: &str, server: &str) {
@@ -123,12 +143,18 @@ fn from_h1_to_h1_with_h2_between() {
 /// TLS on every connection: client, DP, SaP (which knows the DP by its certificate), server.
 fn under_tls(client: &str, link: &str, server: &str) {
     let pki = Pki::new();
-    let [video, dp, sap, origin] = ["video", "dp.test", "sap.test", "origin.test"].map(|name| pki.issue(&[name]));
-    let server_process = Server::with(server, &[("WS_CERT", &origin.cert), ("WS_KEY", &origin.key)]);
+    let [video, dp, sap, origin] =
+        ["video", "dp.test", "sap.test", "origin.test"].map(|name| pki.issue(&[name]));
+    let server_process = Server::with(
+        server,
+        &[("WS_CERT", &origin.cert), ("WS_KEY", &origin.key)],
+    );
     let (ca, port) = (pki.ca(), server_process.port);
     let upstream = |address: &str, version: &str, own: &str, name: &str| {
         let (ca, number) = (ca.display(), &version[1..]);
-        format!("{{ endpoints: [\"{address}\"], http: {number}, tls: {{ ca_file: {ca}, server_name: {name}{own} }} }}")
+        format!(
+            "{{ endpoints: [\"{address}\"], http: {number}, tls: {{ ca_file: {ca}, server_name: {name}{own} }} }}"
+        )
     };
     let sap_node = Node::start(
         "sap",
@@ -155,12 +181,21 @@ fn under_tls(client: &str, link: &str, server: &str) {
             upstreams: {{ sap: {} }}
             "#,
             video.yaml(),
-            upstream(&sap_node.address("web").to_string(), link, &format!(", {}", dp.yaml()), "sap.test"),
+            upstream(
+                &sap_node.address("web").to_string(),
+                link,
+                &format!(", {}", dp.yaml()),
+                "sap.test"
+            ),
         ),
     );
     every_case_passes_with(client, &dp_node, &[("WS_CA", &ca)]);
     let record = sap_node.record(|record| record["kind"] == "upgrade");
-    assert_eq!((&record["protocol"], &record["user"]), (&link.into(), &"alice".into()), "{record}");
+    assert_eq!(
+        (&record["protocol"], &record["user"]),
+        (&link.into(), &"alice".into()),
+        "{record}"
+    );
 }
 
 #[test]

@@ -55,7 +55,8 @@ fn two_hundred_new_tunnels_in_a_row_all_work() {
     for version in [1, 2] {
         let entry = entry(end.address("web"), version);
         for number in 0..TUNNELS {
-            let mut raw = Raw::tunnel(entry.address("web"), &origin.address().to_string(), "").unwrap();
+            let mut raw =
+                Raw::tunnel(entry.address("web"), &origin.address().to_string(), "").unwrap();
             raw.send(number.to_string());
             raw.finish();
             assert_eq!(raw.rest(), (number.to_string().into_bytes(), End::Closed));
@@ -80,16 +81,26 @@ fn five_hundred_requests_over_twenty_kept_connections_all_work() {
         entry.idle();
         let records = entry.access();
         assert_eq!(records.len(), KEPT * REQUESTS);
-        assert!(records.iter().all(|record| record["status"] == 200 && record["reason"] == "done"));
+        assert!(
+            records
+                .iter()
+                .all(|record| record["status"] == 200 && record["reason"] == "done")
+        );
     }
-    assert!(origin.connections() <= 2 * KEPT * 2, "{} connections to the origin", origin.connections());
+    assert!(
+        origin.connections() <= 2 * KEPT * 2,
+        "{} connections to the origin",
+        origin.connections()
+    );
 }
 
 fn ask_again_and_again(proxy: SocketAddr, origin: SocketAddr, connection: usize) {
     let mut raw = Raw::connect(proxy);
     for number in 0..REQUESTS {
         let length = connection * 100 + number;
-        raw.send(format!("GET http://{origin}/bytes/{length} HTTP/1.1\r\nHost: {origin}\r\n\r\n"));
+        raw.send(format!(
+            "GET http://{origin}/bytes/{length} HTTP/1.1\r\nHost: {origin}\r\n\r\n"
+        ));
         let (head, content) = raw.response();
         assert_eq!((head.status(), content.len()), (200, length));
     }
@@ -103,19 +114,31 @@ fn a_node_that_is_told_to_stop_lets_a_download_and_a_tunnel_finish() {
         let proxy = entry.address("web");
         let mut download = Raw::connect(proxy);
         let authority = http.address();
-        download.send(format!("GET http://{authority}/slow HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+        download.send(format!(
+            "GET http://{authority}/slow HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+        ));
         let head = download.head();
-        assert_eq!((head.status(), head.field("transfer-encoding").as_deref()), (200, Some("chunked")));
+        assert_eq!(
+            (head.status(), head.field("transfer-encoding").as_deref()),
+            (200, Some("chunked"))
+        );
         assert_eq!(download.exactly(11), b"6\r\nfirst\n\r\n");
         let mut tunnel = Raw::tunnel(proxy, &tcp.address().to_string(), "").unwrap();
 
         entry.signal(Signal::TERM);
-        eventually("the node drains", || (entry.status()["draining"] == true).then_some(()));
-        eventually("nobody is let in", || std::net::TcpStream::connect(proxy).is_err().then_some(()));
+        eventually("the node drains", || {
+            (entry.status()["draining"] == true).then_some(())
+        });
+        eventually("nobody is let in", || {
+            std::net::TcpStream::connect(proxy).is_err().then_some(())
+        });
         tunnel.send("still open");
         assert_eq!(tunnel.exactly(10), b"still open");
         http.release();
-        assert_eq!(download.rest(), (b"5\r\nlast\n\r\n0\r\n\r\n".to_vec(), End::Closed));
+        assert_eq!(
+            download.rest(),
+            (b"5\r\nlast\n\r\n0\r\n\r\n".to_vec(), End::Closed)
+        );
         tunnel.finish();
         assert_eq!(tunnel.rest(), (Vec::new(), End::Closed));
         ends_by_itself(&mut entry);
@@ -131,7 +154,9 @@ fn a_second_signal_breaks_off_what_is_still_open() {
         tunnel.send("open");
         assert_eq!(tunnel.exactly(4), b"open");
         entry.signal(Signal::TERM);
-        eventually("the node drains", || (entry.status()["draining"] == true).then_some(()));
+        eventually("the node drains", || {
+            (entry.status()["draining"] == true).then_some(())
+        });
         let stopped = entry.stop();
         assert!(stopped.success(), "{stopped}: {}", entry.log());
         assert_eq!(tunnel.rest().1, End::Reset);
@@ -158,10 +183,15 @@ fn a_udp_session_goes_on_while_the_node_drains_and_ends_when_it_is_quiet() {
     let client = udp::Client::connect(entry.address("echo"));
     assert_eq!(client.ask("before"), b"before");
     entry.signal(Signal::TERM);
-    eventually("the node drains", || (entry.status()["draining"] == true).then_some(()));
+    eventually("the node drains", || {
+        (entry.status()["draining"] == true).then_some(())
+    });
     for number in 0..20 {
         client.send(format!("while it drains {number}"));
-        assert_eq!(client.receive(), format!("while it drains {number}").as_bytes());
+        assert_eq!(
+            client.receive(),
+            format!("while it drains {number}").as_bytes()
+        );
     }
     ends_by_itself(&mut entry);
     end.idle();
@@ -190,7 +220,9 @@ fn a_node_in_the_middle_that_dies_is_answered_for_and_used_again_when_it_is_back
             assert!(reason.contains("entry; error=connection_"), "{reason}");
         }
         let second = forwarder("middle", &address.to_string(), end.address("web"), version);
-        eventually("the next node is used again", || (get(&entry, origin.address()).0 == 200).then_some(()));
+        eventually("the next node is used again", || {
+            (get(&entry, origin.address()).0 == 200).then_some(())
+        });
         drop(tunnel);
         [&entry, &second, &end].into_iter().for_each(Node::idle);
     }
@@ -200,14 +232,24 @@ fn a_node_in_the_middle_that_dies_is_answered_for_and_used_again_when_it_is_back
 fn ends_by_itself(node: &mut Node) {
     // What has ended and was not waited for is a zombie.
     let stat = format!("/proc/{}/stat", node.pid());
-    eventually("the node ends by itself", || std::fs::read_to_string(&stat).unwrap().contains(") Z ").then_some(()));
+    eventually("the node ends by itself", || {
+        std::fs::read_to_string(&stat)
+            .unwrap()
+            .contains(") Z ")
+            .then_some(())
+    });
     assert!(node.stop().success(), "{}", node.log());
 }
 
 /// Status and `Proxy-Status` of the answer to a small request.
 fn get(entry: &Node, origin: SocketAddr) -> (u16, String) {
     let mut raw = Raw::connect(entry.address("web"));
-    raw.send(format!("GET http://{origin}/bytes/10 HTTP/1.1\r\nHost: {origin}\r\n\r\n"));
+    raw.send(format!(
+        "GET http://{origin}/bytes/10 HTTP/1.1\r\nHost: {origin}\r\n\r\n"
+    ));
     let (head, _) = raw.response();
-    (head.status(), head.field("proxy-status").unwrap_or_default())
+    (
+        head.status(),
+        head.field("proxy-status").unwrap_or_default(),
+    )
 }

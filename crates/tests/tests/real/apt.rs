@@ -19,8 +19,13 @@ server.serve_forever()
 ";
 
 fn run(program: &str, arguments: &[&str]) -> String {
-    let ended = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    let said = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let ended = Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = [ended.stdout, ended.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
     assert!(ended.status.success(), "{program} {arguments:?}: {said}");
     said
 }
@@ -35,16 +40,33 @@ fn repository(folder: &Path) {
     fs::write(tree.join("DEBIAN/control"), control).unwrap();
     fs::write(tree.join("hello"), "hello\n".repeat(10_000)).unwrap();
     let package = deb.join("greeting_1.0_all.deb");
-    run("dpkg-deb", &["--build", "--root-owner-group", tree.to_str().unwrap(), package.to_str().unwrap()]);
+    run(
+        "dpkg-deb",
+        &[
+            "--build",
+            "--root-owner-group",
+            tree.to_str().unwrap(),
+            package.to_str().unwrap(),
+        ],
+    );
     let sum = run("sha256sum", &[package.to_str().unwrap()]);
-    let (sum, size) = (sum.split(' ').next().unwrap(), fs::metadata(&package).unwrap().len());
-    let index = format!("{control}Filename: ./greeting_1.0_all.deb\nSize: {size}\nSHA256: {sum}\n\n");
+    let (sum, size) = (
+        sum.split(' ').next().unwrap(),
+        fs::metadata(&package).unwrap().len(),
+    );
+    let index =
+        format!("{control}Filename: ./greeting_1.0_all.deb\nSize: {size}\nSHA256: {sum}\n\n");
     fs::write(deb.join("Packages"), index).unwrap();
 }
 
 /// What apt needs to leave the machine alone.
 fn apt(root: &Path, proxy: &str, arguments: &[&str]) -> String {
-    for folder in ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "lib/lists/partial", "cache/archives/partial"] {
+    for folder in [
+        "etc/apt/apt.conf.d",
+        "etc/apt/preferences.d",
+        "lib/lists/partial",
+        "cache/archives/partial",
+    ] {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
     fs::write(root.join("status"), "").unwrap();
@@ -74,14 +96,31 @@ fn apt_installs_from_a_flat_repository_through_four_nodes() {
     let server = Server::python(&FILES.replace("FOLDER", folder.path().to_str().unwrap()));
     for version in [2, 3] {
         let four = Four::start(version, server.address, "");
-        let (root, proxy) = (folder.path().join(format!("root{version}")), four.entry().url("web"));
+        let (root, proxy) = (
+            folder.path().join(format!("root{version}")),
+            four.entry().url("web"),
+        );
         fs::create_dir_all(root.join("etc/apt")).unwrap();
-        fs::write(root.join("etc/apt/sources.list"), "deb [trusted=yes] http://REPO/deb ./\n").unwrap();
+        fs::write(
+            root.join("etc/apt/sources.list"),
+            "deb [trusted=yes] http://REPO/deb ./\n",
+        )
+        .unwrap();
         apt(&root, &proxy, &["update"]);
-        apt(&root, &proxy, &["install", "--yes", "--download-only", "greeting"]);
+        apt(
+            &root,
+            &proxy,
+            &["install", "--yes", "--download-only", "greeting"],
+        );
         let got = fs::read(root.join("cache/archives/greeting_1.0_all.deb")).unwrap();
-        assert!(got == fs::read(folder.path().join("deb/greeting_1.0_all.deb")).unwrap(), "{version}: the package");
+        assert!(
+            got == fs::read(folder.path().join("deb/greeting_1.0_all.deb")).unwrap(),
+            "{version}: the package"
+        );
         let flat = curl(&["-x", &proxy, "--path-as-is", "http://REPO/deb/./Packages"]);
-        assert!(flat.status == 200 && flat.text().starts_with("Package: greeting"), "{flat:?}");
+        assert!(
+            flat.status == 200 && flat.text().starts_with("Package: greeting"),
+            "{flat:?}"
+        );
     }
 }

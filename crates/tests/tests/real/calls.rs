@@ -19,8 +19,12 @@ pub fn call(client: &Client, count: u32, every: Duration, patience: Duration) ->
     let (began, mut heard) = (Instant::now(), Heard::default());
     let mut last = began;
     let mut take = |client: &Client, time: Duration| {
-        let Some(datagram) = client.receive_within(time.max(Duration::from_micros(1))) else { return false };
-        heard.numbers.insert(u32::from_be_bytes(datagram[..4].try_into().unwrap()));
+        let Some(datagram) = client.receive_within(time.max(Duration::from_micros(1))) else {
+            return false;
+        };
+        heard
+            .numbers
+            .insert(u32::from_be_bytes(datagram[..4].try_into().unwrap()));
         heard.gap = heard.gap.max(last.elapsed());
         last = Instant::now();
         true

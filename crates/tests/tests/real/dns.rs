@@ -50,7 +50,9 @@ fn a_hundred_a_second(http: u8) {
         call(&client, count, EVERY, Duration::from_secs(2))
     });
     let asked = row.in_client(move || {
-        eventually_true("the name server answers", || ask(0, Duration::from_millis(200)));
+        eventually_true("the name server answers", || {
+            ask(0, Duration::from_millis(200))
+        });
         let began = Instant::now();
         let pause = Client::connect(VOICE.parse().unwrap());
         let mut asking = std::collections::VecDeque::new();
@@ -64,11 +66,19 @@ fn a_hundred_a_second(http: u8) {
             let left = next.saturating_duration_since(Instant::now());
             drop(pause.receive_within(left.max(Duration::from_micros(1))));
         }
-        lost + asking.into_iter().map(|one| u32::from(!one.join().unwrap())).sum::<u32>()
+        lost + asking
+            .into_iter()
+            .map(|one| u32::from(!one.join().unwrap()))
+            .sum::<u32>()
     });
     assert_eq!(asked.join().unwrap(), 0, "no question is lost");
     let heard = called.join().unwrap();
-    assert_eq!(heard.numbers.len(), count as usize, "and nothing of the call: {:?}", heard.gap);
+    assert_eq!(
+        heard.numbers.len(),
+        count as usize,
+        "and nothing of the call: {:?}",
+        heard.gap
+    );
     // All nodes let go of questions that were answered. A port that the system gives out again at once asks twice, which is a
     // conversation: one in a hundred, with as many sessions as there are here.
     let again = (count / 20) as usize;

@@ -17,7 +17,11 @@ impl Four {
     /// Starts the nodes. They speak `version`; at the last, `upstream` are further keys of the server's upstream.
     pub fn start(version: u8, server: SocketAddr, upstream: &str) -> Self {
         let pki = Pki::new();
-        let tls = format!("{}, ca_file: {}", pki.issue(&["127.0.0.1"]).yaml(), pki.ca().display());
+        let tls = format!(
+            "{}, ca_file: {}",
+            pki.issue(&["127.0.0.1"]).yaml(),
+            pki.ca().display()
+        );
         let common = format!("workers: 1\ndefaults: {{ tls: {{ {tls} }} }}\n");
         let overlay = "overlay: { http: 127.0.0.1:0, tls: true }";
         let edge = format!(
@@ -35,7 +39,10 @@ impl Four {
         let two = Node::start("two", &onwards(overlay, three.address("overlay")));
         let entries = "web: { http: 127.0.0.1:0 }, site: { http: 127.0.0.1:0, gateway: true }";
         let one = Node::start("one", &onwards(entries, two.address("overlay")));
-        Self { nodes: vec![one, two, three, edge], _pki: pki }
+        Self {
+            nodes: vec![one, two, three, edge],
+            _pki: pki,
+        }
     }
 
     /// The node of the clients, with a listener `web` for programs that know a proxy, and `site` for those that do not.

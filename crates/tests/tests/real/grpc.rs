@@ -68,11 +68,20 @@ print('all calls')
 
 fn calls(version: u8, server: SocketAddr, late: &str) {
     let four = Four::start(version, server, "http: 2");
-    let python = std::env::var("HERMES_PYTHON").expect("HERMES_PYTHON names Python: ./test real sets it");
+    let python =
+        std::env::var("HERMES_PYTHON").expect("HERMES_PYTHON names Python: ./test real sets it");
     let address = four.entry().address("site").to_string();
-    let ended = Command::new(python).args(["-c", CALLS, &address, late]).output().unwrap();
+    let ended = Command::new(python)
+        .args(["-c", CALLS, &address, late])
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert_eq!(said, "all calls\n", "{version}: {}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(
+        said,
+        "all calls\n",
+        "{version}: {}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
 }
 
 #[test]

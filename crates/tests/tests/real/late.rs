@@ -35,13 +35,23 @@ pub struct Server {
 impl Server {
     /// Runs a script of Python.
     pub fn python(script: &str) -> Self {
-        let python = std::env::var("HERMES_PYTHON").expect("HERMES_PYTHON names Python: ./test real sets it");
-        let started = Command::new(python).args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let python = std::env::var("HERMES_PYTHON")
+            .expect("HERMES_PYTHON names Python: ./test real sets it");
+        let started = Command::new(python)
+            .args(["-c", script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn();
         let mut process = started.unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(process.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let port: u16 = line.trim().parse().unwrap();
-        Self { process, address: SocketAddr::from(([127, 0, 0, 1], port)) }
+        Self {
+            process,
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+        }
     }
 }
 
@@ -63,10 +73,18 @@ fn a_long_poll_is_answered_through_four_nodes_over_every_version() {
                 let four = Four::start(version, address, "timeouts: { header: 75s }");
                 let url = four.entry().url("web");
                 let got = curl(&["-x", &url, "-d", "question", "http://VIDEO/after/12"]);
-                assert_eq!((got.status, got.text().as_str()), (200, "late\n"), "{version}: {got:?}");
+                assert_eq!(
+                    (got.status, got.text().as_str()),
+                    (200, "late\n"),
+                    "{version}: {got:?}"
+                );
                 for node in &four.nodes {
                     let record = node.record(|record| record["kind"] == "http");
-                    assert_eq!((&record["reason"], &record["attempts"]), (&"done".into(), &1.into()), "{record}");
+                    assert_eq!(
+                        (&record["reason"], &record["attempts"]),
+                        (&"done".into(), &1.into()),
+                        "{record}"
+                    );
                 }
             });
         }
@@ -83,7 +101,10 @@ fn a_server_that_is_too_slow_is_named_by_the_last_node() {
         assert_eq!(got.status, 504, "{version}: {got:?}");
         let said = got.field("proxy-status").unwrap();
         let key = "no response head within 1s (upstreams.server.timeouts.header on edge)";
-        assert!(said.starts_with("edge; error=http_response_timeout;") && said.contains(key), "{version}: {said}");
+        assert!(
+            said.starts_with("edge; error=http_response_timeout;") && said.contains(key),
+            "{version}: {said}"
+        );
     }
 }
 
@@ -94,8 +115,20 @@ fn an_event_arrives_before_the_next_one_is_sent() {
         let four = Four::start(version, origin.address(), "");
         let curl = std::env::var("HERMES_CURL").unwrap_or_else(|_| "curl".to_owned());
         let mut command = Command::new(curl);
-        command.args(["-q", "-sS", "-N", "--max-time", "30", "-H", "accept: text/event-stream", "-x"]);
-        let started = command.args([&four.entry().url("web"), "http://EVENTS/slow"]).stdout(Stdio::piped()).spawn();
+        command.args([
+            "-q",
+            "-sS",
+            "-N",
+            "--max-time",
+            "30",
+            "-H",
+            "accept: text/event-stream",
+            "-x",
+        ]);
+        let started = command
+            .args([&four.entry().url("web"), "http://EVENTS/slow"])
+            .stdout(Stdio::piped())
+            .spawn();
         let mut client = started.unwrap();
         let mut events = BufReader::new(client.stdout.take().unwrap());
         let mut first = String::new();
@@ -104,6 +137,10 @@ fn an_event_arrives_before_the_next_one_is_sent() {
         origin.release();
         let mut rest = String::new();
         events.read_to_string(&mut rest).unwrap();
-        assert_eq!((rest.as_str(), client.wait().unwrap().success()), ("last\n", true), "{version}");
+        assert_eq!(
+            (rest.as_str(), client.wait().unwrap().success()),
+            ("last\n", true),
+            "{version}"
+        );
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! One module a kind of traffic.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
 
 mod apt;
 mod calls;

@@ -83,17 +83,32 @@ fn killed_and_started_again(http: u8) {
     let _wireguard = WireGuard::start(&row, &format!("wg{http}"));
     reached(&row);
     eventually("the name server", || {
-        row.in_client(|| dns::ask(7, Duration::from_millis(200))).join().unwrap().then_some(())
+        row.in_client(|| dns::ask(7, Duration::from_millis(200)))
+            .join()
+            .unwrap()
+            .then_some(())
     });
     let _behind = row.behind();
-    let calls = [calling(&row, VOICE), calling(&row, VOICE_BEHIND), hearing(&row)];
+    let calls = [
+        calling(&row, VOICE),
+        calling(&row, VOICE_BEHIND),
+        hearing(&row),
+    ];
     let (asked, pings) = (asking(&row), pinging(&row, PINGS, "0.2"));
     wait("2");
     row.restart_near("2");
-    for (call, which) in calls.into_iter().zip(["a call", "a call through a proxy", "a stream of the target"]) {
+    for (call, which) in
+        calls
+            .into_iter()
+            .zip(["a call", "a call through a proxy", "a stream of the target"])
+    {
         let heard = call.join().unwrap();
         let lost = DATAGRAMS as usize - heard.numbers.len();
-        assert!(lost <= IN_FLIGHT, "{which}: {lost} of {DATAGRAMS} were lost, and {:?} passed without any", heard.gap);
+        assert!(
+            lost <= IN_FLIGHT,
+            "{which}: {lost} of {DATAGRAMS} were lost, and {:?} passed without any",
+            heard.gap
+        );
     }
     let longest = asked.join().unwrap();
     assert!(longest < UNANSWERED, "{longest:?} without an answer");
@@ -129,7 +144,10 @@ fn asked_after_a_death(http: u8) {
         assert_eq!((head.status(), &body[..]), (200, &b"page"[..]), "{head:?}");
     }
     let metrics = row.entry.metrics();
-    assert!(!metrics.contains(r#"hermes_retries_total{upstream="near",reason="timeout"}"#), "{metrics}");
+    assert!(
+        !metrics.contains(r#"hermes_retries_total{upstream="near",reason="timeout"}"#),
+        "{metrics}"
+    );
 }
 
 #[test]

@@ -70,13 +70,20 @@ impl Row {
             topology.add(name).unwrap();
         }
         let plug = |namespace, address| Plug { namespace, address };
-        topology.cable(plug("client", "10.0.1.1/24"), plug("near", "10.0.1.2/24")).unwrap();
-        topology.cable(plug("near", "10.0.2.1/24"), plug("far", "10.0.2.2/24")).unwrap();
+        topology
+            .cable(plug("client", "10.0.1.1/24"), plug("near", "10.0.1.2/24"))
+            .unwrap();
+        topology
+            .cable(plug("near", "10.0.2.1/24"), plug("far", "10.0.2.2/24"))
+            .unwrap();
         let services = Services::start(&topology);
         let pki = Pki::new();
         let tls = pki.issue(&["10.0.1.2", "10.0.2.2"]).yaml();
         let upstream = |address| {
-            format!("{{ endpoints: [\"{address}\"], http: {http}, tls: {{ ca_file: {} }} }}", pki.ca().display())
+            format!(
+                "{{ endpoints: [\"{address}\"], http: {http}, tls: {{ ca_file: {} }} }}",
+                pki.ca().display()
+            )
         };
         let proxy = |address, routes, upstreams| {
             format!(
@@ -118,16 +125,26 @@ impl Row {
             ",
             upstream("10.0.1.2:8443")
         );
-        let start = |namespace, yaml: &str| Node::start_by(command(&topology, namespace), namespace, yaml);
+        let start =
+            |namespace, yaml: &str| Node::start_by(command(&topology, namespace), namespace, yaml);
         let far = start("far", &proxy("10.0.2.2:8443", ends, services_of));
         let onwards = format!("far: {}", upstream("10.0.2.2:8443"));
         let near = start("near", &proxy("10.0.1.2:8443", "{ to: far }", onwards));
-        Self { entry: start("client", &entry), near, far, topology, http, _services: services, pki }
+        Self {
+            entry: start("client", &entry),
+            near,
+            far,
+            topology,
+            http,
+            _services: services,
+            pki,
+        }
     }
 
     /// A node with a call, and the proxy through which it reaches the one in the middle.
     pub fn behind(&self) -> [Node; 2] {
-        let start = |name, yaml: &str| Node::start_by(command(&self.topology, "client"), name, yaml);
+        let start =
+            |name, yaml: &str| Node::start_by(command(&self.topology, "client"), name, yaml);
         let upstream = |address| {
             let (http, ca) = (self.http, self.pki.ca().display().to_string());
             format!("{{ endpoints: [\"{address}\"], http: {http}, tls: {{ ca_file: {ca} }} }}")
@@ -168,7 +185,10 @@ impl Row {
     }
 
     /// Runs `work` in the client's network, beside the test.
-    pub fn in_client<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    pub fn in_client<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         let (entered, waits) = std::sync::mpsc::channel();
         thread::scope(|scope| {
             let topology = &self.topology;
@@ -192,24 +212,49 @@ fn stream(socket: &UdpSocket, count: u32, to: SocketAddr) {
 }
 
 fn command(topology: &Topology, namespace: &str) -> Command {
-    topology.namespace(namespace).unwrap().command(program::path())
+    topology
+        .namespace(namespace)
+        .unwrap()
+        .command(program::path())
 }
 
 /// Lets some seconds pass.
 pub fn wait(seconds: &str) {
-    Command::new("sleep").arg(seconds).stdin(Stdio::null()).status().unwrap();
+    Command::new("sleep")
+        .arg(seconds)
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
 }
 
 impl Services {
     fn start(topology: &Topology) -> Self {
         let far = topology.namespace("far").unwrap();
-        let server = std::env::var("HERMES_DNSMASQ").expect("HERMES_DNSMASQ names dnsmasq: ./test real sets it");
+        let server = std::env::var("HERMES_DNSMASQ")
+            .expect("HERMES_DNSMASQ names dnsmasq: ./test real sets it");
         let port = NAMES.rsplit_once(':').unwrap().1;
-        let name = format!("--address=/{}/{}", NAME.join("."), ADDRESS.map(|byte| byte.to_string()).join("."));
+        let name = format!(
+            "--address=/{}/{}",
+            NAME.join("."),
+            ADDRESS.map(|byte| byte.to_string()).join(".")
+        );
         let names = far
             .command(server)
-            .args(["--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--pid-file="])
-            .args(["--listen-address=127.0.0.1", "--bind-interfaces", "--user=root", &name, "--port", port])
+            .args([
+                "--keep-in-foreground",
+                "--conf-file=/dev/null",
+                "--no-resolv",
+                "--no-hosts",
+                "--pid-file=",
+            ])
+            .args([
+                "--listen-address=127.0.0.1",
+                "--bind-interfaces",
+                "--user=root",
+                &name,
+                "--port",
+                port,
+            ])
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -220,28 +265,41 @@ impl Services {
             });
             bound.join().unwrap()
         });
-        echo.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        echo.set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let ended = over.clone();
         let echo = thread::spawn(move || {
             let mut room = [0; 2000];
             while !ended.load(Ordering::Relaxed) {
-                let Ok((length, from)) = echo.recv_from(&mut room) else { continue };
+                let Ok((length, from)) = echo.recv_from(&mut room) else {
+                    continue;
+                };
                 if let Some(count) = room[..length].strip_prefix(STREAM) {
-                    let (echo, count) = (echo.try_clone().unwrap(), u32::from_be_bytes(count.try_into().unwrap()));
+                    let (echo, count) = (
+                        echo.try_clone().unwrap(),
+                        u32::from_be_bytes(count.try_into().unwrap()),
+                    );
                     thread::spawn(move || stream(&echo, count, from));
                     continue;
                 }
                 drop(echo.send_to(&room[..length], from));
             }
         });
-        Self { _names: Running(names.unwrap()), over, echo: Some(echo) }
+        Self {
+            _names: Running(names.unwrap()),
+            over,
+            echo: Some(echo),
+        }
     }
 }
 
 impl Drop for Services {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        self.echo.take().into_iter().for_each(|echo| drop(echo.join()));
+        self.echo
+            .take()
+            .into_iter()
+            .for_each(|echo| drop(echo.join()));
     }
 }

@@ -41,7 +41,14 @@ pub struct WireGuard {
 impl WireGuard {
     /// Between the client's network and the last one; `label` tells its devices from those of other tests.
     pub fn start(row: &Row, label: &str) -> Self {
-        let far = end(row, "far", &format!("{label}b"), (0, FAR), &format!("listen_port={}\n", port()), "");
+        let far = end(
+            row,
+            "far",
+            &format!("{label}b"),
+            (0, FAR),
+            &format!("listen_port={}\n", port()),
+            "",
+        );
         // The node of the client stands for the peer.
         let peer = format!("endpoint={WIREGUARD}\npersistent_keepalive_interval=25\n");
         let near = end(row, "client", &format!("{label}a"), (1, NEAR), "", &peer);
@@ -54,27 +61,56 @@ fn port() -> &'static str {
 }
 
 /// One end, with its own keys and those of the peer, and further lines of its configuration.
-fn end(row: &Row, network: &str, device: &str, (own, address): (usize, &str), lines: &str, peer: &str) -> Running {
+fn end(
+    row: &Row,
+    network: &str,
+    device: &str,
+    (own, address): (usize, &str),
+    lines: &str,
+    peer: &str,
+) -> Running {
     let device = format!("{device}{}", std::process::id() % 100_000);
     let program = PathBuf::from(
-        std::env::var_os("HERMES_PEERS").expect("HERMES_PEERS names the folder of peers: ./test real sets it"),
+        std::env::var_os("HERMES_PEERS")
+            .expect("HERMES_PEERS names the folder of peers: ./test real sets it"),
     )
     .join("wireguard-go");
     let namespace = row.topology.namespace(network).unwrap();
     let mut command = namespace.command(program);
     // It says that there is a kernel module, which is not what is to be tried.
-    command.args(["--foreground", &device]).env("WG_I_PREFER_BUGGY_USERSPACE_TO_POLISHED_KMOD", "1");
-    let running = Running(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let mut control =
-        eventually("its control socket", || UnixStream::connect(format!("/var/run/wireguard/{device}.sock")).ok());
+    command
+        .args(["--foreground", &device])
+        .env("WG_I_PREFER_BUGGY_USERSPACE_TO_POLISHED_KMOD", "1");
+    let running = Running(
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let mut control = eventually("its control socket", || {
+        UnixStream::connect(format!("/var/run/wireguard/{device}.sock")).ok()
+    });
     let (private, public) = (KEYS[own][0], KEYS[1 - own][1]);
-    let said = format!("set=1\nprivate_key={private}\n{lines}public_key={public}\n{peer}allowed_ip=10.9.0.0/24\n\n");
+    let said = format!(
+        "set=1\nprivate_key={private}\n{lines}public_key={public}\n{peer}allowed_ip=10.9.0.0/24\n\n"
+    );
     control.write_all(said.as_bytes()).unwrap();
     let mut answer = String::new();
     BufReader::new(control).read_line(&mut answer).unwrap();
     assert_eq!(answer, "errno=0\n");
-    for line in [format!("addr add {address}/24 dev {device}"), format!("link set {device} mtu {MTU} up")] {
-        namespace.run(&std::iter::once("ip").chain(line.split(' ')).collect::<Vec<_>>()).unwrap();
+    for line in [
+        format!("addr add {address}/24 dev {device}"),
+        format!("link set {device} mtu {MTU} up"),
+    ] {
+        namespace
+            .run(
+                &std::iter::once("ip")
+                    .chain(line.split(' '))
+                    .collect::<Vec<_>>(),
+            )
+            .unwrap();
     }
     running
 }
@@ -84,20 +120,31 @@ pub fn pinging(row: &Row, count: u32, every: &str) -> Child {
     let ping = std::env::var("HERMES_PING").expect("HERMES_PING names ping: ./test real sets it");
     let mut command = row.topology.namespace("client").unwrap().command(ping);
     command.args(["-n", "-c", &count.to_string(), "-i", every, "-W", "10", FAR]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// How many came back.
 pub fn received(pinging: Child) -> u32 {
     let output = pinging.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    let received = said.split(", ").find_map(|part| part.strip_suffix(" received"));
-    received.unwrap_or_else(|| panic!("{said}")).parse().unwrap()
+    let received = said
+        .split(", ")
+        .find_map(|part| part.strip_suffix(" received"));
+    received
+        .unwrap_or_else(|| panic!("{said}"))
+        .parse()
+        .unwrap()
 }
 
 /// Waits until a ping comes back.
 pub fn reached(row: &Row) {
-    eventually("the private network", || (received(pinging(row, 1, "1")) == 1).then_some(()));
+    eventually("the private network", || {
+        (received(pinging(row, 1, "1")) == 1).then_some(())
+    });
 }
 
 #[test]
@@ -127,7 +174,10 @@ fn wireguard_with_its_own_mtu_stalls_over_no_version() {
         });
     });
     let log = row.entry.log();
-    assert!(log.contains("sent as capsules") && log.contains("datagrams.oversize"), "{log}");
+    assert!(
+        log.contains("sent as capsules") && log.contains("datagrams.oversize"),
+        "{log}"
+    );
     // One session carried all of it.
     assert_eq!(row.far.exchanges().len(), 1);
 }

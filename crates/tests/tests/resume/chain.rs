@@ -24,16 +24,23 @@ fn entry(target: SocketAddr, next: &str) -> String {
 }
 
 fn upstream(pki: &Pki, address: SocketAddr, http: &str) -> String {
-    format!(r#"{{ endpoints: ["{address}"], http: {http}, tls: {{ ca_file: {} }} }}"#, pki.ca().display())
+    format!(
+        r#"{{ endpoints: ["{address}"], http: {http}, tls: {{ ca_file: {} }} }}"#,
+        pki.ca().display()
+    )
 }
 
 /// The clients of a node; each has a conversation.
 fn clients(entry: &Node) -> Vec<udp::Client> {
-    let clients: Vec<_> = (0..CLIENTS).map(|_| udp::Client::connect(entry.address("voice"))).collect();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| udp::Client::connect(entry.address("voice")))
+        .collect();
     for (number, client) in clients.iter().enumerate() {
         for word in ["before", "again"].map(|word| format!("{word} {number}")) {
             // Answers to what was asked more than once may come late.
-            eventually("the answer", || (client.ask(&word) == word.as_bytes()).then_some(()));
+            eventually("the answer", || {
+                (client.ask(&word) == word.as_bytes()).then_some(())
+            });
         }
     }
     clients
@@ -54,13 +61,17 @@ fn go_on(clients: &[udp::Client], target: &origins::Origin<(SocketAddr, Vec<u8>)
     for (number, client) in clients.iter().enumerate() {
         let word = format!("after {number}");
         // Answers to what was asked more than once may still come.
-        eventually("the answer", || (client.ask(&word) == word.as_bytes()).then_some(()));
+        eventually("the answer", || {
+            (client.ask(&word) == word.as_bytes()).then_some(())
+        });
     }
     assert_eq!(sockets(target), before, "the sockets are the same");
 }
 
 fn taken_over(record: &Value) -> bool {
-    record["reason"].as_str().is_some_and(|reason| reason.contains("taken over"))
+    record["reason"]
+        .as_str()
+        .is_some_and(|reason| reason.contains("taken over"))
 }
 
 #[test]
@@ -73,18 +84,33 @@ fn sessions_over_http3_go_on_over_tcp_when_udp_becomes_blocked() {
         target.forget();
         let entry = Node::start("entry", &yaml);
         let clients = clients(&entry);
-        let h3 = end.exchanges().iter().filter(|one| one["protocol"] == "h3").count();
+        let h3 = end
+            .exchanges()
+            .iter()
+            .filter(|one| one["protocol"] == "h3")
+            .count();
         (h3 == CLIENTS).then_some((entry, clients))
     });
     // Those of an entry that did not speak HTTP/3 may still wait for it.
-    let earlier: Vec<_> = end.exchanges().iter().map(|one| one["id"].clone()).collect();
+    let earlier: Vec<_> = end
+        .exchanges()
+        .iter()
+        .map(|one| one["id"].clone())
+        .collect();
     let records = end.access().len();
     gate.let_udp(false);
     go_on(&clients, &target);
     let sessions = end.exchanges();
     let is_new = |one: &&Value| one["protocol"] == "h2" && !earlier.contains(&one["id"]);
     assert_eq!(sessions.iter().filter(is_new).count(), CLIENTS);
-    assert_eq!(end.access().iter().skip(records).filter(|record| taken_over(record)).count(), CLIENTS);
+    assert_eq!(
+        end.access()
+            .iter()
+            .skip(records)
+            .filter(|record| taken_over(record))
+            .count(),
+        CLIENTS
+    );
     drop(entry);
 }
 
@@ -104,14 +130,26 @@ fn sessions_go_on_when_the_proxy_in_the_middle_is_killed_and_comes_back() {
         end.address("web")
     );
     let mut middle = Node::start("middle", &middle);
-    let entry = Node::start("entry", &entry(target.address(), &format!("{{ endpoints: [\"{address}\"], http: 2 }}")));
+    let entry = Node::start(
+        "entry",
+        &entry(
+            target.address(),
+            &format!("{{ endpoints: [\"{address}\"], http: 2 }}"),
+        ),
+    );
     let clients = clients(&entry);
     middle.kill();
     middle.restart();
     go_on(&clients, &target);
     let exchanges = end.exchanges();
     assert_eq!(exchanges.len(), CLIENTS);
-    assert_eq!(end.access().iter().filter(|record| taken_over(record)).count(), CLIENTS);
+    assert_eq!(
+        end.access()
+            .iter()
+            .filter(|record| taken_over(record))
+            .count(),
+        CLIENTS
+    );
     drop(clients);
 }
 

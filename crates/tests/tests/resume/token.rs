@@ -55,9 +55,22 @@ impl Target {
         self.session_on(&Client::connect(end.address("web")), end, user, session)
     }
 
-    fn session_on(&self, client: &Client, end: &Node, user: &str, session: &str) -> (UdpTunnel, SocketAddr) {
+    fn session_on(
+        &self,
+        client: &Client,
+        end: &Node,
+        user: &str,
+        session: &str,
+    ) -> (UdpTunnel, SocketAddr) {
         let fields = [("user", user), (FIELD, session)];
-        let mut tunnel = UdpTunnel::h2(client, end.address("web"), "127.0.0.1", self.port(), &fields).unwrap();
+        let mut tunnel = UdpTunnel::h2(
+            client,
+            end.address("web"),
+            "127.0.0.1",
+            self.port(),
+            &fields,
+        )
+        .unwrap();
         tunnel.send("hello");
         let (hello, socket) = self.receive();
         assert_eq!(hello, "hello");
@@ -89,7 +102,11 @@ fn a_session_that_broke_is_taken_over_with_its_socket_and_what_came_meanwhile() 
         assert_eq!([tunnel.receive(), tunnel.receive()], [b"one", b"two"]);
         token = tunnel.field(FIELD).unwrap();
         eventually_true("the earlier one is recorded", || {
-            end.access().iter().filter(|record| reason(record).contains("taken over")).count() == times
+            end.access()
+                .iter()
+                .filter(|record| reason(record).contains("taken over"))
+                .count()
+                == times
         });
     }
     tunnel.finish();
@@ -115,7 +132,10 @@ fn a_token_that_is_unknown_or_somebody_elses_gives_a_fresh_session_and_says_no_m
     let (end, target, other) = (end(), Target::new(), Target::new());
     let (mine, socket) = target.session(&end, "alice", "?1");
     let token = mine.field(FIELD).unwrap();
-    let foreign = [("bob", token.as_str()), ("alice", ":AAAAAAAAAAAAAAAAAAAAAA==:")];
+    let foreign = [
+        ("bob", token.as_str()),
+        ("alice", ":AAAAAAAAAAAAAAAAAAAAAA==:"),
+    ];
     for (user, session) in foreign {
         let (tunnel, fresh) = target.session(&end, user, session);
         assert_ne!(fresh, socket);
@@ -124,15 +144,23 @@ fn a_token_that_is_unknown_or_somebody_elses_gives_a_fresh_session_and_says_no_m
         assert_eq!(given.len(), token.len());
     }
     let (tunnel, _) = other.session(&end, "alice", &token);
-    assert_ne!(tunnel.field(FIELD).unwrap(), token, "it leads to another target");
+    assert_ne!(
+        tunnel.field(FIELD).unwrap(),
+        token,
+        "it leads to another target"
+    );
     let (tunnel, fresh) = target.session(&end, "alice", "nonsense");
     assert_eq!(tunnel.field(FIELD), None, "nobody asked for a session");
     assert_ne!(fresh, socket);
     // Through all that, the session is still hers.
     let (again, same) = target.session(&end, "alice", &token);
     assert_eq!((again.field(FIELD).unwrap(), same), (token.clone(), socket));
-    let said = end.log() + &std::fs::read_to_string(end.folder().join("access.json")).unwrap_or_default();
-    assert!(!said.contains(token.trim_matches(':')), "a token stands in no log");
+    let said =
+        end.log() + &std::fs::read_to_string(end.folder().join("access.json")).unwrap_or_default();
+    assert!(
+        !said.contains(token.trim_matches(':')),
+        "a token stands in no log"
+    );
 }
 
 #[test]
@@ -155,10 +183,23 @@ fn a_token_makes_room_for_its_own_session_and_for_no_other() {
     let (old, socket) = target.session(&end, "alice", "?1");
     let token = old.field(FIELD).unwrap();
     let client = Client::connect(end.address("web"));
-    for (host, port, binds) in [("127.0.0.1", other.port(), "?0"), ("beyond", 53, "?0"), ("*", 0, "?1")] {
-        let path = if host == "*" { "/.well-known/masque/udp/%2A/%2A/".to_owned() } else { path(host, port) };
+    for (host, port, binds) in [
+        ("127.0.0.1", other.port(), "?0"),
+        ("beyond", 53, "?0"),
+        ("*", 0, "?1"),
+    ] {
+        let path = if host == "*" {
+            "/.well-known/masque/udp/%2A/%2A/".to_owned()
+        } else {
+            path(host, port)
+        };
         let uri = format!("http://{}{path}", end.address("web"));
-        let fields = [("user", "alice"), (FIELD, &token), ("connect-udp-bind", binds), ("capsule-protocol", "?1")];
+        let fields = [
+            ("user", "alice"),
+            (FIELD, &token),
+            ("connect-udp-bind", binds),
+            ("capsule-protocol", "?1"),
+        ];
         let refused = client.extended("connect-udp", &uri, &fields).unwrap_err();
         assert_eq!(refused.status, 429, "{host}: {:?}", refused.fields);
     }
@@ -177,8 +218,17 @@ fn a_node_that_stops_does_not_wait_for_those_who_may_come_back() {
     other.finish();
     end.record(|record| reason(record) == "done");
     assert!(end.stop().success());
-    let reasons: Vec<_> = end.access().iter().map(|record| reason(record).to_owned()).collect();
-    assert!(reasons.iter().any(|reason| reason.contains("the node stops")), "{reasons:?}");
+    let reasons: Vec<_> = end
+        .access()
+        .iter()
+        .map(|record| reason(record).to_owned())
+        .collect();
+    assert!(
+        reasons
+            .iter()
+            .any(|reason| reason.contains("the node stops")),
+        "{reasons:?}"
+    );
 }
 
 #[test]
@@ -186,7 +236,14 @@ fn a_session_of_which_the_target_has_seen_nothing_is_not_kept() {
     let (end, target) = (end(), Target::new());
     let client = Client::connect(end.address("web"));
     let fields = [("user", "alice"), (FIELD, "?1")];
-    let tunnel = UdpTunnel::h2(&client, end.address("web"), "127.0.0.1", target.port(), &fields).unwrap();
+    let tunnel = UdpTunnel::h2(
+        &client,
+        end.address("web"),
+        "127.0.0.1",
+        target.port(),
+        &fields,
+    )
+    .unwrap();
     let token = tunnel.field(FIELD).unwrap();
     tunnel.reset();
     // What comes behind it was served, so the reset was seen.

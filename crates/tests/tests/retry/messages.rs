@@ -9,14 +9,25 @@ use super::{gateway, get, send};
 
 #[test]
 fn an_origin_that_fails_twice_is_asked_a_third_time() {
-    let origin = acting(&[Act::status(503, ""), Act::status(502, ""), Act::status(200, "")]);
+    let origin = acting(&[
+        Act::status(503, ""),
+        Act::status(502, ""),
+        Act::status(200, ""),
+    ]);
     let node = gateway(&[origin.address()], ", retry: { on: gateway-error }");
     let (status, _, content) = get(&node);
-    assert_eq!((status, content.as_str(), origin.seen().len()), (200, "200\n", 3));
+    assert_eq!(
+        (status, content.as_str(), origin.seen().len()),
+        (200, "200\n", 3)
+    );
     let record = node.record(|_| true);
     let endpoint = origin.address().to_string();
     assert_eq!(record["attempts"], 3, "{record}");
-    assert_eq!(record["tried"], serde_json::json!([endpoint, endpoint, endpoint]), "{record}");
+    assert_eq!(
+        record["tried"],
+        serde_json::json!([endpoint, endpoint, endpoint]),
+        "{record}"
+    );
     let metrics = node.metrics();
     let counted = r#"hermes_retries_total{upstream="origin",reason="gateway-error"} 2"#;
     assert!(metrics.contains(counted), "{metrics}");
@@ -25,9 +36,16 @@ fn an_origin_that_fails_twice_is_asked_a_third_time() {
 /// Whether a request that fails like this first is answered by a second attempt under this condition.
 fn is_repeated(on: &str, act: Act) -> bool {
     let origin = acting(&[act, Act::status(200, "")]);
-    let node = gateway(&[origin.address()], &format!(", retry: {{ on: {on}, backoff: {{ base: 1ms }} }}"));
+    let node = gateway(
+        &[origin.address()],
+        &format!(", retry: {{ on: {on}, backoff: {{ base: 1ms }} }}"),
+    );
     let status = get(&node).0;
-    assert_eq!(origin.seen().len(), if status == 200 { 2 } else { 1 }, "{on}");
+    assert_eq!(
+        origin.seen().len(),
+        if status == 200 { 2 } else { 1 },
+        "{on}"
+    );
     status == 200
 }
 
@@ -54,7 +72,12 @@ fn each_condition_repeats_what_it_names_and_nothing_else() {
 
 #[test]
 fn a_connection_that_fails_is_tried_again_where_the_policy_says_so() {
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = || {
+        std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+    };
     for (on, attempts) in [("connect-failure", 3), ("gateway-error", 3), ("reset", 1)] {
         let node = gateway(&[free()], &format!(", retry: {{ on: {on}, attempts: 3 }}"));
         assert_eq!(get(&node).0, 502);
@@ -64,10 +87,16 @@ fn a_connection_that_fails_is_tried_again_where_the_policy_says_so() {
 
 #[test]
 fn when_all_attempts_fail_the_last_response_goes_to_the_client() {
-    let origin = acting(&[Act::status(500, "X-Try: 1\r\n"), Act::status(503, "X-Try: 2\r\n")]);
+    let origin = acting(&[
+        Act::status(500, "X-Try: 1\r\n"),
+        Act::status(503, "X-Try: 2\r\n"),
+    ]);
     let node = gateway(&[origin.address()], ", retry: { on: 5xx, attempts: 2 }");
     let (status, fields, content) = get(&node);
-    assert_eq!((status, content.as_str(), origin.seen().len()), (503, "503\n", 2));
+    assert_eq!(
+        (status, content.as_str(), origin.seen().len()),
+        (503, "503\n", 2)
+    );
     assert!(fields.contains(r#"("x-try", "2")"#), "{fields}");
 }
 
@@ -86,7 +115,10 @@ fn the_final_failure_says_how_many_attempts_there_were() {
     assert_eq!((status, origin.seen().len()), (502, 3));
     assert!(fields.contains("(3 attempts)"), "{fields}");
     let record = node.record(|_| true);
-    assert!(record["reason"].as_str().unwrap().ends_with("(3 attempts)"), "{record}");
+    assert!(
+        record["reason"].as_str().unwrap().ends_with("(3 attempts)"),
+        "{record}"
+    );
 }
 
 #[test]
@@ -104,10 +136,16 @@ fn without_a_policy_a_failure_is_final() {
 fn a_post_that_was_reset_after_its_head_went_out_is_not_repeated() {
     for content in [&b""[..], b"content"] {
         let origin = acting(&[Act::Reset, Act::status(200, "")]);
-        let node = gateway(&[origin.address()], ", retry: { on: [5xx, reset, gateway-error], attempts: 5 }");
+        let node = gateway(
+            &[origin.address()],
+            ", retry: { on: [5xx, reset, gateway-error], attempts: 5 }",
+        );
         let (status, fields, _) = send(&node, "POST", content);
         assert_eq!((status, origin.seen().len()), (502, 1));
-        assert!(fields.contains("(1 attempt; it may have been processed and is not idempotent)"), "{fields}");
+        assert!(
+            fields.contains("(1 attempt; it may have been processed and is not idempotent)"),
+            "{fields}"
+        );
     }
 }
 
@@ -116,7 +154,10 @@ fn a_post_that_was_answered_503_is_not_repeated() {
     let origin = acting(&[Act::status(503, "Retry-After: 0\r\n"), Act::status(200, "")]);
     let node = gateway(&[origin.address()], ", retry: { on: 5xx }");
     let (status, _, content) = send(&node, "POST", b"content");
-    assert_eq!((status, content.as_str(), origin.seen().len()), (503, "503\n", 1));
+    assert_eq!(
+        (status, content.as_str(), origin.seen().len()),
+        (503, "503\n", 1)
+    );
 }
 
 #[test]
@@ -141,39 +182,72 @@ fn content_is_sent_again_as_it_was() {
     assert_eq!(status, 200);
     let (seen, content) = (origin.seen(), String::from_utf8(content).unwrap());
     assert_eq!(seen.len(), 3);
-    assert!(seen.iter().all(|request| request.ends_with(&format!("\r\n\r\n{content}"))));
+    assert!(
+        seen.iter()
+            .all(|request| request.ends_with(&format!("\r\n\r\n{content}")))
+    );
     let record = node.record(|_| true);
-    assert_eq!(record["bytes"]["client_to_target"], 64 << 10, "what is sent again is not counted again: {record}");
+    assert_eq!(
+        record["bytes"]["client_to_target"],
+        64 << 10,
+        "what is sent again is not counted again: {record}"
+    );
 }
 
 #[test]
 fn content_above_the_bound_is_not_sent_again() {
     let origin = acting(&[Act::status(503, ""), Act::status(200, "")]);
-    let node = gateway(&[origin.address()], ", retry: { on: 5xx, keep_bytes: 1KiB }");
-    assert_eq!((send(&node, "PUT", &[b'c'; 1025]).0, origin.seen().len()), (503, 1));
-    assert_eq!((send(&node, "PUT", &[b'c'; 1024]).0, origin.seen().len()), (200, 2));
+    let node = gateway(
+        &[origin.address()],
+        ", retry: { on: 5xx, keep_bytes: 1KiB }",
+    );
+    assert_eq!(
+        (send(&node, "PUT", &[b'c'; 1025]).0, origin.seen().len()),
+        (503, 1)
+    );
+    assert_eq!(
+        (send(&node, "PUT", &[b'c'; 1024]).0, origin.seen().len()),
+        (200, 2)
+    );
 }
 
 #[test]
 fn after_a_short_retry_after_the_origin_is_asked_again() {
     let fields = "Retry-After: 1\r\n";
-    let origin = acting(&[Act::status(503, fields), Act::status(429, fields), Act::status(200, "")]);
-    let node = gateway(&[origin.address()], ", retry: { on: [gateway-error, rate-limited] }");
+    let origin = acting(&[
+        Act::status(503, fields),
+        Act::status(429, fields),
+        Act::status(200, ""),
+    ]);
+    let node = gateway(
+        &[origin.address()],
+        ", retry: { on: [gateway-error, rate-limited] }",
+    );
     assert_eq!((get(&node).0, origin.seen().len()), (200, 3));
 }
 
 #[test]
 fn an_origin_that_says_retry_after_is_left_alone_until_then() {
     let origin = acting(&[Act::status(503, "Retry-After: 2\r\n"), Act::status(200, "")]);
-    let node = gateway(&[origin.address()], ", retry: { on: gateway-error, backoff: { base: 1ms, max: 1ms } }");
+    let node = gateway(
+        &[origin.address()],
+        ", retry: { on: gateway-error, backoff: { base: 1ms, max: 1ms } }",
+    );
     std::thread::scope(|scope| {
         let first = scope.spawn(|| get(&node));
         eventually_true("it was asked", || origin.seen().len() == 1);
         // The back-off of a millisecond is long over when the other request has its answer.
-        assert_eq!(hermes_tests::curl(&[&format!("{}/other", node.url("web"))]).status, 200);
+        assert_eq!(
+            hermes_tests::curl(&[&format!("{}/other", node.url("web"))]).status,
+            200
+        );
         assert_eq!(first.join().unwrap().0, 200);
     });
-    let asked: Vec<_> = origin.seen().iter().map(|request| request.split(' ').nth(1).unwrap().to_owned()).collect();
+    let asked: Vec<_> = origin
+        .seen()
+        .iter()
+        .map(|request| request.split(' ').nth(1).unwrap().to_owned())
+        .collect();
     assert_eq!(asked, ["/a", "/other", "/a"]);
 }
 
@@ -218,7 +292,12 @@ fn nobody_is_asked_again_for_a_client_that_left() {
 
 #[test]
 fn a_reload_changes_the_policy_of_an_upstream_and_keeps_its_connections() {
-    let origin = acting(&[Act::status(200, ""), Act::status(503, ""), Act::status(503, ""), Act::status(200, "")]);
+    let origin = acting(&[
+        Act::status(200, ""),
+        Act::status(503, ""),
+        Act::status(503, ""),
+        Act::status(200, ""),
+    ]);
     let yaml = |keys: &str| {
         format!(
             r#"
@@ -238,5 +317,9 @@ fn a_reload_changes_the_policy_of_an_upstream_and_keeps_its_connections() {
     let mut raw = Raw::connect(node.address("web"));
     raw.send("GET /a HTTP/1.1\r\nHost: video\r\n\r\n");
     assert_eq!((raw.head().status(), origin.seen().len()), (200, 4));
-    assert_eq!(origin.connections(), 2, "one was kept over the reload, one followed the response that nobody read");
+    assert_eq!(
+        origin.connections(),
+        2,
+        "one was kept over the reload, one followed the response that nobody read"
+    );
 }

@@ -8,7 +8,11 @@ use hermes_tests::raw::Raw;
 
 /// A node whose CONNECT goes to the next proxies.
 fn before(proxies: &[SocketAddr], keys: &str) -> Node {
-    let endpoints = proxies.iter().map(|proxy| format!("\"{proxy}\"")).collect::<Vec<_>>().join(", ");
+    let endpoints = proxies
+        .iter()
+        .map(|proxy| format!("\"{proxy}\""))
+        .collect::<Vec<_>>()
+        .join(", ");
     Node::start(
         "alice",
         &format!(
@@ -37,14 +41,25 @@ fn a_tunnel_that_was_refused_is_asked_for_again() {
 fn without_a_policy_a_refusal_is_passed_on() {
     let proxy = acting(&[Act::status(503, ""), Act::status(200, "")]);
     let node = before(&[proxy.address()], "");
-    assert_eq!(Raw::tunnel(node.address("web"), "DB:5432", "").unwrap_err().status(), 503);
+    assert_eq!(
+        Raw::tunnel(node.address("web"), "DB:5432", "")
+            .unwrap_err()
+            .status(),
+        503
+    );
     assert_eq!(proxy.seen().len(), 1);
 }
 
 #[test]
 fn a_proxy_that_does_not_answer_in_time_is_left_for_another() {
-    let (slow, fast) = (acting(&[Act::Hang]), acting(&[Act::Say("HTTP/1.1 200 OK\r\n\r\n".to_owned())]));
-    let node = before(&[slow.address(), fast.address()], ", retry: { on: reset, per_try_timeout: 100ms }");
+    let (slow, fast) = (
+        acting(&[Act::Hang]),
+        acting(&[Act::Say("HTTP/1.1 200 OK\r\n\r\n".to_owned())]),
+    );
+    let node = before(
+        &[slow.address(), fast.address()],
+        ", retry: { on: reset, per_try_timeout: 100ms }",
+    );
     assert!(Raw::tunnel(node.address("web"), "DB:5432", "").is_ok());
     assert_eq!(fast.seen().len(), 1);
 }
@@ -67,7 +82,13 @@ fn what_a_tunnel_carried_is_never_sent_again() {
     assert_eq!(tunnel.exactly(4), b"half");
     server.release();
     tunnel.rest();
-    assert_eq!((node.record(|_| true)["attempts"].as_u64(), server.connections()), (Some(1), 1));
+    assert_eq!(
+        (
+            node.record(|_| true)["attempts"].as_u64(),
+            server.connections()
+        ),
+        (Some(1), 1)
+    );
 }
 
 #[test]
@@ -88,9 +109,15 @@ fn a_connection_for_a_tunnel_is_tried_as_often_as_the_policy_says() {
     let head = Raw::tunnel(node.address("web"), "DB:5432", "").unwrap_err();
     assert_eq!(head.status(), 502);
     let status = head.field("proxy-status").unwrap();
-    assert!(status.contains("error=connection_refused") && status.contains("(3 attempts)"), "{status}");
+    assert!(
+        status.contains("error=connection_refused") && status.contains("(3 attempts)"),
+        "{status}"
+    );
     assert_eq!(node.record(|_| true)["attempts"], 3);
-    assert!(node.metrics().contains(r#"hermes_retries_total{upstream="db",reason="connect-failure"} 2"#));
+    assert!(
+        node.metrics()
+            .contains(r#"hermes_retries_total{upstream="db",reason="connect-failure"} 2"#)
+    );
 }
 
 #[test]
@@ -111,7 +138,9 @@ fn a_tunnel_of_datagrams_that_was_refused_is_asked_for_again() {
         ),
     );
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    client.set_read_timeout(Some(hermes_tests::eventually::PATIENCE)).unwrap();
+    client
+        .set_read_timeout(Some(hermes_tests::eventually::PATIENCE))
+        .unwrap();
     client.send_to(b"knock", node.address("voice")).unwrap();
     let mut answer = [0; 16];
     let length = client.recv(&mut answer).unwrap();

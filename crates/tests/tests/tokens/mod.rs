@@ -34,7 +34,11 @@ impl Issuer {
         let inner = &pair.serialized_der()[26..];
         let modulus = URL_SAFE_NO_PAD.encode(&inner[12..268]);
         let public = json!({ "kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1", "n": modulus, "e": "AQAB" });
-        Self { algorithm: Algorithm::RS256, key: EncodingKey::from_rsa_der(inner), public }
+        Self {
+            algorithm: Algorithm::RS256,
+            key: EncodingKey::from_rsa_der(inner),
+            public,
+        }
     }
 
     /// What it publishes.
@@ -44,13 +48,19 @@ impl Issuer {
 
     /// Claims that a node with `issuer: https://issuer.test` and `audience: hermes` believes for an hour.
     pub fn claims(&self, user: &str) -> Value {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
         json!({ "iss": "https://issuer.test", "aud": "hermes", "sub": user, "exp": now + 3600 })
     }
 
     /// A token with these claims.
     pub fn token(&self, claims: &Value) -> String {
-        let header = Header { kid: Some("1".to_owned()), ..Header::new(self.algorithm) };
+        let header = Header {
+            kid: Some("1".to_owned()),
+            ..Header::new(self.algorithm)
+        };
         jsonwebtoken::encode(&header, claims, &self.key).unwrap()
     }
 }

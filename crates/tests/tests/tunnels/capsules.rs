@@ -15,9 +15,18 @@ use crate::pipe::WAYS;
 
 #[test]
 fn a_forwarder_passes_every_capsule_on_unchanged() {
-    let odd = [capsule(0x2f3a, b"unknown"), capsule(DATAGRAM, b"\x05context five"), capsule(0x3fff_ffff, b"")].concat();
+    let odd = [
+        capsule(0x2f3a, b"unknown"),
+        capsule(DATAGRAM, b"\x05context five"),
+        capsule(0x3fff_ffff, b""),
+    ]
+    .concat();
     for version in [1, 2] {
-        let next = if version == 1 { h1_mirror() } else { h2_mirror() };
+        let next = if version == 1 {
+            h1_mirror()
+        } else {
+            h2_mirror()
+        };
         let node = forwarder("forwarder", next, version);
         let address = node.address("web");
         let client = Client::connect(address);
@@ -50,7 +59,9 @@ fn h1_mirror() -> SocketAddr {
             stream
                 .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: connect-udp\r\n\r\n")
                 .unwrap();
-            std::thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
+            std::thread::spawn(move || {
+                std::io::copy(&mut stream.try_clone().unwrap(), &mut stream)
+            });
         }
     });
     address
@@ -63,10 +74,16 @@ fn h2_mirror() -> SocketAddr {
     runtime::handle().spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         let mut builder = h2::server::Builder::new();
-        let mut connection = builder.enable_connect_protocol().handshake::<_, Bytes>(stream).await.unwrap();
+        let mut connection = builder
+            .enable_connect_protocol()
+            .handshake::<_, Bytes>(stream)
+            .await
+            .unwrap();
         while let Some(Ok((request, mut respond))) = connection.accept().await {
             tokio::spawn(async move {
-                let mut sender = respond.send_response(http::Response::new(()), false).unwrap();
+                let mut sender = respond
+                    .send_response(http::Response::new(()), false)
+                    .unwrap();
                 let mut content = request.into_body();
                 while let Some(Ok(data)) = content.data().await {
                     sender.send_data(data, false).unwrap();

@@ -15,7 +15,10 @@ pub fn open(way: Way, overlay: &Overlay, port: u16) -> (UdpTunnel, Option<Client
         Way::H1 => (UdpTunnel::h1(proxy, "127.0.0.1", port, "").unwrap(), None),
         Way::H2 => {
             let client = Client::connect(proxy);
-            (UdpTunnel::h2(&client, proxy, "127.0.0.1", port, &[]).unwrap(), Some(client))
+            (
+                UdpTunnel::h2(&client, proxy, "127.0.0.1", port, &[]).unwrap(),
+                Some(client),
+            )
         }
     }
 }
@@ -58,16 +61,28 @@ fn datagrams_go_to_ipv6_targets() {
 fn a_capsule_may_be_cut_at_every_byte() {
     let origin = origins::udp_echo(origins::V4);
     let overlay = Overlay::start(&[2]);
-    let whole = [datagram(b"first"), capsule(0x1234, b"unknown"), datagram(b"second")].concat();
+    let whole = [
+        datagram(b"first"),
+        capsule(0x1234, b"unknown"),
+        datagram(b"second"),
+    ]
+    .concat();
     for way in WAYS {
         let (mut tunnel, _client) = open(way, &overlay, origin.port());
         for cut in 0..=whole.len() {
             tunnel.send_bytes(&whole[..cut]);
             tunnel.send_bytes(&whole[cut..]);
-            assert_eq!((tunnel.receive(), tunnel.receive()), (b"first".to_vec(), b"second".to_vec()), "cut at {cut}");
+            assert_eq!(
+                (tunnel.receive(), tunnel.receive()),
+                (b"first".to_vec(), b"second".to_vec()),
+                "cut at {cut}"
+            );
         }
         whole.iter().for_each(|byte| tunnel.send_bytes(&[*byte]));
-        assert_eq!((tunnel.receive(), tunnel.receive()), (b"first".to_vec(), b"second".to_vec()));
+        assert_eq!(
+            (tunnel.receive(), tunnel.receive()),
+            (b"first".to_vec(), b"second".to_vec())
+        );
     }
 }
 
@@ -76,9 +91,21 @@ fn datagrams_sent_before_the_answer_are_kept_over_h2() {
     let origin = origins::udp_echo(origins::V4);
     for links in [&[][..], &[1], &[2], &[2, 2]] {
         let overlay = Overlay::start(links);
-        let uri = format!("http://{}{}", overlay.address(), capsules::path("127.0.0.1", origin.port()));
-        let answered = early(overlay.address(), &uri, [datagram(b"one"), datagram(b"two")].concat());
-        assert_eq!(answered, [datagram(b"one"), datagram(b"two")].concat(), "links {links:?}");
+        let uri = format!(
+            "http://{}{}",
+            overlay.address(),
+            capsules::path("127.0.0.1", origin.port())
+        );
+        let answered = early(
+            overlay.address(),
+            &uri,
+            [datagram(b"one"), datagram(b"two")].concat(),
+        );
+        assert_eq!(
+            answered,
+            [datagram(b"one"), datagram(b"two")].concat(),
+            "links {links:?}"
+        );
     }
 }
 
@@ -93,9 +120,19 @@ fn early(proxy: std::net::SocketAddr, uri: &str, bytes: Vec<u8>) -> Vec<u8> {
         let mut pings = connection.ping_pong().unwrap();
         runtime::handle().spawn(connection);
         pings.ping(h2::Ping::opaque()).await.unwrap();
-        let request = http::Request::builder().method(http::Method::CONNECT).uri(uri);
-        let request = request.extension(Protocol::from_static("connect-udp")).body(()).unwrap();
-        let (response, mut sender) = requests.ready().await.unwrap().send_request(request, false).unwrap();
+        let request = http::Request::builder()
+            .method(http::Method::CONNECT)
+            .uri(uri);
+        let request = request
+            .extension(Protocol::from_static("connect-udp"))
+            .body(())
+            .unwrap();
+        let (response, mut sender) = requests
+            .ready()
+            .await
+            .unwrap()
+            .send_request(request, false)
+            .unwrap();
         sender.send_data(bytes.into(), false).unwrap();
         let mut content = response.await.unwrap().into_body();
         let mut received = Vec::new();

@@ -55,7 +55,9 @@ fn next_proxy(acts: &'static [Act]) -> (SocketAddr, mpsc::UnboundedReceiver<Byte
 }
 
 fn answer(respond: &mut SendResponse<Bytes>) -> h2::SendStream<Bytes> {
-    respond.send_response(http::Response::new(()), false).unwrap()
+    respond
+        .send_response(http::Response::new(()), false)
+        .unwrap()
 }
 
 /// A node that makes each connection a CONNECT to `next`; `keys` are further ones of the upstream.
@@ -108,7 +110,10 @@ fn it_never_leaves_again_where_it_may_have_arrived() {
     // The first tunnel makes the link one that has served: such an attempt is tried again where nothing had been said.
     let (next, mut hears) = next_proxy(&[Act::End, Act::Reset(Reason::CANCEL), Act::Echo]);
     let node = node(next, "");
-    assert_eq!(Raw::connect(node.address("db")).rest(), (Vec::new(), End::Closed));
+    assert_eq!(
+        Raw::connect(node.address("db")).rest(),
+        (Vec::new(), End::Closed)
+    );
     assert_eq!(hello(&node).rest(), (Vec::new(), End::Reset));
     assert_eq!(runtime::block_on(hears.recv()).unwrap(), "hello");
     assert_eq!(hello(&node).exactly(5), b"hello");

@@ -64,5 +64,8 @@ pub fn forwarder(name: &str, next: SocketAddr, version: u8) -> Node {
 
 /// Overlays of one hop, of two with either version between them, and of three.
 pub fn all() -> Vec<Overlay> {
-    [&[][..], &[1], &[2], &[2, 2], &[1, 2]].into_iter().map(Overlay::start).collect()
+    [&[][..], &[1], &[2], &[2, 2], &[1, 2]]
+        .into_iter()
+        .map(Overlay::start)
+        .collect()
 }

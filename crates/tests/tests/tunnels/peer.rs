@@ -67,6 +67,8 @@ impl Peer {
 
     /// Breaks the connection off with a reset.
     pub fn reset(self) {
-        socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&self.0)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
     }
 }

@@ -34,24 +34,35 @@ impl Pipe {
     /// Opens a tunnel.
     pub fn open(way: Way, proxy: SocketAddr, authority: &str) -> Result<Self, Refused> {
         match way {
-            Way::H1 => Raw::tunnel(proxy, authority, "").map(Self::H1).map_err(|head| Refused {
-                status: head.status(),
-                reason: head.field("proxy-status").unwrap_or_default(),
-            }),
+            Way::H1 => Raw::tunnel(proxy, authority, "")
+                .map(Self::H1)
+                .map_err(|head| Refused {
+                    status: head.status(),
+                    reason: head.field("proxy-status").unwrap_or_default(),
+                }),
             Way::H2 => {
                 let client = Client::connect(proxy);
                 let opened = client.tunnel(authority, &[]);
-                opened.map(|stream| Self::H2(stream, client)).map_err(|answer| {
-                    let reason = answer.fields.get("proxy-status").map(|value| value.to_str().unwrap().to_owned());
-                    Refused { status: answer.status, reason: reason.unwrap_or_default() }
-                })
+                opened
+                    .map(|stream| Self::H2(stream, client))
+                    .map_err(|answer| {
+                        let reason = answer
+                            .fields
+                            .get("proxy-status")
+                            .map(|value| value.to_str().unwrap().to_owned());
+                        Refused {
+                            status: answer.status,
+                            reason: reason.unwrap_or_default(),
+                        }
+                    })
             }
         }
     }
 
     /// Opens a tunnel that must be accepted.
     pub fn to(way: Way, proxy: SocketAddr, target: SocketAddr) -> Self {
-        Self::open(way, proxy, &target.to_string()).unwrap_or_else(|refused| panic!("{way:?}: {refused:?}"))
+        Self::open(way, proxy, &target.to_string())
+            .unwrap_or_else(|refused| panic!("{way:?}: {refused:?}"))
     }
 
     /// Sends.
@@ -77,7 +88,10 @@ impl Pipe {
             Self::H2(stream, _) => match stream.rest() {
                 Ok(bytes) => (bytes, End::Closed),
                 Err(error) => {
-                    assert!(error.is_reset(), "the stream ends, not the connection: {error}");
+                    assert!(
+                        error.is_reset(),
+                        "the stream ends, not the connection: {error}"
+                    );
                     (Vec::new(), End::Reset)
                 }
             },

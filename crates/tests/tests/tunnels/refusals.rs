@@ -11,16 +11,24 @@ use crate::pipe::{Pipe, WAYS};
 
 /// An address where nobody listens.
 fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 #[test]
 fn a_port_where_nobody_listens_is_a_connection_refused() {
     for overlay in overlay::all() {
         for way in WAYS {
-            let refused = Pipe::open(way, overlay.address(), &nobody().to_string()).err().unwrap();
+            let refused = Pipe::open(way, overlay.address(), &nobody().to_string())
+                .err()
+                .unwrap();
             assert_eq!(refused.status, 502, "{refused:?}");
-            assert!(refused.reason.contains("error=connection_refused"), "{refused:?}");
+            assert!(
+                refused.reason.contains("error=connection_refused"),
+                "{refused:?}"
+            );
         }
         overlay.idle();
     }
@@ -31,17 +39,31 @@ fn a_name_that_dns_does_not_know_is_a_dns_error() {
     for links in [&[][..], &[1], &[2]] {
         let overlay = Overlay::start(links);
         for way in WAYS {
-            let refused = Pipe::open(way, overlay.address(), "nowhere.invalid:80").err().unwrap();
+            let refused = Pipe::open(way, overlay.address(), "nowhere.invalid:80")
+                .err()
+                .unwrap();
             assert_eq!(refused.status, 502, "{refused:?}");
             assert!(refused.reason.contains("error=dns_error"), "{refused:?}");
         }
         let head = UdpTunnel::h1(overlay.address(), "nowhere.invalid", 80, "").unwrap_err();
         assert_eq!(head.status(), 502);
-        assert!(head.field("proxy-status").unwrap().contains("error=dns_error"), "{head:?}");
+        assert!(
+            head.field("proxy-status")
+                .unwrap()
+                .contains("error=dns_error"),
+            "{head:?}"
+        );
         let client = Client::connect(overlay.address());
-        let answer = UdpTunnel::h2(&client, overlay.address(), "nowhere.invalid", 80, &[]).unwrap_err();
+        let answer =
+            UdpTunnel::h2(&client, overlay.address(), "nowhere.invalid", 80, &[]).unwrap_err();
         assert_eq!(answer.status, 502);
-        assert!(answer.fields["proxy-status"].to_str().unwrap().contains("error=dns_error"), "{answer:?}");
+        assert!(
+            answer.fields["proxy-status"]
+                .to_str()
+                .unwrap()
+                .contains("error=dns_error"),
+            "{answer:?}"
+        );
     }
 }
 
@@ -50,9 +72,14 @@ fn a_name_without_a_dot_that_no_route_knows_is_not_found() {
     for links in [&[][..], &[1], &[2]] {
         let overlay = Overlay::start(links);
         for way in WAYS {
-            let refused = Pipe::open(way, overlay.address(), "NOWHERE:80").err().unwrap();
+            let refused = Pipe::open(way, overlay.address(), "NOWHERE:80")
+                .err()
+                .unwrap();
             assert_eq!(refused.status, 404, "{refused:?}");
-            assert!(refused.reason.contains("error=destination_not_found"), "{refused:?}");
+            assert!(
+                refused.reason.contains("error=destination_not_found"),
+                "{refused:?}"
+            );
         }
     }
 }
@@ -60,18 +87,35 @@ fn a_name_without_a_dot_that_no_route_knows_is_not_found() {
 #[test]
 fn a_udp_path_with_a_bad_variable_is_a_bad_request_and_any_other_is_not_found() {
     let overlay = Overlay::start(&[]);
-    let bad = ["host/0/", "host/65536/", "host/x/", "/53/", "fe80%3A%3A1%25lo/53/", "ho%zzst/53/"];
+    let bad = [
+        "host/0/",
+        "host/65536/",
+        "host/x/",
+        "/53/",
+        "fe80%3A%3A1%25lo/53/",
+        "ho%zzst/53/",
+    ];
     let other = ["host/", "host/53", "host/53/more/"];
-    for (target, status) in bad.map(|target| (target, 400)).into_iter().chain(other.map(|target| (target, 404))) {
+    for (target, status) in bad
+        .map(|target| (target, 400))
+        .into_iter()
+        .chain(other.map(|target| (target, 404)))
+    {
         let path = format!("/.well-known/masque/udp/{target}");
-        assert_eq!(ask_for_udp(overlay.address(), &path), [status, status], "{target}");
+        assert_eq!(
+            ask_for_udp(overlay.address(), &path),
+            [status, status],
+            "{target}"
+        );
     }
 }
 
 /// The answers to CONNECT-UDP for this path, over HTTP/2 and HTTP/1.1.
 fn ask_for_udp(proxy: SocketAddr, path: &str) -> [u16; 2] {
     let client = Client::connect(proxy);
-    let answer = client.extended("connect-udp", &format!("http://{proxy}{path}"), &[]).unwrap_err();
+    let answer = client
+        .extended("connect-udp", &format!("http://{proxy}{path}"), &[])
+        .unwrap_err();
     let mut raw = Raw::connect(proxy);
     raw.send(format!("GET {path} HTTP/1.1\r\nHost: {proxy}\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\n\r\n"));
     [answer.status, raw.head().status()]

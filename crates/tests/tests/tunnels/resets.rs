@@ -67,7 +67,9 @@ fn a_client_that_resets_is_noticed_while_the_target_does_not_read() {
         let overlay = Overlay::start(links);
         let mut client = Peer(TcpStream::connect(overlay.address()).unwrap());
         let authority = target.address();
-        client.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
+        client.send(format!(
+            "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+        ));
         let peer = target.accept();
         fill(&mut client);
         client.reset();
@@ -78,7 +80,10 @@ fn a_client_that_resets_is_noticed_while_the_target_does_not_read() {
 
 /// Sends until the far end takes no more for a while.
 fn fill(client: &mut Peer) {
-    client.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    client
+        .0
+        .set_write_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
     let mut sent = 0;
     while let Ok(more) = client.0.write(&[0; 65_536]) {
         sent += more;
@@ -96,11 +101,20 @@ fn a_stream_that_is_reset_without_an_error_is_still_no_end() {
             let stream = tokio::net::TcpStream::connect(address).await.unwrap();
             let (requests, connection) = h2::client::handshake(stream).await.unwrap();
             runtime::handle().spawn(connection);
-            let request = http::Request::connect(target.address().to_string()).body(()).unwrap();
-            let (response, mut sender) = requests.ready().await.unwrap().send_request(request, false).unwrap();
+            let request = http::Request::connect(target.address().to_string())
+                .body(())
+                .unwrap();
+            let (response, mut sender) = requests
+                .ready()
+                .await
+                .unwrap()
+                .send_request(request, false)
+                .unwrap();
             let response = response.await.unwrap();
             assert_eq!(response.status(), 200);
-            sender.send_data(Bytes::from_static(b"half"), false).unwrap();
+            sender
+                .send_data(Bytes::from_static(b"half"), false)
+                .unwrap();
             sender
         });
         let mut peer = target.accept();

@@ -22,11 +22,17 @@ fn readers_that_stall_do_not_stall_another_tunnel_on_the_same_link() {
     let echo = origins::tcp_echo();
     for links in [&[2][..], &[2, 2]] {
         let overlay = Overlay::start(links);
-        let stalled: Vec<TcpStream> = (0..STALLED).map(|_| stalled(overlay.address(), flood)).collect();
+        let stalled: Vec<TcpStream> = (0..STALLED)
+            .map(|_| stalled(overlay.address(), flood))
+            .collect();
         let (mut before, mut settled) = (0, 0);
         eventually_true("the tunnels are stalled", || {
             let moved = moved(&overlay);
-            settled = if moved == before && moved > 0 { settled + 1 } else { 0 };
+            settled = if moved == before && moved > 0 {
+                settled + 1
+            } else {
+                0
+            };
             before = moved;
             settled == SETTLED
         });
@@ -43,7 +49,12 @@ fn readers_that_stall_do_not_stall_another_tunnel_on_the_same_link() {
 
 /// Bytes that all live exchanges of the last node have moved.
 fn moved(overlay: &Overlay) -> u64 {
-    overlay.end().exchanges().iter().filter_map(|exchange| exchange["target_to_client"].as_u64()).sum()
+    overlay
+        .end()
+        .exchanges()
+        .iter()
+        .filter_map(|exchange| exchange["target_to_client"].as_u64())
+        .sum()
 }
 
 /// A tunnel whose client reads nothing, and has little room for it.
@@ -52,7 +63,9 @@ fn stalled(proxy: SocketAddr, target: SocketAddr) -> TcpStream {
     socket.set_recv_buffer_size(4096).unwrap();
     socket.connect(&proxy.into()).unwrap();
     let mut stream = TcpStream::from(socket);
-    stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes()).unwrap();
+    stream
+        .write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes())
+        .unwrap();
     stream
 }
 

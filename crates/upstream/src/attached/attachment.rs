@@ -18,8 +18,10 @@ use crate::pool::{EXCHANGES, Use};
 use crate::tunnel_io::TunnelIo;
 
 /// How an attachment is watched by both sides: one that is gone without a word is noticed within 9 s, as on links.
-pub const ATTACHMENT_KEEPALIVE: Keepalive =
-    Keepalive { every: Duration::from_secs(4), timeout: Duration::from_secs(5) };
+pub const ATTACHMENT_KEEPALIVE: Keepalive = Keepalive {
+    every: Duration::from_secs(4),
+    timeout: Duration::from_secs(5),
+};
 
 /// How long a node may take to begin HTTP/2: one that sends a byte now and then is not silent.
 const BEGINNING: Duration = Duration::from_secs(10);
@@ -80,7 +82,11 @@ impl Attachment {
     /// The less, the sooner it is taken.
     pub(super) fn load(&self) -> (bool, usize, u64) {
         let streams = self.uses.streams();
-        (streams >= self.link.max_streams(), streams, self.begun.load(Ordering::Relaxed))
+        (
+            streams >= self.link.max_streams(),
+            streams,
+            self.begun.load(Ordering::Relaxed),
+        )
     }
 
     pub(super) fn view(&self) -> AttachmentView {
@@ -118,7 +124,12 @@ impl Place {
         };
         let detached = match begun {
             Ok(link) => {
-                self.enter(self.attachment(link, carried.source.peer, (carried.version, carried.user), worn.clone()));
+                self.enter(self.attachment(
+                    link,
+                    carried.source.peer,
+                    (carried.version, carried.user),
+                    worn.clone(),
+                ));
                 tokio::select! {
                     () = ended.cancelled() => Detached::Gone,
                     () = worn.cancelled() => Detached::Worn,
@@ -163,7 +174,9 @@ impl Place {
 
 /// A link whose peer is known to speak HTTP/2.
 async fn begin(stream: Stream) -> Option<Link> {
-    let link = Link::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new()).await.ok()?;
+    let link = Link::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new())
+        .await
+        .ok()?;
     link.settled().await.then_some(link)
 }
 

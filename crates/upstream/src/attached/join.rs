@@ -57,7 +57,12 @@ impl Client {
     ///
     /// # Errors
     /// Why it does not.
-    pub async fn attach(&self, upstream: &Arc<Upstream>, name: &str, fields: HeaderMap) -> Result<Joined, NotJoined> {
+    pub async fn attach(
+        &self,
+        upstream: &Arc<Upstream>,
+        name: &str,
+        fields: HeaderMap,
+    ) -> Result<Joined, NotJoined> {
         let timeouts = upstream.timeouts();
         let until = Instant::now() + timeouts.connect + timeouts.header.unwrap_or(OPENING);
         let attempt = async {
@@ -75,7 +80,9 @@ impl Client {
                 rest,
             })
         };
-        timeout_at(until, attempt).await.unwrap_or(Err(NotJoined::Late))
+        timeout_at(until, attempt)
+            .await
+            .unwrap_or(Err(NotJoined::Late))
     }
 }
 
@@ -91,11 +98,17 @@ fn known(upstream: &Upstream, source: &StreamInfo) -> StreamInfo {
 fn head(upstream: &Upstream, endpoint: &str, name: &str, mut fields: HeaderMap) -> RequestHead {
     fields.insert(ptth::ALPN, ptth::H2);
     // A Unix socket has no authority; the name says only that it is the proxy itself.
-    let authority = Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
-    let path = PathAndQuery::try_from(ptth::path(name)).unwrap_or_else(|_| PathAndQuery::from_static(ptth::PREFIX));
+    let authority =
+        Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
+    let path = PathAndQuery::try_from(ptth::path(name))
+        .unwrap_or_else(|_| PathAndQuery::from_static(ptth::PREFIX));
     RequestHead {
         method: Method::CONNECT,
-        scheme: Some(if upstream.is_tls() { Scheme::HTTPS } else { Scheme::HTTP }),
+        scheme: Some(if upstream.is_tls() {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        }),
         authority: Some(authority),
         path: Some(path),
         protocol: Some(Protocol::Ptth),
@@ -106,15 +119,28 @@ fn head(upstream: &Upstream, endpoint: &str, name: &str, mut fields: HeaderMap) 
 }
 
 async fn ask(opened: Opened) -> Result<(Incoming, Outgoing, Active), NotJoined> {
-    let Opened { mut outgoing, mut pending, active, endpoint, .. } = opened;
+    let Opened {
+        mut outgoing,
+        mut pending,
+        active,
+        endpoint,
+        ..
+    } = opened;
     outgoing.flush().await?;
     loop {
         match pending.event(Some(&mut outgoing)).await? {
             Event::Interim(_) => {}
             Event::Final(head, _) => {
-                let reason = head.fields.get("proxy-status").and_then(|value| value.to_str().ok());
+                let reason = head
+                    .fields
+                    .get("proxy-status")
+                    .and_then(|value| value.to_str().ok());
                 let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-                return Err(NotJoined::Refused { endpoint: endpoint.to_string(), status: head.status, reason });
+                return Err(NotJoined::Refused {
+                    endpoint: endpoint.to_string(),
+                    status: head.status,
+                    reason,
+                });
             }
             Event::Tunnel(_, incoming) => return Ok((incoming, outgoing, active)),
         }

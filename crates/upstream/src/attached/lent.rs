@@ -35,7 +35,9 @@ pub(super) trait Told: Unpin {
 
 impl<T: Told> Lent<T> {
     pub(super) fn new(io: TunnelIo, told: T) -> Self {
-        Self { lent: Some((io, told)) }
+        Self {
+            lent: Some((io, told)),
+        }
     }
 
     fn moved(&self, read: usize, written: usize) {
@@ -47,7 +49,10 @@ impl<T: Told> Lent<T> {
     }
 
     fn io(&mut self) -> io::Result<Pin<&mut TunnelIo>> {
-        self.lent.as_mut().map(|(io, _)| Pin::new(io)).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+        self.lent
+            .as_mut()
+            .map(|(io, _)| Pin::new(io))
+            .ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -110,7 +115,11 @@ impl Rest {
 }
 
 impl<T: Told> AsyncRead for Lent<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let read = self.io()?.poll_read(cx, into);
         self.moved(into.filled().len() - before, 0);
@@ -119,7 +128,11 @@ impl<T: Told> AsyncRead for Lent<T> {
 }
 
 impl<T: Told> AsyncWrite for Lent<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = self.io()?.poll_write(cx, data);
         if let Poll::Ready(Ok(count)) = written {
             self.moved(0, count);

@@ -48,7 +48,11 @@ struct Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { names: HashMap::new(), taken: Shares::new(ALL), last: 0 }
+        Self {
+            names: HashMap::new(),
+            taken: Shares::new(ALL),
+            last: 0,
+        }
     }
 }
 
@@ -67,7 +71,9 @@ pub enum Full {
     #[error("there are {OF_NAME} attachments under that name already")]
     Name,
     /// Of this node, or of what one user may take of them.
-    #[error("there are too many attachments already: {ALL} in all, of which a user has half of what others leave")]
+    #[error(
+        "there are too many attachments already: {ALL} in all, of which a user has half of what others leave"
+    )]
     All,
 }
 
@@ -112,7 +118,11 @@ impl Attached {
     /// A bound is reached.
     pub fn reserve(self: &Arc<Self>, name: &str, user: Option<&str>) -> Result<Place, Full> {
         let mut table = self.table.lock();
-        if table.names.get(name).is_some_and(|under| under.taken >= OF_NAME) {
+        if table
+            .names
+            .get(name)
+            .is_some_and(|under| under.taken >= OF_NAME)
+        {
             return Err(Full::Name);
         }
         let user = user.unwrap_or_default();
@@ -121,7 +131,12 @@ impl Attached {
         }
         table.names.entry(name.to_owned()).or_default().taken += 1;
         table.last += 1;
-        Ok(Place { attached: self.clone(), name: name.to_owned(), user: user.to_owned(), number: table.last })
+        Ok(Place {
+            attached: self.clone(),
+            name: name.to_owned(),
+            user: user.to_owned(),
+            number: table.last,
+        })
     }
 
     /// A link to a node that is attached as `name`, for one exchange of `upstream`: the least busy one, and not one of `avoid`,
@@ -136,22 +151,40 @@ impl Attached {
         timeouts: &Timeouts,
         avoid: &[Arc<str>],
     ) -> Result<Checkout, ConnectFailure> {
-        let room = upstream.limits.exchange(Instant::now() + timeouts.connect, upstream.name()).await?;
+        let room = upstream
+            .limits
+            .exchange(Instant::now() + timeouts.connect, upstream.name())
+            .await?;
         let Some(attachment) = self.pick(name, avoid) else {
             let reason = format!("nobody is attached as {name}");
             return Err(ConnectFailure::new(FailureKind::NoEndpoint, name, reason));
         };
         attachment.begun.fetch_add(1, Ordering::Relaxed);
-        let carrier = Carrier::Shared(Link::H2(attachment.link.clone()), Counted::on(&attachment.uses));
-        let taken = Taken { carrier, address: attachment.peer.socket(), reused: true, room: None };
+        let carrier = Carrier::Shared(
+            Link::H2(attachment.link.clone()),
+            Counted::on(&attachment.uses),
+        );
+        let taken = Taken {
+            carrier,
+            address: attachment.peer.socket(),
+            reused: true,
+            room: None,
+        };
         let active = Active::default().in_rooms(Some(room), None);
         Ok(Checkout::new(None, taken, attachment.text.clone(), active))
     }
 
     fn pick(&self, name: &str, avoid: &[Arc<str>]) -> Option<Arc<Attachment>> {
         let table = self.table.lock();
-        let alive = table.names.get(name)?.attachments.iter().filter(|one| one.link.is_alive());
-        alive.min_by_key(|one| (avoid.contains(&one.text), one.is_worn(), one.load())).cloned()
+        let alive = table
+            .names
+            .get(name)?
+            .attachments
+            .iter()
+            .filter(|one| one.link.is_alive());
+        alive
+            .min_by_key(|one| (avoid.contains(&one.text), one.is_worn(), one.load()))
+            .cloned()
     }
 }
 
@@ -167,7 +200,12 @@ pub struct Place {
 impl Place {
     fn enter(&self, attachment: Arc<Attachment>) {
         let mut table = self.attached.table.lock();
-        table.names.entry(self.name.clone()).or_default().attachments.push(attachment);
+        table
+            .names
+            .entry(self.name.clone())
+            .or_default()
+            .attachments
+            .push(attachment);
     }
 }
 
@@ -175,7 +213,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut table = self.attached.table.lock();
         table.taken.give(&self.user);
-        let Some(under) = table.names.get_mut(&self.name) else { return };
+        let Some(under) = table.names.get_mut(&self.name) else {
+            return;
+        };
         under.taken -= 1;
         under.attachments.retain(|one| one.number != self.number);
         if under.taken == 0 {
@@ -191,8 +231,13 @@ mod tests {
     #[test]
     fn the_table_has_bounds_and_gives_places_back() {
         let attached = Arc::new(Attached::default());
-        let held: Vec<_> = (0..OF_NAME).map(|_| attached.reserve("alice", None).unwrap()).collect();
-        assert_eq!(attached.reserve("alice", Some("eve")).unwrap_err(), Full::Name);
+        let held: Vec<_> = (0..OF_NAME)
+            .map(|_| attached.reserve("alice", None).unwrap())
+            .collect();
+        assert_eq!(
+            attached.reserve("alice", Some("eve")).unwrap_err(),
+            Full::Name
+        );
         assert!(attached.reserve("bob", Some("bob")).is_ok());
         assert_eq!(attached.count(), OF_NAME);
         drop(held);
@@ -201,7 +246,13 @@ mod tests {
         let names = (0..).map(|number| attached.reserve(&format!("name {number}"), Some("eve")));
         let held: Vec<_> = names.take_while(Result::is_ok).collect();
         assert!(held.len() < ALL / 2, "{}", held.len());
-        assert_eq!(attached.reserve("another", Some("eve")).unwrap_err(), Full::All);
-        assert!(attached.reserve("alice", Some("alice")).is_ok(), "others are not kept out");
+        assert_eq!(
+            attached.reserve("another", Some("eve")).unwrap_err(),
+            Full::All
+        );
+        assert!(
+            attached.reserve("alice", Some("alice")).is_ok(),
+            "others are not kept out"
+        );
     }
 }

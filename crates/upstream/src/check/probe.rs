@@ -29,11 +29,21 @@ pub(super) async fn probe(
     endpoint: &Endpoint,
     plan: &Plan<'_>,
 ) -> Result<(), String> {
-    let bounds = Bounds { until: Instant::now() + plan.timeout, depth: 0 };
+    let bounds = Bounds {
+        until: Instant::now() + plan.timeout,
+        depth: 0,
+    };
     match plan.health.kind {
-        CheckKind::Tcp => {
-            Attempt { client, upstream, endpoint, bounds }.bare(Header::Local).await.map(drop).map_err(words)
+        CheckKind::Tcp => Attempt {
+            client,
+            upstream,
+            endpoint,
+            bounds,
         }
+        .bare(Header::Local)
+        .await
+        .map(drop)
+        .map_err(words),
         CheckKind::Http => http(client, upstream, endpoint, bounds, plan).await,
         CheckKind::Udp => udp(client, upstream, endpoint, plan).await,
     }
@@ -52,24 +62,45 @@ async fn http(
     plan: &Plan<'_>,
 ) -> Result<(), String> {
     let head = head(upstream, endpoint, plan)?;
-    let road = connect::road(client, upstream, endpoint).await.map_err(words)?;
-    let Reached { line, .. } = Attempt { client, upstream, endpoint, bounds }.unbounded(&road).await.map_err(words)?;
+    let road = connect::road(client, upstream, endpoint)
+        .await
+        .map_err(words)?;
+    let Reached { line, .. } = Attempt {
+        client,
+        upstream,
+        endpoint,
+        bounds,
+    }
+    .unbounded(&road)
+    .await
+    .map_err(words)?;
     let status = ask(client, line, &head).await?;
-    if plan.expects(status.as_u16()) { Ok(()) } else { Err(format!("it answered {status}")) }
+    if plan.expects(status.as_u16()) {
+        Ok(())
+    } else {
+        Err(format!("it answered {status}"))
+    }
 }
 
 /// Sends a request without content on a fresh connection; the status of its final response.
 ///
 /// # Errors
 /// Why there is none, in words.
-pub(crate) async fn ask(client: &Inner, line: Line, head: &RequestHead) -> Result<StatusCode, String> {
+pub(crate) async fn ask(
+    client: &Inner,
+    line: Line,
+    head: &RequestHead,
+) -> Result<StatusCode, String> {
     let (mut outgoing, mut pending) = match line {
         Line::H1(stream) => {
             let connection = h1::Connection::new(stream, BytesMut::new());
-            h1::client::open(connection, head, Some(0), Receiver::Origin, Box::new(drop)).map_err(words)?
+            h1::client::open(connection, head, Some(0), Receiver::Origin, Box::new(drop))
+                .map_err(words)?
         }
         Line::H2(stream) => {
-            let link = Link::connect(stream, None, &client.tasks).await.map_err(words)?;
+            let link = Link::connect(stream, None, &client.tasks)
+                .await
+                .map_err(words)?;
             link.open(head, Some(0)).await.map_err(words)?
         }
         Line::H3(connection) => {
@@ -89,11 +120,16 @@ pub(crate) async fn ask(client: &Inner, line: Line, head: &RequestHead) -> Resul
 fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<RequestHead, String> {
     let host = plan.health.host.as_deref().unwrap_or(&endpoint.text);
     // A Unix socket has no authority; any name will do.
-    let authority = Authority::try_from(host).unwrap_or_else(|_| Authority::from_static("localhost"));
+    let authority =
+        Authority::try_from(host).unwrap_or_else(|_| Authority::from_static("localhost"));
     let path = plan.health.path.as_deref().unwrap_or("/");
     Ok(RequestHead {
         method: Method::GET,
-        scheme: Some(if upstream.is_tls() { Scheme::HTTPS } else { Scheme::HTTP }),
+        scheme: Some(if upstream.is_tls() {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        }),
         authority: Some(authority),
         path: Some(PathAndQuery::try_from(path).map_err(words)?),
         protocol: None,
@@ -104,11 +140,23 @@ fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<Req
 }
 
 /// A datagram whose answer is awaited: the same bytes, or any where the operator chose what is sent.
-async fn udp(client: &Inner, upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<(), String> {
+async fn udp(
+    client: &Inner,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    plan: &Plan<'_>,
+) -> Result<(), String> {
     let address = client.udp_of(upstream, endpoint).await.map_err(words)?;
     let socket = UdpSocket::connected(address).await.map_err(words)?;
-    let sent = plan.health.send.as_ref().map_or_else(random, |text| text.clone().into_bytes());
-    socket.send_segments(None, &sent, None).await.map_err(words)?;
+    let sent = plan
+        .health
+        .send
+        .as_ref()
+        .map_or_else(random, |text| text.clone().into_bytes());
+    socket
+        .send_segments(None, &sent, None)
+        .await
+        .map_err(words)?;
     let mut batch = RecvBatch::with_slots(1);
     loop {
         socket.recv(&mut batch).await.map_err(words)?;

@@ -27,8 +27,13 @@ impl Flight {
         let before = self.failures.load(Ordering::Relaxed);
         let turn = self.turn.lock().await;
         match &*self.last.lock() {
-            Some(failure) if self.failures.load(Ordering::Relaxed) != before => Err(failure.clone()),
-            _ => Ok(Boarded { flight: self, _turn: turn }),
+            Some(failure) if self.failures.load(Ordering::Relaxed) != before => {
+                Err(failure.clone())
+            }
+            _ => Ok(Boarded {
+                flight: self,
+                _turn: turn,
+            }),
         }
     }
 }
@@ -58,6 +63,7 @@ mod tests {
     }
 
     async fn futures_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
-        std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+        std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending()))
+            .await
     }
 }

@@ -42,7 +42,9 @@ impl Idle {
         let mut useless = Vec::new();
         let mut waiting = self.waiting.lock();
         let found = loop {
-            let Some(index) = waiting.iter().rposition(|one| fits(one.address)) else { break None };
+            let Some(index) = waiting.iter().rposition(|one| fits(one.address)) else {
+                break None;
+            };
             let mut one = waiting.remove(index);
             if one.is_good(now) {
                 break Some(one);
@@ -52,7 +54,12 @@ impl Idle {
         drop(waiting);
         found.map(|one| {
             let carrier = Carrier::H1(Box::new(one.connection));
-            Taken { carrier, address: one.address, reused: true, room: one.room }
+            Taken {
+                carrier,
+                address: one.address,
+                reused: true,
+                room: one.room,
+            }
         })
     }
 
@@ -69,7 +76,12 @@ impl Idle {
         }
         let mut waiting = self.waiting.lock();
         let oldest = (waiting.len() >= KEPT).then(|| waiting.remove(0));
-        waiting.push(Waiting { connection, address, since: now, room });
+        waiting.push(Waiting {
+            connection,
+            address,
+            since: now,
+            room,
+        });
         drop(waiting);
         drop(oldest);
         true

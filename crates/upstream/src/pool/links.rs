@@ -34,7 +34,10 @@ pub(super) struct Links {
 impl Links {
     /// None yet; each will serve `most` exchanges.
     pub(super) fn new(most: u64) -> Self {
-        Self { links: Mutex::default(), most }
+        Self {
+            links: Mutex::default(),
+            most,
+        }
     }
 }
 
@@ -118,7 +121,12 @@ impl Shared {
     fn taken(&self, link: Link) -> Taken {
         self.begun.fetch_add(1, Ordering::Relaxed);
         let carrier = Carrier::Shared(link, Counted::on(&self.uses));
-        Taken { carrier, address: self.address, reused: true, room: self.room.clone() }
+        Taken {
+            carrier,
+            address: self.address,
+            reused: true,
+            room: self.room.clone(),
+        }
     }
 }
 
@@ -133,9 +141,16 @@ impl Links {
         if let Some(taken) = quietest.claim() {
             return Some(taken);
         }
-        let young = || links.iter().filter(|shared| shared.is_usable() && !shared.is_retired());
+        let young = || {
+            links
+                .iter()
+                .filter(|shared| shared.is_usable() && !shared.is_retired())
+        };
         // What peers allow differs, and changes.
-        if let Some(taken) = young().filter(|shared| fits(shared.address)).find_map(Shared::claim) {
+        if let Some(taken) = young()
+            .filter(|shared| fits(shared.address))
+            .find_map(Shared::claim)
+        {
             return Some(taken);
         }
         (young().count() >= LINKS).then(|| quietest.taken(quietest.link.clone()))
@@ -147,7 +162,13 @@ impl Links {
     }
 
     /// Counts the first exchange on a new link, and with `keep` lets others share it.
-    pub(super) fn add(&self, link: Link, address: Option<SocketAddr>, room: Room, keep: bool) -> Counted {
+    pub(super) fn add(
+        &self,
+        link: Link,
+        address: Option<SocketAddr>,
+        room: Room,
+        keep: bool,
+    ) -> Counted {
         let uses = Arc::new(Use::default());
         let counted = Counted::on(&uses);
         if keep {
@@ -173,20 +194,33 @@ impl Links {
 
     /// Lets links of HTTP/2 end with the exchanges that they have: one of HTTP/3 is there.
     pub(super) fn prefer_quic(&self) {
-        for shared in self.links.lock().iter().filter(|shared| matches!(shared.link, Link::H2(_))) {
+        for shared in self
+            .links
+            .lock()
+            .iter()
+            .filter(|shared| matches!(shared.link, Link::H2(_)))
+        {
             shared.begun.fetch_max(shared.most, Ordering::Relaxed);
         }
     }
 
     /// Links that can be used.
     pub(super) fn usable(&self) -> usize {
-        self.links.lock().iter().filter(|shared| shared.is_usable()).count()
+        self.links
+            .lock()
+            .iter()
+            .filter(|shared| shared.is_usable())
+            .count()
     }
 
     /// Drops links that ended and, but for `warm` of them, those that nobody has used for long.
     pub(super) fn sweep(&self, warm: usize, now: Instant) {
         let mut links = self.links.lock();
-        let mut spare = links.iter().filter(|shared| shared.link.is_alive()).count().saturating_sub(warm);
+        let mut spare = links
+            .iter()
+            .filter(|shared| shared.link.is_alive())
+            .count()
+            .saturating_sub(warm);
         let is_useless = |shared: &mut Shared| {
             if shared.streams() > 0 {
                 shared.busy = now;
@@ -230,8 +264,17 @@ mod tests {
     /// A link, and the end that keeps it open.
     async fn link() -> (Link, DuplexStream) {
         let (near, far) = tokio::io::duplex(64 * 1024);
-        let info = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
-        let link = h2::client::Link::connect(Stream::other(Box::new(near), info), None, &TaskTracker::new()).await;
+        let info = StreamInfo {
+            peer: PeerAddress::Unix { uid: None },
+            local: None,
+            tls: None,
+        };
+        let link = h2::client::Link::connect(
+            Stream::other(Box::new(near), info),
+            None,
+            &TaskTracker::new(),
+        )
+        .await;
         (Link::H2(link.unwrap()), far)
     }
 
@@ -244,12 +287,21 @@ mod tests {
         let fits: Fits<'_> = &|_| true;
         let mut share = || {
             let taken = links.share(fits)?;
-            let Carrier::Shared(_, counted) = taken.carrier else { panic!("a link was asked for") };
+            let Carrier::Shared(_, counted) = taken.carrier else {
+                panic!("a link was asked for")
+            };
             held.push(counted);
             taken.address
         };
-        assert_eq!([share(), share(), share()], [Some(addresses[0]), Some(addresses[0]), None]);
-        assert_eq!(links.any(fits).unwrap().address, Some(addresses[0]), "it serves until its follower is there");
+        assert_eq!(
+            [share(), share(), share()],
+            [Some(addresses[0]), Some(addresses[0]), None]
+        );
+        assert_eq!(
+            links.any(fits).unwrap().address,
+            Some(addresses[0]),
+            "it serves until its follower is there"
+        );
         let follower = links.add(second, Some(addresses[1]), None, true);
         assert_eq!(share(), Some(addresses[1]));
         links.sweep(0, Instant::now());

@@ -54,7 +54,8 @@ pub(crate) enum Key {
 pub(crate) type Fits<'a> = &'a (dyn Fn(Option<SocketAddr>) -> bool + Sync);
 
 /// A connection that is being made, in a place of its own: most exchanges find one that is kept, and need not make room for this.
-pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Reached, ConnectFailure>> + Send + 'a>>;
+pub(crate) type Dialling<'a> =
+    Pin<Box<dyn Future<Output = Result<Reached, ConnectFailure>> + Send + 'a>>;
 
 /// A connection for one exchange.
 #[derive(Debug)]
@@ -115,7 +116,15 @@ impl Pool {
         let kept = AtomicUsize::new(0);
         let sweeping = AtomicBool::new(false);
         let exchanges = AtomicU64::new(EXCHANGES);
-        Arc::new(Self { slots, tasks, kept, sweeping, exchanges, closed, client })
+        Arc::new(Self {
+            slots,
+            tasks,
+            kept,
+            sweeping,
+            exchanges,
+            closed,
+            client,
+        })
     }
 
     /// Exchanges that each link serves, of places that were not yet asked for.
@@ -124,14 +133,26 @@ impl Pool {
     }
 
     /// The slot of a place; `shares` says what is expected of a new one.
-    pub(crate) fn slot(self: &Arc<Self>, key: Key, owner: Option<&Arc<Upstream>>, shares: bool) -> Arc<Slot> {
+    pub(crate) fn slot(
+        self: &Arc<Self>,
+        key: Key,
+        owner: Option<&Arc<Upstream>>,
+        shares: bool,
+    ) -> Arc<Slot> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(&key) {
             return slot.clone();
         }
-        let index = if let Key::Endpoint(_, index) = key { index } else { 0 };
+        let index = if let Key::Endpoint(_, index) = key {
+            index
+        } else {
+            0
+        };
         let exchanges = self.exchanges.load(Ordering::Relaxed);
-        let slot = Arc::new(Slot { index, ..Slot::new(owner, shares, exchanges) });
+        let slot = Arc::new(Slot {
+            index,
+            ..Slot::new(owner, shares, exchanges)
+        });
         if !self.closed.is_cancelled() {
             slots.insert(key, slot.clone());
             drop(slots);
@@ -141,8 +162,16 @@ impl Pool {
     }
 
     /// A slot that is nobody else's; it has no place in the pool, and its connections close when it is dropped.
-    pub(crate) fn own_slot(&self, owner: Option<&Arc<Upstream>>, index: usize, shares: bool) -> Arc<Slot> {
-        Arc::new(Slot { index, ..Slot::new(owner, shares, self.exchanges.load(Ordering::Relaxed)) })
+    pub(crate) fn own_slot(
+        &self,
+        owner: Option<&Arc<Upstream>>,
+        index: usize,
+        shares: bool,
+    ) -> Arc<Slot> {
+        Arc::new(Slot {
+            index,
+            ..Slot::new(owner, shares, self.exchanges.load(Ordering::Relaxed))
+        })
     }
 
     /// A connection to the slot's place: a kept one that `fits`, or the one that `dial` makes. While the first link is
@@ -213,11 +242,19 @@ impl Pool {
             return Ok(quic);
         }
         match self.connect(slot, dial).await {
-            Ok(Taken { carrier: Carrier::H1(connection), address, room, .. }) => {
+            Ok(Taken {
+                carrier: Carrier::H1(connection),
+                address,
+                room,
+                ..
+            }) => {
                 self.keep(slot, *connection, address, room);
                 Ok(false)
             }
-            Ok(Taken { carrier: Carrier::Shared(link, _), .. }) => Ok(matches!(link, Link::H3(_))),
+            Ok(Taken {
+                carrier: Carrier::Shared(link, _),
+                ..
+            }) => Ok(matches!(link, Link::H3(_))),
             Err(failure) => Err(report(boarded, failure)),
         }
     }
@@ -227,15 +264,33 @@ impl Pool {
         self.closed.clone()
     }
 
-    async fn connect(self: &Arc<Self>, slot: &Arc<Slot>, dial: Dialling<'_>) -> Result<Taken, ConnectFailure> {
-        let Reached { line, address, endpoint, room, keepalive, .. } = dial.await?;
-        slot.shares.store(!matches!(line, Line::H1(_)), Ordering::Relaxed);
-        let broken = |reason: String| ConnectFailure::new(FailureKind::Protocol, endpoint.clone(), reason);
+    async fn connect(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        dial: Dialling<'_>,
+    ) -> Result<Taken, ConnectFailure> {
+        let Reached {
+            line,
+            address,
+            endpoint,
+            room,
+            keepalive,
+            ..
+        } = dial.await?;
+        slot.shares
+            .store(!matches!(line, Line::H1(_)), Ordering::Relaxed);
+        let broken =
+            |reason: String| ConnectFailure::new(FailureKind::Protocol, endpoint.clone(), reason);
         let link = match line {
             Line::H1(stream) => {
                 let connection = Box::new(Connection::new(stream, BytesMut::new()));
                 slot.note_reached(false);
-                return Ok(Taken { carrier: Carrier::H1(connection), address, reused: false, room });
+                return Ok(Taken {
+                    carrier: Carrier::H1(connection),
+                    address,
+                    reused: false,
+                    room,
+                });
             }
             Line::H2(stream) => {
                 let link = h2::client::Link::connect(stream, keepalive, &self.tasks).await;
@@ -244,9 +299,11 @@ impl Pool {
                 if keepalive.is_some() && !link.settled().await {
                     // Under TLS 1.3 a server judges our certificate only now.
                     return Err(match link.alert() {
-                        Some((id, text)) => {
-                            ConnectFailure::new(FailureKind::TlsAlert(id), endpoint, format!("HTTP/2: {text}"))
-                        }
+                        Some((id, text)) => ConnectFailure::new(
+                            FailureKind::TlsAlert(id),
+                            endpoint,
+                            format!("HTTP/2: {text}"),
+                        ),
                         None => broken("the peer does not begin HTTP/2".to_owned()),
                     });
                 }
@@ -260,26 +317,55 @@ impl Pool {
         slot.note_reached(matches!(link, Link::H3(_)));
         // Before others can take it.
         let own = link.claim(0).unwrap_or_else(|| link.clone());
-        let counted = slot.links.add(link.clone(), address, room.clone(), !self.closed.is_cancelled());
+        let counted = slot.links.add(
+            link.clone(),
+            address,
+            room.clone(),
+            !self.closed.is_cancelled(),
+        );
         if let Link::H3(link) = &link {
             let pool = Arc::downgrade(self);
             let slot = Arc::downgrade(slot);
-            let ward = Ward { link: link.watched(), uses: counted.uses(), pool, slot, address };
+            let ward = Ward {
+                link: link.watched(),
+                uses: counted.uses(),
+                pool,
+                slot,
+                address,
+            };
             self.tasks.spawn(ward.watch());
         }
-        Ok(Taken { carrier: Carrier::Shared(own, counted), address, reused: false, room })
+        Ok(Taken {
+            carrier: Carrier::Shared(own, counted),
+            address,
+            reused: false,
+            room,
+        })
     }
 
     fn take(&self, slot: &Slot, fits: Fits<'_>) -> Option<Taken> {
-        let taken = slot.links.share(fits).or_else(|| slot.idle.take(fits, Instant::now()))?;
+        let taken = slot
+            .links
+            .share(fits)
+            .or_else(|| slot.idle.take(fits, Instant::now()))?;
         if matches!(taken.carrier, Carrier::H1(_)) {
-            let _ = self.kept.try_update(Ordering::Relaxed, Ordering::Relaxed, |kept| kept.checked_sub(1));
+            let _ = self
+                .kept
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, |kept| {
+                    kept.checked_sub(1)
+                });
         }
         Some(taken)
     }
 
     /// Keeps a connection whose exchange is over, if it can serve another and there is room.
-    pub(crate) fn keep(&self, slot: &Slot, connection: Connection, address: Option<SocketAddr>, room: Room) {
+    pub(crate) fn keep(
+        &self,
+        slot: &Slot,
+        connection: Connection,
+        address: Option<SocketAddr>,
+        room: Room,
+    ) {
         let has_room = self.kept.load(Ordering::Relaxed) < KEPT;
         if has_room
             && !self.closed.is_cancelled()
@@ -336,7 +422,10 @@ impl Pool {
             slot.sweep(now);
             self.probe(slot, now);
         }
-        self.kept.store(all.iter().map(|slot| slot.idle.len()).sum(), Ordering::Relaxed);
+        self.kept.store(
+            all.iter().map(|slot| slot.idle.len()).sum(),
+            Ordering::Relaxed,
+        );
         drop(all);
         let mut slots = self.slots.lock();
         // A slot that somebody else holds has an exchange, whose connection may come home.
@@ -386,7 +475,11 @@ impl Slot {
 
     /// Whether a connection that nobody uses may stay: not when its upstream is gone, or somebody waits for its place.
     fn is_wanted(&self) -> bool {
-        self.owner.as_ref().is_none_or(|owner| owner.upgrade().is_some_and(|owner| !owner.limits.wants_connections()))
+        self.owner.as_ref().is_none_or(|owner| {
+            owner
+                .upgrade()
+                .is_some_and(|owner| !owner.limits.wants_connections())
+        })
     }
 
     fn sweep(&self, now: Instant) {
@@ -399,7 +492,8 @@ impl Slot {
         } else {
             self.idle.clear();
         }
-        self.links.sweep(owner.flatten().map_or(0, |owner| owner.keeping.warm), now);
+        self.links
+            .sweep(owner.flatten().map_or(0, |owner| owner.keeping.warm), now);
     }
 
     fn clear(&self) {

@@ -24,11 +24,18 @@ const ANSWERS: &str = "it answered again, twice";
 impl Pool {
     /// Begins to try where HTTP/3 is preferred, rests no more, and something else is used.
     pub(super) fn probe(self: &Arc<Self>, slot: &Arc<Slot>, now: Instant) {
-        let Some((upstream, index)) = slot.endpoint() else { return };
-        if !upstream.prefers_h3() || !upstream.endpoints[index].quic.is_worth_trying(now) || !slot.links.lack_quic() {
+        let Some((upstream, index)) = slot.endpoint() else {
+            return;
+        };
+        if !upstream.prefers_h3()
+            || !upstream.endpoints[index].quic.is_worth_trying(now)
+            || !slot.links.lack_quic()
+        {
             return;
         }
-        let Some(client) = self.client.upgrade() else { return };
+        let Some(client) = self.client.upgrade() else {
+            return;
+        };
         if slot.probing.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -43,7 +50,13 @@ impl Pool {
         });
     }
 
-    async fn try_quic(self: &Arc<Self>, client: &Arc<Inner>, upstream: &Arc<Upstream>, index: usize, slot: &Arc<Slot>) {
+    async fn try_quic(
+        self: &Arc<Self>,
+        client: &Arc<Inner>,
+        upstream: &Arc<Upstream>,
+        index: usize,
+        slot: &Arc<Slot>,
+    ) {
         let endpoint = &upstream.endpoints[index];
         sleep(JITTER.mul_f64(fastrand::f64())).await;
         let tried = async {
@@ -68,12 +81,23 @@ impl Pool {
 }
 
 /// A connection over QUIC.
-async fn connected(client: &Inner, upstream: &Upstream, index: usize) -> Result<connect::Reached, ConnectFailure> {
+async fn connected(
+    client: &Inner,
+    upstream: &Upstream,
+    index: usize,
+) -> Result<connect::Reached, ConnectFailure> {
     let endpoint = &upstream.endpoints[index];
     let until = Instant::now() + upstream.timeouts().connect;
     let attempt = async {
         let road = connect::road(client, upstream, endpoint).await?;
-        Attempt { client, upstream, endpoint, bounds: Bounds { until, depth: 0 } }.quic_alone(&road).await
+        Attempt {
+            client,
+            upstream,
+            endpoint,
+            bounds: Bounds { until, depth: 0 },
+        }
+        .quic_alone(&road)
+        .await
     };
     let done = timeout_at(until, attempt).await;
     done.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint.text.to_string())))

@@ -40,7 +40,8 @@ const LOST: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a link was given up.
-const BLOCKED: &str = "UDP became blocked: nothing was acknowledged any more, while TCP reached the peer";
+const BLOCKED: &str =
+    "UDP became blocked: nothing was acknowledged any more, while TCP reached the peer";
 const DEAD: &str = "the connection died: nothing was acknowledged on it any more, while a new one reached the peer";
 
 const GONE: &str = "the peer is gone: nothing listens on its port any more";
@@ -94,16 +95,31 @@ struct Chance {
 impl Chance {
     /// Of a link that has sent so much, and was not heard of since `heard_at`; `refused`: the peer's machine has said since that nobody
     /// listened there, so that who listens now is another.
-    fn new(reached: Reached, refused: bool, (sent, heard_at): (u64, Instant), now: Instant) -> Self {
+    fn new(
+        reached: Reached,
+        refused: bool,
+        (sent, heard_at): (u64, Instant),
+        now: Instant,
+    ) -> Self {
         // UDP that is blocked while TCP passes is told from a path that was gone by the time that it took.
         let waits = (reached.quic || reached.late) && !refused;
         let reason = if reached.quic { DEAD } else { BLOCKED };
-        Self { reason, sent, since: (!waits).then_some(now), until: now + now.duration_since(heard_at) }
+        Self {
+            reason,
+            sent,
+            since: (!waits).then_some(now),
+            until: now + now.duration_since(heard_at),
+        }
     }
 
     /// Of a link to a peer that another link has found gone: a round trip, and a moment.
     fn after_death(pulse: Pulse, now: Instant) -> Self {
-        Self { reason: GONE, sent: pulse.sent, since: Some(now + pulse.rtt), until: now + pulse.rtt }
+        Self {
+            reason: GONE,
+            sent: pulse.sent,
+            since: Some(now + pulse.rtt),
+            until: now + pulse.rtt,
+        }
     }
 
     /// Whether it is over.
@@ -118,7 +134,13 @@ impl Chance {
 impl<'a> Sight<'a> {
     fn of(ward: &'a Ward) -> Self {
         let silence = Silence::new(ward.link.pulse(), Instant::now());
-        Self { ward, silence, reaching: None, chance: None, refused: false }
+        Self {
+            ward,
+            silence,
+            reaching: None,
+            chance: None,
+            refused: false,
+        }
     }
 
     /// The peer's machine says that nobody listens there.
@@ -145,13 +167,27 @@ impl<'a> Sight<'a> {
                 let sent = ward.link.pulse().sent;
                 ward.link.probe();
                 let heard_at = self.silence.heard_at();
-                self.chance = Some(Chance::new(reached, self.refused, (sent, heard_at), Instant::now()));
+                self.chance = Some(Chance::new(
+                    reached,
+                    self.refused,
+                    (sent, heard_at),
+                    Instant::now(),
+                ));
                 false
             }
             // Both the link and a new connection were refused: nobody is there who knows it.
-            Err(failure) if self.refused && failure.kind == FailureKind::Refused && !self.silence.has_heard() => true,
+            Err(failure)
+                if self.refused
+                    && failure.kind == FailureKind::Refused
+                    && !self.silence.has_heard() =>
+            {
+                true
+            }
             Err(failure) => {
-                tracing::debug!(reason = failure.reason, "the peer of a silent link is not reached");
+                tracing::debug!(
+                    reason = failure.reason,
+                    "the peer of a silent link is not reached"
+                );
                 self.reaching = ward.reach(PAUSE);
                 false
             }
@@ -183,7 +219,9 @@ impl<'a> Sight<'a> {
             }
             _ => {}
         }
-        let over = self.chance.take_if(|chance| chance.is_over(pulse.sent, now))?;
+        let over = self
+            .chance
+            .take_if(|chance| chance.is_over(pulse.sent, now))?;
         if !self.silence.has_heard() {
             return Some(over.reason);
         }
@@ -261,14 +299,19 @@ impl Ward {
             sleep(pause).await;
             let began = Instant::now();
             let quic = keeping::reach_anew(&client, &upstream, index, &slot, since).await?;
-            Ok(Reached { quic, late: !pause.is_zero() || began.elapsed() >= LATE })
+            Ok(Reached {
+                quic,
+                late: !pause.is_zero() || began.elapsed() >= LATE,
+            })
         }))
     }
 
     /// The link carries what it did, and new exchanges, rather than one of TCP that came about meanwhile.
     fn recovered(&self) {
-        let Some((slot, (upstream, index))) =
-            self.slot.upgrade().and_then(|slot| Some((slot.clone(), slot.endpoint()?)))
+        let Some((slot, (upstream, index))) = self
+            .slot
+            .upgrade()
+            .and_then(|slot| Some((slot.clone(), slot.endpoint()?)))
         else {
             return;
         };
@@ -321,7 +364,10 @@ mod tests {
     fn chance(quic: bool, late: bool) -> (Chance, Instant) {
         let heard_at = Instant::now();
         let now = heard_at + Duration::from_secs(4);
-        (Chance::new(Reached { quic, late }, false, (10, heard_at), now), now)
+        (
+            Chance::new(Reached { quic, late }, false, (10, heard_at), now),
+            now,
+        )
     }
 
     #[test]
@@ -332,7 +378,13 @@ mod tests {
 
     #[test]
     fn where_nobody_listened_meanwhile_a_link_is_given_up_soon() {
-        let (heard_at, reached) = (Instant::now(), Reached { quic: true, late: true });
+        let (heard_at, reached) = (
+            Instant::now(),
+            Reached {
+                quic: true,
+                late: true,
+            },
+        );
         let mut chance = Chance::new(reached, true, (10, heard_at), heard_at);
         assert!(!chance.is_over(10, heard_at) && chance.is_over(10, heard_at + GRACE));
     }
@@ -340,7 +392,14 @@ mod tests {
     #[test]
     fn where_another_link_found_the_peer_gone_a_link_has_a_round_trip_to_say_otherwise() {
         let (now, rtt) = (Instant::now(), Duration::from_millis(300));
-        let mut chance = Chance::after_death(Pulse { sent: 10, acknowledged: 10, rtt }, now);
+        let mut chance = Chance::after_death(
+            Pulse {
+                sent: 10,
+                acknowledged: 10,
+                rtt,
+            },
+            now,
+        );
         assert!(!chance.is_over(11, now + rtt) && chance.is_over(11, now + rtt + GRACE));
     }
 
@@ -353,6 +412,9 @@ mod tests {
             assert!(!chance.is_over(11, later) && chance.is_over(11, later + GRACE));
         }
         let (mut chance, now) = chance(true, true);
-        assert!(chance.is_over(10, now + Duration::from_secs(4) + GRACE), "it has had time to");
+        assert!(
+            chance.is_over(10, now + Duration::from_secs(4) + GRACE),
+            "it has had time to"
+        );
     }
 }

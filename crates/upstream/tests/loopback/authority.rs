@@ -24,8 +24,15 @@ impl Authority {
         let (folder, key) = (tempfile::tempdir().unwrap(), KeyPair::generate().unwrap());
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Self { folder, issuer: Issuer::new(params, key) }
+        fs::write(
+            folder.path().join("ca.pem"),
+            params.self_signed(&key).unwrap().pem(),
+        )
+        .unwrap();
+        Self {
+            folder,
+            issuer: Issuer::new(params, key),
+        }
     }
 
     pub fn ca(&self) -> PathBuf {
@@ -37,10 +44,16 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["server.example".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let (cert_file, key_file) = (self.folder.path().join("server.pem"), self.folder.path().join("server.key"));
+        let (cert_file, key_file) = (
+            self.folder.path().join("server.pem"),
+            self.folder.path().join("server.key"),
+        );
         fs::write(&cert_file, certificate.pem()).unwrap();
         fs::write(&key_file, key.serialize_pem()).unwrap();
         fs::set_permissions(&key_file, Permissions::from_mode(0o600)).unwrap();
-        Identity { cert: cert_file, key: key_file }
+        Identity {
+            cert: cert_file,
+            key: key_file,
+        }
     }
 }

@@ -45,7 +45,10 @@ impl Far {
     pub async fn with(seen: Seen, options: Options, tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, seen) = (listener.local_addr().unwrap(), Arc::new(seen));
-        let handler = Answering { address, seen: seen.clone() };
+        let handler = Answering {
+            address,
+            seen: seen.clone(),
+        };
         tokio::spawn(accept(listener, handler, options, tls));
         Self { address, seen }
     }
@@ -65,11 +68,17 @@ impl Far {
     }
 }
 
-async fn accept(listener: TcpListener, handler: Answering, options: Options, tls: Option<Arc<ServerConfig>>) {
+async fn accept(
+    listener: TcpListener,
+    handler: Answering,
+    options: Options,
+    tls: Option<Arc<ServerConfig>>,
+) {
     let drain = Drain::new();
     loop {
         let (tcp, _) = listener.accept().await.unwrap();
-        let (handler, options, watch, tls) = (handler.clone(), options.clone(), drain.watch(), tls.clone());
+        let (handler, options, watch, tls) =
+            (handler.clone(), options.clone(), drain.watch(), tls.clone());
         handler.seen.connections.fetch_add(1, Ordering::Relaxed);
         handler.seen.open.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -103,7 +112,9 @@ impl Handler for Answering {
         let head = ResponseHead::new(StatusCode::OK);
         let content = Bytes::from(self.address.to_string());
         let (_, _incoming, responder) = offered.message();
-        let Ok(mut outgoing) = responder.respond(head, Some(content.len() as u64)).await else { return };
+        let Ok(mut outgoing) = responder.respond(head, Some(content.len() as u64)).await else {
+            return;
+        };
         let _ = outgoing.data(content, true).await;
     }
 
@@ -117,7 +128,9 @@ impl Answering {
         let target = offered.head.authority.as_ref().unwrap().to_string();
         self.seen.targets.lock().push(target.clone());
         if let Some(status) = self.seen.refusal {
-            let _ = offered.refuse(ResponseHead::new(status), Bytes::new()).await;
+            let _ = offered
+                .refuse(ResponseHead::new(status), Bytes::new())
+                .await;
             return;
         }
         let tcp = tokio::net::TcpStream::connect(target).await.unwrap();

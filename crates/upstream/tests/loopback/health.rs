@@ -52,14 +52,24 @@ async fn a_port_that_closes_is_unhealthy_until_it_opens_again() {
     health(&upstream, 0, "healthy").await;
     drop(listener);
     let reason = health(&upstream, 0, "unhealthy").await.unwrap();
-    assert!(reason.starts_with("check: ") && reason.contains("refused"), "{reason}");
+    assert!(
+        reason.starts_with("check: ") && reason.contains("refused"),
+        "{reason}"
+    );
     for _ in 0..10 {
         assert_eq!(near.get(&upstream).await, far.address.to_string());
     }
-    assert_eq!(upstream.status().endpoints[0].failures, 0, "no exchange tried it");
+    assert_eq!(
+        upstream.status().endpoints[0].failures,
+        0,
+        "no exchange tried it"
+    );
     let _listener = TcpListener::bind(address).await.unwrap();
     health(&upstream, 0, "healthy").await;
-    assert_eq!(drain.drain(PATIENCE).await, hermes_net::drain::Ended::Gracefully);
+    assert_eq!(
+        drain.drain(PATIENCE).await,
+        hermes_net::drain::Ended::Gracefully
+    );
 }
 
 #[tokio::test]
@@ -69,13 +79,21 @@ async fn http_checks_look_at_the_status_in_both_versions() {
         let endpoints = json!([far.address.to_string()]);
         let health_of = |expect| json!({ "kind": "http", "path": "/healthz", "interval": "20ms", "expect": expect });
         let good = json!({ "endpoints": endpoints, "http": http, "health": health_of(json!(["200-299"])) });
-        let bad = json!({ "endpoints": endpoints, "http": http, "health": health_of(json!([204])) });
+        let bad =
+            json!({ "endpoints": endpoints, "http": http, "health": health_of(json!([204])) });
         let (good, bad) = (near.upstream("good", good), near.upstream("bad", bad));
         let checks = Checks::new(near.client.clone(), Drain::new().watch());
         checks.follow([&good, &bad].into_iter());
-        assert_eq!(health(&bad, 0, "unhealthy").await.unwrap(), "check: it answered 200 OK");
+        assert_eq!(
+            health(&bad, 0, "unhealthy").await.unwrap(),
+            "check: it answered 200 OK"
+        );
         assert_eq!(good.status().endpoints[0].health, "healthy");
-        assert_eq!(near.get(&bad).await, far.address.to_string(), "the only endpoint is used all the same");
+        assert_eq!(
+            near.get(&bad).await,
+            far.address.to_string(),
+            "the only endpoint is used all the same"
+        );
     }
 }
 
@@ -84,16 +102,29 @@ async fn udp_checks_want_their_bytes_back_or_any_answer() {
     let (near, server) = (Near::new(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
     let address = server.local_addr().unwrap().to_string();
     let config = |health| json!({ "endpoints": [address], "health": health });
-    let echo = near.upstream("echo", config(json!({ "kind": "udp", "interval": "20ms", "timeout": "20ms" })));
-    let any = near.upstream("any", config(json!({ "kind": "udp", "interval": "20ms", "send": "ping" })));
+    let echo = near.upstream(
+        "echo",
+        config(json!({ "kind": "udp", "interval": "20ms", "timeout": "20ms" })),
+    );
+    let any = near.upstream(
+        "any",
+        config(json!({ "kind": "udp", "interval": "20ms", "send": "ping" })),
+    );
     let checks = Checks::new(near.client.clone(), Drain::new().watch());
     checks.follow([&echo].into_iter());
-    assert_eq!(health(&echo, 0, "unhealthy").await.unwrap(), "check: no answer within 20ms");
+    assert_eq!(
+        health(&echo, 0, "unhealthy").await.unwrap(),
+        "check: no answer within 20ms"
+    );
     let answering = tokio::spawn(async move {
         let mut buffer = [0; 100];
         loop {
             let (length, from) = server.recv_from(&mut buffer).await.unwrap();
-            let answer = if &buffer[..length] == b"ping" { b"pong" } else { &buffer[..length] };
+            let answer = if &buffer[..length] == b"ping" {
+                b"pong"
+            } else {
+                &buffer[..length]
+            };
             server.send_to(answer, from).await.unwrap();
         }
     });
@@ -107,12 +138,18 @@ async fn udp_checks_want_their_bytes_back_or_any_answer() {
 async fn what_is_no_longer_followed_is_no_longer_checked() {
     let (near, (listener, address)) = (Near::new(), port().await);
     let health = json!({ "kind": "tcp", "interval": "10ms" });
-    let upstream = near.upstream("x", json!({ "endpoints": [address.to_string()], "health": health }));
+    let upstream = near.upstream(
+        "x",
+        json!({ "endpoints": [address.to_string()], "health": health }),
+    );
     let (checks, drain) = checks(&near, &upstream);
     drop(listener.accept().await.unwrap());
     checks.follow(std::iter::empty());
     // The drain ends at once only if no check is left.
-    assert_eq!(drain.drain(PATIENCE).await, hermes_net::drain::Ended::Gracefully);
+    assert_eq!(
+        drain.drain(PATIENCE).await,
+        hermes_net::drain::Ended::Gracefully
+    );
 }
 
 #[tokio::test]
@@ -135,7 +172,12 @@ async fn failures_in_a_row_eject_an_endpoint_and_time_brings_it_back() {
     }
     let status = upstream.status().endpoints.swap_remove(0);
     assert_eq!(status.health, "ejected");
-    assert!(status.reason.unwrap().starts_with("3 failures in a row, the last: status 503; back in"));
+    assert!(
+        status
+            .reason
+            .unwrap()
+            .starts_with("3 failures in a row, the last: status 503; back in")
+    );
     // It is used again, and has still to show that it works.
     health(&upstream, 0, "failing").await;
     let mut seen = std::collections::HashSet::new();
@@ -148,31 +190,63 @@ async fn failures_in_a_row_eject_an_endpoint_and_time_brings_it_back() {
 #[tokio::test]
 async fn connections_that_fail_eject_too_and_at_most_a_share() {
     let (near, far) = (Near::new(), Far::start().await);
-    let endpoints = json!([crate::dead().to_string(), crate::dead().to_string(), far.address.to_string()]);
+    let endpoints = json!([
+        crate::dead().to_string(),
+        crate::dead().to_string(),
+        far.address.to_string()
+    ]);
     let eject = json!({ "consecutive": 1, "for": "1h" });
     let upstream = near.upstream("x", json!({ "endpoints": endpoints, "eject": eject }));
     for _ in 0..6 {
         assert_eq!(near.get(&upstream).await, far.address.to_string());
     }
-    let healths: Vec<_> = upstream.status().endpoints.iter().map(|endpoint| endpoint.health).collect();
-    assert_eq!(healths.iter().filter(|health| **health == "ejected").count(), 1, "half of three is one: {healths:?}");
+    let healths: Vec<_> = upstream
+        .status()
+        .endpoints
+        .iter()
+        .map(|endpoint| endpoint.health)
+        .collect();
+    assert_eq!(
+        healths
+            .iter()
+            .filter(|health| **health == "ejected")
+            .count(),
+        1,
+        "half of three is one: {healths:?}"
+    );
 }
 
 #[tokio::test]
 async fn exchanges_of_one_affinity_stay_together() {
     let (near, one, two) = (Near::new(), Far::start().await, Far::start().await);
     let endpoints = json!([one.address.to_string(), two.address.to_string()]);
-    let config = json!({ "endpoints": endpoints, "balance": "ring_hash", "hash": { "user": true } });
+    let config =
+        json!({ "endpoints": endpoints, "balance": "ring_hash", "hash": { "user": true } });
     let upstream = near.upstream("x", config);
     let mut owners = std::collections::HashSet::new();
     for user in 0..16 {
         let affinity = Some(Affinity::of(format!("user-{user}").as_bytes()));
         let mut places = std::collections::HashSet::new();
         for _ in 0..5 {
-            let checkout = near.client.checkout_for(&upstream, upstream.timeouts(), affinity, &[]).await.unwrap();
+            let checkout = near
+                .client
+                .checkout_for(&upstream, upstream.timeouts(), affinity, &[])
+                .await
+                .unwrap();
             places.insert(finish(open(checkout).await).await.to_string());
-            let dial = Dial::Upstream { upstream: &upstream, affinity, avoid: &[] };
-            places.insert(near.client.dial_udp(dial, &Timeouts::default()).await.unwrap().endpoint.to_string());
+            let dial = Dial::Upstream {
+                upstream: &upstream,
+                affinity,
+                avoid: &[],
+            };
+            places.insert(
+                near.client
+                    .dial_udp(dial, &Timeouts::default())
+                    .await
+                    .unwrap()
+                    .endpoint
+                    .to_string(),
+            );
         }
         assert_eq!(places.len(), 1, "{user}");
         owners.extend(places);
@@ -211,16 +285,31 @@ async fn exchanges_above_a_limit_wait_for_room_or_are_refused() {
     let upstream = near.upstream("x", config);
     let held = open(near.checkout(&upstream).await).await;
     let (client, waiting) = (near.client.clone(), upstream.clone());
-    let waiter = tokio::spawn(async move { client.checkout(&waiting, waiting.timeouts()).await.map(drop) });
+    let waiter = tokio::spawn(async move {
+        client
+            .checkout(&waiting, waiting.timeouts())
+            .await
+            .map(drop)
+    });
     while upstream.status().waiting == 0 {
         tokio::task::yield_now().await;
     }
-    let refused = near.client.checkout(&upstream, upstream.timeouts()).await.unwrap_err();
-    assert_eq!((refused.kind, refused.proxy_error().token()), (FailureKind::Limit, "connection_limit_reached"));
+    let refused = near
+        .client
+        .checkout(&upstream, upstream.timeouts())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refused.kind, refused.proxy_error().token()),
+        (FailureKind::Limit, "connection_limit_reached")
+    );
     finish(held).await;
     waiter.await.unwrap().unwrap();
     let status = upstream.status();
-    assert_eq!((status.waiting, status.refused, status.endpoints[0].failures), (0, 1, 0));
+    assert_eq!(
+        (status.waiting, status.refused, status.endpoints[0].failures),
+        (0, 1, 0)
+    );
 }
 
 #[tokio::test]
@@ -246,6 +335,13 @@ async fn room_that_does_not_come_in_time_is_refused() {
     });
     let upstream = near.upstream("x", config);
     let _held = near.checkout(&upstream).await;
-    let refused = near.client.checkout(&upstream, upstream.timeouts()).await.unwrap_err();
-    assert_eq!((refused.kind, upstream.status().endpoints[0].failures), (FailureKind::Limit, 0));
+    let refused = near
+        .client
+        .checkout(&upstream, upstream.timeouts())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refused.kind, upstream.status().endpoints[0].failures),
+        (FailureKind::Limit, 0)
+    );
 }

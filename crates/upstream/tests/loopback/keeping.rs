@@ -29,7 +29,8 @@ impl Way {
             loop {
                 let near = listener.accept().await.unwrap().0;
                 let far = TcpStream::connect(target).await.unwrap();
-                let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
+                let ((near_in, near_out), (far_in, far_out)) =
+                    (near.into_split(), far.into_split());
                 tokio::spawn(forward(near_in, far_out, is_open.clone()));
                 tokio::spawn(forward(far_in, near_out, is_open.clone()));
             }
@@ -38,10 +39,16 @@ impl Way {
     }
 }
 
-async fn forward(mut from: OwnedReadHalf, mut into: OwnedWriteHalf, mut is_open: watch::Receiver<bool>) {
+async fn forward(
+    mut from: OwnedReadHalf,
+    mut into: OwnedWriteHalf,
+    mut is_open: watch::Receiver<bool>,
+) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        if is_open.wait_for(|open| *open).await.is_err() || into.write_all(&buffer[..length]).await.is_err() {
+        if is_open.wait_for(|open| *open).await.is_err()
+            || into.write_all(&buffer[..length]).await.is_err()
+        {
             return;
         }
     }
@@ -73,9 +80,14 @@ async fn an_exchange_on_a_link_that_fell_silent_ends_and_the_next_goes_elsewhere
     ways[0].open.send_replace(false);
     let mut caught = open(near.checkout(&upstream).await).await;
     assert_eq!(*caught.endpoint, *ways[0].address.to_string());
-    let broken = tokio::time::timeout(PATIENCE, caught.pending.event(None)).await.unwrap();
+    let broken = tokio::time::timeout(PATIENCE, caught.pending.event(None))
+        .await
+        .unwrap();
     let broken = broken.err().unwrap();
-    assert!(matches!(broken.cause, hermes_http::Cause::Reset(_)), "{broken:?}");
+    assert!(
+        matches!(broken.cause, hermes_http::Cause::Reset(_)),
+        "{broken:?}"
+    );
     // What the caller does with that is his; the link itself is gone.
     caught.active.failed();
     drop(caught);
@@ -106,8 +118,14 @@ async fn an_idle_link_that_fell_silent_is_not_used_again() {
 #[tokio::test]
 async fn a_slow_exchange_is_no_silence() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let seen = crate::far::Seen { gate: Some(gate.clone()), ..crate::far::Seen::default() };
-    let (near, far) = (Near::new(), Far::with(seen, hermes_http::server::Options::default(), None).await);
+    let seen = crate::far::Seen {
+        gate: Some(gate.clone()),
+        ..crate::far::Seen::default()
+    };
+    let (near, far) = (
+        Near::new(),
+        Far::with(seen, hermes_http::server::Options::default(), None).await,
+    );
     let config = json!({
         "endpoints": [far.address.to_string()],
         "http": 2,
@@ -141,5 +159,7 @@ async fn warm_links_are_there_before_they_are_asked_for_and_come_back() {
     assert_eq!((one.connections(), two.connections()), (1, 1));
     near.client.close();
     near.tasks.close();
-    tokio::time::timeout(PATIENCE, near.tasks.wait()).await.unwrap();
+    tokio::time::timeout(PATIENCE, near.tasks.wait())
+        .await
+        .unwrap();
 }

@@ -15,26 +15,55 @@ use crate::{Near, finish, open};
 #[tokio::test]
 async fn fifty_first_exchanges_make_one_link() {
     let (near, far) = (Near::new(), Far::start().await);
-    let upstream = near.upstream("x", json!({ "endpoints": [far.address.to_string()], "http": 2 }));
+    let upstream = near.upstream(
+        "x",
+        json!({ "endpoints": [far.address.to_string()], "http": 2 }),
+    );
     let mut exchanges = JoinSet::new();
     for _ in 0..50 {
         let (client, upstream) = (near.client.clone(), upstream.clone());
         exchanges.spawn(async move {
-            let checkout = client.checkout(&upstream, upstream.timeouts()).await.unwrap();
+            let checkout = client
+                .checkout(&upstream, upstream.timeouts())
+                .await
+                .unwrap();
             finish(open(checkout).await).await
         });
     }
-    assert!(exchanges.join_all().await.iter().all(|content| *content == far.address.to_string()));
-    assert_eq!((far.connections(), upstream.status().endpoints[0].active), (1, 0));
+    assert!(
+        exchanges
+            .join_all()
+            .await
+            .iter()
+            .all(|content| *content == far.address.to_string())
+    );
+    assert_eq!(
+        (far.connections(), upstream.status().endpoints[0].active),
+        (1, 0)
+    );
 }
 
 #[tokio::test]
 async fn a_full_link_is_joined_by_another() {
     let gate = Arc::new(Semaphore::new(1));
-    let seen = Seen { gate: Some(gate.clone()), ..Seen::default() };
-    let far = Far::with(seen, Options { streams: 2, ..Options::default() }, None).await;
+    let seen = Seen {
+        gate: Some(gate.clone()),
+        ..Seen::default()
+    };
+    let far = Far::with(
+        seen,
+        Options {
+            streams: 2,
+            ..Options::default()
+        },
+        None,
+    )
+    .await;
     let near = Near::new();
-    let upstream = near.upstream("x", json!({ "endpoints": [far.address.to_string()], "http": 2 }));
+    let upstream = near.upstream(
+        "x",
+        json!({ "endpoints": [far.address.to_string()], "http": 2 }),
+    );
     // After one exchange the peer's limit is known.
     near.get(&upstream).await;
     let mut waiting = Vec::new();
@@ -51,20 +80,38 @@ async fn a_full_link_is_joined_by_another() {
 #[tokio::test]
 async fn those_who_wait_for_a_link_share_its_failure() {
     let near = Near::new();
-    let upstream = near.upstream("x", json!({ "endpoints": [crate::dead().to_string()], "http": 2 }));
+    let upstream = near.upstream(
+        "x",
+        json!({ "endpoints": [crate::dead().to_string()], "http": 2 }),
+    );
     let mut exchanges = JoinSet::new();
     for _ in 0..50 {
         let (client, upstream) = (near.client.clone(), upstream.clone());
-        exchanges.spawn(async move { client.checkout(&upstream, upstream.timeouts()).await.unwrap_err().kind });
+        exchanges.spawn(async move {
+            client
+                .checkout(&upstream, upstream.timeouts())
+                .await
+                .unwrap_err()
+                .kind
+        });
     }
-    assert!(exchanges.join_all().await.iter().all(|kind| *kind == FailureKind::Refused));
+    assert!(
+        exchanges
+            .join_all()
+            .await
+            .iter()
+            .all(|kind| *kind == FailureKind::Refused)
+    );
 }
 
 #[tokio::test]
 async fn a_link_that_ended_is_replaced() {
     let near = Near::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let upstream = near.upstream("x", json!({ "endpoints": [listener.local_addr().unwrap().to_string()], "http": 2 }));
+    let upstream = near.upstream(
+        "x",
+        json!({ "endpoints": [listener.local_addr().unwrap().to_string()], "http": 2 }),
+    );
     let (first, accepted) = tokio::join!(near.checkout(&upstream), listener.accept());
     assert!(!first.reused);
     drop((first, accepted));
@@ -79,11 +126,20 @@ async fn a_link_that_ended_is_replaced() {
 #[tokio::test]
 async fn links_follow_each_other_while_pings_and_long_exchanges_go_on() {
     let gate = Arc::new(Semaphore::new(0));
-    let far = Far::with(Seen { gate: Some(gate.clone()), ..Seen::default() }, Options::default(), None).await;
+    let far = Far::with(
+        Seen {
+            gate: Some(gate.clone()),
+            ..Seen::default()
+        },
+        Options::default(),
+        None,
+    )
+    .await;
     let near = Near::new();
     near.client.rotate_links_after(10);
     let keepalive = json!({ "every": "5ms", "timeout": "10s" });
-    let config = json!({ "endpoints": [far.address.to_string()], "http": 2, "keepalive": keepalive });
+    let config =
+        json!({ "endpoints": [far.address.to_string()], "http": 2, "keepalive": keepalive });
     let upstream = near.upstream("x", config);
     let long = open(near.checkout(&upstream).await).await;
     for number in 2..=35 {

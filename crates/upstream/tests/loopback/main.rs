@@ -43,7 +43,11 @@ impl Near {
         let resolver = Arc::new(Resolver::with_server(nobody).unwrap());
         let (tasks, upstreams) = (TaskTracker::new(), Arc::new(ArcSwap::default()));
         let client = Client::new(resolver, tasks.clone(), upstreams.clone());
-        Self { client, tasks, upstreams }
+        Self {
+            client,
+            tasks,
+            upstreams,
+        }
     }
 
     /// Makes an upstream and puts it into the directory.
@@ -56,7 +60,10 @@ impl Near {
     }
 
     async fn checkout(&self, upstream: &Arc<Upstream>) -> Checkout {
-        self.client.checkout(upstream, upstream.timeouts()).await.unwrap()
+        self.client
+            .checkout(upstream, upstream.timeouts())
+            .await
+            .unwrap()
     }
 
     /// One whole exchange; its content.
@@ -80,7 +87,10 @@ fn head_of() -> RequestHead {
 
 /// Opens a GET without content.
 async fn open(checkout: Checkout) -> Opened {
-    let mut opened = checkout.open(&head_of(), Some(0), Receiver::Proxy).await.unwrap();
+    let mut opened = checkout
+        .open(&head_of(), Some(0), Receiver::Proxy)
+        .await
+        .unwrap();
     opened.outgoing.finish(None).await.unwrap();
     opened
 }
@@ -90,7 +100,9 @@ async fn finish(mut opened: Opened) -> String {
     loop {
         match opened.pending.event(None).await.unwrap() {
             Event::Interim(_) => {}
-            Event::Final(_, incoming) | Event::Tunnel(_, incoming) => return content(incoming).await,
+            Event::Final(_, incoming) | Event::Tunnel(_, incoming) => {
+                return content(incoming).await;
+            }
         }
     }
 }
@@ -107,5 +119,8 @@ async fn content(mut incoming: Incoming) -> String {
 
 /// A loopback port on which nobody listens.
 fn dead() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }

@@ -17,7 +17,10 @@ async fn one_connection_serves_one_exchange_after_the_other() {
     let upstream = near.upstream("x", json!({ "endpoints": [far.address.to_string()] }));
     for round in 0..5 {
         let checkout = near.checkout(&upstream).await;
-        assert_eq!((checkout.reused, checkout.address), (round > 0, Some(far.address)));
+        assert_eq!(
+            (checkout.reused, checkout.address),
+            (round > 0, Some(far.address))
+        );
         assert_eq!(finish(open(checkout).await).await, far.address.to_string());
     }
     assert_eq!(far.connections(), 1);
@@ -27,11 +30,17 @@ async fn one_connection_serves_one_exchange_after_the_other() {
 async fn exchanges_at_once_have_connections_of_their_own() {
     let (near, far) = (Near::new(), Far::start().await);
     let upstream = near.upstream("x", json!({ "endpoints": [far.address.to_string()] }));
-    let (one, two) = (near.checkout(&upstream).await, near.checkout(&upstream).await);
+    let (one, two) = (
+        near.checkout(&upstream).await,
+        near.checkout(&upstream).await,
+    );
     assert_eq!(upstream.status().endpoints[0].active, 2);
     finish(open(one).await).await;
     finish(open(two).await).await;
-    assert_eq!((far.connections(), upstream.status().endpoints[0].active), (2, 0));
+    assert_eq!(
+        (far.connections(), upstream.status().endpoints[0].active),
+        (2, 0)
+    );
 }
 
 /// Answers one request on a connection that could serve more.
@@ -40,7 +49,9 @@ async fn answer_once(tcp: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin)) {
     while !request.ends_with(b"\r\n\r\n") {
         assert_ne!(tcp.read_buf(&mut request).await.unwrap(), 0);
     }
-    tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+    tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await
+        .unwrap();
 }
 
 /// Waits until the other side closes.
@@ -53,7 +64,10 @@ async fn closed(tcp: &mut TcpStream) {
 async fn a_kept_connection_that_the_peer_closed_is_let_go_and_not_used_again() {
     let near = Near::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let upstream = near.upstream("x", json!({ "endpoints": [listener.local_addr().unwrap().to_string()] }));
+    let upstream = near.upstream(
+        "x",
+        json!({ "endpoints": [listener.local_addr().unwrap().to_string()] }),
+    );
     let peer = async {
         let (mut tcp, _) = listener.accept().await.unwrap();
         answer_once(&mut tcp).await;
@@ -70,7 +84,10 @@ async fn a_kept_connection_that_the_peer_closed_is_let_go_and_not_used_again() {
 async fn connections_of_an_upstream_that_is_gone_are_closed() {
     let near = Near::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let upstream = near.upstream("x", json!({ "endpoints": [listener.local_addr().unwrap().to_string()] }));
+    let upstream = near.upstream(
+        "x",
+        json!({ "endpoints": [listener.local_addr().unwrap().to_string()] }),
+    );
     let peer = async {
         let (mut tcp, _) = listener.accept().await.unwrap();
         answer_once(&mut tcp).await;
@@ -86,12 +103,17 @@ async fn connections_of_an_upstream_that_is_gone_are_closed() {
 async fn nothing_runs_after_close() {
     let (near, far) = (Near::new(), Far::start().await);
     let h1 = near.upstream("h1", json!({ "endpoints": [far.address.to_string()] }));
-    let h2 = near.upstream("h2", json!({ "endpoints": [far.address.to_string()], "http": 2 }));
+    let h2 = near.upstream(
+        "h2",
+        json!({ "endpoints": [far.address.to_string()], "http": 2 }),
+    );
     near.get(&h1).await;
     near.get(&h2).await;
     near.client.close();
     near.tasks.close();
-    tokio::time::timeout(PATIENCE, near.tasks.wait()).await.unwrap();
+    tokio::time::timeout(PATIENCE, near.tasks.wait())
+        .await
+        .unwrap();
     far.deserted().await;
 }
 
@@ -101,7 +123,10 @@ async fn unix_sockets_are_endpoints() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
-    let upstream = near.upstream("x", json!({ "endpoints": [format!("unix:{}", path.display())] }));
+    let upstream = near.upstream(
+        "x",
+        json!({ "endpoints": [format!("unix:{}", path.display())] }),
+    );
     let peer = async { answer_once(&mut listener.accept().await.unwrap().0).await };
     let (content, ()) = tokio::join!(near.get(&upstream), peer);
     assert_eq!(content, "ok");
@@ -120,7 +145,9 @@ fn an_unchanged_configuration_is_recognised() {
     let text = json!({ "endpoints": ["a.example:1"], "tls": { "ca_file": file } });
     let upstream = Upstream::build("x", &config(text.clone())).unwrap();
     assert!(upstream.same(&config(text.clone())));
-    assert!(!upstream.same(&config(json!({ "endpoints": ["b.example:1"], "tls": { "ca_file": file } }))));
+    assert!(!upstream.same(&config(
+        json!({ "endpoints": ["b.example:1"], "tls": { "ca_file": file } })
+    )));
     std::fs::copy(crate::authority::Authority::new().ca(), &file).unwrap();
     assert!(!upstream.same(&config(text)), "a renewed file is a change");
 }
@@ -128,18 +155,34 @@ fn an_unchanged_configuration_is_recognised() {
 #[test]
 fn the_token_is_sent_under_tls_or_to_local_endpoints() {
     let sends = |text| Upstream::build("x", &config(text)).unwrap().sends_token();
-    assert!(sends(json!({ "endpoints": ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/s"] })));
-    assert!(!sends(json!({ "endpoints": ["127.0.0.1:1", "192.0.2.1:1"] })));
+    assert!(sends(
+        json!({ "endpoints": ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/s"] })
+    ));
+    assert!(!sends(
+        json!({ "endpoints": ["127.0.0.1:1", "192.0.2.1:1"] })
+    ));
     assert!(!sends(json!({ "endpoints": ["127.0.0.1:1"], "via": "y" })));
-    assert!(!sends(json!({ "endpoints": ["127.0.0.1:1"], "send_token": false })));
-    assert!(sends(json!({ "endpoints": ["192.0.2.1:1"], "send_token": true })));
-    assert!(sends(json!({ "endpoints": ["192.0.2.1:1"], "tls": { "insecure_skip_verify": true } })));
+    assert!(!sends(
+        json!({ "endpoints": ["127.0.0.1:1"], "send_token": false })
+    ));
+    assert!(sends(
+        json!({ "endpoints": ["192.0.2.1:1"], "send_token": true })
+    ));
+    assert!(sends(
+        json!({ "endpoints": ["192.0.2.1:1"], "tls": { "insecure_skip_verify": true } })
+    ));
 }
 
 #[test]
 fn build_errors_say_where() {
     let fails = |text| Upstream::build("x", &config(text)).unwrap_err().path;
     assert_eq!(fails(json!({ "endpoints": [] })), "upstreams.x.endpoints");
-    assert_eq!(fails(json!({ "endpoints": ["unix:/s"], "via": "y" })), "upstreams.x.endpoints[0]");
-    assert_eq!(fails(json!({ "endpoints": ["a:1"], "tls": { "ca_file": "/nowhere" } })), "upstreams.x.tls.ca_file");
+    assert_eq!(
+        fails(json!({ "endpoints": ["unix:/s"], "via": "y" })),
+        "upstreams.x.endpoints[0]"
+    );
+    assert_eq!(
+        fails(json!({ "endpoints": ["a:1"], "tls": { "ca_file": "/nowhere" } })),
+        "upstreams.x.tls.ca_file"
+    );
 }

@@ -29,7 +29,12 @@ pub fn serving(authority: &Authority, alpn: &[&[u8]]) -> Arc<ServerConfig> {
 }
 
 async fn far(authority: &Authority, alpn: &[&[u8]]) -> Far {
-    Far::with(Seen::default(), Options::default(), Some(serving(authority, alpn))).await
+    Far::with(
+        Seen::default(),
+        Options::default(),
+        Some(serving(authority, alpn)),
+    )
+    .await
 }
 
 fn config(far: &Far, ca: &Path, http: Value) -> Value {
@@ -40,10 +45,17 @@ fn config(far: &Far, ca: &Path, http: Value) -> Value {
 #[tokio::test]
 async fn the_peer_chooses_the_version() {
     let (near, authority) = (Near::new(), Authority::new());
-    for (alpn, connections) in [(&[b"h2" as &[u8], b"http/1.1"] as &[&[u8]], 1), (&[b"http/1.1"], 2), (&[], 2)] {
+    for (alpn, connections) in [
+        (&[b"h2" as &[u8], b"http/1.1"] as &[&[u8]], 1),
+        (&[b"http/1.1"], 2),
+        (&[], 2),
+    ] {
         let far = far(&authority, alpn).await;
         let upstream = near.upstream("x", config(&far, &authority.ca(), json!([2, 1])));
-        let (one, two) = (near.checkout(&upstream).await, near.checkout(&upstream).await);
+        let (one, two) = (
+            near.checkout(&upstream).await,
+            near.checkout(&upstream).await,
+        );
         crate::finish(crate::open(one).await).await;
         crate::finish(crate::open(two).await).await;
         assert_eq!(far.connections(), connections, "{alpn:?}");
@@ -55,7 +67,11 @@ async fn a_peer_without_the_only_version_is_refused() {
     let (near, authority) = (Near::new(), Authority::new());
     let far = far(&authority, &[]).await;
     let upstream = near.upstream("x", config(&far, &authority.ca(), json!(2)));
-    let failure = near.client.checkout(&upstream, upstream.timeouts()).await.unwrap_err();
+    let failure = near
+        .client
+        .checkout(&upstream, upstream.timeouts())
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Protocol);
 }
 
@@ -64,7 +80,11 @@ async fn a_certificate_of_another_authority_is_not_believed() {
     let (near, authority) = (Near::new(), Authority::new());
     let far = far(&authority, &[]).await;
     let upstream = near.upstream("x", config(&far, &Authority::new().ca(), json!(1)));
-    let failure = near.client.checkout(&upstream, upstream.timeouts()).await.unwrap_err();
+    let failure = near
+        .client
+        .checkout(&upstream, upstream.timeouts())
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls { certificate: true });
 }
 
@@ -73,10 +93,17 @@ async fn a_tunnel_to_an_upstream_speaks_its_tls() {
     let (near, authority) = (Near::new(), Authority::new());
     let far = far(&authority, &[]).await;
     let upstream = near.upstream("x", config(&far, &authority.ca(), json!([2, 1])));
-    let dialled = near.client.dial_tcp(Dial::to(&upstream), Header::Unknown, upstream.timeouts()).await.unwrap();
+    let dialled = near
+        .client
+        .dial_tcp(Dial::to(&upstream), Header::Unknown, upstream.timeouts())
+        .await
+        .unwrap();
     let mut stream = dialled.stream;
     assert_eq!(stream.info().tls.as_ref().unwrap().alpn, None);
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -25,8 +25,14 @@ const TAKEN: [&str; 13] = [
 /// # Errors
 /// Where the expression is none.
 pub fn accepted(expression: &str) -> Result<bool, String> {
-    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-    let mut words = Words { words: spaced.split_whitespace().collect(), at: 0 };
+    let spaced = expression
+        .replace('(', " ( ")
+        .replace(')', " ) ")
+        .replace('/', " OR ");
+    let mut words = Words {
+        words: spaced.split_whitespace().collect(),
+        at: 0,
+    };
     let accepted = words.any()?;
     match words.peek() {
         None => Ok(accepted),
@@ -76,7 +82,11 @@ impl<'a> Words<'a> {
     fn one(&mut self) -> Result<bool, String> {
         if self.take("(") {
             let accepted = self.any()?;
-            return if self.take(")") { Ok(accepted) } else { Err("a parenthesis is not closed".to_owned()) };
+            return if self.take(")") {
+                Ok(accepted)
+            } else {
+                Err("a parenthesis is not closed".to_owned())
+            };
         }
         let licence = self.next()?;
         if matches!(licence, "OR" | "AND" | "WITH" | ")") {
@@ -114,7 +124,15 @@ mod tests {
 
     #[test]
     fn what_is_no_expression_is_an_error() {
-        for expression in ["", "MIT OR", "(MIT", "MIT)", "MIT GPL-3.0-only", "AND MIT", "Apache-2.0 WITH"] {
+        for expression in [
+            "",
+            "MIT OR",
+            "(MIT",
+            "MIT)",
+            "MIT GPL-3.0-only",
+            "AND MIT",
+            "Apache-2.0 WITH",
+        ] {
             assert!(accepted(expression).is_err(), "{expression}");
         }
     }

@@ -29,7 +29,11 @@ struct Crate {
 pub fn check() -> Result<String, String> {
     let tree = Tree::read()?;
     let crates = crates()?;
-    let lock = tree.files.iter().find(|file| file.path == "Cargo.lock").ok_or("there is no Cargo.lock")?;
+    let lock = tree
+        .files
+        .iter()
+        .find(|file| file.path == "Cargo.lock")
+        .ok_or("there is no Cargo.lock")?;
 
     let mut broken = wildcards(&tree.metadata);
     broken.extend(sources(&lock.text));
@@ -50,9 +54,18 @@ fn crates() -> Result<BTreeSet<Crate>, String> {
     let mut crates = BTreeSet::new();
     for target in TARGETS {
         let mut command = Command::new(&cargo);
-        command.args(["tree", "--quiet", "--locked", "--workspace", "--all-features", "--target", target]);
+        command.args([
+            "tree",
+            "--quiet",
+            "--locked",
+            "--workspace",
+            "--all-features",
+            "--target",
+            target,
+        ]);
         command.args(["--prefix", "none", "--no-dedupe", "--format", "{p}\t{l}"]);
-        let text = String::from_utf8(run(&mut command)?).map_err(|_| "cargo tree writes no UTF-8")?;
+        let text =
+            String::from_utf8(run(&mut command)?).map_err(|_| "cargo tree writes no UTF-8")?;
         crates.extend(text.lines().filter_map(parse));
     }
     Ok(crates)
@@ -63,26 +76,39 @@ fn parse(line: &str) -> Option<Crate> {
     let (package, licence) = line.split_once('\t')?;
     let (name, rest) = package.split_once(" v")?;
     let version = rest.split(' ').next().unwrap_or(rest);
-    Some(Crate { name: name.to_owned(), version: version.to_owned(), licence: licence.trim().to_owned() })
+    Some(Crate {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        licence: licence.trim().to_owned(),
+    })
 }
 
 /// Crates that have no licence which we take.
 fn licence(of: &Crate) -> Option<String> {
-    let Crate { name, version, licence } = of;
+    let Crate {
+        name,
+        version,
+        licence,
+    } = of;
     match licences::accepted(licence) {
         Ok(true) => None,
         Ok(false) => Some(format!(
             "{name} {version}: its licence is `{licence}`, which is not among those that we take; use another crate, \
              or add the licence to crates/xtask/src/deny/licences.rs"
         )),
-        Err(reason) => Some(format!("{name} {version}: its licence `{licence}` cannot be read: {reason}")),
+        Err(reason) => Some(format!(
+            "{name} {version}: its licence `{licence}` cannot be read: {reason}"
+        )),
     }
 }
 
 /// Crates that we do not want at all.
 fn ban(of: &Crate) -> Option<String> {
     let (name, reason) = BANNED.iter().find(|(name, _)| *name == of.name)?;
-    Some(format!("{name} {}: is banned: {reason}; `cargo tree --invert {name}` says who brings it", of.version))
+    Some(format!(
+        "{name} {}: is banned: {reason}; `cargo tree --invert {name}` says who brings it",
+        of.version
+    ))
 }
 
 /// Crates in two versions, but for those that are known; and what is known without need.
@@ -94,7 +120,10 @@ fn duplicates(crates: &BTreeSet<Crate>) -> Vec<String> {
 
     let mut broken = Vec::new();
     for (name, versions) in &versions {
-        let counted = versions.iter().filter(|version| !TWICE.iter().any(|known| known.is(name, version))).count();
+        let counted = versions
+            .iter()
+            .filter(|version| !TWICE.iter().any(|known| known.is(name, version)))
+            .count();
         if counted > 1 {
             broken.push(format!(
                 "{name}: comes in the versions {}; update what needs the older one, or name it in TWICE in \
@@ -104,9 +133,15 @@ fn duplicates(crates: &BTreeSet<Crate>) -> Vec<String> {
         }
     }
     for known in TWICE {
-        let of = versions.get(known.name).map(Vec::as_slice).unwrap_or_default();
+        let of = versions
+            .get(known.name)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         if of.len() < 2 || !of.iter().any(|version| known.is(known.name, version)) {
-            broken.push(format!("{} {}: is in TWICE without need; remove the line", known.name, known.version));
+            broken.push(format!(
+                "{} {}: is in TWICE without need; remove the line",
+                known.name, known.version
+            ));
         }
     }
     broken
@@ -114,9 +149,18 @@ fn duplicates(crates: &BTreeSet<Crate>) -> Vec<String> {
 
 /// Crates that come from anywhere but the default registry, by `Cargo.lock`.
 fn sources(lock: &str) -> Vec<String> {
-    let sources: BTreeSet<&str> = lock.lines().filter_map(|line| line.strip_prefix("source = ")).collect();
-    let strange = sources.into_iter().filter(|source| source.trim_matches('"') != INDEX);
-    strange.map(|source| format!("Cargo.lock: crates come from {source}; only the default registry is taken")).collect()
+    let sources: BTreeSet<&str> = lock
+        .lines()
+        .filter_map(|line| line.strip_prefix("source = "))
+        .collect();
+    let strange = sources
+        .into_iter()
+        .filter(|source| source.trim_matches('"') != INDEX);
+    strange
+        .map(|source| {
+            format!("Cargo.lock: crates come from {source}; only the default registry is taken")
+        })
+        .collect()
 }
 
 /// Dependencies that take any version.
@@ -126,7 +170,10 @@ fn wildcards(metadata: &Value) -> Vec<String> {
     for package in list(&metadata["packages"]) {
         for to in list(&package["dependencies"]) {
             if to["req"] == "*" && to["path"].is_null() {
-                broken.push(format!("{}: takes any version of {}; name one", package["name"], to["name"]));
+                broken.push(format!(
+                    "{}: takes any version of {}; name one",
+                    package["name"], to["name"]
+                ));
             }
         }
     }
@@ -138,21 +185,33 @@ mod tests {
     use super::*;
 
     fn of(name: &str, version: &str) -> Crate {
-        Crate { name: name.into(), version: version.into(), licence: "MIT".into() }
+        Crate {
+            name: name.into(),
+            version: version.into(),
+            licence: "MIT".into(),
+        }
     }
 
     /// Every crate of TWICE in two versions, which is as it should be.
     fn known() -> BTreeSet<Crate> {
         TWICE
             .iter()
-            .flat_map(|known| [of(known.name, &format!("{}.7", known.version)), of(known.name, "99.0.0")])
+            .flat_map(|known| {
+                [
+                    of(known.name, &format!("{}.7", known.version)),
+                    of(known.name, "99.0.0"),
+                ]
+            })
             .collect()
     }
 
     #[test]
     fn a_line_of_the_tree_has_a_name_a_version_and_a_licence() {
         let parsed = parse("serde v1.0.2 (proc-macro)\tMIT OR Apache-2.0").unwrap();
-        assert_eq!((parsed.name.as_str(), parsed.version.as_str()), ("serde", "1.0.2"));
+        assert_eq!(
+            (parsed.name.as_str(), parsed.version.as_str()),
+            ("serde", "1.0.2")
+        );
         assert_eq!(parsed.licence, "MIT OR Apache-2.0");
         assert_eq!(parse("odd v1.0.0\t").unwrap().licence, "");
         assert_eq!(parse(""), None);
@@ -164,7 +223,11 @@ mod tests {
         let mut crates = known();
         crates.extend([of("bytes", "1.0.0"), of("bytes", "2.0.0")]);
         let found = duplicates(&crates);
-        assert!(found.len() == 1 && found[0].starts_with("bytes: comes in the versions 1.0.0 and 2.0.0"), "{found:?}");
+        assert!(
+            found.len() == 1
+                && found[0].starts_with("bytes: comes in the versions 1.0.0 and 2.0.0"),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -173,7 +236,10 @@ mod tests {
         let mut crates = known();
         crates.retain(|each| each.name != first || each.version != "99.0.0");
         let found = duplicates(&crates);
-        assert!(found.len() == 1 && found[0].contains("without need"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].contains("without need"),
+            "{found:?}"
+        );
         crates.retain(|each| each.name != first);
         assert_eq!(duplicates(&crates).len(), 1);
     }
@@ -181,14 +247,29 @@ mod tests {
     #[test]
     fn banned_crates_say_why() {
         let found = ban(&of("openssl", "0.10.0")).unwrap();
-        assert!(found.contains("one TLS stack everywhere: rustls"), "{found}");
+        assert!(
+            found.contains("one TLS stack everywhere: rustls"),
+            "{found}"
+        );
         assert_eq!(ban(&of("openssl-probe", "0.2.0")), None);
     }
 
     #[test]
     fn a_crate_without_a_licence_is_refused() {
-        assert!(licence(&Crate { licence: String::new(), ..of("odd", "1.0.0") }).is_some());
-        assert!(licence(&Crate { licence: "GPL-3.0".into(), ..of("odd", "1.0.0") }).is_some());
+        assert!(
+            licence(&Crate {
+                licence: String::new(),
+                ..of("odd", "1.0.0")
+            })
+            .is_some()
+        );
+        assert!(
+            licence(&Crate {
+                licence: "GPL-3.0".into(),
+                ..of("odd", "1.0.0")
+            })
+            .is_some()
+        );
         assert_eq!(licence(&of("odd", "1.0.0")), None);
     }
 

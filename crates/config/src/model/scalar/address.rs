@@ -14,7 +14,11 @@ pub(crate) const UNIX: &str = "unix:";
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FilePath(pub PathBuf);
 
-scalar!(FilePath, "hermes-path", "A path, relative to the file that it is written in.");
+scalar!(
+    FilePath,
+    "hermes-path",
+    "A path, relative to the file that it is written in."
+);
 
 impl FromStr for FilePath {
     type Err = ScalarError;
@@ -49,7 +53,11 @@ pub struct HostPort {
     pub port: u16,
 }
 
-scalar!(HostPort, "hermes-host-port", "A host and a port: DB:5432, 10.0.0.1:80, [::1]:80.");
+scalar!(
+    HostPort,
+    "hermes-host-port",
+    "A host and a port: DB:5432, 10.0.0.1:80, [::1]:80."
+);
 
 impl FromStr for HostPort {
     type Err = ScalarError;
@@ -57,7 +65,8 @@ impl FromStr for HostPort {
     fn from_str(text: &str) -> Result<Self, ScalarError> {
         let (host, port) = split_port(text)?;
         let Some(port) = port else {
-            return Err(ScalarError::new(format!("`{text}` has no port")).remedy(format!("write it like {text}:443")));
+            return Err(ScalarError::new(format!("`{text}` has no port"))
+                .remedy(format!("write it like {text}:443")));
         };
         Ok(Self { host, port })
     }
@@ -75,14 +84,21 @@ impl fmt::Display for HostPort {
 
 /// Splits `host`, `host:port`, `[v6]` and `[v6]:port`.
 pub(super) fn split_port(text: &str) -> Result<(String, Option<u16>), ScalarError> {
-    let bracketed = text.strip_prefix('[').and_then(|inner| inner.split_once(']'));
+    let bracketed = text
+        .strip_prefix('[')
+        .and_then(|inner| inner.split_once(']'));
     if let Some((inner, rest)) = bracketed {
-        let address: Ipv6Addr =
-            inner.parse().map_err(|_| ScalarError::new(format!("`{inner}` is not an IPv6 address")))?;
+        let address: Ipv6Addr = inner
+            .parse()
+            .map_err(|_| ScalarError::new(format!("`{inner}` is not an IPv6 address")))?;
         let port = match rest.strip_prefix(':') {
             Some(digits) => Some(port(digits)?),
             None if rest.is_empty() => None,
-            None => return Err(ScalarError::new(format!("`{rest}` after the address is not a port"))),
+            None => {
+                return Err(ScalarError::new(format!(
+                    "`{rest}` after the address is not a port"
+                )));
+            }
         };
         return Ok((address.to_string(), port));
     }
@@ -105,20 +121,33 @@ pub(super) fn host_name(name: &str) -> Result<(), ScalarError> {
         return Err(ScalarError::new("the host is empty"));
     }
     if name.len() > LONGEST {
-        return Err(ScalarError::new(format!("the host is longer than {LONGEST} bytes")));
+        return Err(ScalarError::new(format!(
+            "the host is longer than {LONGEST} bytes"
+        )));
     }
-    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '~');
+    let allowed =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '~');
     match name.chars().find(|letter| !allowed(*letter)) {
-        Some(letter) => Err(ScalarError::new(format!("`{}` cannot stand in the host `{name}`", letter.escape_debug()))),
+        Some(letter) => Err(ScalarError::new(format!(
+            "`{}` cannot stand in the host `{name}`",
+            letter.escape_debug()
+        ))),
         None => Ok(()),
     }
 }
 
 /// A port from 1 to 65535.
 pub(super) fn port(digits: &str) -> Result<u16, ScalarError> {
-    let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten();
+    let number = digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())
+        .flatten();
     match number {
-        Some(0) | None => Err(ScalarError::new(format!("`{digits}` is not a port")).remedy("a port is 1 to 65535")),
+        Some(0) | None => {
+            Err(ScalarError::new(format!("`{digits}` is not a port"))
+                .remedy("a port is 1 to 65535"))
+        }
         Some(port) => Ok(port),
     }
 }
@@ -132,7 +161,11 @@ pub enum EndpointAddress {
     Unix(PathBuf),
 }
 
-scalar!(EndpointAddress, "hermes-endpoint-address", "An endpoint: host:port, [v6]:port or unix:/path.");
+scalar!(
+    EndpointAddress,
+    "hermes-endpoint-address",
+    "An endpoint: host:port, [v6]:port or unix:/path."
+);
 
 impl FromStr for EndpointAddress {
     type Err = ScalarError;
@@ -151,11 +184,18 @@ impl FromStr for EndpointAddress {
 /// A URL where an address is wanted.
 fn url(scheme: &str, rest: &str) -> ScalarError {
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let (port, tls) =
-        if matches!(scheme, "https" | "h3") { (443, ", and `tls: true` beside `endpoints`") } else { (80, "") };
-    let address =
-        if split_port(host).is_ok_and(|(_, port)| port.is_some()) { host.to_owned() } else { format!("{host}:{port}") };
-    ScalarError::new("this is a URL; an endpoint is a host and a port").remedy(format!("write {address}{tls}"))
+    let (port, tls) = if matches!(scheme, "https" | "h3") {
+        (443, ", and `tls: true` beside `endpoints`")
+    } else {
+        (80, "")
+    };
+    let address = if split_port(host).is_ok_and(|(_, port)| port.is_some()) {
+        host.to_owned()
+    } else {
+        format!("{host}:{port}")
+    };
+    ScalarError::new("this is a URL; an endpoint is a host and a port")
+        .remedy(format!("write {address}{tls}"))
 }
 
 impl fmt::Display for EndpointAddress {
@@ -176,14 +216,19 @@ pub enum ListenAddress {
     Unix(PathBuf),
 }
 
-scalar!(ListenAddress, "hermes-listen-address", "An address to listen on: 127.0.0.1:8080, [::]:80 or unix:/path.");
+scalar!(
+    ListenAddress,
+    "hermes-listen-address",
+    "An address to listen on: 127.0.0.1:8080, [::]:80 or unix:/path."
+);
 
 impl ListenAddress {
     /// Whether both are the same port, on the same address or on one that holds the other. Port 0 is another one each time.
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Ip(one), Self::Ip(two)) => {
-                let holds = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
+                let holds =
+                    one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
                 one.port() != 0 && one.port() == two.port() && holds
             }
             (one, two) => one == two,
@@ -199,9 +244,17 @@ impl FromStr for ListenAddress {
             return file_path(path).map(Self::Unix);
         }
         text.parse().map(Self::Ip).map_err(|_| {
-            let port = text.rsplit(':').next().filter(|digits| digits.parse::<u16>().is_ok()).unwrap_or("8080");
-            ScalarError::new(format!("`{text}` is not an IP address and port, nor unix:/path"))
-                .remedy(format!("write 127.0.0.1:{port} for this machine alone, [::]:{port} for everybody"))
+            let port = text
+                .rsplit(':')
+                .next()
+                .filter(|digits| digits.parse::<u16>().is_ok())
+                .unwrap_or("8080");
+            ScalarError::new(format!(
+                "`{text}` is not an IP address and port, nor unix:/path"
+            ))
+            .remedy(format!(
+                "write 127.0.0.1:{port} for this machine alone, [::]:{port} for everybody"
+            ))
         })
     }
 }
@@ -221,7 +274,11 @@ mod tests {
 
     #[test]
     fn hosts_and_ports_round_trip() {
-        for (text, host, port) in [("DB:5432", "DB", 5432), ("10.0.0.1:80", "10.0.0.1", 80), ("[::1]:80", "::1", 80)] {
+        for (text, host, port) in [
+            ("DB:5432", "DB", 5432),
+            ("10.0.0.1:80", "10.0.0.1", 80),
+            ("[::1]:80", "::1", 80),
+        ] {
             let address: HostPort = text.parse().unwrap();
             assert_eq!((address.host.as_str(), address.port), (host, port));
             assert_eq!(address.to_string(), text);
@@ -231,8 +288,8 @@ mod tests {
     #[test]
     fn odd_hosts_and_ports_are_refused() {
         for text in [
-            "", "DB", ":80", "DB:", "DB:0", "DB:65536", "DB:+1", "::1", "::1:80", "[::1]", "[x]:1", "[::1]80", "a b:1",
-            "a/b:1", "ü:1",
+            "", "DB", ":80", "DB:", "DB:0", "DB:65536", "DB:+1", "::1", "::1:80", "[::1]", "[x]:1",
+            "[::1]80", "a b:1", "a/b:1", "ü:1",
         ] {
             assert!(text.parse::<HostPort>().is_err(), "{text}");
         }
@@ -245,16 +302,30 @@ mod tests {
         }
         assert!("unix:".parse::<EndpointAddress>().is_err());
         for (url, remedy) in [
-            ("https://x.example/a", "write x.example:443, and `tls: true` beside `endpoints`"),
+            (
+                "https://x.example/a",
+                "write x.example:443, and `tls: true` beside `endpoints`",
+            ),
             ("http://x.example:81", "write x.example:81"),
         ] {
-            assert_eq!(url.parse::<EndpointAddress>().unwrap_err().remedy.as_deref(), Some(remedy));
+            assert_eq!(
+                url.parse::<EndpointAddress>()
+                    .unwrap_err()
+                    .remedy
+                    .as_deref(),
+                Some(remedy)
+            );
         }
     }
 
     #[test]
     fn listen_addresses_are_ip_or_unix_and_may_leave_the_port_to_the_system() {
-        for text in ["127.0.0.1:8080", "[::]:80", "127.0.0.1:0", "unix:/run/x.sock"] {
+        for text in [
+            "127.0.0.1:8080",
+            "[::]:80",
+            "127.0.0.1:0",
+            "unix:/run/x.sock",
+        ] {
             assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
         let error = "localhost:99".parse::<ListenAddress>().unwrap_err();

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use super::{
-    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl, ListenAddress,
-    PathMatch, Percent, PortMatch, Prefix, Rate, ScalarError, StatusMatch, TargetMatch, Template, TextMatch,
-    UpgradeName, UserPattern,
+    ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl,
+    ListenAddress, PathMatch, Percent, PortMatch, Prefix, Rate, ScalarError, StatusMatch,
+    TargetMatch, Template, TextMatch, UpgradeName, UserPattern,
 };
 
 /// The `format` of a path, which the loader makes absolute.

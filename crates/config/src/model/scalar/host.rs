@@ -19,12 +19,19 @@ pub enum HostMatch {
     Regex(Regex),
 }
 
-scalar!(HostMatch, "hermes-host-match", "A host: VIDEO, *.example.com, * or ~regex.");
+scalar!(
+    HostMatch,
+    "hermes-host-match",
+    "A host: VIDEO, *.example.com, * or ~regex."
+);
 
 impl HostMatch {
     /// Whether the host fulfils the condition.
     pub fn matches(&self, host: &str) -> bool {
-        let host = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(host);
+        let host = host
+            .strip_prefix('[')
+            .and_then(|inner| inner.strip_suffix(']'))
+            .unwrap_or(host);
         match self {
             Self::Exact(exact) => host.eq_ignore_ascii_case(exact),
             Self::Suffix(suffix) if suffix.is_empty() => true,
@@ -41,16 +48,23 @@ impl HostMatch {
             Some(suffix) if suffix.starts_with('.') && suffix.len() > 1 => {
                 host_name(suffix).map(|()| Self::Suffix(suffix.to_ascii_lowercase()))
             }
-            Some(_) => Err(ScalarError::new(format!("`*` in `{host}` does not stand for whole labels"))
-                .remedy("write *.example.com or ~regex")),
+            Some(_) => Err(ScalarError::new(format!(
+                "`*` in `{host}` does not stand for whole labels"
+            ))
+            .remedy("write *.example.com or ~regex")),
         }
     }
 }
 
 /// Whether the host ends with the suffix and has something before it.
 fn ends_with(host: &str, suffix: &str) -> bool {
-    let start = host.len().checked_sub(suffix.len()).filter(|start| *start > 0);
-    start.and_then(|start| host.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+    let start = host
+        .len()
+        .checked_sub(suffix.len())
+        .filter(|start| *start > 0);
+    start
+        .and_then(|start| host.get(start..))
+        .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
 }
 
 impl FromStr for HostMatch {
@@ -60,7 +74,9 @@ impl FromStr for HostMatch {
         let target: TargetMatch = text.parse()?;
         match target.port {
             None => Ok(target.host),
-            Some(_) => Err(ScalarError::new(format!("`{text}` has a port")).remedy("leave it away")),
+            Some(_) => {
+                Err(ScalarError::new(format!("`{text}` has a port")).remedy("leave it away"))
+            }
         }
     }
 }
@@ -79,7 +95,9 @@ impl fmt::Display for HostMatch {
 impl PartialEq for HostMatch {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Exact(one), Self::Exact(two)) | (Self::Suffix(one), Self::Suffix(two)) => one == two,
+            (Self::Exact(one), Self::Exact(two)) | (Self::Suffix(one), Self::Suffix(two)) => {
+                one == two
+            }
             (Self::Regex(one), Self::Regex(two)) => one.as_str() == two.as_str(),
             _ => false,
         }
@@ -115,17 +133,26 @@ impl FromStr for TargetMatch {
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
         if let Some(expression) = text.strip_prefix('~') {
-            return Ok(Self { host: HostMatch::Regex(regex(expression, true)?), port: None });
+            return Ok(Self {
+                host: HostMatch::Regex(regex(expression, true)?),
+                port: None,
+            });
         }
         if text.starts_with('*') {
             let (host, digits) = match text.split_once(':') {
                 Some((host, digits)) => (host, Some(digits)),
                 None => (text, None),
             };
-            return Ok(Self { host: HostMatch::from_host(host)?, port: digits.map(port).transpose()? });
+            return Ok(Self {
+                host: HostMatch::from_host(host)?,
+                port: digits.map(port).transpose()?,
+            });
         }
         let (host, port) = split_port(text)?;
-        Ok(Self { host: HostMatch::Exact(host.to_ascii_lowercase()), port })
+        Ok(Self {
+            host: HostMatch::Exact(host.to_ascii_lowercase()),
+            port,
+        })
     }
 }
 
@@ -141,33 +168,66 @@ mod tests {
     use super::{HostMatch, TargetMatch};
 
     fn matches(pattern: &str, host: &str, port: u16) -> bool {
-        pattern.parse::<TargetMatch>().unwrap().matches(host, Some(port))
+        pattern
+            .parse::<TargetMatch>()
+            .unwrap()
+            .matches(host, Some(port))
     }
 
     #[test]
     fn hosts_match_without_regard_to_case() {
-        assert!(matches("VIDEO", "video", 1) && matches("video", "VIDEO", 1) && !matches("VIDEO", "video2", 1));
+        assert!(
+            matches("VIDEO", "video", 1)
+                && matches("video", "VIDEO", 1)
+                && !matches("VIDEO", "video2", 1)
+        );
         assert!(matches("~^v[0-9]+$", "V12", 1) && !matches("~^v[0-9]+$", "xv1", 1));
     }
 
     #[test]
     fn a_suffix_needs_a_label_before_it() {
         assert!(matches("*.example.com", "a.b.EXAMPLE.com", 1));
-        assert!(!matches("*.example.com", "example.com", 1) && !matches("*.example.com", ".example.com", 1));
-        assert!(!matches("*.example.com", "badexample.com", 1) && !matches("*.example.com", "ü", 1));
+        assert!(
+            !matches("*.example.com", "example.com", 1)
+                && !matches("*.example.com", ".example.com", 1)
+        );
+        assert!(
+            !matches("*.example.com", "badexample.com", 1) && !matches("*.example.com", "ü", 1)
+        );
         assert!(matches("*", "anything", 1));
     }
 
     #[test]
     fn a_port_is_compared_if_given() {
-        assert!(matches("DB:5432", "db", 5432) && !matches("DB:5432", "db", 5433) && matches("*:443", "x", 443));
+        assert!(
+            matches("DB:5432", "db", 5432)
+                && !matches("DB:5432", "db", 5433)
+                && matches("*:443", "x", 443)
+        );
         assert!(matches("[::1]:80", "::1", 80) && matches("[0:0::1]", "[::1]", 9));
-        assert!(!"DB:5432".parse::<TargetMatch>().unwrap().matches("db", None));
+        assert!(
+            !"DB:5432"
+                .parse::<TargetMatch>()
+                .unwrap()
+                .matches("db", None)
+        );
     }
 
     #[test]
     fn odd_targets_are_refused() {
-        for text in ["", ":80", "a:0", "a:b", "::1", "*a", "a*", "*.", "a/b", "~[", "http://a/"] {
+        for text in [
+            "",
+            ":80",
+            "a:0",
+            "a:b",
+            "::1",
+            "*a",
+            "a*",
+            "*.",
+            "a/b",
+            "~[",
+            "http://a/",
+        ] {
             assert!(text.parse::<TargetMatch>().is_err(), "{text}");
         }
         assert!("a:1".parse::<HostMatch>().is_err());
@@ -175,7 +235,15 @@ mod tests {
 
     #[test]
     fn targets_print_as_written_in_lower_case() {
-        for text in ["video", "db:5432", "*.example.com:443", "*", "[::1]:80", "[::1]", "~^v$"] {
+        for text in [
+            "video",
+            "db:5432",
+            "*.example.com:443",
+            "*",
+            "[::1]:80",
+            "[::1]",
+            "~^v$",
+        ] {
             assert_eq!(text.parse::<TargetMatch>().unwrap().to_string(), text);
         }
     }

@@ -16,7 +16,11 @@ pub struct HttpUrl {
     pub path: String,
 }
 
-scalar!(HttpUrl, "hermes-http-url", "A server: http://127.0.0.1:4318, https://server.example:443/path.");
+scalar!(
+    HttpUrl,
+    "hermes-http-url",
+    "A server: http://127.0.0.1:4318, https://server.example:443/path."
+);
 
 impl FromStr for HttpUrl {
     type Err = ScalarError;
@@ -25,12 +29,21 @@ impl FromStr for HttpUrl {
         let example = "write it like http://127.0.0.1:4318";
         let tls = text.starts_with("https://");
         let rest = text.strip_prefix(if tls { "https://" } else { "http://" });
-        let rest = rest.ok_or_else(|| ScalarError::new(format!("`{text}` is not http://host:port")).remedy(example))?;
+        let rest = rest.ok_or_else(|| {
+            ScalarError::new(format!("`{text}` is not http://host:port")).remedy(example)
+        })?;
         let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if !path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&byte)) {
+        if !path
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&byte))
+        {
             return Err(ScalarError::new(format!("`{path}` is not a path")).remedy(example));
         }
-        Ok(Self { tls, address: address.parse()?, path: path.trim_end_matches('/').to_owned() })
+        Ok(Self {
+            tls,
+            address: address.parse()?,
+            path: path.trim_end_matches('/').to_owned(),
+        })
     }
 }
 
@@ -47,7 +60,11 @@ mod tests {
 
     #[test]
     fn servers_round_trip() {
-        for text in ["http://127.0.0.1:4318", "http://[::1]:4318/otlp/here", "https://c.example:443"] {
+        for text in [
+            "http://127.0.0.1:4318",
+            "http://[::1]:4318/otlp/here",
+            "https://c.example:443",
+        ] {
             assert_eq!(text.parse::<HttpUrl>().unwrap().to_string(), text);
         }
         assert_eq!("http://c:1/".parse::<HttpUrl>().unwrap().path, "");
@@ -56,9 +73,16 @@ mod tests {
 
     #[test]
     fn odd_servers_are_refused() {
-        for text in
-            ["", "127.0.0.1:4318", "http://", "http://c", "http://c:0", "http://c:1/a?b", "http://u@c:1", "ftp://c:1"]
-        {
+        for text in [
+            "",
+            "127.0.0.1:4318",
+            "http://",
+            "http://c",
+            "http://c:0",
+            "http://c:1/a?b",
+            "http://u@c:1",
+            "ftp://c:1",
+        ] {
             assert!(text.parse::<HttpUrl>().is_err(), "{text}");
         }
     }

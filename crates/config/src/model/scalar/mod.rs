@@ -51,12 +51,18 @@ pub struct ScalarError {
 impl ScalarError {
     /// An error without a remedy.
     pub(crate) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), remedy: None }
+        Self {
+            reason: reason.into(),
+            remedy: None,
+        }
     }
 
     /// The same error with a remedy.
     pub(crate) fn remedy(self, remedy: impl Into<String>) -> Self {
-        Self { remedy: Some(remedy.into()), ..self }
+        Self {
+            remedy: Some(remedy.into()),
+            ..self
+        }
     }
 
     fn message(&self) -> String {
@@ -74,13 +80,22 @@ fn regex(text: &str, case_insensitive: bool) -> Result<regex::Regex, ScalarError
         .case_insensitive(case_insensitive)
         .size_limit(COMPILED_BYTES)
         .build()
-        .map_err(|error| ScalarError::new(format!("`{text}` is not a regular expression: {}", last_line(&error))))
+        .map_err(|error| {
+            ScalarError::new(format!(
+                "`{text}` is not a regular expression: {}",
+                last_line(&error)
+            ))
+        })
 }
 
 /// The regex crate draws a picture over several lines; its last line says what is wrong.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
-    text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    text.lines()
+        .last()
+        .unwrap_or_default()
+        .trim_start_matches("error: ")
+        .to_owned()
 }
 
 /// Deserialises a scalar through `FromStr` and gives it a schema with a `format`.
@@ -114,15 +129,20 @@ mod tests {
     use proptest::prelude::{Strategy, proptest};
 
     use super::{
-        ByteSize, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, HttpUrl, ListenAddress, PathMatch,
-        Percent, PortMatch, StatusMatch, TargetMatch, Template, TextMatch, UpgradeName, UserPattern,
+        ByteSize, Duration, EndpointAddress, FieldPattern, HostMatch, HostPort, HttpUrl,
+        ListenAddress, PathMatch, Percent, PortMatch, StatusMatch, TargetMatch, Template,
+        TextMatch, UpgradeName, UserPattern,
     };
 
     /// What parses is printed in a form that parses to the same.
     fn round_trips<T: FromStr + Display + PartialEq + Debug>(text: &str) {
         if let Ok(value) = text.parse::<T>() {
             let printed = value.to_string();
-            assert_eq!(printed.parse::<T>().ok(), Some(value), "{text:?} is printed as {printed:?}");
+            assert_eq!(
+                printed.parse::<T>().ok(),
+                Some(value),
+                "{text:?} is printed as {printed:?}"
+            );
         }
     }
 

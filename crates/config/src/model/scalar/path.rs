@@ -18,7 +18,11 @@ pub enum PathMatch {
     Regex(Regex),
 }
 
-scalar!(PathMatch, "hermes-path-match", "A path: /exact, /prefix/* or ~regex.");
+scalar!(
+    PathMatch,
+    "hermes-path-match",
+    "A path: /exact, /prefix/* or ~regex."
+);
 
 impl PathMatch {
     /// Whether the path fulfils the condition.
@@ -40,7 +44,8 @@ impl FromStr for PathMatch {
         }
         if !text.starts_with('/') {
             return Err(
-                ScalarError::new(format!("the path `{text}` does not begin with `/`")).remedy(format!("write /{text}"))
+                ScalarError::new(format!("the path `{text}` does not begin with `/`"))
+                    .remedy(format!("write /{text}")),
             );
         }
         if text.contains(['?', '#']) {
@@ -49,9 +54,13 @@ impl FromStr for PathMatch {
         }
         match text.find('*') {
             None => Ok(Self::Exact(text.to_owned())),
-            Some(star) if star + 1 == text.len() && text.ends_with("/*") => Ok(Self::Prefix(text[..star].to_owned())),
-            Some(_) => Err(ScalarError::new(format!("`*` in `{text}` does not stand for a whole rest"))
-                .remedy("write /prefix/* or ~regex")),
+            Some(star) if star + 1 == text.len() && text.ends_with("/*") => {
+                Ok(Self::Prefix(text[..star].to_owned()))
+            }
+            Some(_) => Err(ScalarError::new(format!(
+                "`*` in `{text}` does not stand for a whole rest"
+            ))
+            .remedy("write /prefix/* or ~regex")),
         }
     }
 }
@@ -69,7 +78,9 @@ impl fmt::Display for PathMatch {
 impl PartialEq for PathMatch {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Exact(one), Self::Exact(two)) | (Self::Prefix(one), Self::Prefix(two)) => one == two,
+            (Self::Exact(one), Self::Exact(two)) | (Self::Prefix(one), Self::Prefix(two)) => {
+                one == two
+            }
             (Self::Regex(one), Self::Regex(two)) => one.as_str() == two.as_str(),
             _ => false,
         }
@@ -90,7 +101,10 @@ mod tests {
     fn a_path_matches_exactly_by_prefix_or_by_expression() {
         assert!(matches("/a", "/a") && !matches("/a", "/a/") && !matches("/a", "/A"));
         assert!(
-            matches("/a/*", "/a/") && matches("/a/*", "/a/b/c") && !matches("/a/*", "/a") && !matches("/a/*", "/ab")
+            matches("/a/*", "/a/")
+                && matches("/a/*", "/a/b/c")
+                && !matches("/a/*", "/a")
+                && !matches("/a/*", "/ab")
         );
         assert!(matches("/*", "/") && matches("/*", "/x"));
         assert!(matches("~^/v[0-9]+/", "/v2/x") && !matches("~^/v[0-9]+/", "/x/v2/"));

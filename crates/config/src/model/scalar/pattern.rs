@@ -16,13 +16,18 @@ pub struct FieldPattern {
     pub wildcard: bool,
 }
 
-scalar!(FieldPattern, "hermes-field-pattern", "A field name, or the beginning of field names: service, x-hermes-*.");
+scalar!(
+    FieldPattern,
+    "hermes-field-pattern",
+    "A field name, or the beginning of field names: service, x-hermes-*."
+);
 
 impl FieldPattern {
     /// Whether a field of this name is meant.
     pub fn matches(&self, name: &str) -> bool {
         if self.wildcard {
-            name.get(..self.prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(&self.prefix))
+            name.get(..self.prefix.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(&self.prefix))
         } else {
             name.eq_ignore_ascii_case(&self.prefix)
         }
@@ -41,7 +46,9 @@ impl FromStr for FieldPattern {
             return Err(ScalarError::new("the field name is empty"));
         }
         if name.contains('*') {
-            return Err(ScalarError::new(format!("`{text}`: `*` may stand at the end only")));
+            return Err(ScalarError::new(format!(
+                "`{text}`: `*` may stand at the end only"
+            )));
         }
         if let Some(letter) = name.chars().find(|letter| !is_token(*letter)) {
             return Err(ScalarError::new(format!(
@@ -49,13 +56,21 @@ impl FromStr for FieldPattern {
                 letter.escape_debug()
             )));
         }
-        Ok(Self { prefix: name.to_ascii_lowercase(), wildcard })
+        Ok(Self {
+            prefix: name.to_ascii_lowercase(),
+            wildcard,
+        })
     }
 }
 
 impl fmt::Display for FieldPattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}{}", self.prefix, if self.wildcard { "*" } else { "" })
+        write!(
+            out,
+            "{}{}",
+            self.prefix,
+            if self.wildcard { "*" } else { "" }
+        )
     }
 }
 
@@ -72,14 +87,20 @@ pub struct UserPattern {
     suffix: Option<String>,
 }
 
-scalar!(UserPattern, "hermes-user-pattern", "A user, or a pattern with one star: alice, *@example.com, team-*.");
+scalar!(
+    UserPattern,
+    "hermes-user-pattern",
+    "A user, or a pattern with one star: alice, *@example.com, team-*."
+);
 
 impl UserPattern {
     /// Whether this user is meant. Users are compared letter by letter.
     pub fn matches(&self, user: &str) -> bool {
         match &self.suffix {
             None => user == self.prefix,
-            Some(suffix) => user.strip_prefix(self.prefix.as_str()).is_some_and(|rest| rest.ends_with(suffix.as_str())),
+            Some(suffix) => user
+                .strip_prefix(self.prefix.as_str())
+                .is_some_and(|rest| rest.ends_with(suffix.as_str())),
         }
     }
 }
@@ -92,12 +113,18 @@ impl FromStr for UserPattern {
             return Err(ScalarError::new("the user is empty"));
         }
         let Some((prefix, suffix)) = text.split_once('*') else {
-            return Ok(Self { prefix: text.to_owned(), suffix: None });
+            return Ok(Self {
+                prefix: text.to_owned(),
+                suffix: None,
+            });
         };
         if suffix.contains('*') {
             return Err(ScalarError::new(format!("`{text}` has more than one `*`")));
         }
-        Ok(Self { prefix: prefix.to_owned(), suffix: Some(suffix.to_owned()) })
+        Ok(Self {
+            prefix: prefix.to_owned(),
+            suffix: Some(suffix.to_owned()),
+        })
     }
 }
 
@@ -189,10 +216,15 @@ mod tests {
 
     #[test]
     fn a_user_pattern_has_one_star_at_most() {
-        let matches = |pattern: &str, user: &str| pattern.parse::<UserPattern>().unwrap().matches(user);
-        assert!(matches("alice", "alice") && !matches("alice", "Alice") && !matches("alice", "alice2"));
+        let matches =
+            |pattern: &str, user: &str| pattern.parse::<UserPattern>().unwrap().matches(user);
+        assert!(
+            matches("alice", "alice") && !matches("alice", "Alice") && !matches("alice", "alice2")
+        );
         assert!(matches("*", "") && matches("*", "anybody"));
-        assert!(matches("*@example.com", "a@example.com") && !matches("*@example.com", "a@example.org"));
+        assert!(
+            matches("*@example.com", "a@example.com") && !matches("*@example.com", "a@example.org")
+        );
         assert!(matches("team-*", "team-a") && !matches("team-*", "teams"));
         assert!(matches("ab*ba", "abba") && !matches("ab*ba", "aba"));
         assert!("a*b*".parse::<UserPattern>().is_err());
@@ -200,7 +232,8 @@ mod tests {
 
     #[test]
     fn a_text_is_compared_whole_and_an_expression_is_searched() {
-        let matches = |pattern: &str, text: &str| pattern.parse::<TextMatch>().unwrap().matches(text);
+        let matches =
+            |pattern: &str, text: &str| pattern.parse::<TextMatch>().unwrap().matches(text);
         assert!(matches("gold", "gold") && !matches("gold", "golden"));
         assert!(matches("~old", "golden") && !matches("~^old", "golden"));
         assert_eq!("~a+".parse::<TextMatch>().unwrap(), "~a+".parse().unwrap());

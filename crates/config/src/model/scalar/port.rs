@@ -34,7 +34,8 @@ impl FromStr for PortMatch {
         let low = port(low)?;
         let high = port(high)?;
         if low > high {
-            return Err(ScalarError::new(format!("`{text}` is empty")).remedy(format!("write {high}-{low}")));
+            return Err(ScalarError::new(format!("`{text}` is empty"))
+                .remedy(format!("write {high}-{low}")));
         }
         Ok(Self { low, high })
     }
@@ -76,8 +77,19 @@ mod tests {
     fn ports_are_numbers_or_ranges() {
         let range: PortMatch = "1-1023".parse().unwrap();
         assert!(range.matches(1) && range.matches(1023) && !range.matches(1024));
-        assert_eq!("443".parse::<PortMatch>().unwrap(), PortMatch { low: 443, high: 443 });
-        assert_eq!(serde_json::from_str::<PortMatch>("443").unwrap().to_string(), "443");
+        assert_eq!(
+            "443".parse::<PortMatch>().unwrap(),
+            PortMatch {
+                low: 443,
+                high: 443
+            }
+        );
+        assert_eq!(
+            serde_json::from_str::<PortMatch>("443")
+                .unwrap()
+                .to_string(),
+            "443"
+        );
         for text in ["", "0", "-", "1-", "9-1", "65536", "a", "1-2-3", "+1"] {
             assert!(text.parse::<PortMatch>().is_err(), "{text}");
         }

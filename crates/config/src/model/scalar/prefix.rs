@@ -10,7 +10,11 @@ use super::{ScalarError, scalar};
 /// Stands for [`IpNet`] in the schema: `10.0.0.0/8`, `2001:db8::/32`.
 pub(crate) struct Prefix;
 
-scalar!(Prefix, "hermes-prefix", "An address prefix: 10.0.0.0/8, 192.0.2.7/32, 2001:db8::/32.");
+scalar!(
+    Prefix,
+    "hermes-prefix",
+    "An address prefix: 10.0.0.0/8, 192.0.2.7/32, 2001:db8::/32."
+);
 
 impl FromStr for Prefix {
     type Err = ScalarError;

@@ -9,7 +9,11 @@ use super::{ScalarError, scalar};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub std::time::Duration);
 
-scalar!(Duration, "hermes-duration", "A duration with its unit: 250ms, 5s, 2m, 1h, 1m30s.");
+scalar!(
+    Duration,
+    "hermes-duration",
+    "A duration with its unit: 250ms, 5s, 2m, 1h, 1m30s."
+);
 
 /// Units of time in milliseconds, the largest first.
 const TIME_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
@@ -18,10 +22,13 @@ impl FromStr for Duration {
     type Err = ScalarError;
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
-        let wrong =
-            || ScalarError::new(format!("`{text}` is not a duration")).remedy("write it like 250ms, 5s or 1m30s");
+        let wrong = || {
+            ScalarError::new(format!("`{text}` is not a duration"))
+                .remedy("write it like 250ms, 5s or 1m30s")
+        };
         if is_number(text) {
-            return Err(ScalarError::new(format!("`{text}` has no unit")).remedy(format!("write {text}s or {text}ms")));
+            return Err(ScalarError::new(format!("`{text}` has no unit"))
+                .remedy(format!("write {text}s or {text}ms")));
         }
         let mut rest = text;
         let mut total: u64 = 0;
@@ -29,16 +36,25 @@ impl FromStr for Duration {
         while !rest.is_empty() {
             let (number, after) = split_number(rest).ok_or_else(wrong)?;
             let (unit, after) = split_unit(after);
-            let (_, millis) = TIME_UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+            let (_, millis) = TIME_UNITS
+                .into_iter()
+                .find(|(name, _)| *name == unit)
+                .ok_or_else(wrong)?;
             if millis >= bound {
                 return Err(wrong());
             }
             bound = millis;
-            let part = number.checked_mul(millis).and_then(|part| total.checked_add(part));
+            let part = number
+                .checked_mul(millis)
+                .and_then(|part| total.checked_add(part));
             total = part.ok_or_else(|| ScalarError::new(format!("`{text}` is too long")))?;
             rest = after;
         }
-        if text.is_empty() { Err(wrong()) } else { Ok(Self(std::time::Duration::from_millis(total))) }
+        if text.is_empty() {
+            Err(wrong())
+        } else {
+            Ok(Self(std::time::Duration::from_millis(total)))
+        }
     }
 }
 
@@ -83,14 +99,23 @@ impl FromStr for ByteSize {
     type Err = ScalarError;
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
-        let wrong =
-            || ScalarError::new(format!("`{text}` is not a size")).remedy("write it like 9000B, 160KiB or 1MiB");
+        let wrong = || {
+            ScalarError::new(format!("`{text}` is not a size"))
+                .remedy("write it like 9000B, 160KiB or 1MiB")
+        };
         if is_number(text) {
-            return Err(ScalarError::new(format!("`{text}` has no unit")).remedy(format!("write {text}B or {text}KiB")));
+            return Err(ScalarError::new(format!("`{text}` has no unit"))
+                .remedy(format!("write {text}B or {text}KiB")));
         }
         let (number, unit) = split_number(text).ok_or_else(wrong)?;
-        let (_, bytes) = SIZE_UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
-        number.checked_mul(bytes).map(Self).ok_or_else(|| ScalarError::new(format!("`{text}` is too large")))
+        let (_, bytes) = SIZE_UNITS
+            .into_iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or_else(wrong)?;
+        number
+            .checked_mul(bytes)
+            .map(Self)
+            .ok_or_else(|| ScalarError::new(format!("`{text}` is too large")))
     }
 }
 
@@ -111,14 +136,19 @@ fn is_number(text: &str) -> bool {
 
 /// Leading digits as a number, and what follows.
 fn split_number(text: &str) -> Option<(u64, &str)> {
-    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(text.len());
     let number = text[..end].parse().ok()?;
     Some((number, &text[end..]))
 }
 
 /// Leading letters, and what follows.
 fn split_unit(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(text.len()))
+    text.split_at(
+        text.find(|letter: char| !letter.is_ascii_alphabetic())
+            .unwrap_or(text.len()),
+    )
 }
 
 #[cfg(test)]
@@ -127,9 +157,14 @@ mod tests {
 
     #[test]
     fn durations_round_trip() {
-        for (text, millis) in
-            [("250ms", 250), ("5s", 5000), ("2m", 120_000), ("1h", 3_600_000), ("1m30s", 90_000), ("0s", 0)]
-        {
+        for (text, millis) in [
+            ("250ms", 250),
+            ("5s", 5000),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("1m30s", 90_000),
+            ("0s", 0),
+        ] {
             let duration: Duration = text.parse().unwrap();
             assert_eq!(duration.0.as_millis(), millis);
             assert_eq!(duration.to_string(), text);
@@ -144,16 +179,31 @@ mod tests {
 
     #[test]
     fn odd_durations_are_refused() {
-        for text in
-            ["", "s", "1.5s", "5 s", "-5s", "1s1m", "1s1s", "5sec", "99999999999999999999s", "9999999999999999h"]
-        {
+        for text in [
+            "",
+            "s",
+            "1.5s",
+            "5 s",
+            "-5s",
+            "1s1m",
+            "1s1s",
+            "5sec",
+            "99999999999999999999s",
+            "9999999999999999h",
+        ] {
             assert!(text.parse::<Duration>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn sizes_round_trip() {
-        for (text, bytes) in [("160KiB", 163_840), ("1MiB", 1 << 20), ("9000B", 9000), ("0B", 0), ("2GiB", 2 << 30)] {
+        for (text, bytes) in [
+            ("160KiB", 163_840),
+            ("1MiB", 1 << 20),
+            ("9000B", 9000),
+            ("0B", 0),
+            ("2GiB", 2 << 30),
+        ] {
             let size: ByteSize = text.parse().unwrap();
             assert_eq!(size.0, bytes);
             assert_eq!(size.to_string(), text);
@@ -163,7 +213,16 @@ mod tests {
 
     #[test]
     fn odd_sizes_are_refused() {
-        for text in ["", "9000", "KiB", "1kib", "1 KiB", "1.5MiB", "-1B", "99999999999GiB"] {
+        for text in [
+            "",
+            "9000",
+            "KiB",
+            "1kib",
+            "1 KiB",
+            "1.5MiB",
+            "-1B",
+            "99999999999GiB",
+        ] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
     }

@@ -9,7 +9,9 @@ use serde::{Deserialize, Deserializer};
 use super::ScalarError;
 
 /// Reads a scalar that may be written as a number, for one value, or as text.
-pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err = ScalarError>>(from: D) -> Result<T, D::Error> {
+pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err = ScalarError>>(
+    from: D,
+) -> Result<T, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Form<'text> {
@@ -25,5 +27,9 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err = ScalarErro
 
 /// Prints `low-high`, or the number if there is but one.
 pub(super) fn format(low: u16, high: u16, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if low == high { write!(out, "{low}") } else { write!(out, "{low}-{high}") }
+    if low == high {
+        write!(out, "{low}")
+    } else {
+        write!(out, "{low}-{high}")
+    }
 }

@@ -9,7 +9,11 @@ use super::{ScalarError, scalar};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(pub u16);
 
-scalar!(Rate, "hermes-rate", "A rate: 3 per second, up to 10000 per second.");
+scalar!(
+    Rate,
+    "hermes-rate",
+    "A rate: 3 per second, up to 10000 per second."
+);
 
 /// Far above what anybody means, far below what would overflow in thousandths.
 const MAX_RATE: u32 = 10_000;
@@ -18,11 +22,17 @@ impl FromStr for Rate {
     type Err = ScalarError;
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
-        let number = text.strip_suffix(" per second").and_then(digits).filter(|number| *number <= MAX_RATE);
-        number.and_then(|number| u16::try_from(number).ok()).map(Self).ok_or_else(|| {
-            let remedy = format!("write it like 3 per second, up to {MAX_RATE} per second");
-            ScalarError::new(format!("`{text}` is not a rate")).remedy(remedy)
-        })
+        let number = text
+            .strip_suffix(" per second")
+            .and_then(digits)
+            .filter(|number| *number <= MAX_RATE);
+        number
+            .and_then(|number| u16::try_from(number).ok())
+            .map(Self)
+            .ok_or_else(|| {
+                let remedy = format!("write it like 3 per second, up to {MAX_RATE} per second");
+                ScalarError::new(format!("`{text}` is not a rate")).remedy(remedy)
+            })
     }
 }
 
@@ -34,7 +44,10 @@ impl fmt::Display for Rate {
 
 /// A number that is written in digits only.
 fn digits(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 #[cfg(test)]
@@ -50,7 +63,15 @@ mod tests {
 
     #[test]
     fn odd_rates_are_refused() {
-        for text in ["", "3", "3/s", "3 per minute", " per second", "+3 per second", "10001 per second"] {
+        for text in [
+            "",
+            "3",
+            "3/s",
+            "3 per minute",
+            " per second",
+            "+3 per second",
+            "10001 per second",
+        ] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }
     }

@@ -29,16 +29,25 @@ impl FromStr for StatusMatch {
     type Err = ScalarError;
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
-        let wrong =
-            || ScalarError::new(format!("`{text}` is no final status")).remedy("write one from 200 to 599, or 200-299");
+        let wrong = || {
+            ScalarError::new(format!("`{text}` is no final status"))
+                .remedy("write one from 200 to 599, or 200-299")
+        };
         let code = |text: &str| {
             let digits = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse().ok().filter(|code| digits && (200..=599).contains(code)).ok_or_else(wrong)
+            text.parse()
+                .ok()
+                .filter(|code| digits && (200..=599).contains(code))
+                .ok_or_else(wrong)
         };
         let (low, high) = text.split_once('-').unwrap_or((text, text));
         let low = code(low)?;
         let high = code(high)?;
-        if low > high { Err(wrong()) } else { Ok(Self { low, high }) }
+        if low > high {
+            Err(wrong())
+        } else {
+            Ok(Self { low, high })
+        }
     }
 }
 
@@ -78,7 +87,12 @@ mod tests {
     fn statuses_are_numbers_or_ranges() {
         let range: StatusMatch = "200-299".parse().unwrap();
         assert!(range.matches(200) && range.matches(299) && !range.matches(300));
-        assert_eq!(serde_json::from_str::<StatusMatch>("204").unwrap().to_string(), "204");
+        assert_eq!(
+            serde_json::from_str::<StatusMatch>("204")
+                .unwrap()
+                .to_string(),
+            "204"
+        );
         for text in ["", "100", "600", "299-200", "2xx", "0200", "+20", "200-"] {
             assert!(text.parse::<StatusMatch>().is_err(), "{text}");
         }

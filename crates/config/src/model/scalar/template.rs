@@ -33,8 +33,14 @@ impl FromStr for Template {
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
         // RFC 9110, 5.5: a field value has no CR, LF or NUL; other control characters help nobody.
-        if let Some(letter) = text.chars().find(|letter| letter.is_ascii_control() && *letter != '\t') {
-            return Err(ScalarError::new(format!("`{}` cannot stand in a field's value", letter.escape_debug())));
+        if let Some(letter) = text
+            .chars()
+            .find(|letter| letter.is_ascii_control() && *letter != '\t')
+        {
+            return Err(ScalarError::new(format!(
+                "`{}` cannot stand in a field's value",
+                letter.escape_debug()
+            )));
         }
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -142,7 +148,10 @@ impl FromStr for Variable {
     type Err = ScalarError;
 
     fn from_str(name: &str) -> Result<Self, ScalarError> {
-        if let Some(variable) = Self::ALL.into_iter().find(|variable| variable.name() == name) {
+        if let Some(variable) = Self::ALL
+            .into_iter()
+            .find(|variable| variable.name() == name)
+        {
             return Ok(variable);
         }
         let names = Self::ALL.map(Self::name);
@@ -194,7 +203,10 @@ mod tests {
     #[test]
     fn an_unknown_variable_is_refused_with_the_nearest_name() {
         let error = "{peer.adress}".parse::<Template>().unwrap_err();
-        assert_eq!(error.remedy.as_deref(), Some("did you mean `{peer.address}`?"));
+        assert_eq!(
+            error.remedy.as_deref(),
+            Some("did you mean `{peer.address}`?")
+        );
     }
 
     #[test]

@@ -9,7 +9,11 @@ use super::{ScalarError, scalar};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpgradeName(String);
 
-scalar!(UpgradeName, "hermes-upgrade", "An upgrade token that is none of a connection: irc/6.9, my-protocol.");
+scalar!(
+    UpgradeName,
+    "hermes-upgrade",
+    "An upgrade token that is none of a connection: irc/6.9, my-protocol."
+);
 
 /// Protocols that turn a connection into another one, whose requests no route would see. `hermes_proto::upgrade` refuses the
 /// same.
@@ -27,17 +31,19 @@ impl FromStr for UpgradeName {
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
         let name = text.to_ascii_lowercase();
-        let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let is_tchar =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_tchar);
         if !name.splitn(2, '/').all(is_token) {
             let reason = format!("`{text}` is no upgrade token");
-            return Err(ScalarError::new(reason).remedy("write it like my-protocol or irc/6.9, each on its own"));
+            return Err(ScalarError::new(reason)
+                .remedy("write it like my-protocol or irc/6.9, each on its own"));
         }
         if OF_CONNECTIONS.contains(&name.split('/').next().unwrap_or_default()) {
-            let reason = format!("`{text}` would make the connection one whose requests no route sees");
-            return Err(
-                ScalarError::new(reason).remedy("remove it; HTTP/2 and TLS have `http` and `tls` of the upstream")
-            );
+            let reason =
+                format!("`{text}` would make the connection one whose requests no route sees");
+            return Err(ScalarError::new(reason)
+                .remedy("remove it; HTTP/2 and TLS have `http` and `tls` of the upstream"));
         }
         Ok(Self(name))
     }
@@ -55,7 +61,10 @@ mod tests {
 
     #[test]
     fn a_name_is_one_token_with_at_most_one_version() {
-        assert_eq!("IRC/6.9".parse::<UpgradeName>().unwrap().as_str(), "irc/6.9");
+        assert_eq!(
+            "IRC/6.9".parse::<UpgradeName>().unwrap().as_str(),
+            "irc/6.9"
+        );
         for text in ["", "a b", "a, b", "a/", "/1", "a/b/c"] {
             assert!(text.parse::<UpgradeName>().is_err(), "{text}");
         }

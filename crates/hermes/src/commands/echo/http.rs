@@ -18,7 +18,9 @@ use crate::output::Output;
 
 /// Serves one connection, over HTTP/1.1 or HTTP/2.
 pub async fn serve(stream: TcpStream, from: SocketAddr, output: Output) {
-    let service = service_fn(move |request| async move { Ok::<_, Infallible>(answer(request, from, output).await) });
+    let service = service_fn(move |request| async move {
+        Ok::<_, Infallible>(answer(request, from, output).await)
+    });
     let server = auto::Builder::new(TokioExecutor::new());
     // A client that breaks off has its answer, or does not want it.
     drop(server.serve_connection(TokioIo::new(stream), service).await);
@@ -34,17 +36,32 @@ struct Seen {
     trailers: HeaderMap,
 }
 
-async fn answer(request: Request<Incoming>, from: SocketAddr, output: Output) -> Response<Full<Bytes>> {
+async fn answer(
+    request: Request<Incoming>,
+    from: SocketAddr,
+    output: Output,
+) -> Response<Full<Bytes>> {
     let (head, content) = request.into_parts();
     let line = format!("{} {} {:?}", head.method, head.uri, head.version);
     output.line(format_args!("{from} {line}"));
 
     let (content, trailers) = read(content).await;
-    let seen = Seen { line, head, from, content, trailers };
-    let (kind, text) =
-        if seen.wants_json() { ("application/json", seen.json()) } else { ("text/plain; charset=utf-8", seen.text()) };
+    let seen = Seen {
+        line,
+        head,
+        from,
+        content,
+        trailers,
+    };
+    let (kind, text) = if seen.wants_json() {
+        ("application/json", seen.json())
+    } else {
+        ("text/plain; charset=utf-8", seen.text())
+    };
     let mut response = Response::new(Full::from(text));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
@@ -53,7 +70,9 @@ async fn read(mut content: Incoming) -> (Option<u64>, HeaderMap) {
     let mut length = 0;
     let mut trailers = HeaderMap::new();
     while let Some(frame) = content.frame().await {
-        let Ok(frame) = frame else { return (None, trailers) };
+        let Ok(frame) = frame else {
+            return (None, trailers);
+        };
         length += frame.data_ref().map_or(0, Bytes::len) as u64;
         trailers.extend(frame.into_trailers().unwrap_or_default());
     }
@@ -63,7 +82,11 @@ async fn read(mut content: Incoming) -> (Option<u64>, HeaderMap) {
 impl Seen {
     fn wants_json(&self) -> bool {
         let mut values = self.head.headers.get_all(header::ACCEPT).iter();
-        values.any(|value| value.to_str().is_ok_and(|value| value.contains("application/json")))
+        values.any(|value| {
+            value
+                .to_str()
+                .is_ok_and(|value| value.contains("application/json"))
+        })
     }
 
     /// As it came: a line, the fields, how much content, and trailers.
@@ -98,18 +121,28 @@ impl Seen {
 fn write_fields(fields: &HeaderMap, text: &mut String) {
     for (name, value) in fields {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{name}: {}", String::from_utf8_lossy(value.as_bytes()));
+        let _ = writeln!(
+            text,
+            "{name}: {}",
+            String::from_utf8_lossy(value.as_bytes())
+        );
     }
 }
 
 /// Fields by name; several lines of one name are joined, as RFC 9110, 5.3 allows.
 fn joined(fields: &HeaderMap) -> Map<String, Value> {
     let lines = |name| {
-        let lines: Vec<_> =
-            fields.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let lines: Vec<_> = fields
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
         Value::String(lines.join(", "))
     };
-    fields.keys().map(|name| (name.to_string(), lines(name))).collect()
+    fields
+        .keys()
+        .map(|name| (name.to_string(), lines(name)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -117,18 +150,33 @@ mod tests {
     use super::*;
 
     fn seen(accept: &str, content: Option<u64>) -> Seen {
-        let request = Request::post("/hello?x=1").header("via", "1.1 a").header("via", "2 b").header("accept", accept);
+        let request = Request::post("/hello?x=1")
+            .header("via", "1.1 a")
+            .header("via", "2 b")
+            .header("accept", accept);
         let head = request.body(()).unwrap().into_parts().0;
         let from = SocketAddr::from(([127, 0, 0, 1], 4));
-        Seen { line: "POST /hello?x=1 HTTP/1.1".into(), head, from, content, trailers: HeaderMap::new() }
+        Seen {
+            line: "POST /hello?x=1 HTTP/1.1".into(),
+            head,
+            from,
+            content,
+            trailers: HeaderMap::new(),
+        }
     }
 
     #[test]
     fn text_is_the_request_as_it_came() {
         let head = "POST /hello?x=1 HTTP/1.1\nvia: 1.1 a\nvia: 2 b\naccept: */*\n";
         assert_eq!(seen("*/*", Some(0)).text(), head);
-        assert_eq!(seen("*/*", Some(12)).text(), format!("{head}\n(12 bytes of content)\n"));
-        assert_eq!(seen("*/*", None).text(), format!("{head}\n(the content broke off)\n"));
+        assert_eq!(
+            seen("*/*", Some(12)).text(),
+            format!("{head}\n(12 bytes of content)\n")
+        );
+        assert_eq!(
+            seen("*/*", None).text(),
+            format!("{head}\n(the content broke off)\n")
+        );
     }
 
     #[test]
@@ -137,7 +185,13 @@ mod tests {
         let seen = seen("text/html, application/json;q=0.5", Some(7));
         assert!(seen.wants_json());
         let value: Value = serde_json::from_str(&seen.json()).unwrap();
-        assert_eq!((&value["fields"]["via"], &value["content_bytes"]), (&json!("1.1 a, 2 b"), &json!(7)));
-        assert_eq!((&value["method"], &value["target"]), (&json!("POST"), &json!("/hello?x=1")));
+        assert_eq!(
+            (&value["fields"]["via"], &value["content_bytes"]),
+            (&json!("1.1 a, 2 b"), &json!(7))
+        );
+        assert_eq!(
+            (&value["method"], &value["target"]),
+            (&json!("POST"), &json!("/hello?x=1"))
+        );
     }
 }

@@ -48,14 +48,20 @@ pub async fn run(mut echo: Echo, output: Output) -> Result<(), Failure> {
     let mut servers = JoinSet::new();
     for address in echo.http {
         let listener = listen("http", address).await?;
-        servers.spawn(accept(listener, move |stream, from| http::serve(stream, from, output)));
+        servers.spawn(accept(listener, move |stream, from| {
+            http::serve(stream, from, output)
+        }));
     }
     for address in echo.tcp {
         let listener = listen("tcp", address).await?;
-        servers.spawn(accept(listener, move |stream, from| plain::stream(stream, from, output)));
+        servers.spawn(accept(listener, move |stream, from| {
+            plain::stream(stream, from, output)
+        }));
     }
     for address in echo.udp {
-        let socket = UdpSocket::bind(address).await.map_err(|error| refused("udp", address, &error))?;
+        let socket = UdpSocket::bind(address)
+            .await
+            .map_err(|error| refused("udp", address, &error))?;
         told("udp", socket.local_addr());
         servers.spawn(plain::datagrams(socket, output));
     }
@@ -66,18 +72,28 @@ pub async fn run(mut echo: Echo, output: Output) -> Result<(), Failure> {
 
 /// An address with a port, or a port alone.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let port = |text: &str| text.parse().ok().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    text.parse().ok().or_else(|| port(text)).ok_or("write it like 127.0.0.1:8000, [::1]:8000 or 8000".to_owned())
+    let port = |text: &str| {
+        text.parse()
+            .ok()
+            .map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    };
+    text.parse()
+        .ok()
+        .or_else(|| port(text))
+        .ok_or("write it like 127.0.0.1:8000, [::1]:8000 or 8000".to_owned())
 }
 
 async fn listen(kind: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(address).await.map_err(|error| refused(kind, address, &error))?;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| refused(kind, address, &error))?;
     told(kind, listener.local_addr());
     Ok(listener)
 }
 
 fn refused(kind: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot listen for {kind} at {address}: {error}")).remedy("choose another address or port")
+    Failure::failed(format!("cannot listen for {kind} at {address}: {error}"))
+        .remedy("choose another address or port")
 }
 
 /// In the words of `hermes run`.
@@ -121,7 +137,16 @@ mod tests {
     #[test]
     fn a_port_alone_is_on_loopback() {
         assert_eq!(address("8000"), Ok(DEFAULT));
-        assert_eq!(address("[::1]:80").map(|address| address.to_string()).as_deref(), Ok("[::1]:80"));
-        assert!(["", "localhost:80", "127.0.0.1", "65536"].into_iter().all(|text| address(text).is_err()));
+        assert_eq!(
+            address("[::1]:80")
+                .map(|address| address.to_string())
+                .as_deref(),
+            Ok("[::1]:80")
+        );
+        assert!(
+            ["", "localhost:80", "127.0.0.1", "65536"]
+                .into_iter()
+                .all(|text| address(text).is_err())
+        );
     }
 }

@@ -48,12 +48,17 @@ impl Keys {
     /// When standard input is no terminal.
     pub fn open() -> Result<Self, Failure> {
         let settings = tcgetattr(stdin()).map_err(|error| {
-            Failure::failed(format!("standard input is no terminal: {error}")).remedy("ask with --once")
+            Failure::failed(format!("standard input is no terminal: {error}"))
+                .remedy("ask with --once")
         })?;
         let mut own = settings.clone();
-        own.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-        tcsetattr(stdin(), OptionalActions::Now, &own)
-            .map_err(|error| Failure::failed(format!("the terminal's settings cannot be changed: {error}")))?;
+        own.local_modes
+            .remove(LocalModes::ICANON | LocalModes::ECHO);
+        tcsetattr(stdin(), OptionalActions::Now, &own).map_err(|error| {
+            Failure::failed(format!(
+                "the terminal's settings cannot be changed: {error}"
+            ))
+        })?;
         let (sender, pressed) = channel(WAITING);
         // A thread that waits for a key ends with the process.
         std::thread::spawn(move || {
@@ -89,6 +94,9 @@ mod tests {
 
     #[test]
     fn letters_are_keys_in_either_case() {
-        assert_eq!(b"qSp x".map(Key::of), [Key::Quit, Key::Sort, Key::Pause, Key::Pause, Key::Other]);
+        assert_eq!(
+            b"qSp x".map(Key::of),
+            [Key::Quit, Key::Sort, Key::Pause, Key::Pause, Key::Other]
+        );
     }
 }

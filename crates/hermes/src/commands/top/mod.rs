@@ -48,7 +48,11 @@ impl Top {
             return Ok(vec![self.which.socket()?]);
         }
         let running = admin::all();
-        if running.is_empty() { Ok(vec![self.which.socket()?]) } else { Ok(running) }
+        if running.is_empty() {
+            Ok(vec![self.which.socket()?])
+        } else {
+            Ok(running)
+        }
     }
 }
 

@@ -100,7 +100,9 @@ impl Rates {
             rates.node(before, now);
         }
         rates.longest = joined(rates.longest);
-        rates.longest.sort_by_key(|open| std::cmp::Reverse(open.age_ms));
+        rates
+            .longest
+            .sort_by_key(|open| std::cmp::Reverse(open.age_ms));
         rates.longest.truncate(LONGEST);
         rates
     }
@@ -112,28 +114,51 @@ impl Rates {
             Err(failure) => {
                 let error = Some(failure.reason.clone());
                 let flow = Flow::default();
-                return self.nodes.push(NodeRate { node, error, live: 0, flow });
+                return self.nodes.push(NodeRate {
+                    node,
+                    error,
+                    live: 0,
+                    flow,
+                });
             }
         };
         let seconds = now.at.saturating_duration_since(before.at).as_secs_f64();
-        let then = before.said.as_ref().map_or(&Value::Null, |said| &said["usage"]);
+        let then = before
+            .said
+            .as_ref()
+            .map_or(&Value::Null, |said| &said["usage"]);
         let usage = &said["usage"];
         let live = said["status"]["exchanges"]["live"].as_u64().unwrap_or(0);
         let flow = Flow::between(&then["total"], &usage["total"], seconds);
-        self.nodes.push(NodeRate { node: node.clone(), error: None, live, flow });
-        for (key, into) in
-            [("users", &mut self.users), ("routes", &mut self.routes), ("upstreams", &mut self.upstreams)]
-        {
+        self.nodes.push(NodeRate {
+            node: node.clone(),
+            error: None,
+            live,
+            flow,
+        });
+        for (key, into) in [
+            ("users", &mut self.users),
+            ("routes", &mut self.routes),
+            ("upstreams", &mut self.upstreams),
+        ] {
             for (name, counts) in pairs(&usage[key]) {
                 let earlier = pairs(&then[key]).find(|(known, _)| *known == name);
                 let earlier = earlier.map_or(&Value::Null, |(_, counts)| counts);
-                let endpoints = (key == "upstreams").then(|| endpoints(&said["status"], name)).flatten();
+                let endpoints = (key == "upstreams")
+                    .then(|| endpoints(&said["status"], name))
+                    .flatten();
                 let flow = Flow::between(earlier, counts, seconds);
-                into.push(Rate { node: node.clone(), name: name.to_owned(), endpoints, flow });
+                into.push(Rate {
+                    node: node.clone(),
+                    name: name.to_owned(),
+                    endpoints,
+                    flow,
+                });
             }
         }
         let list = said["exchanges"].as_array().into_iter().flatten();
-        self.longest.extend(list.map(|exchange| Open::of(&node, exchange)));
+        self.longest
+            .extend(list.map(|exchange| Open::of(&node, exchange)));
     }
 }
 
@@ -156,15 +181,24 @@ fn joined(open: Vec<Open>) -> Vec<Open> {
 
 /// `[[name, counts], ...]`.
 fn pairs(list: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    list.as_array().into_iter().flatten().filter_map(|pair| Some((pair[0].as_str()?, &pair[1])))
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|pair| Some((pair[0].as_str()?, &pair[1])))
 }
 
 /// How many endpoints of an upstream work, and how many there are.
 fn endpoints(status: &Value, upstream: &str) -> Option<(usize, usize)> {
-    let found = status["upstreams"].as_array()?.iter().find(|view| view["name"] == upstream)?;
+    let found = status["upstreams"]
+        .as_array()?
+        .iter()
+        .find(|view| view["name"] == upstream)?;
     let all = found["endpoints"].as_array()?;
     let works = |endpoint: &&Value| {
-        endpoint["health"].as_str().is_none_or(|health| health == "healthy") && endpoint["last_error"].is_null()
+        endpoint["health"]
+            .as_str()
+            .is_none_or(|health| health == "healthy")
+            && endpoint["last_error"].is_null()
     };
     Some((all.iter().filter(works).count(), all.len()))
 }
@@ -175,7 +209,11 @@ impl Flow {
         let rate = |name: &str| {
             // A node that was started anew begins at zero.
             let grown = count(now, name).saturating_sub(count(before, name));
-            if seconds > 0.0 { (grown as f64 / seconds * 10.0).round() / 10.0 } else { 0.0 }
+            if seconds > 0.0 {
+                (grown as f64 / seconds * 10.0).round() / 10.0
+            } else {
+                0.0
+            }
         };
         Self {
             exchanges_per_second: rate("exchanges"),
@@ -230,7 +268,11 @@ mod tests {
             "usage": { "total": counts, "users": [["alice", counts]], "routes": [], "upstreams": [["next", counts]] },
             "exchanges": [{ "kind": "connect", "target": "DB:5432", "user": null, "age_ms": 5, "trace": "4b" }],
         });
-        Sample { node: "core".into(), at, said: Ok(said) }
+        Sample {
+            node: "core".into(),
+            at,
+            said: Ok(said),
+        }
     }
 
     #[test]
@@ -239,10 +281,30 @@ mod tests {
         let now = sample(start + Duration::from_secs(2), 20, 3000);
         let rates = Rates::between(&[sample(start, 10, 1000)], std::slice::from_ref(&now));
         let flow = rates.nodes[0].flow;
-        assert_eq!((flow.exchanges_per_second, flow.target_to_client_per_second, flow.bytes), (5.0, 1000.0, 3000));
-        assert_eq!((rates.nodes[0].live, rates.users[0].flow, rates.upstreams[0].endpoints), (3, flow, Some((1, 2))));
-        assert_eq!((rates.longest[0].target.as_str(), rates.longest[0].age_ms), ("DB:5432", 5));
-        let again = Rates::between(std::slice::from_ref(&now), &[sample(now.at + Duration::from_secs(1), 1, 1)]);
+        assert_eq!(
+            (
+                flow.exchanges_per_second,
+                flow.target_to_client_per_second,
+                flow.bytes
+            ),
+            (5.0, 1000.0, 3000)
+        );
+        assert_eq!(
+            (
+                rates.nodes[0].live,
+                rates.users[0].flow,
+                rates.upstreams[0].endpoints
+            ),
+            (3, flow, Some((1, 2)))
+        );
+        assert_eq!(
+            (rates.longest[0].target.as_str(), rates.longest[0].age_ms),
+            ("DB:5432", 5)
+        );
+        let again = Rates::between(
+            std::slice::from_ref(&now),
+            &[sample(now.at + Duration::from_secs(1), 1, 1)],
+        );
         assert_eq!(again.nodes[0].flow.exchanges_per_second, 0.0);
     }
 
@@ -258,7 +320,11 @@ mod tests {
 
     #[test]
     fn a_node_that_does_not_answer_says_why() {
-        let gone = Sample { node: "edge".into(), at: Instant::now(), said: Err(Failure::unreachable("gone")) };
+        let gone = Sample {
+            node: "edge".into(),
+            at: Instant::now(),
+            said: Err(Failure::unreachable("gone")),
+        };
         let rates = Rates::between(std::slice::from_ref(&gone), std::slice::from_ref(&gone));
         assert_eq!(rates.nodes[0].error.as_deref(), Some("gone"));
     }

@@ -41,13 +41,33 @@ async fn sample(socket: &Path) -> Sample {
     };
     let late = || Failure::unreachable(format!("{} does not answer", socket.display()));
     let said: Result<Value, Failure> = timeout(ANSWER, said).await.unwrap_or_else(|_| Err(late()));
-    let of_file = || socket.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let node = said.as_ref().ok().and_then(|said| said["status"]["node"].as_str()).map_or_else(of_file, str::to_owned);
-    Sample { node, at: Instant::now(), said }
+    let of_file = || {
+        socket
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    };
+    let node = said
+        .as_ref()
+        .ok()
+        .and_then(|said| said["status"]["node"].as_str())
+        .map_or_else(of_file, str::to_owned);
+    Sample {
+        node,
+        at: Instant::now(),
+        said,
+    }
 }
 
 /// Why none of them can be shown; `None` if one can.
 pub fn unreachable(samples: &[Sample]) -> Option<Failure> {
-    let failures: Vec<_> = samples.iter().filter_map(|sample| sample.said.as_ref().err()).collect();
-    if failures.len() == samples.len() { failures.first().map(|failure| (*failure).clone()) } else { None }
+    let failures: Vec<_> = samples
+        .iter()
+        .filter_map(|sample| sample.said.as_ref().err())
+        .collect();
+    if failures.len() == samples.len() {
+        failures.first().map(|failure| (*failure).clone())
+    } else {
+        None
+    }
 }

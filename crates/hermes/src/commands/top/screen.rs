@@ -91,7 +91,10 @@ pub struct Screen {
 impl Screen {
     /// A screen of its own, live.
     pub fn new(colours: bool) -> Self {
-        Self { colours, ..Self::default() }
+        Self {
+            colours,
+            ..Self::default()
+        }
     }
 
     /// Adds a second to the curves.
@@ -122,9 +125,19 @@ impl Screen {
         }
         text.push_str(&self.table("nodes", &NODES, &self.nodes(&rates.nodes), width));
         // Four tables share what is left; each has an empty line, a title and a header.
-        let rows = (height.saturating_sub(rates.nodes.len() + 4) / 4).saturating_sub(3).max(1);
-        for (title, list) in [("users", &rates.users), ("routes", &rates.routes), ("upstreams", &rates.upstreams)] {
-            let header = if title == "upstreams" { &UPSTREAMS[..] } else { &UPSTREAMS[..8] };
+        let rows = (height.saturating_sub(rates.nodes.len() + 4) / 4)
+            .saturating_sub(3)
+            .max(1);
+        for (title, list) in [
+            ("users", &rates.users),
+            ("routes", &rates.routes),
+            ("upstreams", &rates.upstreams),
+        ] {
+            let header = if title == "upstreams" {
+                &UPSTREAMS[..]
+            } else {
+                &UPSTREAMS[..8]
+            };
             text.push_str(&self.table(title, header, &self.rows(list, rows), width));
         }
         let longest: Vec<_> = rates.longest.iter().take(rows).map(open).collect();
@@ -134,21 +147,43 @@ impl Screen {
 
     fn title(&self, rates: &Rates, width: usize) -> String {
         let count = rates.nodes.len();
-        let nodes = if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };
+        let nodes = if count == 1 {
+            "1 node".to_owned()
+        } else {
+            format!("{count} nodes")
+        };
         let state = if self.paused { "paused" } else { "live" };
-        let text = format!(" hermes top   {nodes}, {state}   q quit   s sort: {}   p pause ", self.sort.word());
+        let text = format!(
+            " hermes top   {nodes}, {state}   q quit   s sort: {}   p pause ",
+            self.sort.word()
+        );
         let bar = format!("{:<width$}", cut(&text, width));
-        format!("{}\n", if self.colours { format!("\x1b[7m{bar}\x1b[0m") } else { bar })
+        format!(
+            "{}\n",
+            if self.colours {
+                format!("\x1b[7m{bar}\x1b[0m")
+            } else {
+                bar
+            }
+        )
     }
 
     fn table(&self, title: &str, columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
         if rows.is_empty() {
             return String::new();
         }
-        let (bold, dim, off) = if self.colours { ("\x1b[1;36m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+        let (bold, dim, off) = if self.colours {
+            ("\x1b[1;36m", "\x1b[2m", "\x1b[0m")
+        } else {
+            ("", "", "")
+        };
         let mut text = format!("\n{bold} {title}{off}\n");
         for (number, line) in fit(columns, rows, width).lines.iter().enumerate() {
-            let line = if number == 0 { format!("{dim}{line}{off}") } else { self.mark(line) };
+            let line = if number == 0 {
+                format!("{dim}{line}{off}")
+            } else {
+                self.mark(line)
+            };
             text.push_str(&line);
             text.push('\n');
         }
@@ -158,7 +193,11 @@ impl Screen {
     /// Lines that speak of failures stand out.
     fn mark(&self, line: &str) -> String {
         let bad = line.contains(DOWN) || line.contains(FAILING);
-        if bad && self.colours { format!("\x1b[31m{line}\x1b[0m") } else { line.to_owned() }
+        if bad && self.colours {
+            format!("\x1b[31m{line}\x1b[0m")
+        } else {
+            line.to_owned()
+        }
     }
 
     fn nodes(&self, nodes: &[NodeRate]) -> Vec<Vec<String>> {
@@ -166,7 +205,12 @@ impl Screen {
             let mut row = vec![node.node.clone()];
             row.extend(flow(&node.flow));
             let curve = self.curves.get(&node.node).map(curve).unwrap_or_default();
-            row.extend([node.live.to_string(), node.error.as_ref().map_or(curve, |error| format!("{DOWN} {error}"))]);
+            row.extend([
+                node.live.to_string(),
+                node.error
+                    .as_ref()
+                    .map_or(curve, |error| format!("{DOWN} {error}")),
+            ]);
             row
         };
         nodes.iter().map(row).collect()
@@ -179,10 +223,17 @@ impl Screen {
             by_flow.then_with(|| (&one.name, &one.node).cmp(&(&two.name, &two.node)))
         });
         let row = |rate: &&Rate| {
-            let name = if rate.name.is_empty() { "-" } else { &rate.name };
+            let name = if rate.name.is_empty() {
+                "-"
+            } else {
+                &rate.name
+            };
             let mut row = vec![name.to_owned(), rate.node.clone()];
             row.extend(flow(&rate.flow));
-            row.extend([rate.flow.exchanges.to_string(), table::bytes(rate.flow.bytes)]);
+            row.extend([
+                rate.flow.exchanges.to_string(),
+                table::bytes(rate.flow.bytes),
+            ]);
             row.extend(rate.endpoints.map(|(well, all)| match all - well {
                 0 => format!("{well} of {all} well"),
                 _ => format!("{well} of {all} well {FAILING}"),
@@ -232,9 +283,21 @@ const OPEN: [Column; 7] = [
 ];
 
 fn flow(flow: &Flow) -> [String; 4] {
-    let rate = |rate: f64| if rate == 0.0 { "-".to_owned() } else { format!("{rate:.1}") };
+    let rate = |rate: f64| {
+        if rate == 0.0 {
+            "-".to_owned()
+        } else {
+            format!("{rate:.1}")
+        }
+    };
     // Whole bytes are shown.
-    let bytes = |rate: f64| if rate == 0.0 { "-".to_owned() } else { table::bytes(rate as u64) };
+    let bytes = |rate: f64| {
+        if rate == 0.0 {
+            "-".to_owned()
+        } else {
+            table::bytes(rate as u64)
+        }
+    };
     [
         rate(flow.exchanges_per_second),
         rate(flow.failures_per_second),
@@ -260,7 +323,11 @@ fn curve(values: &VecDeque<f64>) -> String {
     let highest = values.iter().copied().fold(0.0, f64::max);
     let bar = |value: &f64| {
         // From 0 to 7: a share is never above 1.
-        let height = if highest > 0.0 { (value / highest * 7.0).round() as usize } else { 0 };
+        let height = if highest > 0.0 {
+            (value / highest * 7.0).round() as usize
+        } else {
+            0
+        };
         BARS[height.min(BARS.len() - 1)]
     };
     values.iter().map(bar).collect()
@@ -271,15 +338,38 @@ mod tests {
     use super::*;
 
     fn rate(name: &str, exchanges: f64, bytes: f64) -> Rate {
-        let flow =
-            Flow { exchanges_per_second: exchanges, target_to_client_per_second: bytes, bytes: 10, ..Flow::default() };
-        Rate { node: "core".into(), name: name.into(), endpoints: Some((1, 2)), flow }
+        let flow = Flow {
+            exchanges_per_second: exchanges,
+            target_to_client_per_second: bytes,
+            bytes: 10,
+            ..Flow::default()
+        };
+        Rate {
+            node: "core".into(),
+            name: name.into(),
+            endpoints: Some((1, 2)),
+            flow,
+        }
     }
 
     fn rates() -> Rates {
-        let node = NodeRate { node: "core".into(), error: None, live: 2, flow: rate("", 1.5, 2048.0).flow };
-        let users = vec![rate("alice", 1.0, 10.0), rate("bob", 3.0, 5.0), rate("", 0.0, 0.0)];
-        Rates { nodes: vec![node], users, upstreams: vec![rate("next", 1.0, 1.0)], ..Rates::default() }
+        let node = NodeRate {
+            node: "core".into(),
+            error: None,
+            live: 2,
+            flow: rate("", 1.5, 2048.0).flow,
+        };
+        let users = vec![
+            rate("alice", 1.0, 10.0),
+            rate("bob", 3.0, 5.0),
+            rate("", 0.0, 0.0),
+        ];
+        Rates {
+            nodes: vec![node],
+            users,
+            upstreams: vec![rate("next", 1.0, 1.0)],
+            ..Rates::default()
+        }
     }
 
     #[test]
@@ -298,9 +388,15 @@ mod tests {
     fn a_screen_fits_its_size() {
         let screen = Screen::new(false);
         let text = screen.text(&rates(), Some((80, 24)));
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         assert!(text.starts_with(" hermes top   1 node, live "), "{text}");
-        assert!(text.contains("1 of 2 well !") && text.contains("2.0 KiB"), "{text}");
+        assert!(
+            text.contains("1 of 2 well !") && text.contains("2.0 KiB"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -33,11 +33,17 @@ pub async fn check(scene: &Scene) -> Result<Evidence, String> {
         direct: median_of(async || echo(&direct, b"ping").await).await?,
     };
     let proof = format!("one of {LARGE} bytes came back whole");
-    Ok(Evidence { journey, proof, latency: Some(latency) })
+    Ok(Evidence {
+        journey,
+        proof,
+        latency: Some(latency),
+    })
 }
 
 async fn open(address: SocketAddr) -> Result<UdpSocket, String> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.says("a UDP socket")?;
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .says("a UDP socket")?;
     socket.connect(address).await.says(address)?;
     Ok(socket)
 }
@@ -46,6 +52,13 @@ async fn echo(socket: &UdpSocket, datagram: &[u8]) -> Result<(), String> {
     socket.send(datagram).await.says("sending a datagram")?;
     let mut buffer = vec![0; usize::from(u16::MAX)];
     let received = timeout(PATIENCE, socket.recv(&mut buffer)).await;
-    let length = received.says(format_args!("a datagram of {} bytes", datagram.len()))?.says("receiving a datagram")?;
-    expect(&buffer[..length] == datagram, || format!("{} bytes were sent, {length} others came back", datagram.len()))
+    let length = received
+        .says(format_args!("a datagram of {} bytes", datagram.len()))?
+        .says("receiving a datagram")?;
+    expect(&buffer[..length] == datagram, || {
+        format!(
+            "{} bytes were sent, {length} others came back",
+            datagram.len()
+        )
+    })
 }

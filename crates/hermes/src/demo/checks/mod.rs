@@ -28,6 +28,8 @@ pub async fn all(scene: &Scene) -> Vec<Checked> {
 
 async fn check(what: &'static str, run: impl Future<Output = Result<Evidence, String>>) -> Checked {
     let late = || Err(format!("not done after {} s", PATIENCE.as_secs()));
-    let outcome = tokio::time::timeout(PATIENCE, run).await.unwrap_or_else(|_| late());
+    let outcome = tokio::time::timeout(PATIENCE, run)
+        .await
+        .unwrap_or_else(|_| late());
     Checked { what, outcome }
 }

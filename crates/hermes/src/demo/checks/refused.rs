@@ -12,14 +12,23 @@ use super::message::journey_of;
 pub async fn forged_user(scene: &Scene) -> Result<Evidence, String> {
     let mut client = Client::dial(scene.place.address("ALICE_WEB")).await?;
     let forged = [("user", "mallory"), ("service", "gold")];
-    let seen = client.get("VIDEO", "http://VIDEO/forged", &forged).await?.seen()?;
+    let seen = client
+        .get("VIDEO", "http://VIDEO/forged", &forged)
+        .await?
+        .seen()?;
     let field = |name: &str| seen["fields"][name].as_str().unwrap_or_default().to_owned();
     let user = field("user");
     let service = field("service");
     expect(user == "alice", || format!("VIDEO saw the user {user:?}"))?;
-    expect(service == "video", || format!("VIDEO saw the service {service:?}"))?;
+    expect(service == "video", || {
+        format!("VIDEO saw the service {service:?}")
+    })?;
     let proof = format!("sent as mallory, arrived as {user}");
-    Ok(Evidence { journey: journey_of(&seen), proof, latency: None })
+    Ok(Evidence {
+        journey: journey_of(&seen),
+        proof,
+        latency: None,
+    })
 }
 
 /// A name that no route knows is refused, and the answer says where and why.
@@ -27,21 +36,37 @@ pub async fn unknown_name(scene: &Scene) -> Result<Evidence, String> {
     let mut client = Client::dial(scene.place.address("ALICE_WEB")).await?;
     let answer = client.get("NOWHERE", "http://NOWHERE/", &[]).await?;
     let refused = answer.status.is_client_error() || answer.status.is_server_error();
-    expect(refused, || format!("it was answered with {}", answer.status))?;
+    expect(refused, || {
+        format!("it was answered with {}", answer.status)
+    })?;
     let status = answer.field("proxy-status");
     let by = refuser(&status);
-    expect(by == "core", || format!("Proxy-Status is {status:?}, and not from core"))?;
+    expect(by == "core", || {
+        format!("Proxy-Status is {status:?}, and not from core")
+    })?;
     let mut hops = journey::via(&answer.field("via"));
     hops.reverse();
     hops.retain(|hop| hop != by);
     hops.push(format!("{by} (refused)"));
     let proof = format!("{}; {}", answer.status, first_member(&status));
-    Ok(Evidence { journey: Journey { hops, fields: Vec::new() }, proof, latency: None })
+    Ok(Evidence {
+        journey: Journey {
+            hops,
+            fields: Vec::new(),
+        },
+        proof,
+        latency: None,
+    })
 }
 
 /// The proxy that made the response: the first of the list is the nearest to the origin (RFC 9209, 2).
 fn refuser(status: &str) -> &str {
-    first_member(status).split(';').next().unwrap_or_default().trim().trim_matches('"')
+    first_member(status)
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .trim_matches('"')
 }
 
 /// The first member of a list whose strings may contain commas (RFC 9651, 3.1).
@@ -63,10 +88,12 @@ mod tests {
 
     #[test]
     fn the_first_member_of_proxy_status_made_the_response() {
-        let status =
-            r#"core; error=destination_not_found; details="no, \"none\", at all", ingress; received-status=502"#;
+        let status = r#"core; error=destination_not_found; details="no, \"none\", at all", ingress; received-status=502"#;
         assert_eq!(refuser(status), "core");
-        assert_eq!(first_member(status), r#"core; error=destination_not_found; details="no, \"none\", at all""#);
+        assert_eq!(
+            first_member(status),
+            r#"core; error=destination_not_found; details="no, \"none\", at all""#
+        );
         assert_eq!(refuser(r#""edge one";error=x"#), "edge one");
         assert_eq!(refuser(""), "");
     }

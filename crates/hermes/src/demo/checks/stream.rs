@@ -30,7 +30,11 @@ pub async fn check(scene: &Scene) -> Result<Evidence, String> {
     };
     overlay.close().await?;
     let proof = "DB spoke first, and last after our half-close".to_owned();
-    Ok(Evidence { journey, proof, latency: Some(latency) })
+    Ok(Evidence {
+        journey,
+        proof,
+        latency: Some(latency),
+    })
 }
 
 /// A conversation with DB.
@@ -42,14 +46,20 @@ struct Talk {
 impl Talk {
     /// Connects and hears the greeting without having said anything.
     async fn open(address: SocketAddr) -> Result<Self, String> {
-        let mut talk = Self { stream: BufReader::new(dial(address).await?), said: 0 };
+        let mut talk = Self {
+            stream: BufReader::new(dial(address).await?),
+            said: 0,
+        };
         talk.hear(GREETING).await?;
         Ok(talk)
     }
 
     /// Says a line and hears it again.
     async fn echo(&mut self) -> Result<(), String> {
-        self.stream.write_all(LINE.as_bytes()).await.says("a line to DB")?;
+        self.stream
+            .write_all(LINE.as_bytes())
+            .await
+            .says("a line to DB")?;
         self.said += LINE.len();
         self.hear(LINE).await
     }
@@ -59,13 +69,23 @@ impl Talk {
         self.stream.shutdown().await.says("the half-close")?;
         self.hear(&farewell(self.said)).await?;
         let mut rest = Vec::new();
-        self.stream.read_to_end(&mut rest).await.says("the end of DB's direction")?;
-        expect(rest.is_empty(), || format!("DB said {} bytes too many", rest.len()))
+        self.stream
+            .read_to_end(&mut rest)
+            .await
+            .says("the end of DB's direction")?;
+        expect(rest.is_empty(), || {
+            format!("DB said {} bytes too many", rest.len())
+        })
     }
 
     async fn hear(&mut self, expected: &str) -> Result<(), String> {
         let mut line = String::new();
-        self.stream.read_line(&mut line).await.says("a line from DB")?;
-        expect(line == expected, || format!("DB said {line:?} instead of {expected:?}"))
+        self.stream
+            .read_line(&mut line)
+            .await
+            .says("a line from DB")?;
+        expect(line == expected, || {
+            format!("DB said {line:?} instead of {expected:?}")
+        })
     }
 }

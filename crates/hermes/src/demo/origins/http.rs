@@ -16,7 +16,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, name: &'static str) {
     let service = service_fn(|request| async move { Ok::<_, Infallible>(answer(name, &request)) });
     // A client that breaks off has its answer, or does not want it.
-    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+    drop(
+        http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service)
+            .await,
+    );
 }
 
 fn answer(name: &str, request: &Request<Incoming>) -> Response<Full<Bytes>> {
@@ -27,18 +31,27 @@ fn answer(name: &str, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         "fields": fields(request.headers()),
     });
     let mut response = Response::new(Full::from(format!("{seen:#}\n")));
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/json"),
+    );
     response
 }
 
 /// Fields by name; several lines of one name are joined, as RFC 9110, 5.3 allows.
 fn fields(fields: &HeaderMap) -> Map<String, Value> {
     let joined = |name| {
-        let lines: Vec<_> =
-            fields.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let lines: Vec<_> = fields
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
         Value::String(lines.join(", "))
     };
-    fields.keys().map(|name| (name.to_string(), joined(name))).collect()
+    fields
+        .keys()
+        .map(|name| (name.to_string(), joined(name)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -25,12 +25,23 @@ impl Origins {
     /// Starts all of them on loopback, at ports that the system chooses.
     pub async fn start(certificates: &Certificates) -> Result<Self, String> {
         let acceptor = tls::acceptor(certificates)?;
-        let mut origins = Self { addresses: Vec::new(), _tasks: JoinSet::new() };
-        origins.serve("VIDEO", |stream| http::serve(stream, "VIDEO")).await?;
-        origins.serve("SECURE", move |stream| tls::serve(stream, acceptor.clone())).await?;
+        let mut origins = Self {
+            addresses: Vec::new(),
+            _tasks: JoinSet::new(),
+        };
+        origins
+            .serve("VIDEO", |stream| http::serve(stream, "VIDEO"))
+            .await?;
+        origins
+            .serve("SECURE", move |stream| tls::serve(stream, acceptor.clone()))
+            .await?;
         origins.serve("DB", tcp::serve).await?;
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.says("ECHO")?;
-        origins.addresses.push(("ECHO", socket.local_addr().says("ECHO")?));
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .says("ECHO")?;
+        origins
+            .addresses
+            .push(("ECHO", socket.local_addr().says("ECHO")?));
         origins._tasks.spawn(udp::serve(socket));
         Ok(origins)
     }
@@ -46,8 +57,11 @@ impl Origins {
         F: Fn(TcpStream) -> S + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.says(name)?;
-        self.addresses.push((name, listener.local_addr().says(name)?));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .says(name)?;
+        self.addresses
+            .push((name, listener.local_addr().says(name)?));
         self._tasks.spawn(accept(listener, serve));
         Ok(())
     }

@@ -18,7 +18,11 @@ async fn pair() -> (Link, hermes_net::quic::Endpoint, Wire) {
     let address = endpoint.local_addr().unwrap();
     let accepted = async { endpoint.accept().await.unwrap().accept().await.unwrap() };
     let ((near, client), far) = tokio::join!(quic::connect(address), accepted);
-    (Link::connect(near, &TaskTracker::new()).unwrap(), client, Wire::new(far, endpoint.clone()))
+    (
+        Link::connect(near, &TaskTracker::new()).unwrap(),
+        client,
+        Wire::new(far, endpoint.clone()),
+    )
 }
 
 /// What a request comes to when the server answers with these bytes, and ends the stream.
@@ -47,7 +51,10 @@ async fn malformed_responses_are_errors_of_their_stream() {
     for (name, bytes) in cases {
         eprintln!("case: {name}");
         let error = bounded(answered(&bytes)).await.unwrap_err();
-        assert!(matches!(error.cause, Cause::Protocol(_) | Cause::Incomplete), "{name}: {error}");
+        assert!(
+            matches!(error.cause, Cause::Protocol(_) | Cause::Incomplete),
+            "{name}: {error}"
+        );
         assert_eq!(error.processed, Processed::Maybe);
     }
     let with_interim = [headers(&[(":status", "103")]), headers(&[ok])].concat();
@@ -58,10 +65,26 @@ async fn malformed_responses_are_errors_of_their_stream() {
 async fn what_a_server_must_not_do_ends_the_connection() {
     for (name, control, code) in [
         ("no SETTINGS", framed(7, &[0]), 0x10a),
-        ("GOAWAY of no request stream", [settings(&[]), framed(7, &[3])].concat(), 0x108),
-        ("MAX_PUSH_ID", [settings(&[]), framed(13, &[0])].concat(), 0x105),
-        ("PRIORITY_UPDATE", [settings(&[]), framed(0xf_0700, &[0])].concat(), 0x105),
-        ("CANCEL_PUSH", [settings(&[]), framed(3, &[0])].concat(), 0x108),
+        (
+            "GOAWAY of no request stream",
+            [settings(&[]), framed(7, &[3])].concat(),
+            0x108,
+        ),
+        (
+            "MAX_PUSH_ID",
+            [settings(&[]), framed(13, &[0])].concat(),
+            0x105,
+        ),
+        (
+            "PRIORITY_UPDATE",
+            [settings(&[]), framed(0xf_0700, &[0])].concat(),
+            0x105,
+        ),
+        (
+            "CANCEL_PUSH",
+            [settings(&[]), framed(3, &[0])].concat(),
+            0x108,
+        ),
     ] {
         eprintln!("case: {name}");
         bounded(async {
@@ -100,7 +123,10 @@ async fn a_rejected_request_was_not_processed_and_others_may_have_been() {
             stream.reset(code);
             let error = pending.event(None).await.unwrap_err();
             assert_eq!(error.processed, processed, "{code:#x}");
-            assert!(matches!(error.cause, Cause::Reset(found) if found == reset), "{error}");
+            assert!(
+                matches!(error.cause, Cause::Reset(found) if found == reset),
+                "{error}"
+            );
             assert!(link.is_alive());
         })
         .await;
@@ -119,7 +145,10 @@ async fn requests_above_a_goaway_were_not_processed_and_those_below_go_on() {
         assert_eq!(error.processed, Processed::No);
         assert!(matches!(error.cause, Cause::Closing), "{error}");
         assert!(!link.is_alive());
-        assert_eq!(link.open(&get(), Some(0)).await.unwrap_err().processed, Processed::No);
+        assert_eq!(
+            link.open(&get(), Some(0)).await.unwrap_err().processed,
+            Processed::No
+        );
         send(&mut stream, &headers(&[(":status", "204")])).await;
         stream.finish().unwrap();
         assert_eq!(last(&mut below).await.unwrap().0.status, 204);
@@ -171,7 +200,10 @@ async fn a_head_that_is_larger_than_the_server_takes_is_not_sent() {
 async fn a_link_has_as_many_places_as_the_server_allows_streams() {
     for streams in [5, 3000] {
         bounded(async {
-            let options = Options { streams, ..Options::default() };
+            let options = Options {
+                streams,
+                ..Options::default()
+            };
             let server = Server::with(options, async |offered: Offered| {
                 let (_incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
                 outgoing.broken().await;
@@ -182,7 +214,10 @@ async fn a_link_has_as_many_places_as_the_server_allows_streams() {
             let mut open = Vec::new();
             while let Some(place) = link.claim() {
                 let (mut outgoing, mut pending) = place.open(&connect(), None).await.unwrap();
-                let Event::Tunnel(_, incoming) = pending.event(Some(&mut outgoing)).await.unwrap() else { panic!() };
+                let Event::Tunnel(_, incoming) = pending.event(Some(&mut outgoing)).await.unwrap()
+                else {
+                    panic!()
+                };
                 open.push((outgoing, incoming));
             }
             assert_eq!(open.len(), streams as usize);
@@ -224,7 +259,10 @@ async fn who_waits_on_a_link_that_is_lost_waits_no_longer_and_the_link_may_come_
         let (_outgoing, mut pending) = link.open(&get(), Some(0)).await.unwrap();
         link.watched().set_lost(true);
         let error = last(&mut pending).await.unwrap_err();
-        assert!(matches!(error.cause, Cause::Silent(_)) && error.processed == Processed::Maybe, "{error:?}");
+        assert!(
+            matches!(error.cause, Cause::Silent(_)) && error.processed == Processed::Maybe,
+            "{error:?}"
+        );
         assert!(link.is_alive());
         link.watched().set_lost(false);
         let (_outgoing, mut pending) = link.open(&get(), Some(0)).await.unwrap();

@@ -23,7 +23,12 @@ impl End {
     fn new(mut incoming: Incoming, outgoing: Outgoing) -> Self {
         let (receive, send) = (incoming.datagrams().unwrap(), outgoing.datagrams().unwrap());
         assert!(incoming.datagrams().is_none(), "there is one receiver");
-        Self { incoming, outgoing, receive, send }
+        Self {
+            incoming,
+            outgoing,
+            receive,
+            send,
+        }
     }
 
     fn send(&self, text: &str) -> bool {
@@ -86,7 +91,10 @@ async fn many_go_and_come_at_once() {
         let client = server.client(H3).await;
         let (near, mut far) = (open(&client).await, ends.recv().await.unwrap());
         let payload = [7; 1000];
-        let sent = near.send.send(&[0], std::iter::repeat_n(&payload[..], 300)).sent;
+        let sent = near
+            .send
+            .send(&[0], std::iter::repeat_n(&payload[..], 300))
+            .sent;
         assert!(sent >= 300, "{sent}");
         let mut seen = 0;
         while seen < sent {
@@ -123,7 +131,8 @@ async fn the_oldest_go_when_nobody_takes_them() {
         let (near, mut far) = (open(&client).await, ends.recv().await.unwrap());
         let mut lost = Lost::default();
         while lost.datagrams == 0 {
-            near.send.send(&[], std::iter::repeat_n(&b"a datagram"[..], 200));
+            near.send
+                .send(&[], std::iter::repeat_n(&b"a datagram"[..], 200));
             tokio::task::yield_now().await;
             lost = far.receive.take_lost();
         }

@@ -18,8 +18,17 @@ use crate::{bounded, quic};
 
 /// Says whether the request said that it came early.
 async fn tell(offered: Offered) {
-    let early = offered.head.fields.get("early-data").is_some_and(|value| value == "1");
-    let _ = offered.refuse(response(if early { 299 } else { 200 }, None), Default::default()).await;
+    let early = offered
+        .head
+        .fields
+        .get("early-data")
+        .is_some_and(|value| value == "1");
+    let _ = offered
+        .refuse(
+            response(if early { 299 } else { 200 }, None),
+            Default::default(),
+        )
+        .await;
 }
 
 /// A client that has been at the server before, and has a ticket.
@@ -41,12 +50,20 @@ async fn a_safe_request_is_served_early_and_says_so_and_another_is_put_off() {
         assert!(!connection.is_confirmed());
         let wire = Wire::new(connection, endpoint);
         let mut safe = wire.request(&get(&[]), true).await;
-        let lines = [(":method", "POST"), (":scheme", "https"), (":authority", "a"), (":path", "/")];
+        let lines = [
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":authority", "a"),
+            (":path", "/"),
+        ];
         let mut unsafe_one = wire.request(&headers(&lines), true).await;
         assert_eq!(safe.status().await, 299);
         assert_eq!(unsafe_one.status().await, 425);
         wire.connection.confirmed().await;
-        assert_eq!(wire.request(&headers(&lines), true).await.status().await, 200);
+        assert_eq!(
+            wire.request(&headers(&lines), true).await.status().await,
+            200
+        );
     })
     .await;
 }
@@ -84,7 +101,8 @@ async fn a_link_outlives_early_data_that_the_server_does_not_take() {
         }
         assert!(link.connection().early_data_was_lost().await);
         let (mut outgoing, mut pending) = link.open(&upgrade("connect-udp"), None).await.unwrap();
-        let Event::Tunnel(_, mut incoming) = pending.event(Some(&mut outgoing)).await.unwrap() else {
+        let Event::Tunnel(_, mut incoming) = pending.event(Some(&mut outgoing)).await.unwrap()
+        else {
             panic!("refused")
         };
         assert!(incoming.datagrams().is_some());
@@ -116,7 +134,10 @@ async fn early_link(server: &Server) -> (Link, hermes_net::quic::Endpoint) {
     let config = known(server).await;
     let (connection, endpoint) = quic::connect_as(&config, server.address).await;
     assert!(!connection.is_confirmed());
-    (Link::connect(connection, &TaskTracker::new()).unwrap(), endpoint)
+    (
+        Link::connect(connection, &TaskTracker::new()).unwrap(),
+        endpoint,
+    )
 }
 
 #[tokio::test]
@@ -130,11 +151,17 @@ async fn what_is_safe_and_without_content_is_sent_early_and_nothing_else() {
             assert_eq!(last(&mut pending).await.unwrap().0.status, 299);
             assert!(!link.connection().early_data_was_lost().await);
         }
-        for (method, length) in
-            [(Method::GET, None), (Method::GET, Some(1)), (Method::TRACE, Some(0)), (Method::PUT, Some(0))]
-        {
+        for (method, length) in [
+            (Method::GET, None),
+            (Method::GET, Some(1)),
+            (Method::TRACE, Some(0)),
+            (Method::PUT, Some(0)),
+        ] {
             let (link, _endpoint) = early_link(&server).await;
-            let opened = link.open(&request(method.clone(), "/"), length).await.unwrap();
+            let opened = link
+                .open(&request(method.clone(), "/"), length)
+                .await
+                .unwrap();
             assert!(link.connection().is_confirmed(), "{method} {length:?}");
             drop(opened);
         }
@@ -146,7 +173,12 @@ async fn what_is_safe_and_without_content_is_sent_early_and_nothing_else() {
 async fn too_early(offered: Offered, seen: Arc<Mutex<Vec<bool>>>) {
     let early = offered.head.fields.contains_key("early-data");
     seen.lock().unwrap().push(early);
-    let _ = offered.refuse(response(if early { 425 } else { 200 }, None), Default::default()).await;
+    let _ = offered
+        .refuse(
+            response(if early { 425 } else { 200 }, None),
+            Default::default(),
+        )
+        .await;
 }
 
 #[tokio::test]
@@ -165,7 +197,8 @@ async fn what_comes_too_early_for_the_server_is_sent_once_more() {
         let (link, _endpoint) = early_link(&server).await;
         seen.lock().unwrap().clear();
         let mut head = get_head();
-        head.fields.insert("early-data", HeaderValue::from_static("1"));
+        head.fields
+            .insert("early-data", HeaderValue::from_static("1"));
         let (_outgoing, mut pending) = link.open(&head, Some(0)).await.unwrap();
         assert_eq!(last(&mut pending).await.unwrap().0.status, 425);
         assert_eq!(*seen.lock().unwrap(), [true]);

@@ -32,7 +32,8 @@ impl Goaways {
                     return stream;
                 }
             }
-            self.frames.push(self.stream.read(1000).await.unwrap().unwrap());
+            self.frames
+                .push(self.stream.read(1000).await.unwrap().unwrap());
         }
     }
 }
@@ -73,7 +74,9 @@ async fn a_response_that_was_finished_arrives_before_the_connection_closes() {
     bounded(async {
         let server = Server::start(async |offered: hermes_http::Offered| {
             let large = Bytes::from(vec![7; 3_000_000]);
-            let _ = offered.refuse(crate::content::response(200, None), large).await;
+            let _ = offered
+                .refuse(crate::content::response(200, None), large)
+                .await;
         })
         .await;
         let wire = Wire::dial(server.address).await;

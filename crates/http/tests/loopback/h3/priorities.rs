@@ -32,15 +32,24 @@ struct Contest {
 
 impl Contest {
     fn said(first: &'static str, second: &'static str) -> Self {
-        Self { said: [first, second], ..Self::default() }
+        Self {
+            said: [first, second],
+            ..Self::default()
+        }
     }
 
     /// Bytes of each response that have come when the first of them is complete.
     async fn run(self) -> [usize; 2] {
         let (here, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-        let options = Options { link: self.link, ..Options::default() };
+        let options = Options {
+            link: self.link,
+            ..Options::default()
+        };
         let (arrived, waiting) = (here.clone(), go.clone());
-        let server = Server::with(options, move |offered| answer(offered, arrived.clone(), waiting.clone())).await;
+        let server = Server::with(options, move |offered| {
+            answer(offered, arrived.clone(), waiting.clone())
+        })
+        .await;
         let mut wire = Wire::dial(server.address).await;
         // A request before them takes stream 0.
         let update = |stream: u64, text: &str| match text {
@@ -49,13 +58,22 @@ impl Contest {
         };
         wire.control(&update(4, self.updates[0])).await;
         go.add_permits(1);
-        assert_eq!(wire.request(&get(&[("small", "")]), true).await.status().await, 200);
+        assert_eq!(
+            wire.request(&get(&[("small", "")]), true)
+                .await
+                .status()
+                .await,
+            200
+        );
         drop(here.acquire().await);
         here.forget_permits(1);
         let mut streams = Vec::new();
         for (said, answered) in self.said.into_iter().zip(self.answered) {
             let lines = [("priority", said), ("answer", answered)];
-            let lines: Vec<_> = lines.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+            let lines: Vec<_> = lines
+                .into_iter()
+                .filter(|(_, value)| !value.is_empty())
+                .collect();
             streams.push(wire.request(&get(&lines), true).await);
         }
         drop(here.acquire_many(2).await);
@@ -70,7 +88,11 @@ impl Contest {
 
 /// Answers when it may, as large as it is asked.
 async fn answer(offered: Offered, here: Arc<Semaphore>, go: Arc<Semaphore>) {
-    let size = if offered.head.fields.contains_key("small") { 1 } else { SIZE };
+    let size = if offered.head.fields.contains_key("small") {
+        1
+    } else {
+        SIZE
+    };
     let said = offered.head.fields.get("answer").cloned();
     let (_, _incoming, responder) = offered.message();
     here.add_permits(1);
@@ -80,7 +102,10 @@ async fn answer(offered: Offered, here: Arc<Semaphore>, go: Arc<Semaphore>) {
         head.fields.insert("priority", HeaderValue::clone(&said));
     }
     let mut outgoing = responder.respond(head, Some(size as u64)).await.unwrap();
-    outgoing.data(Bytes::from(vec![7; size]), true).await.unwrap();
+    outgoing
+        .data(Bytes::from(vec![7; size]), true)
+        .await
+        .unwrap();
 }
 
 /// Reads both until one has ended.
@@ -103,13 +128,19 @@ const PIECE: usize = 64 * 1024;
 /// One came before the other.
 async fn comes_first(which: usize, contest: Contest) {
     let came = bounded(contest.run()).await;
-    assert!(came[which] >= SIZE && came[1 - which] < SIZE / 4, "{contest:?}: {came:?}");
+    assert!(
+        came[which] >= SIZE && came[1 - which] < SIZE / 4,
+        "{contest:?}: {came:?}"
+    );
 }
 
 /// Both came together.
 async fn share(contest: Contest) {
     let came = bounded(contest.run()).await;
-    assert!(came.iter().all(|bytes| *bytes > SIZE / 2), "{contest:?}: {came:?}");
+    assert!(
+        came.iter().all(|bytes| *bytes > SIZE / 2),
+        "{contest:?}: {came:?}"
+    );
 }
 
 #[tokio::test]
@@ -137,20 +168,71 @@ async fn what_cannot_be_understood_says_nothing() {
 
 #[tokio::test]
 async fn an_update_stands_above_the_request_whenever_it_comes() {
-    comes_first(1, Contest { updates: ["u=7", ""], ..Contest::said("u=0", "u=3") }).await;
-    comes_first(1, Contest { updates: ["", "u=0"], ..Contest::said("u=1", "u=7") }).await;
-    comes_first(0, Contest { updates: ["u=0", "u=9"], ..Contest::said("u=7", "u=0") }).await;
+    comes_first(
+        1,
+        Contest {
+            updates: ["u=7", ""],
+            ..Contest::said("u=0", "u=3")
+        },
+    )
+    .await;
+    comes_first(
+        1,
+        Contest {
+            updates: ["", "u=0"],
+            ..Contest::said("u=1", "u=7")
+        },
+    )
+    .await;
+    comes_first(
+        0,
+        Contest {
+            updates: ["u=0", "u=9"],
+            ..Contest::said("u=7", "u=0")
+        },
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn the_origin_stands_above_the_client_in_what_it_says() {
-    comes_first(1, Contest { answered: ["u=7", ""], ..Contest::said("u=0", "u=1") }).await;
-    comes_first(1, Contest { answered: ["", "u=0"], updates: ["", "u=7"], ..Contest::said("u=2", "") }).await;
-    share(Contest { answered: ["i", "i"], ..Contest::said("u=3", "u=3") }).await;
+    comes_first(
+        1,
+        Contest {
+            answered: ["u=7", ""],
+            ..Contest::said("u=0", "u=1")
+        },
+    )
+    .await;
+    comes_first(
+        1,
+        Contest {
+            answered: ["", "u=0"],
+            updates: ["", "u=7"],
+            ..Contest::said("u=2", "")
+        },
+    )
+    .await;
+    share(Contest {
+        answered: ["i", "i"],
+        ..Contest::said("u=3", "u=3")
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn users_of_a_link_do_not_wait_for_each_other_where_both_are_as_urgent() {
-    share(Contest { link: true, ..Contest::said("u=3", "u=3") }).await;
-    comes_first(1, Contest { link: true, ..Contest::said("u=4", "u=3") }).await;
+    share(Contest {
+        link: true,
+        ..Contest::said("u=3", "u=3")
+    })
+    .await;
+    comes_first(
+        1,
+        Contest {
+            link: true,
+            ..Contest::said("u=4", "u=3")
+        },
+    )
+    .await;
 }

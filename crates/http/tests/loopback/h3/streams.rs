@@ -18,33 +18,98 @@ fn control(name: &'static str, frames: Vec<u8>, code: u64) -> Case {
 fn cases() -> Vec<Case> {
     let twice = [number(6), number(1), number(6), number(1)].concat();
     vec![
-        ("a control stream begins with GOAWAY", CONTROL, framed(7, &[0]), 0x10a),
-        ("a control stream begins with an unknown frame", CONTROL, framed(0x21, &[]), 0x10a),
+        (
+            "a control stream begins with GOAWAY",
+            CONTROL,
+            framed(7, &[0]),
+            0x10a,
+        ),
+        (
+            "a control stream begins with an unknown frame",
+            CONTROL,
+            framed(0x21, &[]),
+            0x10a,
+        ),
         control("SETTINGS come twice", settings(&[]), 0x105),
         ("a setting comes twice", CONTROL, framed(4, &twice), 0x109),
         ("a setting of HTTP/2", CONTROL, settings(&[(2, 0)]), 0x109),
-        ("SETTINGS_H3_DATAGRAM is 2", CONTROL, settings(&[(0x33, 2)]), 0x109),
-        ("SETTINGS_ENABLE_CONNECT_PROTOCOL is 2", CONTROL, settings(&[(8, 2)]), 0x109),
+        (
+            "SETTINGS_H3_DATAGRAM is 2",
+            CONTROL,
+            settings(&[(0x33, 2)]),
+            0x109,
+        ),
+        (
+            "SETTINGS_ENABLE_CONNECT_PROTOCOL is 2",
+            CONTROL,
+            settings(&[(8, 2)]),
+            0x109,
+        ),
         ("a setting is cut off", CONTROL, framed(4, &[0x33]), 0x106),
-        ("SETTINGS are too long", CONTROL, [number(4), number(5000)].concat(), 0x107),
+        (
+            "SETTINGS are too long",
+            CONTROL,
+            [number(4), number(5000)].concat(),
+            0x107,
+        ),
         control("DATA on the control stream", framed(0, &[1]), 0x105),
         control("HEADERS on the control stream", framed(1, &[0, 0]), 0x105),
         control("a frame of HTTP/2", framed(6, &[0; 8]), 0x105),
         control("CANCEL_PUSH of no push", framed(3, &[0]), 0x108),
-        control("MAX_PUSH_ID shrinks", [framed(13, &[5]), framed(13, &[4])].concat(), 0x108),
-        control("a GOAWAY grows", [framed(7, &[5]), framed(7, &[6])].concat(), 0x108),
+        control(
+            "MAX_PUSH_ID shrinks",
+            [framed(13, &[5]), framed(13, &[4])].concat(),
+            0x108,
+        ),
+        control(
+            "a GOAWAY grows",
+            [framed(7, &[5]), framed(7, &[6])].concat(),
+            0x108,
+        ),
         control("GOAWAY has too much", framed(7, &[0, 0]), 0x106),
-        control("PRIORITY_UPDATE of no request stream", framed(0xf_0700, &[1]), 0x108),
+        control(
+            "PRIORITY_UPDATE of no request stream",
+            framed(0xf_0700, &[1]),
+            0x108,
+        ),
         control("PRIORITY_UPDATE of a push", framed(0xf_0701, &[0]), 0x108),
-        control("PRIORITY_UPDATE of a stream beyond the limit", framed(0xf_0700, &number(4 * 1000)), 0x108),
+        control(
+            "PRIORITY_UPDATE of a stream beyond the limit",
+            framed(0xf_0700, &number(4 * 1000)),
+            0x108,
+        ),
         control("PRIORITY_UPDATE of nothing", framed(0xf_0700, &[]), 0x106),
-        control("PRIORITY_UPDATE that is too long", [number(0xf_0700), number(5000)].concat(), 0x107),
-        ("a control stream begins with PRIORITY_UPDATE", CONTROL, framed(0xf_0700, b"\0u=1"), 0x10a),
+        control(
+            "PRIORITY_UPDATE that is too long",
+            [number(0xf_0700), number(5000)].concat(),
+            0x107,
+        ),
+        (
+            "a control stream begins with PRIORITY_UPDATE",
+            CONTROL,
+            framed(0xf_0700, b"\0u=1"),
+            0x10a,
+        ),
         ("a push of a client", PUSH, number(0), 0x103),
-        ("a capacity of the dynamic table", ENCODER, vec![0x3f, 0xbd, 0x01], 0x201),
-        ("an insertion", ENCODER, b"\xc0\x0fwww.example.com".to_vec(), 0x201),
+        (
+            "a capacity of the dynamic table",
+            ENCODER,
+            vec![0x3f, 0xbd, 0x01],
+            0x201,
+        ),
+        (
+            "an insertion",
+            ENCODER,
+            b"\xc0\x0fwww.example.com".to_vec(),
+            0x201,
+        ),
         ("a duplicate of nothing", ENCODER, vec![0x02], 0x201),
-        ("a section acknowledged that needs it not", DECODER, vec![0x84], 0x202),
+        (
+            "a section acknowledged that needs it not",
+            DECODER,
+            vec![0x84],
+            0x202,
+        ),
         ("an increment of nothing", DECODER, vec![0x01], 0x202),
     ]
 }
@@ -66,7 +131,11 @@ async fn what_must_not_come_on_a_stream_ends_the_connection_with_its_code() {
 #[tokio::test]
 async fn there_is_one_stream_of_a_kind_and_it_lasts() {
     each(&[CONTROL, ENCODER, DECODER], async |kind| {
-        let begin = if kind == CONTROL { settings(&[]) } else { Vec::new() };
+        let begin = if kind == CONTROL {
+            settings(&[])
+        } else {
+            Vec::new()
+        };
         let server = Server::start(hello).await;
         let mut wire = Wire::dial(server.address).await;
         wire.uni(kind, &begin).await;
@@ -90,8 +159,16 @@ async fn what_is_not_known_is_passed_over() {
         let server = Server::start(hello).await;
         let mut wire = Wire::dial(server.address).await;
         let grease = 0x1f * 100 + 0x21;
-        wire.uni(CONTROL, &[settings(&[(grease, 7), (0x40, 1)]), framed(grease, b"x"), framed(13, &[9])].concat())
-            .await;
+        wire.uni(
+            CONTROL,
+            &[
+                settings(&[(grease, 7), (0x40, 1)]),
+                framed(grease, b"x"),
+                framed(13, &[9]),
+            ]
+            .concat(),
+        )
+        .await;
         wire.uni(grease, b"whatever").await;
         wire.uni(ENCODER, &[0x20]).await;
         wire.uni(DECODER, &[0x48]).await;
@@ -103,7 +180,12 @@ async fn what_is_not_known_is_passed_over() {
 
 #[tokio::test]
 async fn datagrams_of_no_possible_stream_end_the_connection() {
-    for datagram in [number(1 << 60), number((1 << 62) - 1), Vec::new(), vec![0x40]] {
+    for datagram in [
+        number(1 << 60),
+        number((1 << 62) - 1),
+        Vec::new(),
+        vec![0x40],
+    ] {
         bounded(async {
             let server = Server::start(hello).await;
             let wire = Wire::dial(server.address).await;
@@ -152,7 +234,10 @@ async fn floods_are_stopped() {
 #[tokio::test]
 async fn a_client_that_breaks_off_all_that_it_asks_for_is_sent_away() {
     bounded(async {
-        let options = Options { streams: 10, ..Options::default() };
+        let options = Options {
+            streams: 10,
+            ..Options::default()
+        };
         let server = Server::with(options, async |mut offered: hermes_http::Offered| {
             offered.head.fields.clear();
             let (_, mut incoming, _responder) = offered.message();

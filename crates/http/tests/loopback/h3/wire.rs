@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::quic::{Connection, ConnectionError, Endpoint, ReadError, RecvStream, SendStream};
-use hermes_proto::h3::{Frame, FrameDecoder, FrameType, Limits, Piece, Settings, decode_response, frame};
+use hermes_proto::h3::{
+    Frame, FrameDecoder, FrameType, Limits, Piece, Settings, decode_response, frame,
+};
 use hermes_proto::{qpack, varint};
 
 use crate::quic;
@@ -31,7 +33,11 @@ impl Wire {
     }
 
     pub fn new(connection: Connection, endpoint: Endpoint) -> Self {
-        Self { connection, kept: Vec::new(), _endpoint: endpoint }
+        Self {
+            connection,
+            kept: Vec::new(),
+            _endpoint: endpoint,
+        }
     }
 
     /// Opens a stream of `kind` and writes `bytes`; it stays open.
@@ -73,7 +79,10 @@ impl Wire {
         if end {
             send_stream.finish().unwrap();
         }
-        Exchange { send: send_stream, recv }
+        Exchange {
+            send: send_stream,
+            recv,
+        }
     }
 
     /// The code that the other side closes the connection with.
@@ -99,7 +108,10 @@ impl Exchange {
             frames.push(self.recv.read(10_000).await.unwrap().unwrap());
             while let Some(piece) = frames.next().unwrap() {
                 if let Piece::Frame(Frame::Headers(section)) = piece {
-                    let limits = Limits { bytes: 10_000, lines: 100 };
+                    let limits = Limits {
+                        bytes: 10_000,
+                        lines: 100,
+                    };
                     return decode_response(section, limits).unwrap().status.as_u16();
                 }
             }
@@ -138,14 +150,22 @@ pub fn framed(kind: u64, payload: &[u8]) -> Vec<u8> {
 }
 
 pub fn settings(pairs: &[(u64, u64)]) -> Vec<u8> {
-    let payload: Vec<u8> = pairs.iter().flat_map(|(id, value)| [number(*id), number(*value)].concat()).collect();
+    let payload: Vec<u8> = pairs
+        .iter()
+        .flat_map(|(id, value)| [number(*id), number(*value)].concat())
+        .collect();
     framed(4, &payload)
 }
 
 /// SETTINGS as a whole server or client sends them.
 pub fn usual_settings() -> Vec<u8> {
     let mut output = BytesMut::new();
-    Settings { connect_protocol: true, datagrams: true, ..Settings::default() }.encode(&mut output);
+    Settings {
+        connect_protocol: true,
+        datagrams: true,
+        ..Settings::default()
+    }
+    .encode(&mut output);
     output.to_vec()
 }
 
@@ -161,5 +181,16 @@ pub fn headers(lines: &[(&str, &str)]) -> Vec<u8> {
 
 /// A GET with more lines.
 pub fn get(more: &[(&str, &str)]) -> Vec<u8> {
-    headers(&[&[(":method", "GET"), (":scheme", "https"), (":authority", "a"), (":path", "/")], more].concat())
+    headers(
+        &[
+            &[
+                (":method", "GET"),
+                (":scheme", "https"),
+                (":authority", "a"),
+                (":path", "/"),
+            ],
+            more,
+        ]
+        .concat(),
+    )
 }

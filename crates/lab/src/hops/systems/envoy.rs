@@ -23,24 +23,65 @@ const ENTRY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 
 pub fn start(around: &Around<'_>, folder: &Path) -> Started {
     let network = around.network;
-    let configurations =
-        [("proxy1", standalone(around), network.proxy(1)?), ("client", dependent(around), network.client()?)];
+    let configurations = [
+        ("proxy1", standalone(around), network.proxy(1)?),
+        ("client", dependent(around), network.client()?),
+    ];
     let mut processes = Vec::new();
     for (name, resources, namespace) in configurations {
         let text = json!({ "static_resources": resources }).to_string();
         let file = write(folder, &format!("{name}.json"), text)?;
         let threads = THREADS.to_string();
-        let fixed = ["--concurrency", &threads, "--disable-hot-restart", "--log-level", "error", "-c"];
-        let words: Vec<_> = fixed.iter().map(AsRef::as_ref).chain([file.as_os_str()]).collect();
-        processes.insert(0, Process::start_in(Some(namespace), name, folder, &around.programs.envoy, &words)?);
+        let fixed = [
+            "--concurrency",
+            &threads,
+            "--disable-hot-restart",
+            "--log-level",
+            "error",
+            "-c",
+        ];
+        let words: Vec<_> = fixed
+            .iter()
+            .map(AsRef::as_ref)
+            .chain([file.as_os_str()])
+            .collect();
+        processes.insert(
+            0,
+            Process::start_in(
+                Some(namespace),
+                name,
+                folder,
+                &around.programs.envoy,
+                &words,
+            )?,
+        );
     }
-    Ok((processes, vec![Entry { way: Way::Forwarded, hops: 1, udp: ENTRY, http: ENTRY, host: String::new() }]))
+    Ok((
+        processes,
+        vec![Entry {
+            way: Way::Forwarded,
+            hops: 1,
+            udp: ENTRY,
+            http: ENTRY,
+            host: String::new(),
+        }],
+    ))
 }
 
 fn dependent(around: &Around<'_>) -> Value {
     let proxy = SocketAddr::from((proxy_address(1), PORT));
-    let mut next = cluster("next", proxy, "UDP", &json!({ "http3_protocol_options": streams() }));
-    next["transport_socket"] = quic(around, "QuicUpstreamTransport", "UpstreamTlsContext", json!({ "sni": PROXY }));
+    let mut next = cluster(
+        "next",
+        proxy,
+        "UDP",
+        &json!({ "http3_protocol_options": streams() }),
+    );
+    next["transport_socket"] = quic(
+        around,
+        "QuicUpstreamTransport",
+        "UpstreamTlsContext",
+        json!({ "sni": PROXY }),
+    );
     json!({ "listeners": [udp_tunnel("udp", ENTRY, "next")], "clusters": [next] })
 }
 
@@ -53,11 +94,21 @@ fn standalone(around: &Around<'_>) -> Value {
     http["typed_config"]["http3_protocol_options"]["allow_extended_connect"] = json!(true);
     let mut overlay = listener("overlay", listen, json!({ "filters": [http] }));
     overlay["address"] = socket(listen, "UDP");
-    overlay["udp_listener_config"] = json!({ "quic_options": {}, "downstream_socket_config": { "prefer_gro": true } });
+    overlay["udp_listener_config"] =
+        json!({ "quic_options": {}, "downstream_socket_config": { "prefer_gro": true } });
     overlay["socket_options"] = receive_buffer();
-    overlay["filter_chains"][0]["transport_socket"] =
-        quic(around, "QuicDownstreamTransport", "DownstreamTlsContext", json!({}));
-    let mut udp = cluster("udp", origin, "UDP", &json!({ "http_protocol_options": {} }));
+    overlay["filter_chains"][0]["transport_socket"] = quic(
+        around,
+        "QuicDownstreamTransport",
+        "DownstreamTlsContext",
+        json!({}),
+    );
+    let mut udp = cluster(
+        "udp",
+        origin,
+        "UDP",
+        &json!({ "http_protocol_options": {} }),
+    );
     udp["upstream_bind_config"] = json!({
         "source_address": { "address": "0.0.0.0", "port_value": 0 },
         "socket_options": receive_buffer(),

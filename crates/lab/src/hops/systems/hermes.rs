@@ -33,23 +33,42 @@ pub fn start(around: &Around<'_>, folder: &Path) -> Started {
     for number in 0..=HOPS {
         let (name, yaml, namespace) = match number {
             0 => ("client".to_owned(), dependent(around.pki, &entries), client),
-            _ => (format!("proxy{number}"), standalone(around, number), around.network.proxy(number)?),
+            _ => (
+                format!("proxy{number}"),
+                standalone(around, number),
+                around.network.proxy(number)?,
+            ),
         };
         let file = write(folder, &format!("{name}.yaml"), general(&name) + &yaml)?;
         let words = ["run".as_ref(), file.as_os_str()];
-        processes.push(Process::start_in(Some(namespace), &name, folder, &around.programs.hermes, &words)?);
+        processes.push(Process::start_in(
+            Some(namespace),
+            &name,
+            folder,
+            &around.programs.hermes,
+            &words,
+        )?);
     }
     Ok((processes, entries))
 }
 
 /// A proxy beside the client with a single chain, whose connections are written down in `folder`.
 pub fn traced(around: &Around<'_>, entry: &Entry, folder: &Path) -> Result<(Process, Entry)> {
-    let entry = Entry { udp: TRACED.0, http: TRACED.1, ..entry.clone() };
-    let text = general("traced") + "debug: { qlog: qlog }\n" + &dependent(around.pki, std::slice::from_ref(&entry));
+    let entry = Entry {
+        udp: TRACED.0,
+        http: TRACED.1,
+        ..entry.clone()
+    };
+    let text = general("traced")
+        + "debug: { qlog: qlog }\n"
+        + &dependent(around.pki, std::slice::from_ref(&entry));
     let file = write(folder, "traced.yaml", text)?;
     let words = ["run".as_ref(), file.as_os_str()];
     let client = Some(around.network.client()?);
-    Ok((Process::start_in(client, "traced", folder, &around.programs.hermes, &words)?, entry))
+    Ok((
+        Process::start_in(client, "traced", folder, &around.programs.hermes, &words)?,
+        entry,
+    ))
 }
 
 fn general(name: &str) -> String {
@@ -60,10 +79,19 @@ fn general(name: &str) -> String {
 
 fn entries() -> Vec<Entry> {
     let ways = [(Way::Forwarded, 0), (Way::Nested, 10)];
-    let each = ways.into_iter().flat_map(|(way, from)| way.hops().map(move |hops| (way, hops, from + u16::from(hops))));
+    let each = ways.into_iter().flat_map(|(way, from)| {
+        way.hops()
+            .map(move |hops| (way, hops, from + u16::from(hops)))
+    });
     let entry = |(way, hops, number)| {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port + number));
-        Entry { way, hops, udp: at(UDP), http: at(HTTP), host: host(hops) }
+        Entry {
+            way,
+            hops,
+            udp: at(UDP),
+            http: at(HTTP),
+            host: host(hops),
+        }
     };
     each.map(entry).collect()
 }
@@ -78,7 +106,13 @@ fn dependent(pki: &Pki, entries: &[Entry]) -> String {
     let mut routes = String::new();
     let mut upstreams = String::new();
     for entry in entries {
-        let Entry { way, hops, udp, http, host } = entry;
+        let Entry {
+            way,
+            hops,
+            udp,
+            http,
+            host,
+        } = entry;
         let name = format!("{}{hops}", way.name());
         listeners += &format!("  udp-{name}: {{ udp: \"{udp}\", target: \"{host}:7\" }}\n");
         listeners += &format!("  http-{name}: {{ http: \"{http}\" }}\n");
@@ -87,12 +121,17 @@ fn dependent(pki: &Pki, entries: &[Entry]) -> String {
             _ => vec!["next1".to_owned()],
         };
         let listeners = format!("[udp-{name}, http-{name}]");
-        routes += &format!("  - {{ match: {{ listener: {listeners} }}, to: [{}] }}\n", passed.join(", "));
+        routes += &format!(
+            "  - {{ match: {{ listener: {listeners} }}, to: [{}] }}\n",
+            passed.join(", ")
+        );
     }
     for number in 1..=HOPS {
         upstreams += &upstream(pki, number);
     }
-    format!("identity: {{ user: bench }}\nlisteners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}")
+    format!(
+        "identity: {{ user: bench }}\nlisteners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}"
+    )
 }
 
 fn upstream(pki: &Pki, number: u8) -> String {
@@ -114,7 +153,12 @@ fn standalone(around: &Around<'_>, number: u8) -> String {
     let ca = pki.ca();
     let cert = pki.cert(PROXY);
     let key = pki.key(PROXY);
-    let tls = format!("cert_file: {}, key_file: {}, client_ca_file: {}", cert.display(), key.display(), ca.display());
+    let tls = format!(
+        "cert_file: {}, key_file: {}, client_ca_file: {}",
+        cert.display(),
+        key.display(),
+        ca.display()
+    );
     let listen = SocketAddr::from((proxy_address(number), PORT));
     let own = host(number);
     let at = |port: SocketAddr| SocketAddr::from((origin_address(number), port.port()));
@@ -124,7 +168,10 @@ fn standalone(around: &Around<'_>, number: u8) -> String {
     let mut upstreams = String::new();
     if number < HOPS {
         let next = number + 1;
-        routes += &format!("  - {{ match: {{ target: \"{}\" }}, terminate: true }}\n", proxy_address(next));
+        routes += &format!(
+            "  - {{ match: {{ target: \"{}\" }}, terminate: true }}\n",
+            proxy_address(next)
+        );
         routes += &format!("  - {{ match: {{ target: \"*.lab\" }}, to: next{next} }}\n");
         upstreams += &upstream(pki, next);
     }

@@ -23,13 +23,42 @@ pub fn start(around: &Around<'_>, folder: &Path) -> Started {
     let cert = pki.cert(PROXY);
     let key = pki.key(PROXY);
     let entry = ENTRY.to_string();
-    let server = ["relay".as_ref(), cert.as_os_str(), key.as_os_str(), proxy.as_ref()];
-    let server = Process::start_in(Some(around.network.proxy(1)?), "proxy1", folder, program, &server)?;
-    let words = [ca.as_os_str(), proxy.as_ref(), PROXY.as_ref(), entry.as_ref(), origin.as_ref()];
+    let server = [
+        "relay".as_ref(),
+        cert.as_os_str(),
+        key.as_os_str(),
+        proxy.as_ref(),
+    ];
+    let server = Process::start_in(
+        Some(around.network.proxy(1)?),
+        "proxy1",
+        folder,
+        program,
+        &server,
+    )?;
+    let words = [
+        ca.as_os_str(),
+        proxy.as_ref(),
+        PROXY.as_ref(),
+        entry.as_ref(),
+        origin.as_ref(),
+    ];
     let words: Vec<_> = std::iter::once("entry".as_ref()).chain(words).collect();
-    let client = Process::start_in(Some(around.network.client()?), "client", folder, program, &words)?;
+    let client = Process::start_in(
+        Some(around.network.client()?),
+        "client",
+        folder,
+        program,
+        &words,
+    )?;
     Ok((
         vec![client, server],
-        vec![Entry { way: Way::Forwarded, hops: 1, udp: ENTRY, http: ENTRY, host: String::new() }],
+        vec![Entry {
+            way: Way::Forwarded,
+            hops: 1,
+            udp: ENTRY,
+            http: ENTRY,
+            host: String::new(),
+        }],
     ))
 }

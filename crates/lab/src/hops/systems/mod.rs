@@ -69,14 +69,21 @@ impl Running {
     /// # Errors
     /// When a program cannot be started.
     pub fn launch(system: System, around: &Around<'_>) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix(system.name()).tempdir_in(around.folder)?.keep();
+        let folder = tempfile::Builder::new()
+            .prefix(system.name())
+            .tempdir_in(around.folder)?
+            .keep();
         let (processes, entries) = match system {
             System::Direct => (Vec::new(), vec![direct(around)]),
             System::Hermes => hermes::start(around, &folder)?,
             System::Envoy => envoy::start(around, &folder)?,
             System::MasqueGo => masque::start(around, &folder)?,
         };
-        Ok(Self { system, processes, entries })
+        Ok(Self {
+            system,
+            processes,
+            entries,
+        })
     }
 
     /// Waits until datagrams come back on every chain. Must be called where the client runs.
@@ -86,14 +93,23 @@ impl Running {
     pub async fn ready(&mut self, client: &Client) -> Result<()> {
         let begin = tokio::time::Instant::now();
         for entry in &self.entries {
-            let entered = traffic::Entry { kind: Kind::Udp, address: entry.udp, asks: false };
+            let entered = traffic::Entry {
+                kind: Kind::Udp,
+                address: entry.udp,
+                asks: false,
+            };
             while let Err(error) = client.once(&entered).await {
                 for process in &mut self.processes {
                     process.check()?;
                 }
                 if begin.elapsed() > START_LIMIT {
                     let logs: String = self.processes.iter().map(Process::log).collect();
-                    let chain = format!("{}: {} over {} hops", self.system, entry.way.name(), entry.hops);
+                    let chain = format!(
+                        "{}: {} over {} hops",
+                        self.system,
+                        entry.way.name(),
+                        entry.hops
+                    );
                     return Err(error.context(format!("{chain} does not work:\n{logs}")));
                 }
                 tokio::time::sleep(STEP).await;
@@ -107,13 +123,24 @@ impl Running {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn traced(&self, point: Point, around: &Around<'_>, folder: &Path) -> Result<(Process, Entry)> {
-        hermes::traced(around, self.entry(point).context("there is no such chain")?, folder)
+    pub fn traced(
+        &self,
+        point: Point,
+        around: &Around<'_>,
+        folder: &Path,
+    ) -> Result<(Process, Entry)> {
+        hermes::traced(
+            around,
+            self.entry(point).context("there is no such chain")?,
+            folder,
+        )
     }
 
     /// Where the chain of a point begins.
     pub fn entry(&self, point: Point) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.hops == point.hops && entry.way == point.way)
+        self.entries
+            .iter()
+            .find(|entry| entry.hops == point.hops && entry.way == point.way)
     }
 
     /// Processor time of each process so far.
@@ -129,7 +156,13 @@ fn direct(around: &Around<'_>) -> Entry {
     let to = |port: SocketAddr| SocketAddr::from((origin_address(0), port.port()));
     let udp = to(around.origin.udp);
     let http = to(around.origin.http);
-    Entry { way: Way::Direct, hops: 0, udp, http, host: "web.lab".to_owned() }
+    Entry {
+        way: Way::Direct,
+        hops: 0,
+        udp,
+        http,
+        host: "web.lab".to_owned(),
+    }
 }
 
 /// A file of a folder as text.

@@ -17,13 +17,25 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
     let mut content = String::new();
     let mut y = GAP;
     for (case, figure) in rows {
-        let values: Vec<_> = systems.iter().filter_map(|s| Some((*s, results.of(*case, figure, *s)?))).collect();
-        let most = values.iter().map(|(_, summary)| summary.most).fold(0.0, f64::max);
+        let values: Vec<_> = systems
+            .iter()
+            .filter_map(|s| Some((*s, results.of(*case, figure, *s)?)))
+            .collect();
+        let most = values
+            .iter()
+            .map(|(_, summary)| summary.most)
+            .fold(0.0, f64::max);
         if most <= 0.0 {
             continue;
         }
         let scale = |value: f64| LEFT + (RIGHT - LEFT) * value / most;
-        let heading = format!("{} over {}: {}, {}", case.kind.name(), case.link.name(), figure.name, figure.unit);
+        let heading = format!(
+            "{} over {}: {}, {}",
+            case.kind.name(),
+            case.link.name(),
+            figure.name,
+            figure.unit
+        );
         content += &text(LEFT, y + 12.0, "start", &heading);
         y += HEADING;
         for (system, summary) in values {
@@ -38,7 +50,12 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
                 scale(summary.least),
                 scale(summary.most),
             );
-            content += &text(scale(summary.most) + 4.0, y + 9.5, "start", &number(summary.median));
+            content += &text(
+                scale(summary.most) + 4.0,
+                y + 9.5,
+                "start",
+                &number(summary.median),
+            );
             y += BAR;
         }
         y += GAP;

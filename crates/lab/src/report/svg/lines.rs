@@ -28,7 +28,11 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
         let panel = panel(results, *case, rows, systems);
         content += &format!("<g transform=\"translate({x:.0} {y:.0})\">\n{panel}</g>\n");
     }
-    (WIDTH * COLUMNS as f64, HEIGHT * cases.len().div_ceil(COLUMNS) as f64, content)
+    (
+        WIDTH * COLUMNS as f64,
+        HEIGHT * cases.len().div_ceil(COLUMNS) as f64,
+        content,
+    )
 }
 
 fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> String {
@@ -40,8 +44,17 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         })
         .collect()
     };
-    let lines: Vec<_> = systems.iter().map(|system| (*system, points(*system))).collect();
-    let largest = |part: fn(&(f64, f64)) -> f64| lines.iter().flat_map(|(_, line)| line).map(part).fold(1.0, f64::max);
+    let lines: Vec<_> = systems
+        .iter()
+        .map(|system| (*system, points(*system)))
+        .collect();
+    let largest = |part: fn(&(f64, f64)) -> f64| {
+        lines
+            .iter()
+            .flat_map(|(_, line)| line)
+            .map(part)
+            .fold(1.0, f64::max)
+    };
     let most_clients = largest(|point| point.0);
     let most_time = largest(|point| point.1);
     let x = |clients: f64| LEFT + (WIDTH - LEFT - RIGHT) * clients / most_clients;
@@ -50,7 +63,11 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         LEFT,
         16.0,
         "start",
-        &format!("{} over {}: ms until all have answers", case.kind.name(), case.link.name()),
+        &format!(
+            "{} over {}: ms until all have answers",
+            case.kind.name(),
+            case.link.name()
+        ),
     );
     content += &format!(
         "<path d=\"M{:.1} {:.1}V{:.1}H{:.1}\" fill=\"none\" stroke=\"#999999\"/>\n",
@@ -61,11 +78,23 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
     );
     content += &text(LEFT - 4.0, y(most_time) + 4.0, "end", &number(most_time));
     content += &text(LEFT - 4.0, y(0.0), "end", "0");
-    content += &text(x(most_clients), HEIGHT - 10.0, "end", &format!("{most_clients:.0} clients"));
-    let ends: Vec<f64> = lines.iter().filter_map(|(_, line)| line.last()).map(|last| y(last.1)).collect();
+    content += &text(
+        x(most_clients),
+        HEIGHT - 10.0,
+        "end",
+        &format!("{most_clients:.0} clients"),
+    );
+    let ends: Vec<f64> = lines
+        .iter()
+        .filter_map(|(_, line)| line.last())
+        .map(|last| y(last.1))
+        .collect();
     let drawn = lines.into_iter().filter(|(_, line)| !line.is_empty());
     for ((system, line), label) in drawn.zip(apart(&ends)) {
-        let path: Vec<_> = line.iter().map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1))).collect();
+        let path: Vec<_> = line
+            .iter()
+            .map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1)))
+            .collect();
         content += &format!(
             "<path d=\"M{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n",
             path.join("L"),

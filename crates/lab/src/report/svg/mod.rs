@@ -20,7 +20,11 @@ use super::Results;
 pub fn save(results: &Results, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     for experiment in Experiment::ALL {
-        let rows: Vec<_> = results.rows().into_iter().filter(|(case, _)| case.experiment == experiment).collect();
+        let rows: Vec<_> = results
+            .rows()
+            .into_iter()
+            .filter(|(case, _)| case.experiment == experiment)
+            .collect();
         if rows.is_empty() {
             continue;
         }
@@ -38,7 +42,10 @@ pub fn save(results: &Results, folder: &Path) -> Result<()> {
 
 /// The systems that have figures, in the order of the tables.
 fn systems(results: &Results, rows: &[super::Row]) -> Vec<Name> {
-    let measured = |name: &Name| rows.iter().any(|(case, figure)| results.of(*case, figure, *name).is_some());
+    let measured = |name: &Name| {
+        rows.iter()
+            .any(|(case, figure)| results.of(*case, figure, *name).is_some())
+    };
     Name::ALL.into_iter().filter(measured).collect()
 }
 

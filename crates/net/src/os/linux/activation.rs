@@ -37,7 +37,10 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
 }
 
 /// Owns an open descriptor, and keeps it from children.
-#[expect(unsafe_code, reason = "its number is all that the service manager says of a descriptor")]
+#[expect(
+    unsafe_code,
+    reason = "its number is all that the service manager says of a descriptor"
+)]
 fn adopt(descriptor: i32) -> io::Result<OwnedFd> {
     // SAFETY: the number is not -1, and the descriptor, if there is one, stays open during the call: nothing else knows of it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
@@ -48,7 +51,10 @@ fn adopt(descriptor: i32) -> io::Result<OwnedFd> {
 }
 
 /// Where other threads run, which may read variables at this moment, they stay; they name this process, and no child.
-#[expect(unsafe_code, reason = "the environment is shared by all threads without a lock")]
+#[expect(
+    unsafe_code,
+    reason = "the environment is shared by all threads without a lock"
+)]
 fn forget_variables() {
     let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if !alone {
@@ -80,7 +86,9 @@ pub fn passed_kind(socket: &Socket) -> io::Result<PassedKind> {
         });
     }
     let Some(address) = bound.as_socket() else {
-        return Ok(PassedKind::Unusable("a socket that is neither of IP nor a Unix socket"));
+        return Ok(PassedKind::Unusable(
+            "a socket that is neither of IP nor a Unix socket",
+        ));
     };
     Ok(match protocol {
         Some(Protocol::TCP | Protocol::MPTCP) if streams => PassedKind::Tcp(address),
@@ -121,9 +129,15 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.sock");
-        assert_eq!(kind(UnixListener::bind(&path).unwrap()), PassedKind::Unix(path));
+        assert_eq!(
+            kind(UnixListener::bind(&path).unwrap()),
+            PassedKind::Unix(path)
+        );
         let datagrams = UnixDatagram::bind(folder.path().join("datagrams.sock")).unwrap();
         assert!(matches!(kind(datagrams), PassedKind::Unusable(_)));
-        assert_eq!(kind(fs::File::open(folder.path()).unwrap()), PassedKind::Unusable("not a socket"));
+        assert_eq!(
+            kind(fs::File::open(folder.path()).unwrap()),
+            PassedKind::Unusable("not a socket")
+        );
     }
 }

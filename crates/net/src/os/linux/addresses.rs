@@ -65,7 +65,9 @@ struct LocalRoute {
 /// empty where the system does not tell.
 #[must_use]
 pub fn local_addresses() -> Vec<IpNet> {
-    let mut found = of_interfaces().and_then(|found| Ok([found, of_routes()?].concat())).unwrap_or_else(|_| in_proc());
+    let mut found = of_interfaces()
+        .and_then(|found| Ok([found, of_routes()?].concat()))
+        .unwrap_or_else(|_| in_proc());
     found.sort_unstable();
     found.dedup();
     found
@@ -101,12 +103,15 @@ impl AddressChanges {
         let mut room = vec![0; ROOM];
         loop {
             let mut ready = self.0.readable().await?;
-            let read = ready.try_io(|socket| match recv(socket, &mut room[..], RecvFlags::empty()) {
-                Ok((length, _)) => Ok(concerns_this_machine(&room[..length])),
-                // Some changes were lost: that is one, too.
-                Err(rustix::io::Errno::NOBUFS) => Ok(true),
-                Err(error) => Err(error.into()),
-            });
+            let read =
+                ready.try_io(
+                    |socket| match recv(socket, &mut room[..], RecvFlags::empty()) {
+                        Ok((length, _)) => Ok(concerns_this_machine(&room[..length])),
+                        // Some changes were lost: that is one, too.
+                        Err(rustix::io::Errno::NOBUFS) => Ok(true),
+                        Err(error) => Err(error.into()),
+                    },
+                );
             match read {
                 Ok(Ok(true)) => return Ok(()),
                 Ok(Err(error)) => return Err(error),
@@ -121,7 +126,8 @@ impl AddressChanges {
 fn concerns_this_machine(messages: &[u8]) -> bool {
     let mut concerns = false;
     let read = netlink::read(messages, |kind, content| {
-        let elsewhere = matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) && local_route(content).is_none();
+        let elsewhere =
+            matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) && local_route(content).is_none();
         concerns |= !elsewhere;
     });
     concerns || read.is_err()
@@ -129,9 +135,18 @@ fn concerns_this_machine(messages: &[u8]) -> bool {
 
 fn of_interfaces() -> io::Result<Vec<IpNet>> {
     let mut found = Vec::new();
-    Dump { kind: RTM_GETADDR, structure: IFADDRMSG }.run(|kind, content| {
+    Dump {
+        kind: RTM_GETADDR,
+        structure: IFADDRMSG,
+    }
+    .run(|kind, content| {
         if kind == RTM_NEWADDR {
-            found.extend(content.get(IFADDRMSG..).and_then(own_address).map(IpNet::from));
+            found.extend(
+                content
+                    .get(IFADDRMSG..)
+                    .and_then(own_address)
+                    .map(IpNet::from),
+            );
         }
     })?;
     Ok(found)
@@ -140,13 +155,25 @@ fn of_interfaces() -> io::Result<Vec<IpNet>> {
 fn of_routes() -> io::Result<Vec<IpNet>> {
     let tables = tables();
     let mut found = Vec::new();
-    Dump { kind: RTM_GETROUTE, structure: RTMSG }.run(|kind, content| {
+    Dump {
+        kind: RTM_GETROUTE,
+        structure: RTMSG,
+    }
+    .run(|kind, content| {
         if kind == RTM_NEWROUTE {
             found.extend(local_route(content));
         }
     })?;
-    let applies = |route: &LocalRoute| tables.as_ref().is_none_or(|tables| tables.contains(&route.table));
-    Ok(found.into_iter().filter(applies).map(|route| route.net).collect())
+    let applies = |route: &LocalRoute| {
+        tables
+            .as_ref()
+            .is_none_or(|tables| tables.contains(&route.table))
+    };
+    Ok(found
+        .into_iter()
+        .filter(applies)
+        .map(|route| route.net)
+        .collect())
 }
 
 /// The tables that are looked up for what this process sends; `None` where the kernel has no rules, or does not tell.
@@ -155,7 +182,11 @@ fn of_routes() -> io::Result<Vec<IpNet>> {
 /// (`local 0.0.0.0/0`), in a table that only packets with a mark of theirs, or of an interface, lead to.
 fn tables() -> Option<Tables> {
     let mut found = Tables::new();
-    let dumped = Dump { kind: RTM_GETRULE, structure: FIB_RULE_HDR }.run(|kind, content| {
+    let dumped = Dump {
+        kind: RTM_GETRULE,
+        structure: FIB_RULE_HDR,
+    }
+    .run(|kind, content| {
         if kind == RTM_NEWRULE {
             found.extend(table_looked_up(content));
         }
@@ -212,7 +243,10 @@ fn local_route(route: &[u8]) -> Option<LocalRoute> {
             _ => {}
         }
     }
-    Some(LocalRoute { table: (family, table), net: IpNet::new(destination, length).ok()?.trunc() })
+    Some(LocalRoute {
+        table: (family, table),
+        net: IpNet::new(destination, length).ok()?.trunc(),
+    })
 }
 
 /// Our own address among the attributes: where a link has two ends, `IFA_ADDRESS` is the other one.
@@ -229,8 +263,16 @@ fn own_address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
-    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(|bytes| Ipv4Addr::from(bytes).into());
-    let v6 = || <[u8; 16]>::try_from(bytes).ok().map(|bytes| Ipv6Addr::from(bytes).into());
+    let v4 = || {
+        <[u8; 4]>::try_from(bytes)
+            .ok()
+            .map(|bytes| Ipv4Addr::from(bytes).into())
+    };
+    let v6 = || {
+        <[u8; 16]>::try_from(bytes)
+            .ok()
+            .map(|bytes| Ipv6Addr::from(bytes).into())
+    };
     v4().or_else(v6)
 }
 
@@ -239,10 +281,19 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 fn in_proc() -> Vec<IpNet> {
     let mut found = Vec::new();
     if let Ok(table) = fs::read_to_string("/proc/net/fib_trie") {
-        found.extend(ipv4_in_fib(&table).into_iter().map(|ip| IpNet::from(IpAddr::V4(ip))));
+        found.extend(
+            ipv4_in_fib(&table)
+                .into_iter()
+                .map(|ip| IpNet::from(IpAddr::V4(ip))),
+        );
     }
     if let Ok(table) = fs::read_to_string("/proc/net/if_inet6") {
-        found.extend(table.lines().filter_map(ipv6_in_line).map(|ip| IpNet::from(IpAddr::V6(ip))));
+        found.extend(
+            table
+                .lines()
+                .filter_map(ipv6_in_line)
+                .map(|ip| IpNet::from(IpAddr::V6(ip))),
+        );
     }
     found
 }
@@ -263,8 +314,13 @@ fn ipv4_in_fib(table: &str) -> Vec<Ipv4Addr> {
 
 /// A line of `if_inet6` starts with 32 hexadecimal digits.
 fn ipv6_in_line(line: &str) -> Option<Ipv6Addr> {
-    let digits = line.split_whitespace().next().filter(|digits| digits.len() == 32)?;
-    u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits)
+    let digits = line
+        .split_whitespace()
+        .next()
+        .filter(|digits| digits.len() == 32)?;
+    u128::from_str_radix(digits, 16)
+        .ok()
+        .map(Ipv6Addr::from_bits)
 }
 
 #[cfg(test)]
@@ -276,14 +332,25 @@ mod tests {
 
     /// A route of this type to `10.9.0.0/16`, in a table.
     fn route(kind: u8, table: u8, attributes: &[(u16, &[u8])]) -> Vec<u8> {
-        message_of(RTM_NEWROUTE, &[AF_INET, 16, 0, 0, table, 0, 0, kind, 0, 0, 0, 0], attributes)
+        message_of(
+            RTM_NEWROUTE,
+            &[AF_INET, 16, 0, 0, table, 0, 0, kind, 0, 0, 0, 0],
+            attributes,
+        )
     }
 
     /// A rule that leads to table 100 under these conditions.
     fn rule(flags: u32, attributes: &[(u16, &[u8])]) -> Option<(u8, u32)> {
-        let head = [&[AF_INET, 0, 0, 0, 100, 0, 0, FR_ACT_TO_TBL][..], &flags.to_ne_bytes()].concat();
+        let head = [
+            &[AF_INET, 0, 0, 0, 100, 0, 0, FR_ACT_TO_TBL][..],
+            &flags.to_ne_bytes(),
+        ]
+        .concat();
         let mut found = None;
-        netlink::read(&message_of(RTM_NEWRULE, &head, attributes), |_, rule| found = table_looked_up(rule)).unwrap();
+        netlink::read(&message_of(RTM_NEWRULE, &head, attributes), |_, rule| {
+            found = table_looked_up(rule)
+        })
+        .unwrap();
         found
     }
 
@@ -296,8 +363,16 @@ mod tests {
     #[test]
     fn loopback_is_among_the_local_addresses() {
         assert!(local_addresses().contains(&LOCALHOST.into()));
-        assert!(of_interfaces().unwrap().contains(&LOCALHOST.into()), "by netlink, too");
-        assert!(of_routes().unwrap().contains(&"127.0.0.0/8".parse().unwrap()), "and its network by a route");
+        assert!(
+            of_interfaces().unwrap().contains(&LOCALHOST.into()),
+            "by netlink, too"
+        );
+        assert!(
+            of_routes()
+                .unwrap()
+                .contains(&"127.0.0.0/8".parse().unwrap()),
+            "and its network by a route"
+        );
     }
 
     #[test]
@@ -307,14 +382,24 @@ mod tests {
             message_of(
                 RTM_NEWADDR,
                 &[0; IFADDRMSG],
-                &[(IFA_ADDRESS, &[10, 0, 0, 2]), (3, b"tun0\0"), (IFA_LOCAL, &[10, 0, 0, 1])],
+                &[
+                    (IFA_ADDRESS, &[10, 0, 0, 2]),
+                    (3, b"tun0\0"),
+                    (IFA_LOCAL, &[10, 0, 0, 1]),
+                ],
             ),
             message_of(RTM_NEWADDR, &[0; IFADDRMSG], &[(IFA_ADDRESS, &v6)]),
         ]
         .concat();
         let mut found = Vec::new();
-        netlink::read(&messages, |_, content| found.extend(own_address(&content[IFADDRMSG..]))).unwrap();
-        assert_eq!(found, [IpAddr::from([10, 0, 0, 1]), Ipv6Addr::LOCALHOST.into()]);
+        netlink::read(&messages, |_, content| {
+            found.extend(own_address(&content[IFADDRMSG..]))
+        })
+        .unwrap();
+        assert_eq!(
+            found,
+            [IpAddr::from([10, 0, 0, 1]), Ipv6Addr::LOCALHOST.into()]
+        );
     }
 
     #[test]
@@ -328,12 +413,28 @@ mod tests {
         ]
         .concat();
         let net = "10.9.0.0/16".parse().unwrap();
-        let expected = [LocalRoute { table: (AF_INET, 255), net }, LocalRoute { table: (AF_INET, 1000), net }];
+        let expected = [
+            LocalRoute {
+                table: (AF_INET, 255),
+                net,
+            },
+            LocalRoute {
+                table: (AF_INET, 1000),
+                net,
+            },
+        ];
         assert_eq!(local_routes(&messages), expected);
 
         assert!(concerns_this_machine(&messages));
-        assert!(!concerns_this_machine(&route(1, 254, &[destination])), "a route elsewhere");
-        assert!(concerns_this_machine(&message_of(RTM_NEWRULE, &[0; FIB_RULE_HDR], &[])));
+        assert!(
+            !concerns_this_machine(&route(1, 254, &[destination])),
+            "a route elsewhere"
+        );
+        assert!(concerns_this_machine(&message_of(
+            RTM_NEWRULE,
+            &[0; FIB_RULE_HDR],
+            &[]
+        )));
     }
 
     #[test]
@@ -343,15 +444,29 @@ mod tests {
         assert_eq!(rule(0, &[(FRA_IIFNAME, b"lo\0")]), ours);
         assert_eq!(rule(0, &[(FRA_IIFNAME, b"eth0\0")]), None);
         assert_eq!(rule(0, &[(FRA_FWMARK, &1_u32.to_ne_bytes())]), None);
-        assert_eq!(rule(FIB_RULE_INVERT, &[(FRA_FWMARK, &1_u32.to_ne_bytes())]), ours);
-        let bit_is_clear: [(u16, &[u8]); 2] = [(FRA_FWMARK, &[0; 4]), (FRA_FWMASK, &1_u32.to_ne_bytes())];
+        assert_eq!(
+            rule(FIB_RULE_INVERT, &[(FRA_FWMARK, &1_u32.to_ne_bytes())]),
+            ours
+        );
+        let bit_is_clear: [(u16, &[u8]); 2] =
+            [(FRA_FWMARK, &[0; 4]), (FRA_FWMASK, &1_u32.to_ne_bytes())];
         assert_eq!(rule(0, &bit_is_clear), ours);
-        assert_eq!(rule(0, &[(FRA_TABLE, &1000_u32.to_ne_bytes())]), Some((AF_INET, 1000)));
+        assert_eq!(
+            rule(0, &[(FRA_TABLE, &1000_u32.to_ne_bytes())]),
+            Some((AF_INET, 1000))
+        );
     }
 
     #[test]
     fn messages_that_are_cut_off_or_lie_about_their_length_are_harmless() {
-        let whole = route(RTN_LOCAL, 255, &[(RTA_TABLE, &255_u32.to_ne_bytes()), (RTA_DST, &[10, 9, 0, 0])]);
+        let whole = route(
+            RTN_LOCAL,
+            255,
+            &[
+                (RTA_TABLE, &255_u32.to_ne_bytes()),
+                (RTA_DST, &[10, 9, 0, 0]),
+            ],
+        );
         for length in 0..whole.len() {
             assert_eq!(local_routes(&whole[..length]), []);
         }

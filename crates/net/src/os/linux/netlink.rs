@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
+};
 
 /// Bytes of one read; the kernel sends at most 32 KiB of a dump at once.
 pub(super) const ROOM: usize = 32 * 1024;
@@ -43,7 +45,12 @@ impl Dump {
     /// When the system, or what confines the process, forbids netlink, or the kernel refuses the request.
     pub(super) fn run(self, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         let socket = route_socket(SocketFlags::empty(), 0)?;
-        sendto(&socket, &self.request(), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        sendto(
+            &socket,
+            &self.request(),
+            SendFlags::empty(),
+            &SocketAddrNetlink::new(0, 0),
+        )?;
 
         let mut room = vec![0; ROOM];
         loop {
@@ -72,7 +79,11 @@ pub(super) fn read(mut messages: &[u8], mut each: impl FnMut(u16, &[u8])) -> io:
     while let Some((kind, content, rest)) = message(messages) {
         match kind {
             NLMSG_DONE => return Ok(true),
-            NLMSG_ERROR => return Err(io::Error::other("the kernel refused a request over netlink")),
+            NLMSG_ERROR => {
+                return Err(io::Error::other(
+                    "the kernel refused a request over netlink",
+                ));
+            }
             _ => each(kind, content),
         }
         messages = rest;
@@ -85,7 +96,11 @@ fn message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(messages.get(..4)?.try_into().ok()?);
     let kind = u16::from_ne_bytes(messages.get(4..6)?.try_into().ok()?);
     let length = usize::try_from(length).ok()?;
-    Some((kind, messages.get(MESSAGE..length)?, messages.get(aligned(length)..).unwrap_or_default()))
+    Some((
+        kind,
+        messages.get(MESSAGE..length)?,
+        messages.get(aligned(length)..).unwrap_or_default(),
+    ))
 }
 
 /// The attributes of a message: type and value of each.
@@ -123,7 +138,13 @@ pub(super) mod tests {
             content.resize(aligned(content.len()), 0);
         }
         let length = u32::try_from(MESSAGE + content.len()).unwrap();
-        [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10], &content].concat()
+        [
+            &length.to_ne_bytes()[..],
+            &kind.to_ne_bytes(),
+            &[0; 10],
+            &content,
+        ]
+        .concat()
     }
 
     #[test]

@@ -11,7 +11,14 @@ async fn datagrams_arrive_in_batches_whole_and_in_order() {
     const COUNT: usize = 500;
     let [(near, _client), (far, _server)] = Trust::new().pair().await;
     let datagrams = (0..COUNT).map(|n| Bytes::from(format!("{n:>1000}")));
-    assert_eq!(near.send_datagrams(datagrams), SentDatagrams { sent: COUNT, too_large: 0, dropped: 0 });
+    assert_eq!(
+        near.send_datagrams(datagrams),
+        SentDatagrams {
+            sent: COUNT,
+            too_large: 0,
+            dropped: 0
+        }
+    );
     let mut received = Vec::new();
     let mut batches = 0;
     patiently(async {
@@ -21,9 +28,17 @@ async fn datagrams_arrive_in_batches_whole_and_in_order() {
         }
     })
     .await;
-    assert!(received.iter().enumerate().all(|(n, datagram)| *datagram == format!("{n:>1000}")));
+    assert!(
+        received
+            .iter()
+            .enumerate()
+            .all(|(n, datagram)| *datagram == format!("{n:>1000}"))
+    );
     assert!(batches < COUNT, "every datagram came alone");
-    let counted = DatagramCounts { received: COUNT as u64, ..DatagramCounts::default() };
+    let counted = DatagramCounts {
+        received: COUNT as u64,
+        ..DatagramCounts::default()
+    };
     assert_eq!(far.datagram_counts(), counted);
     assert_eq!(near.datagram_counts().sent, COUNT as u64);
 }
@@ -32,8 +47,18 @@ async fn datagrams_arrive_in_batches_whole_and_in_order() {
 async fn what_does_not_fit_is_dropped_here_and_counted() {
     let [(near, _client), (_far, _server)] = Trust::new().pair().await;
     let largest = near.max_datagram_size().unwrap();
-    let too_large = [Bytes::from(vec![0; largest + 1]), Bytes::from(vec![0; largest])];
-    assert_eq!(near.send_datagrams(too_large), SentDatagrams { sent: 1, too_large: 1, dropped: 0 });
+    let too_large = [
+        Bytes::from(vec![0; largest + 1]),
+        Bytes::from(vec![0; largest]),
+    ];
+    assert_eq!(
+        near.send_datagrams(too_large),
+        SentDatagrams {
+            sent: 1,
+            too_large: 1,
+            dropped: 0
+        }
+    );
 
     let room = near.datagram_room();
     // Nothing is sent before we yield: the buffer of 1 MiB must run full.
@@ -41,10 +66,17 @@ async fn what_does_not_fit_is_dropped_here_and_counted() {
     assert_eq!(batch.sent, room / 1032);
     assert_eq!(batch.sent + batch.dropped, 5000);
     let counts = near.datagram_counts();
-    assert_eq!((counts.sent, counts.too_large, counts.dropped), (batch.sent as u64 + 1, 1, batch.dropped as u64));
+    assert_eq!(
+        (counts.sent, counts.too_large, counts.dropped),
+        (batch.sent as u64 + 1, 1, batch.dropped as u64)
+    );
 
     // As soon as there is room, the next one goes.
-    assert!(patiently(near.send_datagram_wait(Bytes::from_static(b"late"))).await.unwrap());
+    assert!(
+        patiently(near.send_datagram_wait(Bytes::from_static(b"late")))
+            .await
+            .unwrap()
+    );
 }
 
 #[tokio::test]
@@ -53,7 +85,9 @@ async fn the_oldest_that_nobody_takes_are_dropped_and_counted() {
     let [(near, _client), (far, _server)] = Trust::new().pair().await;
     patiently(async {
         for _ in 0..COUNT {
-            near.send_datagram_wait(Bytes::from(vec![0; 1000])).await.unwrap();
+            near.send_datagram_wait(Bytes::from(vec![0; 1000]))
+                .await
+                .unwrap();
         }
         while far.datagram_counts().not_taken < COUNT {
             tokio::task::yield_now().await;
@@ -64,7 +98,10 @@ async fn the_oldest_that_nobody_takes_are_dropped_and_counted() {
     far.recv_datagrams(&mut received, usize::MAX).await.unwrap();
     // 2 MiB of 1032 bytes each.
     assert_eq!(received.len(), (2 << 20) / 1032);
-    assert_eq!(far.datagram_counts().not_taken, COUNT - received.len() as u64);
+    assert_eq!(
+        far.datagram_counts().not_taken,
+        COUNT - received.len() as u64
+    );
 }
 
 #[tokio::test]

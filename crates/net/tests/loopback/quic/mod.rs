@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hermes_net::quic::{
-    ClientConfig, Connection, Endpoint, Incoming, Keys, Record, RecvStream, SendStream, ServerOptions,
+    ClientConfig, Connection, Endpoint, Incoming, Keys, Record, RecvStream, SendStream,
+    ServerOptions,
 };
 use hermes_net::tls::{self, ClientOptions};
 use hermes_net::{Drain, listen};
@@ -34,10 +35,21 @@ impl Trust {
     fn new() -> Self {
         let authority = Authority::new();
         let (identity, ca) = (authority.server(), authority.ca());
-        let tls = tls::client(ClientOptions { ca_file: Some(&ca), ..ClientOptions::default() }).unwrap();
+        let tls = tls::client(ClientOptions {
+            ca_file: Some(&ca),
+            ..ClientOptions::default()
+        })
+        .unwrap();
         let client = ClientConfig::new(&tls, false, Record::default()).unwrap();
-        let server = ServerOptions::new(tls::server(identity.serving()).unwrap(), Keys::derive(b"secret"));
-        Self { authority, client, server }
+        let server = ServerOptions::new(
+            tls::server(identity.serving()).unwrap(),
+            Keys::derive(b"secret"),
+        );
+        Self {
+            authority,
+            client,
+            server,
+        }
     }
 
     fn serve(&self) -> (Endpoint, SocketAddr) {
@@ -48,7 +60,8 @@ impl Trust {
     async fn pair(&self) -> [(Connection, Endpoint); 2] {
         let (server, address) = self.serve();
         let client = Endpoint::client(address).unwrap();
-        let (near, far) = tokio::join!(client.connect(address, NAME, &self.client), accept(&server));
+        let (near, far) =
+            tokio::join!(client.connect(address, NAME, &self.client), accept(&server));
         [(near.unwrap(), client), (far, server)]
     }
 }
@@ -83,7 +96,9 @@ fn spawn_echo(endpoint: Endpoint, drain: &Drain) {
             };
             let inner = watch.clone();
             watch.spawn(async move {
-                let Ok(connection) = incoming.accept().await else { return };
+                let Ok(connection) = incoming.accept().await else {
+                    return;
+                };
                 while let Ok((send, recv)) = connection.accept_bi().await {
                     inner.spawn(echo(send, recv));
                 }
@@ -110,13 +125,18 @@ async fn write(send: &mut SendStream, bytes: Bytes) -> Result<(), hermes_net::qu
 }
 
 /// Sends `text` on a stream of its own and returns what comes back.
-async fn ask(connection: &Connection, text: &'static str) -> Result<Vec<u8>, hermes_net::quic::ConnectionError> {
+async fn ask(
+    connection: &Connection,
+    text: &'static str,
+) -> Result<Vec<u8>, hermes_net::quic::ConnectionError> {
     let (mut send, mut recv) = connection.open_bi().await?;
     let gone = |error: hermes_net::quic::WriteError| match error {
         hermes_net::quic::WriteError::Connection(error) => error,
         other => panic!("{other}"),
     };
-    write(&mut send, Bytes::from_static(text.as_bytes())).await.map_err(gone)?;
+    write(&mut send, Bytes::from_static(text.as_bytes()))
+        .await
+        .map_err(gone)?;
     send.finish().map_err(gone)?;
     read_all(&mut recv).await
 }

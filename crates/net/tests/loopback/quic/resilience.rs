@@ -8,10 +8,17 @@ use super::{NAME, Trust, ask, patiently, spawn_echo};
 use crate::loopback;
 
 /// Runs a server on a runtime of its own until the returned sender is dropped: then it is gone without a word.
-fn crashing(socket: UdpSocket, options: ServerOptions) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
+fn crashing(
+    socket: UdpSocket,
+    options: ServerOptions,
+) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
     let (alive, gone) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let drain = Drain::new();
         {
             let _entered = runtime.enter();
@@ -62,6 +69,11 @@ async fn an_endpoint_that_stops_accepting_keeps_what_is_open() {
     let near = client.connect(address, NAME, &trust.client).await.unwrap();
     server.stop_accepting();
     assert_eq!(ask(&near, "x").await.unwrap(), b"x");
-    let refused = patiently(client.connect(address, NAME, &trust.client)).await.unwrap_err();
-    assert!(matches!(refused, ConnectionError::Transport { code: 2, .. }), "{refused:?}");
+    let refused = patiently(client.connect(address, NAME, &trust.client))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, ConnectionError::Transport { code: 2, .. }),
+        "{refused:?}"
+    );
 }

@@ -31,7 +31,9 @@ async fn a_large_transfer_arrives_whole_in_both_directions() {
 async fn reset_and_stop_carry_their_codes() {
     let [(near, _client), (far, _server)] = Trust::new().pair().await;
     let (mut send, mut recv) = near.open_bi().await.unwrap();
-    write(&mut send, Bytes::from_static(b"hello")).await.unwrap();
+    write(&mut send, Bytes::from_static(b"hello"))
+        .await
+        .unwrap();
     let (mut far_send, mut far_recv) = far.accept_bi().await.unwrap();
     assert_eq!(far_recv.read(9).await.unwrap().unwrap(), "hello");
 
@@ -39,7 +41,10 @@ async fn reset_and_stop_carry_their_codes() {
     assert_eq!((id, recv.id(), far_send.id(), far_id), (0, 0, 0, 0));
 
     send.reset(0x102);
-    assert!(matches!(far_recv.read(9).await, Err(ReadError::Reset(0x102))));
+    assert!(matches!(
+        far_recv.read(9).await,
+        Err(ReadError::Reset(0x102))
+    ));
 
     let stopped = far_send.stopped();
     recv.stop(0x10c);
@@ -56,7 +61,10 @@ async fn a_stream_dropped_unfinished_is_reset_and_never_looks_complete() {
     let mut recv = far.accept_uni().await.unwrap();
     assert_eq!(recv.read(9).await.unwrap().unwrap(), "half");
     drop(send);
-    assert!(matches!(patiently(recv.read(9)).await, Err(ReadError::Reset(0x10c))));
+    assert!(matches!(
+        patiently(recv.read(9)).await,
+        Err(ReadError::Reset(0x10c))
+    ));
 }
 
 #[tokio::test]
@@ -97,6 +105,9 @@ async fn closing_tells_code_and_words() {
     assert!(near.closed_reason().is_none());
     near.close(0x100, b"enough");
     let told = patiently(far.closed()).await;
-    assert!(matches!(&told, ConnectionError::Application { code: 0x100, reason } if reason == "enough"), "{told:?}");
+    assert!(
+        matches!(&told, ConnectionError::Application { code: 0x100, reason } if reason == "enough"),
+        "{told:?}"
+    );
     assert!(matches!(near.closed_reason(), Some(ConnectionError::Local)));
 }

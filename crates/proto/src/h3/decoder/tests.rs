@@ -30,14 +30,19 @@ fn content_is_a_slice_of_what_arrived_however_long_its_frame() {
     let mut decoder = FrameDecoder::request(100);
     let chunk = Bytes::from(frame(0, &[7; 60]));
     decoder.push(chunk.clone());
-    let Ok(Some(Piece::Data(data))) = decoder.next() else { panic!() };
+    let Ok(Some(Piece::Data(data))) = decoder.next() else {
+        panic!()
+    };
     assert_eq!(data.as_ptr(), chunk[2..].as_ptr());
     let mut head = BytesMut::new();
     super::super::frame::encode_head(FrameType::Data, varint::MAX, &mut head);
     decoder.push(head.freeze());
     for _ in 0..10 {
         decoder.push(Bytes::from_static(&[1; 1000]));
-        assert_eq!(decoder.next(), Ok(Some(Piece::Data(Bytes::from_static(&[1; 1000])))));
+        assert_eq!(
+            decoder.next(),
+            Ok(Some(Piece::Data(Bytes::from_static(&[1; 1000]))))
+        );
         assert_eq!(decoder.next(), Ok(None));
     }
     assert_eq!(decoder.finish().unwrap_err().code, Code::FrameError);
@@ -46,20 +51,30 @@ fn content_is_a_slice_of_what_arrived_however_long_its_frame() {
 #[test]
 fn types_are_refused_where_they_must_not_stand() {
     let settings = frame(4, &[]);
-    for kind in [0x02, 0x06, 0x08, 0x09, 0x03, 0x04, 0x07, 0x0d, 0xf_0700, 0xf_0701] {
+    for kind in [
+        0x02, 0x06, 0x08, 0x09, 0x03, 0x04, 0x07, 0x0d, 0xf_0700, 0xf_0701,
+    ] {
         let found = fault(FrameDecoder::request(100), &frame(kind, &[0]));
         assert_eq!(found, Some(Code::FrameUnexpected), "{kind:#x}");
     }
     for kind in [0x00, 0x01, 0x02, 0x05, 0x06, 0x08, 0x09] {
         let bytes = [&settings[..], &frame(kind, &[0])].concat();
-        assert_eq!(fault(FrameDecoder::control(), &bytes), Some(Code::FrameUnexpected), "{kind:#x}");
+        assert_eq!(
+            fault(FrameDecoder::control(), &bytes),
+            Some(Code::FrameUnexpected),
+            "{kind:#x}"
+        );
     }
 }
 
 #[test]
 fn a_control_stream_begins_with_settings_and_with_nothing_else() {
     for kind in [0x07, 0x21, 0x00] {
-        assert_eq!(fault(FrameDecoder::control(), &frame(kind, &[0])), Some(Code::MissingSettings), "{kind:#x}");
+        assert_eq!(
+            fault(FrameDecoder::control(), &frame(kind, &[0])),
+            Some(Code::MissingSettings),
+            "{kind:#x}"
+        );
     }
     assert_eq!(fault(FrameDecoder::control(), &frame(4, &[])), None);
 }
@@ -67,8 +82,19 @@ fn a_control_stream_begins_with_settings_and_with_nothing_else() {
 #[test]
 fn unknown_frames_are_passed_over_without_being_held() {
     let mut decoder = FrameDecoder::request(10);
-    decoder.push([frame(0x21, &[9; 50_000]), frame(0x1f * 1000 + 0x21, &[]), frame(1, b"x")].concat().into());
-    assert_eq!(decoder.next(), Ok(Some(Piece::Frame(Frame::Headers(Bytes::from_static(b"x"))))));
+    decoder.push(
+        [
+            frame(0x21, &[9; 50_000]),
+            frame(0x1f * 1000 + 0x21, &[]),
+            frame(1, b"x"),
+        ]
+        .concat()
+        .into(),
+    );
+    assert_eq!(
+        decoder.next(),
+        Ok(Some(Piece::Frame(Frame::Headers(Bytes::from_static(b"x")))))
+    );
     assert_eq!(decoder.finish(), Ok(()));
 }
 
@@ -77,7 +103,10 @@ fn frames_that_carry_nothing_are_counted_against_those_that_do() {
     let idle = frame(0, &[]).repeat(IDLE_FRAMES as usize);
     assert_eq!(fault(FrameDecoder::request(10), &idle), None);
     let one_more = [&idle[..], &frame(0x21, &[])].concat();
-    assert_eq!(fault(FrameDecoder::request(10), &one_more), Some(Code::ExcessiveLoad));
+    assert_eq!(
+        fault(FrameDecoder::request(10), &one_more),
+        Some(Code::ExcessiveLoad)
+    );
     let paid = [&idle[..], &frame(0, b"x"), &frame(0x21, &[])].concat();
     assert_eq!(fault(FrameDecoder::request(10), &paid), None);
 }
@@ -90,7 +119,10 @@ fn what_is_too_long_is_refused_before_it_arrives() {
     assert_eq!(decoder.next(), Err(section));
     assert_eq!(decoder.next(), Err(section));
     assert_eq!(fault(FrameDecoder::request(10), &frame(1, &[0; 10])), None);
-    assert_eq!(fault(FrameDecoder::control(), &[4, 0x50, 0x01]), Some(Code::ExcessiveLoad));
+    assert_eq!(
+        fault(FrameDecoder::control(), &[4, 0x50, 0x01]),
+        Some(Code::ExcessiveLoad)
+    );
 }
 
 #[test]
@@ -99,11 +131,18 @@ fn payloads_have_neither_too_little_nor_too_much() {
     for kind in [0x03, 0x07, 0x0d] {
         for payload in [&[][..], &[0x40], &[0, 0]] {
             let bytes = [&settings[..], &frame(kind, payload)].concat();
-            assert_eq!(fault(FrameDecoder::control(), &bytes), Some(Code::FrameError), "{kind:#x} {payload:?}");
+            assert_eq!(
+                fault(FrameDecoder::control(), &bytes),
+                Some(Code::FrameError),
+                "{kind:#x} {payload:?}"
+            );
         }
     }
     let bytes = [&settings[..], &frame(0xf_0700, &[])].concat();
-    assert_eq!(fault(FrameDecoder::control(), &bytes), Some(Code::FrameError));
+    assert_eq!(
+        fault(FrameDecoder::control(), &bytes),
+        Some(Code::FrameError)
+    );
 }
 
 #[test]
@@ -113,9 +152,18 @@ fn goaway_and_priority_update_are_read_as_they_were_written() {
     encode_priority_update(4, b"u=2, i", &mut output);
     let mut decoder = FrameDecoder::control();
     decoder.push(output.freeze());
-    assert_eq!(decoder.next(), Ok(Some(Piece::Frame(Frame::Settings(Bytes::new())))));
-    assert_eq!(decoder.next(), Ok(Some(Piece::Frame(Frame::Goaway(1 << 40)))));
-    let update = Frame::PriorityUpdate { stream: 4, value: Bytes::from_static(b"u=2, i") };
+    assert_eq!(
+        decoder.next(),
+        Ok(Some(Piece::Frame(Frame::Settings(Bytes::new()))))
+    );
+    assert_eq!(
+        decoder.next(),
+        Ok(Some(Piece::Frame(Frame::Goaway(1 << 40))))
+    );
+    let update = Frame::PriorityUpdate {
+        stream: 4,
+        value: Bytes::from_static(b"u=2, i"),
+    };
     assert_eq!(decoder.next(), Ok(Some(Piece::Frame(update))));
     assert_eq!(decoder.next(), Ok(None));
 }

@@ -65,11 +65,17 @@ pub(super) struct NoReply {
 
 impl NoReply {
     fn failed(reason: String) -> Self {
-        Self { status: StatusCode::BAD_GATEWAY, reason }
+        Self {
+            status: StatusCode::BAD_GATEWAY,
+            reason,
+        }
     }
 
     fn refused(refusal: &Refusal) -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, reason: refusal.reason() }
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            reason: refusal.reason(),
+        }
     }
 }
 
@@ -81,8 +87,17 @@ impl Reply {
     /// No reply came in time.
     pub(super) fn too_late(number: usize, label: String) -> Self {
         let reason = "no reply came in time".to_owned();
-        let outcome = Err(NoReply { status: StatusCode::GATEWAY_TIMEOUT, reason });
-        Self { number, label, upstream: "".into(), endpoint: "".into(), outcome }
+        let outcome = Err(NoReply {
+            status: StatusCode::GATEWAY_TIMEOUT,
+            reason,
+        });
+        Self {
+            number,
+            label,
+            upstream: "".into(),
+            endpoint: "".into(),
+            outcome,
+        }
     }
 }
 
@@ -92,13 +107,30 @@ impl Copies {
     /// # Errors
     /// There are more endpoints than copies allowed, whether they are well or not; none is well, or too few for a quorum; the
     /// request cannot be written; or there are not enough descriptors for its copies.
-    pub(super) fn plan(routed: &Routed, head: &RequestHead, rule: &Broadcast) -> Result<Self, Refusal> {
+    pub(super) fn plan(
+        routed: &Routed,
+        head: &RequestHead,
+        rule: &Broadcast,
+    ) -> Result<Self, Refusal> {
         let (names, receiver) = upstreams(routed, rule);
         let mut copies = Vec::new();
         for name in names {
-            let missing = || Refusal::new(ProxyError::ProxyConfigurationError, format!("there is no upstream {name}"));
-            let upstream = routed.snapshot.upstreams.get(name).cloned().ok_or_else(missing)?;
-            let next = Next::Upstream { upstream: upstream.clone(), receiver };
+            let missing = || {
+                Refusal::new(
+                    ProxyError::ProxyConfigurationError,
+                    format!("there is no upstream {name}"),
+                )
+            };
+            let upstream = routed
+                .snapshot
+                .upstreams
+                .get(name)
+                .cloned()
+                .ok_or_else(missing)?;
+            let next = Next::Upstream {
+                upstream: upstream.clone(),
+                receiver,
+            };
             let (mut head, _) = depart(routed, head.clone(), &next)?;
             head.fields.remove(EXPECT);
             let head = Arc::new(head);
@@ -106,23 +138,47 @@ impl Copies {
             copies.extend((0..upstream.endpoint_count()).map(|index| {
                 let upstream = upstream.clone();
                 let head = head.clone();
-                Copy { number: 0, upstream, index, receiver, head, timeouts }
+                Copy {
+                    number: 0,
+                    upstream,
+                    index,
+                    receiver,
+                    head,
+                    timeouts,
+                }
             }));
         }
         let most = rule.copies.map_or(COPIES, usize::from);
         if copies.len() > most {
-            let details = format!("the request would need {} copies, and may have {most}", copies.len());
+            let details = format!(
+                "the request would need {} copies, and may have {most}",
+                copies.len()
+            );
             return Err(Refusal::new(ProxyError::ConnectionLimitReached, details));
         }
-        copies.iter_mut().enumerate().for_each(|(number, copy)| copy.number = number);
-        let (unfit, copies): (Vec<_>, Vec<_>) =
-            copies.into_iter().partition(|copy| copy.upstream.unfit(copy.index).is_some());
+        copies
+            .iter_mut()
+            .enumerate()
+            .for_each(|(number, copy)| copy.number = number);
+        let (unfit, copies): (Vec<_>, Vec<_>) = copies
+            .into_iter()
+            .partition(|copy| copy.upstream.unfit(copy.index).is_some());
         let unfit: Vec<_> = unfit.iter().map(Copy::unasked).collect();
         suffice(copies.len(), unfit.len(), rule.reply)?;
         // Each that cannot share a link has a connection of its own.
         let holder = Holder::of(routed);
-        let held = holder.take(copies.iter().filter(|copy| !copy.upstream.may_share()).count())?;
-        Ok(Self { copies, unfit, holder, held })
+        let held = holder.take(
+            copies
+                .iter()
+                .filter(|copy| !copy.upstream.may_share())
+                .count(),
+        )?;
+        Ok(Self {
+            copies,
+            unfit,
+            holder,
+            held,
+        })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -136,11 +192,19 @@ impl Copies {
 
     /// The number of each copy, and what it is called.
     pub(super) fn labels(&self) -> Vec<(usize, String)> {
-        self.copies.iter().map(|copy| (copy.number, copy.label())).collect()
+        self.copies
+            .iter()
+            .map(|copy| (copy.number, copy.label()))
+            .collect()
     }
 
     /// Sends all of them at once. Dropping the set cancels those that are out; their descriptors are held until then.
-    pub(super) fn send(self, client: &Client, content: Content, limit: usize) -> (JoinSet<Reply>, Share) {
+    pub(super) fn send(
+        self,
+        client: &Client,
+        content: Content,
+        limit: usize,
+    ) -> (JoinSet<Reply>, Share) {
         let mut out = JoinSet::new();
         for copy in self.copies {
             let client = client.clone();
@@ -168,15 +232,25 @@ fn suffice(fit: usize, unfit: usize, rule: Rule) -> Result<(), Refusal> {
 
 /// Where the copies go, and what is there.
 fn upstreams<'a>(routed: &'a Routed, rule: &'a Broadcast) -> (Vec<&'a str>, Receiver) {
-    let action = routed.snapshot.document.routes.get(routed.route).and_then(|route| route.action());
+    let action = routed
+        .snapshot
+        .document
+        .routes
+        .get(routed.route)
+        .and_then(|route| route.action());
     let (own, receiver): (Vec<&str>, _) = match action {
         Some(Action::To(Hops::One(name))) => (vec![name], Receiver::Proxy),
         Some(Action::To(Hops::Chain(chain))) => (vec![chain.name()], Receiver::Proxy),
-        Some(Action::To(Hops::Split(split))) => (split.keys().map(String::as_str).collect(), Receiver::Proxy),
+        Some(Action::To(Hops::Split(split))) => {
+            (split.keys().map(String::as_str).collect(), Receiver::Proxy)
+        }
         Some(Action::Terminate(Terminate::Upstream(name))) => (vec![name], Receiver::Origin),
         _ => (Vec::new(), Receiver::Origin),
     };
-    let named = rule.upstreams.as_ref().map(|names| names.iter().map(String::as_str).collect());
+    let named = rule
+        .upstreams
+        .as_ref()
+        .map(|names| names.iter().map(String::as_str).collect());
     (named.unwrap_or(own), receiver)
 }
 
@@ -189,16 +263,28 @@ impl Copy {
     fn unasked(&self) -> Reply {
         let why = self.upstream.unfit(self.index).unwrap_or_default();
         let reason = format!("not asked, the endpoint is not healthy: {why}");
-        let outcome = Err(NoReply { status: StatusCode::SERVICE_UNAVAILABLE, reason });
+        let outcome = Err(NoReply {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            reason,
+        });
         let upstream = self.upstream.shared_name().clone();
-        Reply { number: self.number, label: self.label(), upstream, endpoint: "".into(), outcome }
+        Reply {
+            number: self.number,
+            label: self.label(),
+            upstream,
+            endpoint: "".into(),
+            outcome,
+        }
     }
 
     async fn send(self, client: &Client, holder: &Holder, content: Content, limit: usize) -> Reply {
         let mut endpoint = Arc::<str>::from("");
         let mut again = AGAIN;
         let outcome = loop {
-            let checkout = match client.checkout_endpoint(&self.upstream, self.index, &self.timeouts).await {
+            let checkout = match client
+                .checkout_endpoint(&self.upstream, self.index, &self.timeouts)
+                .await
+            {
                 Ok(checkout) => checkout,
                 Err(failure) => break Err(NoReply::failed(failure.reason)),
             };
@@ -210,13 +296,20 @@ impl Copy {
                 Err(refusal) => break Err(NoReply::refused(&refusal)),
             };
             let stale = checkout.reused && self.head.method.is_idempotent();
-            match whole::message(checkout, &self.head, content.clone(), self.receiver, limit).await {
+            match whole::message(checkout, &self.head, content.clone(), self.receiver, limit).await
+            {
                 Ok(response) => break Ok(response),
                 Err(failure) if again > 0 && failure.may_repeat(stale) => again -= 1,
                 Err(failure) => break Err(NoReply::failed(failure.to_string())),
             }
         };
         let upstream = self.upstream.shared_name().clone();
-        Reply { number: self.number, label: self.label(), upstream, endpoint, outcome }
+        Reply {
+            number: self.number,
+            label: self.label(),
+            upstream,
+            endpoint,
+            outcome,
+        }
     }
 }

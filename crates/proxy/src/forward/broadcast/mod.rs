@@ -39,7 +39,10 @@ const REPLY_BYTES: usize = 1024 * 1024;
 const TIME: Duration = Duration::from_secs(10);
 
 /// What an exchange turns out to be.
-#[expect(clippy::large_enum_variant, reason = "it is made and taken apart at once")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is made and taken apart at once"
+)]
 pub(super) enum Offer<'a> {
     /// No broadcast.
     Ordinary(Arrival),
@@ -52,7 +55,9 @@ pub(super) enum Offer<'a> {
 /// Whether an exchange is a broadcast here. On a route that knows of them, the field ends in any case.
 pub(super) fn offer(routed: &Routed, mut arrival: Arrival) -> Offer<'_> {
     let route = routed.snapshot.document.routes.get(routed.route);
-    let Some(rule) = route.and_then(|route| route.broadcast.as_ref()) else { return Offer::Ordinary(arrival) };
+    let Some(rule) = route.and_then(|route| route.broadcast.as_ref()) else {
+        return Offer::Ordinary(arrival);
+    };
     let fields = &mut arrival.head_mut().fields;
     let asked = asked(fields);
     fields.remove(FIELD);
@@ -71,24 +76,44 @@ pub(super) fn offer(routed: &Routed, mut arrival: Arrival) -> Offer<'_> {
         Otherwise::Ignore => Offer::Ordinary(arrival),
         Otherwise::Refuse => {
             let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
-            Offer::Refused(Failed { unanswered: Unanswered::Arrival(arrival), refusal })
+            Offer::Refused(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            })
         }
     }
 }
 
 /// Sends the copies and answers as the rule says.
-pub(super) async fn run(routed: &Routed, arrival: Arrival, rule: &Broadcast) -> Result<String, Failed> {
+pub(super) async fn run(
+    routed: &Routed,
+    arrival: Arrival,
+    rule: &Broadcast,
+) -> Result<String, Failed> {
     let copies = match Copies::plan(routed, arrival.head(), rule) {
         Ok(copies) => copies,
-        Err(refusal) => return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal }),
+        Err(refusal) => {
+            return Err(Failed {
+                unanswered: Unanswered::Arrival(arrival),
+                refusal,
+            });
+        }
     };
     let Arrival::Offered(offered) = arrival else {
         let refusal = Refusal::new(ProxyError::ProxyInternalError, "a datagram is no message");
-        return Err(Failed { unanswered: Unanswered::Arrival(arrival), refusal });
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        });
     };
     let (head, mut content, mut responder) = offered.message();
     let until = Instant::now() + rule.time.map_or(TIME, |time| time.0);
-    if head.fields.contains_key(EXPECT) && responder.interim(&ResponseHead::new(StatusCode::CONTINUE)).await.is_err() {
+    if head.fields.contains_key(EXPECT)
+        && responder
+            .interim(&ResponseHead::new(StatusCode::CONTINUE))
+            .await
+            .is_err()
+    {
         return Ok("client_closed: before the copies were sent".to_owned());
     }
     let gathered = tokio::select! {
@@ -103,7 +128,10 @@ pub(super) async fn run(routed: &Routed, arrival: Arrival, rule: &Broadcast) -> 
             }
             Ok(answer(routed, gathered, responder).await)
         }
-        Err(refusal) => Err(Failed { unanswered: Unanswered::Responder(responder), refusal }),
+        Err(refusal) => Err(Failed {
+            unanswered: Unanswered::Responder(responder),
+            refusal,
+        }),
     }
 }
 
@@ -123,10 +151,17 @@ async fn gather(
     content: &mut Incoming,
     until: Instant,
 ) -> Result<Gathered, Refusal> {
-    let limit = rule.request_bytes.map_or(REQUEST_BYTES, |size| usize::try_from(size.0).unwrap_or(REQUEST_BYTES));
+    let limit = rule.request_bytes.map_or(REQUEST_BYTES, |size| {
+        usize::try_from(size.0).unwrap_or(REQUEST_BYTES)
+    });
     let kept = tokio::time::timeout_at(until, whole::read(content, limit)).await;
-    let mut kept = kept.map_err(|_| too_slow("the request's content did not come in time"))?.map_err(unkept)?;
-    routed.exchange.counters().from_client(kept.data.len() as u64);
+    let mut kept = kept
+        .map_err(|_| too_slow("the request's content did not come in time"))?
+        .map_err(unkept)?;
+    routed
+        .exchange
+        .counters()
+        .from_client(kept.data.len() as u64);
     if let Some(trailers) = &mut kept.trailers {
         // Those come after everything was decided.
         routed.snapshot.strip_trailers(trailers);
@@ -134,7 +169,9 @@ async fn gather(
     let unfit = copies.take_unfit();
     let mut tally = Tally::new(rule.reply, copies.len());
     let labels = copies.labels();
-    let limit = rule.reply_bytes.map_or(REPLY_BYTES, |size| usize::try_from(size.0).unwrap_or(REPLY_BYTES));
+    let limit = rule.reply_bytes.map_or(REPLY_BYTES, |size| {
+        usize::try_from(size.0).unwrap_or(REPLY_BYTES)
+    });
     let (mut out, held) = copies.send(&routed.worker.client, kept, limit);
     let mut replies: Vec<Reply> = Vec::new();
     let end = loop {
@@ -176,7 +213,9 @@ fn conclude(
 ) -> Result<Gathered, Refusal> {
     if rule == Rule::All && replies.iter().any(|reply| reply.outcome.is_ok()) {
         let came: Vec<usize> = replies.iter().map(|reply| reply.number).collect();
-        let late = labels.into_iter().filter(|(number, _)| !came.contains(number));
+        let late = labels
+            .into_iter()
+            .filter(|(number, _)| !came.contains(number));
         replies.extend(late.map(|(number, label)| Reply::too_late(number, label)));
         replies.sort_by_key(|reply| reply.number);
         return Ok(merged(routed, &replies, said));
@@ -188,12 +227,20 @@ fn conclude(
         _ => false,
     };
     let Some(found) = replies.iter().position(wanted) else {
-        return Err(if end == End::Time { too_slow(&said) } else { unavailable(&said) });
+        return Err(if end == End::Time {
+            too_slow(&said)
+        } else {
+            unavailable(&said)
+        });
     };
     let reply = replies.swap_remove(found);
     routed.exchange.upstream(&reply.upstream, &reply.endpoint);
     match reply.outcome {
-        Ok((head, content)) => Ok(Gathered { head: returning(routed, head), content, said }),
+        Ok((head, content)) => Ok(Gathered {
+            head: returning(routed, head),
+            content,
+            said,
+        }),
         Err(_) => Err(unavailable(&said)),
     }
 }
@@ -207,8 +254,13 @@ fn merged(routed: &Routed, replies: &[Reply], said: String) -> Gathered {
     if let Ok(kind) = HeaderValue::try_from(format!("multipart/mixed; boundary={boundary}")) {
         head.fields.insert(CONTENT_TYPE, kind);
     }
-    head.fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Gathered { head, content: Content::of(parts::merge(replies, &boundary)), said }
+    head.fields
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Gathered {
+        head,
+        content: Content::of(parts::merge(replies, &boundary)),
+        said,
+    }
 }
 
 /// A response head on its way back: without what concerned the connection it came on.
@@ -219,7 +271,11 @@ fn returning(routed: &Routed, mut head: ResponseHead) -> ResponseHead {
 }
 
 async fn answer(routed: &Routed, gathered: Gathered, responder: Responder) -> String {
-    let Gathered { mut head, content, said } = gathered;
+    let Gathered {
+        mut head,
+        content,
+        said,
+    } = gathered;
     // A connection field that cannot be read names nothing that could be kept.
     let _ = hop::strip(&mut head.fields);
     routed.exchange.status(head.status.as_u16());
@@ -248,7 +304,9 @@ fn unavailable(details: &str) -> Refusal {
 fn unkept(failure: Failure) -> Refusal {
     let status = match failure {
         Failure::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
-        Failure::Stream(ref error) if matches!(error.cause, Cause::Slow) => StatusCode::REQUEST_TIMEOUT,
+        Failure::Stream(ref error) if matches!(error.cause, Cause::Slow) => {
+            StatusCode::REQUEST_TIMEOUT
+        }
         Failure::Stream(_) | Failure::Tunnel => StatusCode::BAD_REQUEST,
     };
     let details = match failure {

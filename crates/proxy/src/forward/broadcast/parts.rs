@@ -14,14 +14,24 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use super::copies::{NoReply, Reply};
 
 /// Fields of a part that are ours to write.
-const OWN: [&str; 3] = ["x-hermes-copy", "x-hermes-status", "content-transfer-encoding"];
+const OWN: [&str; 3] = [
+    "x-hermes-copy",
+    "x-hermes-status",
+    "content-transfer-encoding",
+];
 
 /// A delimiter that stands in no reply (RFC 2046, 5.1.1); `random` draws it.
 pub(super) fn boundary(replies: &[Reply], mut random: impl FnMut() -> u64) -> String {
     loop {
         let boundary = format!("hermes-{:016x}{:016x}", random(), random());
-        let stands_in = |content: &[u8]| content.windows(boundary.len()).any(|window| window == boundary.as_bytes());
-        let taken = replies.iter().any(|reply| matches!(&reply.outcome, Ok((_, content)) if stands_in(&content.data)));
+        let stands_in = |content: &[u8]| {
+            content
+                .windows(boundary.len())
+                .any(|window| window == boundary.as_bytes())
+        };
+        let taken = replies
+            .iter()
+            .any(|reply| matches!(&reply.outcome, Ok((_, content)) if stands_in(&content.data)));
         if !taken {
             return boundary;
         }
@@ -37,7 +47,10 @@ pub(super) fn merge(replies: &[Reply], boundary: &str) -> Bytes {
             Ok((head, content)) => part(&mut out, head.status, &head.fields, &content.data),
             Err(NoReply { status, reason }) => {
                 let mut fields = HeaderMap::new();
-                fields.insert("content-type", http::HeaderValue::from_static("text/plain; charset=utf-8"));
+                fields.insert(
+                    "content-type",
+                    http::HeaderValue::from_static("text/plain; charset=utf-8"),
+                );
                 part(&mut out, *status, &fields, format!("{reason}\n").as_bytes());
             }
         }
@@ -55,7 +68,12 @@ fn part(out: &mut BytesMut, status: StatusCode, fields: &HeaderMap, content: &[u
         out.put_slice(name.as_str().as_bytes());
         out.put_slice(b": ");
         // The fields of a part are ASCII (RFC 2045, 3).
-        out.extend(value.as_bytes().iter().map(|byte| if byte.is_ascii() { *byte } else { b'?' }));
+        out.extend(
+            value
+                .as_bytes()
+                .iter()
+                .map(|byte| if byte.is_ascii() { *byte } else { b'?' }),
+        );
         out.put_slice(b"\r\n");
     }
     if !fields.contains_key("content-type") {
@@ -81,7 +99,10 @@ mod tests {
     type Said<'a> = (&'a [(&'static str, &'a str)], &'static str);
 
     fn reply(number: usize, outcome: Result<Said<'_>, &str>) -> Reply {
-        let failed = |reason: &str| NoReply { status: StatusCode::BAD_GATEWAY, reason: reason.to_owned() };
+        let failed = |reason: &str| NoReply {
+            status: StatusCode::BAD_GATEWAY,
+            reason: reason.to_owned(),
+        };
         let outcome = outcome.map_err(failed).map(|(fields, content)| {
             let mut head = ResponseHead::new(StatusCode::OK);
             for (name, value) in fields {
@@ -101,9 +122,16 @@ mod tests {
 
     #[test]
     fn a_part_has_the_fields_of_its_reply_but_not_those_of_its_connection() {
-        let fields: &[_] =
-            &[("content-type", "a/b"), ("connection", "x-gone"), ("x-gone", "1"), ("x-hermes-status", "9")];
-        let merged = merge(&[reply(0, Ok((fields, "one"))), reply(1, Err("refused"))], "B");
+        let fields: &[_] = &[
+            ("content-type", "a/b"),
+            ("connection", "x-gone"),
+            ("x-gone", "1"),
+            ("x-hermes-status", "9"),
+        ];
+        let merged = merge(
+            &[reply(0, Ok((fields, "one"))), reply(1, Err("refused"))],
+            "B",
+        );
         let expected = "--B\r\nX-Hermes-Copy: shards/0\r\nX-Hermes-Status: 200\r\ncontent-type: a/b\r\n\
             content-transfer-encoding: binary\r\n\r\none\r\n\
             --B\r\nX-Hermes-Copy: shards/1\r\nX-Hermes-Status: 502\r\ncontent-type: text/plain; charset=utf-8\r\n\

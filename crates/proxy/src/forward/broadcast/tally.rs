@@ -27,7 +27,12 @@ pub(super) struct Tally {
 impl Tally {
     /// Of so many copies, none has been replied to.
     pub(super) fn new(rule: Rule, copies: usize) -> Self {
-        Self { rule, copies, out: copies, successes: 0 }
+        Self {
+            rule,
+            copies,
+            out: copies,
+            successes: 0,
+        }
     }
 
     /// Takes a reply; the end, if it was the last that matters.
@@ -53,7 +58,9 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} copies succeeded", self.successes, self.copies)?;
         match self.rule {
-            Rule::Quorum(wanted) if self.successes < wanted.get() => write!(f, ", {wanted} were wanted"),
+            Rule::Quorum(wanted) if self.successes < wanted.get() => {
+                write!(f, ", {wanted} were wanted")
+            }
             _ => Ok(()),
         }
     }
@@ -84,14 +91,23 @@ mod tests {
     fn the_first_success_is_enough() {
         assert_eq!(ends(Rule::First, 3, &[false, true]), (2, Some(End::Enough)));
         assert_eq!(ends(Rule::First, 3, &[false, false]), (2, None));
-        assert_eq!(ends(Rule::First, 3, &[false, false, false]), (3, Some(End::Exhausted)));
+        assert_eq!(
+            ends(Rule::First, 3, &[false, false, false]),
+            (3, Some(End::Exhausted))
+        );
     }
 
     #[test]
     fn a_quorum_ends_when_it_is_reached_or_out_of_reach() {
-        assert_eq!(ends(quorum(2), 3, &[true, false, true]), (3, Some(End::Enough)));
+        assert_eq!(
+            ends(quorum(2), 3, &[true, false, true]),
+            (3, Some(End::Enough))
+        );
         assert_eq!(ends(quorum(2), 3, &[true, true]), (2, Some(End::Enough)));
-        assert_eq!(ends(quorum(2), 3, &[false, false]), (2, Some(End::Exhausted)));
+        assert_eq!(
+            ends(quorum(2), 3, &[false, false]),
+            (2, Some(End::Exhausted))
+        );
         assert_eq!(ends(quorum(4), 3, &[true]), (1, Some(End::Exhausted)));
         assert_eq!(ends(quorum(2), 3, &[true, false]), (2, None));
     }

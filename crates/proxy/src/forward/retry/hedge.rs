@@ -98,16 +98,33 @@ async fn first(running: &mut [Attempt<'_>]) -> (usize, Result<Answered, NoRespon
 }
 
 /// One attempt, to its response head.
-async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Result<Answered, NoResponse> {
+async fn attempt(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    target: &Target,
+) -> Result<Answered, NoResponse> {
     let deadline = tries.begin();
     let reached = within(deadline, pin!(reach::open(tries, head, target, Some(0)))).await;
-    let Reached { mut outgoing, mut pending, active, endpoint, reused, hop } =
-        reached.unwrap_or_else(|| Err(reach::Unreached::too_late(tries)))?;
+    let Reached {
+        mut outgoing,
+        mut pending,
+        active,
+        endpoint,
+        reused,
+        hop,
+    } = reached.unwrap_or_else(|| Err(reach::Unreached::too_late(tries)))?;
     let mut interim = Vec::new();
     let answered = async {
-        outgoing.finish(None).await.map_err(|error| NoResponse::of(&error, reused))?;
+        outgoing
+            .finish(None)
+            .await
+            .map_err(|error| NoResponse::of(&error, reused))?;
         loop {
-            match pending.event(None).await.map_err(|error| NoResponse::broken(&active, &error, reused))? {
+            match pending
+                .event(None)
+                .await
+                .map_err(|error| NoResponse::broken(&active, &error, reused))?
+            {
                 Event::Interim(head) if interim.len() < INTERIM => interim.push(head),
                 Event::Interim(_) => {}
                 Event::Final(head, incoming) => return Ok((head, incoming)),
@@ -115,10 +132,20 @@ async fn attempt(tries: &Tries<'_>, head: &RequestHead, target: &Target) -> Resu
             }
         }
     };
-    let wait = if deadline.is_some() { tries.attempt() } else { tries.header(hop) };
+    let wait = if deadline.is_some() {
+        tries.attempt()
+    } else {
+        tries.header(hop)
+    };
     let answered = within(deadline.or_else(|| wait.deadline()), pin!(answered)).await;
     let answered = answered.unwrap_or_else(|| Err(NoResponse::timeout(wait.no_head(tries))));
     let (head, incoming) = answered.map_err(|error| error.next_hop(&endpoint))?;
     verdict::answered(&active, tries.next, head.status);
-    Ok(Answered { head, incoming, interim, endpoint, held: (outgoing, pending, active) })
+    Ok(Answered {
+        head,
+        incoming,
+        interim,
+        endpoint,
+        held: (outgoing, pending, active),
+    })
 }

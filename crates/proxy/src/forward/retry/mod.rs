@@ -52,7 +52,10 @@ impl<'a> Tries<'a> {
     pub(crate) fn new(routed: &'a Routed, next: &'a Next, head: &RequestHead) -> Self {
         let route = &routed.snapshot.document.routes[routed.route];
         let upstream = upstream(routed, next);
-        let policy = Policy::of(upstream.and_then(|config| config.retry.as_ref()), route.retry.as_ref());
+        let policy = Policy::of(
+            upstream.and_then(|config| config.retry.as_ref()),
+            route.retry.as_ref(),
+        );
         let configured = policy.is_some();
         let policy = policy.unwrap_or_else(Policy::unprocessed_only);
         let timeouts = reach::timeouts(routed, next);
@@ -78,7 +81,10 @@ impl<'a> Tries<'a> {
 
     /// The same, with the first datagrams of this UDP client in each attempt.
     pub(super) fn early(self, session: Option<&'a Arc<Session>>) -> Self {
-        Self { session: session.map(Arc::as_ref), ..self }
+        Self {
+            session: session.map(Arc::as_ref),
+            ..self
+        }
     }
 
     /// Datagrams that may leave with an attempt.
@@ -97,14 +103,23 @@ impl<'a> Tries<'a> {
         let own = self.timeouts.header_of(hop);
         let most = self.policy.per_try;
         match (own, most) {
-            (Some(own), Some(most)) if most > own => Wait { time: Some(most), key: Key::PerTry },
-            _ => Wait { time: own, key: Key::Header },
+            (Some(own), Some(most)) if most > own => Wait {
+                time: Some(most),
+                key: Key::PerTry,
+            },
+            _ => Wait {
+                time: own,
+                key: Key::Header,
+            },
         }
     }
 
     /// How long an attempt may take in all.
     pub(super) fn attempt(&self) -> Wait {
-        Wait { time: self.policy.per_try, key: Key::PerTry }
+        Wait {
+            time: self.policy.per_try,
+            key: Key::PerTry,
+        }
     }
 
     /// The attempt goes to this endpoint, or failed to connect to it.
@@ -142,18 +157,30 @@ impl<'a> Tries<'a> {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn again(&self, outcome: Option<Outcome>, replayable: bool) -> Result<Duration, Stop> {
+    pub(super) fn again(
+        &self,
+        outcome: Option<Outcome>,
+        replayable: bool,
+    ) -> Result<Duration, Stop> {
         let outcome = outcome.ok_or(Stop::NotNamed)?;
         if !outcome.is_answer() {
             self.routed.exchange.attempt_ended(outcome.word());
         }
         let idempotent = self.idempotent && !self.early.load(Ordering::Relaxed);
-        let made = Made { attempts: self.made.load(Ordering::Relaxed), idempotent, replayable };
+        let made = Made {
+            attempts: self.made.load(Ordering::Relaxed),
+            idempotent,
+            replayable,
+        };
         let pause = decide(&self.policy, outcome, made, fastrand::u64(..))?;
         if self.configured && !outcome.is_free() && !self.pay() {
             return Err(Stop::Budget);
         }
-        self.routed.worker.shared.seeing.retry(self.next.name(), outcome.word());
+        self.routed
+            .worker
+            .shared
+            .seeing
+            .retry(self.next.name(), outcome.word());
         Ok(pause)
     }
 
@@ -161,15 +188,25 @@ impl<'a> Tries<'a> {
     fn may_hedge(&self) -> bool {
         let paid = self.pay();
         if paid {
-            self.routed.worker.shared.seeing.retry(self.next.name(), "hedge");
+            self.routed
+                .worker
+                .shared
+                .seeing
+                .retry(self.next.name(), "hedge");
         }
         paid
     }
 
     fn pay(&self) -> bool {
-        let paid = self.budget().withdraw(self.allowance(), std::time::Instant::now());
+        let paid = self
+            .budget()
+            .withdraw(self.allowance(), std::time::Instant::now());
         if !paid {
-            self.routed.worker.shared.seeing.retry_budget_exhausted(self.next.name());
+            self.routed
+                .worker
+                .shared
+                .seeing
+                .retry_budget_exhausted(self.next.name());
         }
         paid
     }
@@ -202,7 +239,10 @@ impl<'a> Tries<'a> {
 /// A response, as the policy sees it.
 pub(super) fn of_response(head: &ResponseHead) -> Outcome {
     let retry_after = outcome::retry_after(&head.fields, SystemTime::now());
-    Outcome::Response { status: head.status.as_u16(), retry_after }
+    Outcome::Response {
+        status: head.status.as_u16(),
+        retry_after,
+    }
 }
 
 /// Waits for an attempt until its time is over; `None` when it is. The attempt is pinned by the caller: taken by value, it would
@@ -239,6 +279,7 @@ fn hedge<'a>(route: &'a Route, upstream: Option<&'a Upstream>) -> Option<&'a Hed
 /// Whether a second attempt does no harm after a first one had its effect. A tunnel that was not accepted carried nothing; an
 /// upgrade that was ignored is a request like others.
 fn is_repeatable(head: &RequestHead) -> bool {
-    let tunnel = matches!(head.kind(), Kind::Connect | Kind::ConnectUdp) || head.method == Method::CONNECT;
+    let tunnel =
+        matches!(head.kind(), Kind::Connect | Kind::ConnectUdp) || head.method == Method::CONNECT;
     tunnel || head.method.is_idempotent()
 }

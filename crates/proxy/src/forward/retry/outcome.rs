@@ -16,7 +16,9 @@ pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option
         _ if error.processed == Processed::No => Some(Outcome::Refused),
         Cause::Silent(_) => Some(Outcome::Silent),
         Cause::Incomplete | Cause::Reset(_) if reused => Some(Outcome::Stale),
-        Cause::Incomplete | Cause::Reset(_) | Cause::Io(_) | Cause::Closing | Cause::Alert(_) => Some(Outcome::Reset),
+        Cause::Incomplete | Cause::Reset(_) | Cause::Io(_) | Cause::Closing | Cause::Alert(_) => {
+            Some(Outcome::Reset)
+        }
         Cause::Protocol(_) | Cause::Unsupported(_) => None,
     }
 }
@@ -69,6 +71,12 @@ mod tests {
         assert_eq!(of_stream(&ended(), false), Some(Outcome::Reset));
         let refused = StreamError::unprocessed(Cause::Closing);
         assert_eq!(of_stream(&refused, true), Some(Outcome::Refused));
-        assert_eq!(of_stream(&StreamError::unprocessed(Cause::Invalid(String::new())), false), None);
+        assert_eq!(
+            of_stream(
+                &StreamError::unprocessed(Cause::Invalid(String::new())),
+                false
+            ),
+            None
+        );
     }
 }

@@ -49,7 +49,12 @@ struct Full;
 impl Kept {
     fn new(room: u64) -> Self {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        Self { blocks: Vec::new(), last: BytesMut::new(), trailers: None, room }
+        Self {
+            blocks: Vec::new(),
+            last: BytesMut::new(),
+            trailers: None,
+            room,
+        }
     }
 
     fn push(&mut self, mut data: &[u8]) -> Result<(), Full> {
@@ -69,7 +74,10 @@ impl Kept {
     /// Blocks double up to [`BLOCK`], and never take more memory than there is room for content.
     fn begin_block(&mut self, wanted: usize) -> Result<(), Full> {
         self.close();
-        let grown = self.blocks.last().map_or(FIRST_BLOCK, |block| 2 * block.len());
+        let grown = self
+            .blocks
+            .last()
+            .map_or(FIRST_BLOCK, |block| 2 * block.len());
         let size = grown.max(wanted).min(BLOCK).min(self.room);
         if size == 0 {
             return Err(Full);
@@ -88,7 +96,9 @@ impl Kept {
     }
 
     fn push_trailers(&mut self, trailers: &HeaderMap) -> Result<(), Full> {
-        let lines = trailers.iter().map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD);
+        let lines = trailers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + LINE_OVERHEAD);
         self.room = self.room.checked_sub(lines.sum()).ok_or(Full)?;
         self.trailers = Some(trailers.clone());
         Ok(())
@@ -97,9 +107,21 @@ impl Kept {
 
 impl<'a> Replay<'a> {
     /// Keeps at most `room` bytes.
-    pub(in crate::forward) fn new(incoming: Incoming, room: u64, lost: &'a AtomicBool, moved: &'a AtomicU64) -> Self {
+    pub(in crate::forward) fn new(
+        incoming: Incoming,
+        room: u64,
+        lost: &'a AtomicBool,
+        moved: &'a AtomicU64,
+    ) -> Self {
         let length = incoming.length();
-        Self { incoming, length, kept: Kept::new(room), again: None, lost, moved }
+        Self {
+            incoming,
+            length,
+            kept: Kept::new(room),
+            again: None,
+            lost,
+            moved,
+        }
     }
 
     /// Begins again with the first piece.
@@ -146,7 +168,8 @@ impl<'a> Replay<'a> {
 
     /// Whether something is still to be sent again.
     fn is_behind(&self) -> bool {
-        self.again.is_some_and(|at| at < self.kept.blocks.len() || self.kept.trailers.is_some())
+        self.again
+            .is_some_and(|at| at < self.kept.blocks.len() || self.kept.trailers.is_some())
     }
 }
 
@@ -179,7 +202,9 @@ impl Source for Replay<'_> {
 
     /// Nothing of what the kernel moves could be kept.
     fn bulk(&self) -> Option<(&TcpStream, u64)> {
-        self.incoming.bulk().filter(|_| !self.is_behind() && self.lost.load(Ordering::Relaxed))
+        self.incoming
+            .bulk()
+            .filter(|_| !self.is_behind() && self.lost.load(Ordering::Relaxed))
     }
 
     fn count(&self) -> Option<&AtomicU64> {
@@ -218,7 +243,10 @@ mod tests {
             assert!(replay.is_end());
             replay.rewind();
         }
-        assert_eq!((lost.load(Ordering::Relaxed), moved.load(Ordering::Relaxed)), (false, 7));
+        assert_eq!(
+            (lost.load(Ordering::Relaxed), moved.load(Ordering::Relaxed)),
+            (false, 7)
+        );
     }
 
     #[tokio::test]
@@ -246,7 +274,8 @@ mod tests {
     #[test]
     fn trailers_count() {
         let mut kept = Kept::new(100);
-        let trailers = HeaderMap::from_iter([(http::header::ETAG, "x".repeat(64).parse().unwrap())]);
+        let trailers =
+            HeaderMap::from_iter([(http::header::ETAG, "x".repeat(64).parse().unwrap())]);
         assert!(kept.push_trailers(&trailers).is_ok());
         assert!(kept.push_trailers(&trailers).is_err());
     }

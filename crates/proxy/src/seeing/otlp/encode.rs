@@ -40,7 +40,10 @@ pub(super) fn request(node: &str, ended: &[Ended], user: TraceUser) -> Value {
 fn span(ended: &Ended, user: TraceUser) -> Value {
     let context = &ended.span.context;
     let record = &ended.record;
-    let name = record.route.as_ref().map_or_else(|| record.kind.to_owned(), |route| format!("{} {route}", record.kind));
+    let name = record.route.as_ref().map_or_else(
+        || record.kind.to_owned(),
+        |route| format!("{} {route}", record.kind),
+    );
     let mut span = json!({
         "traceId": context.trace.to_string(),
         "spanId": context.parent.to_string(),
@@ -56,7 +59,12 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
     if let Some(parent) = ended.span.parent {
         span["parentSpanId"] = json!(parent.to_string());
     }
-    if let Some(state) = ended.span.state.as_ref().and_then(|state| state.to_str().ok()) {
+    if let Some(state) = ended
+        .span
+        .state
+        .as_ref()
+        .and_then(|state| state.to_str().ok())
+    {
         span["traceState"] = json!(state);
     }
     if ended.failed {
@@ -68,8 +76,13 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
 /// An event for each attempt: where it went, and what it came to if another followed.
 fn events(record: &Record) -> Vec<Value> {
     let event = |(count, attempt): (u64, &Attempt)| {
-        let attributes = [number("hermes.attempt", count), text("hermes.endpoint", &attempt.endpoint)];
-        let outcome = attempt.outcome.map(|outcome| text("hermes.outcome", outcome));
+        let attributes = [
+            number("hermes.attempt", count),
+            text("hermes.endpoint", &attempt.endpoint),
+        ];
+        let outcome = attempt
+            .outcome
+            .map(|outcome| text("hermes.outcome", outcome));
         json!({
             "name": "attempt",
             "timeUnixNano": nanoseconds(attempt.at),
@@ -93,19 +106,47 @@ fn attributes(ended: &Ended, user: TraceUser) -> Vec<Value> {
         ("hermes.reason", Some(record.reason.as_str())),
         ("http.request.method", Some(record.method.as_str())),
     ];
-    let texts =
-        texts.into_iter().filter_map(|(name, value)| Some(text(name, value.filter(|value| !value.is_empty())?)));
+    let texts = texts
+        .into_iter()
+        .filter_map(|(name, value)| Some(text(name, value.filter(|value| !value.is_empty())?)));
     let numbers = [
-        ("hermes.bytes.client_to_target", record.bytes.client_to_target),
-        ("hermes.bytes.target_to_client", record.bytes.target_to_client),
-        ("hermes.datagrams.client_to_target", record.datagrams.client_to_target),
-        ("hermes.datagrams.target_to_client", record.datagrams.target_to_client),
+        (
+            "hermes.bytes.client_to_target",
+            record.bytes.client_to_target,
+        ),
+        (
+            "hermes.bytes.target_to_client",
+            record.bytes.target_to_client,
+        ),
+        (
+            "hermes.datagrams.client_to_target",
+            record.datagrams.client_to_target,
+        ),
+        (
+            "hermes.datagrams.target_to_client",
+            record.datagrams.target_to_client,
+        ),
         ("hermes.datagrams.dropped", record.datagrams.dropped),
     ];
-    let numbers = numbers.into_iter().filter(|(name, value)| !name.contains("datagrams") || *value > 0);
-    let status = record.status.map(|status| ("http.response.status_code", u64::from(status)));
-    let user = record.user.as_deref().and_then(|name| user_text(name, user)).map(|name| text("user.id", &name));
-    texts.chain(numbers.chain(status).map(|(name, value)| number(name, value))).chain(user).collect()
+    let numbers = numbers
+        .into_iter()
+        .filter(|(name, value)| !name.contains("datagrams") || *value > 0);
+    let status = record
+        .status
+        .map(|status| ("http.response.status_code", u64::from(status)));
+    let user = record
+        .user
+        .as_deref()
+        .and_then(|name| user_text(name, user))
+        .map(|name| text("user.id", &name));
+    texts
+        .chain(
+            numbers
+                .chain(status)
+                .map(|(name, value)| number(name, value)),
+        )
+        .chain(user)
+        .collect()
 }
 
 fn user_text(name: &str, user: TraceUser) -> Option<String> {
@@ -114,7 +155,12 @@ fn user_text(name: &str, user: TraceUser) -> Option<String> {
         TraceUser::Name => Some(name.to_owned()),
         TraceUser::Hash => {
             let hash = digest(&SHA256, name.as_bytes());
-            Some(hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+            Some(
+                hash.as_ref()[..16]
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect(),
+            )
         }
     }
 }
@@ -130,5 +176,8 @@ fn number(key: &str, value: u64) -> Value {
 
 /// Time since 1970, in nanoseconds.
 pub(super) fn nanoseconds(time: SystemTime) -> String {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos()
+        .to_string()
 }

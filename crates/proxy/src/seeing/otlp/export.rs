@@ -44,8 +44,14 @@ struct Exporter {
 
 impl Seeing {
     /// Sends spans and metrics as `config` says at the time, until the process ends. Only the first call does anything.
-    pub async fn export(self: Arc<Self>, config: impl Fn() -> (Trace, Option<Destination>), watch: Watch) {
-        let Some(queue) = self.spans.far.lock().take() else { return };
+    pub async fn export(
+        self: Arc<Self>,
+        config: impl Fn() -> (Trace, Option<Destination>),
+        watch: Watch,
+    ) {
+        let Some(queue) = self.spans.far.lock().take() else {
+            return;
+        };
         let batch = Vec::with_capacity(BATCH);
         let now = Instant::now();
         let tries = 0;
@@ -53,13 +59,26 @@ impl Seeing {
         let metrics_sent = now;
         let well = true;
         let began = SystemTime::now();
-        let mut exporter = Exporter { seeing: self, queue, batch, tries, not_before, metrics_sent, began, well };
+        let mut exporter = Exporter {
+            seeing: self,
+            queue,
+            batch,
+            tries,
+            not_before,
+            metrics_sent,
+            began,
+            well,
+        };
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = pin!(watch.graceful());
         loop {
             let (trace, to) = config();
-            exporter.seeing.spans.on.store(to.is_some(), Ordering::Relaxed);
+            exporter
+                .seeing
+                .spans
+                .on
+                .store(to.is_some(), Ordering::Relaxed);
             tokio::select! {
                 () = &mut end => break,
                 () = exporter.turn(&trace, to.as_ref(), ticks.tick()) => {}
@@ -73,7 +92,12 @@ impl Seeing {
 impl Exporter {
     /// Takes spans until the batch is full or the tick comes, then sends what is due. May be dropped at any time: a batch
     /// that was being sent is still there.
-    async fn turn(&mut self, trace: &Trace, to: Option<&Destination>, tick: impl Future<Output = Instant>) {
+    async fn turn(
+        &mut self,
+        trace: &Trace,
+        to: Option<&Destination>,
+        tick: impl Future<Output = Instant>,
+    ) {
         let mut tick = pin!(tick);
         while self.batch.len() < BATCH {
             let room = BATCH - self.batch.len();
@@ -91,7 +115,10 @@ impl Exporter {
                 if !self.batch.is_empty() && Instant::now() >= self.not_before {
                     self.send(to, trace).await;
                 }
-                if trace.metrics.is_some_and(|every| self.metrics_sent.elapsed() >= every.0) {
+                if trace
+                    .metrics
+                    .is_some_and(|every| self.metrics_sent.elapsed() >= every.0)
+                {
                     self.send_metrics(to).await;
                 }
             }
@@ -145,7 +172,9 @@ impl Exporter {
     fn tell(&mut self, to: &Destination, sent: &Result<(), Refused>) {
         let collector = &to.collector;
         match sent {
-            Err(error) if self.well => tracing::warn!(%collector, %error, "traces and metrics do not arrive"),
+            Err(error) if self.well => {
+                tracing::warn!(%collector, %error, "traces and metrics do not arrive")
+            }
             Ok(()) if !self.well => tracing::info!(%collector, "traces and metrics arrive again"),
             _ => {}
         }

@@ -27,7 +27,10 @@ struct Metric<'a> {
 /// An `ExportMetricsServiceRequest` of OpenMetrics text of our own.
 pub(super) fn request(node: &str, openmetrics: &str, began: SystemTime, now: SystemTime) -> Value {
     let times = [nanoseconds(began), nanoseconds(now)];
-    let metrics: Vec<Value> = read(openmetrics).iter().filter_map(|metric| metric.value(&times)).collect();
+    let metrics: Vec<Value> = read(openmetrics)
+        .iter()
+        .filter_map(|metric| metric.value(&times))
+        .collect();
     let scoped = json!({ "scope": scope(), "metrics": metrics });
     json!({ "resourceMetrics": [{ "resource": resource(node), "scopeMetrics": [scoped] }] })
 }
@@ -37,11 +40,18 @@ fn read(openmetrics: &str) -> Vec<Metric<'_>> {
     for line in openmetrics.lines() {
         if let Some(comment) = line.strip_prefix("# ") {
             let mut words = comment.splitn(3, ' ');
-            let (Some(what), Some(name), rest) = (words.next(), words.next(), words.next().unwrap_or_default()) else {
+            let (Some(what), Some(name), rest) =
+                (words.next(), words.next(), words.next().unwrap_or_default())
+            else {
                 continue;
             };
             if metrics.last().is_none_or(|last| last.name != name) {
-                metrics.push(Metric { name, help: "", kind: "", samples: Vec::new() });
+                metrics.push(Metric {
+                    name,
+                    help: "",
+                    kind: "",
+                    samples: Vec::new(),
+                });
             }
             match (what, metrics.last_mut()) {
                 ("HELP", Some(metric)) => metric.help = rest.trim_end_matches('.'),
@@ -58,7 +68,11 @@ fn read(openmetrics: &str) -> Vec<Metric<'_>> {
 fn sample(line: &str) -> Option<Sample<'_>> {
     let (head, value) = line.rsplit_once(' ')?;
     let Some((name, mut rest)) = head.split_once('{') else {
-        return Some(Sample { name: head, labels: Vec::new(), value });
+        return Some(Sample {
+            name: head,
+            labels: Vec::new(),
+            value,
+        });
     };
     let mut labels = Vec::new();
     while let Some((key, quoted)) = rest.split_once("=\"") {
@@ -66,7 +80,11 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         labels.push((key, value));
         rest = after.trim_start_matches(',');
     }
-    Some(Sample { name, labels, value })
+    Some(Sample {
+        name,
+        labels,
+        value,
+    })
 }
 
 /// A label's value and what follows its closing quote.
@@ -91,12 +109,18 @@ impl Metric<'_> {
         let (key, data) = match self.kind {
             "counter" => {
                 let points = self.points(times);
-                ("sum", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }))
+                (
+                    "sum",
+                    json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }),
+                )
             }
             "gauge" | "info" => ("gauge", json!({ "dataPoints": self.points(times) })),
             "histogram" => {
                 let points = self.histograms(times);
-                ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE }))
+                (
+                    "histogram",
+                    json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE }),
+                )
             }
             _ => return None,
         };
@@ -125,7 +149,9 @@ impl Metric<'_> {
             if sample.name.ends_with("_sum") {
                 sum = sample.value.parse().unwrap_or_default();
             }
-            let Some((_, bound)) = sample.labels.iter().find(|(key, _)| *key == "le") else { continue };
+            let Some((_, bound)) = sample.labels.iter().find(|(key, _)| *key == "le") else {
+                continue;
+            };
             let cumulative: u64 = sample.value.parse().unwrap_or_default();
             counts.push(cumulative.saturating_sub(below));
             below = cumulative;
@@ -133,9 +159,17 @@ impl Metric<'_> {
                 bounds.extend(bound.parse::<f64>());
                 continue;
             }
-            let labels: Vec<_> = sample.labels.iter().filter(|(key, _)| *key != "le").cloned().collect();
+            let labels: Vec<_> = sample
+                .labels
+                .iter()
+                .filter(|(key, _)| *key != "le")
+                .cloned()
+                .collect();
             let mut point = base(&labels, times);
-            let buckets: Vec<String> = std::mem::take(&mut counts).iter().map(u64::to_string).collect();
+            let buckets: Vec<String> = std::mem::take(&mut counts)
+                .iter()
+                .map(u64::to_string)
+                .collect();
             point.insert("count".into(), json!(cumulative.to_string()));
             point.insert("sum".into(), json!(sum));
             point.insert("bucketCounts".into(), json!(buckets));
@@ -148,7 +182,17 @@ impl Metric<'_> {
 }
 
 fn base(labels: &[(&str, String)], [began, now]: &[String; 2]) -> Map<String, Value> {
-    let attributes: Vec<Value> = labels.iter().map(|(key, value)| attribute(key, value)).collect();
-    let pairs = [("attributes", json!(attributes)), ("startTimeUnixNano", json!(began)), ("timeUnixNano", json!(now))];
-    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    let attributes: Vec<Value> = labels
+        .iter()
+        .map(|(key, value)| attribute(key, value))
+        .collect();
+    let pairs = [
+        ("attributes", json!(attributes)),
+        ("startTimeUnixNano", json!(began)),
+        ("timeUnixNano", json!(now)),
+    ];
+    pairs
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
 }

@@ -56,7 +56,12 @@ impl Spans {
     /// An empty queue.
     pub fn new(counters: SpanCounters) -> Self {
         let (queue, far) = channel(QUEUE);
-        Self { on: AtomicBool::new(false), queue, far: Mutex::new(Some(far)), counters }
+        Self {
+            on: AtomicBool::new(false),
+            queue,
+            far: Mutex::new(Some(far)),
+            counters,
+        }
     }
 
     /// Whether this exchange is to be recorded.
@@ -66,8 +71,16 @@ impl Spans {
 
     /// Queues an exchange that has ended, if there is room.
     pub fn offer(&self, live: &Live, record: Record, failed: bool) {
-        let Some(span) = live.span.get().cloned() else { return };
-        let ended = Ended { span, record, began: live.began, ended: SystemTime::now(), failed };
+        let Some(span) = live.span.get().cloned() else {
+            return;
+        };
+        let ended = Ended {
+            span,
+            record,
+            began: live.began,
+            ended: SystemTime::now(),
+            failed,
+        };
         if self.queue.try_send(ended).is_err() {
             self.counters.count("queue_full", 1);
         }
@@ -87,7 +100,11 @@ impl SpanCounters {
     /// Counters at zero.
     pub fn register(registry: &mut Registry) -> Self {
         let spans = Family::default();
-        registry.register("spans", "Recorded exchanges, by what became of them", spans.clone());
+        registry.register(
+            "spans",
+            "Recorded exchanges, by what became of them",
+            spans.clone(),
+        );
         let counters = Self(spans);
         for outcome in ["exported", "queue_full", "failed"] {
             counters.count(outcome, 0);
@@ -96,6 +113,8 @@ impl SpanCounters {
     }
 
     fn count(&self, outcome: &'static str, count: usize) {
-        self.0.get_or_create(&Outcome { outcome }).inc_by(count as u64);
+        self.0
+            .get_or_create(&Outcome { outcome })
+            .inc_by(count as u64);
     }
 }

@@ -44,7 +44,10 @@ pub(super) struct Refused {
 
 impl Refused {
     fn again(reason: impl ToString) -> Self {
-        Self { reason: reason.to_string(), again: true }
+        Self {
+            reason: reason.to_string(),
+            again: true,
+        }
     }
 }
 
@@ -53,7 +56,9 @@ impl Refused {
 /// # Errors
 /// The collector cannot be reached, or did not take it.
 pub(super) async fn post(to: &Destination, signal: &str, message: &Value) -> Result<(), Refused> {
-    timeout(TIME, send(to, signal, message)).await.unwrap_or_else(|_| Err(Refused::again("no answer in time")))
+    timeout(TIME, send(to, signal, message))
+        .await
+        .unwrap_or_else(|_| Err(Refused::again("no answer in time")))
 }
 
 async fn send(to: &Destination, signal: &str, message: &Value) -> Result<(), Refused> {
@@ -63,21 +68,30 @@ async fn send(to: &Destination, signal: &str, message: &Value) -> Result<(), Ref
         .header(CONTENT_TYPE, "application/json")
         .header(USER_AGENT, concat!("hermes/", env!("CARGO_PKG_VERSION")))
         .body(Full::new(Bytes::from(message.to_string())))
-        .map_err(|error| Refused { reason: error.to_string(), again: false })?;
+        .map_err(|error| Refused {
+            reason: error.to_string(),
+            again: false,
+        })?;
     let address = (collector.address.host.as_str(), collector.address.port);
     let stream = TcpStream::connect(address).await.map_err(Refused::again)?;
     let peer = stream.peer_addr().map_err(Refused::again)?;
     let mut stream = Stream::tcp(stream, peer);
     if let Some(config) = &to.tls {
         let name = to.server_name.as_deref().unwrap_or(&collector.address.host);
-        stream = tls::connect(stream, config.clone(), name, TIME).await.map_err(Refused::again)?;
+        stream = tls::connect(stream, config.clone(), name, TIME)
+            .await
+            .map_err(Refused::again)?;
     }
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Refused::again)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(Refused::again)?;
     let exchange = async {
         let answer = sender.send_request(request).await.map_err(Refused::again)?;
         let status = answer.status();
         // What it says decides nothing, but a connection is not cut in the middle of it.
-        let _ = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+        let _ = Limited::new(answer.into_body(), ANSWER_BYTES)
+            .collect()
+            .await;
         judge(status)
     };
     tokio::pin!(exchange, connection);
@@ -92,5 +106,12 @@ async fn send(to: &Destination, signal: &str, message: &Value) -> Result<(), Ref
 
 fn judge(status: StatusCode) -> Result<(), Refused> {
     let again = matches!(status.as_u16(), 429 | 502..=504);
-    if status.is_success() { Ok(()) } else { Err(Refused { reason: format!("it answered {status}"), again }) }
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(Refused {
+            reason: format!("it answered {status}"),
+            again,
+        })
+    }
 }

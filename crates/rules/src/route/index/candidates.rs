@@ -83,14 +83,25 @@ impl Index {
             return found.candidates();
         }
 
-        let sides = [(Side::Target, &matches.target), (Side::Authority, &matches.authority)];
+        let sides = [
+            (Side::Target, &matches.target),
+            (Side::Authority, &matches.authority),
+        ];
         for (side, condition) in sides {
             if let Some(first) = condition.as_deref().and_then(<[_]>::first) {
                 found.wider_host(side, &HostTest::compile(&first.host));
             }
         }
-        let target = matches.target.as_deref().and_then(<[_]>::first).and_then(|target| target.port);
-        let port = matches.port.as_deref().and_then(<[_]>::first).map(|range| range.low);
+        let target = matches
+            .target
+            .as_deref()
+            .and_then(<[_]>::first)
+            .and_then(|target| target.port);
+        let port = matches
+            .port
+            .as_deref()
+            .and_then(<[_]>::first)
+            .map(|range| range.low);
         for port in [target, port].into_iter().flatten() {
             found.text(Kind::Port, &port.to_be_bytes());
         }
@@ -114,13 +125,22 @@ impl Index {
 
 impl<'a> Found<'a> {
     fn new(index: &'a Index) -> Self {
-        let mut found = Self { index, buckets: [&[]; BUCKETS], count: 0, is_full: false };
+        let mut found = Self {
+            index,
+            buckets: [&[]; BUCKETS],
+            count: 0,
+            is_full: false,
+        };
         found.push(&index.always);
         found
     }
 
     fn candidates(self) -> Candidates<'a> {
-        if self.is_full { Candidates::All(0..self.index.routes) } else { Candidates::Found(self) }
+        if self.is_full {
+            Candidates::All(0..self.index.routes)
+        } else {
+            Candidates::Found(self)
+        }
     }
 
     fn push(&mut self, routes: &'a [u32]) {
@@ -135,7 +155,11 @@ impl<'a> Found<'a> {
 
     fn text(&mut self, kind: Kind, text: &[u8]) {
         let index = self.index;
-        if let Some(routes) = index.kinds.get(&kind).and_then(|buckets| buckets.by_text.get(text)) {
+        if let Some(routes) = index
+            .kinds
+            .get(&kind)
+            .and_then(|buckets| buckets.by_text.get(text))
+        {
             self.push(routes);
         }
     }
@@ -178,7 +202,9 @@ impl<'a> Found<'a> {
 
     fn wider_host(&mut self, side: Side, test: &HostTest) {
         match test {
-            HostTest::Address(address) => self.text(Kind::Address(side), octets(*address).as_slice()),
+            HostTest::Address(address) => {
+                self.text(Kind::Address(side), octets(*address).as_slice())
+            }
             HostTest::Name(name) => {
                 self.text(Kind::Name(side), name.as_bytes());
                 self.suffixes(side, name.as_bytes(), 1);
@@ -210,8 +236,14 @@ impl<'a> Found<'a> {
 
     fn prefixes(&mut self, path: &[u8]) {
         let index = self.index;
-        let Some(buckets) = index.kinds.get(&Kind::Prefix) else { return };
-        for start in buckets.lengths.iter().filter_map(|length| path.get(..*length)) {
+        let Some(buckets) = index.kinds.get(&Kind::Prefix) else {
+            return;
+        };
+        for start in buckets
+            .lengths
+            .iter()
+            .filter_map(|length| path.get(..*length))
+        {
             if let Some(routes) = buckets.by_text.get(start) {
                 self.push(routes);
             }
@@ -223,8 +255,12 @@ impl<'a> Found<'a> {
         let kinds = Kind::Source(0)..=Kind::Source(most);
         let index = self.index;
         for (kind, buckets) in index.kinds.range(kinds) {
-            let Kind::Source(length) = *kind else { continue };
-            let Ok(net) = IpNet::new(address, length) else { continue };
+            let Kind::Source(length) = *kind else {
+                continue;
+            };
+            let Ok(net) = IpNet::new(address, length) else {
+                continue;
+            };
             if let Some(routes) = buckets.by_text.get(octets(net.trunc().addr()).as_slice()) {
                 self.push(routes);
             }
@@ -234,8 +270,13 @@ impl<'a> Found<'a> {
     fn wider_fields(&mut self, matches: &Match) {
         let index = self.index;
         for (name, test) in &matches.fields {
-            let FieldMatch::Value(TextMatch::Exact(value)) = test else { continue };
-            let number = index.fields.iter().position(|field| name.eq_ignore_ascii_case(field.as_str()));
+            let FieldMatch::Value(TextMatch::Exact(value)) = test else {
+                continue;
+            };
+            let number = index
+                .fields
+                .iter()
+                .position(|field| name.eq_ignore_ascii_case(field.as_str()));
             if let Some(number) = number {
                 self.text(Kind::Field(number), value.as_bytes());
             }
@@ -249,7 +290,11 @@ impl<'a> Found<'a> {
     /// The first route of all buckets, which leaves them.
     fn next(&mut self) -> Option<u32> {
         let buckets = &mut self.buckets[..self.count];
-        let first = buckets.iter().filter_map(|bucket| bucket.first()).min().copied()?;
+        let first = buckets
+            .iter()
+            .filter_map(|bucket| bucket.first())
+            .min()
+            .copied()?;
         for bucket in buckets {
             if let Some((_, rest)) = bucket.split_first().filter(|(route, _)| **route == first) {
                 *bucket = rest;

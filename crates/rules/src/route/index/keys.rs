@@ -50,13 +50,19 @@ pub(super) fn keys_of(matches: &Match, fields: &mut Vec<HeaderName>) -> Vec<Vec<
     let mut conditions = Vec::new();
     let mut add = |keys: Option<Vec<Key>>| conditions.extend(keys);
 
-    add(all(matches.target.as_deref(), |target| of_host(Side::Target, target)));
-    add(all(matches.authority.as_deref(), |authority| of_host(Side::Authority, authority)));
+    add(all(matches.target.as_deref(), |target| {
+        of_host(Side::Target, target)
+    }));
+    add(all(matches.authority.as_deref(), |authority| {
+        of_host(Side::Authority, authority)
+    }));
     add(all(matches.path.as_deref(), of_path));
     add(all(matches.user.as_deref(), of_user));
     add(all(matches.port.as_deref(), of_port));
     add(all(matches.source.as_deref(), of_source));
-    add(all(matches.listener.as_deref(), |name| Some((Kind::Listener, name.as_bytes().into()))));
+    add(all(matches.listener.as_deref(), |name| {
+        Some((Kind::Listener, name.as_bytes().into()))
+    }));
     for (name, test) in &matches.fields {
         add(of_field(name, test, fields).map(|key| vec![key]));
     }
@@ -70,9 +76,13 @@ fn all<T>(alternatives: Option<&[T]>, key: impl Fn(&T) -> Option<Key>) -> Option
 
 fn of_host(side: Side, target: &TargetMatch) -> Option<Key> {
     match HostTest::compile(&target.host) {
-        HostTest::Address(address) => Some((Kind::Address(side), octets(address).as_slice().into())),
+        HostTest::Address(address) => {
+            Some((Kind::Address(side), octets(address).as_slice().into()))
+        }
         HostTest::Name(name) => Some((Kind::Name(side), name.as_bytes().into())),
-        HostTest::Suffix(suffix) => suffix.starts_with('.').then(|| (Kind::Suffix(side), suffix.as_bytes().into())),
+        HostTest::Suffix(suffix) => suffix
+            .starts_with('.')
+            .then(|| (Kind::Suffix(side), suffix.as_bytes().into())),
         HostTest::Regex(_) => None,
     }
 }
@@ -98,16 +108,24 @@ fn of_port(range: &PortMatch) -> Option<Key> {
 
 fn of_source(net: &IpNet) -> Option<Key> {
     let net = canonical_net(*net);
-    Some((Kind::Source(net.prefix_len()), octets(net.network()).as_slice().into()))
+    Some((
+        Kind::Source(net.prefix_len()),
+        octets(net.network()).as_slice().into(),
+    ))
 }
 
 fn of_field(name: &str, test: &FieldMatch, fields: &mut Vec<HeaderName>) -> Option<Key> {
-    let FieldMatch::Value(TextMatch::Exact(value)) = test else { return None };
+    let FieldMatch::Value(TextMatch::Exact(value)) = test else {
+        return None;
+    };
     let name: HeaderName = name.parse().ok()?;
-    let number = fields.iter().position(|field| *field == name).unwrap_or_else(|| {
-        fields.push(name);
-        fields.len() - 1
-    });
+    let number = fields
+        .iter()
+        .position(|field| *field == name)
+        .unwrap_or_else(|| {
+            fields.push(name);
+            fields.len() - 1
+        });
     Some((Kind::Field(number), value.as_bytes().into()))
 }
 
@@ -119,7 +137,10 @@ pub(super) fn octets(address: IpAddr) -> Octets {
             bytes[..4].copy_from_slice(&address.octets());
             Octets { bytes, length: 4 }
         }
-        IpAddr::V6(address) => Octets { bytes: address.octets(), length: 16 },
+        IpAddr::V6(address) => Octets {
+            bytes: address.octets(),
+            length: 16,
+        },
     }
 }
 

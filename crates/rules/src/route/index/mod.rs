@@ -40,13 +40,18 @@ struct Buckets {
 impl Index {
     /// The index of routes with these conditions.
     pub(crate) fn new<'a>(routes: impl ExactSizeIterator<Item = &'a Match>) -> Self {
-        let mut index = Self { routes: u32::try_from(routes.len()).unwrap_or(u32::MAX), ..Self::default() };
+        let mut index = Self {
+            routes: u32::try_from(routes.len()).unwrap_or(u32::MAX),
+            ..Self::default()
+        };
         if routes.len() <= SMALL {
             index.always = (0..index.routes).collect();
             return index;
         }
 
-        let keys: Vec<Vec<Vec<Key>>> = routes.map(|matches| keys_of(matches, &mut index.fields)).collect();
+        let keys: Vec<Vec<Vec<Key>>> = routes
+            .map(|matches| keys_of(matches, &mut index.fields))
+            .collect();
         let crowds = crowds(&keys);
         for (route, conditions) in (0..index.routes).zip(&keys) {
             let crowd = |keys: &&Vec<Key>| keys.iter().map(|key| crowds[key]).sum::<usize>();

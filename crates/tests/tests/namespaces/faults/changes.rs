@@ -18,7 +18,10 @@ const IN_FLIGHT: u64 = 20;
 
 /// Records of tunnels and sessions that have ended.
 fn ended(node: &Node) -> Vec<serde_json::Value> {
-    node.access().into_iter().filter(|record| record["kind"] != "http").collect()
+    node.access()
+        .into_iter()
+        .filter(|record| record["kind"] != "http")
+        .collect()
 }
 
 #[test]
@@ -26,16 +29,28 @@ fn a_client_whose_address_changes_under_load_loses_no_more_than_was_in_flight() 
     let row = Row::by_router("3");
     let came = MIXED.during(&row, |progress| {
         row.ip("road", &["addr add 10.0.4.2/24 dev client"]);
-        for (old, new, by) in [("10.0.1.1", "10.0.4.1", "10.0.4.2"), ("10.0.4.1", "10.0.1.1", "10.0.1.2")] {
+        for (old, new, by) in [
+            ("10.0.1.1", "10.0.4.1", "10.0.4.2"),
+            ("10.0.4.1", "10.0.1.1", "10.0.1.2"),
+        ] {
             progress.more(10);
-            row.ip("client", &[&format!("addr add {new}/24 dev road"), &format!("route replace 10.0.3.0/24 via {by}")]);
+            row.ip(
+                "client",
+                &[
+                    &format!("addr add {new}/24 dev road"),
+                    &format!("route replace 10.0.3.0/24 via {by}"),
+                ],
+            );
             row.ip("client", &[&format!("addr del {old}/24 dev road")]);
             progress.more(20);
             assert_eq!(ended(&row.entry), [] as [serde_json::Value; 0]);
         }
     });
     for datagrams in came {
-        assert!(datagrams.sent - datagrams.answered <= 2 * IN_FLIGHT, "{datagrams:?}");
+        assert!(
+            datagrams.sent - datagrams.answered <= 2 * IN_FLIGHT,
+            "{datagrams:?}"
+        );
     }
     assert_eq!(row.echo.sockets().len(), MIXED.sessions);
     assert!(!row.entry.log().contains("silent"), "{}", row.entry.log());
@@ -51,7 +66,13 @@ fn a_client_that_has_no_address_for_a_while_goes_on_where_it_was() {
         within(&row.topology, "client", || {
             drop(Client::connect(VOICE.parse().unwrap()).receive_within(Duration::from_secs(4)))
         });
-        row.ip("client", &["addr add 10.0.1.9/24 dev road", "route replace 10.0.3.0/24 via 10.0.1.2"]);
+        row.ip(
+            "client",
+            &[
+                "addr add 10.0.1.9/24 dev road",
+                "route replace 10.0.3.0/24 via 10.0.1.2",
+            ],
+        );
         progress.more(20);
         assert_eq!(ended(&row.entry), [] as [serde_json::Value; 0]);
     });
@@ -85,26 +106,42 @@ fn sessions_outlive_a_proxy_that_is_restarted_and_tunnels_end_with_a_reason() {
     let (mut tunnel, sessions) = within(&row.topology, "client", || {
         let mut tunnel = Raw::connect(TUNNEL.parse().unwrap());
         assert_eq!(tunnel.exchange(b"before").unwrap(), b"before");
-        let sessions: Vec<_> = (0..4).map(|_| Client::connect(VOICE.parse().unwrap())).collect();
+        let sessions: Vec<_> = (0..4)
+            .map(|_| Client::connect(VOICE.parse().unwrap()))
+            .collect();
         // Twice, so that they are no mere questions.
-        (0..2).for_each(|_| sessions.iter().for_each(|session| assert_eq!(session.ask("before"), b"before")));
+        (0..2).for_each(|_| {
+            sessions
+                .iter()
+                .for_each(|session| assert_eq!(session.ask("before"), b"before"))
+        });
         (tunnel, sessions)
     });
     let sockets = row.echo.sockets();
     row.restart_near(Node::kill);
-    sessions.iter().for_each(|session| eventually("an answer", || (session.ask("killed") == b"killed").then_some(())));
+    sessions.iter().for_each(|session| {
+        eventually("an answer", || {
+            (session.ask("killed") == b"killed").then_some(())
+        })
+    });
     assert_eq!(row.echo.sockets(), sockets, "the sockets are the same");
     assert_eq!(tunnel.rest(), (Vec::new(), End::Reset));
     let record = row.entry.record(|record| record["kind"] == "connect");
     let reason = record["reason"].as_str().unwrap();
-    let told =
-        ["the connection was lost", "knows nothing of the connection", "the peer is gone", "the connection died"];
+    let told = [
+        "the connection was lost",
+        "knows nothing of the connection",
+        "the peer is gone",
+        "the connection died",
+    ];
     assert!(told.iter().any(|told| reason.contains(told)), "{reason}");
 
     row.restart_near(|near| assert!(near.stop().success()));
-    sessions
-        .iter()
-        .for_each(|session| eventually("an answer", || (session.ask("stopped") == b"stopped").then_some(())));
+    sessions.iter().for_each(|session| {
+        eventually("an answer", || {
+            (session.ask("stopped") == b"stopped").then_some(())
+        })
+    });
     assert_eq!(row.echo.sockets(), sockets, "the sockets are the same");
     MIXED.during(&row, |progress| progress.more(10));
 }
@@ -127,5 +164,10 @@ fn what_is_idle_for_long_is_there_when_it_is_wanted() {
     assert_eq!(row.echo.sockets(), sockets, "the socket is the same");
     assert_eq!(ended(&row.entry), [] as [serde_json::Value; 0]);
     assert_eq!(row.way()["http3"], "works");
-    Load { tunnels: 1, messages: 1, ..MIXED }.during(&row, |progress| progress.more(10));
+    Load {
+        tunnels: 1,
+        messages: 1,
+        ..MIXED
+    }
+    .during(&row, |progress| progress.more(10));
 }

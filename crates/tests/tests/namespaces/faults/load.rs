@@ -30,7 +30,12 @@ pub(super) struct Load {
 }
 
 /// Some of each.
-pub(super) const MIXED: Load = Load { tunnels: 3, messages: 2, sessions: 3, datagram: 200 };
+pub(super) const MIXED: Load = Load {
+    tunnels: 3,
+    messages: 2,
+    sessions: 3,
+    datagram: 200,
+};
 
 /// How far each of them has come: echoed chunks, answered requests, answered datagrams.
 pub(super) struct Progress {
@@ -59,10 +64,21 @@ impl Progress {
     }
 
     fn further(&self, rounds: u64, from: usize) {
-        let counts = || self.counts[from..].iter().map(|count| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        let counts = || {
+            self.counts[from..]
+                .iter()
+                .map(|count| count.load(Ordering::Relaxed))
+                .collect::<Vec<_>>()
+        };
         let before = counts();
-        let far = |now: &[u64]| now.iter().zip(&before).all(|(now, before)| *now >= before + rounds);
-        eventually(&format!("all to go on from {before:?}"), || far(&counts()).then_some(()));
+        let far = |now: &[u64]| {
+            now.iter()
+                .zip(&before)
+                .all(|(now, before)| *now >= before + rounds)
+        };
+        eventually(&format!("all to go on from {before:?}"), || {
+            far(&counts()).then_some(())
+        });
     }
 }
 
@@ -81,7 +97,11 @@ impl Load {
     pub(super) fn during(self, row: &Row, happens: impl FnOnce(&Progress)) -> Vec<Datagrams> {
         let all = self.tunnels + self.messages + self.sessions;
         let counts = (0..all).map(|_| AtomicU64::new(0)).collect();
-        let progress = Progress { counts, sessions: self.sessions, over: AtomicBool::new(false) };
+        let progress = Progress {
+            counts,
+            sessions: self.sessions,
+            over: AtomicBool::new(false),
+        };
         thread::scope(|scope| {
             let (mut streams, mut sessions) = (Vec::new(), Vec::new());
             for (number, count) in progress.counts.iter().enumerate() {
@@ -92,15 +112,22 @@ impl Load {
                 } else if number < self.tunnels + self.messages {
                     streams.push(scope.spawn(move || (enter(), messages(count, over)).1));
                 } else {
-                    sessions.push(scope.spawn(move || (enter(), session(self.datagram, count, over)).1));
+                    sessions.push(
+                        scope.spawn(move || (enter(), session(self.datagram, count, over)).1),
+                    );
                 }
             }
             let ending = Ending(&progress);
             progress.more(5);
             happens(&progress);
             drop(ending);
-            streams.into_iter().for_each(|thread| thread.join().unwrap());
-            sessions.into_iter().map(|thread| thread.join().unwrap()).collect()
+            streams
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+            sessions
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
         })
     }
 }
@@ -109,9 +136,14 @@ fn tunnel(count: &AtomicU64, over: &AtomicBool) {
     let mut raw = Raw::connect(TUNNEL.parse().unwrap());
     while !over.load(Ordering::Relaxed) {
         let round = count.load(Ordering::Relaxed);
-        let chunk: Vec<u8> = (0..CHUNK as u64).map(|at| (at ^ (at >> 8)).wrapping_mul(round + 3) as u8).collect();
+        let chunk: Vec<u8> = (0..CHUNK as u64)
+            .map(|at| (at ^ (at >> 8)).wrapping_mul(round + 3) as u8)
+            .collect();
         raw.send(&chunk);
-        assert!(raw.exactly(CHUNK) == chunk, "not what was sent, in round {round}");
+        assert!(
+            raw.exactly(CHUNK) == chunk,
+            "not what was sent, in round {round}"
+        );
         count.fetch_add(1, Ordering::Relaxed);
     }
     raw.finish();
@@ -123,7 +155,11 @@ fn messages(count: &AtomicU64, over: &AtomicBool) {
         let mut raw = Raw::connect(WEB.parse().unwrap());
         raw.send("GET http://PAGE/ HTTP/1.1\r\nHost: PAGE\r\nConnection: close\r\n\r\n");
         let (head, content) = raw.response();
-        assert_eq!((head.status(), content.as_slice()), (200, &b"page"[..]), "{head:?}");
+        assert_eq!(
+            (head.status(), content.as_slice()),
+            (200, &b"page"[..]),
+            "{head:?}"
+        );
         count.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -144,7 +180,10 @@ fn session(length: usize, count: &AtomicU64, over: &AtomicBool) -> Datagrams {
         answered.push(false);
         client.send(&datagram);
         let next = Instant::now() + PACE;
-        while let Some(left) = next.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        while let Some(left) = next
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
+        {
             if let Some(answer) = client.receive_within(left) {
                 take(&mut answered, &answer);
             }
@@ -154,5 +193,8 @@ fn session(length: usize, count: &AtomicU64, over: &AtomicBool) -> Datagrams {
         take(&mut answered, &answer);
     }
     let got = answered.iter().filter(|answered| **answered).count();
-    Datagrams { sent: answered.len() as u64, answered: got as u64 }
+    Datagrams {
+        sent: answered.len() as u64,
+        answered: got as u64,
+    }
 }

@@ -8,7 +8,12 @@ use super::load::{Datagrams, Load, MIXED};
 use super::row::Row;
 
 /// One datagram fills a packet, so that each loss is one.
-const ONE_A_PACKET: Load = Load { tunnels: 2, messages: 1, sessions: 4, datagram: 1000 };
+const ONE_A_PACKET: Load = Load {
+    tunnels: 2,
+    messages: 1,
+    sessions: 4,
+    datagram: 1000,
+};
 
 /// Of each session.
 const ENOUGH: u64 = 500;
@@ -24,13 +29,23 @@ fn all(came: &[Datagrams]) -> (f64, f64) {
 
 /// Tunnels and messages are what they were, and datagrams are lost as the link loses packets, there and back.
 fn loses_like_the_link(share: f64) {
-    let profile = Profile { delay: Duration::from_millis(2), loss: Loss::Random(share), ..Profile::default() };
+    let profile = Profile {
+        delay: Duration::from_millis(2),
+        loss: Loss::Random(share),
+        ..Profile::default()
+    };
     let row = Row::by_wire(&profile, 7);
     let came = ONE_A_PACKET.during(&row, |progress| progress.answered(ENOUGH));
     let (sent, lost) = all(&came);
     let both_ways = 1.0 - (1.0 - share).powi(2);
-    let (expected, deviation) = (sent * both_ways, (sent * both_ways * (1.0 - both_ways)).sqrt());
-    assert!((lost - expected).abs() < DEVIATIONS * deviation, "{lost} of {sent} lost, not {expected}");
+    let (expected, deviation) = (
+        sent * both_ways,
+        (sent * both_ways * (1.0 - both_ways)).sqrt(),
+    );
+    assert!(
+        (lost - expected).abs() < DEVIATIONS * deviation,
+        "{lost} of {sent} lost, not {expected}"
+    );
     assert_eq!(row.way()["http3"], "works");
     assert!(!row.entry.log().contains("silent"), "{}", row.entry.log());
 }
@@ -47,7 +62,11 @@ fn a_link_that_loses_five_percent_costs_datagrams_only_that() {
 
 #[test]
 fn a_link_that_lets_packets_overtake_others_loses_none() {
-    let profile = Profile { delay: Duration::from_millis(5), reorder: 0.1, ..Profile::default() };
+    let profile = Profile {
+        delay: Duration::from_millis(5),
+        reorder: 0.1,
+        ..Profile::default()
+    };
     let row = Row::by_wire(&profile, 7);
     let came = MIXED.during(&row, |progress| progress.answered(200));
     assert_eq!(all(&came).1, 0.0, "{came:?}");

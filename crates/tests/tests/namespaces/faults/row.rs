@@ -64,7 +64,11 @@ impl Row {
     /// of its upstream may follow them.
     pub(super) fn by_router(http: &str) -> Self {
         let topology = networks();
-        cable(&topology, ("client", "10.0.1.1/24"), ("road", "10.0.1.2/24"));
+        cable(
+            &topology,
+            ("client", "10.0.1.1/24"),
+            ("road", "10.0.1.2/24"),
+        );
         cable(&topology, ("road", "10.0.3.1/24"), ("near", "10.0.3.2/24"));
         topology.route("client", "10.0.3.0/24", "10.0.1.2").unwrap();
         topology.route("near", "10.0.0.0/16", "10.0.3.1").unwrap();
@@ -74,9 +78,18 @@ impl Row {
     /// Between the client and the first proxy is a link with these faults, in both directions.
     pub(super) fn by_wire(profile: &Profile, seed: u64) -> Self {
         let topology = networks();
-        let end =
-            |name, device, address| End { namespace: topology.namespace(name).unwrap(), device, address, profile };
-        let wire = Wire::lay(end("client", "near", "10.0.3.1/24"), end("near", "client", "10.0.3.2/24"), seed).unwrap();
+        let end = |name, device, address| End {
+            namespace: topology.namespace(name).unwrap(),
+            device,
+            address,
+            profile,
+        };
+        let wire = Wire::lay(
+            end("client", "near", "10.0.3.1/24"),
+            end("near", "client", "10.0.3.2/24"),
+            seed,
+        )
+        .unwrap();
         Self::start(topology, Some(wire), "3")
     }
 
@@ -84,7 +97,10 @@ impl Row {
         let pki = Pki::new();
         let tls = pki.issue(&["10.0.3.2", "10.0.2.2"]).yaml();
         let upstream = |address, http| {
-            format!("{{ endpoints: [\"{address}\"], http: {http}, tls: {{ ca_file: {} }} }}", pki.ca().display())
+            format!(
+                "{{ endpoints: [\"{address}\"], http: {http}, tls: {{ ca_file: {} }} }}",
+                pki.ca().display()
+            )
         };
         let proxy = |address, routes, upstream| {
             format!(
@@ -114,9 +130,20 @@ impl Row {
         let start = |name, yaml: &str| Node::start_by(command(&topology, name), name, yaml);
         let far = start("far", &proxy("10.0.2.2:8443", ends, end));
         let onwards = "{ to: next, timeouts: { udp: 900s } }";
-        let near = start("near", &proxy("10.0.3.2:8443", onwards, upstream("10.0.2.2:8443", "3")));
+        let near = start(
+            "near",
+            &proxy("10.0.3.2:8443", onwards, upstream("10.0.2.2:8443", "3")),
+        );
         let entry = start("client", &entry);
-        Self { entry, near, _far: far, echo, topology, _wire: wire, _pki: pki }
+        Self {
+            entry,
+            near,
+            _far: far,
+            echo,
+            topology,
+            _wire: wire,
+            _pki: pki,
+        }
     }
 
     /// Ends the first proxy as `end` does, and starts it again.
@@ -129,7 +156,13 @@ impl Row {
     pub(super) fn ip(&self, namespace: &str, lines: &[&str]) {
         let namespace = self.topology.namespace(namespace).unwrap();
         for line in lines {
-            namespace.run(&std::iter::once("ip").chain(line.split(' ')).collect::<Vec<_>>()).unwrap();
+            namespace
+                .run(
+                    &std::iter::once("ip")
+                        .chain(line.split(' '))
+                        .collect::<Vec<_>>(),
+                )
+                .unwrap();
         }
     }
 
@@ -145,11 +178,15 @@ fn command(topology: &Topology, namespace: &str) -> std::process::Command {
 
 impl Echo {
     fn start(namespace: &Namespace) -> Self {
-        let (sockets, over): (Arc<Mutex<BTreeSet<SocketAddr>>>, _) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (sockets, over): (Arc<Mutex<BTreeSet<SocketAddr>>>, _) =
+            (Arc::default(), Arc::new(AtomicBool::new(false)));
         let (udp, tcp) = thread::scope(|scope| {
             let bound = scope.spawn(|| {
                 namespace.enter().unwrap();
-                (UdpSocket::bind(ECHO).unwrap(), TcpListener::bind(ECHO).unwrap())
+                (
+                    UdpSocket::bind(ECHO).unwrap(),
+                    TcpListener::bind(ECHO).unwrap(),
+                )
             });
             bound.join().unwrap()
         });
@@ -158,7 +195,9 @@ impl Echo {
         let datagrams = thread::spawn(move || {
             let mut room = [0; 2000];
             while !ended.load(Ordering::Relaxed) {
-                let Ok((length, from)) = udp.recv_from(&mut room) else { continue };
+                let Ok((length, from)) = udp.recv_from(&mut room) else {
+                    continue;
+                };
                 seen.lock().unwrap().insert(from);
                 drop(udp.send_to(&room[..length], from));
             }
@@ -181,7 +220,11 @@ impl Echo {
         });
         // The thread that accepts ends with the process: nobody connects once the namespace is gone.
         drop(streams);
-        Self { sockets, over, threads: vec![datagrams] }
+        Self {
+            sockets,
+            over,
+            threads: vec![datagrams],
+        }
     }
 
     /// The sockets that UDP sessions end in, as a target sees them.
@@ -193,6 +236,8 @@ impl Echo {
 impl Drop for Echo {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.threads
+            .drain(..)
+            .for_each(|thread| drop(thread.join()));
     }
 }

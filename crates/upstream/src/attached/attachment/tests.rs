@@ -17,15 +17,29 @@ const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// A tunnel with so much room, and the node at its other end.
 fn tunnel(room: usize) -> ((Incoming, Outgoing), Carried, DuplexStream) {
     let (near, node) = tokio::io::duplex(room);
-    let source = StreamInfo { peer: PeerAddress::Unix { uid: None }, local: None, tls: None };
+    let source = StreamInfo {
+        peer: PeerAddress::Unix { uid: None },
+        local: None,
+        tls: None,
+    };
     let (read, write) = Stream::other(Box::new(near), source.clone()).split();
-    let halves = (Incoming::H1(h1::Incoming::bytes(read)), Outgoing::H1(h1::Outgoing::bytes(write)));
-    let carried = Carried { source: Arc::new(source), version: "h1", user: None, count: Box::new(|_, _| {}) };
+    let halves = (
+        Incoming::H1(h1::Incoming::bytes(read)),
+        Outgoing::H1(h1::Outgoing::bytes(write)),
+    );
+    let carried = Carried {
+        source: Arc::new(source),
+        version: "h1",
+        user: None,
+        count: Box::new(|_, _| {}),
+    };
     (halves, carried, node)
 }
 
 fn place() -> Place {
-    Arc::new(Attached::default()).reserve("alice", None).unwrap()
+    Arc::new(Attached::default())
+        .reserve("alice", None)
+        .unwrap()
 }
 
 /// Sends a little for as long as there is somebody to send to.
@@ -40,7 +54,9 @@ async fn a_node_that_speaks_and_never_answers_has_not_begun_and_is_let_go() {
     let (halves, carried, mut node) = tunnel(1 << 20);
     node.write_all(&SETTINGS).await.unwrap();
     let node = tokio::spawn(drip(node));
-    let served = place().serve(halves, carried, std::future::pending::<()>()).await;
+    let served = place()
+        .serve(halves, carried, std::future::pending::<()>())
+        .await;
     assert_eq!(served, Detached::NeverBegan);
     node.await.unwrap();
 }
@@ -50,7 +66,9 @@ async fn who_is_dismissed_before_he_began_goes_at_once() {
     let (halves, carried, node) = tunnel(1 << 20);
     let node = tokio::spawn(drip(node));
     let began = tokio::time::Instant::now();
-    let served = place().serve(halves, carried, sleep(Duration::from_secs(1))).await;
+    let served = place()
+        .serve(halves, carried, sleep(Duration::from_secs(1)))
+        .await;
     assert_eq!(served, Detached::Dismissed(()));
     assert!(began.elapsed() < BEGINNING);
     node.await.unwrap();
@@ -75,7 +93,10 @@ async fn who_is_dismissed_and_does_not_read_cannot_stay() {
             read.read_exact(&mut payload).await.unwrap();
             // The answer to the first PING (6.7).
             if header[3] == 6 {
-                write.write_all(&[&[0, 0, 8, 6, 1, 0, 0, 0, 0][..], &payload].concat()).await.unwrap();
+                write
+                    .write_all(&[&[0, 0, 8, 6, 1, 0, 0, 0, 0][..], &payload].concat())
+                    .await
+                    .unwrap();
                 break;
             }
         }
