@@ -20,6 +20,10 @@ const DATAGRAMS: u32 = 400;
 /// machine takes for that. Of 2 s without the proxy, 100 would be lost.
 const IN_FLIGHT: usize = 15;
 
+/// Pings of an outage of 2 s that may be lost while the machine is busy: those that were in flight, and what a session waits for its
+/// proxy. On a quiet machine it is one.
+const PINGS_IN_OUTAGE: u32 = 4;
+
 /// Pings inside WireGuard, one each 0.2 s.
 const PINGS: u32 = 45;
 
@@ -113,7 +117,10 @@ fn killed_and_started_again(http: u8) {
     let longest = asked.join().unwrap();
     assert!(longest < UNANSWERED, "{longest:?} without an answer");
     let pinged = received(pings);
-    assert!(pinged + 1 >= PINGS, "{pinged} of {PINGS} pings came back");
+    assert!(
+        pinged + PINGS_IN_OUTAGE >= PINGS,
+        "{pinged} of {PINGS} pings came back"
+    );
 }
 
 #[test]

@@ -19,40 +19,33 @@ const BUCKETS: usize = 32;
 /// Longest name that is compared without being copied to the heap, in bytes (RFC 1035, 2.3.4).
 const NAME: usize = 255;
 
-/// Routes to ask, in their order.
-pub(crate) enum Candidates<'a> {
-    /// All of them.
-    All(Range<u32>),
-    /// Those of some buckets.
-    Found(Found<'a>),
+/// Routes to ask, in their order: those of the buckets that were found, or all where these are too many.
+pub(crate) struct Candidates<'a> {
+    index: &'a Index,
+    buckets: [&'a [u32]; BUCKETS],
+    count: usize,
+    /// All routes that were not asked yet, if there are too many buckets.
+    all: Option<Range<u32>>,
 }
 
 impl Iterator for Candidates<'_> {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        let route = match self {
-            Self::All(routes) => routes.next(),
-            Self::Found(found) => found.next(),
+        let route = match &mut self.all {
+            Some(all) => all.next(),
+            None => self.first(),
         };
         route.map(|route| route as usize)
     }
 }
 
-/// Buckets that were found.
-pub(crate) struct Found<'a> {
-    index: &'a Index,
-    buckets: [&'a [u32]; BUCKETS],
-    count: usize,
-    is_full: bool,
-}
-
 impl Index {
     /// The routes that may match an exchange.
     pub(in super::super) fn candidates(&self, view: &View<'_>) -> Candidates<'_> {
-        let mut found = Found::new(self);
+        let mut found = Candidates::new(self);
         if self.kinds.is_empty() {
-            return found.candidates();
+            return found;
         }
 
         let facts = view.facts;
@@ -72,15 +65,15 @@ impl Index {
                 found.text(Kind::Field(number), value.as_bytes());
             }
         }
-        found.candidates()
+        found
     }
 
     /// The routes that may match everything which these conditions match. Each condition must follow from these, so it follows
     /// from their first alternatives.
     pub(crate) fn wider(&self, matches: &Match) -> Candidates<'_> {
-        let mut found = Found::new(self);
+        let mut found = Candidates::new(self);
         if self.kinds.is_empty() {
-            return found.candidates();
+            return found;
         }
 
         let sides = [
@@ -119,28 +112,20 @@ impl Index {
             found.source(net.network(), net.prefix_len());
         }
         found.wider_fields(matches);
-        found.candidates()
+        found
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> Candidates<'a> {
     fn new(index: &'a Index) -> Self {
         let mut found = Self {
             index,
             buckets: [&[]; BUCKETS],
             count: 0,
-            is_full: false,
+            all: None,
         };
         found.push(&index.always);
         found
-    }
-
-    fn candidates(self) -> Candidates<'a> {
-        if self.is_full {
-            Candidates::All(0..self.index.routes)
-        } else {
-            Candidates::Found(self)
-        }
     }
 
     fn push(&mut self, routes: &'a [u32]) {
@@ -149,7 +134,7 @@ impl<'a> Found<'a> {
                 *bucket = routes;
                 self.count += 1;
             }
-            None => self.is_full = true,
+            None => self.all = Some(0..self.index.routes),
         }
     }
 
@@ -288,7 +273,7 @@ impl<'a> Found<'a> {
     }
 
     /// The first route of all buckets, which leaves them.
-    fn next(&mut self) -> Option<u32> {
+    fn first(&mut self) -> Option<u32> {
         let buckets = &mut self.buckets[..self.count];
         let first = buckets
             .iter()
