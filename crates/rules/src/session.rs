@@ -31,7 +31,9 @@ pub enum Turn {
     Asked,
     /// The target, and not the client since.
     Answered,
-    /// The client again, after the target.
+    /// The client again, long after the target: another question.
+    AskedAnew,
+    /// The client again, soon after the target.
     AskedAgain,
 }
 
@@ -73,8 +75,9 @@ impl Turn {
     pub fn spoken(self, speaker: Speaker) -> Self {
         match (self, speaker) {
             (Self::Asked, Speaker::Client(_)) => Self::Asked,
-            (Self::Asked | Self::Answered, Speaker::Target) => Self::Answered,
-            (Self::Answered, Speaker::Client(after)) if after > REACTION => Self::Answered,
+            (Self::Asked | Self::Answered | Self::AskedAnew, Speaker::Target) => Self::Answered,
+            (Self::Answered, Speaker::Client(after)) if after > REACTION => Self::AskedAnew,
+            (Self::AskedAnew, Speaker::Client(_)) => Self::AskedAnew,
             (Self::Answered | Self::AskedAgain, Speaker::Client(_))
             | (Self::AskedAgain, Speaker::Target) => Self::AskedAgain,
         }
@@ -89,7 +92,7 @@ impl Traffic {
         match self.turn {
             _ if streams => Class::Conversation,
             Turn::Asked => Class::Unanswered,
-            Turn::Answered => Class::Answered,
+            Turn::Answered | Turn::AskedAnew => Class::Answered,
             Turn::AskedAgain => Class::Conversation,
         }
     }
@@ -98,10 +101,22 @@ impl Traffic {
     /// with those that are done.
     #[must_use]
     pub fn worth(self) -> Class {
-        match self.class() {
-            Class::Answered if self.asked > self.answered => Class::Unanswered,
-            class => class,
+        if self.asks_anew() {
+            Class::Unanswered
+        } else {
+            self.class()
         }
+    }
+
+    /// Whether it is no conversation, was answered, and awaits another answer.
+    #[must_use]
+    pub fn asks_anew(self) -> bool {
+        self.class() == Class::Answered && self.waits()
+    }
+
+    /// Whether another answer is awaited. A proxy in between does not count datagrams in capsules, but sees who speaks.
+    fn waits(self) -> bool {
+        self.turn == Turn::AskedAnew || self.asked > self.answered
     }
 }
 
@@ -120,10 +135,11 @@ impl Silence {
     /// for one more answer less than who waits for the first: a resolver asks for IPv4 and IPv6 at once, and one may take longer.
     #[must_use]
     pub fn after(&self, traffic: Traffic) -> Duration {
-        let waits = traffic.asked > traffic.answered;
         match traffic.class() {
             Class::Unanswered => self.unanswered.min(self.conversation),
-            Class::Answered if waits => self.answered.max(self.unanswered).min(self.conversation),
+            Class::Answered if traffic.waits() => {
+                self.answered.max(self.unanswered).min(self.conversation)
+            }
             Class::Answered => self.answered.min(self.conversation),
             Class::Conversation => self.conversation,
         }
@@ -231,6 +247,14 @@ mod tests {
             [Class::Answered; 4]
         );
         assert_eq!(["ctCtc", "ctcCt"].map(class), [Class::Conversation; 2]);
+        let uncounted = Traffic {
+            asked: 0,
+            ..traffic("ctC")
+        };
+        assert_eq!(
+            (uncounted.class(), uncounted.worth()),
+            (Class::Answered, Class::Unanswered)
+        );
         assert_eq!(
             ["ctC", "ctCt"].map(|spoken| traffic(spoken).worth()),
             [Class::Unanswered, Class::Answered]

@@ -106,6 +106,13 @@ impl Origin {
         }
     }
 
+    /// Keeps what UDP brought last, as if it had not been sent.
+    pub(crate) fn keep(&mut self) {
+        if let Self::Udp(reader) = self {
+            reader.keep();
+        }
+    }
+
     /// Waits for `done`. Datagrams that come meanwhile wait within their bounds; capsules do in their stream.
     pub(crate) async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
         match self {

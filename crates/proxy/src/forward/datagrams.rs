@@ -375,6 +375,11 @@ impl Tunnel {
         let udp = self.has_udp();
         // What the client sends from now on begins another session.
         if let Some(session) = self.client.session() {
+            // So does what it asked just now, which met the end of a tunnel that had to make room.
+            let made_room = matches!(ended, Ok("done" | EVICTED));
+            if made_room && self.exchange.counters().traffic().asks_anew() {
+                self.client.origin.keep();
+            }
             session.leave();
         }
         self.client.sink.settle(&self.exchange);

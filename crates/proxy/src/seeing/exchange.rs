@@ -135,6 +135,7 @@ impl Counters {
         match self.turn.load(Ordering::Relaxed) {
             0 => Turn::Asked,
             1 => Turn::Answered,
+            2 => Turn::AskedAnew,
             _ => Turn::AskedAgain,
         }
     }
