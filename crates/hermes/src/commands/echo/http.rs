@@ -130,7 +130,7 @@ fn write_fields(fields: &HeaderMap, text: &mut String) {
 }
 
 /// Fields by name; several lines of one name are joined, as RFC 9110, 5.3 allows.
-fn joined(fields: &HeaderMap) -> Map<String, Value> {
+pub fn joined(fields: &HeaderMap) -> Map<String, Value> {
     let lines = |name| {
         let lines: Vec<_> = fields
             .get_all(name)

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 use crate::stop::told_to_stop;
+pub use http::joined;
 
 /// Connections of one listener at the same time; further ones wait. It is for trials.
 const CONNECTIONS: usize = 1000;

@@ -3,14 +3,16 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, header};
+use http::{Request, Response, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::commands::echo::joined;
 
 /// Serves one connection. `name` is what the server calls itself.
 pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, name: &'static str) {
@@ -28,7 +30,7 @@ fn answer(name: &str, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         "origin": name,
         "method": request.method().as_str(),
         "uri": request.uri().to_string(),
-        "fields": fields(request.headers()),
+        "fields": joined(request.headers()),
     });
     let mut response = Response::new(Full::from(format!("{seen:#}\n")));
     response.headers_mut().insert(
@@ -38,24 +40,10 @@ fn answer(name: &str, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     response
 }
 
-/// Fields by name; several lines of one name are joined, as RFC 9110, 5.3 allows.
-fn fields(fields: &HeaderMap) -> Map<String, Value> {
-    let joined = |name| {
-        let lines: Vec<_> = fields
-            .get_all(name)
-            .iter()
-            .map(|value| String::from_utf8_lossy(value.as_bytes()))
-            .collect();
-        Value::String(lines.join(", "))
-    };
-    fields
-        .keys()
-        .map(|name| (name.to_string(), joined(name)))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
+
     use super::*;
 
     #[test]
@@ -64,6 +52,6 @@ mod tests {
         for value in ["1.1 alice", "2 ingress"] {
             map.append("via", value.parse().unwrap());
         }
-        assert_eq!(fields(&map)["via"], "1.1 alice, 2 ingress");
+        assert_eq!(joined(&map)["via"], "1.1 alice, 2 ingress");
     }
 }
