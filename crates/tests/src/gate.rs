@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
@@ -27,6 +28,8 @@ struct Udp {
     open: AtomicBool,
     /// Clients of earlier times are not let through.
     time: AtomicUsize,
+    /// How much later than they came the datagrams of the node go on to a client.
+    answer_delay: Mutex<Duration>,
     /// What clients sent first, [`KEPT`] datagrams of all at most.
     sent: Mutex<Vec<(SocketAddr, Vec<u8>)>>,
 }
@@ -62,6 +65,7 @@ impl Gate {
         let open = Arc::new(Udp {
             open: AtomicBool::new(true),
             time: AtomicUsize::new(0),
+            answer_delay: Mutex::default(),
             sent: Mutex::default(),
         });
         let packets = runtime::handle().spawn(packets(Arc::new(udp), next, open.clone()));
@@ -89,6 +93,14 @@ impl Gate {
     /// Lets UDP through, or not.
     pub fn let_udp(&self, through: bool) {
         self.udp.open.store(through, Ordering::Relaxed);
+    }
+
+    /// Delays every datagram of the node by this, as a long path would: none before.
+    ///
+    /// # Panics
+    /// Never.
+    pub fn delay_answers(&self, by: Duration) {
+        *self.udp.answer_delay.lock().unwrap() = by;
     }
 
     /// Lets nothing through any more of those who sent UDP so far: an address translator lost its memory.
@@ -164,12 +176,25 @@ async fn answers(
     (udp, of): (Arc<Udp>, usize),
 ) {
     let mut room = vec![0; ROOM];
+    let mut under_way = JoinSet::new();
     loop {
         let Ok(length) = from.recv(&mut room).await else {
             continue;
         };
-        if udp.lets(of) {
-            drop(to.send_to(&room[..length], client).await);
+        if !udp.lets(of) {
+            continue;
         }
+
+        let delay = *udp.answer_delay.lock().unwrap();
+        if delay.is_zero() {
+            drop(to.send_to(&room[..length], client).await);
+        } else {
+            let (to, datagram) = (to.clone(), room[..length].to_vec());
+            under_way.spawn(async move {
+                tokio::time::sleep(delay).await;
+                to.send_to(&datagram, client).await
+            });
+        }
+        while under_way.try_join_next().is_some() {}
     }
 }
