@@ -12,7 +12,7 @@ mod listeners;
 mod soak;
 mod tunnels;
 
-#[path = "../tokens/mod.rs"]
+#[path = "../integration/tokens/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod tokens;
 

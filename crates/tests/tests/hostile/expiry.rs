@@ -1,6 +1,6 @@
 //! Times that somebody else has chosen.
 
-#[path = "../tokens/mod.rs"]
+#[path = "../integration/tokens/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod tokens;
 

@@ -1,0 +1,260 @@
+//! The documentation against the program: every key of the schema has a row that says its default, and what the README
+//! lets a newcomer type does what it says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use hermes_tests::raw::{End, Raw};
+use hermes_tests::udp::Client;
+use hermes_tests::{Echo, Node, curl, free, program};
+use serde_json::Value;
+
+/// Pages on which a key may be.
+const PAGES: [&str; 2] = ["configuration.md", "identity.md"];
+
+/// Objects whose keys have no default, because each is a condition, a choice or a change that is absent where it is not given.
+const WITHOUT_DEFAULTS: [&str; 2] = ["Match", "Hash"];
+
+/// An object of the schema.
+struct Object {
+    name: String,
+    /// Keys, and whether they must be given.
+    keys: BTreeMap<String, bool>,
+}
+
+/// Every object that has keys.
+fn objects(schema: &Value) -> Vec<Object> {
+    let parts = schema["$defs"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, part)| (name.as_str(), part));
+    let all = [("the file", schema)].into_iter().chain(parts);
+    all.filter_map(|(name, part)| {
+        let mut keys = BTreeMap::new();
+        gather(part, &mut keys);
+        (!keys.is_empty()).then(|| Object {
+            name: name.to_owned(),
+            keys,
+        })
+    })
+    .collect()
+}
+
+fn gather(part: &Value, keys: &mut BTreeMap<String, bool>) {
+    let required = |key: &str| {
+        part["required"]
+            .as_array()
+            .is_some_and(|required| required.iter().any(|one| one == key))
+    };
+    for key in part["properties"]
+        .as_object()
+        .into_iter()
+        .flat_map(|properties| properties.keys())
+    {
+        keys.insert(key.clone(), required(key));
+    }
+    for list in ["oneOf", "anyOf", "allOf"] {
+        part[list]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .for_each(|part| gather(part, keys));
+    }
+}
+
+/// What stands between two headings.
+#[derive(Default)]
+struct Section {
+    /// Words in backticks, and headings of sections below.
+    named: BTreeSet<String>,
+    /// Keys with a row that says a default.
+    defaults: BTreeSet<String>,
+}
+
+fn sections(page: &str) -> Vec<Section> {
+    let mut sections = vec![Section::default()];
+    let (mut column, mut code) = (None, false);
+    for line in page.lines() {
+        code ^= line.starts_with("```");
+        if code {
+            continue;
+        }
+        if line.starts_with('#') {
+            sections.push(Section::default());
+        }
+        let section = sections.last_mut().unwrap();
+        section
+            .named
+            .extend(line.split('`').skip(1).step_by(2).flat_map(words));
+        if !line.starts_with('|') {
+            column = None;
+            continue;
+        }
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let column =
+            *column.get_or_insert_with(|| cells.iter().position(|cell| *cell == "Default"));
+        if column.is_some_and(|column| cells.get(column).is_some_and(|cell| !cell.is_empty())) {
+            section
+                .defaults
+                .extend(cells[0].split('`').skip(1).step_by(2).flat_map(words));
+        }
+    }
+    sections
+}
+
+/// `cache.for` names `cache` and `for`.
+fn words(code: &str) -> impl Iterator<Item = String> + '_ {
+    code.split(|letter: char| !(letter.is_alphanumeric() || "_$".contains(letter)))
+        .map(str::to_owned)
+}
+
+#[test]
+fn every_key_of_the_schema_is_on_a_page_with_its_default() {
+    let schema: Value = serde_json::from_str(&program::run(&["schema"]).stdout).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let sections: Vec<Section> = PAGES
+        .iter()
+        .flat_map(|page| sections(&std::fs::read_to_string(folder.join(page)).unwrap()))
+        .collect();
+    let mut missing = Vec::new();
+    for Object { name, keys } in objects(&schema) {
+        let lacks = |section: &Section| -> Vec<String> {
+            let told = |key: &str, required: bool| {
+                let names = if required || WITHOUT_DEFAULTS.contains(&name.as_str()) {
+                    &section.named
+                } else {
+                    &section.defaults
+                };
+                names.contains(key)
+            };
+            keys.iter()
+                .filter(|(key, required)| !told(key, **required))
+                .map(|(key, _)| key.clone())
+                .collect()
+        };
+        let best = sections.iter().map(lacks).min_by_key(Vec::len).unwrap();
+        if !best.is_empty() {
+            missing.push(format!("{name}: {best:?}"));
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "keys without a row that says their default:\n{}",
+        missing.join("\n")
+    );
+}
+
+/// The blocks of a page in a language, in their order.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let opening = format!("```{language}\n");
+    text.split(opening.as_str())
+        .skip(1)
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_two_nodes_of_the_readme_carry_what_it_says() {
+    let echo = Echo::start();
+    let files = blocks("README.md", "yaml");
+    let [dp, sap] = &files[..2] else {
+        unreachable!()
+    };
+    let hop = free::tcp();
+    let sap = sap
+        .replace("127.0.0.1:8443", &hop.to_string())
+        .replace("127.0.0.1:8000", &echo.http.to_string());
+    let sap = sap
+        .replace("127.0.0.1:5433", &echo.tcp.to_string())
+        .replace("127.0.0.1:5005", &echo.udp.to_string());
+    let dp = dp.replace("127.0.0.1:8443", &hop.to_string());
+    let dp = ["8080", "5432", "5004"].iter().fold(dp, |dp, port| {
+        dp.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0")
+    });
+    let (sap, dp) = (Node::start("sap", &sap), Node::start("dp", &dp));
+
+    let shown = curl(&["-x", &dp.url("web"), "-H", "user: mallory", "http://VIDEO/"]).text();
+    for line in [
+        "GET / HTTP/1.1",
+        "host: VIDEO",
+        "via: 1.1 dp",
+        "via: 2 sap",
+        "user: alice",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}:\n{shown}");
+    }
+    assert!(!shown.contains("mallory"), "{shown}");
+    let refused = curl(&["-x", &dp.url("web"), "http://NOWHERE/"]);
+    let reason = "sap; error=destination_not_found; details=\"no route for NOWHERE:80 from listener overlay\"";
+    assert_eq!(
+        (refused.status, refused.field("proxy-status").as_deref()),
+        (404, Some(reason))
+    );
+
+    let mut client = Raw::connect(dp.address("db"));
+    client.send("hello\n");
+    client.finish();
+    assert_eq!(client.rest(), (b"hello\n".to_vec(), End::Closed));
+    let client = Client::connect(dp.address("voice"));
+    client.send("hello\n");
+    assert_eq!(client.receive(), b"hello\n");
+
+    // A route that ends at an address has an upstream of that name, wherever one looks.
+    let address = echo.http.to_string();
+    assert_eq!(
+        sap.record(|record| record["kind"] == "http" && record["status"] == 200)["upstream"],
+        *address
+    );
+    let status = sap.status();
+    assert!(
+        status["upstreams"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|upstream| upstream["name"] == *address),
+        "{status:#}"
+    );
+}
+
+#[test]
+fn echo_shows_requests_as_json_over_both_versions() {
+    let echo = Echo::start();
+    let url = format!("http://{}/a?b=c", echo.http);
+    for (option, version) in [
+        ("--http1.1", "HTTP/1.1"),
+        ("--http2-prior-knowledge", "HTTP/2.0"),
+    ] {
+        let shown = curl(&[
+            option,
+            "-d",
+            "hello",
+            "-H",
+            "accept: application/json",
+            &url,
+        ])
+        .json();
+        assert_eq!(
+            (&shown["method"], &shown["version"]),
+            (&"POST".into(), &version.into()),
+            "{shown:#}"
+        );
+        assert!(
+            shown["target"].as_str().unwrap().ends_with("/a?b=c"),
+            "{shown:#}"
+        );
+        assert_eq!(
+            (&shown["content_bytes"], &shown["fields"]["content-length"]),
+            (&5.into(), &"5".into())
+        );
+    }
+    let text = curl(&["-X", "PUT", "-d", "hello", &url]).text();
+    assert!(
+        text.starts_with("PUT /a?b=c HTTP/1.1\n") && text.ends_with("\n\n(5 bytes of content)\n"),
+        "{text}"
+    );
+}

@@ -1,0 +1,11 @@
+//! HTTP/3: every payload in every combination of versions, falling back, and reloads.
+
+mod capsules;
+mod changes;
+mod choice;
+mod early;
+mod matrix;
+mod overlay;
+mod silence;
+mod streams;
+mod trust;

@@ -1,0 +1,47 @@
+//! Whole nodes under real traffic, by subject.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, in its helpers too"
+)]
+
+mod abuse;
+mod abuse_links;
+mod admin;
+mod attach;
+mod authorize;
+mod bind;
+mod broadcast;
+mod chain;
+mod chains;
+mod configuration;
+mod connect;
+mod connect_tcp;
+mod datagrams;
+mod docs;
+mod drain;
+mod early;
+mod egress;
+mod fields;
+mod health;
+mod http;
+mod http3;
+mod identity;
+mod limits;
+mod listeners;
+mod malformed;
+mod pac;
+mod records;
+mod refused;
+mod responses;
+mod resume;
+mod retry;
+mod routing;
+mod semantics;
+mod slow;
+mod smuggling;
+mod templates;
+mod tokens;
+mod trace;
+mod tunnels;
+mod versions;

@@ -1,0 +1,19 @@
+//! Hermes beside the programs of others.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod activation;
+mod curl;
+mod envoy;
+mod h2spec;
+mod http3;
+mod neighbours;
+mod nginx;
+mod opa;
+mod otlp;
+mod packaging;
+mod proxy_protocol;
+mod retry;
+mod slow;
+mod smuggling;
+mod websocket;
