@@ -76,6 +76,110 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
     problems
 }
 
+/// Takes out of the JSON of a document what [`write_out`] would write into it again.
+pub(crate) fn take_back(root: &mut Object) {
+    let defaults = root
+        .get("defaults")
+        .and_then(Json::as_object)
+        .cloned()
+        .unwrap_or_default();
+    let part = |pointer: &str| {
+        let defaults = Json::Object(defaults.clone());
+        let part = defaults.pointer(pointer).and_then(Json::as_object);
+        part.cloned().unwrap_or_default()
+    };
+    let tls = part("/tls");
+    let of_upstreams = part("/limits/upstreams");
+    let of_listeners = part("/limits/listeners");
+
+    for (_, upstream) in entries(root, "upstreams") {
+        unlimited(upstream, &of_upstreams);
+        if let Some(own) = upstream.get("tls").and_then(Json::as_object) {
+            let short = without(own, &tls);
+            let short = if short.is_empty() {
+                json!(true)
+            } else {
+                Json::Object(short)
+            };
+            try_tls(upstream, Some(short), |upstream| {
+                upstream
+                    .get_mut("tls")
+                    .into_iter()
+                    .for_each(|own| connecting(own, &tls));
+            });
+        }
+    }
+    for (_, listener) in entries(root, "listeners") {
+        unlimited(listener, &of_listeners);
+        if listener.contains_key("tls") {
+            try_tls(listener, Some(json!(true)), |listener| {
+                listener_tls(listener, &tls);
+            });
+        }
+    }
+    let servers = root.get_mut("authorize").and_then(Json::as_array_mut);
+    for server in servers
+        .into_iter()
+        .flatten()
+        .filter_map(Json::as_object_mut)
+    {
+        shorten_url(server, "url", &tls);
+    }
+    if let Some(trace) = root.get_mut("trace").and_then(Json::as_object_mut) {
+        shorten_url(trace, "otlp", &tls);
+    }
+}
+
+/// Removes the bounds that the entry has from the defaults.
+fn unlimited(entry: &mut Object, defaults: &Object) {
+    let Some(own) = entry.get_mut("limits").and_then(Json::as_object_mut) else {
+        return;
+    };
+    own.retain(|key, value| defaults.get(key) != Some(value));
+    if own.is_empty() {
+        entry.remove("limits");
+    }
+}
+
+/// What TLS says beside the files of the defaults.
+fn without(own: &Object, defaults: &Object) -> Object {
+    let others = |(key, value): &(&String, &Json)| defaults.get(*key) != Some(value);
+    own.iter()
+        .filter(others)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Gives the entry the shorter TLS, if `write_out` makes of it what is there.
+fn try_tls(entry: &mut Object, short: Option<Json>, write_out: impl Fn(&mut Object)) {
+    let mut shortened = entry.clone();
+    match short {
+        Some(short) => drop(shortened.insert("tls".to_owned(), short)),
+        None => drop(shortened.remove("tls")),
+    }
+    let mut again = shortened.clone();
+    write_out(&mut again);
+    if again == *entry {
+        *entry = shortened;
+    }
+}
+
+/// The same for an entry whose url says that it has TLS.
+fn shorten_url(entry: &mut Object, key: &str, defaults: &Object) {
+    let Some(own) = entry.get("tls").and_then(Json::as_object) else {
+        return;
+    };
+    let short = without(own, defaults);
+    let short = (!short.is_empty()).then_some(Json::Object(short));
+    try_tls(entry, short, |entry| {
+        let mut whole = Json::Object(std::mem::take(entry));
+        of_url(&mut whole, key, defaults);
+        if let Json::Object(whole) = whole {
+            *entry = whole;
+        }
+    });
+}
+
 fn entries<'a>(
     root: &'a mut Object,
     section: &str,

@@ -4,6 +4,9 @@ use crate::Problem;
 use crate::path::{child, element};
 use crate::tree::{Node, Value};
 
+/// Stands between `${` and `}` for a secret that is not shown. It is the name of no variable, so that nothing loads it.
+pub(crate) const NOT_SHOWN: &str = "a secret, not shown";
+
 /// Where variables come from.
 pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -21,11 +24,17 @@ pub(crate) fn expand(node: &mut Node, env: Env<'_>, path: &str, problems: &mut V
                 });
                 node.value = Value::Unread;
             }
-            Ok(text) if node.plain.is_some() => {
-                node.value = Value::of_plain(&text);
-                node.plain = Some(text);
+            Ok(expanded) => {
+                let written = std::mem::take(text);
+                node.variables = Some(written);
+                node.value = match &mut node.plain {
+                    Some(plain) => {
+                        plain.clone_from(&expanded);
+                        Value::of_plain(&expanded)
+                    }
+                    None => Value::Text(expanded),
+                };
             }
-            Ok(text) => node.value = Value::Text(text),
         },
         Value::List(nodes) => {
             for (index, node) in nodes.iter_mut().enumerate() {
@@ -85,6 +94,12 @@ fn expanded(text: &str, env: Env<'_>) -> Result<String, Wrong> {
 
 /// The value of `NAME` or `NAME:-default`; the default counts for an empty variable too, as in a shell.
 fn variable(inner: &str, env: Env<'_>) -> Result<String, Wrong> {
+    if inner == NOT_SHOWN {
+        return Err(Wrong::new(
+            "here was a secret, which is not shown when a document is written".into(),
+            "write the secret, or a variable that holds it: ${NAME}",
+        ));
+    }
     let (name, default) = match inner.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inner, None),

@@ -1,11 +1,13 @@
 //! Any bytes: the loader must answer, quickly and without panic.
 
 use crate::load::{DISAGREE, Typed, check_text};
+use crate::{Places, write_whole};
 
 /// Reads any bytes as a document, without what it includes.
 ///
 /// # Panics
-/// When the loader accepts what it also complains of, or refuses without a word: both are bugs.
+/// When the loader accepts what it also complains of, refuses without a word, or reads another document from what was written of
+/// the one that it read: all are bugs.
 pub fn fuzz_one(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -18,6 +20,12 @@ pub fn fuzz_one(bytes: &[u8]) {
         document.is_some() || !problems.is_empty(),
         "a document or its problems"
     );
+    if let Some(document) = document.filter(|_| problems.is_empty()) {
+        let written = write_whole(&document, &Places::nowhere());
+        let again = check_text(&written, &env);
+        assert!(again.problems.is_empty(), "{:?}: {written}", again.problems);
+        assert!(again.document == Some(document), "written as {written}");
+    }
     for problem in &problems {
         assert!(!problem.reason.starts_with(DISAGREE), "{problem}");
         assert_eq!(problem.to_string().lines().count(), 1, "{problem}");

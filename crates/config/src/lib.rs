@@ -8,9 +8,15 @@
 //! never match are found by the rules crate, which points to them through [`Places`]. Both are reported at once:
 //! [`read`] gives also what remains of a document with problems, and tells what is found in it from what only follows.
 //!
+//! Documents are written, too: [`write`] gives the text of one, in the words of the reference and without secrets, and [`diff`]
+//! says by the paths of keys what differs between two.
+//!
 //! Specifications: YAML 1.2.2 (core schema, without aliases, tags and several documents), JSON Schema 2020-12.
 
+mod align;
 mod defaults;
+mod diff;
+mod emit;
 mod env;
 mod fuzz;
 mod include;
@@ -25,12 +31,16 @@ mod places;
 mod problems;
 mod schema;
 mod secret;
+mod terse;
 mod tree;
 mod walk;
+mod withhold;
+mod write;
 mod yaml;
 
+pub use diff::{Change, Kind, diff};
 pub use fuzz::fuzz_one;
-pub use load::{Flawed, Loaded, load, read, read_text};
+pub use load::{Flawed, Loaded, load, parse, read, read_text};
 pub use lost::Lost;
 pub use nearest::nearest;
 pub use path::{Step, child, element, steps};
@@ -39,3 +49,4 @@ pub use places::Places;
 pub use problems::{Problem, Problems};
 pub use schema::schema;
 pub use secret::secret;
+pub use write::{to_json, write, write_whole};

@@ -20,12 +20,23 @@ pub(crate) const DISAGREE: &str = "the schema allows this, but the types do not"
 /// A document that fulfils the schema.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// The document; paths in it are absolute.
+    /// The document; paths in it are absolute, and it includes nothing any more.
     pub document: Document,
     /// Where its parts are written.
     pub places: Places,
     /// The files that it was read from, absolute, the first one first.
     pub files: Vec<PathBuf>,
+}
+
+impl From<Document> for Loaded {
+    /// A document that no file says.
+    fn from(document: Document) -> Self {
+        Self {
+            document,
+            places: Places::nowhere(),
+            files: Vec::new(),
+        }
+    }
 }
 
 /// A document with problems, and what can be said of it all the same.
@@ -64,6 +75,14 @@ impl Flawed {
 /// Everything that is wrong with its form, in the order of files and lines.
 pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
     read(file, env).map_err(Flawed::problems)
+}
+
+/// Reads a document from its text, which problems call `name`; what it includes is looked for from the folder of the process.
+///
+/// # Errors
+/// Everything that is wrong with its form, in the order of files and lines.
+pub fn parse(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
+    read_text(name, text.to_owned(), env).map_err(Flawed::problems)
 }
 
 /// Reads a document like [`load`], for a caller who has more to say of it, also if there are problems.
@@ -178,6 +197,10 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
     }
     // What an included file would have said is anybody's guess.
     let is_rest = json.is_object() && !lost.touches("include");
+    // What they say is part of the document now.
+    if let Json::Object(root) = &mut json {
+        root.remove("include");
+    }
     let document = is_rest
         .then(|| {
             deserialized(json, root)

@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::lost::Lost;
 use crate::path::{child, element};
+use crate::schema::keep_said;
 
 /// Keys of a route that say what it does.
 const ACTIONS: [&str; 4] = ["to", "terminate", "respond", "redirect"];
@@ -46,7 +47,7 @@ pub(crate) fn mend(root: &mut Map<String, Json>, lost: &Lost) {
         fill(route, &json!({}));
         mend_route(route, &element("routes", index), lost);
     }
-    root.retain(|_, value| without_null(value));
+    root.retain(|_, value| keep_said(value));
 }
 
 fn fill(value: &mut Json, stand_in: &Json) {
@@ -81,15 +82,4 @@ fn mend_route(route: &mut Json, path: &str, lost: &Lost) {
         }
         route["match"]["protocol"] = json!(path);
     }
-}
-
-/// Removes every null within; whether the value itself is none.
-fn without_null(value: &mut Json) -> bool {
-    match value {
-        Json::Null => return false,
-        Json::Array(items) => items.retain_mut(without_null),
-        Json::Object(entries) => entries.retain(|_, entry| without_null(entry)),
-        _ => {}
-    }
-    true
 }

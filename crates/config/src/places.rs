@@ -9,20 +9,27 @@ use crate::tree::{Node, Value};
 /// Where everything in a document is written.
 #[derive(Clone)]
 pub struct Places {
-    root: Node,
+    /// `None`: it is not written anywhere.
+    root: Option<Node>,
 }
 
 impl Places {
-    pub(crate) fn new(root: Node) -> Self {
+    pub(crate) fn new(root: impl Into<Option<Node>>) -> Self {
+        let root = root.into();
         Self { root }
+    }
+
+    /// Of a document that is not written anywhere.
+    pub fn nowhere() -> Self {
+        Self::new(None)
     }
 
     /// The place of a path such as `routes[2].match.target`, `listeners.web.http` or `listeners["a.b"]`.
     ///
     /// What is not written has the place of the nearest thing around it that is.
     pub fn locate(&self, path: &str) -> Option<Place> {
-        let mut node = &self.root;
-        let mut place = &self.root.place;
+        let mut node = self.root.as_ref()?;
+        let mut place = &node.place;
         for step in steps(path) {
             match (&node.value, step) {
                 (Value::Map(_), Step::Key(key)) => {
@@ -39,9 +46,22 @@ impl Places {
         Some(place.clone())
     }
 
+    /// The text with variables at this path, and what they were expanded to.
+    pub(crate) fn variables(&self, path: &str) -> Option<(&str, &str)> {
+        let node = self.node(path)?;
+        match (&node.variables, &node.value) {
+            (Some(written), Value::Text(expanded)) => Some((written, expanded)),
+            _ => None,
+        }
+    }
+
     /// Whether something is written at this path.
     pub(crate) fn has(&self, path: &str) -> bool {
-        let mut node = Some(&self.root);
+        self.node(path).is_some()
+    }
+
+    fn node(&self, path: &str) -> Option<&Node> {
+        let mut node = self.root.as_ref();
         for step in steps(path) {
             node = match (node.map(|node| &node.value), step) {
                 (Some(Value::Map(_)), Step::Key(key)) => {
@@ -51,7 +71,7 @@ impl Places {
                 _ => None,
             };
         }
-        node.is_some()
+        node
     }
 }
 
@@ -59,7 +79,7 @@ impl fmt::Debug for Places {
     /// Values are not shown: variables of the environment may be among them.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Places")
-            .field("root", &self.root.place)
+            .field("root", &self.root.as_ref().map(|root| &root.place))
             .finish_non_exhaustive()
     }
 }

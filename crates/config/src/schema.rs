@@ -37,13 +37,26 @@ fn without_null(schema: &mut Value) {
         Value::Object(object) => {
             drop_null_type(object);
             drop_null_branch(object);
-            if object.get("default").is_some_and(Value::is_null) {
-                object.remove("default");
+            match object.get_mut("default") {
+                Some(Value::Null) => drop(object.remove("default")),
+                Some(default) => drop(keep_said(default)),
+                None => {}
             }
             object.values_mut().for_each(without_null);
         }
         _ => {}
     }
+}
+
+/// Removes every null within a value; whether the value itself is none.
+pub(crate) fn keep_said(value: &mut Value) -> bool {
+    match value {
+        Value::Null => return false,
+        Value::Array(items) => items.retain_mut(keep_said),
+        Value::Object(entries) => entries.retain(|_, entry| keep_said(entry)),
+        _ => {}
+    }
+    true
 }
 
 fn drop_null_type(object: &mut Map<String, Value>) {

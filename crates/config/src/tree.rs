@@ -11,6 +11,8 @@ pub(crate) struct Node {
     pub(crate) place: Place,
     /// The letters of a plain scalar, one without quotes, whose type they decide.
     pub(crate) plain: Option<String>,
+    /// The text with variables that the value was expanded from.
+    pub(crate) variables: Option<String>,
 }
 
 /// A value of the YAML core schema.

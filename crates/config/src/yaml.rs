@@ -44,6 +44,7 @@ fn empty(place: Place) -> Node {
         value: Value::Null,
         place,
         plain: None,
+        variables: None,
     }
 }
 
@@ -99,11 +100,13 @@ impl<'a> Reader<'a> {
                 value: Value::of_plain(&text),
                 place,
                 plain: Some(text.into_owned()),
+                variables: None,
             }),
             Event::Scalar(text, ..) => Ok(Node {
                 value: Value::Text(text.into_owned()),
                 place,
                 plain: None,
+                variables: None,
             }),
             Event::SequenceStart(..) => self.list(place, path, depth),
             Event::MappingStart(..) => self.map(place, path, depth),
@@ -121,6 +124,7 @@ impl<'a> Reader<'a> {
                         value: Value::List(nodes),
                         place,
                         plain: None,
+                        variables: None,
                     });
                 }
                 (event, span) => {
@@ -140,6 +144,7 @@ impl<'a> Reader<'a> {
                         value: Value::Map(entries),
                         place,
                         plain: None,
+                        variables: None,
                     });
                 }
                 (event, span) => self.entry(event, span, path, depth)?,

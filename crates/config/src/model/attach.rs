@@ -1,12 +1,12 @@
 //! Attachments: connections that the one who is to be reached opens itself.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::{OneOrMany, TextMatch};
 
 /// Where a listener takes exchanges from without being reachable: a proxy that it attaches to.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Attach {
     /// An upstream, attached to under the user of the node's `identity`.
@@ -16,7 +16,7 @@ pub enum Attach {
 }
 
 /// How a listener attaches.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachDetails {
     /// The upstream whose endpoints are attached to.
@@ -57,7 +57,7 @@ impl Attach {
 }
 
 /// Under which names a route lets nodes be attached here.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum AttachAs {
     /// `true`: under the name of the user whose the request is, and no other.

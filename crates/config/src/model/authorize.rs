@@ -3,13 +3,13 @@
 use std::num::NonZeroUsize;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::{Duration, FieldPattern, HttpUrl};
 use super::{ClientTls, Endpoint, EndpointAddress, Match, TlsChoice, Upstream};
 
 /// An authorisation server that is asked over HTTP. All whose `match` holds are asked, one after the other.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Authorize {
     /// Name in records, metrics and reasons.
@@ -99,7 +99,7 @@ impl Authorize {
 }
 
 /// The protocol of an authorisation server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthorizeKind {
     /// The server sees method and path of the exchange; 200 allows it, any other answer is the client's.
@@ -110,7 +110,7 @@ pub enum AuthorizeKind {
 }
 
 /// What happens to an exchange about which nobody decided.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fail {
     /// It is refused with 503.
@@ -121,7 +121,7 @@ pub enum Fail {
 }
 
 /// The content of a question.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthorizeBody {
     /// None.
@@ -132,7 +132,7 @@ pub enum AuthorizeBody {
 }
 
 /// Answers that are remembered; an answer counts for equal questions only.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuthorizeCache {
     /// How long an answer counts.

@@ -1,12 +1,12 @@
 //! CONNECT-UDP Bind: sockets that are not for one target only.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::OneOrMany;
 
 /// Where the sockets of CONNECT-UDP Bind stand.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bind {
     /// Addresses of this machine on which each request gets a port of its own: one of IPv4, one of IPv6, or both.

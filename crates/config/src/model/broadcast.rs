@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::{ByteSize, Duration, OneOrMany, UserPattern};
 
 /// Requests with `X-Hermes-Broadcast: true` are copied to all endpoints, if their sender may ask for that.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Broadcast {
     /// Users who may broadcast. Default: nobody, unless `peers` says who.
@@ -42,7 +42,7 @@ pub struct Broadcast {
 }
 
 /// Which reply the client gets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
     /// The first that is a success (2xx); the other copies are cancelled.
@@ -55,7 +55,7 @@ pub enum Reply {
 }
 
 /// What happens to a broadcast whose sender may not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Otherwise {
     /// It is an ordinary request.

@@ -1,14 +1,14 @@
 //! Several next proxies, one behind the other.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What stands between the names of a chain's hops.
 const BETWEEN: &str = " > ";
 
 /// Upstreams that are passed in this order, each inside a tunnel through the ones before it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "Vec<String>")]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Chain {
     hops: Vec<String>,
     name: String,
@@ -54,6 +54,12 @@ impl From<Vec<String>> for Chain {
             name: hops.join(BETWEEN),
             hops,
         }
+    }
+}
+
+impl From<Chain> for Vec<String> {
+    fn from(chain: Chain) -> Self {
+        chain.hops
     }
 }
 

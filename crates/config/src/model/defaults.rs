@@ -1,14 +1,14 @@
 //! What holds for the whole node where no entry says otherwise.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::route::Timeouts;
 use super::scalar::{FilePath, OneOrMany};
 use super::{Limits, UpstreamLimits};
 
 /// What holds for the whole node where no entry says otherwise.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
     /// Time-outs of every exchange; under those of its upstream and its route.
@@ -23,7 +23,7 @@ pub struct Defaults {
 }
 
 /// The node's own certificate and the authorities that it believes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeTls {
     /// PEM authorities of upstreams' certificates. Default: the system's.
@@ -45,7 +45,7 @@ pub struct NodeTls {
 }
 
 /// Bounds by the side that they are on: some keys are in both, and mean something else.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DefaultLimits {
     /// Bounds of every listener.

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::{PortMatch, Prefix};
 
@@ -11,7 +11,7 @@ use super::scalar::{PortMatch, Prefix};
 /// Loopback, link-local, private, shared, documentation, multicast and unspecified addresses, and the
 /// machine's own addresses, public ones too, are denied unless `allow` names them; those that Hermes listens on always are. Endpoints that the operator
 /// wrote are not subject to these rules.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Egress {
     /// Prefixes that are allowed although the default denies them.

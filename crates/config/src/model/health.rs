@@ -1,12 +1,12 @@
 //! Which endpoints are fit: active checks, and ejection of those that fail exchanges.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::{Duration, OneOrMany, Percent, StatusMatch};
 
 /// Checks of each endpoint, made once for the process and not once for each worker.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
     /// What a check does.
@@ -40,7 +40,7 @@ pub struct Health {
 }
 
 /// What an active check does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckKind {
     /// Connects, under TLS where the upstream has it.
@@ -52,7 +52,7 @@ pub enum CheckKind {
 }
 
 /// Ejection: an endpoint that fails exchange after exchange gets none for a while.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Eject {
     /// Failures in a row: no connection, a reset, or from an origin a status of 5xx. Default: 5.

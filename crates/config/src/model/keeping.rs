@@ -1,12 +1,12 @@
 //! What may be open towards an upstream at once, and how its links are kept.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::Duration;
 
 /// Bounds of an upstream, over all workers. Default: none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamLimits {
     /// Connections to its endpoints at once, idle ones included.
@@ -23,7 +23,7 @@ pub struct UpstreamLimits {
 }
 
 /// PING on HTTP/2 links, which finds out that a peer is gone although nothing says so.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Keepalive {
     /// Time between two PINGs. Default: 15s.

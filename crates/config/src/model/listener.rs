@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::attach::Attach;
 use super::pac::Pac;
@@ -18,7 +18,7 @@ use super::trace::Continue;
 use super::upstream::HttpVersion;
 
 /// One listener; exactly one of `http`, `tcp`, `udp` and `attach` is given.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
     /// HTTP/1.1 and HTTP/2 (by prior knowledge, or by ALPN under TLS) on this address; under TLS also HTTP/3, on the UDP port of
@@ -123,7 +123,7 @@ enum ServerTlsChoice {
 }
 
 /// Certificate and key of a listener.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerTls {
     /// PEM certificate chain, leaf first.
@@ -144,7 +144,7 @@ pub struct ServerTls {
 }
 
 /// Who may use a listener: a word, or one or more ways to show who one is (any of them suffices).
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Auth {
     /// `none` or `mtls`.
@@ -154,7 +154,7 @@ pub enum Auth {
 }
 
 /// Ways to authenticate; any of them suffices.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuthWays {
     /// User and password, checked against a file of bcrypt hashes.
@@ -169,7 +169,7 @@ pub struct AuthWays {
 }
 
 /// Authentication in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthMode {
     /// Nobody is asked.
@@ -179,7 +179,7 @@ pub enum AuthMode {
 }
 
 /// Basic authentication (RFC 7617).
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Basic {
     /// Lines of `user:$2b$...` (bcrypt), as `htpasswd -B` writes them.
@@ -190,7 +190,7 @@ pub struct Basic {
 }
 
 /// Bearer authentication (RFC 6750) by JSON Web Tokens.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bearer {
     /// JSON Web Key Set with the issuer's public keys.
@@ -205,7 +205,7 @@ pub struct Bearer {
 }
 
 /// What happens to a `user` field that contradicts the authenticated identity.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Forged {
     /// The field is removed and the exchange goes on under its true identity.
@@ -216,7 +216,7 @@ pub enum Forged {
 }
 
 /// Bounds of one listener. Each has a default; the operator's guide gives the reasons.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Bytes of one request head. Default: 64KiB.

@@ -1,12 +1,12 @@
 //! What the node may hold of contents on their way.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::ByteSize;
 
 /// Bounds of the contents that the node holds for readers that are slower than their senders.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
     /// All connections together. Above it, those that hold more than their share get no more room, and are ended if they do not

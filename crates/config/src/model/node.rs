@@ -4,13 +4,13 @@ use std::num::NonZeroUsize;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::{Duration, FieldPattern, FilePath, ListenAddress, OneOrMany, UserPattern};
 use super::{Authorize, Defaults, Egress, Listener, Memory, Metrics, Route, Trace, Upstream};
 
 /// One node's configuration.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
     /// Version of this format; always 1.
@@ -146,7 +146,7 @@ pub fn default_provenance() -> Vec<FieldPattern> {
 }
 
 /// Administration: a Unix socket, and metrics over TCP if asked.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
     /// Unix socket of the admin interface. Default: `hermes/NODE.sock` in the user's run-time folder.
@@ -158,7 +158,7 @@ pub struct Admin {
 }
 
 /// Logging.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// Filter such as `info` or `hermes_proxy=debug,info`. Default: info. Can be changed at run time.
@@ -173,7 +173,7 @@ pub struct Log {
 }
 
 /// What is written down of QUIC connections. Both slow them down, and TLS secrets let their reader decrypt what was recorded.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Debug {
     /// Folder that gets a qlog file of each of the first 1000 connections, readable for their owner only.
@@ -189,7 +189,7 @@ pub struct Debug {
 }
 
 /// Where access records go.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
     /// Standard output.
@@ -204,7 +204,7 @@ pub enum Access {
 }
 
 /// Whose traffic this node carries.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeIdentity {
     /// The user; becomes the `user` field of exchanges from listeners that authenticate nobody.
@@ -215,7 +215,7 @@ pub struct NodeIdentity {
 }
 
 /// A proxy that is believed when it says whose an exchange is.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
     /// Names in its certificate, any of: URI, DNS or e-mail subject alternative name, or common name.

@@ -1,10 +1,10 @@
 //! Proxy auto-configuration: a file that tells browsers which names go through the proxy.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Whether and with what content `/proxy.pac` is served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Pac {
     /// `true`: names that the routes know go through this proxy, all others directly; `false`: there is no such file.
@@ -14,7 +14,7 @@ pub enum Pac {
 }
 
 /// A choice in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PacWord {
     /// Everything goes through this proxy.

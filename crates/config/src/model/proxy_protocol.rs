@@ -1,10 +1,10 @@
 //! The PROXY protocol: who says for whom a connection was made.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What a listener does with PROXY headers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProxyProtocol {
     /// Every connection begins with one, of version 1 or 2, and comes from one of `proxy_protocol_from`.
@@ -12,8 +12,8 @@ pub enum ProxyProtocol {
 }
 
 /// Version of the PROXY header that connections to an upstream begin with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u8")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "u8", into = "u8")]
 pub enum ProxyProtocolVersion {
     /// Text.
     V1,
@@ -31,6 +31,15 @@ impl TryFrom<u8> for ProxyProtocolVersion {
             other => Err(format!(
                 "version {other} of the PROXY protocol is not 1 or 2"
             )),
+        }
+    }
+}
+
+impl From<ProxyProtocolVersion> for u8 {
+    fn from(version: ProxyProtocolVersion) -> Self {
+        match version {
+            ProxyProtocolVersion::V1 => 1,
+            ProxyProtocolVersion::V2 => 2,
         }
     }
 }

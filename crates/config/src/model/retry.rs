@@ -1,14 +1,14 @@
 //! Retries and hedging: when an exchange is tried again, how often, and at what cost.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::{ByteSize, Duration, OneOrMany, Percent, Rate};
 
 /// When a failed attempt is followed by another. Keys of a route stand over those of its upstream, one by one.
 ///
 /// What may have been processed is repeated only where the method is idempotent (RFC 9110, 9.2.2).
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
     /// Attempts in all, the first one included, 1 to 10. Default: 3.
@@ -36,7 +36,7 @@ pub struct Retry {
 }
 
 /// What is tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RetryOn {
     /// No connection came about.
@@ -55,7 +55,7 @@ pub enum RetryOn {
 }
 
 /// Pauses between attempts: a random time from zero to `base`, which doubles with each attempt up to `max`.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Backoff {
     /// Longest pause before the second attempt. Default: 25ms.
@@ -67,7 +67,7 @@ pub struct Backoff {
 }
 
 /// How many retries and hedges an upstream is given, by all workers together, so that failures do not multiply its load.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetryBudget {
     /// Retries for each exchange that begins, in steps of 0.1%. Default: 20%.
@@ -80,7 +80,7 @@ pub struct RetryBudget {
 
 /// A second attempt beside one that is slow, for requests with a safe method (RFC 9110, 9.2.1) and without content. The first
 /// good response wins, the other attempts are cancelled. Each of them costs the budget of [`Retry`] one retry.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hedge {
     /// How long an attempt may be without a response head until the next one begins beside it.

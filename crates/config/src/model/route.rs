@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::attach::AttachAs;
 use super::retry::{Hedge, Retry};
@@ -16,7 +16,7 @@ use super::{Bind, Broadcast, Chain};
 
 /// One route. The first route that matches decides; exactly one of `to`, `terminate`, `attach`, `respond`, `redirect` is
 /// given.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// Name in logs and reasons. Default: its position, as `routes[3]`.
@@ -118,7 +118,7 @@ impl Route {
 }
 
 /// Conditions, all of which must hold.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
     /// Host and, if given, port that the exchange is for: `VIDEO`, `DB:5432`, `*.example.com`, `~^v[0-9]+$`.
@@ -155,7 +155,7 @@ pub struct Match {
 }
 
 /// Condition on one field.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum FieldMatch {
     /// `true`: present; `false`: absent.
@@ -165,7 +165,7 @@ pub enum FieldMatch {
 }
 
 /// Changes to what an exchange is for. The query is never changed (RFC 9110, 7.7).
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rewrite {
     /// New target.
@@ -177,7 +177,7 @@ pub struct Rewrite {
 }
 
 /// A path prefix and what replaces it.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathRewrite {
     /// Prefix that is replaced, such as `/org/`; other paths stay as they are.
@@ -187,7 +187,7 @@ pub struct PathRewrite {
 }
 
 /// Time-outs. There is no overall limit on an exchange.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
     /// Until a connection is usable, TLS included. Default: 5s.
@@ -227,7 +227,7 @@ impl Timeouts {
 }
 
 /// Bounds on datagrams kept while a tunnel opens; the oldest are dropped first, and counted.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Datagrams {
     /// Bytes kept per session. Default: 160KiB.
@@ -242,7 +242,7 @@ pub struct Datagrams {
 }
 
 /// What becomes of datagrams that are too large for QUIC datagrams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Oversize {
     /// They travel as capsules on the stream beside, and may so come later than those behind them.
@@ -253,7 +253,7 @@ pub enum Oversize {
 }
 
 /// Next proxies: one upstream, several that are passed one behind the other, or several with weights.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Hops {
     /// All exchanges to this upstream.
@@ -265,7 +265,7 @@ pub enum Hops {
 }
 
 /// Where the overlay ends.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Terminate {
     /// `true`: at the target itself, if `egress` allows its address.
@@ -276,7 +276,7 @@ pub enum Terminate {
 }
 
 /// A local answer.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Respond {
     /// Status code, 200 to 599.
@@ -291,7 +291,7 @@ pub struct Respond {
 }
 
 /// A local redirect.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redirect {
     /// The new location; may use variables such as `{target.host}` and `{path}`.

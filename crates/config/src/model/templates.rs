@@ -1,12 +1,12 @@
 //! URI templates of proxies: which paths ask for a tunnel (RFC 9298, section 2).
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scalar::OneOrMany;
 
 /// Templates that a listener serves beside the default ones.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Templates {
     /// Of CONNECT-UDP, such as `/udp{?target_host,target_port}`. Default: only
@@ -19,7 +19,7 @@ pub struct Templates {
 }
 
 /// Templates of the next proxies.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamTemplates {
     /// Of CONNECT-UDP: a path, or a whole URI, which also names the proxy. Default:

@@ -1,13 +1,13 @@
 //! Traces: which exchanges are recorded, and where what is seen is sent.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ClientTls;
 use super::scalar::{Duration, HttpUrl, Percent};
 
 /// Traces and metrics that are sent to a collector. Without it, trace identifiers are made and carried all the same.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
     /// Share of the traces that begin here which are recorded; those that began elsewhere say so themselves.
@@ -30,7 +30,7 @@ pub struct Trace {
 }
 
 /// What spans say of users.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceUser {
     /// Nothing.
@@ -43,7 +43,7 @@ pub enum TraceUser {
 }
 
 /// What becomes of a client's `traceparent`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Continue {
     /// It is removed, and a new trace begins; unless `accepts` names `traceparent`.
@@ -54,7 +54,7 @@ pub enum Continue {
 }
 
 /// Metrics that have a bound of their own.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
     /// Users that have counters of their own, those with the most use; the rest share `other`. 0: everybody shares.

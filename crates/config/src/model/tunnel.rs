@@ -1,11 +1,11 @@
 //! The form that tunnels of bytes take on a route.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How tunnels of bytes leave. POST is for proxies on the way that do not know CONNECT; it is what Envoy calls `use_post` and
 /// `allow_post`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Tunnel {
     /// `connect`, `connect-tcp`, or `post` with the path that the tunnel came with, or else `/`.
@@ -15,7 +15,7 @@ pub enum Tunnel {
 }
 
 /// A form in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TunnelWord {
     /// CONNECT, to the target's authority.
@@ -27,7 +27,7 @@ pub enum TunnelWord {
 }
 
 /// A POST with a path.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelPost {
     /// Its path, such as `/tunnel`.

@@ -1,7 +1,7 @@
 //! Upstreams: groups of endpoints, and how to reach them.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::proxy_protocol::ProxyProtocolVersion;
 use super::retry::{Hedge, Retry};
@@ -11,7 +11,7 @@ use super::templates::UpstreamTemplates;
 use super::{Eject, Hash, Health, Keepalive, UpstreamLimits};
 
 /// A group of endpoints that do the same work.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
     /// The endpoints: `host:port`, `[v6]:port`, `unix:/path`, or a map with a weight.
@@ -80,7 +80,7 @@ pub struct Upstream {
 }
 
 /// One endpoint.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Endpoint {
     /// An address of weight 1.
@@ -125,8 +125,8 @@ impl Endpoint {
 }
 
 /// An HTTP version, written as its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u8")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "u8", into = "u8")]
 pub enum HttpVersion {
     /// HTTP/1.1.
     H1,
@@ -161,6 +161,12 @@ impl TryFrom<u8> for HttpVersion {
     }
 }
 
+impl From<HttpVersion> for u8 {
+    fn from(version: HttpVersion) -> Self {
+        version.number()
+    }
+}
+
 impl JsonSchema for HttpVersion {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "HttpVersion".into()
@@ -172,7 +178,7 @@ impl JsonSchema for HttpVersion {
 }
 
 /// TLS to an upstream.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TlsChoice {
     /// `true`: TLS with the system's authorities; `false`: none.
@@ -182,7 +188,7 @@ pub enum TlsChoice {
 }
 
 /// Details of TLS to an upstream.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTls {
     /// PEM authorities that the endpoints' certificates must come from. Default: the system's.
@@ -207,7 +213,7 @@ pub struct ClientTls {
 }
 
 /// How an endpoint is chosen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Balance {
     /// In turn, by weight.

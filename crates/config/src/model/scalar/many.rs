@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One value or a list of at least one; any of them will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,15 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
             Form::One(value) => Self(vec![value]),
             Form::Many(values) => Self(values),
         })
+    }
+}
+
+impl<T: Serialize> Serialize for OneOrMany<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [only] => only.serialize(serializer),
+            values => values.serialize(serializer),
+        }
     }
 }
 

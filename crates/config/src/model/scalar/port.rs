@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::address::port;
 use super::{ScalarError, range};
@@ -50,6 +50,12 @@ impl fmt::Display for PortMatch {
 impl<'de> Deserialize<'de> for PortMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         range::deserialize(deserializer)
+    }
+}
+
+impl Serialize for PortMatch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        range::serialize(self.low, self.high, serializer)
     }
 }
 

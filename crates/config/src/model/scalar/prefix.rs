@@ -1,5 +1,6 @@
 //! Address prefixes.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -8,7 +9,7 @@ use ipnet::IpNet;
 use super::{ScalarError, scalar};
 
 /// Stands for [`IpNet`] in the schema: `10.0.0.0/8`, `2001:db8::/32`.
-pub(crate) struct Prefix;
+pub(crate) struct Prefix(IpNet);
 
 scalar!(
     Prefix,
@@ -20,14 +21,20 @@ impl FromStr for Prefix {
     type Err = ScalarError;
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
-        if text.parse::<IpNet>().is_ok() {
-            return Ok(Self);
+        if let Ok(prefix) = text.parse() {
+            return Ok(Self(prefix));
         }
         let wrong = ScalarError::new(format!("`{text}` is not an address prefix"));
         Err(match text.parse::<IpAddr>() {
             Ok(address) => wrong.remedy(format!("write {}", IpNet::from(address))),
             Err(_) => wrong.remedy("write it like 10.0.0.0/8 or 2001:db8::/32"),
         })
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
     }
 }
 

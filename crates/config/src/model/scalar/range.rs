@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
 use super::ScalarError;
 
@@ -23,6 +23,15 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err = ScalarErro
         Form::Text(text) => text.into_owned(),
     };
     text.parse().map_err(serde::de::Error::custom)
+}
+
+/// Writes a scalar as it is read: one value as a number.
+pub(super) fn serialize<S: Serializer>(low: u16, high: u16, into: S) -> Result<S::Ok, S::Error> {
+    if low == high {
+        into.serialize_u16(low)
+    } else {
+        into.collect_str(&format_args!("{low}-{high}"))
+    }
 }
 
 /// Prints `low-high`, or the number if there is but one.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{ScalarError, range};
 
@@ -60,6 +60,12 @@ impl fmt::Display for StatusMatch {
 impl<'de> Deserialize<'de> for StatusMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         range::deserialize(deserializer)
+    }
+}
+
+impl Serialize for StatusMatch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        range::serialize(self.low, self.high, serializer)
     }
 }
 

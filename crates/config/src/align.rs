@@ -1,0 +1,149 @@
+//! Two lists side by side: which elements of one are elements of the other, as they were or changed.
+
+use serde_json::Value as Json;
+
+/// Pairs of elements that are looked at to align two lists; where there are more, what differs counts as replaced.
+const PAIRS: usize = 1 << 18;
+
+/// Points for a pair of equal elements, and the most for a pair of similar ones, so that equal ones are found first.
+const EQUAL: u32 = 1000;
+const SIMILAR: u32 = 100;
+
+/// Points of two elements that say the same keys with other values, the least for which one counts as the other, changed.
+const SAME_KEYS: u32 = 30;
+
+/// An element of one list, or two that belong together, by their indices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aligned {
+    Both(usize, usize),
+    Old(usize),
+    New(usize),
+}
+
+/// Which elements belong together, such that as many as possible are the same, or else similar.
+pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
+    let same = |(one, two): &(&Json, &Json)| one == two;
+    let head = old.iter().zip(new).take_while(same).count();
+    let old_rest = &old[head..];
+    let new_rest = &new[head..];
+    let reversed = old_rest.iter().rev().zip(new_rest.iter().rev());
+    let tail = reversed.take_while(same).count();
+    let old_middle = &old_rest[..old_rest.len() - tail];
+    let new_middle = &new_rest[..new_rest.len() - tail];
+
+    let mut steps: Vec<Aligned> = (0..head).map(|index| Aligned::Both(index, index)).collect();
+    steps.extend(
+        middle(old_middle, new_middle)
+            .into_iter()
+            .map(|step| match step {
+                Aligned::Both(one, two) => Aligned::Both(head + one, head + two),
+                Aligned::Old(index) => Aligned::Old(head + index),
+                Aligned::New(index) => Aligned::New(head + index),
+            }),
+    );
+    let ends = (0..tail)
+        .rev()
+        .map(|back| Aligned::Both(old.len() - 1 - back, new.len() - 1 - back));
+    steps.extend(ends);
+    steps
+}
+
+/// The alignment with the most points.
+fn middle(old: &[Json], new: &[Json]) -> Vec<Aligned> {
+    if old.len().saturating_mul(new.len()) > PAIRS {
+        let gone = (0..old.len()).map(Aligned::Old);
+        return gone.chain((0..new.len()).map(Aligned::New)).collect();
+    }
+    let table = Table::new(old, new);
+    let mut steps = Vec::new();
+    let mut one = 0;
+    let mut two = 0;
+    while one < old.len() && two < new.len() {
+        let step = table.step(one, two);
+        steps.push(step);
+        one += usize::from(!matches!(step, Aligned::New(_)));
+        two += usize::from(!matches!(step, Aligned::Old(_)));
+    }
+    steps.extend((one..old.len()).map(Aligned::Old));
+    steps.extend((two..new.len()).map(Aligned::New));
+    steps
+}
+
+/// The most points for what is left behind each pair of positions, by dynamic programming.
+struct Table {
+    /// Elements of the new list.
+    width: usize,
+    /// Points of each pair of elements, row by row of the old list.
+    pairs: Vec<u32>,
+    /// The most points from each pair of positions on, the ends of the lists included.
+    best: Vec<u32>,
+}
+
+impl Table {
+    fn new(old: &[Json], new: &[Json]) -> Self {
+        let pairs = old
+            .iter()
+            .flat_map(|one| new.iter().map(move |two| points(one, two)));
+        let mut table = Self {
+            width: new.len(),
+            pairs: pairs.collect(),
+            best: vec![0; (old.len() + 1) * (new.len() + 1)],
+        };
+        for one in (0..old.len()).rev() {
+            for two in (0..new.len()).rev() {
+                let apart = table.from(one + 1, two).max(table.from(one, two + 1));
+                let together = table.together(one, two).unwrap_or_default();
+                table.best[one * (new.len() + 1) + two] = apart.max(together);
+            }
+        }
+        table
+    }
+
+    fn from(&self, one: usize, two: usize) -> u32 {
+        self.best[one * (self.width + 1) + two]
+    }
+
+    /// The most points if these two belong together; `None` if they do not.
+    fn together(&self, one: usize, two: usize) -> Option<u32> {
+        let points = self.pairs[one * self.width + two];
+        (points > 0).then(|| points + self.from(one + 1, two + 1))
+    }
+
+    fn step(&self, one: usize, two: usize) -> Aligned {
+        let most = self.from(one, two);
+        if self.together(one, two) == Some(most) {
+            Aligned::Both(one, two)
+        } else if self.from(one + 1, two) == most {
+            Aligned::Old(one)
+        } else {
+            Aligned::New(two)
+        }
+    }
+}
+
+/// How much two elements have in common; 0 for those that do not belong together.
+fn points(old: &Json, new: &Json) -> u32 {
+    if old == new {
+        return EQUAL;
+    }
+    let (Json::Object(old), Json::Object(new)) = (old, new) else {
+        return 0;
+    };
+    let named = old
+        .get("name")
+        .is_some_and(|name| new.get("name") == Some(name));
+    if named {
+        return SIMILAR;
+    }
+    let shared = old
+        .iter()
+        .filter(|(key, value)| new.get(*key) == Some(value))
+        .count();
+    let missing = new.keys().filter(|key| !old.contains_key(*key)).count();
+    let keys = old.len() + missing;
+    let share = u32::try_from(shared * 90 / keys.max(1)).unwrap_or(0);
+    let same_keys = missing == 0 && old.len() == new.len();
+    let least = if same_keys { SAME_KEYS } else { 0 };
+    let points = share.max(least);
+    if points >= SAME_KEYS { points } else { 0 }
+}

@@ -1,0 +1,67 @@
+//! Documents as text: in the words of the reference, as short as a reader would write them.
+
+use serde_json::{Map, Value as Json};
+
+use crate::model::Document;
+use crate::places::Places;
+use crate::{defaults, emit, schema, terse, withhold};
+
+/// The document as YAML, for people. Loading it gives the same document, with one exception: secrets are not shown.
+///
+/// A secret is the value of a field (`set`, `append`, `match.fields`, `respond.fields`) that is named like credentials, and what came into
+/// such a value from a variable of the environment. Where `places` knows the variables, they stand there as in the file; otherwise
+/// a placeholder, which no loader takes. Files that hold secrets are named, as always, and not read.
+pub fn write(document: &Document, places: &Places) -> String {
+    let mut root = said(document);
+    let shown = |path: &str, text: &str| match withhold::variables(places, path, text) {
+        Some(written) => written.to_owned(),
+        None if withhold::is_secret(path, text) => withhold::placeholder(),
+        None => withhold::escaped(text),
+    };
+    replace(&mut root, &shown);
+    emit::document(&root)
+}
+
+/// The document as YAML with the secrets that were written into it, for nobody but a later process of the same node. What came from
+/// variables into values of fields stands there as in the file, if `places` knows it.
+pub fn write_whole(document: &Document, places: &Places) -> String {
+    let mut root = said(document);
+    let whole = |path: &str, text: &str| {
+        withhold::variables(places, path, text)
+            .map_or_else(|| withhold::escaped(text), str::to_owned)
+    };
+    replace(&mut root, &whole);
+    emit::document(&root)
+}
+
+/// The document as JSON with the same keys, for scripts. Secrets are as in [`write`].
+pub fn to_json(document: &Document, places: &Places) -> Json {
+    let mut root = said(document);
+    let shown = |path: &str, text: &str| match withhold::variables(places, path, text) {
+        Some(written) => written.to_owned(),
+        None if withhold::is_secret(path, text) => withhold::placeholder(),
+        None => text.to_owned(),
+    };
+    replace(&mut root, &shown);
+    Json::Object(root)
+}
+
+fn replace(root: &mut Map<String, Json>, with: &impl Fn(&str, &str) -> String) {
+    for (key, value) in root {
+        withhold::replace(value, &crate::child("", key), with);
+    }
+}
+
+/// What a document says, as it would be written, secrets included.
+pub(crate) fn said(document: &Document) -> Map<String, Json> {
+    // Every type of the model has texts for keys, and none fails to be written.
+    let mut root = serde_json::to_value(document).unwrap_or_default();
+    terse::shorten(schema::cached(), &mut root);
+    match root {
+        Json::Object(mut root) => {
+            defaults::take_back(&mut root);
+            root
+        }
+        _ => Map::new(),
+    }
+}
