@@ -37,6 +37,7 @@ mod hold;
 pub mod identify;
 pub mod listeners;
 mod max_forwards;
+mod next;
 pub mod node;
 mod pac;
 pub mod pipeline;

@@ -23,6 +23,7 @@ use crate::filter::{self, Stage};
 use crate::forward::{Carried, Failed, Unanswered, forward, post};
 use crate::identify::Proof;
 use crate::listeners::{Entrance, Joined, Place, SessionPlace};
+use crate::next::CompiledRoute;
 use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
@@ -128,7 +129,7 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
             arrival.kind(),
         )?;
         let route = route(&snapshot, &listener, &source, arrival.head(), &identified)?;
-        exchange.route(&snapshot.route_names[route]);
+        exchange.route(&route.name);
         Ok((identified, route, places))
     });
     let (
@@ -155,12 +156,7 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
             return None;
         }
     };
-    on_route(
-        &snapshot.document.routes[route],
-        &listener,
-        &exchange,
-        &mut arrival,
-    );
+    on_route(&route.config, &listener, &exchange, &mut arrival);
     let worker = worker.clone();
     let entrance = entrance.clone();
     let belief = Arc::new(belief);
@@ -424,10 +420,10 @@ fn route(
     source: &StreamInfo,
     head: &RequestHead,
     identified: &Identified,
-) -> Result<usize, Refusal> {
+) -> Result<Arc<CompiledRoute>, Refusal> {
     let Identified { user, target, .. } = identified;
     let facts = filter::facts(head, target, user.as_deref(), source, &listener.name);
-    snapshot.table.decide(&facts).ok_or_else(|| {
+    snapshot.table.decide(&facts).cloned().ok_or_else(|| {
         let details = format!("no route for {target} from listener {}", listener.name);
         Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)
     })

@@ -7,6 +7,7 @@ use hermes_rules::Values;
 
 use crate::believe::Belief;
 use crate::listeners::Entrance;
+use crate::next::CompiledRoute;
 use crate::resume::Asked;
 use crate::seeing::Exchange;
 use crate::snapshot::{ListenerRules, Snapshot};
@@ -27,8 +28,7 @@ pub(crate) struct Routed {
     pub(crate) belief: Arc<Belief>,
     /// The UDP session that the client asks for.
     pub(crate) asked: Option<Asked>,
-    /// Index into the snapshot's routes.
-    pub(crate) route: usize,
+    pub(crate) route: Arc<CompiledRoute>,
 }
 
 impl Routed {

@@ -15,12 +15,12 @@ use std::time::Duration;
 use hermes_config::model::{
     self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace,
 };
-use hermes_config::{Loaded, Problem, Problems, child};
+use hermes_config::{Loaded, Places, Problem, Problems, child, element};
 use hermes_net::quic::Record;
 use hermes_net::tls::ClientOptions;
 use hermes_net::{LocalAddresses, StreamInfo};
 use hermes_proto::via;
-use hermes_rules::route::hops_of;
+use hermes_rules::route::{Unfit, hops_of};
 use hermes_rules::{
     Denied, EgressRules, OverlayFields, Provenance, Source, Table, chains, ends, lint,
 };
@@ -29,6 +29,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::filter::{self, Filter};
 use crate::listeners::DoorId;
+use crate::next::Next;
 use crate::seeing::{Destination, Seeing};
 pub use listener::{Counted, ListenerRules};
 
@@ -49,9 +50,7 @@ pub struct Snapshot {
     /// Which fields say where a request came from.
     pub(crate) provenance: Provenance,
     /// The routes.
-    pub table: Table,
-    /// Names of the routes, by index.
-    pub route_names: Vec<Arc<str>>,
+    pub(crate) table: Table<Arc<Next>>,
     /// What is asked before a route is chosen, in its order.
     pub(crate) filters: Vec<Arc<dyn Filter>>,
     /// The upstreams, by name.
@@ -125,16 +124,17 @@ impl Snapshot {
         if !problems.is_empty() {
             return Err(Problems(problems));
         }
-        let table = Table::compile(document);
+        let table = Table::compile(document, |route, hop| {
+            Next::compile(document, &upstreams, route, hop).map(Arc::new)
+        })
+        .map_err(|unfit| unfit_route(places, unfit))?;
         let node: Arc<str> = node_name(&loaded).into();
-        let route_name = |index| table.name(index).unwrap_or_default().into();
         Ok(Self {
             revision: previous.map_or(1, |previous| previous.revision + 1),
             via: via::Node::new(&node),
             node,
             overlay: OverlayFields::new(&document.fields),
             provenance: Provenance::new(&document.provenance),
-            route_names: (0..document.routes.len()).map(route_name).collect(),
             table,
             filters: filter::assemble(document, |name| upstreams.get(name).cloned()),
             upstreams,
@@ -257,6 +257,17 @@ pub fn node_name(loaded: &Loaded) -> String {
             }
         })
         .collect()
+}
+
+/// A route of which lint said nothing and that cannot be taken all the same.
+fn unfit_route(places: &Places, unfit: Unfit) -> Problems {
+    let path = places.origin_of(&element("routes", unfit.route));
+    Problems(vec![Problem {
+        place: places.locate(&path),
+        path,
+        reason: unfit.reason,
+        remedy: None,
+    }])
 }
 
 fn upstreams(

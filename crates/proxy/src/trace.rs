@@ -12,7 +12,7 @@ use hermes_proto::trace_context::{self, Id, TRACEPARENT, TRACESTATE, TraceContex
 use hermes_rules::Source;
 use http::HeaderName;
 
-use crate::forward::Next;
+use crate::next::Next;
 use crate::routed::Routed;
 use crate::seeing::{Exchange, Span};
 use crate::snapshot::{ListenerRules, Snapshot};
@@ -61,7 +61,7 @@ pub(crate) fn leave(routed: &Routed, next: &Next, expose: &[FieldPattern], head:
     let Some(span) = routed.exchange.span() else {
         return;
     };
-    let known = matches!(next, Next::Upstream { .. });
+    let known = !next.is_target();
     let may_know =
         |name: &HeaderName| known || next.receiver() == Receiver::Proxy || names(expose, name);
     if may_know(&TRACEPARENT) {

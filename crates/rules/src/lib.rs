@@ -43,7 +43,7 @@ pub use egress::{Denied, EgressRules};
 pub use fields::{BadField, OverlayFields, Provenance, apply};
 pub use lint::{Finding, lint};
 pub use redecide::{redecide, still_believed};
-pub use route::{Explanation, Facts, Matcher, Table, Target, normalise, pick_hop, rewrite_path};
+pub use route::{Explanation, Facts, Matcher, Table, Target, normalise, rewrite_path};
 pub use template::{Values, render};
 pub use trust::{Refusal, Source, believe};
 pub use versions::versions;

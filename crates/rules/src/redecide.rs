@@ -13,19 +13,18 @@
 //! | have a filter that denies it | ended | ended |
 
 use std::fmt;
+use std::sync::Arc;
 
-use hermes_config::model::{Action, Document, HostPort, Terminate};
+use hermes_config::model::HostPort;
 
 use crate::Source;
-use crate::route::{Facts, Table, hops_of};
+use crate::route::{Act, Facts, Route, Table};
 
 /// Where a tunnel leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
     /// Through another proxy, or out of the overlay.
     pub end: End,
-    /// Upstream that it goes to; none where the overlay ends at the target itself.
-    pub upstream: Option<String>,
     /// What the route made of the target; none where it left that as it was.
     pub rewritten: Option<HostPort>,
 }
@@ -54,35 +53,15 @@ pub struct Tunnel<'a> {
     pub relabelled: bool,
 }
 
-/// The rules now in force, as far as they concern tunnels.
-#[derive(Clone, Copy)]
-pub struct Rules<'a> {
-    /// Their document.
-    pub document: &'a Document,
-    /// Its routes.
-    pub table: &'a Table,
-    /// Whether an upstream of this name is the one that the tunnel goes to: there, and its configuration did not change.
-    pub same_upstream: &'a dyn Fn(&str) -> bool,
-}
-
 /// What becomes of a tunnel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+#[derive(Debug, Clone)]
+pub enum Verdict<H> {
     /// It goes on as it is; this is its route now.
-    Kept {
-        /// Index into the document's routes.
-        route: usize,
-    },
+    Kept(Arc<Route<H>>),
     /// Others like it go elsewhere now, but it is allowed and cannot be moved: it goes on to its own end.
-    Outlives {
-        /// Index into the document's routes.
-        route: usize,
-    },
+    Outlives(Arc<Route<H>>),
     /// It is to be opened anew on this route, and the old way left then.
-    Moved {
-        /// Index into the document's routes.
-        route: usize,
-    },
+    Moved(Arc<Route<H>>),
     /// It ends.
     Ended(Reason),
 }
@@ -117,47 +96,32 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Decides again on a tunnel.
-pub fn redecide(tunnel: &Tunnel<'_>, rules: &Rules<'_>) -> Verdict {
-    let Some(route) = rules.table.decide(&tunnel.facts) else {
+/// Decides again on a tunnel by the routes now in force. `same` says whether a next hop is the one that the tunnel goes to: there,
+/// and its configuration did not change.
+pub fn redecide<H>(tunnel: &Tunnel<'_>, table: &Table<H>, same: impl Fn(&H) -> bool) -> Verdict<H> {
+    let Some(route) = table.decide(&tunnel.facts) else {
         return Verdict::Ended(Reason::NoRoute);
     };
-    let other = || {
-        Verdict::Ended(Reason::OtherAction(
-            rules.table.name(route).unwrap_or_default().to_owned(),
-        ))
-    };
-    let Some(configured) = rules.document.routes.get(route) else {
-        return other();
-    };
-    let rewritten = configured
-        .rewrite
-        .as_ref()
-        .and_then(|rewrite| rewrite.target.as_ref());
+    let other = || Verdict::Ended(Reason::OtherAction(route.name.to_string()));
+
     let way = tunnel.way;
-    let same = |upstream: &str| {
-        way.upstream.as_deref() == Some(upstream) && (rules.same_upstream)(upstream)
+    let (end, same_hop) = match &route.act {
+        Act::Proxy(hops) => (End::Proxy, hops.iter().any(same)),
+        Act::Origin(origin) => (End::Socket, same(origin)),
+        // Whether it may under that name, the caller decides.
+        Act::Attach(_) if way.end == End::Attachment => return Verdict::Kept(route.clone()),
+        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) => return other(),
     };
-    let (end, same_hop) = match configured.action() {
-        Some(Action::To(hops)) => (End::Proxy, hops_of(hops).any(same)),
-        Some(Action::Terminate(Terminate::Target(_))) => (End::Socket, way.upstream.is_none()),
-        Some(Action::Terminate(Terminate::Upstream(upstream))) => (End::Socket, same(upstream)),
-        // Whether under that name it may, whoever does it decides.
-        Some(Action::Attach(_)) if way.end == End::Attachment => return Verdict::Kept { route },
-        Some(Action::Attach(_) | Action::Respond(_) | Action::Redirect(_)) | None => {
-            return other();
-        }
-    };
+
+    let rewrite = route.config.rewrite.as_ref();
+    let rewritten = rewrite.and_then(|rewrite| rewrite.target.as_ref());
     // An origin was told nothing.
     let as_told = end == End::Socket || !tunnel.relabelled;
-    match (
-        end == way.end,
-        as_told && same_hop && rewritten == way.rewritten.as_ref(),
-        tunnel.movable,
-    ) {
-        (true, true, _) => Verdict::Kept { route },
-        (_, _, true) => Verdict::Moved { route },
-        (true, false, false) => Verdict::Outlives { route },
+    let unchanged = as_told && same_hop && rewritten == way.rewritten.as_ref();
+    match (end == way.end, unchanged, tunnel.movable) {
+        (true, true, _) => Verdict::Kept(route.clone()),
+        (_, _, true) => Verdict::Moved(route.clone()),
+        (true, false, false) => Verdict::Outlives(route.clone()),
         (false, _, false) => other(),
     }
 }

@@ -91,7 +91,7 @@ impl Policy {
     }
 
     /// The policy where none is configured: what certainly had no effect is tried again, at once, and no content is kept.
-    pub fn unprocessed_only() -> Self {
+    pub const fn unprocessed_only() -> Self {
         Self {
             attempts: 1,
             on: Vec::new(),

@@ -6,16 +6,39 @@
 )]
 
 use hermes_config::model::Document;
-use hermes_rules::redecide::{End, Reason, Rules, Tunnel, Verdict, Way};
+use hermes_rules::redecide::{End, Reason, Tunnel, Way};
+use hermes_rules::route::Hop;
 use hermes_rules::{Facts, Source, Table, Target, redecide, still_believed};
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
+/// A verdict, with the position of its route.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Kept { route: usize },
+    Outlives { route: usize },
+    Moved { route: usize },
+    Ended(Reason),
+}
+
+/// Where a tunnel goes.
+struct Path {
+    way: Way,
+    /// The upstream; none: the target itself.
+    upstream: Option<&'static str>,
+}
+
 /// What becomes of a tunnel for `DB:1` on this way under these routes. Upstream `new` was changed meanwhile.
-fn labelled(routes: &Value, way: &Way, movable: bool, relabelled: bool) -> Verdict {
+fn labelled(routes: &Value, path: &Path, movable: bool, relabelled: bool) -> Verdict {
     let document: Document =
         serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
-    let table = Table::compile(&document);
+    let table = Table::compile(&document, |_, hop| {
+        Some(match hop {
+            Hop::Proxy(name) | Hop::Origin(name) => Some(name.to_owned()),
+            Hop::Target => None,
+        })
+    })
+    .unwrap();
     let (method, fields) = (Method::CONNECT, HeaderMap::new());
     let facts = Facts {
         target: Target {
@@ -31,33 +54,33 @@ fn labelled(routes: &Value, way: &Way, movable: bool, relabelled: bool) -> Verdi
         source: None,
         listener: "db",
     };
-    let rules = Rules {
-        document: &document,
-        table: &table,
-        same_upstream: &|name| name != "new",
+    let same =
+        |hop: &Option<String>| hop.as_deref() == path.upstream && path.upstream != Some("new");
+    let tunnel = Tunnel {
+        facts,
+        way: &path.way,
+        movable,
+        relabelled,
     };
-    redecide(
-        &Tunnel {
-            facts,
-            way,
-            movable,
-            relabelled,
-        },
-        &rules,
-    )
+    match redecide(&tunnel, &table, same) {
+        redecide::Verdict::Kept(route) => Verdict::Kept { route: route.index },
+        redecide::Verdict::Outlives(route) => Verdict::Outlives { route: route.index },
+        redecide::Verdict::Moved(route) => Verdict::Moved { route: route.index },
+        redecide::Verdict::Ended(reason) => Verdict::Ended(reason),
+    }
 }
 
 /// As [`labelled`], with the fields that the tunnel was opened with.
-fn verdict(routes: &Value, way: &Way, movable: bool) -> Verdict {
-    labelled(routes, way, movable, false)
+fn verdict(routes: &Value, path: &Path, movable: bool) -> Verdict {
+    labelled(routes, path, movable, false)
 }
 
-fn way(end: End, upstream: Option<&str>) -> Way {
-    Way {
+fn way(end: End, upstream: Option<&'static str>) -> Path {
+    let way = Way {
         end,
-        upstream: upstream.map(str::to_owned),
         rewritten: None,
-    }
+    };
+    Path { way, upstream }
 }
 
 #[test]

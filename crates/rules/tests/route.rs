@@ -6,14 +6,20 @@
 )]
 
 use hermes_config::model::Document;
+use hermes_rules::route::Hop;
 use hermes_rules::{Facts, Table, Target};
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
-fn table(routes: Value) -> Table {
+fn table(routes: Value) -> Table<()> {
     let document: Document =
         serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
-    Table::compile(&document)
+    Table::compile(&document, |_, _| Some(())).unwrap()
+}
+
+/// The position of the route that is taken.
+fn decided(table: &Table<()>, facts: &Facts<'_>) -> Option<usize> {
+    table.decide(facts).map(|route| route.index)
 }
 
 /// A GET of `http://VIDEO:80/a/b` from 192.0.2.1 by alice.
@@ -169,7 +175,7 @@ fn first_route_that_matches_decides() {
     ]));
     let fields = fields();
     let facts = facts(&Method::GET, &fields);
-    assert_eq!(table.decide(&facts), Some(1));
+    assert_eq!(decided(&table, &facts), Some(1));
     let explained = table.explain(&facts);
     assert_eq!(
         explained
@@ -186,15 +192,39 @@ fn first_route_that_matches_decides() {
         ["db", "routes[1]", "rest"]
     );
     assert_eq!(
-        [table.name(0), table.name(1), table.name(3)],
-        [Some("db"), Some("routes[1]"), None]
+        table
+            .routes()
+            .map(|route| route.name.to_string())
+            .collect::<Vec<_>>(),
+        ["db", "routes[1]", "rest"]
     );
+}
+
+#[test]
+fn what_cannot_be_taken_is_no_table() {
+    let reason = |routes: Value| {
+        let document = serde_json::from_value(json!({ "version": 1, "routes": routes })).unwrap();
+        let table = Table::compile(&document, |_, hop| {
+            (hop != Hop::Proxy("gone")).then_some(())
+        });
+        table.unwrap_err().to_string()
+    };
+    assert_eq!(
+        reason(json!([{ "to": "here" }, { "to": "gone" }])),
+        "routes[1]: there is no upstream gone"
+    );
+    assert_eq!(
+        reason(json!([{ "to": { "gone": 0 } }])),
+        "routes[0]: all weights are zero"
+    );
+    assert_eq!(reason(json!([{}])), "routes[0]: the route has no action");
 }
 
 #[test]
 fn no_route_matches_in_an_empty_table() {
     let fields = fields();
-    assert_eq!(Table::default().decide(&facts(&Method::GET, &fields)), None);
+    let facts = facts(&Method::GET, &fields);
+    assert_eq!(decided(&table(json!([])), &facts), None);
 }
 
 #[test]
@@ -222,10 +252,13 @@ fn a_path_under_more_prefixes_than_an_exchange_looks_up_takes_the_first_of_them(
     let fields = HeaderMap::new();
     let method = Method::GET;
     assert_eq!(
-        table.decide(&Facts {
-            path: &path,
-            ..facts(&method, &fields)
-        }),
+        decided(
+            &table,
+            &Facts {
+                path: &path,
+                ..facts(&method, &fields)
+            }
+        ),
         Some(10)
     );
 }

@@ -5,7 +5,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use hermes_config::model::{Document, FieldMatch, Match, OneOrMany, Route};
+use hermes_config::model::{Document, FieldMatch, Hops, Match, OneOrMany, Route};
 use hermes_rules::shadow::{Shadow, implies, shadows};
 use hermes_rules::{Facts, Table, Target};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -363,10 +363,10 @@ fn weakened(one: &Match, keep: [bool; 10]) -> Match {
 /// Conditions by their place in [`weakened`]; targets and ports are many-sided, so they are tried most.
 const WHICH: [usize; 14] = [0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
-fn table(routes: &[Match]) -> Table {
+fn table(routes: &[Match]) -> Table<()> {
     let mut document: Document = serde_json::from_value(json!({ "version": 1 })).unwrap();
     document.routes = documented(routes);
-    Table::compile(&document)
+    Table::compile(&document, |_, _| Some(())).unwrap()
 }
 
 /// Routes with these conditions.
@@ -375,6 +375,7 @@ fn documented(routes: &[Match]) -> Vec<Route> {
         .iter()
         .map(|matches| Route {
             matches: matches.clone(),
+            to: Some(Hops::One("next".to_owned())),
             ..Default::default()
         })
         .collect()
@@ -430,7 +431,8 @@ proptest! {
         let facts = owned.facts();
         let explained = table.explain(&facts);
         prop_assert_eq!(explained.len(), routes.len());
-        prop_assert_eq!(table.decide(&facts), explained.iter().find(|route| route.matched).map(|route| route.route));
+        let decided = table.decide(&facts).map(|route| route.index);
+        prop_assert_eq!(decided, explained.iter().find(|route| route.matched).map(|route| route.route));
     }
 
     #[test]
@@ -458,7 +460,8 @@ proptest! {
         let table = table(&routes);
         for facts in &many {
             let first = table.explain(&facts.facts()).iter().position(|route| route.matched);
-            prop_assert_eq!(table.decide(&facts.facts()), first, "{:?}", facts);
+            let decided = table.decide(&facts.facts()).map(|route| route.index);
+            prop_assert_eq!(decided, first, "{:?}", facts);
         }
 
         let routes = documented(&routes);

@@ -5,7 +5,7 @@ use hermes_upstream::Affinity;
 use http::HeaderMap;
 use http::header::COOKIE;
 
-use super::departure::Next;
+use crate::next::Next;
 use crate::routed::Routed;
 
 /// The affinity of an exchange with this next hop. `None` where none is asked for, or the request does not have what it goes
@@ -15,10 +15,7 @@ pub(crate) fn affinity(
     next: &Next,
     head: Option<&RequestHead>,
 ) -> Option<Affinity> {
-    let Next::Upstream { upstream, .. } = next else {
-        return None;
-    };
-    let hash = upstream.hash()?;
+    let hash = next.upstream()?.hash()?;
     if hash.user {
         return routed
             .user

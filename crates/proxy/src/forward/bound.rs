@@ -9,10 +9,10 @@ use hermes_proto::udp_bind::{CONNECT_UDP_BIND, PROXY_PUBLIC_ADDRESS};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::datagrams::Ends;
-use super::departure::Next;
-use super::{Broken, CAPSULE_PROTOCOL, Failed, Side, Unanswered, holding, reach, silence};
+use super::{Broken, CAPSULE_PROTOCOL, Failed, Side, Unanswered, holding, silence};
 use crate::arrival::{Arrival, End};
 use crate::datagrams::{Bound, Lane, Limits, Stop};
+use crate::next::Next;
 use crate::redecide::{Opened, Place, stand};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -52,8 +52,8 @@ pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
 
 /// The sockets, and what the client is told of their addresses.
 fn open(routed: &Routed, next: &Next) -> Result<(Bound, HeaderValue), Refusal> {
-    let route = &routed.snapshot.document.routes[routed.route];
-    let Some(bind) = route.bind.as_ref().filter(|_| matches!(next, Next::Target)) else {
+    let bind = routed.route.config.bind.as_ref();
+    let Some(bind) = bind.filter(|_| next.is_target()) else {
         let details = "the route does not say `bind`: only tunnels for one target end here";
         return Err(
             Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::FORBIDDEN)
@@ -121,7 +121,7 @@ async fn carry(
     let ended = tokio::select! {
         left = up.client_to_peers(&mut client.origin, &client.sink, bound) => left.map(|_| "done"),
         left = down.peers_to_client(bound, &client.sink) => left.map(|_| "done"),
-        () = silence(exchange.counters(), reach::timeouts(routed, next).udp) => Ok("idle"),
+        () = silence(exchange.counters(), next.timeouts.udp) => Ok("idle"),
         reason = place.ended() => Err(Broken::policy(&reason)),
     };
     match ended {

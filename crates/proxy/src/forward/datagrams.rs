@@ -212,11 +212,7 @@ impl Tunnel {
     fn new(routed: &Routed, (client, path, place): (End, Path, Place)) -> (Self, Place) {
         let mut client = Ends::from(client);
         let head = place.standing().head();
-        let hold = routed.listener.hold(
-            routed.snapshot.document.routes[routed.route]
-                .datagrams
-                .as_ref(),
-        );
+        let hold = routed.listener.hold(routed.route.config.datagrams.as_ref());
         client.origin.set_bounds(hold);
         let mut limits = Limits::new(departure::floor(routed, &head));
         limits.lead(
@@ -431,7 +427,9 @@ async fn beside(
 }
 
 fn open(place: &Place, moved: Arc<Move>) -> Opening {
-    let routed = place.standing().routed(moved.snapshot.clone(), moved.route);
+    let routed = place
+        .standing()
+        .routed(moved.snapshot.clone(), moved.route.clone());
     Box::pin(async move { paths::open(&routed, &moved.head, Asked::New).await })
 }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock};
 
 use hermes_config::model::{Oversize, Route};
 use hermes_http::h1::client::Receiver;
@@ -12,12 +11,12 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
 use hermes_proto::{datagram_floor, datagram_limit};
 use hermes_rules::{Values, apply, rewrite_path};
-use hermes_upstream::{Hop, Upstream};
 use http::header::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, Method, StatusCode};
 
 use super::form;
+use crate::next::{Next, To};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
@@ -26,61 +25,6 @@ use crate::trace;
 
 /// `Proxy-Authentication-Info` (RFC 9110, 11.7.3).
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
-
-/// Where a request is sent over HTTP.
-#[derive(Clone)]
-pub enum Next {
-    /// To an upstream's endpoints: next proxies, or origins that the operator named.
-    Upstream {
-        /// The upstream.
-        upstream: Arc<Upstream>,
-        /// Whether its endpoints are proxies or origins.
-        receiver: Receiver,
-    },
-    /// To the origin that the request names.
-    Target,
-}
-
-impl Next {
-    /// What the next hop is.
-    pub fn receiver(&self) -> Receiver {
-        match self {
-            Self::Upstream { receiver, .. } => *receiver,
-            Self::Target => Receiver::Origin,
-        }
-    }
-
-    /// What waits at its end, on a link or on a connection of the exchange's own.
-    pub(crate) fn hop(&self, is_link: bool) -> Hop {
-        match self.receiver() {
-            Receiver::Origin => Hop::Origin,
-            Receiver::Proxy if is_link => Hop::Link,
-            Receiver::Proxy => Hop::Unwatched,
-        }
-    }
-
-    /// Whether the link to it is under TLS.
-    pub fn is_tls(&self) -> bool {
-        matches!(self, Self::Upstream { upstream, .. } if upstream.is_tls())
-    }
-
-    /// The template by which it is asked for tunnels of this kind, where it is not the default one.
-    fn template(&self, kind: Kind) -> Option<&UriTemplate> {
-        match self {
-            Self::Upstream { upstream, .. } => upstream.template(kind),
-            Self::Target => None,
-        }
-    }
-
-    /// The upstream's name, for records.
-    pub fn name(&self) -> &Arc<str> {
-        static TARGET: LazyLock<Arc<str>> = LazyLock::new(|| "(target)".into());
-        match self {
-            Self::Upstream { upstream, .. } => upstream.shared_name(),
-            Self::Target => &TARGET,
-        }
-    }
-}
 
 /// The request that arrived as it leaves for `next`, and the target it is for after rewriting.
 ///
@@ -92,7 +36,7 @@ pub(crate) fn depart(
     next: &Next,
 ) -> Result<(RequestHead, Target), Refusal> {
     let snapshot = &routed.snapshot;
-    let route = &snapshot.document.routes[routed.route];
+    let route = &routed.route.config;
     let mut target = routed.target.clone();
     rewrite(route, &mut head, &mut target)?;
     if next.receiver() == Receiver::Origin {
@@ -109,10 +53,10 @@ pub(crate) fn depart(
     trace::leave(routed, next, &route.expose, &mut head);
     change_fields(routed, route, &mut head, &target)?;
     snapshot.via.append(&mut head.fields, head.version);
-    if let Next::Upstream {
+    if let To::Upstream {
         upstream,
         receiver: Receiver::Proxy,
-    } = next
+    } = &next.to
     {
         form::depart(&mut head, route, upstream, &target)?;
         if head.kind() != Kind::Connect && head.scheme.is_none() {
@@ -245,11 +189,10 @@ pub(crate) fn floor(routed: &Routed, head: &RequestHead) -> usize {
     if routed.listener.config.udp.is_none() {
         return datagram_floor::of(&head.fields);
     }
-    match routed.listener.oversize(
-        routed.snapshot.document.routes[routed.route]
-            .datagrams
-            .as_ref(),
-    ) {
+    match routed
+        .listener
+        .oversize(routed.route.config.datagrams.as_ref())
+    {
         Oversize::Capsule => datagram_floor::ALL,
         Oversize::Drop => 0,
     }

@@ -15,7 +15,7 @@ use hermes_upstream::Hop;
 use http::{Method, StatusCode};
 
 use super::cause;
-use super::departure::{self, Next, depart};
+use super::departure::{self, depart};
 use super::heads::Heads;
 use super::pump::{Direction, Source, meanwhile, pump, silence};
 use super::reach::{self, Reached, Unreached};
@@ -26,6 +26,7 @@ use super::{Broken, Failed, Side, Unanswered, verdict};
 use crate::alternative;
 use crate::arrival::Arrival;
 use crate::explain;
+use crate::next::Next;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::target::Target;
@@ -158,7 +159,7 @@ impl Request<'_> {
         // The content counts what came from the client; what is sent again came once.
         let sent = AtomicU64::new(0);
         let upload = pump(content, &mut outgoing, self.direction(Side::Client, &sent));
-        let silent = silence(routed.exchange.counters(), tries.timeouts.idle_of(hop));
+        let silent = silence(routed.exchange.counters(), tries.next.timeouts.idle_of(hop));
         let mut upload = Upload {
             pump: pin!(upload),
             done: false,
@@ -367,7 +368,7 @@ impl Request<'_> {
 
     /// How long contents may be silent, in words.
     fn silence(&self, hop: Hop) -> String {
-        let time = Some(self.tries.timeouts.idle_of(hop));
+        let time = Some(self.tries.next.timeouts.idle_of(hop));
         Wait {
             time,
             key: Key::Idle,

@@ -37,19 +37,19 @@ mod upgrades;
 mod verdict;
 mod wait;
 
-use hermes_config::model::{Action, Terminate};
+use std::sync::Arc;
+
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, Responder};
-use hermes_proto::proxy_status::ProxyError;
-use hermes_rules::pick_hop;
+use hermes_rules::route::{Act, Split};
 
 use crate::arrival::Arrival;
+use crate::next::{CompiledRoute, Next};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
 use broadcast::Offer;
 pub(crate) use carried::Carried;
-pub(crate) use departure::Next;
 pub use pump::{Broken, Side, silence};
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
 pub(crate) use upgrades::permits_upgrade;
@@ -79,46 +79,19 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
         }
         Offer::Refused(failed) => return Err(failed),
     };
-    let action = routed
-        .snapshot
-        .document
-        .routes
-        .get(routed.route)
-        .and_then(|route| route.action());
-    let ended = match action {
-        Some(Action::Attach(rule)) => Box::pin(attach::accept(routed, arrival, rule)).await,
-        Some(Action::Respond(respond)) => Box::pin(local::respond(routed, arrival, respond)).await,
-        Some(Action::Redirect(redirect)) => {
-            Box::pin(local::redirect(routed, arrival, redirect)).await
-        }
-        Some(Action::To(_) | Action::Terminate(_)) | None => {
-            return onwards(routed, arrival, action).await;
-        }
+    let ended = match &routed.route.act {
+        Act::Attach(rule) => Box::pin(attach::accept(routed, arrival, rule)).await,
+        Act::Respond(respond) => Box::pin(local::respond(routed, arrival, respond)).await,
+        Act::Redirect(redirect) => Box::pin(local::redirect(routed, arrival, redirect)).await,
+        Act::Proxy(hops) => return onwards(routed, arrival, pick(hops)).await,
+        Act::Origin(next) => return onwards(routed, arrival, next).await,
     };
     ended.map(Carried::Over)
 }
 
 /// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
 /// of them, and be copied at each step on the way there.
-async fn onwards(
-    routed: &Routed,
-    mut arrival: Arrival,
-    action: Option<Action<'_>>,
-) -> Result<Carried, Failed> {
-    let next = action.map_or_else(
-        || Err("the route has no action".to_owned()),
-        |action| next_hop(routed, action),
-    );
-    let next = match next {
-        Ok(next) => next,
-        Err(details) => {
-            let refusal = Refusal::new(ProxyError::ProxyConfigurationError, details);
-            return Err(Failed {
-                unanswered: Unanswered::Arrival(arrival),
-                refusal,
-            });
-        }
-    };
+async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     // Sessions are taken over where they end, and there alone.
     let ends_here = next.receiver() == Receiver::Origin && !routed.target.is_any();
     if matches!(routed.asked, Some(Asked::Only(_))) && !ends_here {
@@ -135,37 +108,36 @@ async fn onwards(
     }
     form::confirm(&mut arrival).await;
     match (arrival.kind(), next.receiver()) {
-        (Kind::Message, _) => Box::pin(message::forward(routed, arrival, &next))
+        (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
             .await
             .map(Carried::Over),
         (Kind::Upgrade, _) | (_, Receiver::Proxy) => {
-            Box::pin(tunnel::forward(routed, arrival, &next)).await
+            Box::pin(tunnel::forward(routed, arrival, next)).await
         }
         (Kind::Connect | Kind::ConnectTcp, Receiver::Origin) => {
-            Box::pin(terminate::tcp(routed, arrival, &next)).await
+            Box::pin(terminate::tcp(routed, arrival, next)).await
         }
         (Kind::ConnectUdp, Receiver::Origin) => {
-            Box::pin(terminate::udp(routed, arrival, &next)).await
+            Box::pin(terminate::udp(routed, arrival, next)).await
         }
     }
 }
 
-/// Where an action sends an exchange.
-///
-/// # Errors
-/// It sends it nowhere, in words.
-fn next_hop(routed: &Routed, action: Action<'_>) -> Result<Next, String> {
-    let (name, receiver) = match action {
-        Action::To(hops) => (pick_hop(hops, fastrand::u64(..)), Receiver::Proxy),
-        Action::Terminate(Terminate::Upstream(name)) => (name.as_str(), Receiver::Origin),
-        Action::Terminate(Terminate::Target(_)) => return Ok(Next::Target),
-        Action::Attach(_) | Action::Respond(_) | Action::Redirect(_) => {
-            return Err("the route answers here".to_owned());
-        }
+/// Where a route sends an exchange; `None` if it answers here.
+fn next_hop(route: &CompiledRoute) -> Option<&Arc<Next>> {
+    match &route.act {
+        Act::Proxy(hops) => Some(pick(hops)),
+        Act::Origin(next) => Some(next),
+        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) => None,
+    }
+}
+
+/// One of several next proxies, by chance.
+fn pick(hops: &Split<Arc<Next>>) -> &Arc<Next> {
+    let random = if hops.is_choice() {
+        fastrand::u64(..)
+    } else {
+        0
     };
-    let upstream = routed.snapshot.upstreams.get(name).cloned();
-    upstream.map_or_else(
-        || Err(format!("there is no upstream {name}")),
-        |upstream| Ok(Next::Upstream { upstream, receiver }),
-    )
+    hops.pick(random)
 }

@@ -10,7 +10,7 @@ use hermes_upstream::{ConnectFailure, UdpDialled, UdpWay};
 use http::StatusCode;
 
 use super::datagrams::{Ends, Path};
-use super::departure::{self, Next, depart};
+use super::departure::{self, depart};
 use super::early::EarlyBytes;
 use super::held::Held;
 use super::holding;
@@ -18,6 +18,7 @@ use super::retry::Tries;
 use super::{next_hop, reach, tunnel};
 use crate::datagrams::UdpEnd;
 use crate::identify::Proof;
+use crate::next::Next;
 use crate::redecide::Opened;
 use crate::refusal::Refusal;
 use crate::resume::{Asked, Bound, Handed, Token};
@@ -30,13 +31,10 @@ pub(crate) async fn open(
     head: &RequestHead,
     asked: Asked,
 ) -> Result<(Path, Opened), Refusal> {
-    let action = routed.snapshot.document.routes[routed.route].action();
-    let next = action.map_or_else(
-        || Err("the route has no action".to_owned()),
-        |action| next_hop(routed, action),
-    );
-    let next =
-        next.map_err(|details| Refusal::new(ProxyError::ProxyConfigurationError, details))?;
+    let Some(next) = next_hop(&routed.route) else {
+        let details = "the route answers here";
+        return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+    };
     if next.receiver() == hermes_http::h1::client::Receiver::Origin {
         return socket(routed, head, &next, None).await;
     }
@@ -89,7 +87,7 @@ pub(crate) async fn socket(
     }
     holding::hold(routed)?;
     let UdpDialled { way, active, .. } = reach::dial_udp(&tries, &target).await?;
-    let silence = reach::silence(&tries.timeouts);
+    let silence = reach::silence(&tries.next.timeouts);
     let address = match way {
         UdpWay::Address(address) => address,
         UdpWay::Tunnel(streams, listens) => {
@@ -112,11 +110,7 @@ pub(crate) async fn socket(
         };
         Refusal::new(kind, error.to_string()).next_hop(&address.to_string())
     })?;
-    let hold = routed.listener.hold(
-        routed.snapshot.document.routes[routed.route]
-            .datagrams
-            .as_ref(),
-    );
+    let hold = routed.listener.hold(routed.route.config.datagrams.as_ref());
     let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket), hold));
     let held = bound
         .zip(Token::random())
@@ -176,7 +170,7 @@ async fn take_over(
         active,
         times,
     } = resumable.claim(token, bound).await?;
-    let chosen = matches!(next, Next::Target);
+    let chosen = next.is_target();
     if chosen && routed.snapshot.may_choose(remote).is_err() {
         return None;
     }
@@ -185,7 +179,7 @@ async fn take_over(
     tries.goes_to(&remote.to_string().into());
     routed.exchange.resumed(times);
     let held = Held::Here(resumable.enter(*token, bound.clone(), times));
-    let silence = reach::silence(&tries.timeouts);
+    let silence = reach::silence(&tries.next.timeouts);
     let path = Path {
         ends: Ends::resumed(socket, received),
         active,

@@ -22,9 +22,10 @@ use tokio::time::Instant;
 
 use super::affinity::affinity;
 use super::binding;
-use super::departure::{Next, address_proxy};
+use super::departure::address_proxy;
 use super::holding::{Holder, hold};
 use super::retry::{self, Tries};
+use crate::next::To;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::shares::Share;
@@ -79,15 +80,6 @@ impl From<Refusal> for Unreached {
     }
 }
 
-/// The time-outs of an exchange: the upstream's, under those of its route.
-pub(crate) fn timeouts(routed: &Routed, next: &Next) -> Timeouts {
-    let base = match next {
-        Next::Upstream { upstream, .. } => *upstream.timeouts(),
-        Next::Target => Timeouts::default().overlaid(&routed.snapshot.document.defaults.timeouts),
-    };
-    base.overlaid(&routed.snapshot.document.routes[routed.route].timeouts)
-}
-
 /// Longest silence of a session of UDP.
 pub(crate) fn silence(timeouts: &Timeouts) -> Silence {
     Silence {
@@ -105,7 +97,7 @@ pub(crate) async fn open(
     length: Option<u64>,
 ) -> Result<Reached, Unreached> {
     let next = tries.next;
-    let timeouts = &tries.timeouts;
+    let timeouts = &tries.next.timeouts;
     let (checkout, held) = checkout(tries, head, target).await?;
     tries.goes_to(&checkout.endpoint);
     match held {
@@ -158,20 +150,20 @@ async fn checkout(
     target: &Target,
 ) -> Result<(Checkout, Option<Share>), Unreached> {
     let routed = tries.routed;
-    let timeouts = &tries.timeouts;
+    let timeouts = &tries.next.timeouts;
     // A name server is asked on a socket of its own.
-    let asks = matches!(tries.next, Next::Target) && !routed.exchange.holds();
+    let asks = tries.next.is_target() && !routed.exchange.holds();
     let held = asks.then(|| Holder::of(routed).take(1)).transpose()?;
     let client = &routed.worker.client;
-    let checked_out = match tries.next {
-        Next::Upstream { upstream, .. } if upstream.attached().is_some() => {
+    let checked_out = match &tries.next.to {
+        To::Upstream { upstream, .. } if upstream.attached().is_some() => {
             let name = attached_name(routed, upstream, head, target);
             let attached = &routed.worker.shared.attached;
             attached
                 .checkout(upstream, &name, timeouts, &tries.tried())
                 .await
         }
-        Next::Upstream { upstream, receiver } => {
+        To::Upstream { upstream, receiver } => {
             let affinity = affinity(routed, tries.next, Some(head));
             // A link to another proxy may carry it: who ends the overlay is who has the server's connection.
             let is_link = *receiver == Receiver::Proxy && upstream.may_share();
@@ -193,7 +185,7 @@ async fn checkout(
                 }
             }
         }
-        Next::Target => {
+        To::Target => {
             let tls = is_https(head, false);
             let origin = Origin {
                 tls,
@@ -258,7 +250,7 @@ pub(crate) async fn dial(
                 .routed
                 .worker
                 .client
-                .dial_tcp(place, whose(tries.routed), &tries.timeouts);
+                .dial_tcp(place, whose(tries.routed), &tries.next.timeouts);
         match retry::within(deadline, pin!(dialling)).await {
             Some(Ok(dialled)) => {
                 tries.goes_to(&dialled.endpoint);
@@ -280,7 +272,11 @@ pub(crate) async fn dial_udp(
         let deadline = tries.begin();
         let avoid = tries.tried();
         let place = place(tries, target, &allow, &avoid);
-        let finding = tries.routed.worker.client.dial_udp(place, &tries.timeouts);
+        let finding = tries
+            .routed
+            .worker
+            .client
+            .dial_udp(place, &tries.next.timeouts);
         match retry::within(deadline, pin!(finding)).await {
             Some(Ok(dialled)) => {
                 tries.goes_to(&dialled.endpoint);
@@ -318,13 +314,13 @@ fn place<'a>(
     allow: hermes_upstream::Allow<'a>,
     avoid: &'a [Arc<str>],
 ) -> Dial<'a> {
-    match tries.next {
-        Next::Upstream { upstream, .. } => Dial::Upstream {
+    match &tries.next.to {
+        To::Upstream { upstream, .. } => Dial::Upstream {
             upstream,
             affinity: affinity(tries.routed, tries.next, None),
             avoid,
         },
-        Next::Target => Dial::Target {
+        To::Target => Dial::Target {
             host: &target.host,
             port: target.port,
             asking: asking(tries.routed, allow),

@@ -163,7 +163,7 @@ async fn reopen(standing: Arc<Standing>, token: Token) -> Result<(Path, Opened),
         let anew = standing
             .anew(standing.snapshot())
             .map_err(|reason| forbidden(&reason))?;
-        let routed = standing.routed(anew.snapshot.clone(), anew.route);
+        let routed = standing.routed(anew.snapshot.clone(), anew.route.clone());
         match paths::open(&routed, &anew.head, Asked::Again(token)).await {
             Ok(opened) => return Ok(opened),
             Err(refusal) if refusal.is_final() || standing.is_stopping() => return Err(refusal),

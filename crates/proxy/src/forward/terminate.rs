@@ -6,10 +6,11 @@ use hermes_proto::{datagram_floor, datagram_limit};
 use http::{HeaderMap, HeaderValue};
 
 use super::carried::{Bytes, Carried};
-use super::departure::{Next, depart};
+use super::departure::depart;
 use super::retry::Tries;
 use super::{CAPSULE_PROTOCOL, Failed, Unanswered, bound, form, paths, reach};
 use crate::arrival::{Arrival, End};
+use crate::next::Next;
 use crate::redecide::{Opened, stand};
 use crate::routed::Routed;
 

@@ -16,7 +16,7 @@ use http::{HeaderName, StatusCode, Version};
 use super::carried::{Bytes, Carried};
 use super::cause;
 use super::datagrams::{Ends, Path};
-use super::departure::{self, Next, depart};
+use super::departure::{self, depart};
 use super::early::EarlyBytes;
 use super::held::Held;
 use super::pump::{self, Direction};
@@ -26,6 +26,7 @@ use super::{Failed, Side, Unanswered, form, post, verdict};
 use crate::arrival::{Arrival, End};
 use crate::datagrams::{Early, Lane};
 use crate::explain;
+use crate::next::Next;
 use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
@@ -162,7 +163,6 @@ async fn attempt(
     target: &Target,
     first: &mut EarlyBytes<'_>,
 ) -> Result<Open, Unreached> {
-    let timeouts = &tries.timeouts;
     let is_post = post::is_post(head);
     let length = if is_post { None } else { Some(0) };
     let reached = reach::open(tries, head, target, length).await?;
@@ -212,25 +212,21 @@ async fn attempt(
                 outgoing,
                 answer,
                 active,
-                silence: reach::silence(timeouts),
+                silence: reach::silence(&tries.next.timeouts),
                 early,
             })
         }
         Some(Err(error)) => {
             verdict::broke(&active, &error);
-            let outcome = retry::of_stream(&error, reused);
             Err(Unreached {
                 refusal: Refusal::of_stream(&error, &endpoint),
-                outcome,
+                outcome: retry::of_stream(&error, reused),
             })
         }
-        None => {
-            let refusal = wait.no_head(tries).next_hop(&endpoint);
-            Err(Unreached {
-                refusal,
-                outcome: Some(Outcome::Timeout),
-            })
-        }
+        None => Err(Unreached {
+            refusal: wait.no_head(tries).next_hop(&endpoint),
+            outcome: Some(Outcome::Timeout),
+        }),
     }
 }
 

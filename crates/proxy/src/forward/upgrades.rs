@@ -8,18 +8,19 @@
 //! Others are refused alike in all versions, because an answer that names the protocol and the key helps more than a
 //! response that the client did not mean.
 
-use hermes_config::model::{Action, Route};
 use hermes_http::{Kind, RequestHead};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::upgrade::Protocol;
+use hermes_rules::route::Act;
 use http::StatusCode;
 
+use crate::next::CompiledRoute;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 
 /// Refuses a protocol that may not pass (501, RFC 9220, section 3).
 pub(super) fn check(routed: &Routed, head: &RequestHead) -> Result<(), Refusal> {
-    let route = &routed.snapshot.document.routes[routed.route];
+    let route = &routed.route;
     let Some(protocol) = head
         .protocol
         .as_ref()
@@ -38,7 +39,7 @@ pub(super) fn check(routed: &Routed, head: &RequestHead) -> Result<(), Refusal> 
 }
 
 /// Whether exchanges on this route may switch to the protocol that this one asks for, if it asks for any.
-pub(crate) fn permits_upgrade(route: &Route, head: &RequestHead) -> bool {
+pub(crate) fn permits_upgrade(route: &CompiledRoute, head: &RequestHead) -> bool {
     let Some(protocol) = head
         .protocol
         .as_ref()
@@ -49,9 +50,10 @@ pub(crate) fn permits_upgrade(route: &Route, head: &RequestHead) -> bool {
     match protocol {
         Protocol::WebSocket => true,
         // On the way to the proxy that it attaches to. An origin that took it would send requests back here.
-        Protocol::Ptth if matches!(route.action(), Some(Action::To(_))) => true,
+        Protocol::Ptth if matches!(route.act, Act::Proxy(_)) => true,
         _ if protocol.is_of_connections() => false,
         _ => route
+            .config
             .upgrades
             .iter()
             .any(|name| name.as_str() == protocol.as_str()),

@@ -5,7 +5,7 @@ use hermes_http::{Cause, StreamError};
 use hermes_upstream::Active;
 use http::StatusCode;
 
-use super::departure::Next;
+use crate::next::Next;
 
 /// The endpoint answered. A 5xx of an origin speaks against it; one that a proxy passes on speaks of somebody else, whom the
 /// client chose.

@@ -7,7 +7,6 @@ use hermes_config::{child, element};
 use hermes_proto::proxy_status::ProxyError;
 use tokio::time::Instant;
 
-use super::departure::Next;
 use super::retry::Tries;
 use crate::refusal::Refusal;
 
@@ -59,8 +58,8 @@ impl Wait {
 /// Where the key stands that counts for this exchange; where none is written, the place for one.
 fn path(tries: &Tries<'_>, key: Key) -> String {
     let document = &tries.routed.snapshot.document;
-    let index = tries.routed.route;
-    let route = &document.routes[index];
+    let route = &tries.routed.route.config;
+    let index = tries.routed.route.index;
     let says = |timeouts: &model::Timeouts| match key {
         Key::Header => timeouts.header.is_some(),
         Key::Idle => timeouts.idle.is_some(),
@@ -69,9 +68,9 @@ fn path(tries: &Tries<'_>, key: Key) -> String {
     let of_route = says(&route.timeouts)
         || key == Key::PerTry && route.retry.as_ref().is_some_and(has_per_try);
     let of_node = says(&document.defaults.timeouts);
-    let place = match tries.next {
+    let place = match tries.next.upstream() {
         _ if of_route => element("routes", index),
-        Next::Upstream { upstream, .. } => {
+        Some(upstream) => {
             let own = document
                 .upstreams
                 .get(upstream.name())
@@ -83,8 +82,8 @@ fn path(tries: &Tries<'_>, key: Key) -> String {
                 "defaults".to_owned()
             }
         }
-        Next::Target if of_node => "defaults".to_owned(),
-        Next::Target => element("routes", index),
+        None if of_node => "defaults".to_owned(),
+        None => element("routes", index),
     };
     let key = match key {
         Key::Header => "timeouts.header",

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::identify::LEEWAY;
+use crate::next::CompiledRoute;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
 use standing::Asked;
@@ -69,8 +70,8 @@ enum Word {
 /// How a tunnel is to be opened anew.
 pub(crate) struct Move {
     pub(crate) snapshot: Arc<Snapshot>,
-    /// Index into the snapshot's routes.
-    pub(crate) route: usize,
+    /// The route that it takes there.
+    pub(crate) route: Arc<CompiledRoute>,
     /// The request as it is by that snapshot's rules.
     pub(crate) head: RequestHead,
 }
@@ -82,9 +83,9 @@ impl Tunnels {
         let all: Vec<Arc<Standing>> = self.standing.lock().values().cloned().collect();
         for standing in all {
             match standing.redecide(snapshot) {
-                Some(Verdict::Kept { .. }) => counts.kept += 1,
-                Some(Verdict::Outlives { .. }) => counts.outlive += 1,
-                Some(Verdict::Moved { .. }) => counts.moved += 1,
+                Some(Verdict::Kept(_)) => counts.kept += 1,
+                Some(Verdict::Outlives(_)) => counts.outlive += 1,
+                Some(Verdict::Moved(_)) => counts.moved += 1,
                 Some(Verdict::Ended(_)) => counts.ended += 1,
                 None => counts.asked += 1,
             }

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model::Action;
 use hermes_http::RequestHead;
 use hermes_http::h1::client::Receiver;
 use hermes_rules::attach::permits;
-use hermes_rules::redecide::{End, Reason, Rules, Tunnel, Verdict, Way};
+use hermes_rules::redecide::{End, Reason, Tunnel, Verdict, Way};
+use hermes_rules::route::Act;
 use hermes_rules::{redecide, still_believed};
 use hermes_upstream::Upstream;
 use parking_lot::Mutex;
@@ -18,8 +18,9 @@ use tokio::time::{Instant, sleep};
 use super::{Move, Order, Tunnels, Word};
 use crate::believe::{Entry, now};
 use crate::filter::{self, Denied, Stage};
-use crate::forward::{Next, permits_upgrade, post};
+use crate::forward::{permits_upgrade, post};
 use crate::identify::Proof;
+use crate::next::{CompiledRoute, Next};
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 
@@ -55,28 +56,18 @@ impl Opened {
         next: &Next,
         address: Option<SocketAddr>,
     ) -> Self {
-        let upstream = match next {
-            Next::Upstream { upstream, .. } => Some(upstream.clone()),
-            Next::Target => None,
-        };
+        let upstream = next.upstream().cloned();
         let end = match next.receiver() {
             Receiver::Proxy => End::Proxy,
             Receiver::Origin => End::Socket,
         };
-        let rewrite = routed.snapshot.document.routes[routed.route]
-            .rewrite
-            .as_ref();
+        let rewrite = routed.route.config.rewrite.as_ref();
         let rewritten = rewrite.and_then(|rewrite| rewrite.target.clone());
-        let name = upstream.as_ref().map(|upstream| upstream.name().to_owned());
         let chosen = address.filter(|_| upstream.is_none());
-        let way = Way {
-            end,
-            upstream: name,
-            rewritten,
-        };
+        let way = Way { end, rewritten };
         let head = Arc::new(head.clone());
         let revision = routed.snapshot.revision;
-        let route = routed.snapshot.route_names[routed.route].clone();
+        let route = routed.route.name.clone();
         Self {
             way,
             upstream,
@@ -92,11 +83,10 @@ impl Opened {
     pub(crate) fn attached(routed: &Routed, head: &RequestHead, name: String) -> Self {
         let way = Way {
             end: End::Attachment,
-            upstream: None,
             rewritten: None,
         };
         let revision = routed.snapshot.revision;
-        let route = routed.snapshot.route_names[routed.route].clone();
+        let route = routed.route.name.clone();
         let head = Arc::new(head.clone());
         Self {
             way,
@@ -159,7 +149,7 @@ impl Standing {
     }
 
     /// The exchange as it is on a route of another snapshot.
-    pub(crate) fn routed(&self, snapshot: Arc<Snapshot>, route: usize) -> Routed {
+    pub(crate) fn routed(&self, snapshot: Arc<Snapshot>, route: Arc<CompiledRoute>) -> Routed {
         let listener = self.routed.entrance.rules_in(&snapshot);
         Routed {
             snapshot,
@@ -184,7 +174,7 @@ impl Standing {
     }
 
     /// Decides again and tells the carrier, if there is something to do. `None`: filters are to be asked, which the carrier does.
-    pub(super) fn redecide(&self, snapshot: &Arc<Snapshot>) -> Option<Verdict> {
+    pub(super) fn redecide(&self, snapshot: &Arc<Snapshot>) -> Option<TunnelVerdict> {
         let (verdict, word) = match self.unasked(snapshot) {
             Ok((head, user, false)) => {
                 let (verdict, order) = self.verdict(snapshot, head, user);
@@ -263,13 +253,11 @@ impl Standing {
             (_, _, true) => ((*self.opened.lock().head).clone(), self.routed.user.clone()),
         };
         match self.decide(&snapshot, &mut head, user.as_deref()) {
-            Verdict::Kept { route } | Verdict::Outlives { route } | Verdict::Moved { route } => {
-                Ok(Move {
-                    snapshot,
-                    route,
-                    head,
-                })
-            }
+            Verdict::Kept(route) | Verdict::Outlives(route) | Verdict::Moved(route) => Ok(Move {
+                snapshot,
+                route,
+                head,
+            }),
             Verdict::Ended(reason) => Err(reason),
         }
     }
@@ -352,17 +340,17 @@ impl Standing {
         snapshot: &Arc<Snapshot>,
         mut head: RequestHead,
         user: Option<String>,
-    ) -> (Verdict, Option<Order>) {
+    ) -> (TunnelVerdict, Option<Order>) {
         let verdict = self.decide(snapshot, &mut head, user.as_deref());
         let order = match &verdict {
-            Verdict::Kept { route } | Verdict::Outlives { route } => {
-                self.routed.exchange.route(&snapshot.route_names[*route]);
+            Verdict::Kept(route) | Verdict::Outlives(route) => {
+                self.routed.exchange.route(&route.name);
                 None
             }
-            Verdict::Moved { route } => {
+            Verdict::Moved(route) => {
                 let moved = Move {
                     snapshot: snapshot.clone(),
-                    route: *route,
+                    route: route.clone(),
                     head,
                 };
                 Some(Order::Move(Arc::new(moved)))
@@ -372,7 +360,12 @@ impl Standing {
         (verdict, order)
     }
 
-    fn decide(&self, snapshot: &Snapshot, head: &mut RequestHead, user: Option<&str>) -> Verdict {
+    fn decide(
+        &self,
+        snapshot: &Snapshot,
+        head: &mut RequestHead,
+        user: Option<&str>,
+    ) -> TunnelVerdict {
         if user != self.routed.user.as_deref() {
             let name = |user: Option<&str>| {
                 user.map_or_else(|| "nobody's".to_owned(), |user| format!("user {user}'s"))
@@ -398,56 +391,40 @@ impl Standing {
         let asked = head.clone();
         post::arrived(head);
         let facts = filter::facts(&asked, target, user, source, &listener.name);
-        let same_upstream = |name: &str| {
-            let pair = snapshot.upstreams.get(name).zip(opened.upstream.as_ref());
-            pair.is_some_and(|(new, old)| Arc::ptr_eq(new, old))
+        let same = |next: &Arc<Next>| match (next.upstream(), &opened.upstream) {
+            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+            (new, old) => new.is_none() && old.is_none(),
         };
-        let rules = Rules {
-            document: &snapshot.document,
-            table: &snapshot.table,
-            same_upstream: &same_upstream,
+        let tunnel = Tunnel {
+            facts,
+            way: &opened.way,
+            movable: self.movable,
+            relabelled: head.fields != opened.head.fields,
         };
-        let relabelled = head.fields != opened.head.fields;
-        let verdict = redecide(
-            &Tunnel {
-                facts,
-                way: &opened.way,
-                movable: self.movable,
-                relabelled,
-            },
-            &rules,
-        );
-        if let Verdict::Kept { route } | Verdict::Outlives { route } = &verdict
-            && (target.is_any()
-                && opened.upstream.is_none()
-                && snapshot.document.routes[*route].bind.is_none())
+        let verdict = redecide(&tunnel, &snapshot.table, same);
+        let (Verdict::Kept(route) | Verdict::Outlives(route)) = &verdict else {
+            return verdict;
+        };
+
+        // What the routes do not look at.
+        let binds = target.is_any() && opened.upstream.is_none();
+        if binds && route.config.bind.is_none()
+            || opened.attached.is_none() && !permits_upgrade(route, &asked)
         {
-            return Verdict::Ended(Reason::OtherAction(
-                snapshot.route_names[*route].to_string(),
-            ));
+            return Verdict::Ended(Reason::OtherAction(route.name.to_string()));
         }
-        if let Verdict::Kept { route } | Verdict::Outlives { route } = &verdict
-            && opened.attached.is_none()
-            && !permits_upgrade(&snapshot.document.routes[*route], &asked)
-        {
-            return Verdict::Ended(Reason::OtherAction(
-                snapshot.route_names[*route].to_string(),
-            ));
-        }
-        match (&verdict, &opened.attached) {
-            (Verdict::Kept { route }, Some(name)) => {
-                match snapshot.document.routes[*route].action() {
-                    Some(Action::Attach(rule)) => permits(rule, name, user).map_or_else(
-                        |reason| Verdict::Ended(Reason::Identity(reason)),
-                        |()| verdict,
-                    ),
-                    _ => verdict,
-                }
-            }
+        match (&route.act, &opened.attached) {
+            (Act::Attach(rule), Some(name)) => permits(rule, name, user).map_or_else(
+                |reason| Verdict::Ended(Reason::Identity(reason)),
+                |()| verdict,
+            ),
             _ => verdict,
         }
     }
 }
+
+/// What becomes of a tunnel.
+type TunnelVerdict = Verdict<Arc<Next>>;
 
 /// The request after *authorize*, whose it is, and how long that counts.
 type Authorized = (RequestHead, Option<String>, Option<Duration>);

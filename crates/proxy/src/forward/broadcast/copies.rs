@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_config::model::{Action, Broadcast, Hops, Reply as Rule, Terminate};
+use hermes_config::model::{Broadcast, Reply as Rule};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{RequestHead, ResponseHead};
 use hermes_proto::proxy_status::ProxyError;
@@ -11,9 +11,8 @@ use http::StatusCode;
 use http::header::EXPECT;
 use tokio::task::JoinSet;
 
-use super::super::departure::{Next, depart};
+use super::super::departure::depart;
 use super::super::holding::Holder;
-use super::super::reach;
 use super::COPIES;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -112,40 +111,21 @@ impl Copies {
         head: &RequestHead,
         rule: &Broadcast,
     ) -> Result<Self, Refusal> {
-        let (names, receiver) = upstreams(routed, rule);
         let mut copies = Vec::new();
-        for name in names {
-            let missing = || {
-                Refusal::new(
-                    ProxyError::ProxyConfigurationError,
-                    format!("there is no upstream {name}"),
-                )
+        for next in &routed.route.copies {
+            let Some(upstream) = next.upstream() else {
+                continue;
             };
-            let upstream = routed
-                .snapshot
-                .upstreams
-                .get(name)
-                .cloned()
-                .ok_or_else(missing)?;
-            let next = Next::Upstream {
-                upstream: upstream.clone(),
-                receiver,
-            };
-            let (mut head, _) = depart(routed, head.clone(), &next)?;
+            let (mut head, _) = depart(routed, head.clone(), next)?;
             head.fields.remove(EXPECT);
             let head = Arc::new(head);
-            let timeouts = reach::timeouts(routed, &next);
-            copies.extend((0..upstream.endpoint_count()).map(|index| {
-                let upstream = upstream.clone();
-                let head = head.clone();
-                Copy {
-                    number: 0,
-                    upstream,
-                    index,
-                    receiver,
-                    head,
-                    timeouts,
-                }
+            copies.extend((0..upstream.endpoint_count()).map(|index| Copy {
+                number: 0,
+                upstream: upstream.clone(),
+                index,
+                receiver: next.receiver(),
+                head: head.clone(),
+                timeouts: next.timeouts,
             }));
         }
         let most = rule.copies.map_or(COPIES, usize::from);
@@ -228,30 +208,6 @@ fn suffice(fit: usize, unfit: usize, rule: Rule) -> Result<(), Refusal> {
     }
     let details = format!("{fit} of {all} endpoints are healthy, {wanted} wanted");
     Err(Refusal::new(ProxyError::DestinationUnavailable, details))
-}
-
-/// Where the copies go, and what is there.
-fn upstreams<'a>(routed: &'a Routed, rule: &'a Broadcast) -> (Vec<&'a str>, Receiver) {
-    let action = routed
-        .snapshot
-        .document
-        .routes
-        .get(routed.route)
-        .and_then(|route| route.action());
-    let (own, receiver): (Vec<&str>, _) = match action {
-        Some(Action::To(Hops::One(name))) => (vec![name], Receiver::Proxy),
-        Some(Action::To(Hops::Chain(chain))) => (vec![chain.name()], Receiver::Proxy),
-        Some(Action::To(Hops::Split(split))) => {
-            (split.keys().map(String::as_str).collect(), Receiver::Proxy)
-        }
-        Some(Action::Terminate(Terminate::Upstream(name))) => (vec![name], Receiver::Origin),
-        _ => (Vec::new(), Receiver::Origin),
-    };
-    let named = rule
-        .upstreams
-        .as_ref()
-        .map(|names| names.iter().map(String::as_str).collect());
-    (named.unwrap_or(own), receiver)
 }
 
 impl Copy {

@@ -54,8 +54,7 @@ pub(super) enum Offer<'a> {
 
 /// Whether an exchange is a broadcast here. On a route that knows of them, the field ends in any case.
 pub(super) fn offer(routed: &Routed, mut arrival: Arrival) -> Offer<'_> {
-    let route = routed.snapshot.document.routes.get(routed.route);
-    let Some(rule) = route.and_then(|route| route.broadcast.as_ref()) else {
+    let Some(rule) = &routed.route.config.broadcast else {
         return Offer::Ordinary(arrival);
     };
     let fields = &mut arrival.head_mut().fields;
@@ -189,7 +188,7 @@ async fn gather(
     };
     drop((out, held));
     let successes = replies.iter().filter(|reply| reply.is_success()).count();
-    let route = &routed.snapshot.route_names[routed.route];
+    let route = &routed.route.name;
     let cancelled = labels.len() - replies.len();
     let counts = [successes, replies.len() - successes, cancelled, unfit.len()];
     routed.worker.shared.seeing.broadcast(route, counts);

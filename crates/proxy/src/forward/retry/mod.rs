@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use hermes_config::model::{Hedge, Route, Upstream};
+use hermes_config::model::Hedge;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_rules::retry::{Made, Outcome, Policy, Stop, decide};
-use hermes_upstream::{Allowance, Budget, Hop, Timeouts};
+use hermes_upstream::{Allowance, Budget, Hop};
 use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -20,10 +20,9 @@ use tokio::time::Instant;
 pub(super) use outcome::{of_connect, of_stream};
 pub(super) use replay::Replay;
 
-use super::departure::Next;
-use super::reach;
 use super::wait::{Key, Wait};
 use crate::datagrams::{Early, Session};
+use crate::next::Next;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 
@@ -31,12 +30,8 @@ use crate::routed::Routed;
 pub(crate) struct Tries<'a> {
     pub(super) routed: &'a Routed,
     pub(super) next: &'a Next,
-    /// The time-outs of each attempt.
-    pub(super) timeouts: Timeouts,
-    policy: Policy,
-    /// Whether the policy is configured; without one, only what had no effect is tried again, and costs nothing.
-    configured: bool,
-    hedge: Option<&'a Hedge>,
+    /// When a failed attempt is followed by another.
+    policy: &'a Policy,
     idempotent: bool,
     /// Bytes of the tunnel have left with the attempt that is under way.
     early: AtomicBool,
@@ -50,30 +45,17 @@ pub(crate) struct Tries<'a> {
 impl<'a> Tries<'a> {
     /// No attempt yet; the exchange brings its share to the budget.
     pub(crate) fn new(routed: &'a Routed, next: &'a Next, head: &RequestHead) -> Self {
-        let route = &routed.snapshot.document.routes[routed.route];
-        let upstream = upstream(routed, next);
-        let policy = Policy::of(
-            upstream.and_then(|config| config.retry.as_ref()),
-            route.retry.as_ref(),
-        );
-        let configured = policy.is_some();
-        let policy = policy.unwrap_or_else(Policy::unprocessed_only);
-        let timeouts = reach::timeouts(routed, next);
-        let hedge = hedge(route, upstream);
         let tries = Self {
             routed,
             next,
-            timeouts,
-            policy,
-            configured,
-            hedge,
+            policy: next.policy(),
             idempotent: is_repeatable(head),
             early: AtomicBool::new(false),
             made: AtomicU32::new(0),
             tried: Mutex::default(),
             session: None,
         };
-        if configured || hedge.is_some() {
+        if next.has_policy() || next.hedge.is_some() {
             tries.budget().deposit(tries.allowance());
         }
         tries
@@ -100,7 +82,7 @@ impl<'a> Tries<'a> {
 
     /// How long a response head is waited for from there. What an attempt may take in all, its response head may take too.
     pub(super) fn header(&self, hop: Hop) -> Wait {
-        let own = self.timeouts.header_of(hop);
+        let own = self.next.timeouts.header_of(hop);
         let most = self.policy.per_try;
         match (own, most) {
             (Some(own), Some(most)) if most > own => Wait {
@@ -140,7 +122,7 @@ impl<'a> Tries<'a> {
 
     /// Whether bytes of a tunnel may leave before it is open; see [`super::early`].
     pub(super) fn may_send_early(&self) -> bool {
-        !self.configured
+        !self.next.has_policy()
     }
 
     /// Whether bytes of the tunnel have left with the attempt that is under way, which may so have had an effect.
@@ -150,7 +132,7 @@ impl<'a> Tries<'a> {
 
     /// How a request without content is hedged.
     pub(super) fn hedge(&self, method: &Method) -> Option<&'a Hedge> {
-        self.hedge.filter(|_| method.is_safe())
+        self.next.hedge.as_ref().filter(|_| method.is_safe())
     }
 
     /// Whether another attempt follows, and after which pause; it is then paid for and counted.
@@ -172,8 +154,8 @@ impl<'a> Tries<'a> {
             idempotent,
             replayable,
         };
-        let pause = decide(&self.policy, outcome, made, fastrand::u64(..))?;
-        if self.configured && !outcome.is_free() && !self.pay() {
+        let pause = decide(self.policy, outcome, made, fastrand::u64(..))?;
+        if self.next.has_policy() && !outcome.is_free() && !self.pay() {
             return Err(Stop::Budget);
         }
         self.routed
@@ -212,9 +194,9 @@ impl<'a> Tries<'a> {
     }
 
     fn budget(&self) -> &Budget {
-        match self.next {
-            Next::Upstream { upstream, .. } => upstream.budget(),
-            Next::Target => &self.routed.worker.shared.targets,
+        match self.next.upstream() {
+            Some(upstream) => upstream.budget(),
+            None => &self.routed.worker.shared.targets,
         }
     }
 
@@ -226,7 +208,11 @@ impl<'a> Tries<'a> {
     /// What the client and the record learn: with the number of attempts, and why there was no further one.
     pub(super) fn explain(&self, refusal: Refusal, stop: Stop) -> Refusal {
         let made = self.made.load(Ordering::Relaxed);
-        let words = if self.configured { stop.words() } else { "" };
+        let words = if self.next.has_policy() {
+            stop.words()
+        } else {
+            ""
+        };
         match (made, words) {
             (0 | 1, "") => refusal,
             (made, "") => refusal.note(&format!("{made} attempts")),
@@ -263,17 +249,6 @@ pub(super) async fn over(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-fn upstream<'a>(routed: &'a Routed, next: &Next) -> Option<&'a Upstream> {
-    match next {
-        Next::Upstream { upstream, .. } => routed.snapshot.document.upstreams.get(upstream.name()),
-        Next::Target => None,
-    }
-}
-
-fn hedge<'a>(route: &'a Route, upstream: Option<&'a Upstream>) -> Option<&'a Hedge> {
-    route.hedge.as_ref().or_else(|| upstream?.hedge.as_ref())
 }
 
 /// Whether a second attempt does no harm after a first one had its effect. A tunnel that was not accepted carried nothing; an

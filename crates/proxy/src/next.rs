@@ -1,0 +1,139 @@
+//! The next hop of a route: where its exchanges are sent, with all that the configuration says of the path there.
+//!
+//! It is made with the snapshot, so that no exchange looks a name up or puts levels of the configuration over each other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use hermes_config::model::{Document, Hedge, Route};
+use hermes_http::Kind;
+use hermes_http::h1::client::Receiver;
+use hermes_proto::uri_template::UriTemplate;
+use hermes_rules::retry::Policy;
+use hermes_rules::route;
+use hermes_upstream::{Hop, Timeouts, Upstream};
+
+/// A route, as the data plane meets it.
+pub(crate) type CompiledRoute = route::Route<Arc<Next>>;
+
+/// The policy of exchanges for which none is configured.
+static UNPROCESSED_ONLY: Policy = Policy::unprocessed_only();
+
+/// Where an exchange is sent over HTTP, and how.
+pub struct Next {
+    /// Where.
+    pub(crate) to: To,
+    /// The time-outs of each attempt: the upstream's, under those of the route.
+    pub(crate) timeouts: Timeouts,
+    /// When a failed attempt is followed by another; `None` where nothing is configured.
+    retry: Option<Policy>,
+    /// A second attempt beside a slow one.
+    pub(crate) hedge: Option<Hedge>,
+}
+
+/// Where an exchange is sent over HTTP.
+#[derive(Clone)]
+pub enum To {
+    /// To an upstream's endpoints: next proxies, or origins that the operator named.
+    Upstream {
+        /// The upstream.
+        upstream: Arc<Upstream>,
+        /// Whether its endpoints are proxies or origins.
+        receiver: Receiver,
+    },
+    /// To the origin that the request names.
+    Target,
+}
+
+impl Next {
+    /// The next hop that `route` names so; `None` if there is no such upstream.
+    pub(crate) fn compile(
+        document: &Document,
+        upstreams: &HashMap<String, Arc<Upstream>>,
+        route: &Route,
+        hop: route::Hop<'_>,
+    ) -> Option<Self> {
+        let (name, receiver) = match hop {
+            route::Hop::Proxy(name) => (name, Receiver::Proxy),
+            route::Hop::Origin(name) => (name, Receiver::Origin),
+            route::Hop::Target => return Some(Self::target(document, route)),
+        };
+        let upstream = upstreams.get(name)?.clone();
+        let config = document.upstreams.get(name);
+        let retry = config.and_then(|config| config.retry.as_ref());
+        let hedge = config.and_then(|config| config.hedge.as_ref());
+        Some(Self {
+            timeouts: upstream.timeouts().overlaid(&route.timeouts),
+            retry: Policy::of(retry, route.retry.as_ref()),
+            hedge: route.hedge.as_ref().or(hedge).cloned(),
+            to: To::Upstream { upstream, receiver },
+        })
+    }
+
+    fn target(document: &Document, route: &Route) -> Self {
+        let of_node = Timeouts::default().overlaid(&document.defaults.timeouts);
+        Self {
+            to: To::Target,
+            timeouts: of_node.overlaid(&route.timeouts),
+            retry: Policy::of(None, route.retry.as_ref()),
+            hedge: route.hedge.clone(),
+        }
+    }
+
+    /// The upstream that it is; `None` for the origin that the request names.
+    pub fn upstream(&self) -> Option<&Arc<Upstream>> {
+        match &self.to {
+            To::Upstream { upstream, .. } => Some(upstream),
+            To::Target => None,
+        }
+    }
+
+    /// Whether it is the origin that the request names.
+    pub(crate) fn is_target(&self) -> bool {
+        matches!(self.to, To::Target)
+    }
+
+    /// What the next hop is.
+    pub fn receiver(&self) -> Receiver {
+        match &self.to {
+            To::Upstream { receiver, .. } => *receiver,
+            To::Target => Receiver::Origin,
+        }
+    }
+
+    /// What waits at its end, on a link or on a connection of the exchange's own.
+    pub(crate) fn hop(&self, is_link: bool) -> Hop {
+        match self.receiver() {
+            Receiver::Origin => Hop::Origin,
+            Receiver::Proxy if is_link => Hop::Link,
+            Receiver::Proxy => Hop::Unwatched,
+        }
+    }
+
+    /// Whether the link to it is under TLS.
+    pub fn is_tls(&self) -> bool {
+        self.upstream().is_some_and(|upstream| upstream.is_tls())
+    }
+
+    /// The template by which it is asked for tunnels of this kind, where it is not the default one.
+    pub(crate) fn template(&self, kind: Kind) -> Option<&UriTemplate> {
+        self.upstream()?.template(kind)
+    }
+
+    /// The upstream's name, for records.
+    pub fn name(&self) -> &Arc<str> {
+        static TARGET: LazyLock<Arc<str>> = LazyLock::new(|| "(target)".into());
+        self.upstream()
+            .map_or(&TARGET, |upstream| upstream.shared_name())
+    }
+
+    /// When a failed attempt is followed by another.
+    pub(crate) fn policy(&self) -> &Policy {
+        self.retry.as_ref().unwrap_or(&UNPROCESSED_ONLY)
+    }
+
+    /// Whether that is configured. Where it is not, only what had no effect is tried again, and costs nothing.
+    pub(crate) fn has_policy(&self) -> bool {
+        self.retry.is_some()
+    }
+}
