@@ -97,6 +97,9 @@ impl fmt::Display for Change {
             Kind::Added => valued(out, '+', &self.path, &self.new),
             Kind::Removed => valued(out, '-', &self.path, &self.old),
             Kind::Changed => {
+                if old == new {
+                    return write!(out, "~ {}: another value, which is not shown", self.path);
+                }
                 let line = format!("~ {}: {old} -> {new}", self.path);
                 if line.chars().count() <= WIDTH {
                     out.write_str(&line)

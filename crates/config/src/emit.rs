@@ -41,6 +41,11 @@ fn is_deep(section: &Json) -> bool {
     }
 }
 
+/// Whether this is an entry of a section, such as a route, with maps of its own: it stands in a block, too.
+fn is_part(indent: usize, value: &Json) -> bool {
+    indent == INDENT && is_deep(value)
+}
+
 /// `key: value`, in one line where it fits, and otherwise with the value below it.
 fn entry(out: &mut String, indent: usize, key: &str, value: &Json, block: bool) {
     let key = scalar_key(key);
@@ -69,14 +74,15 @@ fn entry(out: &mut String, indent: usize, key: &str, value: &Json, block: bool) 
 
 fn map(out: &mut String, indent: usize, entries: &Map<String, Json>) {
     for (key, value) in entries {
-        entry(out, indent, key, value, false);
+        entry(out, indent, key, value, is_part(indent, value));
     }
 }
 
 fn list(out: &mut String, indent: usize, items: &[Json]) {
     let margin = " ".repeat(indent);
     for item in items {
-        let line = flow(item).map(|text| format!("{margin}- {text}"));
+        let line = flow(item).filter(|_| !is_part(indent, item));
+        let line = line.map(|text| format!("{margin}- {text}"));
         let line = line.filter(|line| !is_composed(item) || line.chars().count() <= WIDTH);
         match (line, item) {
             (Some(line), _) => push(out, &line),

@@ -174,11 +174,15 @@ workers: 2
 
 defaults:
   tls: { ca_file: /ca.pem, cert_file: /edge.pem, key_file: /edge.key }
-  limits: { listeners: { connections: 500 } }
+  limits:
+    listeners: { connections: 500 }
 
 listeners:
   web: { http: 127.0.0.1:8080, auth: none }
-  overlay: { http: \"[::1]:8443\", tls: true, limits: { streams: 9 } }
+  overlay:
+    http: \"[::1]:8443\"
+    tls: true
+    limits: { streams: 9 }
 
 routes:
   - name: video

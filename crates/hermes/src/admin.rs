@@ -22,6 +22,29 @@ pub struct Which {
     pub node: Option<String>,
 }
 
+/// Which running node is meant, by its name alone if that is enough.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Named {
+    /// Name of the node, as --node.
+    #[arg(value_name = "NODE", conflicts_with_all = ["admin", "node"])]
+    name: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Named {
+    /// The socket of that node; see [`Which::socket`].
+    ///
+    /// # Errors
+    /// When no node runs, or several do.
+    pub fn socket(&self) -> Result<PathBuf, Failure> {
+        match &self.name {
+            Some(name) => Ok(default_socket(name)),
+            None => self.which.socket(),
+        }
+    }
+}
+
 impl Which {
     /// The socket of that node. When none is named: the only node that runs.
     ///

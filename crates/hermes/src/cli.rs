@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    check, completions, echo, env, exchanges, exec, log, reload, run, status, top,
+    check, completions, config, diff, echo, env, exchanges, exec, log, reload, run, status, top,
 };
 use crate::demo;
 
@@ -45,6 +45,10 @@ pub enum Command {
     Top(top::Top),
     /// Show the exchanges of a running node, live.
     Exchanges(exchanges::Exchanges),
+    /// Show the configuration that is in force at a running node.
+    Config(config::Config),
+    /// Compare a file with the configuration in force, before a reload.
+    Diff(diff::Diff),
     /// Make a running node read its file again.
     Reload(reload::Reload),
     /// Show or change what a running node logs.

@@ -75,6 +75,8 @@ async fn dispatch(
         Some(Command::Status(status)) => commands::status::run(&status, output).await,
         Some(Command::Top(top)) => commands::top::run(&top, output).await,
         Some(Command::Exchanges(exchanges)) => commands::exchanges::run(&exchanges, output).await,
+        Some(Command::Config(config)) => commands::config::run(&config, output).await,
+        Some(Command::Diff(diff)) => commands::diff::run(&diff, output).await,
         Some(Command::Reload(reload)) => commands::reload::run(&reload, output).await,
         Some(Command::Log(log)) => commands::log::run(&log, output).await,
         Some(Command::Echo(echo)) => commands::echo::run(echo, output).await,

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use hermes_config::{Loaded, Lost, Problem, Problems, child};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
-use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver};
+use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver, Watch};
 use hermes_rules::lint::holds;
 use hermes_rules::{Finding, warn};
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
-use crate::change::{Metrics, NotReloaded, ReloadReport, Watched, follow};
+use crate::change::{Documents, Metrics, NotReloaded, ReloadReport, Watched, follow};
 use crate::hold;
 use crate::listeners::table::{BindError, ListenerView, Prepared};
 use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources, Users};
@@ -77,6 +77,7 @@ pub(crate) struct Changing {
     /// Tells the workers of new sockets; emptied to end them.
     pub(crate) doors: Vec<UnboundedSender<Door>>,
     pub(crate) metrics: Metrics,
+    pub(crate) documents: Documents,
 }
 
 /// Everything that is wrong with a configuration and the files it names.
@@ -139,6 +140,7 @@ impl Proxy {
         let seeing = Seeing::new(&node_name(&loaded), access);
         let places = loaded.places.clone();
         let doubts = doubts(&loaded);
+        let documents = Documents::begin(&loaded);
         let snapshot = Snapshot::build(loaded, None, &seeing)?;
         log_doubts(&doubts);
         seeing.users(snapshot.document.metrics.users);
@@ -158,23 +160,7 @@ impl Proxy {
         let local = LocalAddresses::now();
         let snapshot = Arc::new(snapshot.own(prepared.doors(), &own, &local));
         let drain = Drain::new();
-        let shared = Arc::new(Shared {
-            snapshot: ArcSwap::new(snapshot.clone()),
-            shares: seeing.shares().clone(),
-            seeing,
-            targets: hermes_upstream::Budget::default(),
-            tunnels: Tunnels::default(),
-            resumable: Arc::default(),
-            sources: Sources::default(),
-            connections: Users::default(),
-            users: Users::default(),
-            sessions: Sessions::default(),
-            attached: Arc::default(),
-            joins: Joins::default(),
-            revision: watch::Sender::new(snapshot.revision),
-            drain: drain.watch(),
-            local,
-        });
+        let shared = shared(seeing, snapshot.clone(), drain.watch(), local);
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
         let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
         let (workers, doors) = start_workers(count, &shared, resolver, &drain)
@@ -184,6 +170,7 @@ impl Proxy {
             table,
             doors,
             metrics,
+            documents,
         };
         changing.table.apply(
             prepared,
@@ -291,6 +278,14 @@ impl Proxy {
         self.node.reload()
     }
 
+    /// Puts a document in force that another than its file says: an agent, or a test.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed.
+    pub fn apply(&self, document: impl Into<Loaded>) -> Result<ReloadReport, NotReloaded> {
+        self.node.apply(document)
+    }
+
     /// Ends the proxy: nothing new is accepted, what is open may finish within `deadline`, the rest is cut off.
     /// Called again, with another deadline, it goes on from where it was.
     pub async fn drain(&mut self, deadline: Duration) -> Ended {
@@ -304,6 +299,31 @@ impl Proxy {
         self.admin.drain(ADMIN_END).await;
         ended
     }
+}
+
+fn shared(
+    seeing: Arc<Seeing>,
+    snapshot: Arc<Snapshot>,
+    drain: Watch,
+    local: LocalAddresses,
+) -> Arc<Shared> {
+    Arc::new(Shared {
+        shares: seeing.shares().clone(),
+        seeing,
+        targets: hermes_upstream::Budget::default(),
+        tunnels: Tunnels::default(),
+        resumable: Arc::default(),
+        sources: Sources::default(),
+        connections: Users::default(),
+        users: Users::default(),
+        sessions: Sessions::default(),
+        attached: Arc::default(),
+        joins: Joins::default(),
+        revision: watch::Sender::new(snapshot.revision),
+        snapshot: ArcSwap::new(snapshot),
+        drain,
+        local,
+    })
 }
 
 /// The addresses that no request may choose, because this process listens there.

@@ -59,6 +59,14 @@ impl Control for Node {
         })
     }
 
+    fn document(&self) -> Result<Value, Value> {
+        Self::document(self).map_err(|problems| json!({ "problems": problems }))
+    }
+
+    fn compare(&self, text: &str) -> Result<Value, Value> {
+        Self::compare(self, text).map_err(|problems| json!({ "problems": problems }))
+    }
+
     fn reload(&self) -> Result<Value, Value> {
         Self::reload(self)
             .map(|report| json!(report))

@@ -2,6 +2,8 @@
 
 pub mod check;
 pub mod completions;
+pub mod config;
+pub mod diff;
 pub mod echo;
 pub mod env;
 pub mod exchanges;

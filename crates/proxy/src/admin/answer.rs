@@ -18,6 +18,9 @@ use crate::seeing::Seeing;
 /// Bytes of a request's content.
 const CONTENT_BYTES: usize = 64 * 1024;
 
+/// Bytes of a document, written out whole: files have 4 MiB each at most, and few documents come near to one.
+const DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
+
 /// Time until a request's content is complete.
 const CONTENT_TIME: Duration = Duration::from_secs(10);
 
@@ -52,6 +55,8 @@ impl Answer for Admin {
             "/exchanges" => self.exchanges(),
             "/metrics" => metrics(&self.seeing),
             "/usage" => json_answer(StatusCode::OK, &json!(self.seeing.usage())),
+            "/config" => self.document().await,
+            "/diff" => self.compare(request).await,
             "/reload" => self.reload().await,
             "/log" => self.log(request).await,
             _ => json_answer(StatusCode::OK, &json!({ "healthy": true })),
@@ -101,26 +106,28 @@ impl Admin {
         }
     }
 
+    async fn document(&self) -> Response<Full<Bytes>> {
+        let control = Arc::clone(&self.control);
+        let found = tokio::task::spawn_blocking(move || control.document()).await;
+        judged(found, "the document")
+    }
+
+    async fn compare(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let text = match content(request, DOCUMENT_BYTES, "the document").await {
+            Ok(text) => text,
+            Err(refused) => return refused,
+        };
+        let control = Arc::clone(&self.control);
+        let compared = tokio::task::spawn_blocking(move || control.compare(&text)).await;
+        judged(compared, "the comparison")
+    }
+
     async fn log(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let collected = timeout(
-            CONTENT_TIME,
-            Limited::new(request.into_body(), CONTENT_BYTES).collect(),
-        );
-        let Ok(content) = collected.await else {
-            return error(
-                StatusCode::REQUEST_TIMEOUT,
-                "the filter did not arrive in time",
-            );
+        let filter = match content(request, CONTENT_BYTES, "the filter").await {
+            Ok(filter) => filter,
+            Err(refused) => return refused,
         };
-        let Ok(content) = content else {
-            return error(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the filter is larger than 64 KiB, or was cut off",
-            );
-        };
-        let content = content.to_bytes();
-        let set = std::str::from_utf8(&content).map_err(|_| "the filter is not UTF-8".to_owned());
-        match set.and_then(|filter| self.control.log_level(filter.trim())) {
+        match self.control.log_level(filter.trim()) {
             Ok(()) => {
                 let mut done = Response::new(Full::default());
                 *done.status_mut() = StatusCode::NO_CONTENT;
@@ -131,11 +138,54 @@ impl Admin {
     }
 }
 
+/// What was found, or why not.
+fn judged(
+    found: Result<Result<Value, Value>, tokio::task::JoinError>,
+    what: &str,
+) -> Response<Full<Bytes>> {
+    match found {
+        Ok(Ok(found)) => json_answer(StatusCode::OK, &found),
+        Ok(Err(problems)) => json_answer(StatusCode::UNPROCESSABLE_ENTITY, &problems),
+        Err(failed) => error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!("{what} broke off: {failed}"),
+        ),
+    }
+}
+
+/// The text that a request brings, of `most` bytes.
+async fn content(
+    request: Request<Incoming>,
+    most: usize,
+    what: &str,
+) -> Result<String, Response<Full<Bytes>>> {
+    let collected = timeout(
+        CONTENT_TIME,
+        Limited::new(request.into_body(), most).collect(),
+    );
+    let Ok(content) = collected.await else {
+        let reason = format!("{what} did not arrive in time");
+        return Err(error(StatusCode::REQUEST_TIMEOUT, &reason));
+    };
+    let Ok(content) = content else {
+        let reason = format!("{what} is larger than {} KiB, or was cut off", most / 1024);
+        return Err(error(StatusCode::PAYLOAD_TOO_LARGE, &reason));
+    };
+    String::from_utf8(content.to_bytes().into()).map_err(|_| {
+        error(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            &format!("{what} is not UTF-8"),
+        )
+    })
+}
+
 /// The method that a path is asked with; `None` if there is no such path.
 fn method_of(path: &str) -> Option<Method> {
     match path {
-        "/healthz" | "/status" | "/exchanges" | "/metrics" | "/usage" => Some(Method::GET),
-        "/reload" => Some(Method::POST),
+        "/healthz" | "/status" | "/exchanges" | "/metrics" | "/usage" | "/config" => {
+            Some(Method::GET)
+        }
+        "/diff" | "/reload" => Some(Method::POST),
         "/log" => Some(Method::PUT),
         _ => None,
     }

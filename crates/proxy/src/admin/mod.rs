@@ -7,6 +7,8 @@
 //! | `GET /exchanges` | `{"exchanges": [...], "live": count}`, oldest first, at most [`crate::seeing::VIEW_LIMIT`] |
 //! | `GET /usage` | [`crate::seeing::UsageView`]: counts by user, route and upstream |
 //! | `GET /metrics` | OpenMetrics text; the only path over TCP |
+//! | `GET /config` | the document in force, as text and as JSON |
+//! | `POST /diff` | body: a document; 200 and how it differs from the one in force, or 422 with what is wrong with it |
 //! | `POST /reload` | 200, or 422 with what is wrong with the configuration |
 //! | `PUT /log` | body: a log filter; 204, or 422 with what is wrong with it |
 //!
@@ -39,6 +41,18 @@ use answer::{Admin, MetricsOnly};
 pub trait Control: Send + Sync + 'static {
     /// The node, its version, listeners, routes, upstreams and their health.
     fn status(&self) -> serde_json::Value;
+
+    /// The document in force, without its secrets; may block.
+    ///
+    /// # Errors
+    /// Why it cannot be shown.
+    fn document(&self) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// How the document in force differs from the one in `text`, and what applying that would do; may block.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    fn compare(&self, text: &str) -> Result<serde_json::Value, serde_json::Value>;
 
     /// Reads the configuration again and applies it; may block.
     ///

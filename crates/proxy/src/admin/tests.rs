@@ -28,6 +28,17 @@ impl Control for Node {
         json!({ "node": "alice" })
     }
 
+    fn document(&self) -> Result<Value, Value> {
+        Ok(json!({ "text": "version: 1\n" }))
+    }
+
+    fn compare(&self, text: &str) -> Result<Value, Value> {
+        match text {
+            "version: 1\n" => Ok(json!({ "same": true })),
+            _ => Err(json!({ "problems": [text] })),
+        }
+    }
+
     fn reload(&self) -> Result<Value, Value> {
         if self.broken {
             Err(json!({ "problems": ["a.yaml:1:1: no"] }))
@@ -120,6 +131,27 @@ async fn every_path_answers() {
             json!({ "node": "alice" }),
         ),
         (Method::HEAD, "/status", "", StatusCode::OK, json!("")),
+        (
+            Method::GET,
+            "/config",
+            "",
+            StatusCode::OK,
+            json!({ "text": "version: 1\n" }),
+        ),
+        (
+            Method::POST,
+            "/diff",
+            "version: 1\n",
+            StatusCode::OK,
+            json!({ "same": true }),
+        ),
+        (
+            Method::POST,
+            "/diff",
+            "no",
+            StatusCode::UNPROCESSABLE_ENTITY,
+            json!({ "problems": ["no"] }),
+        ),
         (
             Method::POST,
             "/reload",

@@ -2,6 +2,8 @@
 //!
 //! Everything that can fail comes before the swap: a file that does not hold changes nothing.
 
+mod compare;
+mod documents;
 mod metrics;
 mod watch;
 
@@ -9,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hermes_config::model::Document;
-use hermes_config::{Problems, read};
+use hermes_config::{Loaded, Problems, read};
 use serde::Serialize;
 
 use crate::hold;
@@ -18,6 +20,7 @@ use crate::node::{Changing, Node, check_rest, doubts, log_doubts, own_addresses,
 use crate::redecide::Redecided;
 use crate::seeing::AccessSink;
 use crate::snapshot::Snapshot;
+pub(crate) use documents::{Documents, Revision};
 pub(crate) use metrics::Metrics;
 pub(crate) use watch::{Watched, follow};
 
@@ -86,6 +89,28 @@ impl Node {
         let mut changing = self.changing.lock();
         let loaded = read(&self.file, &|name| std::env::var(name).ok())
             .map_err(|flawed| flawed.judged(check_rest))?;
+        self.put_in_force(&mut changing, loaded)
+    }
+
+    /// Puts a document in force, wherever it comes from.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed.
+    pub(crate) fn apply(&self, document: impl Into<Loaded>) -> Result<ReloadReport, NotReloaded> {
+        let mut loaded = document.into();
+        if loaded.files.is_empty() {
+            // What no file says is another document of this node, whose name may be that of its file.
+            loaded.files.clone_from(&self.shared.snapshot.load().files);
+        }
+        self.put_in_force(&mut self.changing.lock(), loaded)
+    }
+
+    fn put_in_force(
+        &self,
+        changing: &mut Changing,
+        loaded: Loaded,
+    ) -> Result<ReloadReport, NotReloaded> {
+        let kept = Revision::of(&loaded, self.shared.snapshot.load().revision + 1);
         let places = loaded.places.clone();
         let files = loaded.files.clone();
         let doubts = doubts(&loaded);
@@ -114,7 +139,9 @@ impl Node {
             table,
             doors,
             metrics: served,
-        } = &mut *changing;
+            documents,
+        } = changing;
+        documents.follow(kept);
         let listeners = table.apply(prepared, &snapshot, doors, &self.drain.watch());
         served.apply(metrics);
         let tunnels = self.shared.tunnels.redecide(&snapshot);

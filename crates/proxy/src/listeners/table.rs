@@ -196,6 +196,40 @@ impl ListenerTable {
         }
     }
 
+    /// What applying a document would do to the listeners, if all that it asks for can be bound.
+    pub fn preview(&self, document: &Document) -> Changes {
+        let listeners = document.listeners.iter();
+        let wanted: Vec<(Arc<str>, Wanted)> = listeners
+            .flat_map(|(name, listener)| {
+                wanted(document, listener).map(|wanted| (name.as_str().into(), wanted))
+            })
+            .collect();
+        let kept = self.kept(&wanted);
+        let mut changes = Changes::default();
+        for Kept { name, before, .. } in &kept {
+            add(&mut changes.kept, name, before.1);
+            if before.0 != *name {
+                let renamed = format!("{} -> {name}", before.0);
+                add(&mut changes.renamed, &renamed, before.1);
+            }
+        }
+        let stays = |part: &Part| kept.iter().any(|kept| kept.before == *part);
+        for part in self.open.keys().filter(|part| !stays(part)) {
+            add(&mut changes.closed, &part.0, part.1);
+        }
+        let is_kept = |name: &Arc<str>, serves: Serves| {
+            kept.iter()
+                .any(|kept| kept.name == *name && kept.before.1 == serves)
+        };
+        for (name, part) in wanted
+            .iter()
+            .filter(|(name, part)| !is_kept(name, part.serves))
+        {
+            add(&mut changes.opened, name, part.serves);
+        }
+        changes
+    }
+
     /// What has no sockets yet, and the passed ones that it is to have: those that no listener keeps.
     fn missing<'a>(
         &self,

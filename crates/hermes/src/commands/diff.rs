@@ -1,0 +1,182 @@
+//! `hermes diff`: what a file would change at a running node.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use hermes_config::{Change, Kind, Loaded, Places, write_whole};
+use http::Method;
+use serde_json::Value;
+
+use crate::admin::{self, Named};
+use crate::failure::Failure;
+use crate::output::{Colour, Output};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  the file says what is in force
+  1  it says something else
+  2  it is not valid, or could not be compared
+  3  the running node cannot be reached";
+
+/// Arguments of `hermes diff`.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Diff {
+    /// The file. Default: the one that the node would read again.
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    node: Named,
+}
+
+/// Shows what differs, by the paths of keys, and what a reload would do to the listeners.
+///
+/// The file is read here, with this process's environment, as `hermes check` reads it.
+///
+/// # Errors
+/// When something differs (exit code 1), the file is not valid (2), or the node cannot be reached (3).
+pub async fn run(diff: &Diff, output: Output) -> Result<(), Failure> {
+    compare(diff, output)
+        .await
+        .map_err(|failure| match failure {
+            // That the command failed is not to look like a difference.
+            Failure { code: 1, .. } if !failure.reason.is_empty() => Failure { code: 2, ..failure },
+            failure => failure,
+        })
+}
+
+async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
+    let socket = diff.node.socket()?;
+    let file = match &diff.file {
+        Some(file) => file.clone(),
+        None => of_node(&socket).await?,
+    };
+    let loaded = super::load(&file)?;
+    // Nothing of it is shown by the node but what differs, and no secret at all.
+    let text = write_whole(&loaded.document, &Places::nowhere());
+    let (status, answer) = admin::call(&socket, Method::POST, "/diff", &text).await?;
+    if status != 200 {
+        return Err(Failure::failed(admin::refusal("/diff", status, &answer)));
+    }
+    shown(&file, &loaded, answer, output)
+}
+
+/// The file that the node would read again.
+async fn of_node(socket: &Path) -> Result<PathBuf, Failure> {
+    let answer = admin::ask(socket, "/config").await?;
+    Ok(answer["file"].as_str().unwrap_or_default().into())
+}
+
+fn shown(file: &Path, loaded: &Loaded, mut answer: Value, output: Output) -> Result<(), Failure> {
+    let mut changes: Vec<Change> = serde_json::from_value(answer["changes"].take())
+        .map_err(|error| Failure::failed(format!("the node's answer cannot be read: {error}")))?;
+    for change in &mut changes {
+        // Which values came from variables is known here only.
+        change.conceal(loaded, loaded);
+    }
+    let problems = problems(file, loaded, answer["problems"].take());
+    if output.json {
+        answer["changes"] = serde_json::json!(changes);
+        answer["problems"] = serde_json::json!(problems);
+        output.value(&answer);
+    } else {
+        changes
+            .iter()
+            .for_each(|change| output.line(painted(change, output)));
+        if changes.is_empty() {
+            output.line("no difference");
+        } else if problems.is_empty() {
+            output.line(foreseen(&answer["reload"]));
+        }
+    }
+    if !problems.is_empty() {
+        let failure = Failure {
+            problems,
+            ..Failure::invalid("a reload would refuse the file")
+        };
+        return Err(if output.json {
+            Failure::told(2)
+        } else {
+            failure
+        });
+    }
+    if changes.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::told(1))
+    }
+}
+
+/// What the node found wrong, with its places in the file.
+fn problems(file: &Path, loaded: &Loaded, found: Value) -> Vec<hermes_config::Problem> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let found = found.as_array().cloned().unwrap_or_default();
+    let problem = |found: Value| {
+        let path = text(&found["path"]).unwrap_or_default();
+        hermes_config::Problem {
+            place: loaded.places.locate(&path),
+            path,
+            reason: text(&found["reason"])
+                .unwrap_or_else(|| format!("{} is not valid", file.display())),
+            remedy: text(&found["remedy"]),
+        }
+    };
+    found.into_iter().map(problem).collect()
+}
+
+fn painted(change: &Change, output: Output) -> String {
+    let text = change.to_string();
+    match change.kind {
+        Kind::Added => output.paint(Colour::Good, &text),
+        Kind::Removed => output.paint(Colour::Bad, &text),
+        Kind::Changed | Kind::Moved => text,
+    }
+}
+
+/// What a reload would do, in one line.
+fn foreseen(reload: &Value) -> String {
+    let names = |list: &Value| {
+        let names = list
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let listeners = &reload["listeners"];
+    let effects = [
+        ("open", names(&listeners["opened"])),
+        ("close", names(&listeners["closed"])),
+        ("rename", names(&listeners["renamed"])),
+    ];
+    let said: Vec<String> = effects
+        .iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(verb, names)| format!("{verb} {names}"))
+        .collect();
+    let mut line = match said.as_slice() {
+        [] => "a reload would open and close no listener".to_owned(),
+        said => format!("a reload would {}", said.join("; ")),
+    };
+    let restart = names(&reload["needs_restart"]);
+    if !restart.is_empty() {
+        line += &format!("; only a restart changes {restart}");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_reload_would_do_is_one_line() {
+        let none = json!({ "listeners": { "opened": [], "closed": [], "kept": ["web"], "renamed": [] }, "needs_restart": [] });
+        assert_eq!(foreseen(&none), "a reload would open and close no listener");
+        let some = json!({ "listeners": { "opened": ["web"], "closed": ["db", "rtp"] }, "needs_restart": ["workers"] });
+        assert_eq!(
+            foreseen(&some),
+            "a reload would open web; close db, rtp; only a restart changes workers"
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! What the administrator sees of documents: the one in force, and what another would change.
+
+use std::path::Path;
+
+use hermes_config::{Problems, diff, parse, to_json, write};
+use serde_json::{Value, json};
+
+use super::needs_restart;
+use crate::node::{Node, check};
+
+impl Node {
+    /// The document in force, as text and as JSON.
+    pub(crate) fn document(&self) -> Result<Value, Problems> {
+        let kept = self.changing.lock().documents.current.clone();
+        let loaded = kept.loaded()?;
+        Ok(json!({
+            "node": &*self.shared.snapshot.load().node,
+            "revision": kept.number,
+            "file": std::path::absolute(&self.file).unwrap_or_default(),
+            "document": to_json(&loaded.document, &loaded.places),
+            "text": write(&loaded.document, &loaded.places),
+        }))
+    }
+
+    /// How the document in force differs from that in `text`, which is whole, and what applying it would do.
+    ///
+    /// # Errors
+    /// When the text is no document.
+    pub(crate) fn compare(&self, text: &str) -> Result<Value, Problems> {
+        let new = parse(Path::new("document"), text, &|_| None)?;
+        let kept = self.changing.lock().documents.current.clone();
+        let old = kept.loaded()?;
+        let changes = diff(&old, &new);
+        let listeners = self.changing.lock().table.preview(&new.document);
+        let needs_restart = needs_restart(&old.document, &new.document);
+        let problems = check(new)
+            .err()
+            .map_or_else(Vec::new, |Problems(found)| found);
+        Ok(json!({
+            "same": changes.is_empty(),
+            "changes": changes,
+            "reload": { "listeners": listeners, "needs_restart": needs_restart },
+            "problems": problems,
+        }))
+    }
+}
