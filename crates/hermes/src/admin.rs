@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
-use hermes_proxy::admin::default_socket;
+use hermes_observe::admin::default_socket;
 use http::Method;
 use serde_json::Value;
 
@@ -113,7 +113,7 @@ pub async fn call(
     path: &str,
     body: &str,
 ) -> Result<(u16, Value), Failure> {
-    let answer = hermes_proxy::admin::call(
+    let answer = hermes_observe::admin::call(
         socket,
         method,
         path,

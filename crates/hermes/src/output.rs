@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use hermes_proxy::shown::{for_terminal, json_for_terminal};
+use hermes_observe::shown::{for_terminal, json_for_terminal};
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 

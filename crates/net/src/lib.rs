@@ -14,6 +14,7 @@
 
 pub mod activation;
 mod appended;
+pub mod clock;
 pub mod connect;
 pub mod descriptors;
 pub mod dns;
@@ -24,6 +25,7 @@ pub mod memory;
 pub mod os;
 pub mod peer;
 pub mod quic;
+pub mod shares;
 pub mod splice;
 pub mod split;
 pub mod stream;
@@ -31,6 +33,7 @@ pub mod tls;
 pub mod udp;
 pub mod udp_batch;
 mod udp_system;
+pub mod wake_gated;
 mod within;
 pub mod worker;
 

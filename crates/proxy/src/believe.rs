@@ -3,11 +3,10 @@
 //! What credentials prove is found out once. What follows from that is a function of the snapshot, and is asked again for an
 //! open tunnel when the snapshot changes.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use hermes_config::model::FieldPattern;
 use hermes_http::{Kind, RequestHead};
 use hermes_net::StreamInfo;
+use hermes_net::clock::unix_seconds;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::fields::USER;
 use hermes_rules::{Source, Values, apply, believe};
@@ -50,13 +49,6 @@ pub(crate) struct Entry<'a> {
     pub(crate) source: &'a StreamInfo,
 }
 
-/// Unix time in seconds.
-pub(crate) fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
 impl Entry<'_> {
     /// Whether the certificate with which the connection came, if any, is believed now.
     ///
@@ -69,7 +61,7 @@ impl Entry<'_> {
             source,
         } = *self;
         listener
-            .still_believes(source, snapshot.revision, now())
+            .still_believes(source, snapshot.revision, unix_seconds())
             .map_err(|reason| {
                 listener.seeing.auth_failure("mtls");
                 Refusal::new(ProxyError::HttpRequestDenied, reason).status(StatusCode::FORBIDDEN)
@@ -90,7 +82,7 @@ impl Entry<'_> {
         let gateway = listener.config.gateway;
         let identity = listener
             .authenticator
-            .authenticate(&mut head.fields, source, gateway, now())
+            .authenticate(&mut head.fields, source, gateway, unix_seconds())
             .await;
         let identity = identity.map_err(|challenge| {
             listener.seeing.auth_failure(challenge.scheme);

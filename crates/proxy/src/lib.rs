@@ -18,13 +18,12 @@
 //! - `resume`: UDP sessions that outlive the way to them.
 //! - `redecide`: what becomes of open tunnels when the snapshot changes, or when what they rest on ends.
 //! - [`trial`]: whether the upstreams of a configuration can be reached.
-//! - [`seeing`] and [`admin`]: what the operator sees and asks.
+//! - `trace`: an exchange's place in a trace. What the operator sees and asks is in `hermes-observe`.
 //!
 //! What it is not: it reads no file but those a snapshot names, and it runs without any control plane.
 //!
 //! Specifications: RFC 9110 (proxy role), RFC 9209 (Proxy-Status), RFC 9298 (CONNECT-UDP), RFC 7239 (Forwarded).
 
-pub mod admin;
 mod alternative;
 mod arrival;
 mod believe;
@@ -46,19 +45,13 @@ pub mod refusal;
 mod resume;
 mod routed;
 mod scarcity;
-pub mod seeing;
-mod seldom;
-mod shares;
-pub mod shown;
 pub mod snapshot;
 mod status;
 pub mod target;
 mod trace;
 pub mod trial;
 mod upkeep;
-mod validity;
 mod whole;
 pub mod worker;
 
 pub use node::{Proxy, check, check_rest, doubts};
-pub use validity::warnings;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use hermes_net::StreamInfo;
+use hermes_observe::Exchange;
 use hermes_rules::Values;
 
 use crate::believe::Belief;
 use crate::listeners::Entrance;
 use crate::next::CompiledRoute;
 use crate::resume::Asked;
-use crate::seeing::Exchange;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
 use crate::worker::Worker;

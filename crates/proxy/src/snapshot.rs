@@ -19,6 +19,7 @@ use hermes_config::{Loaded, Places, Problem, Problems, child, element};
 use hermes_net::quic::Record;
 use hermes_net::tls::ClientOptions;
 use hermes_net::{LocalAddresses, StreamInfo};
+use hermes_observe::{Destination, Seeing};
 use hermes_proto::via;
 use hermes_rules::route::{Unfit, hops_of};
 use hermes_rules::{
@@ -30,7 +31,6 @@ use http::{HeaderMap, HeaderValue};
 use crate::filter::{self, Filter};
 use crate::listeners::DoorId;
 use crate::next::Next;
-use crate::seeing::{Destination, Seeing};
 pub use listener::{Counted, ListenerRules};
 
 /// One valid configuration.

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use hermes_net::clock::unix_seconds;
+use hermes_observe::admin::Control;
 use serde_json::{Value, json};
 
-use crate::admin::Control;
-use crate::believe::now;
 use crate::change::NotReloaded;
 use crate::hold;
 use crate::node::Node;
@@ -49,7 +49,7 @@ impl Control for Node {
             "listeners": changing.table.views(&snapshot.document),
             "upstreams": upstreams,
             "hops": hops,
-            "certificates": self.shared.seeing.certificates().iter().map(|held| held.view(now())).collect::<Vec<_>>(),
+            "certificates": self.shared.seeing.certificates().iter().map(|held| held.view(unix_seconds())).collect::<Vec<_>>(),
             "attached": self.shared.attached.views(ATTACHED),
             "attachments": self.shared.joins.views(),
             "exchanges": { "live": self.shared.seeing.live_count() },

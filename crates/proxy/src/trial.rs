@@ -7,13 +7,13 @@ use std::time::Duration;
 use hermes_config::model::{Action, Document, Terminate};
 use hermes_config::{Loaded, Problems};
 use hermes_net::Resolver;
+use hermes_observe::{AccessSink, Seeing};
 use hermes_rules::route::hops_of;
 use hermes_upstream::{Client, Directory, Question, Trial, Upstream};
 use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
 use crate::node::one;
-use crate::seeing::{AccessSink, Seeing};
 use crate::snapshot::Snapshot;
 
 /// Tries every upstream of a document that has endpoints of its own, each way to each endpoint no longer than `time`; by name, in

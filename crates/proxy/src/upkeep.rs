@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_net::clock::unix_seconds;
 use hermes_net::{Resolver, Watch};
+use hermes_observe::validity::{self, Held, State};
 use hermes_upstream::{Checks, Client};
 use tokio_util::task::TaskTracker;
 
-use crate::believe::now;
 use crate::snapshot::Snapshot;
-use crate::validity::{self, Held, State};
 use crate::worker::Shared;
 
 /// The upkeep of the upstreams in force.
@@ -39,7 +39,7 @@ impl Upkeep {
             .seeing
             .watch_upstreams(snapshot.upstreams.values().cloned().collect());
         let held = validity::all(&snapshot.document);
-        held.iter().for_each(|held| warn(held, now()));
+        held.iter().for_each(|held| warn(held, unix_seconds()));
         self.shared.seeing.watch_certificates(held);
     }
 }
@@ -55,7 +55,7 @@ async fn remind(shared: Arc<Shared>, watch: Watch) {
             () = tokio::time::sleep(LOOK) => {}
             () = watch.graceful() => return,
         }
-        let now = now();
+        let now = unix_seconds();
         let held = shared.seeing.certificates();
         told.retain(|path, _| held.iter().any(|held| held.path == *path));
         for held in held {

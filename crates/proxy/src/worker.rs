@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use hermes_net::shares::Shares;
 use hermes_net::{LocalAddresses, Resolver, Watch};
+use hermes_observe::Seeing;
 use hermes_upstream::{Attached, Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio::sync::watch;
@@ -13,8 +15,6 @@ use tokio_util::task::TaskTracker;
 use crate::listeners::{Joins, Sessions, Sources, Users};
 use crate::redecide::Tunnels;
 use crate::resume::Resumable;
-use crate::seeing::Seeing;
-use crate::shares::Shares;
 use crate::snapshot::Snapshot;
 
 /// What all workers share.

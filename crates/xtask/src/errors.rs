@@ -8,7 +8,7 @@ use crate::tree::Tree;
 
 /// The page, and the file that lists the ends of exchanges.
 const PAGE: &str = "docs/errors.md";
-const ENDS: &str = "crates/proxy/src/seeing/reason.rs";
+const ENDS: &str = "crates/observe/src/reason.rs";
 
 /// How an error of RFC 9209 is named in the code.
 const TYPE: &str = "ProxyError::";

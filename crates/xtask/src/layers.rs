@@ -16,20 +16,27 @@ const LAYERS: &[(&str, &str)] = &[
     ("net", "proto"),
     ("http", "proto net"),
     ("upstream", "proto config net http"),
-    ("proxy", "proto config rules net http upstream"),
+    ("observe", "proto config rules net http upstream"),
+    ("proxy", "proto config rules net http upstream observe"),
     ("api", "proto config rules"),
-    ("relay", "proto config rules net http upstream proxy"),
-    ("translate", "proto config rules net http upstream proxy"),
-    ("agent", "proto config rules net http proxy api"),
+    (
+        "relay",
+        "proto config rules net http upstream observe proxy",
+    ),
+    (
+        "translate",
+        "proto config rules net http upstream observe proxy",
+    ),
+    ("agent", "proto config rules net http observe proxy api"),
     ("control", "proto config rules net http api"),
     (
         "hermes",
-        "proto config rules net http upstream proxy api relay translate agent control",
+        "proto config rules net http upstream observe proxy api relay translate agent control",
     ),
     ("lab", "proto config net"),
     (
         "tests",
-        "proto config rules net http upstream proxy api relay translate agent control hermes lab",
+        "proto config rules net http upstream observe proxy api relay translate agent control hermes lab",
     ),
     ("xtask", ""),
 ];

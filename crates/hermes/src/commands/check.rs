@@ -96,7 +96,7 @@ async fn judge(file: &Path, connect: bool) -> Judged {
         }
     };
     let mut warnings = hermes_proxy::doubts(&loaded);
-    warnings.extend(hermes_proxy::warnings(&loaded));
+    warnings.extend(hermes_observe::validity::warnings(&loaded));
     warnings.extend(unwritable(&loaded));
     let content = content(&loaded.document);
     let tried = if connect {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use hermes_config::Problems;
 use hermes_config::model::{Document, ListenAddress};
 use hermes_net::{Drain, Watch};
+use hermes_observe::Seeing;
+use hermes_observe::admin;
 use tokio::runtime::Handle;
 
-use crate::admin;
 use crate::listeners::PassedSockets;
 use crate::node::one;
-use crate::seeing::Seeing;
 
 /// The endpoint of metrics.
 pub(crate) struct Metrics {

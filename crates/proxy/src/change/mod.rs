@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use hermes_config::model::Document;
 use hermes_config::{Loaded, Problems, read};
+use hermes_observe::AccessSink;
 use serde::Serialize;
 
 use crate::hold;
 use crate::listeners::table::Changes;
 use crate::node::{Changing, Node, check_rest, doubts, log_doubts, own_addresses, unbound};
 use crate::redecide::Redecided;
-use crate::seeing::AccessSink;
 use crate::snapshot::Snapshot;
 pub(crate) use documents::{Documents, Revision};
 pub(crate) use metrics::Metrics;

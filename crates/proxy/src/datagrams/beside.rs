@@ -5,10 +5,10 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use hermes_http::h3::DatagramReceiver;
+use hermes_observe::{DropReason, Exchange};
 use tokio::time::Instant;
 
 use super::{Bounds, Queue};
-use crate::seeing::{DropReason, Exchange};
 
 /// QUIC datagrams that one wake-up takes at most: what fills two runs of the kernel's segmentation.
 const MOST: usize = 128;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use hermes_net::descriptors::claim;
 use hermes_net::{RecvBatch, UdpError, UdpSocket};
+use hermes_observe::DropReason;
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::MAX_UDP_CAPSULE;
 use hermes_proto::udp_bind::{Contexts, MAX_CAPSULE, Outbound};
@@ -15,7 +16,6 @@ use tokio::task::coop::consume_budget;
 use super::lane::{Lane, Left, Origin, Sink, broken};
 use super::received::{give_back, kept};
 use crate::forward::Broken;
-use crate::seeing::DropReason;
 use crate::worker::Worker;
 
 /// The sockets of one request, and the contexts of its client.

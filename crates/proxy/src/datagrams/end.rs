@@ -7,11 +7,11 @@ use bytes::BytesMut;
 use hermes_http::h3::DatagramSender;
 use hermes_net::quic::SentDatagrams;
 use hermes_net::{UdpError, UdpSocket};
+use hermes_observe::{DropReason, Exchange};
 use hermes_proto::datagram;
 
 use super::received::Received;
 use super::{Bounds, Queue, Session};
-use crate::seeing::{DropReason, Exchange};
 
 /// A UDP end.
 #[derive(Clone)]

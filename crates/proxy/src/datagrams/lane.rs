@@ -10,6 +10,7 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use hermes_http::h3::DatagramSender;
 use hermes_http::{Incoming, Outgoing, Reset, StreamError};
+use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS};
 use hermes_proto::capsule::{CapsuleCursor, CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
@@ -23,7 +24,6 @@ use super::stop::Stop;
 use super::stream::{CapsuleStream, Reached};
 use super::{Bounds, UdpEnd};
 use crate::forward::{Broken, Side};
-use crate::seeing::{DropReason, Exchange};
 
 /// Room for the capsules of one wake-up, in bytes.
 const CAPSULE_ROOM: usize = 32 * 1024;

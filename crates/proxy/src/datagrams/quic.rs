@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use hermes_http::Reset;
 use hermes_http::h3::DatagramSender;
 use hermes_net::quic::SentDatagrams;
+use hermes_observe::DropReason;
 use hermes_proto::batch::Batch;
 use hermes_proto::capsule::{self, CapsuleSieve, CapsuleType, Sifted};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram};
@@ -22,7 +23,6 @@ use super::lane::{Capsules, Lane, Left, broken};
 use super::shared::Shared;
 use super::stream::Reached;
 use crate::forward::{Broken, Side};
-use crate::seeing::DropReason;
 
 /// Room that a sender's buffer should have before more is read, in bytes: what one wake-up of a UDP socket may bring.
 const ROOM: usize = 512 * 1024;

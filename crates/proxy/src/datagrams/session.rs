@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_net::{UdpError, UdpSocket};
+use hermes_observe::Exchange;
 use hermes_proto::datagram;
 use hermes_rules::session::Class;
 use parking_lot::Mutex;
@@ -16,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::lane::in_room;
 use super::{Bounds, Queue};
-use crate::seeing::Exchange;
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
 /// burst is not lost between one task and the next.

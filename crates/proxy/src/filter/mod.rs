@@ -16,6 +16,7 @@ use bytes::Bytes;
 use hermes_config::model::{Document, FieldPattern};
 use hermes_http::{Kind, RequestHead};
 use hermes_net::StreamInfo;
+use hermes_observe::Exchange;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::upgrade::Protocol;
 use hermes_rules::Facts;
@@ -25,7 +26,6 @@ use http::{HeaderMap, StatusCode};
 
 use crate::believe::Entry;
 use crate::refusal::Refusal;
-use crate::seeing::Exchange;
 use crate::target::Target;
 use crate::worker::Worker;
 

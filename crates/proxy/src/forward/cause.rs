@@ -2,10 +2,10 @@
 
 use hermes_http::ResponseHead;
 use hermes_http::h1::client::Receiver;
+use hermes_observe::Exchange;
 use hermes_proto::proxy_status::{self, Told};
 
 use crate::next::Next;
-use crate::seeing::Exchange;
 
 /// Why a later proxy refused an exchange, noted for its record; `None` where the response is an origin's, or none of failure. An origin
 /// may write what it likes: only the proxies of the route `to` are asked.

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use hermes_http::{Incoming, Outgoing, Reset};
 use hermes_net::UdpSocket;
+use hermes_net::wake_gated::wake_gated;
+use hermes_observe::{Counters, Exchange};
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
 use hermes_upstream::Active;
@@ -29,8 +31,6 @@ use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
 use crate::resume::{Asked, Claim};
 use crate::routed::Routed;
-use crate::seeing::{Counters, Exchange};
-use crate::seldom::seldom;
 
 /// How long answers are still taken from a way that was left: longer than any sensible path takes to answer.
 const LINGER: Duration = Duration::from_secs(2);
@@ -278,7 +278,7 @@ impl Tunnel {
                         Some(left) => return Round::Over(left.map(|_| "done")),
                         None => Seldom::Between,
                     },
-                    came = seldom(beside) => came,
+                    came = wake_gated(beside) => came,
                 }
             };
             match came {

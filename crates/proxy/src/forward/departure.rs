@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use hermes_config::model::{Oversize, Route};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead, ResponseHead};
+use hermes_observe::trace;
 use hermes_proto::forwarded::{self, Element, Identifier};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
@@ -21,7 +22,6 @@ use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
 use crate::target::Target;
-use crate::trace;
 
 /// `Proxy-Authentication-Info` (RFC 9110, 11.7.3).
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
@@ -50,7 +50,10 @@ pub(crate) fn depart(
             head.fields.remove(FORWARDED);
         }
     }
-    trace::leave(routed, next, &route.expose, &mut head);
+    let known = !next.is_target() || next.receiver() == Receiver::Proxy;
+    trace::leave(&routed.exchange, &mut head.fields, |name| {
+        known || trace::names(&route.expose, name)
+    });
     change_fields(routed, route, &mut head, &target)?;
     snapshot.via.append(&mut head.fields, head.version);
     if let To::Upstream {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use hermes_net::shares::{Exceeded, Share};
 use hermes_net::{StreamInfo, descriptors};
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::shares::{Exceeded, Share};
 use crate::worker::Worker;
 
 /// Whose descriptors they are.

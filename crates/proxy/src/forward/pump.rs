@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use hermes_http::{Cause, Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::{SpliceError, UdpError, splice};
+use hermes_observe::Counters;
 use hermes_rules::redecide::Reason;
 use http::HeaderMap;
 use tokio::net::TcpStream;
 
 use crate::redecide::Place;
-use crate::seeing::Counters;
 use crate::snapshot::Snapshot;
 
 /// A side of an exchange.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Outgoing, Pending, RequestHead};
 use hermes_net::peer::network;
+use hermes_net::shares::Share;
 use hermes_net::{Asker, within};
 use hermes_proto::proxy_protocol::Header;
 use hermes_proto::proxy_status::ProxyError;
@@ -28,7 +29,6 @@ use super::retry::{self, Tries};
 use crate::next::To;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::shares::Share;
 use crate::target::{Target, is_https};
 
 /// Longest silence within the content of a refusal that is passed on.

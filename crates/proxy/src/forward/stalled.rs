@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use hermes_http::Reset;
+use hermes_observe::Exchange;
 
 use super::Broken;
 use super::datagrams::Path;
 use crate::redecide::{Opened, Place};
-use crate::seeing::Exchange;
 
 /// A way that could not be left.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Cause, Event, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
+use hermes_observe::CLIENT_CLOSED;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{datagram_limit, hop, udp_bind};
 use hermes_rules::retry::Outcome;
@@ -31,7 +32,6 @@ use crate::redecide::{Opened, stand};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
-use crate::seeing::CLIENT_CLOSED;
 use crate::target::Target;
 
 /// `Capsule-Protocol` (RFC 9297, 3.4).

@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::datagrams::Bounds;
-    use crate::seeing::{AccessSink, Begin, Seeing};
+    use hermes_observe::{AccessSink, Begin, Seeing};
 
     struct Listener {
         clients: Clients,

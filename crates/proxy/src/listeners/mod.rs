@@ -28,10 +28,10 @@ use hermes_net::{Drain, Listener, StreamInfo, Watch};
 use hermes_upstream::Pinned;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::believe::now;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Worker;
 pub(crate) use admission::Admission;
+use hermes_net::clock::unix_seconds;
 pub use joins::{JoinView, Joins};
 pub use passed::PassedSockets;
 pub use sessions::{Joined, SessionPlace, Sessions};
@@ -171,7 +171,7 @@ impl Entrance {
     pub(crate) fn believes(&self, source: &StreamInfo) -> bool {
         let snapshot = self.worker.snapshot();
         self.rules_in(&snapshot)
-            .still_believes(source, snapshot.revision, now())
+            .still_believes(source, snapshot.revision, unix_seconds())
             .is_ok()
     }
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_observe::Exchange;
 use hermes_rules::session::{Candidate, evicted};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::seeing::Exchange;
 use crate::target::Target;
 
 /// A conversation that said nothing for so long may make room: more than the 25 s of WireGuard's keep-alive, twice.
@@ -167,7 +167,7 @@ mod tests {
     use hermes_net::PeerAddress;
 
     use super::*;
-    use crate::seeing::{AccessSink, Begin, Seeing};
+    use hermes_observe::{AccessSink, Begin, Seeing};
 
     /// A session that looks whether it has to make room, after these have spoken: `c` the client, `t` the target.
     fn session(seeing: &Arc<Seeing>, spoken: &str) -> Arc<Exchange> {

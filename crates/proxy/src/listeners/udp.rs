@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use hermes_config::model::HostPort;
 use hermes_http::RequestHead;
+use hermes_net::wake_gated::wake_gated;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
+use hermes_observe::DropReason;
 use hermes_proto::udp_template;
 use hermes_proto::upgrade::Protocol;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -21,8 +23,6 @@ use crate::arrival::Arrival;
 use crate::datagrams::{Queue, Session};
 use crate::forward::CAPSULE_PROTOCOL;
 use crate::pipeline;
-use crate::seeing::DropReason;
-use crate::seldom::seldom;
 
 /// How long a client whose tunnel was refused is not heard: it bounds the tunnels that it can make us ask for.
 const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
@@ -206,7 +206,7 @@ impl Share {
         });
         tokio::select! {
             () = pipeline::run(entrance, arrival) => {}
-            () = seldom(over) => {}
+            () = wake_gated(over) => {}
         }
         if begun.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;

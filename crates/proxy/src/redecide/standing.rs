@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hermes_http::RequestHead;
 use hermes_http::h1::client::Receiver;
+use hermes_net::clock::unix_seconds;
 use hermes_rules::attach::permits;
 use hermes_rules::redecide::{End, Reason, Tunnel, Verdict, Way};
 use hermes_rules::route::Act;
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::{Move, Order, Tunnels, Word};
-use crate::believe::{Entry, now};
+use crate::believe::Entry;
 use crate::filter::{self, Denied, Stage};
 use crate::forward::{permits_upgrade, post};
 use crate::identify::Proof;
@@ -316,16 +317,16 @@ impl Standing {
         let user = belief.user.as_deref();
         listener
             .authenticator
-            .still_accepts(&belief.proof, user, now())
+            .still_accepts(&belief.proof, user, unix_seconds())
             .map_err(Reason::Identity)?;
         still_believed(&snapshot.source_of(listener, source), belief.peer, user)?;
         let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
         if let Some(chain) = chain.filter(|_| belief.peer || belief.proof == Proof::Certificate) {
             // A link goes on when its certificate is renewed; only a user's ends with it.
             let at = if belief.peer {
-                chain.last_valid(now())
+                chain.last_valid(unix_seconds())
             } else {
-                now()
+                unix_seconds()
             };
             listener
                 .still_believes(source, snapshot.revision, at)

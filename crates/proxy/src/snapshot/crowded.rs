@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use hermes_observe::Periodic;
+
 use super::ListenerRules;
-use crate::seeing::Periodic;
 
 /// What the log tells of where sessions are too many.
 #[derive(Debug, Default)]

@@ -14,13 +14,13 @@ use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
 use hermes_net::{PeerAddress, StreamInfo, quic};
+use hermes_observe::{ListenerSeeing, Seeing};
 use hermes_proto::uri_template::UriTemplate;
 
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
 use crate::datagrams::Bounds;
 use crate::identify::Authenticator;
-use crate::seeing::{ListenerSeeing, Seeing};
 use crate::snapshot::Snapshot;
 use crate::snapshot::crowded::Crowded;
 

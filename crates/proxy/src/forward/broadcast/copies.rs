@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hermes_config::model::{Broadcast, Reply as Rule};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{RequestHead, ResponseHead};
+use hermes_net::shares::Share;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{Client, Timeouts, Upstream};
 use http::StatusCode;
@@ -16,7 +17,6 @@ use super::super::holding::Holder;
 use super::COPIES;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::shares::Share;
 use crate::whole::{self, Content};
 
 /// Further tries of a copy that was certainly not processed: a kept connection may die just as it is used.

@@ -18,6 +18,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::LOG;
+
 /// Connections at once; further ones wait in the listener's backlog.
 const CONNECTIONS: usize = 64;
 
@@ -89,7 +91,7 @@ pub(super) async fn serve<L: Accept, A: Answer>(listener: &L, answer: Arc<A>, wa
                 });
             }
             Err(error) => {
-                tracing::warn!("the administrator's connection was not accepted: {error}");
+                tracing::warn!(target: LOG, "the administrator's connection was not accepted: {error}");
                 sleep(PAUSE).await;
             }
         }

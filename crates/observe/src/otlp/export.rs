@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use super::super::Seeing;
 use super::post::{Destination, Refused, post};
 use super::{Ended, encode, metrics};
+use crate::LOG;
 
 /// Spans of one message: some hundred kilobytes.
 const BATCH: usize = 512;
@@ -173,9 +174,11 @@ impl Exporter {
         let collector = &to.collector;
         match sent {
             Err(error) if self.well => {
-                tracing::warn!(%collector, %error, "traces and metrics do not arrive")
+                tracing::warn!(target: LOG, %collector, %error, "traces and metrics do not arrive")
             }
-            Ok(()) if !self.well => tracing::info!(%collector, "traces and metrics arrive again"),
+            Ok(()) if !self.well => {
+                tracing::info!(target: LOG, %collector, "traces and metrics arrive again")
+            }
             _ => {}
         }
         self.well = sent.is_ok();

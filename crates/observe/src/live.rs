@@ -10,9 +10,9 @@ use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::LONG_AFTER;
 use super::exchange::{Begin, Counters, clip};
 use super::metrics::ListenerSeeing;
+use super::seeing::LONG_AFTER;
 use super::span::Span;
 use super::usage::Counts;
 

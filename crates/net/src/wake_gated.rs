@@ -1,4 +1,4 @@
-//! What a task waits for beside its work, and which seldom comes.
+//! What a task waits for beside its work, and which comes rarely (a wake-gated poll).
 //!
 //! A task that is woken polls everything that it waits for. Where datagrams wake it, and orders, time-outs or a drain stand beside
 //! them, most of that work finds nothing. Such futures are polled here when they themselves asked for it.
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::Mutex;
 
 /// Waits for `future`, which is polled first and then whenever it was woken; not whenever the task is.
-pub(crate) async fn seldom<F: Future>(mut future: Pin<&mut F>) -> F::Output {
+pub async fn wake_gated<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let bell = Arc::new(Bell {
         rung: AtomicBool::new(true),
         task: Mutex::new(None),
@@ -83,7 +83,7 @@ mod tests {
             }
             rare.notify_one();
         };
-        tokio::join!(seldom(counted.as_mut()), work);
+        tokio::join!(wake_gated(counted.as_mut()), work);
         assert_eq!(
             polls.load(Ordering::Relaxed),
             2,
@@ -95,7 +95,7 @@ mod tests {
     async fn the_task_is_woken_where_it_is_now() {
         let rare = Arc::new(Notify::new());
         let waiting = rare.clone();
-        let mut waits = Box::pin(async move { seldom(pin!(waiting.notified())).await });
+        let mut waits = Box::pin(async move { wake_gated(pin!(waiting.notified())).await });
         // Polled once under another waker, as a future is that moves from one task to another.
         assert!(
             waits

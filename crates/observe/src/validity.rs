@@ -12,7 +12,7 @@ use hermes_net::tls::{Span, of_certificates, of_revocations};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::believe::now;
+use hermes_net::clock::unix_seconds;
 
 /// Seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
@@ -33,11 +33,11 @@ enum Role {
 
 /// A file whose content counts for a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Held {
+pub struct Held {
     /// The key that names it, such as `listeners.web.tls.cert_file`.
-    pub(crate) path: String,
+    pub path: String,
     /// The file.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     role: Role,
     span: Span,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Held {
 /// How a file is at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub enum State {
     /// There is time.
     Valid,
     /// It ends within so many days.
@@ -86,13 +86,13 @@ impl Held {
     }
 
     /// Seconds until it ends at `now`, below 0 afterwards; `None` if it does not say.
-    pub(crate) fn left(&self, now: u64) -> Option<i64> {
+    pub fn left(&self, now: u64) -> Option<i64> {
         let until = i64::try_from(self.span.until?).unwrap_or(i64::MAX);
         Some(until.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)))
     }
 
     /// How it is at `now`, Unix time in seconds.
-    pub(crate) fn state(&self, now: u64) -> State {
+    pub fn state(&self, now: u64) -> State {
         if now < self.span.from {
             return State::NotYet;
         }
@@ -107,7 +107,7 @@ impl Held {
     }
 
     /// What is to be said of it at `now`: what is the matter, and what to do.
-    pub(crate) fn warning(&self, now: u64) -> Option<(String, &'static str)> {
+    pub fn warning(&self, now: u64) -> Option<(String, &'static str)> {
         let of = &self.span.of;
         let what = match self.role {
             Role::Own => format!("the certificate of {of}"),
@@ -138,7 +138,7 @@ impl Held {
     }
 
     /// As `status` shows it.
-    pub(crate) fn view(&self, now: u64) -> Value {
+    pub fn view(&self, now: u64) -> Value {
         let left = self.left(now);
         let state = match self.state(now) {
             State::Valid => "valid".to_owned(),
@@ -163,7 +163,7 @@ fn date(seconds: u64) -> String {
 }
 
 /// The files of a document whose content counts for a time. Those that cannot be read are spoken of elsewhere.
-pub(crate) fn all(document: &Document) -> Vec<Held> {
+pub fn all(document: &Document) -> Vec<Held> {
     let mut held = Vec::new();
     for (name, listener) in &document.listeners {
         let Some(tls) = &listener.tls else { continue };
@@ -223,7 +223,7 @@ fn of_client(
 
 /// What is to be said of a document that is valid: certificates that have ended, will soon, or whose time has not come.
 pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
-    let now = now();
+    let now = unix_seconds();
     let warning = |held: Held| {
         let (reason, remedy) = held.warning(now)?;
         let place = loaded.places.locate(&held.path);

@@ -10,10 +10,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hermes_net::PeerAddress;
-use hermes_net::descriptors::ceiling;
-use hermes_net::peer::network;
 use parking_lot::Mutex;
+
+use crate::PeerAddress;
+use crate::descriptors::ceiling;
+use crate::peer::network;
 
 /// Holders that are remembered before those who hold nothing are looked for.
 const REMEMBERED: usize = 1024;

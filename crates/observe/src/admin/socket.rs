@@ -75,7 +75,7 @@ pub fn bind(socket: &Path) -> io::Result<AdminSocket> {
 ///
 /// # Errors
 /// When every user can connect, or no descriptor is left.
-pub(crate) fn take(socket: &Path, passed: &PassedSocket) -> io::Result<AdminSocket> {
+pub fn take(socket: &Path, passed: &PassedSocket) -> io::Result<AdminSocket> {
     let mode = std::fs::metadata(socket)
         .map_err(|error| named(socket, error))?
         .mode();

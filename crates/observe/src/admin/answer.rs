@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::serve::Answer;
 use super::{Control, host};
-use crate::seeing::Seeing;
+use crate::Seeing;
 
 /// Bytes of a request's content.
 const CONTENT_BYTES: usize = 64 * 1024;

@@ -5,11 +5,12 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use std::time::{Duration, Instant};
 
 use hermes_config::model::Access;
+use hermes_net::AppendedFile;
 use prometheus_client::metrics::counter::Counter;
 
 use super::record::Record;
+use crate::LOG;
 use crate::shown::write_json;
-use hermes_net::AppendedFile;
 
 /// Records that wait for the writer: some megabytes, a fraction of a second's traffic at full speed.
 const QUEUE: usize = 8192;
@@ -109,7 +110,7 @@ impl Writer {
             let thread = std::thread::Builder::new().name("hermes-access".to_owned());
             let started = thread.spawn(move || write_all(&far, writer, &counted));
             if let Err(error) = &started {
-                tracing::error!("no access records: their thread does not start: {error}");
+                tracing::error!(target: LOG, "no access records: their thread does not start: {error}");
             }
             started.is_ok().then_some(near)
         });
@@ -179,7 +180,7 @@ fn write_all(queue: &Receiver<Message>, writer: Place, lost: &Counter) {
             Err(error) => {
                 lost.inc();
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::error!("access records are lost: {error}");
+                    tracing::error!(target: LOG, "access records are lost: {error}");
                 }
             }
         }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::seeing::{AccessSink, Begin};
+use crate::{AccessSink, Begin};
 
 /// A node that remembers what it was told.
 #[derive(Default)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use hermes_net::PeerAddress;
+use hermes_net::shares::Share;
 use hermes_rules::session::{Speaker, Traffic, Turn};
 use http::Method;
 use tokio::sync::Notify;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use super::live::{Attempt, Hop, Id, Live};
 use super::span::Span;
 use super::{CLIENT_CLOSED, DropReason, Seeing, class_of};
-use crate::shares::Share;
+use crate::LOG;
 
 /// Bytes of a text that a client chose, in records and views: the queue of records stays below some megabytes.
 const TEXT_LIMIT: usize = 1024;
@@ -228,7 +229,7 @@ impl Exchange {
             target.drain(..=at);
         }
         target.truncate(target.floor_char_boundary(TEXT_LIMIT));
-        tracing::debug!(exchange = %self.live.id, ?target, "is for");
+        tracing::debug!(target: LOG, exchange = %self.live.id, ?target, "is for");
         self.live.facts.lock().target = target;
     }
 
@@ -239,20 +240,20 @@ impl Exchange {
 
     /// Whose it is.
     pub fn user(&self, user: &str) {
-        tracing::debug!(exchange = %self.live.id, ?user, "belongs to");
+        tracing::debug!(target: LOG, exchange = %self.live.id, ?user, "belongs to");
         self.live.facts.lock().user = Some(user.to_owned());
     }
 
     /// The configured name of the route that decided. It becomes a label: never give a text that a client chose.
     pub fn route(&self, route: &Arc<str>) {
-        tracing::debug!(exchange = %self.live.id, %route, "takes the route");
+        tracing::debug!(target: LOG, exchange = %self.live.id, %route, "takes the route");
         self.live.facts.lock().route = Some(Arc::clone(route));
     }
 
     /// The Upstream's configured name and the endpoint of the latest attempt; to be called once an attempt.
     pub fn upstream(&self, name: &Arc<str>, endpoint: &Arc<str>) {
         let at = SystemTime::now();
-        tracing::debug!(exchange = %self.live.id, upstream = %name, %endpoint, "goes to");
+        tracing::debug!(target: LOG, exchange = %self.live.id, upstream = %name, %endpoint, "goes to");
         let mut facts = self.live.facts.lock();
         let hop = Hop {
             upstream: Arc::clone(name),
@@ -286,7 +287,7 @@ impl Exchange {
 
     /// The latest attempt was not the end of it; `outcome` is from a fixed set.
     pub fn attempt_ended(&self, outcome: &'static str) {
-        tracing::debug!(exchange = %self.live.id, outcome, "an attempt ended");
+        tracing::debug!(target: LOG, exchange = %self.live.id, outcome, "an attempt ended");
         if let Some(attempt) = self.live.facts.lock().tried.last_mut() {
             attempt.outcome = Some(outcome);
         }
@@ -309,7 +310,7 @@ impl Exchange {
 
     /// What a filter decided, and why.
     pub fn filtered(&self, decision: &str) {
-        tracing::debug!(exchange = %self.live.id, ?decision, "was asked about");
+        tracing::debug!(target: LOG, exchange = %self.live.id, ?decision, "was asked about");
         self.live.facts.lock().filters.push(clip(decision));
     }
 
@@ -325,7 +326,7 @@ impl Exchange {
 
     /// The status of the final response to the client.
     pub fn status(&self, status: u16) {
-        tracing::debug!(exchange = %self.live.id, status, "is answered");
+        tracing::debug!(target: LOG, exchange = %self.live.id, status, "is answered");
         self.live.status.store(status, Ordering::Relaxed);
     }
 
@@ -372,8 +373,7 @@ impl Exchange {
         let facts = self.live.facts.lock();
         let listener = &*self.live.begin.listener;
         let upstream = facts.upstream.as_deref().unwrap_or_default();
-        tracing::warn!(
-            listener,
+        tracing::warn!(target: LOG, listener,
             upstream,
             target = facts.target,
             largest,
@@ -391,7 +391,7 @@ impl Exchange {
             if class_of(reason) == CLIENT_CLOSED {
                 self.live.status.store(CLIENT_GONE, Ordering::Relaxed);
             }
-            tracing::debug!(exchange = %self.live.id, status = self.live.status(), ?reason, "ended");
+            tracing::debug!(target: LOG, exchange = %self.live.id, status = self.live.status(), ?reason, "ended");
             self.seeing.end(&self.live, reason);
         }
     }
@@ -411,7 +411,7 @@ pub(super) fn clip(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seeing::AccessSink;
+    use crate::AccessSink;
 
     #[test]
     fn a_target_is_kept_without_secrets_and_not_at_any_length() {

@@ -10,7 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::shares::Shares;
+use hermes_net::shares::Shares;
 
 /// Reads what the process uses.
 #[derive(Debug)]

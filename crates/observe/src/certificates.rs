@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use hermes_net::clock::unix_seconds;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::believe::now;
 use crate::validity::Held;
 
 /// The certificates in force.
@@ -28,7 +28,7 @@ impl Certificates {
 
 impl Collector for Certificates {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let now = now();
+        let now = unix_seconds();
         let all = self.all();
         if all.is_empty() {
             return Ok(());

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `GET /healthz` | `{"healthy": true}` |
 //! | `GET /status` | what [`Control::status`] says |
-//! | `GET /exchanges` | `{"exchanges": [...], "live": count}`, oldest first, at most [`crate::seeing::VIEW_LIMIT`] |
-//! | `GET /usage` | [`crate::seeing::UsageView`]: counts by user, route and upstream |
+//! | `GET /exchanges` | `{"exchanges": [...], "live": count}`, oldest first, at most [`crate::VIEW_LIMIT`] |
+//! | `GET /usage` | [`crate::UsageView`]: counts by user, route and upstream |
 //! | `GET /metrics` | OpenMetrics text; the only path over TCP |
 //! | `GET /config` | the document in force, as text and as JSON |
 //! | `POST /diff` | body: a document; 200 and how it differs from the one in force, or 422 with what is wrong with it |
@@ -29,11 +29,10 @@ use std::sync::Arc;
 
 use hermes_net::Watch;
 
-use crate::seeing::Seeing;
+use crate::Seeing;
 
 pub use client::{AdminError, call};
-pub(crate) use socket::take;
-pub use socket::{AdminSocket, bind, default_socket};
+pub use socket::{AdminSocket, bind, default_socket, take};
 
 use answer::{Admin, MetricsOnly};
 

@@ -1,58 +1,22 @@
-//! What can be seen of the data plane: live exchanges, access records and metrics.
-//!
-//! One [`Seeing`] serves the process. Every exchange holds an [`Exchange`] guard, whose [`Counters`] are relaxed
-//! atomics: moving a packet costs one addition, takes no lock and looks nothing up. What the counters gained goes
-//! to the listener's metrics when somebody asks for them, and when the exchange ends.
-//!
-//! What it is not: it decides nothing, and it is not the log (that is `tracing`).
-
-mod access;
-mod broadcasts;
-mod certificates;
-mod exchange;
-mod filters;
-mod lines;
-mod live;
-mod metrics;
-mod otlp;
-mod periodic;
-mod process;
-mod reason;
-mod record;
-mod series;
-mod span;
-mod top;
-mod upstreams;
-mod usage;
-
-#[cfg(test)]
-mod tests;
+//! Everything that can be seen of a process, and how it is asked: see [`Seeing`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use hermes_net::Watch;
+use hermes_net::shares::Shares;
 use parking_lot::RwLock;
 
-pub use access::AccessSink;
-pub use exchange::{Begin, Counters, Exchange};
-pub use live::{ExchangeView, Id};
-pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
-pub use otlp::Destination;
-pub use periodic::Periodic;
-pub use reason::{CLIENT_CLOSED, class_of};
-pub use span::Span;
-pub use usage::{Counts, UsageView};
-
-use access::Writer;
-use live::{Live, Table};
-use metrics::Metrics;
-use otlp::Spans;
-use record::{Event, Record};
-use usage::Usage;
-
-use crate::shares::Shares;
+use crate::LOG;
+use crate::access::{AccessSink, Writer};
+use crate::exchange::{Begin, Exchange};
+use crate::live::{ExchangeView, Id, Live, Table};
+use crate::metrics::{ConnectionGuard, DropReason, ListenerSeeing, Metrics};
+use crate::otlp::Spans;
+use crate::reason::class_of;
+use crate::record::{Event, Record};
+use crate::usage::{Counts, Usage, UsageView};
 use crate::validity::Held;
 
 /// Views of live exchanges in one answer; the rest is only counted, so that an answer stays below some megabytes.
@@ -70,13 +34,13 @@ const LONG_SCAN: Duration = Duration::from_secs(30);
 /// Everything that can be seen; one a process.
 #[derive(Debug)]
 pub struct Seeing {
-    node: Arc<str>,
+    pub(crate) node: Arc<str>,
     writer: RwLock<Writer>,
     table: Table,
     metrics: Metrics,
     usage: Arc<Usage>,
     shares: Arc<Shares>,
-    spans: Spans,
+    pub(crate) spans: Spans,
     /// Makes identifiers of this process differ from those of the one before it.
     prefix: u32,
     next: AtomicU64,
@@ -151,7 +115,7 @@ impl Seeing {
             source,
             protocol,
         } = &live.begin;
-        tracing::debug!(exchange = %live.id, %listener, %source, protocol, kind, "arrives");
+        tracing::debug!(target: LOG, exchange = %live.id, %listener, %source, protocol, kind, "arrives");
         self.table.insert(Arc::clone(&live));
         Exchange::new(Arc::clone(self), live)
     }
@@ -200,12 +164,12 @@ impl Seeing {
     }
 
     /// Counts a filter's decision; `outcome` is from a fixed set, `took` is `None` for one that was remembered.
-    pub(crate) fn filtered(&self, filter: &str, outcome: &'static str, took: Option<Duration>) {
+    pub fn filtered(&self, filter: &str, outcome: &'static str, took: Option<Duration>) {
         self.metrics.filters().decided(filter, outcome, took);
     }
 
     /// Counts the copies of a broadcast on a route (its configured name): those that succeeded, failed and were cancelled.
-    pub(crate) fn broadcast(&self, route: &str, copies: [usize; 4]) {
+    pub fn broadcast(&self, route: &str, copies: [usize; 4]) {
         self.metrics.broadcasts().ended(route, copies);
     }
 
@@ -220,12 +184,12 @@ impl Seeing {
     }
 
     /// Says in metrics how long these certificates count, and no others.
-    pub(crate) fn watch_certificates(&self, held: Vec<Held>) {
+    pub fn watch_certificates(&self, held: Vec<Held>) {
         self.metrics.certificates.replace(held);
     }
 
     /// The certificates in force.
-    pub(crate) fn certificates(&self) -> Vec<Held> {
+    pub fn certificates(&self) -> Vec<Held> {
         self.metrics.certificates.all()
     }
 
@@ -247,7 +211,7 @@ impl Seeing {
     }
 
     /// Accounts for what live exchanges moved so far.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         self.table.each(|live| self.usage.add(live, live.settle()));
     }
 
@@ -283,7 +247,7 @@ impl Seeing {
 
     /// Accounts for an exchange and takes it out of the table; called once an exchange. In this order: who finds no live exchange
     /// finds all that ended counted.
-    fn end(&self, live: &Live, reason: &str) {
+    pub(crate) fn end(&self, live: &Live, reason: &str) {
         let now = Instant::now();
         let class = class_of(reason);
         let failed = failed(live.status(), class);

@@ -1,0 +1,58 @@
+//! What can be seen of a node: live exchanges, access records, metrics, traces and usage, and where the administrator asks.
+//!
+//! One [`Seeing`] serves the process. Every exchange holds an [`Exchange`] guard, whose [`Counters`] are relaxed
+//! atomics: moving a packet costs one addition, takes no lock and looks nothing up. What the counters gained goes
+//! to the listener's metrics when somebody asks for them, and when the exchange ends.
+//!
+//! - [`Exchange`]: begin reading here; the guard that the data plane tells what happens. `live`: the table of them.
+//! - `record`, `access`: one line of JSON at the end of each, written by a thread of its own.
+//! - `metrics`, `series`, `usage` and `top`: counts, in bounded memory whatever clients send.
+//! - [`trace`] and `otlp`: an exchange's place in a trace, and how spans and metrics reach a collector.
+//! - [`validity`]: certificates that end. [`shown`]: text that somebody else chose, where it meets a terminal.
+//! - [`admin`]: the Unix socket that answers; what it can ask of the process is the trait [`admin::Control`].
+//!
+//! What it is not: it decides nothing about an exchange, it knows no route and no listener but by name, and it is not the log: that
+//! is `tracing`, whose lines about exchanges keep the target [`LOG`].
+//!
+//! Specifications: W3C Trace Context, OpenMetrics 1.0, OTLP 1.0 (JSON over HTTP).
+
+mod access;
+pub mod admin;
+mod broadcasts;
+mod certificates;
+mod exchange;
+mod filters;
+mod lines;
+mod live;
+mod metrics;
+mod otlp;
+mod periodic;
+mod process;
+mod reason;
+mod record;
+mod seeing;
+mod series;
+pub mod shown;
+mod span;
+mod top;
+pub mod trace;
+mod upstreams;
+mod usage;
+pub mod validity;
+
+#[cfg(test)]
+mod tests;
+
+pub use access::AccessSink;
+pub use exchange::{Begin, Counters, Exchange};
+pub use live::{ExchangeView, Id};
+pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
+pub use otlp::Destination;
+pub use periodic::Periodic;
+pub use reason::{CLIENT_CLOSED, class_of};
+pub use seeing::{LONG_AFTER, Seeing, VIEW_LIMIT};
+pub use span::Span;
+pub use usage::{Counts, UsageView};
+
+/// What the log's lines about exchanges are under: filters such as `hermes_proxy=debug` name the data plane as a whole.
+pub const LOG: &str = "hermes_proxy";
