@@ -48,11 +48,11 @@ pub struct Exceeded {
 
 #[derive(Debug)]
 struct Holders<K> {
-    known: Mutex<Known<K>>,
+    known: Mutex<HolderCounts<K>>,
 }
 
 #[derive(Debug)]
-struct Known<K> {
+struct HolderCounts<K> {
     counts: HashMap<K, Arc<AtomicUsize>>,
     /// How many there may be before those who hold nothing go.
     room: usize,
@@ -141,7 +141,7 @@ impl Drop for Share {
 impl<K> Default for Holders<K> {
     fn default() -> Self {
         Self {
-            known: Mutex::new(Known {
+            known: Mutex::new(HolderCounts {
                 counts: HashMap::new(),
                 room: REMEMBERED,
             }),

@@ -45,7 +45,7 @@ pub struct Held {
 /// How a file is at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum Validity {
     /// There is time.
     Valid,
     /// It ends within so many days.
@@ -92,17 +92,17 @@ impl Held {
     }
 
     /// How it is at `now`, Unix time in seconds.
-    pub fn state(&self, now: u64) -> State {
+    pub fn state(&self, now: u64) -> Validity {
         if now < self.span.from {
-            return State::NotYet;
+            return Validity::NotYet;
         }
         match self.left(now).map(u64::try_from) {
-            Some(Err(_)) => State::Ended,
+            Some(Err(_)) => Validity::Ended,
             // Lists last for days: only one that is late is worth a word.
             Some(Ok(left)) if left < SOON * DAY && self.role != Role::List => {
-                State::EndsSoon(left / DAY)
+                Validity::EndsSoon(left / DAY)
             }
-            Some(Ok(_)) | None => State::Valid,
+            Some(Ok(_)) | None => Validity::Valid,
         }
     }
 
@@ -116,20 +116,20 @@ impl Held {
         };
         let until = date(self.span.until.unwrap_or_default());
         let told = match (self.state(now), self.role) {
-            (State::Valid, _) => return None,
-            (State::EndsSoon(days), _) => (
+            (Validity::Valid, _) => return None,
+            (Validity::EndsSoon(days), _) => (
                 format!("{what} ends on {until}, in {days} days"),
                 "renew it",
             ),
-            (State::Ended, Role::List) => (
+            (Validity::Ended, Role::List) => (
                 format!("{what} was to be renewed by {until}, and is used all the same"),
                 "fetch a new one",
             ),
-            (State::Ended, _) => (
+            (Validity::Ended, _) => (
                 format!("{what} has expired on {until}"),
                 "renew it: peers refuse it",
             ),
-            (State::NotYet, _) => (
+            (Validity::NotYet, _) => (
                 format!("{what} is not valid before {}", date(self.span.from)),
                 "check the clock of this machine",
             ),
@@ -141,11 +141,11 @@ impl Held {
     pub fn view(&self, now: u64) -> Value {
         let left = self.left(now);
         let state = match self.state(now) {
-            State::Valid => "valid".to_owned(),
-            State::EndsSoon(days) => format!("ends in {days} days"),
-            State::Ended if self.role == Role::List => "late".to_owned(),
-            State::Ended => "expired".to_owned(),
-            State::NotYet => "not yet valid".to_owned(),
+            Validity::Valid => "valid".to_owned(),
+            Validity::EndsSoon(days) => format!("ends in {days} days"),
+            Validity::Ended if self.role == Role::List => "late".to_owned(),
+            Validity::Ended => "expired".to_owned(),
+            Validity::NotYet => "not yet valid".to_owned(),
         };
         json!({
             "key": self.path,
@@ -263,7 +263,7 @@ mod tests {
     fn a_certificate_is_spoken_of_before_during_and_after() {
         let own = held(Role::Own, 100 * DAY, Some(200 * DAY));
         let states = [99, 100, 169, 170, 171, 199, 200, 201].map(|day| own.state(day * DAY));
-        use State::{Ended, EndsSoon, NotYet, Valid};
+        use Validity::{Ended, EndsSoon, NotYet, Valid};
         assert_eq!(
             states,
             [
@@ -294,12 +294,12 @@ mod tests {
 
     #[test]
     fn a_list_is_late_and_counts_on_and_need_not_say_when() {
-        assert_eq!(held(Role::List, 0, Some(5)).state(4), State::Valid);
+        assert_eq!(held(Role::List, 0, Some(5)).state(4), Validity::Valid);
         let late = held(Role::List, 0, Some(5)).warning(6).unwrap().0;
         assert!(
             late.ends_with("was to be renewed by 1970-01-01, and is used all the same"),
             "{late}"
         );
-        assert_eq!(held(Role::List, 0, None).state(u64::MAX), State::Valid);
+        assert_eq!(held(Role::List, 0, None).state(u64::MAX), Validity::Valid);
     }
 }

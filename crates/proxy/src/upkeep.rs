@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_net::clock::unix_seconds;
 use hermes_net::{Resolver, Watch};
-use hermes_observe::validity::{self, Held, State};
+use hermes_observe::validity::{self, Held, Validity};
 use hermes_upstream::{Checks, Client};
 use tokio_util::task::TaskTracker;
 
@@ -49,7 +49,7 @@ const LOOK: Duration = Duration::from_secs(3600);
 
 /// Warns of certificates that end soon, each once a day, and of those that have ended, once.
 async fn remind(shared: Arc<Shared>, watch: Watch) {
-    let mut told: HashMap<String, State> = HashMap::new();
+    let mut told: HashMap<String, Validity> = HashMap::new();
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
