@@ -8,10 +8,9 @@ use hermes_http::{Kind, RequestHead};
 use hermes_net::StreamInfo;
 use hermes_net::clock::unix_seconds;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_rules::fields::USER;
-use hermes_rules::{Source, Values, apply, believe};
-use http::header::{AUTHORIZATION, FORWARDED, PROXY_AUTHORIZATION};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use hermes_rules::judge::Authenticated;
+use hermes_rules::{Source, Values};
+use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Instant;
 
 use crate::forward::departure;
@@ -124,46 +123,23 @@ impl Entry<'_> {
             source,
         } = *self;
         let from = snapshot.source_of(listener, source);
-        let client = matches!(from, Source::Client);
-        if client {
-            head.fields.remove(FORWARDED);
-            snapshot
-                .provenance
-                .strip(&mut head.fields, &listener.config.accepts);
-        }
-        // A peer's certificate says which proxy it is, not whose exchanges it carries.
-        let certificate_of_peer = belief.proof == Proof::Certificate && !client;
-        let authenticated = belief
-            .authenticated
-            .as_deref()
-            .filter(|_| !certificate_of_peer);
-        let config = &listener.config;
-        let believed = believe(
+        let authenticated = Authenticated {
+            user: belief.authenticated.as_deref(),
+            by_certificate: belief.proof == Proof::Certificate,
+        };
+        let believed = snapshot.rules.identify(
+            &listener.entrance(),
             &from,
             authenticated,
-            config.forged,
-            &config.accepts,
-            &snapshot.overlay,
             &mut head.fields,
+            &mut (),
         );
-        let user = believed.map_err(|refusal| {
-            let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::FORBIDDEN);
-            Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
-        })?;
-        if user.is_some() || !client {
-            return Ok(user);
-        }
-        let Some(user) = &listener.user else {
-            return Ok(None);
-        };
-        let value = HeaderValue::from_str(user).map_err(|_| {
-            Refusal::new(
-                ProxyError::ProxyConfigurationError,
-                "the user's name is no field value",
-            )
-        })?;
-        head.fields.insert(USER, value);
-        Ok(Some(user.clone()))
+        believed.map_err(|refusal| match StatusCode::from_u16(refusal.status) {
+            Ok(status) if status.is_client_error() => {
+                Refusal::new(ProxyError::HttpRequestDenied, refusal.reason).status(status)
+            }
+            _ => Refusal::new(ProxyError::ProxyConfigurationError, refusal.reason),
+        })
     }
 
     /// *Tag*: the fields that this listener adds.
@@ -192,14 +168,10 @@ impl Entry<'_> {
             method: method.as_str(),
             ..values(source, listener, user, target, &snapshot.node)
         };
-        apply(
-            &config.set,
-            &config.append,
-            &config.remove,
-            &mut head.fields,
-            &values,
-        )
-        .map_err(|bad| {
+        let tagged = snapshot
+            .rules
+            .tag(&listener.entrance(), &values, &mut head.fields, &mut ());
+        tagged.map_err(|bad| {
             Refusal::new(
                 ProxyError::HttpRequestError,
                 format!("field {}: {}", bad.name, bad.reason),
@@ -209,21 +181,10 @@ impl Entry<'_> {
 
     /// The credentials in `fields` that a filter is to see.
     fn credentials(&self, fields: &HeaderMap) -> HeaderMap {
-        if self.snapshot.document.authorize.is_empty() {
-            return HeaderMap::new();
-        }
-        let wanted = [PROXY_AUTHORIZATION, AUTHORIZATION]
-            .into_iter()
-            .filter(|name| {
-                self.snapshot
-                    .document
-                    .authorize
-                    .iter()
-                    .any(|filter| sees(&filter.send, name.as_str()))
-            });
-        let lines = wanted.flat_map(|name| {
+        let wanted = &self.snapshot.filtered_credentials;
+        let lines = wanted.iter().flat_map(|name| {
             fields
-                .get_all(&name)
+                .get_all(name)
                 .iter()
                 .map(move |line| (name.clone(), line.clone()))
         });
@@ -246,13 +207,6 @@ pub(crate) fn sees(send: &[FieldPattern], name: &str) -> bool {
 
 /// Whether an exchange can become a tunnel: all but messages are, and a POST where a route says so.
 fn may_tunnel(head: &RequestHead, snapshot: &Snapshot) -> bool {
-    let post = || {
-        head.method == Method::POST
-            && snapshot
-                .document
-                .routes
-                .iter()
-                .any(|route| route.tunnel.is_some())
-    };
-    head.kind() != Kind::Message || post()
+    let is_post = snapshot.tunnels_by_post && head.method == Method::POST;
+    head.kind() != Kind::Message || is_post
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use hermes_config::model::Document;
 use hermes_config::{Loaded, Lost, Problem, Problems, child};
 use hermes_net::drain::Ended;
 use hermes_net::worker::{self, Workers};
@@ -25,7 +26,7 @@ use crate::listeners::table::{BindError, ListenerView, Prepared};
 use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources, Users};
 use crate::redecide::Tunnels;
 use crate::scarcity;
-use crate::snapshot::{Snapshot, node_name};
+use crate::snapshot::{Draft, Snapshot, node_name};
 use crate::upkeep::Upkeep;
 use crate::worker::{Shared, Worker};
 
@@ -141,24 +142,25 @@ impl Proxy {
         let places = loaded.places.clone();
         let doubts = doubts(&loaded);
         let documents = Documents::begin(&loaded);
-        let snapshot = Snapshot::build(loaded, None, &seeing)?;
+        let draft = Snapshot::build(loaded, None, &seeing)?;
         log_doubts(&doubts);
-        seeing.users(snapshot.document.metrics.users);
-        hold::bound(&snapshot.document.memory);
-        let count = worker_count(&snapshot);
-        let admin_socket = admin_socket(&snapshot);
+        let document = draft.document();
+        seeing.users(document.metrics.users);
+        hold::bound(&document.memory);
+        let count = worker_count(document);
+        let admin_socket = admin_socket(&draft);
         let mut passed = PassedSockets::from(passed);
         let passed_admin = passed.take_unix(&admin_socket);
         let mut table = ListenerTable::new(passed);
         let prepared = table
-            .prepare(&snapshot.document, count)
+            .prepare(document, count)
             .map_err(|errors| unbound(errors, &places))?;
         let admin = Drain::new();
         let mut metrics = Metrics::new(seeing.clone(), admin.watch());
-        let endpoint = metrics.prepare(&snapshot.document, table.passed())?;
+        let endpoint = metrics.prepare(document, table.passed())?;
         let own = own_addresses(&table, &prepared, metrics.address(&endpoint));
         let local = LocalAddresses::now();
-        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own, &local));
+        let snapshot = Arc::new(draft.with_sockets(prepared.doors(), &own, &local));
         let drain = Drain::new();
         let shared = shared(seeing, snapshot.clone(), drain.watch(), local);
         let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
@@ -339,22 +341,17 @@ pub(crate) fn own_addresses(
         .collect()
 }
 
-fn worker_count(snapshot: &Snapshot) -> usize {
+fn worker_count(document: &Document) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    snapshot
-        .document
-        .workers
-        .map_or_else(processors, usize::from)
+    document.workers.map_or_else(processors, usize::from)
 }
 
-fn admin_socket(snapshot: &Snapshot) -> PathBuf {
-    let configured = snapshot
-        .document
-        .admin
-        .socket
-        .as_ref()
-        .map(|socket| socket.0.clone());
-    configured.unwrap_or_else(|| admin::default_socket(&snapshot.node))
+fn admin_socket(draft: &Draft) -> PathBuf {
+    let configured = draft.document().admin.socket.as_ref();
+    configured.map_or_else(
+        || admin::default_socket(draft.node()),
+        |socket| socket.0.clone(),
+    )
 }
 
 type Doors = Vec<UnboundedSender<Door>>;

@@ -22,12 +22,12 @@ use hermes_net::{LocalAddresses, StreamInfo};
 use hermes_observe::{Destination, Seeing};
 use hermes_proto::via;
 use hermes_rules::route::{Unfit, hops_of};
-use hermes_rules::{
-    Denied, EgressRules, OverlayFields, Provenance, Source, Table, chains, ends, lint,
-};
+use hermes_rules::{Denied, EgressRules, Finding, Rules, Source, chains, ends, lint};
 use hermes_upstream::{BuildError, Upstream};
-use http::{HeaderMap, HeaderValue};
+use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::believe::sees;
 use crate::filter::{self, Filter};
 use crate::listeners::DoorId;
 use crate::next::Next;
@@ -45,14 +45,14 @@ pub struct Snapshot {
     pub node: Arc<str>,
     /// What this node writes into `Via`, and looks for.
     pub(crate) via: via::Node,
-    /// Which fields are overlay fields.
-    pub overlay: OverlayFields,
-    /// Which fields say where a request came from.
-    pub(crate) provenance: Provenance,
-    /// The routes.
-    pub(crate) table: Table<Arc<Next>>,
+    /// What is decided by.
+    pub(crate) rules: Rules<Arc<Next>>,
     /// What is asked before a route is chosen, in its order.
     pub(crate) filters: Vec<Arc<dyn Filter>>,
+    /// Which fields with credentials a filter is to see.
+    pub(crate) filtered_credentials: Vec<HeaderName>,
+    /// Whether a route has tunnels that come or leave as POST.
+    pub(crate) tunnels_by_post: bool,
     /// The upstreams, by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// The listeners' rules, by name.
@@ -72,8 +72,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Makes a snapshot of a document. Upstreams that did not change keep what `previous` learnt of them. The egress rules and the
-    /// doors are complete only after [`Snapshot::own`].
+    /// Makes a snapshot of a document. Upstreams that did not change keep what `previous` learnt of them. It is a
+    /// draft until it is known on which sockets the process listens.
     ///
     /// # Errors
     /// Everything that is wrong with the document or with the files it names, each with its place.
@@ -81,39 +81,18 @@ impl Snapshot {
         mut loaded: Loaded,
         previous: Option<&Self>,
         seeing: &Arc<Seeing>,
-    ) -> Result<Self, Problems> {
+    ) -> Result<Draft, Problems> {
         ends::expand(&mut loaded.document);
         let findings = lint(&loaded.document);
         chains::expand(&mut loaded.document);
         let Loaded {
             document, places, ..
         } = &loaded;
-        let mut problems: Vec<Problem> = findings
-            .into_iter()
-            .map(|finding| {
-                let path = places.origin_of(&finding.path);
-                Problem {
-                    place: places.locate(&path),
-                    path,
-                    reason: finding.reason,
-                    remedy: finding.remedy,
-                }
-            })
-            .collect();
-        // What `defaults` say is wrong once, however many entries take it over.
-        problems.dedup();
+        let mut found = Report::new(places, findings);
         let mut report = |path: String, reason: String, remedy: Option<String>| {
-            let path = places.origin_of(&path);
-            // What the rules said of a place need not be said again by whoever uses it.
-            if !problems.iter().any(|known: &Problem| known.path == path) {
-                problems.push(Problem {
-                    place: places.locate(&path),
-                    path,
-                    reason,
-                    remedy,
-                });
-            }
+            found.add(path, reason, remedy);
         };
+
         let previous_record = previous.filter(|previous| previous.document.debug == document.debug);
         let record =
             previous_record.map_or_else(|| record(document), |previous| previous.record.clone());
@@ -121,21 +100,20 @@ impl Snapshot {
         let listeners = listener::all(document, previous, (seeing, &record), &mut report);
         let collector = collector(&document.trace, &mut report);
         let token = token(document, &mut report);
-        if !problems.is_empty() {
-            return Err(Problems(problems));
-        }
-        let table = Table::compile(document, |route, hop| {
+        found.result()?;
+
+        let node: Arc<str> = node_name(&loaded).into();
+        let rules = Rules::compile(document, node.clone(), |route, hop| {
             Next::compile(document, &upstreams, route, hop).map(Arc::new)
         })
         .map_err(|unfit| unfit_route(places, unfit))?;
-        let node: Arc<str> = node_name(&loaded).into();
-        Ok(Self {
+        Ok(Draft(Self {
             revision: previous.map_or(1, |previous| previous.revision + 1),
             via: via::Node::new(&node),
             node,
-            overlay: OverlayFields::new(&document.fields),
-            provenance: Provenance::new(&document.provenance),
-            table,
+            rules,
+            filtered_credentials: filtered_credentials(document),
+            tunnels_by_post: document.routes.iter().any(|route| route.tunnel.is_some()),
             filters: filter::assemble(document, |name| upstreams.get(name).cloned()),
             upstreams,
             listeners,
@@ -147,28 +125,13 @@ impl Snapshot {
             token,
             files: loaded.files,
             document: loaded.document,
-        })
+        }))
     }
 
     /// Removes from trailers the fields that mean something in the overlay or say where a request came from. No trailer may.
     pub(crate) fn strip_trailers(&self, trailers: &mut HeaderMap) {
-        self.overlay.strip(trailers, &[]);
-        self.provenance.strip(trailers, &[]);
-    }
-
-    /// With the sockets that this process listens on: which listener each belongs to, and the addresses, which no request
-    /// may choose; and with what knows this machine's addresses.
-    #[must_use]
-    pub fn own(
-        mut self,
-        doors: HashMap<DoorId, Arc<str>>,
-        own: &[SocketAddr],
-        local: &LocalAddresses,
-    ) -> Self {
-        self.doors = doors;
-        self.egress = EgressRules::compile(&self.document.egress, own);
-        self.local = local.clone();
-        self
+        self.rules.overlay.strip(trailers, &[]);
+        self.rules.provenance.strip(trailers, &[]);
     }
 
     /// Whether a request may choose this address.
@@ -187,18 +150,10 @@ impl Snapshot {
     /// Who hands an exchange over, and what he is believed in.
     pub fn source_of(&self, listener: &ListenerRules, source: &StreamInfo) -> Source<'_> {
         let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
-        if let Some(names) = certificate {
-            let known = self.document.peers.iter().find(|(_, peer)| {
-                names
-                    .all()
-                    .any(|name| peer.certificate.iter().any(|known| known == name))
-            });
-            if let Some((name, peer)) = known {
-                return Source::Peer {
-                    name,
-                    speaks_for: &peer.speaks_for,
-                };
-            }
+        let peer = certificate
+            .and_then(|names| self.rules.peers.certified(names.all().map(AsRef::as_ref)));
+        if let Some(peer) = peer {
+            return peer;
         }
         if listener.is_trusted(&source.peer) {
             Source::InsecurePeer
@@ -206,6 +161,110 @@ impl Snapshot {
             Source::Client
         }
     }
+}
+
+/// A snapshot that does not know yet on which sockets the process listens. Nothing decides by it.
+pub struct Draft(Snapshot);
+
+impl Draft {
+    /// What it was made from.
+    pub fn document(&self) -> &Document {
+        &self.0.document
+    }
+
+    /// Name of this node.
+    pub fn node(&self) -> &str {
+        &self.0.node
+    }
+
+    /// An upstream, by its name.
+    pub(crate) fn upstream(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.0.upstreams.get(name)
+    }
+
+    /// `Proxy-Authorization` for the next proxy.
+    pub(crate) fn token(&self) -> Option<&HeaderValue> {
+        self.0.token.as_ref()
+    }
+
+    /// The snapshot, with the sockets that this process listens on: which listener each belongs to, and the addresses, which no
+    /// request may choose; and with what knows this machine's addresses.
+    #[must_use]
+    pub fn with_sockets(
+        self,
+        doors: HashMap<DoorId, Arc<str>>,
+        own: &[SocketAddr],
+        local: &LocalAddresses,
+    ) -> Snapshot {
+        let egress = EgressRules::compile(&self.0.document.egress, own);
+        Snapshot {
+            doors,
+            egress,
+            local: local.clone(),
+            ..self.0
+        }
+    }
+}
+
+/// What is wrong with a document, each at its place.
+struct Report<'a> {
+    places: &'a Places,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Report<'a> {
+    /// With what the rules found.
+    fn new(places: &'a Places, findings: Vec<Finding>) -> Self {
+        let mut report = Self {
+            places,
+            problems: Vec::new(),
+        };
+        for finding in findings {
+            let problem = report.problem(finding.path, finding.reason, finding.remedy);
+            report.problems.push(problem);
+        }
+        // What `defaults` say is wrong once, however many entries take it over.
+        report.problems.dedup();
+        report
+    }
+
+    /// Adds what was found otherwise. What the rules said of a place need not be said again.
+    fn add(&mut self, path: String, reason: String, remedy: Option<String>) {
+        let problem = self.problem(path, reason, remedy);
+        if !self.problems.iter().any(|known| known.path == problem.path) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn problem(&self, path: String, reason: String, remedy: Option<String>) -> Problem {
+        let path = self.places.origin_of(&path);
+        Problem {
+            place: self.places.locate(&path),
+            path,
+            reason,
+            remedy,
+        }
+    }
+
+    /// Whether there is nothing.
+    fn result(self) -> Result<(), Problems> {
+        if self.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Problems(self.problems))
+        }
+    }
+}
+
+/// Which fields with credentials the filters of a document are to see.
+fn filtered_credentials(document: &Document) -> Vec<HeaderName> {
+    [PROXY_AUTHORIZATION, AUTHORIZATION]
+        .into_iter()
+        .filter(|name| {
+            let mut filters = document.authorize.iter();
+            filters.any(|filter| sees(&filter.send, name.as_str()))
+        })
+        .collect()
 }
 
 /// How links to other proxies are watched where the configuration says nothing: a peer that is gone without a word is noticed

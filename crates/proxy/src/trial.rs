@@ -14,7 +14,7 @@ use http::HeaderValue;
 use tokio_util::task::TaskTracker;
 
 use crate::node::one;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Draft, Snapshot};
 
 /// Tries every upstream of a document that has endpoints of its own, each way to each endpoint no longer than `time`; by name, in
 /// the order of the document.
@@ -31,7 +31,7 @@ pub async fn try_upstreams(
     let resolver = Arc::new(Resolver::system().map_err(|error| one("", &error))?);
     let client = Client::new(resolver, TaskTracker::new(), ways.clone());
 
-    let document = &ways.0.document;
+    let document = ways.0.document();
     let http = proxies(document);
     let mut tried = Vec::new();
     for name in document.upstreams.keys() {
@@ -85,14 +85,14 @@ fn proxies(document: &Document) -> HashSet<&str> {
 }
 
 /// The upstreams of a snapshot that is not in force.
-struct Ways(Snapshot);
+struct Ways(Draft);
 
 impl Directory for Ways {
     fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
-        self.0.upstreams.get(name).cloned()
+        self.0.upstream(name).cloned()
     }
 
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {
-        self.0.token.clone()
+        self.0.token().cloned()
     }
 }

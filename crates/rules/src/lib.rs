@@ -12,6 +12,7 @@
 //! - [`session`]: what a UDP session is, and how long it may be silent.
 //! - [`shadow`]: routes that can never match.
 //! - [`retry`]: whether a failed attempt is followed by another (RFC 9110, 9.2.2).
+//! - [`judge`]: the one decision that joins the others, phase by phase.
 //! - [`lint`](mod@lint): everything about a document that its schema cannot say.
 //! - [`log_filter`]: whether a log filter would log anything.
 //! - [`warn`](mod@warn): what in a sound document does nothing.
@@ -27,6 +28,7 @@ pub mod chains;
 pub mod egress;
 pub mod ends;
 pub mod fields;
+pub mod judge;
 pub mod lint;
 pub mod log_filter;
 pub mod redecide;
@@ -41,6 +43,7 @@ pub mod warn;
 
 pub use egress::{Denied, EgressRules};
 pub use fields::{BadField, OverlayFields, Provenance, apply};
+pub use judge::Rules;
 pub use lint::{Finding, lint};
 pub use redecide::{redecide, still_believed};
 pub use route::{Explanation, Facts, Matcher, Table, Target, normalise, rewrite_path};

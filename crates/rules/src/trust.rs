@@ -34,7 +34,7 @@ pub enum Source<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
-    /// Status of the answer; always 403.
+    /// Status of the answer: 403, or 500 where the configuration is at fault.
     pub status: u16,
     /// Why, in words.
     pub reason: String,
@@ -48,6 +48,14 @@ impl Refusal {
             status: 403,
             reason,
             claimed: claimed.to_owned(),
+        }
+    }
+
+    /// The user whom the configuration names cannot be written in a field.
+    pub(crate) fn of_configuration(user: &str) -> Self {
+        Self {
+            status: 500,
+            ..Self::new("the user's name is no field value".to_owned(), user)
         }
     }
 }

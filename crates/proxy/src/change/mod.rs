@@ -115,22 +115,23 @@ impl Node {
         let files = loaded.files.clone();
         let doubts = doubts(&loaded);
         let previous = self.shared.snapshot.load_full();
-        let snapshot = Snapshot::build(loaded, Some(&previous), &self.shared.seeing);
-        let snapshot = snapshot.map_err(|problems| problems.in_order(&files))?;
+        let draft = Snapshot::build(loaded, Some(&previous), &self.shared.seeing)
+            .map_err(|problems| problems.in_order(&files))?;
         let workers = changing.doors.len();
         log_doubts(&doubts);
-        let prepared = changing.table.prepare(&snapshot.document, workers);
+        let document = draft.document();
+        let prepared = changing.table.prepare(document, workers);
         let prepared = prepared.map_err(|errors| NotReloaded::Unbound(unbound(errors, &places)))?;
         let metrics = changing
             .metrics
-            .prepare(&snapshot.document, changing.table.passed())
+            .prepare(document, changing.table.passed())
             .map_err(NotReloaded::Unbound)?;
         let own = own_addresses(
             &changing.table,
             &prepared,
             changing.metrics.address(&metrics),
         );
-        let snapshot = Arc::new(snapshot.own(prepared.doors(), &own, &self.shared.local));
+        let snapshot = Arc::new(draft.with_sockets(prepared.doors(), &own, &self.shared.local));
         // New rules first: a new listener must find them.
         self.shared.snapshot.store(snapshot.clone());
         self.shared.revision.send_replace(snapshot.revision);

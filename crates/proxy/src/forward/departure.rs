@@ -40,7 +40,10 @@ pub(crate) fn depart(
     let mut target = routed.target.clone();
     rewrite(route, &mut head, &mut target)?;
     if next.receiver() == Receiver::Origin {
-        snapshot.overlay.strip(&mut head.fields, &route.expose);
+        snapshot
+            .rules
+            .overlay
+            .strip(&mut head.fields, &route.expose);
         if !routed.listener.config.gateway
             && !route
                 .expose

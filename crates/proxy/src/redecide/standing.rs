@@ -402,7 +402,7 @@ impl Standing {
             movable: self.movable,
             relabelled: head.fields != opened.head.fields,
         };
-        let verdict = redecide(&tunnel, &snapshot.table, same);
+        let verdict = redecide(&tunnel, &snapshot.rules.table, same);
         let (Verdict::Kept(route) | Verdict::Outlives(route)) = &verdict else {
             return verdict;
         };

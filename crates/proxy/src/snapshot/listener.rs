@@ -214,6 +214,15 @@ impl ListenerRules {
             .unwrap_or((self.connections() / USERS).max(FEWEST_OF_SOURCE))
     }
 
+    /// As decisions see it.
+    pub fn entrance(&self) -> hermes_rules::judge::Entrance<'_> {
+        hermes_rules::judge::Entrance {
+            name: &self.name,
+            config: &self.config,
+            user: self.user.as_deref(),
+        }
+    }
+
     /// Whether `insecure_trust` names the address.
     pub fn is_trusted(&self, peer: &PeerAddress) -> bool {
         peer.ip().is_some_and(|ip| {

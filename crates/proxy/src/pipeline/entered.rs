@@ -1,0 +1,205 @@
+//! An exchange before it is forwarded, in phases, each of which knows only what it needs:
+//!
+//! ```text
+//! Entered -> Identified -> (authorized) -> Admitted -> Routed
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hermes_http::{RequestHead, ResponseHead};
+use hermes_net::StreamInfo;
+use hermes_proto::proxy_status::ProxyError;
+use http::{HeaderMap, StatusCode, Version};
+use tokio::time::Instant;
+
+use super::identify::{Identified, identify};
+use super::permits::{Permits, admit_connection};
+use crate::arrival::Arrival;
+use crate::believe::Entry;
+use crate::explain::explains;
+use crate::filter::{self, Stage};
+use crate::listeners::Entrance;
+use crate::next::CompiledRoute;
+use crate::refusal::Refusal;
+use crate::routed::Routed;
+use crate::snapshot::{ListenerRules, Snapshot};
+use crate::{pac, trace};
+use hermes_observe::{Begin, Exchange};
+
+/// An exchange in the table of live exchanges, by the rules of one snapshot.
+pub(super) struct Entered {
+    pub(super) entrance: Entrance,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) listener: Arc<ListenerRules>,
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) source: Arc<StreamInfo>,
+    /// Whether its client learns why it is refused.
+    pub(super) explained: bool,
+}
+
+/// An exchange that may go on, and its route.
+pub(super) struct Admitted {
+    identified: Identified,
+    route: Arc<CompiledRoute>,
+    permits: Permits,
+}
+
+impl Entered {
+    /// Enters an exchange in the table.
+    pub(super) fn new(entrance: &Entrance, arrival: &mut Arrival) -> Self {
+        let snapshot = entrance.worker.snapshot();
+        let listener = entrance.rules_in(&snapshot);
+        let seeing = &entrance.worker.shared.seeing;
+        let begun = seeing.begin_at(described(&listener, arrival), listener.seeing.clone());
+        let exchange = Arc::new(begun);
+        if let Some(session) = arrival.session() {
+            session.is_exchange(&exchange);
+        }
+
+        let source = arrival.source().clone();
+        let head = arrival.head_mut();
+        trace::enter(&snapshot, &listener, &exchange, &source, head);
+        Self {
+            explained: explains(&snapshot, &listener, &source),
+            entrance: entrance.clone(),
+            snapshot,
+            listener,
+            exchange,
+            source,
+        }
+    }
+
+    /// The file that browsers ask for, if that is what this is.
+    pub(super) fn proxy_pac(&self, arrival: &Arrival) -> Option<(ResponseHead, Bytes)> {
+        let document = &self.snapshot.document;
+        pac::answer(document, &self.listener, &self.source, arrival.head())
+    }
+
+    /// All that is decided before the exchange leaves.
+    ///
+    /// # Errors
+    /// It goes no further.
+    pub(super) async fn decide(
+        &self,
+        arrival: &mut Arrival,
+        too_early: bool,
+    ) -> Result<Admitted, Refusal> {
+        let mut identified = identify(self, arrival.head_mut()).await?;
+        admit_connection(self, &identified)?;
+        if too_early {
+            return Err(refuse_early());
+        }
+        if !self.snapshot.filters.is_empty() {
+            self.authorize(&mut identified, arrival.head_mut()).await?;
+        }
+
+        let permits = Permits::take(self, &mut identified, arrival.kind())?;
+        let route = self.route(arrival.head(), &identified)?;
+        self.exchange.route(&route.name);
+        Ok(Admitted {
+            identified,
+            route,
+            permits,
+        })
+    }
+
+    /// Where it enters, and from whom.
+    pub(super) fn entry(&self) -> Entry<'_> {
+        Entry {
+            snapshot: &self.snapshot,
+            listener: &self.listener,
+            source: &self.source,
+        }
+    }
+
+    /// *Authorize*: the filters are asked.
+    async fn authorize(
+        &self,
+        identified: &mut Identified,
+        head: &mut RequestHead,
+    ) -> Result<(), Refusal> {
+        let Identified {
+            user,
+            belief,
+            target,
+            ..
+        } = identified;
+        let stage = Stage {
+            worker: &self.entrance.worker,
+            entry: self.entry(),
+            exchange: &self.exchange,
+            target,
+            credentials: &belief.credentials,
+        };
+        let authorized = Box::pin(stage.authorize(head, user)).await;
+        let lasts = authorized.map_err(|denied| denied.refusal)?;
+        belief.authorized = lasts.map(|lasts| Instant::now() + lasts);
+        Ok(())
+    }
+
+    /// *Route*: the first route that matches.
+    fn route(
+        &self,
+        head: &RequestHead,
+        identified: &Identified,
+    ) -> Result<Arc<CompiledRoute>, Refusal> {
+        let Identified { user, target, .. } = identified;
+        let listener = &self.listener.name;
+        let facts = filter::facts(head, target, user.as_deref(), &self.source, listener);
+        let route = self.snapshot.rules.route(&facts, &mut ());
+        route.cloned().ok_or_else(|| {
+            let details = format!("no route for {target} from listener {listener}");
+            Refusal::new(ProxyError::DestinationNotFound, details).status(StatusCode::NOT_FOUND)
+        })
+    }
+}
+
+impl Admitted {
+    /// The exchange on its route; the fields of a TRACE as the client sent them; and what the exchange holds.
+    pub(super) fn routed(self, entered: Entered) -> (Routed, HeaderMap, Permits) {
+        let Identified {
+            user,
+            belief,
+            target,
+            asked,
+            received,
+        } = self.identified;
+        let routed = Routed {
+            worker: entered.entrance.worker.clone(),
+            entrance: entered.entrance,
+            snapshot: entered.snapshot,
+            listener: entered.listener,
+            exchange: entered.exchange,
+            source: entered.source,
+            target,
+            user,
+            belief: Arc::new(belief),
+            asked,
+            route: self.route,
+        };
+        (routed, received, self.permits)
+    }
+}
+
+/// Why what came in early data and must not be repeated is refused.
+fn refuse_early() -> Refusal {
+    let details = "it came before the handshake had ended, and somebody could have repeated it";
+    Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_EARLY)
+}
+
+fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
+    let protocol = match arrival {
+        Arrival::Session { .. } => "udp",
+        Arrival::Offered(_) if listener.config.tcp.is_some() => "tcp",
+        Arrival::Offered(offered) if offered.head.version == Version::HTTP_3 => "h3",
+        Arrival::Offered(offered) if offered.head.version == Version::HTTP_2 => "h2",
+        Arrival::Offered(_) => "h1",
+    };
+    Begin {
+        kind: filter::kind(arrival.head()),
+        listener: listener.name.clone(),
+        source: arrival.source().peer,
+        protocol,
+    }
+}

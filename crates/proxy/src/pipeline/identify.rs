@@ -1,0 +1,84 @@
+//! *Accept*, *identify* and *tag*: what an exchange is for, whose it is, and which of its fields are believed.
+
+use hermes_http::{Kind, RequestHead};
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::{hop, path};
+use http::{HeaderMap, StatusCode};
+
+use super::entered::Entered;
+use crate::believe::Belief;
+use crate::max_forwards;
+use crate::refusal::Refusal;
+use crate::resume::Asked;
+use crate::snapshot::Snapshot;
+use crate::target::Target;
+
+/// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
+const MAX_HOPS: usize = 16;
+
+/// What has been decided before the route.
+pub(super) struct Identified {
+    pub(super) user: Option<String>,
+    pub(super) belief: Belief,
+    pub(super) target: Target,
+    pub(super) asked: Option<Asked>,
+    /// Of a TRACE: its fields as the client sent them.
+    pub(super) received: HeaderMap,
+}
+
+/// Takes an exchange through these phases.
+///
+/// # Errors
+/// It is malformed, goes in circles, or is not believed whose it is.
+pub(super) async fn identify(
+    entered: &Entered,
+    head: &mut RequestHead,
+) -> Result<Identified, Refusal> {
+    let exchange = &entered.exchange;
+    exchange.method(head.wire_method());
+    let received = max_forwards::received(head);
+
+    let tls = entered.source.tls.is_some();
+    let target = Target::of(head, &entered.listener, tls)?;
+    let has_path = matches!(head.kind(), Kind::Message | Kind::Upgrade);
+    exchange.target(target.with_path(if has_path { head.path() } else { "" }));
+
+    let entry = entered.entry();
+    entry.verify().inspect_err(|_| entered.entrance.dismiss())?;
+    path::refuse_dots(head.path()).map_err(|error| bad_request(error.to_string()))?;
+    refuse_circles(&entered.snapshot, head)?;
+    hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
+
+    let asked = Asked::take(&mut head.fields).filter(|_| head.kind() == Kind::ConnectUdp);
+    let mut belief = entry.identify(head).await?;
+    let user = entry.believe(&belief, &target, head)?;
+    if let Some(user) = &user {
+        exchange.user(user);
+    }
+    belief.user.clone_from(&user);
+    Ok(Identified {
+        user,
+        belief,
+        target,
+        asked,
+        received,
+    })
+}
+
+fn bad_request(reason: String) -> Refusal {
+    Refusal::new(ProxyError::HttpRequestError, reason).status(StatusCode::BAD_REQUEST)
+}
+
+/// Requests that go round in circles.
+fn refuse_circles(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal> {
+    // RFC 9110, 7.6.3: Via shows loops.
+    let passed = snapshot.via.passed(&head.fields);
+    let details = if passed.own > 0 {
+        "a node of this name had the request before: routes lead in a circle, or two nodes share a name (`node:`)"
+    } else if passed.hops >= MAX_HOPS {
+        "the request passed too many proxies"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(ProxyError::ProxyLoopDetected, details).status(StatusCode::LOOP_DETECTED))
+}

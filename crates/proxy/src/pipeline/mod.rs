@@ -1,0 +1,194 @@
+//! The pipeline: what every exchange goes through, whatever it carries and wherever it entered.
+//!
+//! ```text
+//! accept -> identify -> tag -> authorize -> route -> forward
+//! ```
+
+mod entered;
+mod identify;
+mod permits;
+
+use std::future::Future;
+
+use bytes::Bytes;
+use hermes_http::{ResponseHead, StreamError};
+use http::HeaderMap;
+
+use crate::arrival::Arrival;
+use crate::forward::{Carried, Failed, Unanswered, forward, post};
+use crate::listeners::Entrance;
+use crate::max_forwards;
+use crate::refusal::Refusal;
+use crate::routed::Routed;
+use crate::snapshot::Snapshot;
+use entered::Entered;
+use hermes_observe::{CLIENT_CLOSED, Exchange};
+use permits::Permits;
+
+/// Who tells a client that it is refused.
+struct Answerer<'a> {
+    /// The name of this node.
+    node: &'a str,
+    /// Whether it says why.
+    explained: bool,
+}
+
+/// A tunnel that is open, and what it holds while it is carried.
+struct Open {
+    routed: Routed,
+    carried: Carried,
+    _permits: Permits,
+}
+
+/// Takes an exchange from its arrival to its end. Whatever happens, it is answered once and recorded once.
+pub(crate) fn run(entrance: &Entrance, arrival: Arrival) -> impl Future<Output = ()> + Send {
+    take(entrance, arrival, false)
+}
+
+/// As [`run`], of an exchange that came in early data and must not be repeated: 425, if nothing else refuses it (RFC 8470, 5.2).
+pub(crate) fn refuse_early(
+    entrance: &Entrance,
+    arrival: Arrival,
+) -> impl Future<Output = ()> + Send {
+    take(entrance, arrival, true)
+}
+
+async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
+    // What opens a tunnel is gone before it is carried: most tunnels wait most of their time.
+    if let Some(open) = Box::pin(begin(entrance, arrival, too_early)).await {
+        let reason = open.carried.carry(&open.routed).await;
+        open.routed.exchange.finish(&reason);
+    }
+}
+
+/// All of an exchange, but for a tunnel only its opening.
+async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Option<Box<Open>> {
+    let entered = Entered::new(entrance, &mut arrival);
+    if let Some(file) = entered.proxy_pac(&arrival) {
+        Box::pin(here(
+            &entered.exchange,
+            arrival,
+            file,
+            "responded: proxy.pac",
+        ))
+        .await;
+        return None;
+    }
+
+    let decided = entered.decide(&mut arrival, too_early).await;
+    let explained = entered.explained;
+    let (routed, received, permits) = match decided {
+        Ok(admitted) => admitted.routed(entered),
+        Err(refusal) => {
+            let unanswered = Unanswered::Arrival(arrival);
+            let answerer = Answerer {
+                node: &entered.snapshot.node,
+                explained,
+            };
+            Box::pin(answer(&entered.exchange, answerer, unanswered, refusal)).await;
+            return None;
+        }
+    };
+
+    on_route(&routed, &mut arrival);
+    let forwarded = match count_down(&routed.snapshot, &mut arrival, &received) {
+        Ok(None) => forward(&routed, arrival).await,
+        Ok(Some(file)) => {
+            let reason = "responded: no hop is left";
+            Box::pin(here(&routed.exchange, arrival, file, reason)).await;
+            return None;
+        }
+        Err(refusal) => Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal,
+        }),
+    };
+
+    match forwarded {
+        Ok(Carried::Over(reason)) => routed.exchange.finish(&reason),
+        Ok(carried) => {
+            return Some(Box::new(Open {
+                routed,
+                carried,
+                _permits: permits,
+            }));
+        }
+        Err(Failed {
+            unanswered,
+            refusal,
+        }) => {
+            let answerer = Answerer {
+                node: &routed.snapshot.node,
+                explained,
+            };
+            Box::pin(answer(&routed.exchange, answerer, unanswered, refusal)).await;
+        }
+    }
+    None
+}
+
+/// What the route says of an exchange before it leaves.
+fn on_route(routed: &Routed, arrival: &mut Arrival) {
+    let route = &routed.route.config;
+    if post::arrive(arrival.head_mut(), route) {
+        routed.exchange.is_post();
+    }
+    if let Arrival::Session { session, .. } = arrival {
+        session.set_bounds(routed.listener.hold(route.datagrams.as_ref()));
+    }
+}
+
+/// A TRACE or OPTIONS comes one hop nearer to its end; the answer, if that is here.
+fn count_down(
+    snapshot: &Snapshot,
+    arrival: &mut Arrival,
+    received: &HeaderMap,
+) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
+    let Arrival::Offered(offered) = arrival else {
+        return Ok(None);
+    };
+    max_forwards::withdraw(&mut offered.head, received, &snapshot.rules.overlay);
+    let has_content = offered.has_content();
+    max_forwards::count_down(
+        &mut offered.head,
+        has_content,
+        received,
+        &snapshot.rules.overlay,
+    )
+}
+
+/// Answers what is for this proxy itself.
+async fn here(
+    exchange: &Exchange,
+    arrival: Arrival,
+    (head, content): (ResponseHead, Bytes),
+    reason: &str,
+) {
+    exchange.method(arrival.head().wire_method());
+    exchange.status(head.status.as_u16());
+    match arrival.refuse(head, content).await {
+        Ok(()) => exchange.finish(reason),
+        Err(error) => exchange.finish(&format!("client_closed: {error}")),
+    }
+}
+
+/// Answers what nobody answered, and records why.
+async fn answer(
+    exchange: &Exchange,
+    answerer: Answerer<'_>,
+    unanswered: Unanswered,
+    refusal: Refusal,
+) {
+    exchange.status(refusal.code().as_u16());
+    let reason = refusal.reason();
+    let (head, content) = refusal.answer(answerer.node, answerer.explained);
+    let answered: Result<(), StreamError> = match unanswered {
+        Unanswered::Arrival(arrival) => arrival.refuse(head, content).await,
+        Unanswered::Responder(responder) => responder.answer(head, content).await,
+    };
+    match answered {
+        _ if reason.starts_with(CLIENT_CLOSED) => exchange.finish(&reason),
+        Ok(()) => exchange.finish(&reason),
+        Err(_) => exchange.finish(&format!("client_closed: before the answer ({reason})")),
+    }
+}

@@ -1,0 +1,156 @@
+//! What one user may have open at a listener: connections, exchanges and sessions.
+
+use hermes_http::Kind;
+use hermes_proto::proxy_status::ProxyError;
+use http::StatusCode;
+
+use super::entered::Entered;
+use super::identify::Identified;
+use crate::identify::Proof;
+use crate::listeners::{Joined, Place, SessionPlace};
+use crate::refusal::Refusal;
+use crate::resume::Asked;
+use crate::snapshot::ListenerRules;
+
+/// The key that bounds a user's connections.
+const CONNECTIONS_PER_USER: &str = "limits.connections_per_user";
+
+/// The key that bounds a user's exchanges.
+const PER_USER: &str = "limits.per_user";
+
+/// The key that bounds a user's sessions.
+const SESSIONS_PER_USER: &str = "limits.sessions_per_user";
+
+/// What an exchange of a user takes of the user's bounds; given back when this is dropped.
+#[derive(Default)]
+pub(super) struct Permits {
+    _exchange: Option<Place<String>>,
+    _session: Option<SessionPlace>,
+}
+
+/// What there may be only so many of.
+struct Bounded {
+    what: &'static str,
+    key: &'static str,
+    most: usize,
+}
+
+/// Lets a connection go from the account of its source to that of its user, once that is known.
+///
+/// # Errors
+/// The user has too many.
+pub(super) fn admit_connection(entered: &Entered, identified: &Identified) -> Result<(), Refusal> {
+    let Some(admission) = &entered.entrance.admission else {
+        return Ok(());
+    };
+    let user = match (&identified.belief.proof, &identified.user) {
+        (Proof::Password(_) | Proof::Token(_), Some(user)) => user,
+        _ => return Ok(()),
+    };
+    let shared = &entered.entrance.worker.shared;
+    let known = admission.known(shared, &entered.listener, user);
+    known.map_err(|most| {
+        let bounded = Bounded {
+            what: "connections",
+            key: CONNECTIONS_PER_USER,
+            most,
+        };
+        too_many(&entered.listener, user, &bounded)
+    })
+}
+
+impl Permits {
+    /// Takes what this exchange needs, where there are bounds.
+    ///
+    /// # Errors
+    /// The user has too many.
+    pub(super) fn take(
+        entered: &Entered,
+        identified: &mut Identified,
+        kind: Kind,
+    ) -> Result<Self, Refusal> {
+        let Some(user) = identified.user.clone() else {
+            return Ok(Self::default());
+        };
+        Ok(Self {
+            _exchange: exchange_of(entered, &user)?,
+            _session: session_of(entered, identified, &user, kind)?,
+        })
+    }
+}
+
+fn exchange_of(entered: &Entered, user: &str) -> Result<Option<Place<String>>, Refusal> {
+    let listener = &entered.listener;
+    let most = listener.config.limits.per_user.unwrap_or(usize::MAX);
+    if most == usize::MAX {
+        return Ok(None);
+    }
+    let users = &entered.entrance.worker.shared.users;
+    let joined = users.join(&listener.name, user, most);
+    let place = joined.ok_or_else(|| {
+        let bounded = Bounded {
+            what: "exchanges",
+            key: PER_USER,
+            most,
+        };
+        too_many(listener, user, &bounded)
+    })?;
+    Ok(Some(place))
+}
+
+fn session_of(
+    entered: &Entered,
+    identified: &mut Identified,
+    user: &str,
+    kind: Kind,
+) -> Result<Option<SessionPlace>, Refusal> {
+    let listener = &entered.listener;
+    if kind != Kind::ConnectUdp {
+        return Ok(None);
+    }
+    let sessions = listener.sessions_per_user();
+    if sessions == usize::MAX {
+        return Ok(None);
+    }
+
+    let shared = &entered.entrance.worker.shared;
+    let known = match identified.asked {
+        Some(Asked::Again(token)) if shared.resumable.knows(&token, Some(user)) => Some(token),
+        _ => None,
+    };
+    // One that is taken over counts twice until its old path has ended, and must not fail for that. A fresh one must.
+    let most = if known.is_some() {
+        sessions.saturating_mul(2)
+    } else {
+        sessions
+    };
+    let target = &identified.target;
+    let joined = shared
+        .sessions
+        .join((&listener.name, user), most, target, &entered.exchange);
+    let Joined { place, evicted } = joined.ok_or_else(|| {
+        let bounded = Bounded {
+            what: "sessions",
+            key: SESSIONS_PER_USER,
+            most,
+        };
+        too_many(listener, user, &bounded)
+    })?;
+    if evicted > 0 {
+        listener.sessions_evicted(evicted, (SESSIONS_PER_USER, most), Some(user));
+    }
+    if let Some(token) = known
+        && shared.sessions.count(&listener.name, user) > sessions
+    {
+        identified.asked = Some(Asked::Only(token));
+    }
+    Ok(Some(place))
+}
+
+/// The user has as many as allowed.
+fn too_many(listener: &ListenerRules, user: &str, bounded: &Bounded) -> Refusal {
+    let Bounded { what, key, most } = bounded;
+    listener.user_refused(user, key, *most);
+    let details = format!("the user has too many {what} open here: {key} is {most}");
+    Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS)
+}

@@ -1,0 +1,63 @@
+//! The peers of a node, found by the names in their certificates.
+
+use std::collections::HashMap;
+
+use hermes_config::model::{Peer, UserPattern};
+use indexmap::IndexMap;
+
+use crate::trust::Source;
+
+/// The peers of a document. A certificate is looked up by its names, however many peers there are.
+#[derive(Debug, Clone, Default)]
+pub struct Peers {
+    known: Vec<KnownPeer>,
+    /// Name in a certificate -> the first peer that has it.
+    by_certificate: HashMap<String, usize>,
+}
+
+#[derive(Debug, Clone)]
+struct KnownPeer {
+    name: String,
+    speaks_for: Vec<UserPattern>,
+}
+
+impl Peers {
+    /// Those of a document.
+    pub fn new(peers: &IndexMap<String, Peer>) -> Self {
+        let mut found = Self::default();
+        for (index, (name, peer)) in peers.iter().enumerate() {
+            found.known.push(KnownPeer {
+                name: name.clone(),
+                speaks_for: peer.speaks_for.clone(),
+            });
+            for certificate in peer.certificate.iter() {
+                found
+                    .by_certificate
+                    .entry(certificate.clone())
+                    .or_insert(index);
+            }
+        }
+        found
+    }
+
+    /// The peer whose certificate has one of these names; of several the first in the document.
+    pub fn certified<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Source<'_>> {
+        let index = names
+            .filter_map(|name| self.by_certificate.get(name))
+            .min()?;
+        Some(self.source(&self.known[*index]))
+    }
+
+    /// The peer of this name.
+    pub fn named(&self, name: &str) -> Option<Source<'_>> {
+        let peer = self.known.iter().find(|peer| peer.name == name)?;
+        Some(self.source(peer))
+    }
+
+    fn source<'a>(&self, peer: &'a KnownPeer) -> Source<'a> {
+        Source::Peer {
+            name: &peer.name,
+            speaks_for: &peer.speaks_for,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What the routes thought of an exchange, in steps.
+
+use hermes_config::model::{Action, Hops, Route, Terminate};
+use hermes_config::{child, element};
+
+use super::steps::{Phase, Step, Steps};
+use crate::route::{Facts, Table};
+
+/// A step for each route up to the one that is taken.
+pub(super) fn compared<H>(table: &Table<H>, facts: &Facts<'_>, steps: &mut impl Steps) {
+    if !steps.is_wanted() {
+        return;
+    }
+    for (route, explained) in table.routes().zip(table.explain(facts)) {
+        let place = element("routes", route.index);
+        let name = &route.name;
+        let (path, said) = match &explained.failed {
+            Some(failed) => (child(&place, "match"), format!("{name}: no, {failed}")),
+            None => {
+                let action = describe_action(&route.config);
+                (place, format!("{name}: yes; {action}"))
+            }
+        };
+        steps.take(Step {
+            phase: Phase::Route,
+            path,
+            said,
+        });
+        if explained.matched {
+            break;
+        }
+    }
+}
+
+/// What a route does, in words.
+pub fn describe_action(route: &Route) -> String {
+    match route.action() {
+        Some(Action::To(hops)) => format!("to {}", describe_hops(hops)),
+        Some(Action::Terminate(Terminate::Target(_))) => {
+            "the overlay ends here, at the target".to_owned()
+        }
+        Some(Action::Terminate(Terminate::Upstream(name))) => {
+            format!("the overlay ends here, at upstream {name}")
+        }
+        Some(Action::Attach(_)) => "the client is attached here".to_owned(),
+        Some(Action::Respond(respond)) => {
+            format!("answered here with status {}", respond.status)
+        }
+        Some(Action::Redirect(redirect)) => {
+            format!("redirected to {}", redirect.location)
+        }
+        None => "nothing".to_owned(),
+    }
+}
+
+/// Upstreams, with their shares where there are several.
+fn describe_hops(hops: &Hops) -> String {
+    let split = match hops {
+        Hops::One(name) => return name.clone(),
+        Hops::Chain(chain) => return chain.name().to_owned(),
+        Hops::Split(split) => split,
+    };
+    let total: u64 = split.values().map(|weight| u64::from(*weight)).sum();
+    let share = |(name, weight): (&String, &u32)| {
+        let percent = u64::from(*weight) * 100 / total.max(1);
+        format!("{name} ({percent} %)")
+    };
+    split.iter().map(share).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,165 @@
+//! What the phases of a decision compared, and where that is written.
+
+use hermes_config::child;
+use http::HeaderMap;
+
+use super::{Entrance, key_of, names};
+use crate::fields::USER;
+use crate::trust::{Refusal, Source};
+
+/// Takes the steps of a decision down. `()` takes none, and costs nothing.
+pub trait Steps {
+    /// Whether steps are taken down.
+    fn is_wanted(&self) -> bool;
+
+    /// Takes one down; not called where none is wanted.
+    fn take(&mut self, step: Step);
+}
+
+impl Steps for () {
+    fn is_wanted(&self) -> bool {
+        false
+    }
+
+    fn take(&mut self, _: Step) {}
+}
+
+impl Steps for Vec<Step> {
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
+    fn take(&mut self, step: Step) {
+        self.push(step);
+    }
+}
+
+/// One thing that was compared or done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// When.
+    pub phase: Phase,
+    /// Where it is written, as `routes[2].match`; the place itself need not have been written.
+    pub path: String,
+    /// What came of it, in words.
+    pub said: String,
+}
+
+/// A phase of a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Whose it is.
+    Identify,
+    /// What the listener adds.
+    Tag,
+    /// Which route it takes.
+    Route,
+}
+
+impl Phase {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Identify => "identify",
+            Self::Tag => "tag",
+            Self::Route => "route",
+        }
+    }
+}
+
+/// Why it is not believed whose the exchange is.
+pub(super) fn refused(
+    steps: &mut impl Steps,
+    entrance: &Entrance<'_>,
+    source: &Source<'_>,
+    refusal: &Refusal,
+) {
+    if steps.is_wanted() {
+        steps.take(Step {
+            phase: Phase::Identify,
+            path: place_of(source, entrance),
+            said: format!("refused: {}", refusal.reason),
+        });
+    }
+}
+
+/// Whose the exchange is.
+pub(super) fn identified(
+    steps: &mut impl Steps,
+    entrance: &Entrance<'_>,
+    source: &Source<'_>,
+    user: Option<&str>,
+) {
+    if !steps.is_wanted() {
+        return;
+    }
+    let from = match source {
+        Source::Client => "a client".to_owned(),
+        Source::Peer { name, .. } => format!("peer {name}"),
+        Source::InsecurePeer => "a peer listed in insecure_trust".to_owned(),
+    };
+    let whose = user.map_or_else(|| "no user".to_owned(), |user| format!("user {user}"));
+    steps.take(Step {
+        phase: Phase::Identify,
+        path: place_of(source, entrance),
+        said: format!("from {from}: {whose}"),
+    });
+}
+
+/// Which fields were not believed.
+pub(super) fn removed(
+    steps: &mut impl Steps,
+    entrance: &Entrance<'_>,
+    before: &HeaderMap,
+    after: &HeaderMap,
+) {
+    for name in names(before) {
+        if !after.contains_key(name) {
+            steps.take(Step {
+                phase: Phase::Identify,
+                path: key_of(entrance, "accepts"),
+                said: format!("field {name} is not believed, and removed"),
+            });
+        } else if name == USER && before.get(name) != after.get(name) {
+            steps.take(Step {
+                phase: Phase::Identify,
+                path: key_of(entrance, "forged"),
+                said: "field user said somebody else, and is replaced".to_owned(),
+            });
+        }
+    }
+}
+
+/// Which fields the listener set, appended and removed.
+pub(super) fn tagged(steps: &mut impl Steps, entrance: &Entrance<'_>, fields: &HeaderMap) {
+    if !steps.is_wanted() {
+        return;
+    }
+    let config = entrance.config;
+    let written = config.set.keys().map(|name| ("set", name));
+    let appended = config.append.keys().map(|name| ("append", name));
+    for (key, name) in written.chain(appended) {
+        let value = fields.get_all(name.as_str()).iter().next_back();
+        let said = match value {
+            Some(value) => format!(
+                "field {name}: {}",
+                String::from_utf8_lossy(value.as_bytes())
+            ),
+            None => format!("field {name}: nothing to write"),
+        };
+        steps.take(Step {
+            phase: Phase::Tag,
+            path: child(&key_of(entrance, key), name),
+            said,
+        });
+    }
+}
+
+/// Where it is written what a source is believed in.
+fn place_of(source: &Source<'_>, entrance: &Entrance<'_>) -> String {
+    match source {
+        Source::Client => key_of(entrance, "auth"),
+        Source::Peer { name, .. } => child("peers", name),
+        Source::InsecurePeer => key_of(entrance, "insecure_trust"),
+    }
+}
