@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    check, completions, config, diff, echo, env, exchanges, exec, log, reload, run, status, top,
+    check, completions, config, confirm, diff, echo, env, exchanges, exec, log, reload, rollback,
+    run, status, top,
 };
 use crate::demo;
 
@@ -51,6 +52,10 @@ pub enum Command {
     Diff(diff::Diff),
     /// Make a running node read its file again.
     Reload(reload::Reload),
+    /// Keep the configuration that a running node was given with --confirm.
+    Confirm(confirm::Confirm),
+    /// Make a running node return to the configuration before.
+    Rollback(rollback::Rollback),
     /// Show or change what a running node logs.
     Log(log::Log),
     /// Run servers that show what they got, to try an overlay with.

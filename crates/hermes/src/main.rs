@@ -78,6 +78,8 @@ async fn dispatch(
         Some(Command::Config(config)) => commands::config::run(&config, output).await,
         Some(Command::Diff(diff)) => commands::diff::run(&diff, output).await,
         Some(Command::Reload(reload)) => commands::reload::run(&reload, output).await,
+        Some(Command::Confirm(confirm)) => commands::confirm::run(&confirm, output).await,
+        Some(Command::Rollback(rollback)) => commands::rollback::run(&rollback, output).await,
         Some(Command::Log(log)) => commands::log::run(&log, output).await,
         Some(Command::Echo(echo)) => commands::echo::run(echo, output).await,
         Some(Command::Env(env)) => commands::env::run(&env, output).await,

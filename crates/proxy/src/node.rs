@@ -20,7 +20,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::change::{Documents, Metrics, NotReloaded, ReloadReport, Watched, follow};
+use crate::change::{
+    By, Deadline, Documents, Metrics, NotReloaded, ReloadReport, StateFile, Watched, follow,
+    keep_time,
+};
 use crate::hold;
 use crate::listeners::table::{BindError, ListenerView, Prepared};
 use crate::listeners::{self, Door, Joins, ListenerTable, PassedSockets, Sessions, Sources, Users};
@@ -70,6 +73,8 @@ pub(crate) struct Node {
     pub(crate) changing: Mutex<Changing>,
     pub(crate) drain: Drain,
     pub(crate) upkeep: Upkeep,
+    /// When the document in force has to be confirmed.
+    pub(crate) deadline: watch::Sender<Deadline>,
 }
 
 /// What only one change at a time may touch.
@@ -141,7 +146,8 @@ impl Proxy {
         let seeing = Seeing::new(&node_name(&loaded), access);
         let places = loaded.places.clone();
         let doubts = doubts(&loaded);
-        let documents = Documents::begin(&loaded);
+        let state = StateFile::new(&node_name(&loaded), &file);
+        let documents = Documents::begin(&loaded, state);
         let draft = Snapshot::build(loaded, None, &seeing)?;
         log_doubts(&doubts);
         let document = draft.document();
@@ -193,6 +199,7 @@ impl Proxy {
             changing,
             drain: drains,
             upkeep,
+            deadline: watch::Sender::new(Deadline::None),
         };
         let proxy = Self {
             node: Arc::new(node),
@@ -228,6 +235,7 @@ impl Proxy {
         watch.spawn(scarcity::watch(self.node.shared.clone(), watch.clone()));
         watch.spawn(self.node.shared.local.clone().follow(watch.clone()));
         watch.spawn(hold::press(watch.clone()));
+        watch.spawn(keep_time(self.node.clone(), watch.clone()));
         let shared = self.node.shared.clone();
         let config = move || {
             let snapshot = shared.snapshot.load();
@@ -272,12 +280,27 @@ impl Proxy {
         self.node.shared.snapshot.load().node.clone()
     }
 
-    /// Reads the configuration again and puts it in force.
+    /// Reads the configuration again and puts it in force, unless it is one that was not confirmed.
     ///
     /// # Errors
     /// What is wrong with it; then nothing has changed.
     pub fn reload(&self) -> Result<ReloadReport, NotReloaded> {
-        self.node.reload()
+        self.node.reload(By::Surroundings)
+    }
+
+    /// Puts the document of the start under the condition that it is confirmed: within `time`, or within the time that was running
+    /// when the process before ended. A document that was confirmed before is under none.
+    pub fn await_confirmation(&self, time: Option<Duration>) {
+        self.node.begin_condition(time);
+    }
+
+    /// Resolves when the document was not confirmed in time, and there is no earlier one to return to.
+    pub async fn unconfirmed(&self) {
+        let mut deadline = self.node.deadline.subscribe();
+        // The node has the sender.
+        let _ = deadline
+            .wait_for(|deadline| *deadline == Deadline::Missed)
+            .await;
     }
 
     /// Puts a document in force that another than its file says: an agent, or a test.

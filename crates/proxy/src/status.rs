@@ -1,12 +1,13 @@
 //! What administration sees of the node and asks it.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use hermes_net::clock::unix_seconds;
 use hermes_observe::admin::Control;
 use serde_json::{Value, json};
 
-use crate::change::NotReloaded;
+use crate::change::{By, Confirmed, NotReloaded, NotReturned};
 use crate::hold;
 use crate::node::Node;
 
@@ -38,12 +39,13 @@ impl Control for Node {
             .filter_map(|(name, _)| Some(snapshot.upstreams.get(name)?.hops()))
             .flatten()
             .collect();
-        json!({
+        let mut status = json!({
             "node": &*snapshot.node,
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "uptime_seconds": self.started.elapsed().as_secs(),
             "config": { "file": self.file, "revision": snapshot.revision, "routes": snapshot.document.routes.len() },
+            "unconfirmed": changing.documents.unconfirmed(Instant::now()),
             "log": self.log.current(),
             "workers": changing.doors.len(),
             "listeners": changing.table.views(&snapshot.document),
@@ -56,7 +58,11 @@ impl Control for Node {
             "memory": hold::view(),
             "holders": hold::holders(),
             "draining": self.drain.watch().is_draining(),
-        })
+        });
+        if let Value::Object(entries) = &mut status {
+            entries.retain(|key, value| key != "unconfirmed" || !value.is_null());
+        }
+        status
     }
 
     fn document(&self) -> Result<Value, Value> {
@@ -67,16 +73,38 @@ impl Control for Node {
         Self::compare(self, text).map_err(|problems| json!({ "problems": problems }))
     }
 
-    fn reload(&self) -> Result<Value, Value> {
-        Self::reload(self)
+    fn reload(&self, confirm: Option<Duration>) -> Result<Value, Value> {
+        Self::reload(self, By::Operator(confirm))
             .map(|report| json!(report))
-            .map_err(|refused| {
-                let valid = matches!(refused, NotReloaded::Unbound(_));
-                json!({ "problems": refused.problems(), "valid": valid })
-            })
+            .map_err(|refused| refused_answer(&refused))
+    }
+
+    fn confirm(&self) -> Result<Value, Value> {
+        match Self::confirm(self) {
+            Ok(Confirmed::Now(revision)) => Ok(json!({ "revision": revision, "confirmed": true })),
+            Ok(Confirmed::Before(revision)) => {
+                Ok(json!({ "revision": revision, "confirmed": false }))
+            }
+            Err(reason) => Err(json!({ "error": reason })),
+        }
+    }
+
+    fn roll_back(&self) -> Result<Value, Value> {
+        match Self::roll_back(self) {
+            Ok(report) => Ok(json!(report)),
+            Err(NotReturned::Refused(refused)) => Err(refused_answer(&refused)),
+            Err(NotReturned::NoEarlier) => {
+                Err(json!({ "error": "there is no document before the one in force" }))
+            }
+        }
     }
 
     fn log_level(&self, filter: &str) -> Result<(), String> {
         self.log.change(filter)
     }
+}
+
+fn refused_answer(refused: &NotReloaded) -> Value {
+    let valid = matches!(refused, NotReloaded::Unbound(_));
+    json!({ "problems": refused.problems(), "valid": valid })
 }

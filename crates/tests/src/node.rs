@@ -79,6 +79,23 @@ impl Node {
         node
     }
 
+    /// As [`Self::start`], with these arguments after the file.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_with(name: &str, yaml: &str, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("node.yaml"), complete(name, yaml)).unwrap();
+        let process = spawn_with(program::command(), folder.path(), &[], arguments);
+        let mut node = Self {
+            name: name.to_owned(),
+            folder,
+            process,
+        };
+        node.await_health();
+        node
+    }
+
     /// As [`Self::start`], by a command that runs the program somewhere else, e.g. in a network namespace.
     ///
     /// # Panics
@@ -118,6 +135,15 @@ impl Node {
     /// As [`Self::start`].
     pub fn restart(&mut self) {
         self.process = spawn(self.folder.path(), &[]);
+        self.await_health();
+    }
+
+    /// As [`Self::restart`], with these arguments after the file.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn restart_with(&mut self, arguments: &[&str]) {
+        self.process = spawn_with(program::command(), self.folder.path(), &[], arguments);
         self.await_health();
     }
 
@@ -269,9 +295,14 @@ impl Node {
             .count()
     }
 
+    /// Puts another configuration in the file.
+    pub fn write(&self, yaml: &str) {
+        fs::write(self.file(), complete(&self.name, yaml)).unwrap();
+    }
+
     /// Puts another configuration in the file and asks it to reload: status and answer.
     pub fn reload(&self, yaml: &str) -> (u16, Value) {
-        fs::write(self.file(), complete(&self.name, yaml)).unwrap();
+        self.write(yaml);
         let (status, body) = self.ask("POST", "/reload", "");
         (status, serde_json::from_str(&body).unwrap_or(Value::Null))
     }
@@ -378,7 +409,16 @@ fn spawn(folder: &Path, environment: &[(&str, &str)]) -> Child {
     spawn_by(program::command(), folder, environment)
 }
 
-fn spawn_by(mut command: Command, folder: &Path, environment: &[(&str, &str)]) -> Child {
+fn spawn_by(command: Command, folder: &Path, environment: &[(&str, &str)]) -> Child {
+    spawn_with(command, folder, environment, &[])
+}
+
+fn spawn_with(
+    mut command: Command,
+    folder: &Path,
+    environment: &[(&str, &str)],
+    arguments: &[&str],
+) -> Child {
     let append = |name| {
         OpenOptions::new()
             .append(true)
@@ -391,6 +431,8 @@ fn spawn_by(mut command: Command, folder: &Path, environment: &[(&str, &str)]) -
         .arg(folder.join("node.yaml"))
         // The node ends with this process, however that ends.
         .arg("--until-eof")
+        .args(arguments)
+        .env("STATE_DIRECTORY", folder.join("state"))
         .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(append("stdout"))

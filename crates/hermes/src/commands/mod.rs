@@ -3,6 +3,7 @@
 pub mod check;
 pub mod completions;
 pub mod config;
+pub mod confirm;
 pub mod diff;
 pub mod echo;
 pub mod env;
@@ -10,6 +11,7 @@ pub mod exchanges;
 pub mod exec;
 pub mod log;
 pub mod reload;
+pub mod rollback;
 pub mod run;
 pub mod schema;
 pub mod status;

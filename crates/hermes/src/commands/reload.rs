@@ -1,6 +1,10 @@
 //! `hermes reload`: the running node reads its file again.
 
+use std::time::Duration;
+
 use clap::Args;
+use hermes_config::model;
+use hermes_observe::admin::confirm_time;
 use hermes_proxy::change::ReloadReport;
 use http::Method;
 use serde_json::{Value, json};
@@ -9,11 +13,25 @@ use crate::admin::{self, Which};
 use crate::failure::Failure;
 use crate::output::Output;
 
+/// What of a report is said in a line of its own.
+const UNCONFIRMED: &str = "unconfirmed";
+
 /// Arguments of `hermes reload`.
 #[derive(Debug, Args)]
 pub struct Reload {
     #[command(flatten)]
     which: Which,
+    /// Return to the configuration before, unless `hermes confirm` comes within this time, such as 60s.
+    #[arg(long, value_name = "TIME", value_parser = confirmed_within)]
+    confirm: Option<Duration>,
+}
+
+/// Reads a time to confirm a configuration.
+///
+/// # Errors
+/// Why it is none.
+pub fn confirmed_within(text: &str) -> Result<Duration, String> {
+    confirm_time(text)
 }
 
 /// Asks for a reload and shows what changed, or what is wrong with the file; then nothing changed.
@@ -22,19 +40,38 @@ pub struct Reload {
 /// When the node cannot be reached, its file is not valid (exit code 2), or something cannot be bound (1).
 pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
     let socket = reload.which.socket()?;
-    let (status, answer) = admin::call(&socket, Method::POST, "/reload", "").await?;
+    let time = reload
+        .confirm
+        .map(|time| model::Duration(time).to_string())
+        .unwrap_or_default();
+    let answer = admin::call(&socket, Method::POST, "/reload", &time).await?;
+    changed(answer, "/reload", "file", output)
+}
+
+/// Shows what a change to `what`, asked for at `path`, did, or why it was refused.
+///
+/// # Errors
+/// When the configuration is not valid (exit code 2), or it cannot be put in force (1).
+pub fn changed(
+    (status, answer): (u16, Value),
+    path: &str,
+    what: &str,
+    output: Output,
+) -> Result<(), Failure> {
     if status == 200 {
-        shown(&answer, output);
+        shown(&answer, path, output);
         return Ok(());
     }
     let problems = answer.get("problems").and_then(Value::as_array);
     let Some(problems) = problems.filter(|_| matches!(status, 409 | 422)) else {
-        return Err(Failure::failed(admin::refusal("/reload", status, &answer)));
+        return Err(Failure::failed(admin::refusal(path, status, &answer)));
     };
     // What cannot be bound now may be free a moment later, with the same file.
     let failure = match status {
-        409 => Failure::failed("the file is valid, but not all that it asks for can be bound now"),
-        _ => Failure::invalid("the file is not valid"),
+        409 => Failure::failed(format!(
+            "the {what} is valid, but not all that it asks for can be bound now"
+        )),
+        _ => Failure::invalid(format!("the {what} is not valid")),
     };
     if output.json {
         output.value(&answer);
@@ -46,18 +83,40 @@ pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
     Err(failure.remedy("the node goes on as it was"))
 }
 
-fn shown(answer: &Value, output: Output) {
+fn shown(answer: &Value, path: &str, output: Output) {
     if output.json {
         output.value(answer);
         return;
     }
-    output.line("reloaded");
-    for (name, value) in answer.as_object().into_iter().flatten() {
+    output.line(match path {
+        "/reload" => "reloaded",
+        _ => "rolled back",
+    });
+    let parts = answer.as_object().into_iter().flatten();
+    for (name, value) in parts.filter(|(name, _)| *name != UNCONFIRMED) {
         let words = words(value);
         if !words.is_empty() {
             output.line(format_args!("  {}: {words}", name.replace('_', " ")));
         }
     }
+    if let Some(unconfirmed) = answer.get(UNCONFIRMED) {
+        output.line(format_args!("unconfirmed: {}", condition(unconfirmed)));
+        if let Some(warning) = unconfirmed["warning"].as_str() {
+            output.line(format_args!(
+                "a restart in between would keep it: {warning}"
+            ));
+        }
+    }
+}
+
+/// What becomes of a configuration that is not confirmed, in one line.
+pub fn condition(unconfirmed: &Value) -> String {
+    let left = unconfirmed["left_seconds"].as_u64().unwrap_or_default();
+    let otherwise = match unconfirmed["returns_to"].as_u64() {
+        Some(revision) => format!("back to revision {revision}"),
+        None => "the node stops".to_owned(),
+    };
+    format!("{left} s left, then {otherwise}; keep it: hermes confirm")
 }
 
 /// A report in one line.
@@ -67,6 +126,7 @@ pub fn summary(report: &ReloadReport) -> String {
         .as_object()
         .into_iter()
         .flatten()
+        .filter(|(name, _)| *name != UNCONFIRMED)
         .map(|(name, value)| (name.replace('_', " "), words(value)));
     let said = parts
         .filter(|(_, words)| !words.is_empty())
@@ -131,6 +191,20 @@ mod tests {
         assert_eq!(
             line(&json!({"place": null, "path": "", "reason": "empty", "remedy": null})),
             "empty"
+        );
+    }
+
+    #[test]
+    fn a_condition_says_what_keeps_the_configuration() {
+        let condition =
+            |returns_to| condition(&json!({ "left_seconds": 43, "returns_to": returns_to }));
+        assert_eq!(
+            condition(Some(3)),
+            "43 s left, then back to revision 3; keep it: hermes confirm"
+        );
+        assert_eq!(
+            condition(None),
+            "43 s left, then the node stops; keep it: hermes confirm"
         );
     }
 

@@ -25,6 +25,10 @@ pub struct Run {
     /// Read the file again whenever it, or a file that it names, has changed; as `watch: true` in the file.
     #[arg(long)]
     watch: bool,
+    /// Return to the last confirmed configuration, unless `hermes confirm` comes within this time, such as 60s. Where there is none,
+    /// the node stops. A configuration that was confirmed before needs it no more.
+    #[arg(long, value_name = "TIME", value_parser = super::reload::confirmed_within)]
+    confirm: Option<Duration>,
     /// Stop when standard input ends, which it does when whoever holds its other end is gone.
     #[arg(long, hide = true)]
     until_eof: bool,
@@ -40,8 +44,16 @@ pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     let mut proxy = start(run.file, passed)?;
     proxy.watch_files(run.watch);
     announce(&proxy);
+    proxy.await_confirmation(run.confirm);
     loop {
-        match signals.next().await {
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            () = proxy.unconfirmed() => {
+                stop(&mut proxy, &mut signals).await?;
+                return Err(not_confirmed());
+            }
+        };
+        match asked {
             Asked::Reload => reload(&proxy),
             Asked::Stop => return stop(&mut proxy, &mut signals).await,
             Asked::StopNow => return ended(proxy.drain(Duration::ZERO).await),
@@ -100,6 +112,12 @@ fn not_started(problems: Problems, file: &Path) -> Failure {
     } else {
         failure
     }
+}
+
+fn not_confirmed() -> Failure {
+    let reason =
+        "the configuration was not confirmed in time, and there is no earlier one to return to";
+    Failure::failed(reason).remedy("say `hermes confirm` next time, or run without --confirm")
 }
 
 fn announce(proxy: &Proxy) {

@@ -42,6 +42,9 @@ fn text(status: &Value, width: Option<usize>) -> String {
                 tables.push_str(&format!("\n{}\n{}\n", words(name), rows));
                 tables.push_str(&inner(name, value, width).unwrap_or_default());
             }
+            None if name == "unconfirmed" => {
+                lines.push_str(&line(name, &super::reload::condition(value), width));
+            }
             None => lines.push_str(&line(&words(name), &shown(name, value), width)),
         }
     }

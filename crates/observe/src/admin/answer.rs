@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::serve::Answer;
+use super::time::confirm_time;
 use super::{Control, host};
 use crate::Seeing;
 
@@ -57,7 +58,15 @@ impl Answer for Admin {
             "/usage" => json_answer(StatusCode::OK, &json!(self.seeing.usage())),
             "/config" => self.document().await,
             "/diff" => self.compare(request).await,
-            "/reload" => self.reload().await,
+            "/reload" => self.reload(request).await,
+            "/confirm" => {
+                self.change("the confirmation", |control| control.confirm())
+                    .await
+            }
+            "/rollback" => {
+                self.change("the return", |control| control.roll_back())
+                    .await
+            }
             "/log" => self.log(request).await,
             _ => json_answer(StatusCode::OK, &json!({ "healthy": true })),
         }
@@ -89,20 +98,34 @@ impl Admin {
         )
     }
 
-    /// Reads files and perhaps hashes: not on a thread that serves others.
-    async fn reload(&self) -> Response<Full<Bytes>> {
-        let control = Arc::clone(&self.control);
-        match tokio::task::spawn_blocking(move || control.reload()).await {
-            Ok(Ok(applied)) => json_answer(StatusCode::OK, &applied),
-            // A port that somebody has may be free a moment later, with the same file.
-            Ok(Err(problems)) if problems["valid"] == true => {
-                json_answer(StatusCode::CONFLICT, &problems)
+    async fn reload(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let text = match content(request, CONTENT_BYTES, "the time").await {
+            Ok(text) => text,
+            Err(refused) => return refused,
+        };
+        let time = Some(text.trim()).filter(|text| !text.is_empty());
+        match time.map(confirm_time).transpose() {
+            Ok(confirm) => {
+                self.change("the reload", move |control| control.reload(confirm))
+                    .await
             }
-            Ok(Err(problems)) => json_answer(StatusCode::UNPROCESSABLE_ENTITY, &problems),
-            Err(failed) => error(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &format!("the reload broke off: {failed}"),
-            ),
+            Err(reason) => error(StatusCode::BAD_REQUEST, &reason),
+        }
+    }
+
+    /// Reads files and perhaps hashes: not on a thread that serves others.
+    async fn change(
+        &self,
+        what: &str,
+        change: impl FnOnce(&dyn Control) -> Result<Value, Value> + Send + 'static,
+    ) -> Response<Full<Bytes>> {
+        let control = Arc::clone(&self.control);
+        match tokio::task::spawn_blocking(move || change(&*control)).await {
+            // A port that somebody has may be free a moment later, with the same file.
+            Ok(Err(refused)) if refused["valid"] == true || refused.get("error").is_some() => {
+                json_answer(StatusCode::CONFLICT, &refused)
+            }
+            other => judged(other, what),
         }
     }
 
@@ -185,7 +208,7 @@ fn method_of(path: &str) -> Option<Method> {
         "/healthz" | "/status" | "/exchanges" | "/metrics" | "/usage" | "/config" => {
             Some(Method::GET)
         }
-        "/diff" | "/reload" => Some(Method::POST),
+        "/diff" | "/reload" | "/confirm" | "/rollback" => Some(Method::POST),
         "/log" => Some(Method::PUT),
         _ => None,
     }

@@ -9,7 +9,9 @@
 //! | `GET /metrics` | OpenMetrics text; the only path over TCP |
 //! | `GET /config` | the document in force, as text and as JSON |
 //! | `POST /diff` | body: a document; 200 and how it differs from the one in force, or 422 with what is wrong with it |
-//! | `POST /reload` | 200, or 422 with what is wrong with the configuration |
+//! | `POST /reload` | body: nothing, or the time to confirm it, such as `60s`; 200, or 422 with what is wrong with the configuration |
+//! | `POST /confirm` | 200, or 409 when it is too late |
+//! | `POST /rollback` | as `/reload`; 409 where there is no earlier configuration |
 //! | `PUT /log` | body: a log filter; 204, or 422 with what is wrong with it |
 //!
 //! Errors are `{"error": "..."}`. What it is not: it proxies nothing, and it shows no secret.
@@ -19,6 +21,7 @@ pub mod client;
 mod host;
 mod serve;
 pub mod socket;
+mod time;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +29,7 @@ mod tests;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_net::Watch;
 
@@ -33,6 +37,7 @@ use crate::Seeing;
 
 pub use client::{AdminError, call};
 pub use socket::{AdminSocket, bind, default_socket, take};
+pub use time::confirm_time;
 
 use answer::{Admin, MetricsOnly};
 
@@ -53,11 +58,23 @@ pub trait Control: Send + Sync + 'static {
     /// What is wrong with the text.
     fn compare(&self, text: &str) -> Result<serde_json::Value, serde_json::Value>;
 
-    /// Reads the configuration again and applies it; may block.
+    /// Reads the configuration again and applies it; may block. It is returned from where it is not confirmed in time.
     ///
     /// # Errors
     /// What is wrong with it. Nothing has changed then.
-    fn reload(&self) -> Result<serde_json::Value, serde_json::Value>;
+    fn reload(&self, confirm: Option<Duration>) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// Keeps the configuration in force.
+    ///
+    /// # Errors
+    /// When it is too late.
+    fn confirm(&self) -> Result<serde_json::Value, serde_json::Value>;
+
+    /// Returns to the configuration before, or to the last that was confirmed; may block.
+    ///
+    /// # Errors
+    /// What is wrong with it, or that there is none. Nothing has changed then.
+    fn roll_back(&self) -> Result<serde_json::Value, serde_json::Value>;
 
     /// Changes what is logged, e.g. to `debug` or `hermes_proxy=debug,info`.
     ///

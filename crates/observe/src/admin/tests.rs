@@ -39,12 +39,20 @@ impl Control for Node {
         }
     }
 
-    fn reload(&self) -> Result<Value, Value> {
+    fn reload(&self, confirm: Option<Duration>) -> Result<Value, Value> {
         if self.broken {
             Err(json!({ "problems": ["a.yaml:1:1: no"] }))
         } else {
-            Ok(json!({ "changed": 1 }))
+            Ok(json!({ "changed": confirm.map_or(1, |time| time.as_secs()) }))
         }
+    }
+
+    fn confirm(&self) -> Result<Value, Value> {
+        Ok(json!({ "confirmed": true }))
+    }
+
+    fn roll_back(&self) -> Result<Value, Value> {
+        Err(json!({ "error": "there is none" }))
     }
 
     fn log_level(&self, filter: &str) -> Result<(), String> {
@@ -158,6 +166,34 @@ async fn every_path_answers() {
             "",
             StatusCode::OK,
             json!({ "changed": 1 }),
+        ),
+        (
+            Method::POST,
+            "/reload",
+            "1m\n",
+            StatusCode::OK,
+            json!({ "changed": 60 }),
+        ),
+        (
+            Method::POST,
+            "/reload",
+            "0s",
+            StatusCode::BAD_REQUEST,
+            json!({ "error": "`0s` is not from 1s to 24h; write it like 60s" }),
+        ),
+        (
+            Method::POST,
+            "/confirm",
+            "",
+            StatusCode::OK,
+            json!({ "confirmed": true }),
+        ),
+        (
+            Method::POST,
+            "/rollback",
+            "",
+            StatusCode::CONFLICT,
+            json!({ "error": "there is none" }),
         ),
         (
             Method::PUT,

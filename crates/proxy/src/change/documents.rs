@@ -1,19 +1,23 @@
-//! The document in force and the one before it.
+//! The document in force, the one before it, and the one to return to where the one in force is not confirmed.
 //!
 //! They are kept as text: a tenth of the memory of what they mean, and read again as the same documents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hermes_config::{Loaded, Problems, parse, write_whole};
+use serde::Serialize;
+
+use super::state::StateFile;
 
 /// A document that is, or was, in force.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Revision {
     /// The whole document, secrets included, with variables as its file has them.
-    text: Arc<str>,
+    pub(crate) text: Arc<str>,
     /// The files that it was read from.
-    files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// The snapshot that was made of it.
     pub(crate) number: u64,
 }
@@ -49,18 +53,82 @@ pub(crate) struct Documents {
     pub(crate) current: Revision,
     /// The one before it; `None` at first, and after it was returned to.
     pub(crate) before: Option<Revision>,
+    /// Set while the document in force is not confirmed.
+    pub(crate) waiting: Option<Probation>,
+    /// The document that was not confirmed, since the node returned from it.
+    pub(crate) given_up: Option<Revision>,
+    /// Whether every start asks for a confirmation, so that the last confirmed document is always kept.
+    pub(crate) guarded: bool,
+    /// Where the last confirmed document outlives the process.
+    pub(crate) state: StateFile,
+}
+
+/// A document in force that is not confirmed.
+#[derive(Debug)]
+pub(crate) struct Probation {
+    /// The last confirmed document; `None`: the node stops.
+    pub(crate) back: Option<Revision>,
+    /// How long it has in all.
+    pub(crate) time: Duration,
+    /// When the node returns.
+    pub(crate) until: Instant,
+}
+
+/// What is shown of a document that is not confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unconfirmed {
+    /// Time that is left to confirm it.
+    pub left_seconds: u64,
+    /// The revision whose document the node returns to; `None`: there is none, and the node stops.
+    pub returns_to: Option<u64>,
+    /// Why a restart in between would not return, if it would not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 impl Documents {
-    pub(crate) fn begin(loaded: &Loaded) -> Self {
+    pub(crate) fn begin(loaded: &Loaded, state: StateFile) -> Self {
         Self {
             current: Revision::of(loaded, 1),
             before: None,
+            waiting: None,
+            given_up: None,
+            guarded: false,
+            state,
         }
     }
 
-    /// Another document is in force.
-    pub(crate) fn follow(&mut self, kept: Revision) {
-        self.before = Some(std::mem::replace(&mut self.current, kept));
+    /// A document is in force, maybe the same as before: then the one before it is the same, too.
+    pub(crate) fn follow(&mut self, revision: Revision) {
+        let last = std::mem::replace(&mut self.current, revision);
+        if last.text != self.current.text {
+            self.before = Some(last);
+        }
+    }
+
+    /// What is to be confirmed, at this time.
+    pub(crate) fn unconfirmed(&self, now: Instant) -> Option<Unconfirmed> {
+        let waiting = self.waiting.as_ref()?;
+        let left = waiting.until.saturating_duration_since(now);
+        Some(Unconfirmed {
+            left_seconds: left
+                .as_millis()
+                .div_ceil(1000)
+                .try_into()
+                .unwrap_or(u64::MAX),
+            returns_to: waiting.back.as_ref().map(|back| back.number),
+            warning: None,
+        })
+    }
+
+    /// The document in force is confirmed: nothing is returned to. What a later start needs is kept, and nothing else.
+    pub(crate) fn settle(&mut self) {
+        self.waiting = None;
+        self.given_up = None;
+        if !self.guarded {
+            self.state.remove();
+        } else if let Err(error) = self.state.write(&self.current, None) {
+            tracing::warn!("the confirmed document is not kept for a restart: {error}");
+        }
     }
 }

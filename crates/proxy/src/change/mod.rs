@@ -3,15 +3,18 @@
 //! Everything that can fail comes before the swap: a file that does not hold changes nothing.
 
 mod compare;
+mod confirm;
 mod documents;
 mod metrics;
+mod state;
 mod watch;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_config::model::Document;
-use hermes_config::{Loaded, Problems, read};
+use hermes_config::{Loaded, Problem, Problems, read};
 use hermes_observe::AccessSink;
 use serde::Serialize;
 
@@ -20,8 +23,11 @@ use crate::listeners::table::Changes;
 use crate::node::{Changing, Node, check_rest, doubts, log_doubts, own_addresses, unbound};
 use crate::redecide::Redecided;
 use crate::snapshot::Snapshot;
+pub(crate) use confirm::{Confirmed, Deadline, NotReturned, keep_time};
+pub use documents::Unconfirmed;
 pub(crate) use documents::{Documents, Revision};
 pub(crate) use metrics::Metrics;
+pub(crate) use state::StateFile;
 pub(crate) use watch::{Watched, follow};
 
 /// What a reload did.
@@ -39,6 +45,18 @@ pub struct ReloadReport {
     pub routes: usize,
     /// Keys that changed and are in force only after a restart.
     pub needs_restart: Vec<&'static str>,
+    /// What becomes of the document where it is not confirmed; `None`: it stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<Unconfirmed>,
+}
+
+/// Who wants a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The administrator, who may want to confirm it within this time.
+    Operator(Option<Duration>),
+    /// A signal, or a file that changed: it may mean something else, such as that logs were moved.
+    Surroundings,
 }
 
 /// Why nothing has changed.
@@ -48,12 +66,14 @@ pub enum NotReloaded {
     Invalid(Problems),
     /// It is valid, but something that it asks for cannot be bound now.
     Unbound(Problems),
+    /// It is still the one that was not confirmed, and nobody has asked for it again.
+    GivenUp(Problems),
 }
 
 impl NotReloaded {
     /// What is wrong.
     pub fn problems(&self) -> &Problems {
-        let (Self::Invalid(problems) | Self::Unbound(problems)) = self;
+        let (Self::Invalid(problems) | Self::Unbound(problems) | Self::GivenUp(problems)) = self;
         problems
     }
 }
@@ -71,12 +91,12 @@ impl fmt::Display for NotReloaded {
 }
 
 impl Node {
-    pub(crate) fn reload(&self) -> Result<ReloadReport, NotReloaded> {
+    pub(crate) fn reload(&self, by: By) -> Result<ReloadReport, NotReloaded> {
         // Whoever moves logs away asks so too, whether the file is valid or not.
         self.shared.seeing.reopen_access();
         self.log.reopen();
         self.shared.snapshot.load().record.reopen();
-        let reloaded = self.change();
+        let reloaded = self.change(by);
         self.shared.seeing.reload(if reloaded.is_ok() {
             "applied"
         } else {
@@ -85,11 +105,11 @@ impl Node {
         reloaded
     }
 
-    fn change(&self) -> Result<ReloadReport, NotReloaded> {
+    fn change(&self, by: By) -> Result<ReloadReport, NotReloaded> {
         let mut changing = self.changing.lock();
         let loaded = read(&self.file, &|name| std::env::var(name).ok())
             .map_err(|flawed| flawed.judged(check_rest))?;
-        self.put_in_force(&mut changing, loaded)
+        self.enter(&mut changing, loaded, by)
     }
 
     /// Puts a document in force, wherever it comes from.
@@ -102,7 +122,29 @@ impl Node {
             // What no file says is another document of this node, whose name may be that of its file.
             loaded.files.clone_from(&self.shared.snapshot.load().files);
         }
-        self.put_in_force(&mut self.changing.lock(), loaded)
+        self.enter(&mut self.changing.lock(), loaded, By::Operator(None))
+    }
+
+    fn enter(
+        &self,
+        changing: &mut Changing,
+        loaded: Loaded,
+        by: By,
+    ) -> Result<ReloadReport, NotReloaded> {
+        let confirm = match by {
+            By::Operator(confirm) => confirm,
+            By::Surroundings => {
+                not_given_up(&changing.documents, &loaded)?;
+                None
+            }
+        };
+        let previous = changing.documents.current.clone();
+        let report = self.put_in_force(changing, loaded)?;
+        let unconfirmed = self.set_condition(&mut changing.documents, &previous, confirm);
+        Ok(ReloadReport {
+            unconfirmed,
+            ..report
+        })
     }
 
     fn put_in_force(
@@ -156,6 +198,7 @@ impl Node {
             tunnels,
             routes: snapshot.document.routes.len(),
             needs_restart: needs_restart(&previous.document, &snapshot.document),
+            unconfirmed: None,
         })
     }
 
@@ -177,6 +220,25 @@ impl Node {
             tracing::error!(error, "the log level stays as it was");
         }
     }
+}
+
+/// A file that was given up is not put in force again because somebody moved logs.
+fn not_given_up(documents: &Documents, loaded: &Loaded) -> Result<(), NotReloaded> {
+    let Some(given_up) = &documents.given_up else {
+        return Ok(());
+    };
+    if Revision::of(loaded, 0).text != given_up.text {
+        return Ok(());
+    }
+    Err(NotReloaded::GivenUp(Problems(vec![Problem {
+        place: None,
+        path: String::new(),
+        reason: format!(
+            "the file still says what was given up with revision {}",
+            given_up.number
+        ),
+        remedy: Some("mend it, or put it in force all the same by `hermes reload`".to_owned()),
+    }])))
 }
 
 /// Upstreams that are not the same as before.

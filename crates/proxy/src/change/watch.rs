@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hermes_net::Watch;
 
+use super::By;
 use crate::node::Node;
 use crate::snapshot::Snapshot;
 
@@ -51,7 +52,7 @@ pub(crate) async fn follow(node: Arc<Node>, always: bool, mut watched: Watched, 
 }
 
 fn reload(node: &Node) {
-    match node.reload() {
+    match node.reload(By::Surroundings) {
         Ok(report) => {
             tracing::info!(revision = report.revision, tunnels = ?report.tunnels, "a file changed: reloaded")
         }

@@ -15,6 +15,7 @@ mod broadcast;
 mod chain;
 mod chains;
 mod configuration;
+mod confirm;
 mod connect;
 mod connect_tcp;
 mod datagrams;

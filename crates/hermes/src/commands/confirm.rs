@@ -1,0 +1,41 @@
+//! `hermes confirm`: the configuration that was given with `--confirm` stays.
+
+use clap::Args;
+use http::Method;
+
+use crate::admin::{self, Named};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Arguments of `hermes confirm`.
+#[derive(Debug, Args)]
+pub struct Confirm {
+    #[command(flatten)]
+    node: Named,
+}
+
+/// Confirms it. To confirm what is confirmed is no failure.
+///
+/// # Errors
+/// When the node cannot be reached, or has returned to an earlier configuration already.
+pub async fn run(confirm: &Confirm, output: Output) -> Result<(), Failure> {
+    let socket = confirm.node.socket()?;
+    let (status, answer) = admin::call(&socket, Method::POST, "/confirm", "").await?;
+    let revision = &answer["revision"];
+    match status {
+        200 if output.json => output.value(&answer),
+        200 if answer["confirmed"] == true => {
+            output.line(format_args!("revision {revision} is confirmed"));
+        }
+        200 => output.line(format_args!(
+            "nothing to confirm: revision {revision} stays"
+        )),
+        409 => {
+            let reason = answer["error"].as_str().unwrap_or_default();
+            return Err(Failure::failed(reason)
+                .remedy("mend the file and reload it, with --confirm if you like"));
+        }
+        _ => return Err(Failure::failed(admin::refusal("/confirm", status, &answer))),
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! `hermes rollback`: back to the configuration before.
+
+use clap::Args;
+use http::Method;
+
+use crate::admin::{self, Named};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Arguments of `hermes rollback`.
+#[derive(Debug, Args)]
+pub struct Rollback {
+    #[command(flatten)]
+    node: Named,
+}
+
+/// Returns to the last confirmed configuration, or to the one before the one in force if that is confirmed.
+///
+/// # Errors
+/// When the node cannot be reached, there is no configuration before, or it does not hold any more.
+pub async fn run(rollback: &Rollback, output: Output) -> Result<(), Failure> {
+    let socket = rollback.node.socket()?;
+    let (status, answer) = admin::call(&socket, Method::POST, "/rollback", "").await?;
+    if let (409, Some(reason)) = (status, answer["error"].as_str()) {
+        return Err(Failure::failed(reason));
+    }
+    super::reload::changed(
+        (status, answer),
+        "/rollback",
+        "earlier configuration",
+        output,
+    )?;
+    if !output.json {
+        output.line("the file still says otherwise: mend it before the next reload or restart");
+    }
+    Ok(())
+}

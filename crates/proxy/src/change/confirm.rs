@@ -1,0 +1,246 @@
+//! Documents under a condition: who puts one in force that locks him out cannot confirm it, and the node returns to the last
+//! confirmed one.
+//!
+//! There is one condition at a time. What is put in force while it runs is under it, too, and what the node returns to is always the
+//! last confirmed document.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hermes_net::Watch;
+
+use super::documents::{Documents, Probation, Revision, Unconfirmed};
+use super::state::LastConfirmed;
+use super::{NotReloaded, ReloadReport};
+use crate::node::{Changing, Node};
+
+/// Pause before a return is tried again that failed, because of a file or port that is gone.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// What the clock of the condition is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deadline {
+    /// There is no condition.
+    None,
+    /// The node returns then.
+    At(Instant),
+    /// It was not fulfilled, and there is nothing to return to.
+    Missed,
+}
+
+/// How a confirmation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Confirmed {
+    /// The document in force is kept from now on.
+    Now(u64),
+    /// It was not under a condition.
+    Before(u64),
+}
+
+/// Why the node does not return to an earlier document.
+#[derive(Debug)]
+pub(crate) enum NotReturned {
+    /// There is none.
+    NoEarlier,
+    /// It cannot be put in force.
+    Refused(NotReloaded),
+}
+
+impl Node {
+    /// A document was put in force after `previous`: under the condition `confirm`, or under the one that runs.
+    pub(super) fn set_condition(
+        &self,
+        documents: &mut Documents,
+        previous: &Revision,
+        confirm: Option<Duration>,
+    ) -> Option<Unconfirmed> {
+        documents.given_up = None;
+        let back = match &documents.waiting {
+            Some(waiting) => waiting.back.clone(),
+            None => Some(previous.clone()),
+        };
+        let is_confirmed = back
+            .as_ref()
+            .is_some_and(|back| back.text == documents.current.text);
+        let time = confirm.or(documents.waiting.as_ref().map(|waiting| waiting.time));
+        let Some(time) = time.filter(|_| !is_confirmed) else {
+            documents.settle();
+            self.deadline.send_replace(Deadline::None);
+            return None;
+        };
+        let kept = back
+            .as_ref()
+            .map(|back| documents.state.write(back, Some(time)));
+        if documents.waiting.is_none() || confirm.is_some() {
+            let until = Instant::now() + time;
+            documents.waiting = Some(Probation { back, time, until });
+        }
+        self.follow_condition(documents);
+        let warning = kept.and_then(Result::err);
+        documents
+            .unconfirmed(Instant::now())
+            .map(|shown| Unconfirmed { warning, ..shown })
+    }
+
+    /// The node has started: the document is under a condition if every start is, or if one was before.
+    pub(crate) fn begin_condition(&self, confirm: Option<Duration>) {
+        let mut changing = self.changing.lock();
+        let documents = &mut changing.documents;
+        documents.guarded = confirm.is_some();
+        let remembered = documents.state.read();
+        let time = confirm.or(remembered.as_ref().and_then(|found| found.time));
+        let Some(time) = time else { return };
+        let back = remembered.map(|LastConfirmed { confirmed, .. }| confirmed);
+        if back
+            .as_ref()
+            .is_some_and(|back| back.text == documents.current.text)
+        {
+            documents.settle();
+            return;
+        }
+        documents.waiting = Some(Probation {
+            back,
+            time,
+            until: Instant::now() + time,
+        });
+        self.follow_condition(documents);
+    }
+
+    /// Sets the clock, and says so.
+    fn follow_condition(&self, documents: &Documents) {
+        let Some(Probation { back, time, until }) = &documents.waiting else {
+            return;
+        };
+        let revision = documents.current.number;
+        let what = match back {
+            Some(back) => format!("goes back to the document of revision {}", back.number),
+            None => "stops, for there is no earlier document".to_owned(),
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        tracing::warn!(
+            "revision {revision} is unconfirmed: without `hermes confirm` the node {what} in {} s ({} s in all)",
+            left.as_secs_f32().round(),
+            time.as_secs(),
+        );
+        self.deadline.send_replace(Deadline::At(*until));
+    }
+
+    /// Keeps the document in force.
+    ///
+    /// # Errors
+    /// When it is too late, with the words that say it.
+    pub(crate) fn confirm(&self) -> Result<Confirmed, String> {
+        let mut changing = self.changing.lock();
+        let documents = &mut changing.documents;
+        let revision = documents.current.number;
+        if documents.waiting.is_none() {
+            return match &documents.given_up {
+                None => Ok(Confirmed::Before(revision)),
+                Some(given_up) => Err(format!(
+                    "too late: revision {} was given up, and the node is back at an earlier document, as revision {revision}",
+                    given_up.number
+                )),
+            };
+        }
+        documents.settle();
+        self.deadline.send_replace(Deadline::None);
+        self.shared.seeing.reload("confirmed");
+        tracing::info!("revision {revision} is confirmed");
+        Ok(Confirmed::Now(revision))
+    }
+
+    /// Returns to the last confirmed document, or to the one before the one in force.
+    ///
+    /// # Errors
+    /// When there is none, or it does not hold any more; then nothing has changed.
+    pub(crate) fn roll_back(&self) -> Result<ReloadReport, NotReturned> {
+        let mut changing = self.changing.lock();
+        let documents = &changing.documents;
+        let back = match &documents.waiting {
+            Some(waiting) => waiting.back.clone(),
+            None => documents.before.clone(),
+        };
+        let back = back.ok_or(NotReturned::NoEarlier)?;
+        self.return_to(&mut changing, &back)
+            .map_err(NotReturned::Refused)
+    }
+
+    fn return_to(
+        &self,
+        changing: &mut Changing,
+        back: &Revision,
+    ) -> Result<ReloadReport, NotReloaded> {
+        let left = changing.documents.current.clone();
+        let was_confirmed = changing.documents.waiting.is_none();
+        let report = self.put_in_force(changing, back.loaded()?)?;
+        let documents = &mut changing.documents;
+        if documents.guarded && was_confirmed {
+            documents.settle();
+        }
+        documents.before = None;
+        documents.waiting = None;
+        tracing::warn!(
+            "back from revision {} to the document of revision {}, as revision {}; the file still says otherwise",
+            left.number,
+            back.number,
+            report.revision
+        );
+        documents.given_up = Some(left);
+        self.deadline.send_replace(Deadline::None);
+        self.shared.seeing.reload("returned");
+        Ok(report)
+    }
+
+    /// The time may be over: then the node returns.
+    fn expire(&self) {
+        let mut changing = self.changing.lock();
+        let over = |waiting: &&Probation| waiting.until <= Instant::now();
+        let Some(waiting) = changing.documents.waiting.as_ref().filter(over) else {
+            return;
+        };
+        let revision = changing.documents.current.number;
+        tracing::warn!(
+            "revision {revision} was not confirmed within {} s",
+            waiting.time.as_secs()
+        );
+        let Some(back) = waiting.back.clone() else {
+            self.deadline.send_replace(Deadline::Missed);
+            return;
+        };
+        if let Err(problems) = self.return_to(&mut changing, &back) {
+            tracing::error!(
+                "cannot go back to the document of revision {}, and tries again:\n{problems}",
+                back.number
+            );
+            let again = Instant::now() + AGAIN;
+            if let Some(waiting) = &mut changing.documents.waiting {
+                waiting.until = again;
+            }
+            self.deadline.send_replace(Deadline::At(again));
+        }
+    }
+}
+
+/// Returns when the time is over, until the node stops.
+pub(crate) async fn keep_time(node: Arc<Node>, watch: Watch) {
+    let mut deadline = node.deadline.subscribe();
+    loop {
+        let until = *deadline.borrow_and_update();
+        let over = async {
+            match until {
+                Deadline::At(until) => tokio::time::sleep_until(until.into()).await,
+                Deadline::None | Deadline::Missed => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = over => {
+                let node = node.clone();
+                // It reads files. A return that failed has set the clock anew.
+                let _ = tokio::task::spawn_blocking(move || node.expire()).await;
+            }
+            // The node has the sender.
+            _ = deadline.changed() => {}
+            () = watch.graceful() => return,
+        }
+    }
+}

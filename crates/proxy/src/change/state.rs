@@ -1,0 +1,219 @@
+//! The last confirmed document, beside the run of the process: a node that is started anew can still return to it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::documents::Revision;
+
+/// Begins the first line, which says what the document below is.
+const MARK: &str = "# hermes: ";
+
+/// Bytes of the file, as of a document that the admin socket takes.
+const BYTES: u64 = 16 * 1024 * 1024;
+
+/// Modes of the folder and the file: documents may hold secrets.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// Where a node keeps its last confirmed document.
+#[derive(Debug)]
+pub(crate) struct StateFile {
+    /// `None` where there is no folder for it.
+    path: Option<PathBuf>,
+    /// The file that the node was started with, absolute: another node may have the same name.
+    of: PathBuf,
+}
+
+/// What the first line says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    of: PathBuf,
+    files: Vec<PathBuf>,
+    revision: u64,
+    /// How long a document that differs has to be confirmed after a start, if one was not when this was written.
+    #[serde(default)]
+    unconfirmed_ms: Option<u64>,
+}
+
+/// What is read at a start.
+#[derive(Debug)]
+pub(crate) struct LastConfirmed {
+    /// The last confirmed document.
+    pub(crate) confirmed: Revision,
+    /// The time to confirm another one, if it was not over.
+    pub(crate) time: Option<Duration>,
+}
+
+impl StateFile {
+    pub(crate) fn new(node: &str, of: &Path) -> Self {
+        Self {
+            path: folder().map(|folder| folder.join(format!("{node}.confirmed.yaml"))),
+            of: std::path::absolute(of).unwrap_or_default(),
+        }
+    }
+
+    /// What was kept for this node, if anything was. What cannot be read is in the log.
+    pub(crate) fn read(&self) -> Option<LastConfirmed> {
+        let path = self.path.as_ref()?;
+        let text = match read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!("cannot read {}: {error}", path.display());
+                return None;
+            }
+        };
+        let (first, document) = text.split_once('\n')?;
+        let head: Head = serde_json::from_str(first.strip_prefix(MARK)?).ok()?;
+        (head.of == self.of).then(|| LastConfirmed {
+            confirmed: Revision {
+                text: document.into(),
+                files: head.files,
+                number: head.revision,
+            },
+            time: head.unconfirmed_ms.map(Duration::from_millis),
+        })
+    }
+
+    /// Keeps the last confirmed document. `time`: there is another one in force, which has so long to be confirmed.
+    ///
+    /// # Errors
+    /// Why it cannot be written, with the file's name.
+    pub(crate) fn write(&self, confirmed: &Revision, time: Option<Duration>) -> Result<(), String> {
+        let Some(path) = &self.path else {
+            return Err("there is no folder for state: set STATE_DIRECTORY".to_owned());
+        };
+        let head = Head {
+            of: self.of.clone(),
+            files: confirmed.files.clone(),
+            revision: confirmed.number,
+            unconfirmed_ms: time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        };
+        // Paths are text in a document, and numbers are numbers.
+        let head = serde_json::to_string(&head).unwrap_or_default();
+        replace(path, &format!("{MARK}{head}\n{}", confirmed.text))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Keeps nothing any more.
+    pub(crate) fn remove(&self) {
+        if let Some(path) = self.path.as_ref().filter(|path| path.exists())
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::warn!("cannot remove {}: {error}", path.display());
+        }
+    }
+}
+
+/// The service manager's folder for state, or the user's.
+fn folder() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(given) = set("STATE_DIRECTORY") {
+        // systemd.exec(5): several are separated by colons.
+        return std::env::split_paths(&given).next();
+    }
+    if rustix::process::getuid().is_root() {
+        return Some("/var/lib/hermes".into());
+    }
+    let of_user = set("XDG_STATE_HOME").map(PathBuf::from);
+    let of_home = || set("HOME").map(|home| Path::new(&home).join(".local/state"));
+    let folder = of_user
+        .filter(|folder| folder.is_absolute())
+        .or_else(of_home);
+    folder.map(|folder| folder.join("hermes"))
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Writes another file and renames it, so that there is always a whole one.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(folder)?;
+    let new = path.with_extension("new");
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn state(folder: &Path, of: &str) -> StateFile {
+        StateFile {
+            path: Some(folder.join("new/edge.confirmed.yaml")),
+            of: of.into(),
+        }
+    }
+
+    fn revision() -> Revision {
+        Revision {
+            text: "version: 1\n".into(),
+            files: vec!["/etc/edge.yaml".into()],
+            number: 3,
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_by_the_same_node_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let edge = state(folder.path(), "/etc/edge.yaml");
+        assert!(edge.read().is_none());
+        edge.write(&revision(), Some(Duration::from_secs(60)))
+            .unwrap();
+        let read = edge.read().unwrap();
+        assert_eq!(read.time, Some(Duration::from_secs(60)));
+        assert_eq!(read.confirmed, revision());
+        assert!(state(folder.path(), "/home/edge.yaml").read().is_none());
+        edge.write(&revision(), None).unwrap();
+        assert_eq!(edge.read().unwrap().time, None);
+        edge.remove();
+        assert!(edge.read().is_none());
+    }
+
+    #[test]
+    fn it_is_for_this_user_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let edge = state(folder.path(), "/etc/edge.yaml");
+        edge.write(&revision(), None).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let file = edge.path.unwrap();
+        assert_eq!(mode(&file), FILE_MODE);
+        assert_eq!(mode(file.parent().unwrap()), FOLDER_MODE);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let edge = state(folder.path(), "/etc/edge.yaml");
+        edge.write(&revision(), None).unwrap();
+        for text in ["", "version: 1\n", "# hermes: {}\nversion: 1\n"] {
+            std::fs::write(edge.path.as_ref().unwrap(), text).unwrap();
+            assert!(edge.read().is_none(), "{text}");
+        }
+    }
+}
