@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     check, completions, config, confirm, diff, echo, env, exchanges, exec, log, reload, rollback,
-    run, status, top,
+    run, status, top, why,
 };
 use crate::demo;
 
@@ -50,6 +50,8 @@ pub enum Command {
     Config(config::Config),
     /// Compare a file with the configuration in force, before a reload.
     Diff(diff::Diff),
+    /// Show what a file decides about an exchange, step by step.
+    Why(why::Why),
     /// Make a running node read its file again.
     Reload(reload::Reload),
     /// Keep the configuration that a running node was given with --confirm.

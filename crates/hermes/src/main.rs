@@ -77,6 +77,7 @@ async fn dispatch(
         Some(Command::Exchanges(exchanges)) => commands::exchanges::run(&exchanges, output).await,
         Some(Command::Config(config)) => commands::config::run(&config, output).await,
         Some(Command::Diff(diff)) => commands::diff::run(&diff, output).await,
+        Some(Command::Why(why)) => commands::why::run(&why, output),
         Some(Command::Reload(reload)) => commands::reload::run(&reload, output).await,
         Some(Command::Confirm(confirm)) => commands::confirm::run(&confirm, output).await,
         Some(Command::Rollback(rollback)) => commands::rollback::run(&rollback, output).await,

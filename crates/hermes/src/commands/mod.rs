@@ -16,6 +16,7 @@ pub mod run;
 pub mod schema;
 pub mod status;
 pub mod top;
+pub mod why;
 
 use std::path::Path;
 

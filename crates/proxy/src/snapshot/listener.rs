@@ -17,6 +17,7 @@ use hermes_net::{PeerAddress, StreamInfo, quic};
 use hermes_observe::{ListenerSeeing, Seeing};
 use hermes_proto::uri_template::UriTemplate;
 
+use hermes_rules::judge::{is_identified, listener_user};
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
 use crate::datagrams::Bounds;
@@ -370,7 +371,7 @@ pub(super) fn all(
                     .as_ref()
                     .and_then(|templates| templates.tcp.as_ref()),
             ),
-            user: user(document, config),
+            user: listener_user(document, config),
             config: config.clone(),
             warned: AtomicBool::new(false),
             crowded: Crowded::default(),
@@ -517,7 +518,7 @@ fn options(config: &Listener) -> Options {
 
 /// How fast clients must be: strangers by default, links and programs on this machine only if the configuration says so.
 fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
-    let default = ((config.public || asks(config)) && !link).then_some(MIN_RATE);
+    let default = ((config.public || is_identified(config)) && !link).then_some(MIN_RATE);
     let rate = config
         .limits
         .min_rate
@@ -530,23 +531,6 @@ fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
             .rate_window
             .map_or(RATE_WINDOW, |window| window.0),
     })
-}
-
-/// Whether anybody is asked who they are: all are strangers until then.
-fn asks(config: &Listener) -> bool {
-    !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)))
-}
-
-/// Whose traffic this is when nobody is asked.
-fn user(document: &Document, config: &Listener) -> Option<String> {
-    let own = config.user.clone().or_else(|| {
-        document
-            .identity
-            .as_ref()
-            .map(|identity| identity.user.clone())
-    });
-    // What comes over an attachment is somebody else's, even where nobody says whose.
-    own.filter(|_| !asks(config) && config.attach.is_none())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_config::child;
-use hermes_config::model::{Document, Listener};
+use hermes_config::model::{Auth, AuthMode, Document, Listener};
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, Method};
 
@@ -251,6 +251,21 @@ impl<H> Rules<H> {
             fields,
         })
     }
+}
+
+/// Whose traffic enters at a listener that asks no one who they are.
+pub fn listener_user(document: &Document, listener: &Listener) -> Option<String> {
+    // What comes over an attachment is somebody else's, even where no one says whose.
+    if is_identified(listener) || listener.attach.is_some() {
+        return None;
+    }
+    let of_node = document.identity.as_ref().map(|identity| &identity.user);
+    listener.user.as_ref().or(of_node).cloned()
+}
+
+/// Whether clients of a listener are asked who they are: all are strangers until then.
+pub fn is_identified(listener: &Listener) -> bool {
+    !matches!(listener.auth, None | Some(Auth::Word(AuthMode::None)))
 }
 
 /// The user whom the configuration names for a listener, as a field.

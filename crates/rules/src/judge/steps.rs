@@ -98,10 +98,15 @@ pub(super) fn identified(
         Source::Peer { name, .. } => format!("peer {name}"),
         Source::InsecurePeer => "a peer listed in insecure_trust".to_owned(),
     };
+    let is_own = matches!(source, Source::Client) && user.is_some() && user == entrance.user;
     let whose = user.map_or_else(|| "no user".to_owned(), |user| format!("user {user}"));
     steps.take(Step {
         phase: Phase::Identify,
-        path: place_of(source, entrance),
+        path: if is_own {
+            key_of(entrance, "user")
+        } else {
+            place_of(source, entrance)
+        },
         said: format!("from {from}: {whose}"),
     });
 }

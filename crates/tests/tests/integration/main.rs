@@ -46,3 +46,4 @@ mod tokens;
 mod trace;
 mod tunnels;
 mod versions;
+mod why;

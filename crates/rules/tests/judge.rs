@@ -1,0 +1,153 @@
+//! What is decided about an exchange, and the steps that say why.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+use hermes_config::model::Document;
+use hermes_rules::judge::{
+    Arrived, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
+};
+use hermes_rules::{Rules, Source, Target};
+use http::{HeaderMap, HeaderValue, Method};
+use serde_json::{Value, json};
+
+fn document(mut text: Value) -> Document {
+    text["version"] = json!(1);
+    serde_json::from_value(text).unwrap()
+}
+
+fn rules(document: &Document) -> Rules<()> {
+    Rules::compile(document, "edge".into(), |_, _| Some(())).unwrap()
+}
+
+/// A GET of `http://VIDEO/a` that enters at `web`, with these fields; each step as `phase path: said`.
+fn judge(
+    document: &Document,
+    source: Source<'_>,
+    authenticated: Authenticated<'_>,
+    fields: &[(&'static str, &str)],
+) -> (Result<Judged<()>, Unrouted>, Vec<String>) {
+    let config = &document.listeners["web"];
+    let user = listener_user(document, config);
+    let arrived = Arrived {
+        entrance: Entrance {
+            name: "web",
+            config,
+            user: user.as_deref(),
+        },
+        source,
+        authenticated,
+        target: Target {
+            host: "VIDEO",
+            port: 80,
+        },
+        authority: None,
+        method: &Method::GET,
+        path: "/a",
+        protocol: None,
+        peer: None,
+        tls_peer: None,
+    };
+    let mut given = HeaderMap::new();
+    for (name, value) in fields {
+        given.append(*name, HeaderValue::from_str(value).unwrap());
+    }
+    let mut steps: Vec<Step> = Vec::new();
+    let judged = rules(document).judge(&arrived, given, &mut steps);
+    let said = steps
+        .iter()
+        .map(|step| format!("{} {}: {}", step.phase.word(), step.path, step.said));
+    (judged, said.collect())
+}
+
+#[test]
+fn each_step_says_what_was_compared_and_where_that_is_written() {
+    let document = document(json!({
+        "listeners": { "web": { "http": "127.0.0.1:0", "user": "alice", "set": { "service": "{user}" } } },
+        "routes": [
+            { "match": { "user": "bob" }, "to": "a" },
+            { "name": "films", "match": { "fields": { "service": "alice" } }, "to": { "a": 3, "b": 1 } },
+            { "to": "never" },
+        ],
+    }));
+    let forged = [("user", "mallory"), ("namespace", "x"), ("accept", "*/*")];
+    let (judged, steps) = judge(&document, Source::Client, Authenticated::default(), &forged);
+
+    assert_eq!(
+        steps,
+        [
+            "identify listeners.web.user: from a client: user alice",
+            "identify listeners.web.accepts: field namespace is not believed, and removed",
+            "identify listeners.web.forged: field user said somebody else, and is replaced",
+            "tag listeners.web.set.service: field service: alice",
+            "route routes[0].match: routes[0]: no, user alice is not bob",
+            "route routes[1]: films: yes; to a (75 %), b (25 %)",
+        ]
+    );
+    let judged = judged.unwrap();
+    assert_eq!(judged.user.as_deref(), Some("alice"));
+    assert_eq!((judged.route.index, &*judged.route.name), (1, "films"));
+    assert_eq!(judged.fields["accept"], "*/*");
+}
+
+#[test]
+fn a_certificate_of_a_peer_says_which_proxy_it_is_and_not_whose_the_exchange_is() {
+    let document = document(json!({
+        "peers": { "core": { "certificate": ["core.example", "core.test"], "speaks_for": ["al*"] } },
+        "listeners": { "web": { "http": "127.0.0.1:0", "auth": "mtls" } },
+        "routes": [{ "to": "a" }],
+    }));
+    let rules = rules(&document);
+    assert!(
+        rules
+            .peers
+            .certified(["other.example"].into_iter())
+            .is_none()
+    );
+    let peer = rules.peers.certified(["core.test"].into_iter()).unwrap();
+    let certificate = Authenticated {
+        user: Some("core.example"),
+        by_certificate: true,
+    };
+
+    let (judged, _) = judge(&document, peer, certificate, &[("user", "alice")]);
+    assert_eq!(judged.unwrap().user.as_deref(), Some("alice"));
+
+    let (judged, steps) = judge(&document, peer, certificate, &[("user", "bob")]);
+    assert_eq!(
+        judged.unwrap_err().to_string(),
+        "peer core does not speak for user bob"
+    );
+    assert_eq!(
+        steps,
+        ["identify peers.core: refused: peer core does not speak for user bob"]
+    );
+}
+
+#[test]
+fn of_peers_with_one_certificate_the_first_in_the_document_counts() {
+    let peer = |name: &str| json!({ "certificate": [name, "shared"], "speaks_for": [] });
+    let document = document(json!({
+        "peers": { "second": peer("a"), "first": peer("b") },
+        "listeners": { "web": { "http": "127.0.0.1:0" } },
+    }));
+    let rules = rules(&document);
+    let found = rules.peers.certified(["b", "shared"].into_iter());
+    assert!(matches!(found, Some(Source::Peer { name: "second", .. })));
+}
+
+#[test]
+fn without_a_route_every_route_says_why_not() {
+    let document = document(json!({
+        "listeners": { "web": { "http": "127.0.0.1:0" } },
+        "routes": [{ "match": { "target": "DB" }, "to": "a" }],
+    }));
+    let (judged, steps) = judge(&document, Source::Client, Authenticated::default(), &[]);
+    assert_eq!(judged.unwrap_err(), Unrouted::NoRoute);
+    assert_eq!(
+        steps[1..],
+        ["route routes[0].match: routes[0]: no, target VIDEO:80 is not db"]
+    );
+}
