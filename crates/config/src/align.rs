@@ -1,8 +1,10 @@
 //! Two lists side by side: which elements of one are elements of the other, as they were or changed.
 
+use std::collections::HashMap;
+
 use serde_json::Value as Json;
 
-/// Pairs of elements that are looked at to align two lists; where there are more, what differs counts as replaced.
+/// Pairs of elements that are looked at to align two lists, or pieces of long ones; a piece with more counts as replaced.
 const PAIRS: usize = 1 << 18;
 
 /// Points for a pair of equal elements, and the most for a pair of similar ones, so that equal ones are found first.
@@ -20,6 +22,17 @@ pub(crate) enum Aligned {
     New(usize),
 }
 
+impl Aligned {
+    /// The same in lists that have so many elements before them.
+    fn behind(self, old: usize, new: usize) -> Self {
+        match self {
+            Self::Both(one, two) => Self::Both(old + one, new + two),
+            Self::Old(index) => Self::Old(old + index),
+            Self::New(index) => Self::New(new + index),
+        }
+    }
+}
+
 /// Which elements belong together, such that as many as possible are the same, or else similar.
 pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     let same = |(one, two): &(&Json, &Json)| one == two;
@@ -32,15 +45,8 @@ pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     let new_middle = &new_rest[..new_rest.len() - tail];
 
     let mut steps: Vec<Aligned> = (0..head).map(|index| Aligned::Both(index, index)).collect();
-    steps.extend(
-        middle(old_middle, new_middle)
-            .into_iter()
-            .map(|step| match step {
-                Aligned::Both(one, two) => Aligned::Both(head + one, head + two),
-                Aligned::Old(index) => Aligned::Old(head + index),
-                Aligned::New(index) => Aligned::New(head + index),
-            }),
-    );
+    let between = middle(old_middle, new_middle).into_iter();
+    steps.extend(between.map(|step| step.behind(head, head)));
     let ends = (0..tail)
         .rev()
         .map(|back| Aligned::Both(old.len() - 1 - back, new.len() - 1 - back));
@@ -48,12 +54,79 @@ pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     steps
 }
 
-/// The alignment with the most points.
+/// The alignment of what is left between equal ends: of long lists piece by piece, from one element that is in both to the next.
 fn middle(old: &[Json], new: &[Json]) -> Vec<Aligned> {
-    if old.len().saturating_mul(new.len()) > PAIRS {
-        let gone = (0..old.len()).map(Aligned::Old);
-        return gone.chain((0..new.len()).map(Aligned::New)).collect();
+    if old.len().saturating_mul(new.len()) <= PAIRS {
+        return closely(old, new);
     }
+    let mut steps = Vec::new();
+    let mut one = 0;
+    let mut two = 0;
+    for (anchor_one, anchor_two) in anchors(old, new) {
+        let piece = piece(&old[one..anchor_one], &new[two..anchor_two]);
+        steps.extend(piece.into_iter().map(|step| step.behind(one, two)));
+        steps.push(Aligned::Both(anchor_one, anchor_two));
+        one = anchor_one + 1;
+        two = anchor_two + 1;
+    }
+    let last = piece(&old[one..], &new[two..]);
+    steps.extend(last.into_iter().map(|step| step.behind(one, two)));
+    steps
+}
+
+/// A piece without anchors; one that is too long for a closer look counts as replaced.
+fn piece(old: &[Json], new: &[Json]) -> Vec<Aligned> {
+    if old.len().saturating_mul(new.len()) <= PAIRS {
+        return closely(old, new);
+    }
+    let gone = (0..old.len()).map(Aligned::Old);
+    gone.chain((0..new.len()).map(Aligned::New)).collect()
+}
+
+/// Elements that each list has exactly once, in the longest row that has one order in both.
+fn anchors(old: &[Json], new: &[Json]) -> Vec<(usize, usize)> {
+    let mut indices: HashMap<String, (Vec<usize>, Vec<usize>)> = HashMap::new();
+    for (index, value) in old.iter().enumerate() {
+        indices.entry(value.to_string()).or_default().0.push(index);
+    }
+    for (index, value) in new.iter().enumerate() {
+        indices.entry(value.to_string()).or_default().1.push(index);
+    }
+    let single = |(one, two): (Vec<usize>, Vec<usize>)| match (one.as_slice(), two.as_slice()) {
+        ([one], [two]) => Some((*one, *two)),
+        _ => None,
+    };
+    let mut pairs: Vec<(usize, usize)> = indices.into_values().filter_map(single).collect();
+    pairs.sort_unstable();
+    longest_row(&pairs)
+}
+
+/// The longest row of pairs whose second numbers grow, as their first do.
+fn longest_row(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    // Of all rows of one length, the pair that ends with the least number; and what stands before each pair.
+    let mut ends: Vec<usize> = Vec::new();
+    let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
+    for (index, (_, two)) in pairs.iter().enumerate() {
+        let length = ends.partition_point(|end| pairs[*end].1 < *two);
+        before.push(length.checked_sub(1).map(|shorter| ends[shorter]));
+        if length == ends.len() {
+            ends.push(index);
+        } else {
+            ends[length] = index;
+        }
+    }
+    let mut row = Vec::with_capacity(ends.len());
+    let mut next = ends.last().copied();
+    while let Some(index) = next {
+        row.push(pairs[index]);
+        next = before[index];
+    }
+    row.reverse();
+    row
+}
+
+/// The alignment with the most points.
+fn closely(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     let table = Table::new(old, new);
     let mut steps = Vec::new();
     let mut one = 0;

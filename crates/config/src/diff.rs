@@ -2,6 +2,7 @@
 //!
 //! Lists are aligned first, so that an inserted route is one insertion, and the routes behind it are as they were.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use serde_json::{Map, Value as Json};
 use crate::align::{Aligned, align};
 use crate::load::Loaded;
 use crate::path::{child, element};
+use crate::withhold::Spot;
 use crate::write::said;
 use crate::{emit, withhold};
 
@@ -64,21 +66,14 @@ pub fn diff(old: &Loaded, new: &Loaded) -> Vec<Change> {
 impl Change {
     /// Puts what is shown in the place of secrets: variables as they were written in either document, or words that say it.
     pub fn conceal(&mut self, old: &Loaded, new: &Loaded) {
-        let shown = |loaded: &Loaded, path: &str, text: &str| match withhold::variables(
-            &loaded.places,
-            path,
-            text,
-        ) {
-            Some(written) => written.to_owned(),
-            None if withhold::is_secret(path, text) => withhold::placeholder(),
-            None => text.to_owned(),
-        };
         let before = self.from.as_deref().unwrap_or(&self.path);
         if let Some(value) = &mut self.old {
-            withhold::replace(value, before, &|path, text| shown(old, path, text));
+            let instead = |spot: &Spot<'_>, text: &str| withhold::instead(&old.places, spot, text);
+            withhold::replace(value, &Spot::At(before), &instead);
         }
         if let Some(value) = &mut self.new {
-            withhold::replace(value, &self.path, &|path, text| shown(new, path, text));
+            let instead = |spot: &Spot<'_>, text: &str| withhold::instead(&new.places, spot, text);
+            withhold::replace(value, &Spot::At(&self.path), &instead);
         }
     }
 }
@@ -192,29 +187,16 @@ impl Changes {
 
     fn lists(&mut self, old: &[Json], new: &[Json], at: &Paths) {
         let steps = align(old, new);
-        let is_gone = |index: usize| steps.contains(&Aligned::Old(index));
-        let moved_from = |value: &Json| {
-            let same = |index: &usize| old[*index] == *value && is_gone(*index);
-            (0..old.len()).find(same).filter(|_| value.is_object())
-        };
-        let mut moved = Vec::new();
-        for step in &steps {
-            if let Aligned::New(index) = step
-                && let Some(from) = moved_from(&new[*index])
-                && !moved.iter().any(|(known, _)| *known == from)
-            {
-                moved.push((from, *index));
-            }
-        }
+        let moved = moved(&steps, old, new);
         for step in steps {
             match step {
                 Aligned::Both(one, two) => {
                     self.values(&old[one], &new[two], &at.elements(one, two))
                 }
-                Aligned::Old(index) if moved.iter().any(|(from, _)| *from == index) => {}
+                Aligned::Old(index) if moved.values().any(|from| *from == index) => {}
                 Aligned::Old(index) => self.removed(element(&at.old, index), &old[index]),
-                Aligned::New(index) => match moved.iter().find(|(_, to)| *to == index) {
-                    Some((from, _)) => self.found.push(Change {
+                Aligned::New(index) => match moved.get(&index) {
+                    Some(from) => self.found.push(Change {
                         kind: Kind::Moved,
                         path: element(&at.new, index),
                         from: Some(element(&at.old, *from)),
@@ -246,4 +228,27 @@ impl Changes {
             new: None,
         });
     }
+}
+
+/// Where the added maps come from that are removed elsewhere, as they are; by their indices in the new list.
+fn moved(steps: &[Aligned], old: &[Json], new: &[Json]) -> BTreeMap<usize, usize> {
+    let mut gone: HashMap<String, Vec<usize>> = HashMap::new();
+    for step in steps.iter().rev() {
+        if let Aligned::Old(index) = step
+            && old[*index].is_object()
+        {
+            gone.entry(old[*index].to_string())
+                .or_default()
+                .push(*index);
+        }
+    }
+    let mut moved = BTreeMap::new();
+    for step in steps {
+        if let Aligned::New(index) = step
+            && let Some(from) = gone.get_mut(&new[*index].to_string()).and_then(Vec::pop)
+        {
+            moved.insert(*index, from);
+        }
+    }
+    moved
 }

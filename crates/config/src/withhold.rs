@@ -30,18 +30,57 @@ const SIGNS: [&str; 9] = [
 ];
 
 /// What stands for a secret. Reading it is an error that says so.
-pub(crate) fn placeholder() -> String {
+fn placeholder() -> String {
     format!("${{{NOT_SHOWN}}}")
 }
 
 /// A text as a file has it, so that reading it expands nothing.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace("${", "$${")
+pub(crate) fn escaped(text: &str) -> Option<String> {
+    text.contains("${").then(|| text.replace("${", "$${"))
 }
 
-/// Whether the value of this text, at this path, is not to be shown.
-pub(crate) fn is_secret(path: &str, text: &str) -> bool {
-    let Some(name) = field_of(path) else {
+/// Where a value stands, without a word for it until one is asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Spot<'a> {
+    /// At this path.
+    At(&'a str),
+    /// Under this key of a map.
+    Entry(&'a Spot<'a>, &'a str),
+    /// At this index of a list.
+    Element(&'a Spot<'a>, usize),
+}
+
+impl Spot<'_> {
+    fn path(&self) -> String {
+        match self {
+            Self::At(path) => (*path).to_owned(),
+            Self::Entry(map, key) => child(&map.path(), key),
+            Self::Element(list, index) => element(&list.path(), *index),
+        }
+    }
+
+    /// The field whose value stands here.
+    fn field(&self) -> Option<String> {
+        let is_map = |key: &str| FIELDS.contains(&key);
+        match self {
+            Self::Entry(Self::Entry(_, map), name) => is_map(map).then(|| (*name).to_owned()),
+            Self::Entry(Self::Element(..), _) | Self::Element(..) => None,
+            Self::Entry(Self::At(_), _) | Self::At(_) => {
+                let mut steps = steps(&self.path());
+                let last = steps.pop()?;
+                let map = steps.pop()?;
+                match last {
+                    Step::Key(name) if is_map(map.key()) => Some(name),
+                    Step::Key(_) | Step::Index(_) => None,
+                }
+            }
+        }
+    }
+}
+
+/// Whether the value of this text is not to be shown here.
+pub(crate) fn is_secret(spot: &Spot<'_>, text: &str) -> bool {
+    let Some(name) = spot.field() else {
         return false;
     };
     let name = name.to_ascii_lowercase();
@@ -57,45 +96,53 @@ fn has_words(text: &str) -> bool {
         .map_or(true, |Template { parts }| parts.iter().any(is_words))
 }
 
-/// The field whose value stands at this path.
-fn field_of(path: &str) -> Option<String> {
-    let mut steps = steps(path);
-    let last = steps.pop()?;
-    let map = steps.pop()?;
-    match last {
-        Step::Key(name) if FIELDS.contains(&map.key()) => Some(name),
-        Step::Key(_) | Step::Index(_) => None,
-    }
-}
-
-/// Replaces every text within `value`, which stands at `path`.
-pub(crate) fn replace(value: &mut Json, path: &str, with: &impl Fn(&str, &str) -> String) {
+/// Replaces every text within `value`, which stands here.
+pub(crate) fn replace(
+    value: &mut Json,
+    spot: &Spot<'_>,
+    with: &impl Fn(&Spot<'_>, &str) -> Option<String>,
+) {
     match value {
-        Json::String(text) => *text = with(path, text),
+        Json::String(text) => {
+            if let Some(other) = with(spot, text) {
+                *text = other;
+            }
+        }
         Json::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                replace(item, &element(path, index), with);
+                replace(item, &Spot::Element(spot, index), with);
             }
         }
         Json::Object(entries) => {
             for (key, entry) in entries.iter_mut() {
-                replace(entry, &child(path, key), with);
+                replace(entry, &Spot::Entry(spot, key), with);
             }
         }
         _ => {}
     }
 }
 
+/// What stands in the place of a text that is not shown: the variables that it was written with, or the placeholder.
+pub(crate) fn instead(places: &Places, spot: &Spot<'_>, text: &str) -> Option<String> {
+    let written = variables(places, spot, text);
+    written.or_else(|| is_secret(spot, text).then(placeholder))
+}
+
 /// The variables that the value of a field was written with, if it still says what came from them.
-pub(crate) fn variables<'p>(places: &'p Places, path: &str, text: &str) -> Option<&'p str> {
-    field_of(path)?;
-    let (written, expanded) = places.variables(path)?;
-    (expanded == text).then_some(written)
+pub(crate) fn variables(places: &Places, spot: &Spot<'_>, text: &str) -> Option<String> {
+    spot.field()?;
+    let path = spot.path();
+    let (written, expanded) = places.variables(&path)?;
+    (expanded == text).then(|| written.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_secret;
+    use super::Spot;
+
+    fn is_secret(path: &str, text: &str) -> bool {
+        super::is_secret(&Spot::At(path), text)
+    }
 
     #[test]
     fn credentials_in_fields_are_secrets() {

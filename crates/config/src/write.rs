@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::model::Document;
 use crate::places::Places;
+use crate::withhold::Spot;
 use crate::{defaults, emit, schema, terse, withhold};
 
 /// The document as YAML, for people. Loading it gives the same document, with one exception: secrets are not shown.
@@ -13,12 +14,9 @@ use crate::{defaults, emit, schema, terse, withhold};
 /// a placeholder, which no loader takes. Files that hold secrets are named, as always, and not read.
 pub fn write(document: &Document, places: &Places) -> String {
     let mut root = said(document);
-    let shown = |path: &str, text: &str| match withhold::variables(places, path, text) {
-        Some(written) => written.to_owned(),
-        None if withhold::is_secret(path, text) => withhold::placeholder(),
-        None => withhold::escaped(text),
-    };
-    replace(&mut root, &shown);
+    replace(&mut root, &|spot, text| {
+        withhold::instead(places, spot, text).or_else(|| withhold::escaped(text))
+    });
     emit::document(&root)
 }
 
@@ -26,29 +24,24 @@ pub fn write(document: &Document, places: &Places) -> String {
 /// variables into values of fields stands there as in the file, if `places` knows it.
 pub fn write_whole(document: &Document, places: &Places) -> String {
     let mut root = said(document);
-    let whole = |path: &str, text: &str| {
-        withhold::variables(places, path, text)
-            .map_or_else(|| withhold::escaped(text), str::to_owned)
-    };
-    replace(&mut root, &whole);
+    replace(&mut root, &|spot, text| {
+        withhold::variables(places, spot, text).or_else(|| withhold::escaped(text))
+    });
     emit::document(&root)
 }
 
 /// The document as JSON with the same keys, for scripts. Secrets are as in [`write`].
 pub fn to_json(document: &Document, places: &Places) -> Json {
     let mut root = said(document);
-    let shown = |path: &str, text: &str| match withhold::variables(places, path, text) {
-        Some(written) => written.to_owned(),
-        None if withhold::is_secret(path, text) => withhold::placeholder(),
-        None => text.to_owned(),
-    };
-    replace(&mut root, &shown);
+    replace(&mut root, &|spot, text| {
+        withhold::instead(places, spot, text)
+    });
     Json::Object(root)
 }
 
-fn replace(root: &mut Map<String, Json>, with: &impl Fn(&str, &str) -> String) {
+fn replace(root: &mut Map<String, Json>, with: &impl Fn(&Spot<'_>, &str) -> Option<String>) {
     for (key, value) in root {
-        withhold::replace(value, &crate::child("", key), with);
+        withhold::replace(value, &Spot::Entry(&Spot::At(""), key), with);
     }
 }
 

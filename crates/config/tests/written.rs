@@ -274,6 +274,25 @@ fn an_inserted_route_is_one_insertion() {
 }
 
 #[test]
+fn changes_far_apart_in_a_long_list_are_as_few_as_in_a_short_one() {
+    let routes = |skipped: usize, other: usize| {
+        let route = |index: usize| {
+            let to = if index == other { "b" } else { "a" };
+            format!("  - {{ match: {{ target: h{index} }}, to: {to} }}\n")
+        };
+        let all = (0..2000).filter(|index| *index != skipped).map(route);
+        format!("routes:\n{}", all.collect::<String>())
+    };
+    assert_eq!(
+        changes(&routes(9999, 9999), &routes(1500, 20)),
+        [
+            "~ routes[20].to: a -> b",
+            "- routes[1500]: { match: { target: h1500 }, to: a }"
+        ]
+    );
+}
+
+#[test]
 fn a_change_is_named_by_the_path_of_its_key() {
     let old =
         "routes: [{ match: { target: a }, to: a }, { match: { target: b }, to: b }]\nworkers: 2\n";
