@@ -178,7 +178,7 @@ impl Seeing {
         self.metrics.datagrams_dropped(reason, count);
     }
 
-    /// Counts a reload; `outcome` is `applied` or `refused`.
+    /// Counts a reload and what became of it; `outcome` is `applied`, `refused`, `confirmed` or `returned`.
     pub fn reload(&self, outcome: &'static str) {
         self.metrics.reload(outcome);
     }

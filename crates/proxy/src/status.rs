@@ -39,13 +39,14 @@ impl Control for Node {
             .filter_map(|(name, _)| Some(snapshot.upstreams.get(name)?.hops()))
             .flatten()
             .collect();
-        let mut status = json!({
+        let status = json!({
             "node": &*snapshot.node,
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "uptime_seconds": self.started.elapsed().as_secs(),
             "config": { "file": self.file, "revision": snapshot.revision, "routes": snapshot.document.routes.len() },
             "unconfirmed": changing.documents.unconfirmed(Instant::now()),
+            "given_up": changing.documents.given_up.as_ref().map(|given_up| json!({ "revision": given_up.number })),
             "log": self.log.current(),
             "workers": changing.doors.len(),
             "listeners": changing.table.views(&snapshot.document),
@@ -59,10 +60,7 @@ impl Control for Node {
             "holders": hold::holders(),
             "draining": self.drain.watch().is_draining(),
         });
-        if let Value::Object(entries) = &mut status {
-            entries.retain(|key, value| key != "unconfirmed" || !value.is_null());
-        }
-        status
+        without_absent(status)
     }
 
     fn document(&self) -> Result<Value, Value> {
@@ -107,4 +105,13 @@ impl Control for Node {
 fn refused_answer(refused: &NotReloaded) -> Value {
     let valid = matches!(refused, NotReloaded::Unbound(_));
     json!({ "problems": refused.problems(), "valid": valid })
+}
+
+/// Without what is said only while there is something to say.
+fn without_absent(mut status: Value) -> Value {
+    const SELDOM: [&str; 2] = ["unconfirmed", "given_up"];
+    if let Value::Object(entries) = &mut status {
+        entries.retain(|key, value| !SELDOM.contains(&key.as_str()) || !value.is_null());
+    }
+    status
 }

@@ -101,11 +101,6 @@ fn shown(answer: &Value, path: &str, output: Output) {
     }
     if let Some(unconfirmed) = answer.get(UNCONFIRMED) {
         output.line(format_args!("unconfirmed: {}", condition(unconfirmed)));
-        if let Some(warning) = unconfirmed["warning"].as_str() {
-            output.line(format_args!(
-                "a restart in between would keep it: {warning}"
-            ));
-        }
     }
 }
 
@@ -116,7 +111,11 @@ pub fn condition(unconfirmed: &Value) -> String {
         Some(revision) => format!("back to revision {revision}"),
         None => "the node stops".to_owned(),
     };
-    format!("{left} s left, then {otherwise}; keep it: hermes confirm")
+    let line = format!("{left} s left, then {otherwise}; keep it: hermes confirm");
+    match unconfirmed["warning"].as_str() {
+        Some(warning) => format!("{line}; {warning}"),
+        None => line,
+    }
 }
 
 /// A report in one line.

@@ -45,6 +45,13 @@ fn text(status: &Value, width: Option<usize>) -> String {
             None if name == "unconfirmed" => {
                 lines.push_str(&line(name, &super::reload::condition(value), width));
             }
+            None if name == "given_up" => {
+                let revision = format!(
+                    "revision {}; how the file differs: hermes diff",
+                    value["revision"]
+                );
+                lines.push_str(&line("given up", &revision, width));
+            }
             None => lines.push_str(&line(&words(name), &shown(name, value), width)),
         }
     }

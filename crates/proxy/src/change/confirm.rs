@@ -71,15 +71,20 @@ impl Node {
         let kept = back
             .as_ref()
             .map(|back| documents.state.write(back, Some(time)));
+        let warning = kept
+            .and_then(Result::err)
+            .map(|error| format!("a restart in between would confirm it: {error}"));
         if documents.waiting.is_none() || confirm.is_some() {
             let until = Instant::now() + time;
-            documents.waiting = Some(Probation { back, time, until });
+            documents.waiting = Some(Probation {
+                back,
+                time,
+                until,
+                warning,
+            });
         }
         self.follow_condition(documents);
-        let warning = kept.and_then(Result::err);
-        documents
-            .unconfirmed(Instant::now())
-            .map(|shown| Unconfirmed { warning, ..shown })
+        documents.unconfirmed(Instant::now())
     }
 
     /// The node has started: the document is under a condition if every start is, or if one was before.
@@ -102,27 +107,28 @@ impl Node {
             back,
             time,
             until: Instant::now() + time,
+            warning: None,
         });
         self.follow_condition(documents);
     }
 
     /// Sets the clock, and says so.
     fn follow_condition(&self, documents: &Documents) {
-        let Some(Probation { back, time, until }) = &documents.waiting else {
+        let Some(waiting) = &documents.waiting else {
             return;
         };
         let revision = documents.current.number;
-        let what = match back {
+        let what = match &waiting.back {
             Some(back) => format!("goes back to the document of revision {}", back.number),
             None => "stops, for there is no earlier document".to_owned(),
         };
-        let left = until.saturating_duration_since(Instant::now());
+        let left = waiting.until.saturating_duration_since(Instant::now());
         tracing::warn!(
             "revision {revision} is unconfirmed: without `hermes confirm` the node {what} in {} s ({} s in all)",
             left.as_secs_f32().round(),
-            time.as_secs(),
+            waiting.time.as_secs(),
         );
-        self.deadline.send_replace(Deadline::At(*until));
+        self.deadline.send_replace(Deadline::At(waiting.until));
     }
 
     /// Keeps the document in force.
@@ -215,6 +221,7 @@ impl Node {
             let again = Instant::now() + AGAIN;
             if let Some(waiting) = &mut changing.documents.waiting {
                 waiting.until = again;
+                waiting.warning = Some(format!("the node cannot return: {problems}"));
             }
             self.deadline.send_replace(Deadline::At(again));
         }

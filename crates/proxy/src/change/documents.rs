@@ -72,6 +72,8 @@ pub(crate) struct Probation {
     pub(crate) time: Duration,
     /// When the node returns.
     pub(crate) until: Instant,
+    /// What keeps the node from returning, now or after a restart in between.
+    pub(crate) warning: Option<String>,
 }
 
 /// What is shown of a document that is not confirmed.
@@ -81,7 +83,7 @@ pub struct Unconfirmed {
     pub left_seconds: u64,
     /// The revision whose document the node returns to; `None`: there is none, and the node stops.
     pub returns_to: Option<u64>,
-    /// Why a restart in between would not return, if it would not.
+    /// What keeps the node from returning, now or after a restart in between.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
@@ -117,7 +119,7 @@ impl Documents {
                 .try_into()
                 .unwrap_or(u64::MAX),
             returns_to: waiting.back.as_ref().map(|back| back.number),
-            warning: None,
+            warning: waiting.warning.clone(),
         })
     }
 

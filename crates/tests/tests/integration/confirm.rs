@@ -1,12 +1,13 @@
 //! The document in force: shown, compared, confirmed, returned from.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 
 use hermes_tests::eventually::{eventually, eventually_true};
 use hermes_tests::origins::tcp_echo;
 use hermes_tests::program::{Said, run};
 use hermes_tests::raw::Raw;
-use hermes_tests::{Node, curl};
+use hermes_tests::{Node, curl, free};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -92,6 +93,12 @@ fn a_configuration_that_is_not_confirmed_in_time_is_returned_from() {
     );
     assert_eq!(tunnel.exchange(b"still open").unwrap(), b"still open");
 
+    assert_eq!(node.status()["given_up"]["revision"], 3);
+    let status = ask(&node, &["status"]).stdout;
+    assert!(
+        status.contains("\ngiven up          revision 3; "),
+        "{status}"
+    );
     let late = ask(&node, &["confirm"]);
     assert_eq!(late.code, 1, "{late:?}");
     assert!(
@@ -252,6 +259,31 @@ fn a_start_under_a_condition_returns_to_what_was_confirmed_before() {
         None,
         "a plain reload confirms what it reads"
     );
+}
+
+#[test]
+fn a_return_that_fails_is_tried_until_it_works() {
+    let port = free::tcp();
+    let on = |word: &str, address: &str| says(word).replace("127.0.0.1:0", address);
+    let node = Node::start("edge", &on("old", &port.to_string()));
+    node.write(&on("new", "127.0.0.1:0"));
+    assert_eq!(ask(&node, &["reload", "--confirm", "60s"]).code, 0);
+    let taken = eventually("the port is free", || TcpListener::bind(port).ok());
+    assert_eq!(reload(&node, "newer", "1s").code, 0);
+
+    let warning = eventually("the return fails", || {
+        let warning = unconfirmed(&node)?["warning"].as_str()?.to_owned();
+        Some(warning).filter(|warning| warning.contains("the node cannot return"))
+    });
+    assert!(
+        warning.contains("listeners.web: cannot be bound"),
+        "{warning}"
+    );
+    assert_eq!(word(&node), "newer");
+    drop(taken);
+    eventually_true("the node has returned", || returned(&node));
+    assert_eq!(node.address("web"), port);
+    assert_eq!(word(&node), "old");
 }
 
 #[test]
