@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use hermes_config::{Change, Kind, Loaded, Places, write_whole};
+use hermes_observe::admin::default_socket;
 use http::Method;
 use serde_json::Value;
 
@@ -50,7 +51,15 @@ async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
         Some(file) => file.clone(),
         None => of_node(&socket).await?,
     };
-    let loaded = super::load(&file)?;
+    let loaded = super::load(&file).map_err(|problems| {
+        let failure = Failure::from(problems);
+        match diff.file.as_deref().and_then(Path::to_str) {
+            Some(name) if !file.exists() && default_socket(name).exists() => failure.remedy(
+                format!("to compare with node {name}: hermes diff FILE {name}"),
+            ),
+            _ => failure,
+        }
+    })?;
     // Nothing of it is shown by the node but what differs, and no secret at all.
     let text = write_whole(&loaded.document, &Places::nowhere());
     let (status, answer) = admin::call(&socket, Method::POST, "/diff", &text).await?;

@@ -45,7 +45,12 @@ pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
         .map(|time| model::Duration(time).to_string())
         .unwrap_or_default();
     let answer = admin::call(&socket, Method::POST, "/reload", &time).await?;
-    changed(answer, "/reload", "file", output)
+    let is_settled = answer.0 == 200 && answer.1.get(UNCONFIRMED).is_none();
+    changed(answer, "/reload", "file", output)?;
+    if reload.confirm.is_some() && is_settled && !output.json {
+        output.line("nothing to confirm: the file says what was in force and confirmed");
+    }
+    Ok(())
 }
 
 /// Shows what a change to `what`, asked for at `path`, did, or why it was refused.

@@ -7,6 +7,8 @@ mod confirm;
 mod documents;
 mod metrics;
 mod state;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::fmt;

@@ -152,8 +152,12 @@ fn a_plain_reload_leaves_the_condition_as_it_is_and_the_old_file_ends_it() {
     let (status, report) = node.reload(&says("newer"));
     assert_eq!(status, 200);
     assert_eq!(report["unconfirmed"]["returns_to"], 1, "{report}");
-    let (_, report) = node.reload(&says("old"));
-    assert_eq!(report.get("unconfirmed"), None, "{report}");
+    let said = reload(&node, "old", "60s");
+    assert!(
+        said.stdout
+            .ends_with("nothing to confirm: the file says what was in force and confirmed\n"),
+        "{said:?}"
+    );
     assert_eq!(unconfirmed(&node), None);
     assert!(!state(&node).exists());
 }
