@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value as Json;
 
 /// Pairs of elements that are looked at to align two lists, or pieces of long ones; a piece with more counts as replaced.
+#[doc(alias = "bound")]
 const PAIRS: usize = 1 << 18;
 
 /// Points for a pair of equal elements, and the most for a pair of similar ones, so that equal ones are found first.

@@ -10,11 +10,16 @@ use crate::path::{child, element};
 use crate::tree::{Entry, Node, Value};
 use crate::{Place, Problem, yaml};
 
-/// Bytes of one file. A document of a thousand routes has some hundred kilobytes.
+/// Bytes of one file: a document of a thousand routes has some hundred kilobytes.
+#[doc(alias = "bound")]
 const FILE_BYTES: u64 = 4 << 20;
-/// Files that include each other in a row.
+
+/// Depth of nested includes: two or three are in use.
+#[doc(alias = "bound")]
 const DEEPEST: usize = 8;
-/// Files of one document.
+
+/// Files of one document, all includes together.
+#[doc(alias = "bound")]
 const FILES: usize = 256;
 /// Keys of an included file that say something of the file itself, not of the document.
 const OWN_KEYS: [&str; 3] = ["version", "$schema", "include"];

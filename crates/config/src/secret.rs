@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Bytes of one secret: keys and tokens have a few thousand.
+#[doc(alias = "bound")]
 const LONGEST: u64 = 1 << 20;
 
 /// Reads a secret file, without the line end at its end.

@@ -11,7 +11,8 @@ use crate::path::{child, element};
 use crate::tree::{Entry, Node, Value};
 use crate::{Place, Problem};
 
-/// Levels of maps and lists within each other. A document needs ten; the bound keeps recursion from the stack's end.
+/// Depth of nested maps and lists: a document needs ten, and recursion must not exhaust the stack.
+#[doc(alias = "bound")]
 const DEEPEST: usize = 64;
 
 /// Reads one document. Duplicate keys are added to `problems`; the first of them counts.

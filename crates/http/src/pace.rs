@@ -23,7 +23,9 @@ pub struct MinRate {
     pub window: Duration,
 }
 
-/// Bytes that count ahead for a reader: what the buffers on the way may hold, so that it reads without our seeing it.
+/// Bytes of credit for a reader: what the buffers on the way may hold, so that it reads without our
+/// seeing it.
+#[doc(alias = "bound")]
 const AHEAD: u64 = 1024 * 1024;
 
 /// Set when the response has begun: from then on both sides may rightly wait for each other.

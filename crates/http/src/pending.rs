@@ -69,10 +69,12 @@ struct Interim {
     bytes: usize,
 }
 
-/// Interim responses that an exchange can have: few have more than one or two.
+/// Interim responses of an exchange: few have more than one or two, and they pass no window.
+#[doc(alias = "bound")]
 const INTERIM: usize = 32;
 
-/// Bytes that the fields of all of them can have together: those of one large head.
+/// Bytes of the fields of all interim responses together: those of one large head.
+#[doc(alias = "bound")]
 const INTERIM_BYTES: usize = 64 * 1024;
 
 /// Bytes that a field costs beside its name and value (RFC 9113, 6.5.2).

@@ -36,14 +36,26 @@ pub struct Options {
     pub keepalive: Option<Keepalive>,
 }
 
+/// How long a request head may take to be complete, and TLS before it: slow clients hold a descriptor.
+#[doc(alias("bound", "limits.head_time"))]
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection may be idle between two exchanges: it holds a descriptor.
+#[doc(alias("bound", "limits.idle_time"))]
+const IDLE_TIME: Duration = Duration::from_secs(60);
+
+/// Streams of one connection at once.
+#[doc(alias("bound", "limits.streams"))]
+const STREAMS: u32 = 1000;
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             head: hermes_proto::h1::Limits::default(),
-            head_time: Duration::from_secs(10),
-            idle_time: Duration::from_secs(60),
+            head_time: HEAD_TIME,
+            idle_time: IDLE_TIME,
             min_rate: None,
-            streams: 1000,
+            streams: STREAMS,
             link: false,
             half_close: false,
             keepalive: None,
@@ -75,7 +87,9 @@ pub trait Handler: Clone + Send + Sync + 'static {
     fn malformed(&self, status: StatusCode, reason: &str, source: &StreamInfo) -> ResponseHead;
 }
 
-/// How long a connection of HTTP/1.1 that is to end still takes a request: one may be on its way, and would be lost.
+/// How long an HTTP/1.1 connection that is to end still takes a request: one may be on its way, and
+/// would be lost.
+#[doc(alias = "bound")]
 const LAST_REQUEST: Duration = Duration::from_millis(500);
 
 /// Resolves when a connection of HTTP/1.1 that waits for a request is to end.

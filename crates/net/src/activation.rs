@@ -18,7 +18,9 @@ use crate::os;
 /// The descriptor of the first socket (`SD_LISTEN_FDS_START`).
 pub(crate) const FIRST: i32 = 3;
 
-/// Most sockets that are taken, for their number comes from outside. A service manager has 1024 descriptors itself by default.
+/// Sockets that are taken from a service manager, for their number comes from outside. It has 1024
+/// descriptors itself by default.
+#[doc(alias = "bound")]
 const MOST: usize = 1024;
 
 /// The process that the sockets are for.

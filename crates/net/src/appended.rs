@@ -6,7 +6,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether the file is still where it was, while it is written to.
+/// How often a file that is written to is checked for having been moved: each check is a system
+/// call.
+#[doc(alias = "bound")]
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A file that is only added to. It is readable by its owner only.

@@ -17,6 +17,7 @@ use crate::dns::{DnsError, DnsErrorKind};
 use crate::listen::tune;
 
 /// Pause between the starts of two attempts (RFC 8305 section 8: 250 ms is recommended).
+#[doc(alias = "bound")]
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Why no connection came about.

@@ -10,10 +10,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 
-/// Descriptors that are kept back at the most: 64 connections to the admin socket and to the metrics each, a listener or two
-/// for each of 64 workers, files.
+/// Descriptors that are kept back at the most: 64 connections each to the admin socket and to the
+/// metrics, a listener or two for each of 64 workers, files.
+#[doc(alias = "bound")]
 const MOST_KEPT: usize = 512;
-/// Those that are kept back even of few, as long as that is a quarter of them at most.
+
+/// Descriptors that are kept back even where there are few, as long as that is a quarter of them at
+/// most.
+#[doc(alias = "bound")]
 const LEAST_KEPT: usize = 64;
 
 static CEILING: AtomicUsize = AtomicUsize::new(usize::MAX);

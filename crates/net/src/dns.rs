@@ -28,8 +28,11 @@ pub use turns::Asker;
 use turns::{Full, Turns, Zone};
 
 /// Longest time of one lookup, waiting for its turn included.
+#[doc(alias = "bound")]
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
-/// A server that has not answered by then is asked again.
+
+/// How long a server may take before it is asked again.
+#[doc(alias = "bound")]
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the slower family is waited for once the other has answered: as long as its first connection
 /// attempt would have to wait anyway (RFC 8305 sections 3 and 8).

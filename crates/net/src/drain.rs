@@ -37,7 +37,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// How long tasks may take to end once they were told to end at once: time for a reset and a log line.
+/// How long tasks may take to end once they are told to end at once: time for a reset and a log
+/// line.
+#[doc(alias = "bound")]
 pub const FORCED_LIMIT: Duration = Duration::from_secs(5);
 
 /// Starts the end of a set of tasks.

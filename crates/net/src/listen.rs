@@ -14,19 +14,32 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use crate::descriptors::{Shortage, claim, is_kept_back, noted};
 use crate::stream::Stream;
 
-/// Connections that wait to be accepted; the kernel may lower it (`net.core.somaxconn`).
+/// Connections that wait to be accepted: a burst of clients; the kernel may lower it
+/// (`net.core.somaxconn`).
+#[doc(alias = "bound")]
 const BACKLOG: i32 = 4096;
-/// Buffer of a UDP socket in bytes, each way, where the system allows that much: about 40 ms at 800 Mbit/s.
+
+/// Bytes of a UDP socket's buffer, each way, where the system allows that much: about 40 ms at 800
+/// Mbit/s.
+#[doc(alias = "bound")]
 pub(crate) const UDP_BUFFER: usize = 4 << 20;
-/// A silent TCP connection is probed after this time.
+
+/// A silent TCP connection is probed after this time, because TCP tunnels have no time-out.
+#[doc(alias = "bound")]
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-/// Time between two probes.
+
+/// Time between two such probes.
+#[doc(alias = "bound")]
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Whether a connection begins with these options of its listener's socket: that spares four system calls for each.
 const INHERITED: bool = cfg!(target_os = "linux");
+
 /// First pause when no descriptor is left; doubled up to [`LONGEST_PAUSE`].
+#[doc(alias = "bound")]
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// Longest pause when no descriptor is left.
+
+/// Longest pause when no descriptor is left: clients wait no longer than that once there is one.
+#[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Opens a TCP listener: shared address and port (`SO_REUSEADDR`, `SO_REUSEPORT`), non-blocking.

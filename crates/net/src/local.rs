@@ -11,10 +11,12 @@ use parking_lot::RwLock;
 use crate::drain::Watch;
 use crate::os::{self, AddressChanges};
 
-/// Between two looks where the system does not say that something has changed.
+/// Time between two looks at the machine's addresses where the system does not report changes.
+#[doc(alias = "bound")]
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Shortest time between two looks: interfaces that come up have many addresses.
+#[doc(alias = "bound")]
 const SHORTEST: Duration = Duration::from_millis(20);
 
 /// The addresses of this machine: those that it has, and prefixes that its routes deliver to it. Clones are the same.

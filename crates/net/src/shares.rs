@@ -16,7 +16,9 @@ use crate::PeerAddress;
 use crate::descriptors::ceiling;
 use crate::peer::network;
 
-/// Holders that are remembered before those who hold nothing are looked for.
+/// Holders of descriptors that are remembered before those who hold none are looked for: looking
+/// costs a little.
+#[doc(alias = "bound")]
 const REMEMBERED: usize = 1024;
 
 /// What all holders have.

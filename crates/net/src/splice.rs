@@ -8,16 +8,21 @@ use tokio::net::TcpStream;
 
 use crate::os::Pipe;
 
-/// Bytes that a pipe takes at once. Larger ones were measured to be no faster, and a receiver that has stopped pins them.
+/// Bytes that a pipe holds in the kernel. Larger pipes measured no faster, and a receiver that has
+/// stopped pins them.
+#[doc(alias = "bound")]
 const PIPE_BYTES: usize = 256 * 1024;
 
-/// Empty pipes that a thread keeps for the next one in need.
+/// Empty pipes that a thread keeps for the next connection.
+#[doc(alias = "bound")]
 const KEPT_PIPES: usize = 16;
 
-/// Pipes that a thread has at once: two descriptors each. Connections beyond that are copied.
+/// Pipes of a thread at once: two descriptors each. Connections beyond that are copied.
+#[doc(alias = "bound")]
 const PIPES: usize = 1024;
 
 /// Bytes after which the other tasks of the thread have their turn.
+#[doc(alias = "bound")]
 const TURN: usize = 1024 * 1024;
 
 /// What must have come at once, in bytes, for another wait to be worth it; below, a copy costs less than a pipe.

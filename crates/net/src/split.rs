@@ -16,7 +16,9 @@ use tokio::net::{TcpStream, tcp, unix};
 use crate::peer::StreamInfo;
 use crate::stream::{Stream, Transport, serve_unread, write_to_transport};
 
-/// Bytes that [`ReadHalf::look`] takes: the first message of most protocols.
+/// Bytes of a new client's first message that are looked at before the runtime hears of it: most
+/// protocols need less.
+#[doc(alias = "bound")]
 const LOOK: usize = 4096;
 
 /// The direction from the peer to us.

@@ -45,7 +45,9 @@ pub struct Stream {
     ahead: bool,
 }
 
-/// Bytes that are read at once for TLS, which asks for one record at most. What it did not ask for yet waits.
+/// Bytes that are read at once for TLS, which asks for one record at most; the rest waits for its
+/// reader.
+#[doc(alias = "bound")]
 const AHEAD_BYTES: usize = 64 * 1024;
 
 thread_local! {

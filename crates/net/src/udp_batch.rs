@@ -9,7 +9,9 @@ use crate::peer::canonical;
 
 /// Bytes of one slot: the largest UDP payload, and the largest run that the kernel merges (GRO).
 const SLOT: usize = 65_536;
-/// Slots of [`RecvBatch::new`]: with GRO one slot holds up to 64 datagrams.
+
+/// Slots of a [`RecvBatch`]: with GRO one slot holds up to 64 datagrams.
+#[doc(alias = "bound")]
 const SLOTS: usize = 8;
 
 /// Room for datagrams, filled by one [`crate::UdpSocket::recv`]. Nothing is allocated after it was made.

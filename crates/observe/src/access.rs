@@ -12,7 +12,9 @@ use super::record::Record;
 use crate::LOG;
 use crate::shown::write_json;
 
-/// Records that wait for the writer: some megabytes, a fraction of a second's traffic at full speed.
+/// Access records that wait for the writer: a fraction of a second's traffic at full speed. Traffic
+/// never waits for a disk.
+#[doc(alias = "bound")]
 const QUEUE: usize = 8192;
 
 /// How long to wait for room in a full queue before looking again, when flushing.

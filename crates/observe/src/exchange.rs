@@ -16,7 +16,9 @@ use super::span::Span;
 use super::{CLIENT_CLOSED, DropReason, Seeing, class_of};
 use crate::LOG;
 
-/// Bytes of a text that a client chose, in records and views: the queue of records stays below some megabytes.
+/// Bytes of a text that a client chose, in records and views: the queue of records stays below some
+/// megabytes.
+#[doc(alias = "bound")]
 const TEXT_LIMIT: usize = 1024;
 
 /// Stands for a status where the client went away before it was answered. It is never sent: no such status is registered.

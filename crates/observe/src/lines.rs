@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// Lines at once.
+/// Log lines about refused handshakes of one listener within `SPAN`; all are counted.
+#[doc(alias = "bound")]
 const LINES: u32 = 10;
 
-/// The time in which there are no more.
+/// The time over which those lines are counted.
+#[doc(alias = "bound")]
 const SPAN: Duration = Duration::from_secs(10);
 
 /// Counts the lines of one kind.

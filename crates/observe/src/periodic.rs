@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Between two lines about the same.
+/// Time between two log lines about the same thing: floods must not fill the log.
+#[doc(alias = "bound")]
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Events of one kind.

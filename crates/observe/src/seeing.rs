@@ -20,12 +20,14 @@ use crate::usage::{Counts, Usage, UsageView};
 use crate::validity::Held;
 
 /// Views of live exchanges in one answer; the rest is only counted, so that an answer stays below some megabytes.
+#[doc(alias = "bound")]
 pub const VIEW_LIMIT: usize = 5000;
 
 /// Age at which a tunnel writes its first `long` record, and the time between two of them.
 pub const LONG_AFTER: Duration = Duration::from_secs(600);
 
-/// Users that are counted each, where the configuration says nothing.
+/// Users with counters of their own: users must not decide how much memory metrics take.
+#[doc(alias("bound", "metrics.users"))]
 const USERS: usize = 20;
 
 /// How often tunnels are looked through for those that are long.

@@ -58,7 +58,8 @@ pub(super) struct Series {
     pub upstream_use: Option<Arc<Tally>>,
 }
 
-/// Endings that each thread remembers: most workers see a few, and who finds another's in his place looks his up.
+/// Metric series that a thread remembers: most workers see a few, and the others are looked up.
+#[doc(alias = "bound")]
 const PLACES: usize = 64;
 
 thread_local! {

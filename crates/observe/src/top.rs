@@ -11,7 +11,8 @@ use super::usage::Counts;
 /// The name under which all others are counted; no scheme of names that is used for users has parentheses.
 pub(super) const OTHER: &str = "(other)";
 
-/// Users who wait, for each that is counted.
+/// Users who wait for a counter of their own, for each that has one.
+#[doc(alias = "bound")]
 const WAITING: usize = 4;
 
 /// What one exchange weighs beside its bytes.

@@ -6,9 +6,11 @@
 use bytes::BytesMut;
 
 /// The most datagrams in one run: the kernel's limit on segments in one send.
+#[doc(alias = "bound")]
 pub const MAX_RUN_DATAGRAMS: usize = 64;
 
 /// The most bytes in one run: below the 65,535 of an IP packet, with room for its headers.
+#[doc(alias = "bound")]
 pub const MAX_RUN_BYTES: usize = 65_000;
 
 /// The bytes of a [`Batch::default`]: two full runs.

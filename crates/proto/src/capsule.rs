@@ -16,8 +16,9 @@ pub use sift::{CapsuleSieve, Sifted};
 /// The longest header, in bytes: two variable-length integers.
 pub const MAX_HEADER: usize = 2 * varint::MAX_SIZE;
 
-/// What a decoder sets aside at once for a value that arrives in pieces, in bytes; a longer one grows as it arrives, so
-/// that a header alone does not cost memory.
+/// Bytes set aside at first for a value that arrives in pieces: it grows as it arrives, so that a
+/// header alone does not cost memory.
+#[doc(alias = "bound")]
 const FIRST_ALLOCATION: usize = 4096;
 
 /// Types of capsules, from the registry "HTTP Capsule Types".

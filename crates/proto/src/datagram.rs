@@ -9,10 +9,12 @@ use crate::varint;
 pub const UDP_CONTEXT: u64 = 0;
 
 /// The longest UDP payload, in bytes (RFC 9298, section 5).
+#[doc(alias = "bound")]
 pub const MAX_UDP_PAYLOAD: usize = 65_527;
 
 /// The longest value of a DATAGRAM capsule that holds a UDP payload, in bytes: the limit for a
 /// [`CapsuleDecoder`](capsule::CapsuleDecoder) of CONNECT-UDP, with room for a context ID written at length.
+#[doc(alias = "bound")]
 pub const MAX_UDP_CAPSULE: u64 = (varint::MAX_SIZE + MAX_UDP_PAYLOAD) as u64;
 
 /// Why an HTTP datagram is no good. The stream must be aborted.

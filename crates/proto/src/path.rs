@@ -16,6 +16,7 @@ use http::uri::PathAndQuery;
 use memchr::{memchr, memchr2_iter};
 
 /// The longest path and query that can be held, in bytes.
+#[doc(alias = "bound")]
 const LONGEST: usize = u16::MAX as usize - 1;
 
 /// Why a path is refused. Offsets count bytes from the beginning of the path, which is 0, and go on in the query.

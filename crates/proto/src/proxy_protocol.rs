@@ -19,8 +19,9 @@ const MAX_TEXT: usize = 107;
 /// Signature, command, family and length of version 2, in bytes.
 const FIXED: usize = 16;
 
-/// The most that may follow the fixed part of version 2, in bytes: addresses and a few TLVs, of which the largest that are
-/// in use name a TLS client. Version 2 itself would allow 65,535.
+/// Bytes after the fixed part of version 2: addresses and a few TLVs, of which the largest in use
+/// names a TLS client. The protocol itself would allow 65,535.
+#[doc(alias = "bound")]
 pub const MAX_REST: usize = 4096;
 
 /// The type of the TLV that holds a CRC-32C of the header (section 2.2.3).

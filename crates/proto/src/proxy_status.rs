@@ -8,7 +8,8 @@ use crate::quoted;
 /// The field's name.
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// The most characters of `details` that are written; the rest is cut off.
+/// Characters of `details` that are written, since clients choose parts of it; the rest is cut off.
+#[doc(alias = "bound")]
 pub const MAX_DETAILS: usize = 256;
 
 macro_rules! registry {
@@ -201,7 +202,8 @@ pub struct Told {
     pub details: String,
 }
 
-/// Bytes of a proxy's name that are taken over.
+/// Bytes of another proxy's name that are kept: it goes into records.
+#[doc(alias = "bound")]
 const MAX_NODE: usize = 64;
 
 /// The first member with an `error` that is known: of the proxy nearest to the origin that failed. What is taken over has bounds and

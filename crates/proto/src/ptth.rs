@@ -21,7 +21,8 @@ pub const ALPN: HeaderName = HeaderName::from_static("alpn");
 /// HTTP/2 in that field.
 pub const H2: HeaderValue = HeaderValue::from_static("h2");
 
-/// Longest name in bytes, as of users.
+/// Bytes of a name, as for users: it is in every record.
+#[doc(alias = "bound")]
 const NAME_LIMIT: usize = 256;
 
 /// Why a request asks for no transposed connection that could be had.

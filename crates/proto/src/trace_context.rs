@@ -21,9 +21,11 @@ pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Members of a `tracestate` (section 3.3.1.1): with more, the whole field is invalid.
+#[doc(alias = "bound")]
 const MAX_MEMBERS: usize = 32;
 
 /// Bytes of a `tracestate` that are passed on: what the specification asks for at least (section 3.3.1.5).
+#[doc(alias = "bound")]
 const MAX_STATE: usize = 512;
 
 /// Members longer than this are the first to go when a `tracestate` is too long (section 3.3.1.5).

@@ -22,10 +22,12 @@ pub const CONNECT_UDP_BIND: HeaderName = HeaderName::from_static("connect-udp-bi
 /// `Proxy-Public-Address`, in answers.
 pub const PROXY_PUBLIC_ADDRESS: HeaderName = HeaderName::from_static("proxy-public-address");
 
-/// Contexts that may be open at once in a session: a call with some hundred peers has as many.
+/// Contexts open at once in a session: a call with some hundred peers has as many.
+#[doc(alias = "bound")]
 pub const MAX_CONTEXTS: usize = 256;
 
 /// The longest value of a capsule of this extension, in bytes: a context ID, a version, an address and a port.
+#[doc(alias = "bound")]
 pub const MAX_CAPSULE: usize = varint::MAX_SIZE + 1 + 16 + 2;
 
 /// Whether the fields ask for, or agree to, a bound socket: one line, a true Boolean (RFC 8941, section 3.3.6), whose parameters do not

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 /// How often it is looked whether too much is held.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Connections that an answer lists.
+/// Connections that `hermes status` lists: those that hold most.
+#[doc(alias = "bound")]
 const HOLDERS: usize = 5;
 
 /// Puts the bounds of a document in force.

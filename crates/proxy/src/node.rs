@@ -33,10 +33,12 @@ use crate::snapshot::{Draft, Snapshot, node_name};
 use crate::upkeep::Upkeep;
 use crate::worker::{Shared, Worker};
 
-/// How long exchanges may go on once the node was told to stop, where the configuration says nothing: what a restart may take.
+/// How long exchanges may go on once the node is told to stop: what a restart may take.
+#[doc(alias("bound", "drain"))]
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// How long an administrator's request may take when the process ends.
+#[doc(alias = "bound")]
 const ADMIN_END: Duration = Duration::from_secs(1);
 
 /// The filter of the log, which can be changed at run time.

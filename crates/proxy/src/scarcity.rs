@@ -12,7 +12,8 @@ use crate::worker::Shared;
 /// How often it is looked whether something is missing.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks between two lines about the same shortage.
+/// Looks, one a second, between two log lines about the same shortage.
+#[doc(alias = "bound")]
 const QUIET: u32 = 30;
 
 /// What is known of one kind of shortage.

@@ -12,6 +12,7 @@ use crate::hold;
 use crate::node::Node;
 
 /// Attached nodes that an answer lists.
+#[doc(alias = "bound")]
 const ATTACHED: usize = 1000;
 
 impl Control for Node {

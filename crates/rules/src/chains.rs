@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use hermes_config::model::{Chain, Document, Hops, Route, Terminate, Upstream};
 
 /// Hops of a chain, and proxies that one connection passes on its way through `via`.
+#[doc(alias = "bound")]
 pub const MOST: usize = 4;
 
 /// Gives the document an upstream for each hop of a chain as it is reached there: `a > b` is `b` with `via: a`. One that a

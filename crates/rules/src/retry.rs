@@ -7,24 +7,30 @@ use std::time::Duration;
 
 use hermes_config::model::{Percent, Retry, RetryOn};
 
-/// Attempts where no policy is configured, and at what certainly had no effect: a kept connection may die, or a link be closed,
-/// just as it is used.
+/// Attempts of an exchange that certainly had no effect, where no policy is configured: a kept
+/// connection may die, or a link be closed, just as it is used.
+#[doc(alias = "bound")]
 pub const ATTEMPTS_UNPROCESSED: u32 = 4;
 
-/// Attempts where no policy is configured, and the connection fell silent: another that works is there already. RFC 9110, 9.2.2:
-/// what failed again is not repeated once more.
+/// Attempts where no policy is configured and the connection fell silent: another that works is
+/// there already. RFC 9110, 9.2.2: what failed again is not repeated once more.
+#[doc(alias = "bound")]
 pub const ATTEMPTS_SILENT: u32 = 2;
 
 /// Attempts of a policy that names no number.
+#[doc(alias("bound", "retry.attempts"))]
 const ATTEMPTS: u32 = 3;
 
 /// Longest pauses of a policy that names none: before the second attempt, and before any.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
 /// Longest `Retry-After` that is waited for: a client would rather know.
+#[doc(alias("bound", "retry.retry_after"))]
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// Content that is kept to be sent again; forms and calls fit, uploads need not be held in memory.
+/// Bytes of content that are kept to be sent again: forms and calls fit, uploads need not be held
+/// in memory.
+#[doc(alias("bound", "retry.keep_bytes"))]
 const KEEP_BYTES: u64 = 64 << 10;
 
 /// Retries for a hundred exchanges, and a second: a dead upstream gets a fifth more than its load.

@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
-/// Datagrams of one side that make a stream of a session, although the other side said nothing, or once only: a video that is
-/// sent one way, or that was asked for by one datagram. A question that is asked again and again stays below that.
+/// Datagrams of one side that make a UDP session a stream although the other side said nothing, or
+/// spoke once only: video sent one way, or asked for by one datagram. A question that is repeated
+/// stays below that.
+#[doc(alias = "bound")]
 pub const STREAM: u64 = 16;
 
 /// A client that speaks so soon after an answer goes on with what it had begun. It includes the way from the client to where it is seen.

@@ -13,7 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::failure::ConnectFailure;
 
-/// Shortest and longest time for which an answer is used, whatever its TTL says.
+/// Shortest and longest time for which an answer of DNS is used, whatever its TTL.
+#[doc(alias = "bound")]
 const LIFETIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// Pause before a failed lookup is tried again.

@@ -12,7 +12,9 @@ use hermes_config::model::Percent;
 /// Price of a retry: the purse counts in thousandths.
 const RETRY: i64 = 1000;
 
-/// Most retries that are saved: what a busy hour put by must not become a storm. A hundred at once hurt nobody.
+/// Retries that are saved up: what a busy hour put by must not become a storm. A hundred at once
+/// hurt no one.
+#[doc(alias = "bound")]
 const SAVED: i64 = 100 * RETRY;
 
 /// How fast a purse fills.

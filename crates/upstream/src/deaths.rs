@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 
 use tokio::sync::broadcast;
 
-/// Words that wait for a link whose worker is busy. Who misses one finds out by itself.
+/// Messages that wait for a link whose worker is busy: a worker that misses one finds out by
+/// itself.
+#[doc(alias = "bound")]
 const WORDS: usize = 4;
 
 /// What is said of an address.

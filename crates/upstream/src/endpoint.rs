@@ -20,7 +20,8 @@ use crate::pool::Counted;
 use crate::quic::Memory;
 use crate::recent::Recent;
 
-/// How long an endpoint that failed is tried only after the others.
+/// How long a failed endpoint is tried only after the others.
+#[doc(alias = "bound")]
 const REST: Duration = Duration::from_secs(1);
 
 /// The word for an endpoint that nothing keeps from being used, but with which exchanges fail.

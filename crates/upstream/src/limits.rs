@@ -9,7 +9,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::failure::{ConnectFailure, FailureKind};
 
-/// Exchanges that may wait where the configuration says nothing: more than a burst, less than what would fill memory.
+/// Exchanges that may wait for an upstream: more than a burst, less than what would fill memory.
+#[doc(alias("bound", "limits.pending"))]
 const PENDING: usize = 1024;
 
 /// A place under a bound; given back when the last clone is dropped. `None` where there is no bound.

@@ -24,19 +24,28 @@ use crate::quic::failure;
 use crate::seam::Seam;
 use crate::via::Tunnel;
 
-/// Packets that one wake-up takes at most: what fills two runs of the kernel's segmentation.
+/// Packets of an inner QUIC connection that one wake-up takes: what fills two runs of the kernel's
+/// segmentation.
+#[doc(alias = "bound")]
 const MOST: usize = 128;
+
 /// Bytes that may wait in the buffer of the outer connection before more are handed over. The buffer holds more, for tunnels
 /// that bring bursts; a connection's packets would only grow old there. 10 ms at 100 Mbit/s.
+#[doc(alias = "bound")]
 const WAITING: usize = 128 * 1024;
-/// How often that is waited for, 10 ms each time: long enough for 5 Mbit/s.
+
+/// How often room is waited for, 10 ms each time: long enough for 5 Mbit/s.
+#[doc(alias = "bound")]
 const WAITS: usize = 20;
-/// How long the outer connection, if it is new, is given to find out what its path carries, before the inner one begins with
-/// less.
+
+/// How long a new outer connection may measure its path before the inner one begins with less.
+#[doc(alias = "bound")]
 const SETTLE: Duration = Duration::from_millis(200);
 /// How often it is looked.
 const ROUND: Duration = Duration::from_millis(2);
+
 /// How long the end of a tunnel may take to be sent.
+#[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The context of UDP payloads as it is written.
 const CONTEXT: [u8; 1] = [UDP_CONTEXT as u8];

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 /// Exchanges in a row that break before it is said: a kept connection may end just as it is used, and nothing is wrong then.
 const BROKEN: u32 = 3;
 
-/// An endpoint that fails again within this time of the last line fails silently, so that one that comes and goes does not fill
-/// the log.
+/// Time in which a further failure of an endpoint is not logged, so that one that comes and goes
+/// does not fill the log.
+#[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// What the log says of one endpoint.

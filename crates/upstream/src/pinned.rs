@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 
 use crate::pool::{Key, Slot};
 
-/// Places of which one client connection has connections of its own; the oldest goes first.
+/// Places to which one client connection has connections of its own, for NTLM; the oldest goes
+/// first.
+#[doc(alias = "bound")]
 const PLACES: usize = 8;
 
 /// What belongs to one connection of a client. Dropped, its connections close.

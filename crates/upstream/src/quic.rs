@@ -11,15 +11,24 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::failure::{ConnectFailure, FailureKind};
 
-/// How long the preferred way is tried alone before the other begins too (RFC 8305 section 5: 100 ms to 2 s, and more than a
-/// round trip).
+/// How long the preferred protocol is tried alone before the other begins too (RFC 8305 section 5:
+/// 100 ms to 2 s, and more than a round trip).
+#[doc(alias = "bound")]
 pub(crate) const HEAD_START: Duration = Duration::from_millis(250);
-/// How long QUIC is left out after it failed or was too slow, at first and at most; doubled each time.
+
+/// How long QUIC is left out after its first failure; doubled with each further one.
+#[doc(alias = "bound")]
 const FIRST_REST: Duration = Duration::from_secs(5);
+
+/// How long QUIC is left out at most: a path that carries it again is found within minutes.
+#[doc(alias = "bound")]
 const LONGEST_REST: Duration = Duration::from_secs(300);
 /// A failure so long ago does not make the next rest longer: twice the longest rest.
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// How long QUIC is doubted at most after a connection fell silent: what ends that is known sooner, as a rule.
+
+/// How long QUIC is doubted at most after a connection fell silent: usually its state is known
+/// sooner.
+#[doc(alias = "bound")]
 const DOUBT: Duration = Duration::from_secs(10);
 /// Why QUIC is left out after that.
 pub(crate) const SILENT: &str = "UDP became silent";

@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Attempts that are remembered: enough to tell a bad day from a bad moment.
+#[doc(alias = "bound")]
 const WINDOW: u32 = 32;
 
-/// The newest of them decide alone when all failed, so that an endpoint that was well for long is not called so when it dies.
+/// The newest attempts that decide alone when all failed, so that an endpoint that was well for
+/// long is not called so when it dies.
+#[doc(alias = "bound")]
 const LATEST: u32 = 3;
 
 /// A window full of successes: the state in which an endpoint that works spends its life, and which a success need not write.

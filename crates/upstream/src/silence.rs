@@ -11,16 +11,21 @@ use tokio::time::Instant;
 
 /// Without an acknowledgement for so long, a connection is silent. On paths below 100 ms two or three probes were lost then, of two
 /// packets each; and another connection can be open within two seconds of what was heard last.
+#[doc(alias = "bound")]
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 /// So many round trips must fit into it, so that as many probes were sent on a long path.
 const ROUND_TRIPS: u32 = 8;
 
-/// And no more than that, however long the path seems to be: its measure grows when it is overloaded.
+/// Longest silence that is tolerated, however long the path seems to be: its measure grows under
+/// overload.
+#[doc(alias = "bound")]
 const LONGEST: Duration = Duration::from_secs(6);
 
-/// A connection that carries something and on which nothing was acknowledged for so long is probed, because somebody may be
-/// waiting: for an answer, or for datagrams. Two or three times a second two small packets go to and fro, on each link that is in use.
+/// Time without an acknowledgement after which a connection that carries something is probed,
+/// because someone may be waiting for an answer or for datagrams. Two small packets each way, two
+/// or three times a second, on each link in use.
+#[doc(alias = "bound")]
 const QUIET: Duration = Duration::from_millis(400);
 
 /// Looks in a row at which something was acknowledged, before a connection that was silent is so no more.

@@ -34,30 +34,51 @@ pub enum Hop {
 }
 
 /// How long an origin may take to answer: more than most servers give themselves.
+#[doc(alias("bound", "timeouts.header"))]
 const ORIGIN: Duration = Duration::from_secs(60);
 
-/// How long another proxy may take over HTTP/1.1, where nothing says that it has died.
+/// How long another proxy may take over HTTP/1.1, where nothing tells that it has died.
+#[doc(alias("bound", "timeouts.header"))]
 const UNWATCHED: Duration = Duration::from_secs(300);
 
 /// Longest silence within contents where the overlay ends.
+#[doc(alias("bound", "timeouts.idle"))]
 const IDLE: Duration = Duration::from_secs(300);
 
-/// So much later a hop before the end of the overlay gives up, so that the end speaks first.
+/// How much longer a hop before the end of the overlay waits, so that the end speaks first.
+#[doc(alias = "bound")]
 const LATER: Duration = Duration::from_secs(10);
 
-/// How long a link may have no room for a further exchange, and how long a proxy may take to let this node be attached.
+/// How long a link may have no room for a further exchange, and how long a proxy may take to let
+/// this node be attached.
+#[doc(alias = "bound")]
 pub const OPENING: Duration = Duration::from_secs(10);
+
+/// How long a connection may take to be usable, TLS included.
+#[doc(alias("bound", "timeouts.connect"))]
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Longest silence of a UDP session that is a conversation: UDP has no farewell.
+#[doc(alias("bound", "timeouts.udp"))]
+const UDP: Duration = Duration::from_secs(300);
+
+/// Longest silence of a UDP session while an answer is awaited: resolvers ask again after 5 s at the latest.
+#[doc(alias("bound", "timeouts.udp_unanswered"))]
+const UDP_UNANSWERED: Duration = Duration::from_secs(5);
+
+/// Longest silence of a UDP session with one turn of questions and answers: a question is over with its answer.
+#[doc(alias("bound", "timeouts.udp_answered"))]
+const UDP_ANSWERED: Duration = Duration::from_secs(3);
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            connect: Duration::from_secs(5),
+            connect: CONNECT,
             header: None,
             idle: None,
-            udp: Duration::from_secs(300),
-            // Resolvers ask again after 5 s at the latest.
-            udp_unanswered: Duration::from_secs(5),
-            udp_answered: Duration::from_secs(3),
+            udp: UDP,
+            udp_unanswered: UDP_UNANSWERED,
+            udp_answered: UDP_ANSWERED,
         }
     }
 }

@@ -11,7 +11,8 @@ use crate::limits::Room;
 use crate::ring::Affinity;
 use crate::upstream::Upstream;
 
-/// Endpoints tried for one exchange.
+/// Endpoints tried for one exchange, so that a dead upstream does not hold it for long.
+#[doc(alias = "bound")]
 const ATTEMPTS: usize = 3;
 
 /// One exchange's way through the endpoints.

@@ -54,7 +54,8 @@ pub struct Found {
     pub datagrams: bool,
 }
 
-/// How long a datagram may take to be refused (ICMP).
+/// How long the refusal of a datagram (ICMP) is waited for.
+#[doc(alias = "bound")]
 const REFUSAL: Duration = Duration::from_millis(500);
 
 impl fmt::Display for Found {

@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::endpoint::Active;
 
-/// Bytes taken over by one write; it bounds what is copied before the tunnel has room.
+/// Bytes taken over by one write: it bounds what is copied before the tunnel has room.
+#[doc(alias = "bound")]
 const PIECE: usize = 64 * 1024;
 
 /// Reads from an [`Incoming`], writes to an [`Outgoing`].

@@ -23,10 +23,13 @@ use crate::failure::{ConnectFailure, FailureKind};
 use crate::tunnel_io::TunnelIo;
 use crate::upstream::Upstream;
 
-/// Proxies through which one connection may pass; configurations have no cycles, so this only bounds their length.
+/// Proxies through which one connection may pass: configurations have no cycles, so this only
+/// bounds their length.
+#[doc(alias = "bound")]
 pub(crate) const DEPTH: u8 = 4;
 
-/// Tries to open one tunnel: a kept connection may turn out to be closed.
+/// Attempts to open one tunnel: a kept connection may turn out to be closed.
+#[doc(alias = "bound")]
 const ATTEMPTS: usize = 2;
 
 /// `Capsule-Protocol` (RFC 9297, section 3.4).

@@ -1,9 +1,11 @@
 //! House rules that a machine checks. `cargo xtask tidy` prints every violation and fails if there is one;
-//! `deny` holds the dependency tree to its rules; `matrix` writes what tests have shown of peers into the documentation.
+//! `deny` holds the dependency tree to its rules; `matrix` writes what tests have shown of peers into the documentation, and
+//! `bounds` the bounds of the code.
 //!
 //! What it is not: a formatter or a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
 //! who may depend on whom, how long things are, which words and names stay out, what every file says of itself.
 
+mod bounds;
 mod deny;
 mod docs;
 mod errors;
@@ -29,12 +31,13 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["bounds"] => done(Tree::read().and_then(|tree| bounds::run(&tree))),
         ["deny"] => done(deny::check().map(|said| say(&said))),
         ["matrix", folder] => done(matrix::run(folder, false)),
         ["matrix", "--check", folder] => done(matrix::run(folder, true)),
         _ => {
             say(
-                "usage: cargo xtask tidy\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER",
+                "usage: cargo xtask tidy\n       cargo xtask bounds\n       cargo xtask deny\n       cargo xtask matrix [--check] FOLDER",
             );
             ExitCode::from(2)
         }
@@ -85,6 +88,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(links::check(tree));
     violations.extend(errors::check(tree));
     violations.extend(pairs::check(tree));
+    violations.extend(bounds::check(tree));
     violations.sort();
     violations
 }

@@ -15,12 +15,14 @@ use crate::failure::Failure;
 use crate::output::{Colour, Output};
 
 /// Time for each way to each endpoint: as long as a connection may take by default.
+#[doc(alias = "bound")]
 const TRIAL: Duration = Duration::from_secs(5);
 
 /// The name of standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Bytes of standard input at most, as of a file.
+#[doc(alias = "bound")]
 const BYTES: u64 = 4 << 20;
 
 /// Arguments of `hermes check`.

@@ -16,11 +16,13 @@ use tokio_util::io::poll_read_buf;
 use super::pieces::Pieces;
 use crate::h2::FRAME_SIZE;
 
-/// Room made for a read at the least.
+/// Bytes of room for a read at the least; doubled while reads fill it.
+#[doc(alias = "bound")]
 pub(crate) const READ_ROOM: usize = 16 * 1024;
 
-/// Room made for a read where those before it were filled: one DATA frame of HTTP/2, so that forwarding between versions needs no
-/// joining.
+/// Bytes of room for a read where those before it were filled: one DATA frame of HTTP/2, so that
+/// forwarding between versions needs no joining.
+#[doc(alias = "bound")]
 const MOST_ROOM: usize = FRAME_SIZE as usize;
 
 /// Fewer bytes than these are copied out of the room that they were read into.
@@ -55,7 +57,8 @@ thread_local! {
     static FEW: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
-/// Bytes of the room that copies share: what a copy may keep alive while it waits.
+/// Bytes of the room that small copies share: what a copy may keep alive while it waits.
+#[doc(alias = "bound")]
 const FEW_ROOM: usize = 2 * COPY_BELOW;
 
 /// The reading half of a connection and what was read but not used.

@@ -4,7 +4,8 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes of room for heads that a connection keeps from one message to the next: those of most.
+/// Bytes of room for heads that a connection keeps between two messages: most heads fit.
+#[doc(alias = "bound")]
 const KEPT_ROOM: usize = 1024;
 
 /// A head, chunk lines, and content that is not copied.

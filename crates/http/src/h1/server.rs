@@ -27,8 +27,13 @@ use crate::server::{Handler, Options};
 use crate::{Incoming as AnyIncoming, Kind, MinRate, Offered, Outgoing as AnyOutgoing};
 use crate::{RequestHead, Responder as AnyResponder, ResponseHead};
 
-/// How long, and how much of, an unwanted rest of a request is read so that the client can see the answer (RFC 9112, 9.6).
+/// How long the rest of an unwanted request is read, so that the client sees the response (RFC
+/// 9112, 9.6).
+#[doc(alias = "bound")]
 const LINGER_TIME: Duration = Duration::from_secs(2);
+
+/// Bytes of an unwanted request that are read for the same reason.
+#[doc(alias = "bound")]
 const LINGER_BYTES: usize = 16 * 1024 * 1024;
 
 /// Offers the exchanges of a connection until it ends.

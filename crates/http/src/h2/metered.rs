@@ -101,7 +101,9 @@ pub(super) struct Metered<S> {
     pauses: bool,
 }
 
-/// Heads of responses that come in one read before the exchanges that they are for look at them: the `h2` crate keeps any number.
+/// Response heads taken in one read before their exchanges look at them: the `h2` crate itself
+/// keeps any number.
+#[doc(alias = "bound")]
 const HEADS_AT_ONCE: u32 = 64;
 
 impl<S> Metered<S> {

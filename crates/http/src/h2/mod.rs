@@ -37,18 +37,24 @@ pub(crate) fn explain(account: &Account, error: impl Into<StreamError>) -> Strea
     }
 }
 
-/// Room for a stream that the peer may fill before we read, in bytes.
+/// Bytes that a peer may send on a stream before we read.
+#[doc(alias = "bound")]
 pub(crate) const STREAM_WINDOW: u32 = 1024 * 1024;
 
 /// Bytes that a stream may hold back for a peer that does not read.
+#[doc(alias = "bound")]
 pub(crate) const SEND_BUFFER: usize = 256 * 1024;
 
-/// Largest DATA frame that we take from a peer or a server, in bytes: with its head 128 KiB, which is 8 full records of TLS. One that
-/// is sent takes a millisecond of 1 Gbit/s, in which other streams wait.
+/// Bytes of the largest DATA frame that we take from a peer or a server: with its head 128 KiB,
+/// which is 8 full TLS records. Sending one takes a millisecond at 1 Gbit/s, during which other
+/// streams wait.
+#[doc(alias = "bound")]
 pub(crate) const FRAME_SIZE: u32 = 128 * 1024 - 9;
 
 /// As [`FRAME_SIZE`], from a stranger: the least that RFC 9113, 6.5.2 allows.
+#[doc(alias = "bound")]
 pub(crate) const PUBLIC_FRAME_SIZE: u32 = 16 * 1024;
 
-/// Largest size of a header list, in bytes, as HPACK counts it.
+/// Bytes of a header list as HPACK counts them: as for a head of HTTP/1.1.
+#[doc(alias = "bound")]
 pub(crate) const HEADER_LIST: u32 = 64 * 1024;

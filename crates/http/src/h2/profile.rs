@@ -14,38 +14,57 @@
 
 use super::meter::Budget;
 
-/// Room for all streams of a stranger's connection together, in bytes: his streams share it, and stall only each other.
+/// Bytes that all streams of a stranger's connection may hold unread: they share it, and stall only
+/// each other.
+#[doc(alias("bound", "memory.connection"))]
 pub(crate) const PUBLIC_WINDOW: u32 = 16 * 1024 * 1024;
+
+/// Bytes for each stream of a link that unread small DATA frames may cost, by the accounting of [`link_frame_budget`].
+#[doc(alias = "bound")]
+const LINK_FRAME_BYTES: usize = 256 * 1024;
+
+/// Reset streams for each stream of a link whose late frames are still told from errors.
+#[doc(alias = "bound")]
+const LINK_RESET_STREAMS: usize = 4;
 
 /// What small DATA frames that nobody has read yet may cost on a link with so many streams before it is given up, in bytes (the `h2`
 /// crate's accounting, 256 for each frame less its content): a tunnel of keystrokes must not end the others. 256 KiB a stream.
 pub(crate) fn link_frame_budget(streams: u32) -> usize {
-    256 * 1024 * (streams as usize).max(1024)
+    LINK_FRAME_BYTES * (streams as usize).max(1024)
 }
 
 /// Streams that were reset and whose late frames are still told from errors, on a link with so many at once.
 pub(crate) fn link_reset_streams(streams: u32) -> usize {
-    4 * (streams as usize).max(1024)
+    LINK_RESET_STREAMS * (streams as usize).max(1024)
 }
 
-/// Empty DATA frames after which a connection is ended in an orderly way. The `h2` crate allows 100 in a connection's life and
-/// then breaks it off with all its streams; we say GOAWAY before.
+/// Empty DATA frames before a connection is ended in an orderly way. The `h2` crate allows 100 in a
+/// connection's life and then breaks it off with all its streams; we send GOAWAY before.
+#[doc(alias = "bound")]
 pub(crate) const EMPTY_DATA: u32 = 64;
 
 /// Resets that the errors of a stranger may cause in a connection's life, before the `h2` crate breaks it off. It is retired at
 /// half of them; they are far more than the budget of resets allows at once.
+#[doc(alias = "bound")]
 const PUBLIC_CAUSED: u32 = 16 * 1024;
 
 /// As [`PUBLIC_CAUSED`], of a peer or a server.
+#[doc(alias = "bound")]
 const LINK_CAUSED: u32 = 1024 * 1024;
 
-/// A client's stream with which it is told to open another connection: half of the identifiers are used up (RFC 9113, 5.1.1).
+/// The client's stream at which it is told to open another connection: half of the identifiers are
+/// used up (RFC 9113, 5.1.1).
+#[doc(alias = "bound")]
 pub(crate) const LAST_STREAM: u32 = 1 << 30;
 
-/// WINDOW_UPDATE frames that one frame of ours, or a stream, calls for: for a stream and for the connection, and some to spare.
+/// WINDOW_UPDATE frames that one frame of ours, or a stream, may cause: one for the stream, one for
+/// the connection, and some to spare.
+#[doc(alias = "bound")]
 pub(crate) const UPDATES_PER_FRAME: u32 = 4;
 
-/// WINDOW_UPDATE frames that can be called for and still to come: those for a full window of one-byte frames on some streams.
+/// WINDOW_UPDATE frames that we caused and that may still arrive: those for a full window of
+/// one-byte frames on some streams.
+#[doc(alias = "bound")]
 pub(crate) const UPDATES_PAID: u32 = 64 * 1024 * 1024;
 
 /// Budgets of the frames that cost their sender nothing.

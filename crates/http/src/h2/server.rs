@@ -99,6 +99,7 @@ pub(crate) async fn serve<H: Handler>(
 }
 
 /// How long a client may take to answer a GOAWAY when nothing else is open.
+#[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(2);
 
 type Served = h2::server::Connection<Metered<Stream>, Piece>;

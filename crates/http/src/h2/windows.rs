@@ -14,7 +14,9 @@ use tokio::time::{Duration, Instant, sleep_until};
 
 use super::STREAM_WINDOW;
 
-/// The least window of a stream, in bytes: that of one frame.
+/// Bytes of a stream's smallest window: one frame. Windows of a link shrink from `STREAM_WINDOW` to
+/// this the more is unread.
+#[doc(alias = "bound")]
 const LEAST: u32 = 16 * 1024;
 
 /// The windows by level.
@@ -25,13 +27,16 @@ const WINDOWS: [(Level, u32); 4] = [
     (Level::Least, LEAST),
 ];
 
-/// Streams for which there is room at the most.
+/// Streams of a link for whose smallest windows there is room.
+#[doc(alias = "bound")]
 const MOST_STREAMS: u32 = 16_000;
 
 /// How long the peer has to confirm a change before it is told again.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// How long windows stay small: streams that end one after the other make room for the next ones, not for those that still stand.
+/// How long windows stay small: streams that end one after the other make room for the next ones,
+/// not for those that stand still.
+#[doc(alias = "bound")]
 const STAY: Duration = Duration::from_secs(1);
 
 /// Room for all streams of a link, in bytes, while their windows are not the smallest.

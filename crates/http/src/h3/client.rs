@@ -27,13 +27,17 @@ use crate::h2::Profile;
 use crate::pending::{Awaited, Event};
 use crate::{Incoming as AnyIncoming, Kind, Outgoing as AnyOutgoing, RequestHead};
 
-/// How long a connection that nobody needs any more waits for its last bytes to be confirmed.
+/// How long a connection that is no longer needed waits for its last bytes to be acknowledged.
+#[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How long a handshake may take whose connection carries early data: as one that is waited for, by default.
+/// How long the handshake of a connection with early data may take: as one that is waited for, by
+/// default.
+#[doc(alias = "bound")]
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Probes that wait to be written; one is enough to be answered.
+/// Probes that wait to be written: one is enough to be answered.
+#[doc(alias = "bound")]
 const PROBES: usize = 1;
 
 /// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.

@@ -15,10 +15,17 @@ use tokio::time::Instant;
 use super::queue::{Lost, Queue, Total};
 use super::shared::StreamState;
 
-/// Datagrams that came before their stream: so many of all, of so many bytes, for so long. Packets are reordered by less than
+/// Datagrams of all streams that may arrive before their stream: packets are reordered by less than
 /// a round trip (RFC 9297, 2.1).
+#[doc(alias = "bound")]
 const EARLY: usize = 128;
+
+/// Bytes of datagrams that arrived before their stream.
+#[doc(alias = "bound")]
 const EARLY_BYTES: usize = 128 * 1024;
+
+/// How long a datagram waits for its stream: more than a round trip.
+#[doc(alias = "bound")]
 const EARLY_TIME: Duration = Duration::from_millis(300);
 
 /// The streams of a connection that take datagrams.

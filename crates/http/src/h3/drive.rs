@@ -18,7 +18,9 @@ use tokio::time::Instant;
 use super::shared::Shared;
 use crate::h2::{Bucket, Budget, Verdict};
 
-/// Streams of unknown types that a peer may open in the life of a connection: each costs a stream, and none has a use.
+/// Streams of unknown types that a peer may open in the life of a connection: each costs a stream,
+/// and none has a use.
+#[doc(alias = "bound")]
 const UNKNOWN_STREAMS: u32 = 256;
 
 /// Bytes that are taken from such a stream at once.

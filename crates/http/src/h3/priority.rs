@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 
 use super::shared::StreamState;
 
-/// PRIORITY_UPDATEs that came before their requests and are kept: few do, and they are advice.
+/// PRIORITY_UPDATEs kept until their requests arrive: few come early, and they are only advice.
+#[doc(alias = "bound")]
 const EARLY: usize = 16;
 
 /// The levels of one urgency: one that all share who share, and those of streams that come one after the other. Stream numbers

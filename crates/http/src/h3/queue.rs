@@ -8,14 +8,18 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Datagrams that wait on one stream: 25 ms at 800 Mbit/s of full ones.
+/// Datagrams that wait on one stream: 25 ms at 800 Mbit/s of full ones. The oldest are dropped, and
+/// counted.
+#[doc(alias = "bound")]
 pub(super) const DATAGRAMS: usize = 2048;
 
 /// Bytes of datagrams that wait on one stream, with [`OVERHEAD`] for each: a little more than so many full ones have.
+#[doc(alias = "bound")]
 pub(super) const BYTES: usize = 3 * 1024 * 1024;
 
-/// Bytes of datagrams that wait on all streams of a connection: three full queues, so that streams which nobody reads do not
-/// take the memory of a thousand.
+/// Bytes of datagrams that wait on all streams of a connection: three full queues, so that streams
+/// which no one reads do not take the memory of a thousand.
+#[doc(alias = "bound")]
 pub(super) const CONNECTION_BYTES: usize = 3 * BYTES;
 
 /// What a datagram costs beside its bytes.

@@ -31,22 +31,29 @@ use crate::pace::Pace;
 use crate::server::{Handler, Options};
 use crate::{Incoming as AnyIncoming, Offered, RequestHead, Responder as AnyResponder};
 
-/// What the control stream has room for: a probe, and the GOAWAYs of a connection, that requests are to stop, and which are left out.
+/// Frames that wait for the control stream: a probe and the two GOAWAYs of a connection.
+#[doc(alias = "bound")]
 const LATER: usize = 3;
 
-/// How long a client has to learn that the connection is to end before requests are left out: two round trips (RFC 9114, 5.2),
-/// within these bounds.
+/// How long a client has to learn that the connection is to end before its requests are refused:
+/// two round trips (RFC 9114, 5.2), within these bounds.
+#[doc(alias = "bound")]
 const NOTICE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_millis(500);
 
-/// How long the end of a request without announced content is waited for: it is most often in the same packet as the head, or
-/// in the next one. Without it the request would have content of unknown length.
+/// How long the end of a request without announced content is waited for: it is most often in the
+/// same packet as the head, or in the next one. Without it the request would have content of
+/// unknown length.
+#[doc(alias = "bound")]
 const END_TIME: Duration = Duration::from_millis(5);
 
-/// How long the peer's settings are waited for before an extended CONNECT is offered: they say whether datagrams may be sent.
+/// How long the peer's settings are waited for before an extended CONNECT is offered: they say
+/// whether datagrams may be sent.
+#[doc(alias = "bound")]
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
 
-/// How long a client may be silent while it has yet to confirm the last bytes: it is gone then.
+/// How long a client may be silent while it has yet to acknowledge the last bytes: then it is gone.
+#[doc(alias = "bound")]
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Offers the exchanges of a connection until it ends, is drained, or is forced to stop.

@@ -266,8 +266,12 @@ struct Outlook {
 /// Why an exchange is given up whose link may yet come back.
 const LOST: &str = "the link is dead: nothing was acknowledged on it any more";
 
-/// How long a client may send nothing before it is asked for a sign of life, and how long that may take: as PING over HTTP/2.
+/// How long a client may send nothing before it is probed, as by PING over HTTP/2.
+#[doc(alias = "bound")]
 const QUIET: Duration = Duration::from_secs(4);
+
+/// How long the answer to such a probe may take: then the client is gone.
+#[doc(alias = "bound")]
 const GONE: Duration = Duration::from_secs(5);
 
 /// What the halves of a stream share.
@@ -305,7 +309,8 @@ impl std::fmt::Debug for Parting {
     }
 }
 
-/// How long a client that goes on sending its request may take to confirm the response.
+/// How long a client that goes on sending its request may take to acknowledge the response.
+#[doc(alias = "bound")]
 const PARTING_TIME: Duration = Duration::from_secs(5);
 
 /// The code of a stream that has none yet.

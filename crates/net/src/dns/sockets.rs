@@ -13,7 +13,8 @@ use tokio::time::timeout;
 
 use crate::descriptors::claim;
 
-/// How long a connection to a name server may take, where nobody says.
+/// How long a connection to a name server may take where nothing is configured.
+#[doc(alias("bound", "timeouts.connect"))]
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
 /// What opens them.

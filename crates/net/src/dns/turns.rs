@@ -14,12 +14,20 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Lookups that run at once. Enough for a burst, few enough not to flood the server.
+/// Lookups at once: enough for a burst, few enough not to flood the server.
+#[doc(alias = "bound")]
 const CONCURRENT_LOOKUPS: usize = 128;
-/// Those of one zone among them.
+
+/// Lookups of one zone at once: a silent zone takes only a part.
+#[doc(alias = "bound")]
 const LOOKUPS_OF_ZONE: usize = 32;
-/// Lookups of one asker that wait for a turn, and of all; more fail at once.
+
+/// Lookups of one asker that wait for a turn; more fail at once, as they would not have it in time.
+#[doc(alias = "bound")]
 const WAITING_OF_ASKER: usize = 256;
+
+/// Lookups of all askers that wait for a turn.
+#[doc(alias = "bound")]
 const WAITING: usize = 4096;
 
 /// Who asks: opaque here, and the same for as long as the process runs.

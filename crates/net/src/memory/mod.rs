@@ -22,16 +22,21 @@ use crate::peer::StreamInfo;
 pub use arrivals::{Arrivals, Level};
 pub use carrier::{Flow, Pressure, Transport};
 
-/// Bytes that the process may hold where nobody says otherwise.
+/// Bytes that the process may hold for slow readers.
+#[doc(alias("bound", "memory.total"))]
 pub const BUDGET: usize = 128 << 20;
 
-/// Bytes that a connection may hold where nobody says otherwise.
+/// Bytes that one connection may hold for slow readers.
+#[doc(alias("bound", "memory.connection"))]
 pub const CONNECTION: usize = 16 << 20;
 
 /// Bytes that a direction of a stream may hold however many others do.
+#[doc(alias = "bound")]
 pub const FLOOR: usize = 16 << 10;
 
-/// Bytes that it may hold at the most: a few pieces, so that there is one to send while another is read.
+/// Bytes that a direction of a stream may hold at the most: a few pieces, so that there is one to
+/// send while another is read.
+#[doc(alias = "bound")]
 const MOST: usize = 256 << 10;
 
 /// The process hears of changes by so many bytes: most connections hold less, and tell it nothing.
@@ -40,7 +45,8 @@ const STEP: usize = 16 << 10;
 /// How often the account of the process is looked at by who has no room because of it.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A connection that would take longer than so many looks to give away what it holds does not move.
+/// Looks within which a connection must have moved what it holds, or it stands still.
+#[doc(alias = "bound")]
 const LOOKS: usize = 60;
 
 /// What an account has moved that was not looked at yet.

@@ -13,12 +13,21 @@ use crate::tls::{TlsClient, TlsFileError};
 
 /// The value that allows early data in QUIC (RFC 9001 section 4.6.1).
 const EARLY_DATA: u32 = u32::MAX;
+
 /// Connections that wait to be taken by [`super::Endpoint::accept`].
+#[doc(alias = "bound")]
 const WAITING: usize = 1024;
-/// Bytes of early packets that are kept of one such connection, and of all.
+
+/// Bytes of early packets that are kept of one such connection.
+#[doc(alias = "bound")]
 const WAITING_BYTES: u64 = 64 << 10;
+
+/// Bytes of early packets that are kept of all such connections.
+#[doc(alias = "bound")]
 const WAITING_BYTES_OF_ALL: u64 = 16 << 20;
-/// Servers of which tickets are kept, 8 of each at most: more than an upstream has endpoints as a rule.
+
+/// Servers whose tickets are kept, 8 of each at most: upstreams rarely have more endpoints.
+#[doc(alias = "bound")]
 const SERVERS: usize = 64;
 
 /// How connections are accepted.

@@ -27,7 +27,8 @@ use crate::memory::{Flow, Pressure};
 use crate::peer::{PeerAddress, StreamInfo, TlsPeer, canonical};
 use crate::tls::{ShownChain, certificate_names};
 
-/// How long datagrams may wait for room in the send buffer before they are dropped.
+/// How long datagrams may wait for room in the send buffer: older ones are better dropped.
+#[doc(alias = "bound")]
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(10);
 /// How often the driver is let in first, and then how often it is looked again.
 const YIELDS: usize = 32;

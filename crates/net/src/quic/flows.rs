@@ -13,13 +13,16 @@ use super::room::{self, Room};
 use super::transport::{DATAGRAMS_OUT, STREAM_WINDOW, receive_window, send_window};
 use crate::memory::{Flow, Pressure};
 
-/// A connection keeps so much at the least where memory is short, in bytes, in each direction.
+/// Bytes that a connection keeps in each direction where memory is short.
+#[doc(alias = "bound")]
 const LEAST: u64 = 64 << 10;
 
 /// Packets up to so many bytes are most often acknowledgements, which are not acknowledged, or hold next to nothing.
 const SMALL: u64 = 200;
 
-/// How many times its room a link may have, so that streams which stand still do not stop the others.
+/// How many times its room a link may have, so that streams which stand still do not stop the
+/// others.
+#[doc(alias = "bound")]
 const GROWTH: u64 = 4;
 
 /// quinn gives a peer more room when so much of its window was read: an eighth.

@@ -8,12 +8,19 @@ use parking_lot::Mutex;
 
 use crate::peer::network;
 
-/// Unfinished handshakes of one socket from which on clients must prove their address first (RFC 9000 section 8.1.2): more
-/// than a burst of honest clients, less than what a forger of addresses would need to be felt.
+/// Unfinished handshakes of one socket above which clients must prove their address first (RFC 9000
+/// section 8.1.2): more than a burst of honest clients, less than what a forger of addresses would
+/// need to be felt.
+#[doc(alias = "bound")]
 pub const RETRY_ABOVE: usize = 64;
+
 /// Unfinished handshakes of one socket; more are refused. Each is a few milliseconds of work and some 50 KiB.
+#[doc(alias = "bound")]
 pub const HANDSHAKES: usize = 1024;
-/// Those of one source, among them, that proved its address: four sources are needed to fill a socket.
+
+/// Unfinished handshakes of one source that proved its address: four sources are needed to fill a
+/// socket.
+#[doc(alias = "bound")]
 pub const HANDSHAKES_OF_SOURCE: usize = 256;
 
 /// The unfinished handshakes of a socket. Clones are the same.

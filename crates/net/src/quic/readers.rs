@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use super::error::ReadError;
 use super::send::code_of;
 
-/// A reader stands still that has read nothing within so many looks, one a second, while there was something to read.
+/// Looks, one a second, after which a reader that read nothing stands still, if there was something
+/// to read.
+#[doc(alias = "bound")]
 const STILL: u32 = 2;
 
 /// The code of a stream that is ended for it: H3_EXCESSIVE_LOAD (RFC 9114 section 8.1).

@@ -17,7 +17,9 @@ use crate::appended::AppendedFile;
 const FILE_MODE: u32 = 0o600;
 /// Mode of the folder, where it is made here.
 const FOLDER_MODE: u32 = 0o700;
-/// qlog files of one process; connections after that are not written down. Each costs time for every packet.
+
+/// qlog files of one process; later connections are not recorded. Each costs time for every packet.
+#[doc(alias = "bound")]
 const QLOG_FILES: usize = 1000;
 
 /// Writes down connections. Nothing is written unless a path was given, and nothing is made before there is something to write.

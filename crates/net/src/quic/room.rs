@@ -4,11 +4,17 @@
 //! for it (RFC 9000 section 4.1). It may have been said just before there was room again, so the peer is given a few bytes more, and
 //! only if it says it once more there are none.
 
-/// So many streams are ended at first, and [`FASTER`] times as many each time that it was not enough.
+/// Streams that are ended at first on a full link; [`FASTER`] times as many each time that it was
+/// not enough.
+#[doc(alias = "bound")]
 const FEW: usize = 4;
+
+/// Growth of that number from look to look.
+#[doc(alias = "bound")]
 const FASTER: usize = 4;
 
-/// The peer has so many looks, one a second, to use up the few bytes that it was given.
+/// Looks, one a second, that the peer has to use up the few bytes that it was given.
+#[doc(alias = "bound")]
 const PATIENCE: u32 = 5;
 
 /// What is known of a link's room.

@@ -11,46 +11,78 @@ use crate::memory::Memory;
 
 /// Bytes that a peer may send on one stream before we read. At most 2.5 MiB: quinn gives a connection up when a stream has
 /// more than 1024 gaps, and with packets of [`INITIAL_MTU`] so many do not fit in less.
+#[doc(alias = "bound")]
 pub(super) const STREAM_WINDOW: u32 = 2 << 20;
+
 /// Bytes that a peer may send on all streams of one connection before we read, if `memory.connection` is not less: 8 full streams, and 1 Gbit/s at 128 ms.
+#[doc(alias("bound", "memory.connection"))]
 const CONNECTION_WINDOW: u32 = 16 << 20;
-/// Bytes that we keep of one connection until the peer acknowledges them, if half of `memory.connection` is not less: 1 Gbit/s at 64 ms.
+
+/// Bytes of one connection that we keep until the peer acknowledges them, if half of
+/// `memory.connection` is not less: 1 Gbit/s at 64 ms.
+#[doc(alias("bound", "memory.connection"))]
 const SEND_WINDOW: u64 = 8 << 20;
-/// Streams of one direction that a peer may open: HTTP/3 needs three, and more are refused one layer up.
+
+/// One-way streams that a peer may open: HTTP/3 needs three, and more are refused one layer up.
+#[doc(alias = "bound")]
 pub(super) const UNI_STREAMS: u32 = 16;
-/// Requests at once on a connection where nobody says otherwise.
+
+/// Requests at once on a connection where nothing else is configured.
+#[doc(alias("bound", "limits.streams"))]
 pub(super) const BI_STREAMS: u32 = 100;
-/// Bytes of received datagrams that wait to be taken, with 32 for each; the oldest are dropped, counted. 20 ms at 800 Mbit/s.
+
+/// Bytes of received datagrams that wait to be taken, with 32 for each: 20 ms at 800 Mbit/s. The
+/// oldest are dropped, and counted.
+#[doc(alias = "bound")]
 pub(super) const DATAGRAMS_IN: usize = 2 << 20;
-/// Bytes of datagrams that wait to be sent, with 32 for each; newer ones are dropped, counted. 10 ms at 800 Mbit/s.
+
+/// Bytes of datagrams that wait to be sent, with 32 for each: 10 ms at 800 Mbit/s. The newest are
+/// dropped, and counted.
+#[doc(alias = "bound")]
 pub const DATAGRAMS_OUT: usize = 1 << 20;
-/// A peer that is silent so long is gone: three keep-alives were lost.
+
+/// A peer that is silent for so long is gone: three keep-alives were lost.
+#[doc(alias = "bound")]
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
-/// A silent connection is kept alive so often, also for the address translators on the path: many forget UDP after 30 s.
+
+/// How often a silent connection is kept alive, also for the address translators on the path: many
+/// forget UDP after 30 s.
+#[doc(alias = "bound")]
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// What is expected of a path whose round trip was measured on a connection before, at the least and at most: the first packet is sent
 /// again after three of these. The most is what is expected where nothing is known (RFC 9002, 6.2.2); the least leaves a busy server
 /// the time for a handshake.
 const EXPECTED_RTT: RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_millis(333);
-/// Bytes of a UDP payload before the path is measured. So much that the first packet of a QUIC connection inside (1200 bytes,
-/// RFC 9000 section 14) fits into a datagram from the start, and less than common tunnels carry.
+
+/// Bytes of a UDP payload before the path is measured: so many that the first packet of a QUIC
+/// connection inside (1200 bytes, RFC 9000 section 14) fits into a datagram from the start, and
+/// fewer than common tunnels carry.
+#[doc(alias = "bound")]
 pub const INITIAL_MTU: u16 = 1280;
-/// Bytes of a UDP payload at most: what Ethernet carries over IPv6.
+
+/// Bytes of the largest UDP payload: what Ethernet carries over IPv6.
+#[doc(alias = "bound")]
 pub(super) const LARGEST_MTU: u16 = 1452;
 /// Bytes of a UDP payload that every path of QUIC carries (RFC 9000 section 14).
 pub const SMALLEST_MTU: u16 = 1200;
 /// Bytes that a connection inside another one has less: what stands before and behind the payload of a datagram in a packet
 /// of the outer one, with an HTTP datagram's stream and context.
 const LAYER: u16 = 40;
-/// A connection looks so often whether its path carries more than was found: a search that met a full queue has found too little,
-/// and where one connection is inside another, the end of the outer one's search cannot be seen from within. Each search sends 18
-/// packets at most, and none where the path carries the most.
+
+/// How often a connection looks whether its path carries more than was found: a search that met a
+/// full queue has found too little, and where one connection is inside another, the end of the
+/// outer one's search cannot be seen from within. A search sends 18 packets at most, and none where
+/// the path carries the most.
+#[doc(alias = "bound")]
 const SEARCH: Duration = Duration::from_secs(5);
 /// What is looked for last is given up below this difference, in bytes.
 const MTU_STEP: u16 = 12;
-/// A path that lost its large packets is measured again after this time. It is short, because a queue that overflows looks the same
-/// where packets are of nearly one size: until then datagrams of 1200 bytes do not fit.
+
+/// When a path that lost its large packets is measured again. The time is short, because an
+/// overflowing queue looks the same where packets are of nearly one size: until then datagrams of
+/// 1200 bytes do not fit.
+#[doc(alias = "bound")]
 const MTU_COOLDOWN: Duration = Duration::from_millis(100);
 
 /// How large the packets of a connection are, in bytes of UDP payload.

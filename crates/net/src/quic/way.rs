@@ -17,12 +17,15 @@ use parking_lot::Mutex;
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 
-/// Bytes of packets that wait to leave, before the connection has to wait: so few that its packets do not grow old here, and
-/// as many as one wake-up of whoever carries them takes along. 5 ms at 100 Mbit/s.
+/// Bytes of packets that wait to leave before the connection has to wait: so few that they do not
+/// grow old, and as many as one wake-up of their carrier takes along. 5 ms at 100 Mbit/s.
+#[doc(alias = "bound")]
 const LEAVING: usize = 64 * 1024;
 /// What each packet counts for beside its bytes: empty ones cost memory as well.
 const EACH: usize = 32;
+
 /// Bytes of packets that wait to be taken by the connection: what one wake-up brings, and half as much again.
+#[doc(alias = "bound")]
 const COMING: usize = 768 * 1024;
 /// Both ends of the way, where quinn asks for addresses: nobody has them (RFC 6666).
 const FAR: SocketAddr = SocketAddr::new(

@@ -25,8 +25,13 @@ use crate::os;
 
 /// Packets of a send of quinn's that was as large as quinn makes them: most of the time another one follows.
 const FULL: usize = 10;
-/// Packets that the kernel segments at most, and their bytes: below the 65,535 of an IP packet, with room for its headers.
+
+/// Packets that leave in one send: as many as the kernel segments.
+#[doc(alias = "bound")]
 const MOST: usize = 64;
+
+/// Bytes of those packets: below the 65,535 of an IP packet, with room for its headers.
+#[doc(alias = "bound")]
 const MOST_BYTES: usize = 65_000;
 /// Merged packets that are asked for where the last answer was not full: preparing room for each takes time.
 const FEW: usize = 4;

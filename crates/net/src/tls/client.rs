@@ -12,7 +12,8 @@ use super::provider;
 use super::sessions::{NotingVerifier, Verified};
 use super::verify::AcceptAnyServer;
 
-/// Servers with which sessions are kept to be resumed.
+/// Servers with which TLS sessions are kept to be resumed.
+#[doc(alias = "bound")]
 const SERVERS: usize = 256;
 
 /// What a connecting configuration is made of.

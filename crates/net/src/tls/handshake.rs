@@ -18,8 +18,12 @@ use super::words::{self, Fault};
 use crate::peer::{StreamInfo, TlsPeer};
 use crate::stream::{Stream, Transport};
 
-/// How long, and for how many reads of 1 KiB, a refused client is listened to so that it can read why.
+/// How long a refused client is listened to, so that it can read why.
+#[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Reads of 1 KiB for the same reason.
+#[doc(alias = "bound")]
 const FAREWELL_READS: usize = 64;
 
 /// A handshake that failed.

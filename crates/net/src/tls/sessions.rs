@@ -19,7 +19,8 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, NamedGroup, Signat
 
 use super::chain::ShownChain;
 
-/// Servers of which is known until when they are believed. Sessions of others are not resumed.
+/// Servers whose certificates' validity is remembered; sessions of others are not resumed.
+#[doc(alias = "bound")]
 const NAMES: usize = 1024;
 
 /// Until when servers are believed: for each name, in Unix seconds, the first end of what was verified and has not ended.

@@ -17,12 +17,15 @@ use super::{Control, host};
 use crate::Seeing;
 
 /// Bytes of a request's content.
+#[doc(alias = "bound")]
 const CONTENT_BYTES: usize = 64 * 1024;
 
 /// Bytes of a document, written out whole: files have 4 MiB each at most, and few documents come near to one.
+#[doc(alias = "bound")]
 const DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Time until a request's content is complete.
+#[doc(alias = "bound")]
 const CONTENT_TIME: Duration = Duration::from_secs(10);
 
 /// What the text of the metrics is.

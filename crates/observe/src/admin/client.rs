@@ -16,9 +16,11 @@ use tokio::time::timeout;
 use super::socket;
 
 /// Time for one question and its answer; longer than the node takes to give up.
+#[doc(alias = "bound")]
 const TIME: Duration = Duration::from_secs(65);
 
 /// Bytes of an answer: more than all views of exchanges take.
+#[doc(alias = "bound")]
 const ANSWER_BYTES: usize = 64 << 20;
 
 /// Why there is no answer.

@@ -20,16 +20,21 @@ use tokio::time::{sleep, timeout};
 
 use crate::LOG;
 
-/// Connections at once; further ones wait in the listener's backlog.
+/// Administrative connections at once: administrators are few, and further ones wait in the
+/// backlog.
+#[doc(alias = "bound")]
 const CONNECTIONS: usize = 64;
 
 /// Time until a request's head is complete.
+#[doc(alias = "bound")]
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// Time for a whole connection, a reload included.
+#[doc(alias = "bound")]
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
 
 /// Bytes of a request's head.
+#[doc(alias = "bound")]
 const HEAD_BYTES: usize = 16 * 1024;
 
 /// Pause after a failure to accept, such as no free descriptor.

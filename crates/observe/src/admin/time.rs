@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use hermes_config::model;
 
-/// The shortest and the longest: to type a word, and to come back tomorrow.
+/// The shortest time to confirm a document: enough to type a word.
+#[doc(alias = "bound")]
 const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The longest time to confirm a document: to come back tomorrow.
+#[doc(alias = "bound")]
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Reads the time to confirm a configuration, such as `60s`.

@@ -16,18 +16,21 @@ use super::{Ended, encode, metrics};
 use crate::LOG;
 
 /// Spans of one message: some hundred kilobytes.
+#[doc(alias = "bound")]
 const BATCH: usize = 512;
 
 /// How long a span waits for others, and how soon a reload is noticed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Tries of one batch; then it is dropped, so that what is sent is not old.
+/// Attempts to send one batch; then it is dropped, so that what is sent is not old.
+#[doc(alias = "bound")]
 const TRIES: u32 = 5;
 
 /// Pause after the first failure; it doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time for what is left when the process ends.
+#[doc(alias = "bound")]
 const LAST: Duration = Duration::from_millis(500);
 
 /// What is under way.

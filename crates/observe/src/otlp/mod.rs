@@ -28,7 +28,9 @@ use super::live::Live;
 use super::record::Record;
 use super::span::Span;
 
-/// Spans that wait for the collector: some megabytes, and some seconds at a thousand sampled exchanges a second.
+/// Spans that wait for the collector: some seconds at a thousand sampled exchanges a second. A
+/// collector that is away costs spans, not traffic.
+#[doc(alias = "bound")]
 const QUEUE: usize = 4096;
 
 /// A recorded exchange.

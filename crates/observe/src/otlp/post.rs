@@ -16,9 +16,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Time for one message and its answer.
+#[doc(alias = "bound")]
 const TIME: Duration = Duration::from_secs(5);
 
 /// Bytes of an answer that are read: it says little.
+#[doc(alias = "bound")]
 const ANSWER_BYTES: usize = 64 * 1024;
 
 /// A collector, and how to speak to it.

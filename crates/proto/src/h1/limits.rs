@@ -1,5 +1,21 @@
 //! How much a peer may send before it is refused.
 
+/// Bytes of a head, of requests and of responses: it is read into memory as a whole.
+#[doc(alias("bound", "limits.head_bytes"))]
+const HEAD_BYTES: usize = 64 * 1024;
+
+/// Field lines of a head, and of a trailer section: each costs more than its bytes.
+#[doc(alias("bound", "limits.fields"))]
+const FIELDS: usize = 128;
+
+/// Bytes of a chunk's extensions, which are not in use.
+#[doc(alias = "bound")]
+const CHUNK_EXTENSION_BYTES: usize = 256;
+
+/// Bytes of a trailer section: sums and states fit.
+#[doc(alias = "bound")]
+const TRAILER_BYTES: usize = 8 * 1024;
+
 /// Upper bounds on what a decoder reads into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -16,10 +32,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            head_bytes: 65_536,
-            fields: 128,
-            chunk_extension_bytes: 256,
-            trailer_bytes: 8_192,
+            head_bytes: HEAD_BYTES,
+            fields: FIELDS,
+            chunk_extension_bytes: CHUNK_EXTENSION_BYTES,
+            trailer_bytes: TRAILER_BYTES,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::error::DecodeErrorKind as Kind;
 use crate::path;
 
 /// The longest target that can be held.
+#[doc(alias = "bound")]
 const LONGEST: usize = u16::MAX as usize - 1;
 
 /// What a request asks for, in the form in which it asked.

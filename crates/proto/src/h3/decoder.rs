@@ -7,12 +7,17 @@ use super::frame::{Frame, FrameType, MAX_HEAD};
 use crate::varint;
 
 /// The longest frame of a control stream, in bytes: a hundred settings, or any sensible priority, fit.
+#[doc(alias = "bound")]
 pub const CONTROL_FRAME: usize = 4096;
 
-/// How many more empty or unknown frames than others may come on a stream: they cost their sender next to nothing.
+/// How far empty and unknown frames may outnumber the others on a stream: they cost their sender
+/// next to nothing.
+#[doc(alias = "bound")]
 pub const IDLE_FRAMES: u32 = 1024;
 
-/// What is set aside at once for a frame that arrives in pieces, in bytes; its length alone does not cost memory.
+/// Bytes set aside at first for a frame that arrives in pieces: its length alone does not cost
+/// memory.
+#[doc(alias = "bound")]
 const FIRST_ALLOCATION: usize = 1024;
 
 /// What kind of stream is read.

@@ -19,7 +19,8 @@ const FORBIDDEN: [u64; 5] = [0x00, 0x02, 0x03, 0x04, 0x05];
 /// do not forget to.
 const RESERVED: u64 = 0x1f * 1_000_003 + 0x21;
 
-/// Most settings that are read; there are five, and a few that others have added.
+/// Settings that are read: there are five, and a few that others have added.
+#[doc(alias = "bound")]
 const MOST: usize = 64;
 
 /// What one side says of itself.

@@ -14,7 +14,8 @@ use super::state::LastConfirmed;
 use super::{NotReloaded, ReloadReport};
 use crate::node::{Changing, Node};
 
-/// Pause before a return is tried again that failed, because of a file or port that is gone.
+/// Pause before a failed return is tried again: a file or port that is gone may be back.
+#[doc(alias = "bound")]
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// What the clock of the condition is set to.

@@ -13,7 +13,8 @@ use super::documents::Revision;
 /// Begins the first line, which says what the document below is.
 const MARK: &str = "# hermes: ";
 
-/// Bytes of the file, as of a document that the admin socket takes.
+/// Bytes of a kept document, as of one that the admin socket takes.
+#[doc(alias = "bound")]
 const BYTES: u64 = 16 * 1024 * 1024;
 
 /// Modes of the folder and the file: documents may hold secrets.

@@ -17,9 +17,11 @@ use crate::node::Node;
 use crate::snapshot::Snapshot;
 
 /// Time between two looks. A change counts once two looks in a row saw the same: writers take a while.
+#[doc(alias = "bound")]
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Bytes of one file that count; longer ones are no part of a configuration.
+#[doc(alias = "bound")]
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// What a file looks like without reading it: device, inode, length and the times of its last changes.

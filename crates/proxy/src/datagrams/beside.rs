@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::{Bounds, Queue};
 
-/// QUIC datagrams that one wake-up takes at most: what fills two runs of the kernel's segmentation.
+/// QUIC datagrams that one wake-up takes: what fills two runs of the kernel's segmentation.
+#[doc(alias = "bound")]
 const MOST: usize = 128;
 
 /// QUIC datagrams that belong to a stream, those of them that were taken and not moved yet, and what waits until it can go on.

@@ -25,7 +25,8 @@ use super::stream::{CapsuleStream, Reached};
 use super::{Bounds, UdpEnd};
 use crate::forward::{Broken, Side};
 
-/// Room for the capsules of one wake-up, in bytes.
+/// Bytes for the capsules of one wake-up; one such room serves all tunnels of a worker.
+#[doc(alias = "bound")]
 const CAPSULE_ROOM: usize = 32 * 1024;
 
 thread_local! {

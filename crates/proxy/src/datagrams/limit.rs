@@ -16,7 +16,9 @@ use tokio::time::{Instant, sleep};
 use super::Sink;
 use crate::forward::Side;
 
-/// Shortest time between two words on one limit: a path that is measured changes in steps, and a capsule for each is of no use.
+/// Shortest time between two messages on one limit: a measured path changes in steps, and a capsule
+/// for each is of no use.
+#[doc(alias = "bound")]
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bytes that the context ID of UDP payloads takes.

@@ -22,7 +22,8 @@ impl Bounds {
     };
 }
 
-/// How many datagrams may wait, whatever their size: a bound on empty ones.
+/// Datagrams that may wait, whatever their size: empty ones cost no bytes.
+#[doc(alias = "bound")]
 const MAX_DATAGRAMS: usize = 16 * 1024;
 
 /// Datagrams in the order they came. The oldest go first when there is no more room: in real-time traffic the newest are worth

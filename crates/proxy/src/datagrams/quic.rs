@@ -24,10 +24,13 @@ use super::shared::Shared;
 use super::stream::Reached;
 use crate::forward::{Broken, Side};
 
-/// Room that a sender's buffer should have before more is read, in bytes: what one wake-up of a UDP socket may bring.
+/// Bytes of room that a sender's buffer should have before more is read: what one wake-up of a UDP
+/// socket may bring.
+#[doc(alias = "bound")]
 const ROOM: usize = 512 * 1024;
 
-/// Bytes of capsules other than datagrams that are gathered for one write, while more of them are there.
+/// Bytes of capsules other than datagrams that are gathered for one write to HTTP/3.
+#[doc(alias = "bound")]
 const OTHERS: usize = 32 * 1024;
 
 /// The context of UDP payloads as it is written.

@@ -19,12 +19,15 @@ use super::{Bounds, Queue};
 const LOOKS: u32 = 4;
 
 /// Batches that are taken from a socket in one look: more than its buffer holds.
+#[doc(alias = "bound")]
 const BATCHES: usize = 1024;
 
 /// Datagrams that one wake-up takes from a socket at most, in slots of the kernel's merging.
+#[doc(alias = "bound")]
 const SLOTS: usize = 4;
 
-/// Batches that a worker keeps for the next sockets that have something: 256 KiB each.
+/// Batches of 256 KiB that a worker keeps to receive datagrams, for all its sockets.
+#[doc(alias = "bound")]
 const KEPT_BATCHES: usize = 4;
 
 thread_local! {

@@ -20,13 +20,16 @@ use super::{Bounds, Queue};
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
 /// burst is not lost between one task and the next.
+#[doc(alias = "bound")]
 const OPEN_BYTES: usize = 1024 * 1024;
 
-/// Bytes of datagrams that leave with the request for the tunnel: less than the 64 KiB that every stream of HTTP/2 may carry at once,
-/// as some of it may be taken.
+/// Bytes of datagrams that leave with the request for the tunnel: less than the 64 KiB that every
+/// stream of HTTP/2 may carry at once, as some of it may be taken.
+#[doc(alias = "bound")]
 const EARLY_BYTES: usize = 16 * 1024;
 
-/// How long a tunnel that is open may take to end when others need its room.
+/// How long an open tunnel may take to end when others need its room: time to tell the next hop.
+#[doc(alias = "bound")]
 const EVICTION: Duration = Duration::from_secs(2);
 
 /// Datagrams that left before the tunnel was answered (RFC 9298, 5). They wait on until it is, so that another try has them too.

@@ -14,10 +14,12 @@ use serde_json::{Map, Value};
 use super::undecided::Undecided;
 use super::{Changes, Decision, Denial};
 
-/// Characters of a reason that a server gave; they go into records and `Proxy-Status`.
+/// Characters of a reason that a server gave: it goes into records and `Proxy-Status`.
+#[doc(alias = "bound")]
 const REASON: usize = 200;
 
 /// Bytes of a user that a server named, as for users who authenticate.
+#[doc(alias = "bound")]
 const USER_LIMIT: usize = 256;
 
 /// What a server decided.
@@ -33,7 +35,8 @@ pub(super) struct Answer {
 /// An answer; an error is one that decides nothing.
 pub(super) type Answered = Result<Answer, Undecided>;
 
-/// Longest time that a server can let its answer count: a year.
+/// Seconds for which a server can let its answer count: a year, for times are added to it.
+#[doc(alias = "bound")]
 const LONGEST: u64 = 365 * 24 * 3600;
 
 /// Reads the answer of an HTTP server: 200 allows, 5xx decides nothing, anything else is the client's answer.

@@ -20,26 +20,32 @@ use crate::identify::cache::Cache;
 use crate::whole::{self, Content};
 use crate::worker::Worker;
 
-/// Time for a decision, where the configuration says nothing: an exchange waits for it.
+/// How long a decision may take: an exchange waits for it.
+#[doc(alias("bound", "authorize.timeout"))]
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Questions at once, where the configuration says nothing.
+/// Questions to one server at once.
+#[doc(alias("bound", "authorize.concurrency"))]
 const CONCURRENCY: usize = 256;
 
-/// Remembered answers, where the configuration says nothing.
+/// Answers that are remembered.
+#[doc(alias("bound", "authorize.cache.entries"))]
 const ENTRIES: usize = 10_000;
 
 /// Bytes of one answer's content: a decision is short, and a page to log in fits.
+#[doc(alias = "bound")]
 const ANSWER_BYTES: usize = 64 * 1024;
 
-/// Bytes of fields and content of an answer that is remembered: all that are remembered take some tens of MiB.
+/// Bytes of the fields and content of a remembered answer: ten thousand take some tens of MiB.
+#[doc(alias = "bound")]
 const REMEMBERED_BYTES: usize = 4 * 1024;
 
-/// How long an open tunnel goes on while nobody decides about it, where the configuration says nothing: a server that restarts
-/// ends none.
+/// How long an open tunnel goes on without a decision: a policy server that restarts ends none.
+#[doc(alias("bound", "authorize.grace"))]
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Further tries of a question whose connection died unseen: to ask twice changes nothing.
+/// Further attempts of a question whose connection died unseen: asking twice changes nothing.
+#[doc(alias = "bound")]
 const AGAIN: usize = 2;
 
 /// One authorisation server, and what it said lately.

@@ -9,8 +9,9 @@ use http::StatusCode;
 
 use crate::whole::Failure;
 
-/// Bytes of a question above which its size may be why a server broke off: many take heads of 8 KiB, and some close without an
-/// answer above that.
+/// Bytes of a question above which its size may be why a server broke off: many take heads of 8
+/// KiB, and some close without an answer above that.
+#[doc(alias = "bound")]
 pub(super) const LARGE: usize = 4 * 1024;
 
 /// Why there is no decision.

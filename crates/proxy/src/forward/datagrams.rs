@@ -33,24 +33,29 @@ use crate::resume::{Asked, Claim};
 use crate::routed::Routed;
 
 /// How long answers are still taken from a way that was left: longer than any sensible path takes to answer.
+#[doc(alias = "bound")]
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Ways at once from which answers are still taken; with more, the next move waits.
+#[doc(alias = "bound")]
 const LINGERING: usize = 8;
 
 /// Looks at a silent tunnel before it ends.
 const LOOKS: u32 = 4;
 
 /// How long the end of a tunnel that has to make room may take to be sent.
+#[doc(alias = "bound")]
 const PART_TIME: Duration = Duration::from_secs(1);
 
 /// The reason of a tunnel that had to make room.
 const EVICTED: &str = "evicted: others needed its room";
 
 /// How long a way that is being left may take to send what was read; its next hop may have stopped reading.
+#[doc(alias = "bound")]
 const SWITCH_TIME: Duration = Duration::from_secs(1);
 
 /// How long a way whose session is taken over may take to send what was read.
+#[doc(alias = "bound")]
 const LEAVE_TIME: Duration = Duration::from_millis(50);
 
 /// Two directions that lead to one side.

@@ -13,7 +13,9 @@ use super::post;
 use super::retry::Tries;
 use crate::arrival::Arrival;
 
-/// Bytes that leave before the answer, and are kept until it comes: the first messages of most protocols.
+/// Bytes of a tunnel that leave before its answer, and are kept until it comes: the first messages
+/// of most protocols.
+#[doc(alias = "bound")]
 const MOST: usize = 16 * 1024;
 
 /// What one client sends before its tunnel is open. At most one piece of it leaves early, of at most [`MOST`] bytes.

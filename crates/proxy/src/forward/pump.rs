@@ -36,7 +36,8 @@ impl Side {
     }
 }
 
-/// How long the end of a stream may take to be sent.
+/// How long the end of a stream may take to be sent to a peer that does not read.
+#[doc(alias = "bound")]
 pub(super) const END_TIME: Duration = Duration::from_secs(5);
 
 /// The word for a side that was too slow.

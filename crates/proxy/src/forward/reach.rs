@@ -32,6 +32,7 @@ use crate::routed::Routed;
 use crate::target::{Target, is_https};
 
 /// Longest silence within the content of a refusal that is passed on.
+#[doc(alias = "bound")]
 pub(crate) const REFUSAL_IDLE: Duration = Duration::from_secs(10);
 
 /// An exchange that was opened towards the next hop.

@@ -17,13 +17,16 @@ use crate::refusal::Refusal;
 use crate::resume::{Asked, Claim, Handed, KEPT_FOR, Token};
 
 /// A way that was opened again and broke within this time is not opened once more: it would be the same.
+#[doc(alias = "bound")]
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Before the way is tried once more that could not be opened; doubles up to [`LONGEST_PAUSE`].
+#[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest time between two tries: a session is back within a second of the proxy that it goes through. All sessions share the
 /// connections that are tried.
+#[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The reason of a tunnel whose session goes on in another.

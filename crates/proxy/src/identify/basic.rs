@@ -18,19 +18,25 @@ use super::hashing::{Hashing, Turn};
 use super::proof::PasswordProof;
 use super::users::Users;
 
-/// Users whose latest right password is remembered.
+/// Users whose latest right password is remembered, so that not every request pays for a hash.
+#[doc(alias = "bound")]
 const REMEMBERED: usize = 1024;
 
-/// Seconds for which it is.
+/// Seconds for which a right password is remembered.
+#[doc(alias = "bound")]
 const REMEMBERED_FOR: u64 = 300;
 
-/// Wrong pairs of user and password that are remembered, so that no flood of the same one costs anything.
+/// Wrong pairs of user and password that are remembered, so that a flood of the same one costs
+/// nothing.
+#[doc(alias = "bound")]
 const WRONG: usize = 4096;
 
-/// Seconds for which they are.
+/// Seconds for which a wrong pair is remembered.
+#[doc(alias = "bound")]
 const WRONG_FOR: u64 = 60;
 
 /// bcrypt reads no more bytes of a password than these; a longer one would match by its beginning.
+#[doc(alias = "bound")]
 const PASSWORD_LIMIT: usize = 72;
 
 /// Checks passwords for one listener.

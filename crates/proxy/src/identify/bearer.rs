@@ -18,7 +18,9 @@ use super::claims::{Expected, LEEWAY};
 use super::keys::KeySet;
 use super::proof::TokenProof;
 
-/// Verified tokens that are remembered, by their digest.
+/// Verified tokens that are remembered, by their digest, so that not every request pays for a
+/// signature.
+#[doc(alias = "bound")]
 const REMEMBERED: usize = 4096;
 
 /// Checks tokens for one listener.

@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue};
 
-/// Longest field value with credentials that is looked at, in bytes: tokens with long lists of groups fit.
+/// Bytes of a field value with credentials: tokens with long lists of groups fit.
+#[doc(alias = "bound")]
 const LIMIT: usize = 16 * 1024;
 
 /// What somebody showed. It has no `Debug` form: that would tell secrets.

@@ -12,10 +12,13 @@ use tokio::time::{sleep_until, timeout_at};
 
 use super::turns::{Pair, Source, Ticket, Turns};
 
-/// Hashes that are computed at once, where there are so many processors: each keeps one busy for up to a quarter of a second.
+/// Passwords hashed at once, where there are so many processors: each keeps one busy for up to a
+/// quarter of a second.
+#[doc(alias = "bound")]
 const AT_ONCE: usize = 4;
 
 /// How long a check may wait for its turn; clients have given up by then.
+#[doc(alias = "bound")]
 const WAIT: Duration = Duration::from_secs(20);
 
 /// How often those who wait look whether somebody has rested.

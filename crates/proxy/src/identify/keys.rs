@@ -10,13 +10,16 @@ use serde::Deserialize;
 use super::BuildError;
 use super::users::read_bounded;
 
-/// Largest key set that is read.
+/// Bytes of a key set: issuers publish a few keys.
+#[doc(alias = "bound")]
 const FILE_LIMIT: u64 = 1 << 20;
 
 /// Keys in a set: issuers publish a few.
+#[doc(alias = "bound")]
 const KEY_LIMIT: usize = 64;
 
 /// Keys tried for one token; more than one only where keys or tokens carry no `kid`.
+#[doc(alias = "bound")]
 const TRY_LIMIT: usize = 4;
 
 /// Digits of the base64 form of the shortest RSA modulus, 2048 bits (RFC 7518 section 3.3).

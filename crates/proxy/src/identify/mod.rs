@@ -38,7 +38,8 @@ use bearer::{BearerAuth, Verified};
 use challenge::{Refusal, Schemes};
 use credentials::Credentials;
 
-/// Longest user name in bytes; it becomes a field value and a part of every record.
+/// Bytes of a user name: it becomes a field value and a part of every record.
+#[doc(alias = "bound")]
 pub const USER_LIMIT: usize = 256;
 
 /// Who an exchange is of, and how we know.

@@ -8,25 +8,33 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Checks that wait, of all sources.
+/// Password checks that wait, of all sources.
+#[doc(alias = "bound")]
 pub(super) const WAITING: usize = 4096;
 
-/// Checks that wait, of one source: a burst of three hundred fits, and no source fills the room of the others.
+/// Password checks that wait, of one source: a burst of three hundred fits, and no source fills the
+/// room of the others.
+#[doc(alias = "bound")]
 pub(super) const OF_SOURCE: usize = 512;
 
 /// Wrong passwords of a user at a source before the pair rests: people mistype.
+#[doc(alias = "bound")]
 const FREE: u32 = 3;
 
-/// The first rest; each is twice the one before.
+/// The first rest of a user at a source after wrong passwords; each is twice the one before.
+#[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The longest: one guess in five seconds.
+/// The longest such rest: one guess in five seconds.
+#[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Users at sources whose wrong passwords are counted; the oldest is forgotten first.
+#[doc(alias = "bound")]
 const COUNTED: usize = 4096;
 
-/// For how long after the last of them.
+/// How long wrong passwords are counted after the last of them.
+#[doc(alias = "bound")]
 const COUNTED_FOR: Duration = Duration::from_secs(600);
 
 /// Of so many turns, one does not ask whether a source was wrong lately.

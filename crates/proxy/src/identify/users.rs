@@ -8,13 +8,16 @@ use bcrypt::HashParts;
 
 use super::{BuildError, is_user};
 
-/// Largest file that is read: some ten thousand users.
+/// Bytes of a user file: some ten thousand users.
+#[doc(alias = "bound")]
 const FILE_LIMIT: u64 = 1 << 20;
 
 /// Largest cost: 16 takes some seconds, and each step doubles that.
+#[doc(alias = "bound")]
 const COST_LIMIT: u32 = 16;
 
-/// Bad lines that are told of one file.
+/// Bad lines of one file that are reported.
+#[doc(alias = "bound")]
 const REPORT_LIMIT: usize = 20;
 
 /// Users and their hashes. Never empty.

@@ -21,12 +21,15 @@ use crate::snapshot::Snapshot;
 
 /// The first pause after an attempt that failed; each is twice the one before, and a random part of its second half is left out,
 /// so that nodes that lost the same proxy do not come back all at once.
+#[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest pause: how late a node may notice that its proxy is there again.
+#[doc(alias = "bound")]
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// An attachment that lasted so long was a good one: what follows it begins with the first pause.
+/// How long an attachment must last for the next pause to begin small again.
+#[doc(alias = "bound")]
 const GOOD: Duration = Duration::from_secs(10);
 
 /// Keeps `count` attachments, each in a task of its own.

@@ -10,10 +10,13 @@ use parking_lot::Mutex;
 
 use crate::datagrams::Session;
 
-/// The part of all sessions that ends at once to make room, so that looking for them is not paid for by each.
+/// The fraction of all sessions that ends at once to make room, so that the search for them is not
+/// paid for by each.
+#[doc(alias = "bound")]
 const PART: usize = 16;
 
-/// The part of all sessions that may be unanswered.
+/// The fraction of all sessions that may be unanswered: a flood displaces itself.
+#[doc(alias = "bound")]
 const UNANSWERED: usize = 2;
 
 /// Live sessions, by their clients.

@@ -7,7 +7,9 @@ use hermes_proto::greeting::Greeting;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Shortest time between two lines, of all listeners.
+/// Shortest time between two log lines about clients that speak another protocol, over all
+/// listeners.
+#[doc(alias = "bound")]
 const QUIET: Duration = Duration::from_secs(10);
 
 /// When the last line was written, and how many have not been since.

@@ -21,6 +21,7 @@ const EXCESSIVE_LOAD: u64 = 0x107;
 const TOO_MANY: &[u8] = b"too many connections";
 
 /// How long the ends of connections may take to reach their clients when everything ends at once.
+#[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Turns of the runtime in which an endpoint that is not used any more closes its socket.

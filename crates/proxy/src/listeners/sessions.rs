@@ -12,10 +12,14 @@ use tokio::time::Instant;
 
 use crate::target::Target;
 
-/// A conversation that said nothing for so long may make room: more than the 25 s of WireGuard's keep-alive, twice.
+/// Silence after which a conversation may make room: more than twice the 25 s of WireGuard's
+/// keep-alive.
+#[doc(alias = "bound")]
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The part of all places that is made free at once, so that looking for them is not paid for by each.
+/// The fraction of all places that is made free at once, so that the search for them is not paid
+/// for by each.
+#[doc(alias = "bound")]
 const PART: usize = 16;
 
 /// Sessions of each user at each listener, over all workers.

@@ -16,7 +16,8 @@ use super::wanted::wanted;
 use super::{Door, DoorId, Socket};
 use crate::snapshot::Snapshot;
 
-/// Times that a free port is looked for which nobody uses for UDP either.
+/// Attempts to find a port that is free for both TCP and UDP.
+#[doc(alias = "bound")]
 const PORT_TRIES: usize = 16;
 
 /// The sockets that are bound.

@@ -24,13 +24,16 @@ use crate::datagrams::{Queue, Session};
 use crate::forward::CAPSULE_PROTOCOL;
 use crate::pipeline;
 
-/// How long a client whose tunnel was refused is not heard: it bounds the tunnels that it can make us ask for.
+/// How long a client whose tunnel was refused is ignored: it bounds the tunnels that it can make us
+/// ask for.
+#[doc(alias = "bound")]
 const DEAF_AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
 /// Pause after an error of the socket itself, such as a lack of memory.
 const AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// Silence after which a session of a listener that drains is over: UDP says no farewell.
+/// Silence after which a session of a draining listener is over: UDP has no farewell.
+#[doc(alias = "bound")]
 const DRAIN_QUIET: Duration = Duration::from_secs(2);
 
 /// How often a listener that drains looks whether its sessions have ended.

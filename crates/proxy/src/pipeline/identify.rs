@@ -13,7 +13,9 @@ use crate::resume::Asked;
 use crate::snapshot::Snapshot;
 use crate::target::Target;
 
-/// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop soon.
+/// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop
+/// soon that lacks our name in `Via`.
+#[doc(alias = "bound")]
 const MAX_HOPS: usize = 16;
 
 /// What has been decided before the route.

@@ -25,13 +25,17 @@ use crate::next::{CompiledRoute, Next};
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 
-/// Shortest time after which filters are asked about a tunnel again, whatever they say.
+/// Shortest time after which filters are asked about an open tunnel again, whatever they say.
+#[doc(alias = "bound")]
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Before filters that gave no answer are asked again about an open tunnel; doubles up to [`LONGEST_PAUSE`].
+/// Pause before filters that gave no answer are asked about an open tunnel again; doubles up to
+/// [`LONGEST_PAUSE`].
+#[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Longest time between such questions.
+/// Longest pause between such questions.
+#[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// Where a tunnel leads, and what was said when it was opened.

@@ -15,13 +15,16 @@ use super::Token;
 use crate::datagrams::Received;
 use crate::target::Target;
 
-/// How long a session whose way broke waits for another, and how long another is looked for.
+/// How long a session whose path broke waits to be resumed: a restart takes less.
+#[doc(alias = "bound")]
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// Sessions of the process that wait at once; others end with their way. Each keeps a socket and what came for it meanwhile.
+#[doc(alias = "bound")]
 const WAITING: usize = 4096;
 
-/// How long whoever carries a session may take to hand it over: it is another worker, which may be busy.
+/// How long a session's carrier may take to hand it over: it is another worker, which may be busy.
+#[doc(alias = "bound")]
 const HAND_OVER: Duration = Duration::from_millis(500);
 
 /// Whose a session is and where it leads: all of it must be the same for whoever takes it over.

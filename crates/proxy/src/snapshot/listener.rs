@@ -25,36 +25,50 @@ use crate::identify::Authenticator;
 use crate::snapshot::Snapshot;
 use crate::snapshot::crowded::Crowded;
 
-/// Connections at once of one worker, where the configuration says nothing.
+/// Connections (UDP: sessions) of one worker at once.
+#[doc(alias("bound", "limits.connections"))]
 const CONNECTIONS: usize = 10_000;
 
-/// Connections at once of one source of strangers: ten sources are needed to fill a worker, where it takes fewer connections too.
+/// Connections of one stranger's address at once, over all workers.
+#[doc(alias("bound", "limits.per_source"))]
 const PER_SOURCE: usize = 1_000;
+
+/// Sources of strangers that are needed to fill a worker, where it takes fewer connections too.
+#[doc(alias("bound", "limits.per_source"))]
 const SOURCES: usize = 10;
 
-/// Strangers from so many sources are needed to take all descriptors.
+/// Sources of strangers that are needed to take all descriptors.
+#[doc(alias("bound", "limits.per_source"))]
 const DESCRIPTORS: usize = 8;
 
-/// What a browser opens, and some more.
+/// Connections that a source may always have: what a browser opens, and some more.
+#[doc(alias("bound", "limits.per_source"))]
 const FEWEST_OF_SOURCE: usize = 16;
 
 /// Users who are needed to fill what a worker takes: they are known, and can be asked.
+#[doc(alias("bound", "limits.connections_per_user"))]
 const USERS: usize = 4;
 
-/// Bytes a second that strangers must send and read: a modem of 1990 manages ten times as much.
+/// Bytes a second that strangers must send and read, as slow clients hold streams: a modem of 1990
+/// manages ten times as much.
+#[doc(alias("bound", "limits.min_rate"))]
 const MIN_RATE: u64 = 240;
 
-/// How far strangers may fall behind that: a tunnel under a hill.
+/// How far strangers may fall behind that rate: a tunnel under a hill.
+#[doc(alias("bound", "limits.rate_window"))]
 const RATE_WINDOW: Duration = Duration::from_secs(20);
 
-/// CONNECT-UDP sessions at once of one user: each costs a socket, and a resolver that opens one for each question needs
-/// thousands.
+/// CONNECT-UDP sessions of one user at once: each costs a socket, and a resolver that opens one for
+/// each question needs thousands.
+#[doc(alias("bound", "limits.sessions_per_user"))]
 const SESSIONS_PER_USER: usize = 4096;
 
-/// Bytes of datagrams that wait for a tunnel, where the configuration says nothing: what Envoy deployments for video use.
+/// Bytes of datagrams that wait for a tunnel: what Envoy deployments for video use.
+#[doc(alias("bound", "datagrams.hold_bytes"))]
 const HOLD_BYTES: usize = 160 * 1024;
 
-/// Age of datagrams that wait for a tunnel, where the configuration says nothing: the connect time-out.
+/// Age of datagrams that wait for a tunnel: the connect time-out.
+#[doc(alias("bound", "datagrams.hold_time"))]
 const HOLD_TIME: Duration = Duration::from_secs(5);
 
 /// How long an attachment may be without exchanges: a year stands for ever. PINGs say whether the other side is there.

@@ -17,13 +17,16 @@ use super::{AttachmentView, Place};
 use crate::pool::{EXCHANGES, Use};
 use crate::tunnel_io::TunnelIo;
 
-/// How an attachment is watched by both sides: one that is gone without a word is noticed within 9 s, as on links.
+/// How both sides watch an attachment: one that is gone without a word is noticed within 9 s, as on
+/// links.
+#[doc(alias = "bound")]
 pub const ATTACHMENT_KEEPALIVE: Keepalive = Keepalive {
     every: Duration::from_secs(4),
     timeout: Duration::from_secs(5),
 };
 
 /// How long a node may take to begin HTTP/2: one that sends a byte now and then is not silent.
+#[doc(alias = "bound")]
 const BEGINNING: Duration = Duration::from_secs(10);
 
 /// What carries an attachment, and whose it is.

@@ -14,6 +14,7 @@ use tokio_util::sync::DropGuard;
 use crate::tunnel_io::TunnelIo;
 
 /// How long the other side may take to end its half once this one has ended.
+#[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A tunnel, and who is told when it is not used any more.

@@ -26,9 +26,12 @@ pub use join::{Joined, NotJoined};
 pub use lent::{Count, Rest};
 
 /// Attachments under one name: a node opens one or two, and a few nodes may share a name.
+#[doc(alias = "bound")]
 const OF_NAME: usize = 32;
 
-/// Attachments in all: ten thousand users with two each would fit; each costs a stream, a task and some buffers.
+/// Attachments in all: ten thousand users with two each; each costs a stream, a task and some
+/// buffers. No user has more than half of what the others leave.
+#[doc(alias = "bound")]
 const ALL: usize = 20_000;
 
 /// The nodes that are attached, by name.

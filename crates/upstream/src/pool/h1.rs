@@ -10,10 +10,12 @@ use tokio::time::Instant;
 use super::{Carrier, Fits, Taken};
 use crate::limits::Room;
 
-/// Connections kept for one place; the oldest goes when there is one more.
+/// Idle HTTP/1.1 connections kept for one place; the oldest goes first.
+#[doc(alias = "bound")]
 const KEPT: usize = 64;
 
-/// Longest wait for the next exchange.
+/// How long a kept HTTP/1.1 connection waits for the next exchange: idle connections die unseen.
+#[doc(alias = "bound")]
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// Idle connections to one place, the newest last.

@@ -13,14 +13,19 @@ use super::link::Link;
 use super::{Carrier, Fits, Taken};
 use crate::limits::Room;
 
-/// Links to one place. With the usual 100 to 1000 streams each, more would only spread a load that is too high.
+/// Links to one place: with the usual 100 to 1000 streams each, more would only spread a load that
+/// is too high.
+#[doc(alias = "bound")]
 const LINKS: usize = 8;
 
-/// Exchanges after which a link is followed by a new one: long before its stream identifiers (2^30) end, and what either side
-/// counts over a connection's life. One exchange in a million pays for a handshake.
+/// Exchanges after which a link is replaced: long before its stream identifiers (2^30) end, and
+/// what either side counts over a connection's life. One exchange in a million pays for a
+/// handshake.
+#[doc(alias = "bound")]
 pub(crate) const EXCHANGES: u64 = 1 << 20;
 
-/// How long a link without exchanges is kept.
+/// How long a link without exchanges is kept: idle connections die unseen.
+#[doc(alias = "bound")]
 const IDLE_TIME: Duration = Duration::from_secs(300);
 
 /// Links to one place.

@@ -12,10 +12,14 @@ use crate::client::Inner;
 use crate::connect::{self, Attempt, Bounds};
 use crate::failure::ConnectFailure;
 
-/// Longest time before a try, so that the workers of a node, and nodes, do not try together.
+/// Longest random time before QUIC is tried again, so that the workers of a node, and nodes, do not
+/// try together.
+#[doc(alias = "bound")]
 const JITTER: Duration = Duration::from_millis(500);
 
-/// Between the first connection that came about and the second, which is used: a path that works for a moment is not enough.
+/// Time between the first connection that succeeded and the second, which is used: a path that
+/// works for a moment is not enough.
+#[doc(alias = "bound")]
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Why HTTP/3 is used again.

@@ -22,21 +22,31 @@ use crate::keeping;
 use crate::quic::SILENT;
 use crate::silence::{SILENCE, Silence};
 
-/// How often a link is looked at that carries something, and one that does not. The first look at what begins is at once.
+/// How often a link that carries something is looked at; the first look at what begins is at once.
+#[doc(alias = "bound")]
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How often an idle link is looked at: a look takes a lock.
+#[doc(alias = "bound")]
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
-/// How long a silent link is waited for once the peer was reached otherwise: one that stood still answers on both at once. Where
-/// the path was gone as a whole, the time begins when the link has sent something on the path that came back.
+/// How long a silent link is waited for once the peer was reached otherwise: a peer that stood
+/// still answers on both at once. Where the path as a whole was gone, the time begins when the link
+/// has sent something on the path that came back.
+#[doc(alias = "bound")]
 const GRACE: Duration = Duration::from_millis(150);
 
 /// A connection that took so long lost packets, of TCP too: the first is sent again after a second (RFC 6298, 2).
+#[doc(alias = "bound")]
 const LATE: Duration = Duration::from_millis(900);
 
-/// How long those who wait for a response on a silent link wait for it: as long as PING takes to find out over HTTP/2.
+/// How long responses on a silent link are waited for: as long as PING takes to find out over
+/// HTTP/2.
+#[doc(alias = "bound")]
 const LOST: Duration = Duration::from_secs(8);
 
-/// Before the peer of a silent link is tried again.
+/// Time before the peer of a silent link is tried again.
+#[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a link was given up.

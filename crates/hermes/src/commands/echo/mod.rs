@@ -16,7 +16,8 @@ use crate::output::{Output, note};
 use crate::stop::told_to_stop;
 pub use http::joined;
 
-/// Connections of one listener at the same time; further ones wait. It is for trials.
+/// Connections of one listener at once; further ones wait. It is for trials.
+#[doc(alias = "bound")]
 const CONNECTIONS: usize = 1000;
 
 /// Where the HTTP server listens if nothing is said.

@@ -7,7 +7,8 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::failure::Failure;
 
-/// Keys that wait to be taken: nobody types faster.
+/// Keys that wait to be taken: no one types faster.
+#[doc(alias = "bound")]
 const WAITING: usize = 16;
 
 /// What a key means.

@@ -10,6 +10,7 @@ use crate::admin;
 use crate::failure::Failure;
 
 /// Time for the answers of one node: a screen that waits longer looks dead.
+#[doc(alias = "bound")]
 const ANSWER: Duration = Duration::from_secs(3);
 
 /// What a node said, or why it said nothing.

@@ -20,6 +20,7 @@ use crate::routed::Routed;
 use crate::whole::{self, Content};
 
 /// Further tries of a copy that was certainly not processed: a kept connection may die just as it is used.
+#[doc(alias = "bound")]
 const AGAIN: usize = 2;
 
 /// The copies of one request, not yet sent.

@@ -26,16 +26,20 @@ use crate::whole::{self, Content, Failure};
 use copies::{Copies, Reply};
 use tally::{End, Tally};
 
-/// Copies of one request, where the configuration says nothing.
+/// Copies of one request: one request makes so many.
+#[doc(alias("bound", "copies"))]
 const COPIES: usize = 16;
 
-/// Bytes of a request's content that are kept, where the configuration says nothing.
+/// Bytes of a request's content that are kept in memory for the copies.
+#[doc(alias("bound", "request_bytes"))]
 const REQUEST_BYTES: usize = 64 * 1024;
 
-/// Bytes of each reply's content that are kept, where the configuration says nothing.
+/// Bytes of each reply's content that are kept in memory.
+#[doc(alias("bound", "reply_bytes"))]
 const REPLY_BYTES: usize = 1024 * 1024;
 
-/// Time of the whole, where the configuration says nothing: that of one response head.
+/// How long a broadcast may take as a whole: as long as one response head.
+#[doc(alias = "bound")]
 const TIME: Duration = Duration::from_secs(10);
 
 /// What an exchange turns out to be.

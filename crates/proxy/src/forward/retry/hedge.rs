@@ -15,10 +15,13 @@ use crate::forward::reach::{self, Reached};
 use crate::forward::verdict;
 use crate::target::Target;
 
-/// Attempts at once where none are configured.
+/// Attempts at once where nothing is configured.
+#[doc(alias = "bound")]
 const MOST: u8 = 2;
 
-/// Interim responses that are kept of an attempt until it wins; nobody sends more than a few.
+/// Interim responses of a hedged attempt that are kept until it wins; servers rarely send more than
+/// a few.
+#[doc(alias = "bound")]
 const INTERIM: usize = 8;
 
 /// A response head, and what it stands on.

@@ -10,10 +10,12 @@ use tokio::net::TcpStream;
 
 use crate::forward::pump::Source;
 
-/// Bytes of a block that small pieces are copied into, at the most.
+/// Bytes of a block that small pieces of kept content are copied into.
+#[doc(alias = "bound")]
 const BLOCK: usize = 16 * 1024;
 
-/// Bytes of the first block, at the least.
+/// Bytes of the first such block.
+#[doc(alias = "bound")]
 const FIRST_BLOCK: usize = 64;
 
 /// What a line of trailers costs beside its bytes.

@@ -13,7 +13,9 @@ use super::super::path::{normalise, normalise_written};
 use super::Index;
 use super::keys::{Kind, Side, octets};
 
-/// Buckets that one exchange may find, at the most: where it finds more, all routes are asked.
+/// Buckets of the routes' index that one exchange looks at; where it finds more, all routes are
+/// asked.
+#[doc(alias = "bound")]
 const BUCKETS: usize = 32;
 
 /// Longest name that is compared without being copied to the heap, in bytes (RFC 1035, 2.3.4).
