@@ -50,9 +50,8 @@ fn is_part(indent: usize, value: &Json) -> bool {
 fn entry(out: &mut String, indent: usize, key: &str, value: &Json, block: bool) {
     let key = scalar_key(key);
     let margin = " ".repeat(indent);
-    let line = flow(value)
-        .filter(|_| !block)
-        .map(|text| format!("{margin}{key}: {text}"));
+    let in_line = if block { None } else { flow(value) };
+    let line = in_line.map(|text| format!("{margin}{key}: {text}"));
     if let Some(line) = line.filter(|line| !is_composed(value) || line.chars().count() <= WIDTH) {
         return push(out, &line);
     }
@@ -81,8 +80,12 @@ fn map(out: &mut String, indent: usize, entries: &Map<String, Json>) {
 fn list(out: &mut String, indent: usize, items: &[Json]) {
     let margin = " ".repeat(indent);
     for item in items {
-        let line = flow(item).filter(|_| !is_part(indent, item));
-        let line = line.map(|text| format!("{margin}- {text}"));
+        let in_line = if is_part(indent, item) {
+            None
+        } else {
+            flow(item)
+        };
+        let line = in_line.map(|text| format!("{margin}- {text}"));
         let line = line.filter(|line| !is_composed(item) || line.chars().count() <= WIDTH);
         match (line, item) {
             (Some(line), _) => push(out, &line),
@@ -109,13 +112,16 @@ fn is_composed(value: &Json) -> bool {
 
 /// The value in one line; `None` for a text that is better read in several.
 fn flow(value: &Json) -> Option<String> {
-    let has_literal = match value {
+    (!has_literal(value)).then(|| whole(value))
+}
+
+fn has_literal(value: &Json) -> bool {
+    match value {
         Json::String(text) => is_literal(text),
-        Json::Array(items) => items.iter().any(|item| flow(item).is_none()),
-        Json::Object(entries) => entries.values().any(|entry| flow(entry).is_none()),
+        Json::Array(items) => items.iter().any(has_literal),
+        Json::Object(entries) => entries.values().any(has_literal),
         _ => false,
-    };
-    (!has_literal).then(|| whole(value))
+    }
 }
 
 /// A value over several lines, if it has several parts.

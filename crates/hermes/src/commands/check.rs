@@ -114,7 +114,8 @@ async fn judge(file: &Path, connect: bool) -> Judged {
     }
 }
 
-fn load(file: &Path) -> Result<Loaded, Problems> {
+/// Reads a file, or standard input where it is called `-`.
+pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
     if file != Path::new(STANDARD_INPUT) {
         return super::load(file);
     }

@@ -23,7 +23,7 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Diff {
-    /// The file. Default: the one that the node would read again.
+    /// The file; `-` is standard input. Default: the one that the node would read again.
     file: Option<PathBuf>,
     #[command(flatten)]
     node: Named,
@@ -51,7 +51,7 @@ async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
         Some(file) => file.clone(),
         None => of_node(&socket).await?,
     };
-    let loaded = super::load(&file).map_err(|problems| {
+    let loaded = super::check::load(&file).map_err(|problems| {
         let failure = Failure::from(problems);
         match diff.file.as_deref().and_then(Path::to_str) {
             Some(name) if !file.exists() && default_socket(name).exists() => failure.remedy(

@@ -1,11 +1,14 @@
 //! The document in force: shown, compared, confirmed, returned from.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use hermes_tests::eventually::{eventually, eventually_true};
+use hermes_tests::node::dedent;
 use hermes_tests::origins::tcp_echo;
-use hermes_tests::program::{Said, run};
+use hermes_tests::program::{self, Said, run};
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, curl, free};
 use rustix::process::Signal;
@@ -228,10 +231,18 @@ fn a_restart_in_between_does_not_confirm() {
 
 #[test]
 fn a_start_under_a_condition_stops_where_there_is_nothing_to_return_to() {
-    let mut node = Node::start_with("edge", &says("first"), &["--confirm", "1s"]);
-    let ended = node.wait();
-    assert_eq!(ended.code(), Some(1));
-    let log = node.log();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("edge.yaml");
+    let rest = "version: 1\nadmin: { socket: admin.sock }\n";
+    std::fs::write(&file, format!("{rest}{}", dedent(&says("first")))).unwrap();
+    let ended = program::command()
+        .args(["run", file.to_str().unwrap(), "--confirm", "1s"])
+        .env("STATE_DIRECTORY", folder.path().join("state"))
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{log}");
+    assert!(log.contains("node edge is ready"), "{log}");
     assert!(
         log.contains("was not confirmed in time, and there is no earlier one to return to"),
         "{log}"
@@ -333,7 +344,7 @@ fn the_document_in_force_is_shown_without_its_secrets() {
     // What is shown is a file, but for the secret.
     let shown = node.folder().join("shown.yaml");
     std::fs::write(&shown, &said.stdout).unwrap();
-    let checked = hermes_tests::program::command()
+    let checked = program::command()
         .args(["check", shown.to_str().unwrap()])
         .env("REGION", "north")
         .output()
@@ -386,6 +397,23 @@ fn a_file_is_compared_with_the_document_in_force() {
         serde_json::json!(["web"])
     );
     assert_eq!(word(&node), "old", "nothing has changed");
+
+    let socket = node.socket();
+    let mut piped = program::command()
+        .args(["diff", "-", "--admin", socket.to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let shown = ask(&node, &["config"]).stdout;
+    piped
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(shown.as_bytes())
+        .unwrap();
+    let said = piped.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "no difference\n");
 
     node.write("routes: [{ to: nowhere }]");
     let said = ask(&node, &["diff"]);
