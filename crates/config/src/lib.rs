@@ -4,7 +4,7 @@
 //! each with file, line, column, reason and, where possible, a remedy. The JSON Schema ([`schema()`]) is derived
 //! from the model's types and is what files are checked against, so the two cannot differ.
 //!
-//! This crate knows the form of a document, not its meaning: dangling names, conflicting ports and routes that
+//! What it is not: it knows the form of a document, not its meaning. Dangling names, conflicting ports and routes that
 //! never match are found by the rules crate, which points to them through [`Places`]. Both are reported at once:
 //! [`read`] gives also what remains of a document with problems, and tells what is found in it from what only follows.
 //!
@@ -12,6 +12,8 @@
 //! says by the paths of keys what differs between two.
 //!
 //! Specifications: YAML 1.2.2 (core schema, without aliases, tags and several documents), JSON Schema 2020-12.
+//!
+//! Begin reading in `model/node.rs`, which has the keys of a document's top; the other files of `model` have those below.
 
 mod align;
 mod defaults;

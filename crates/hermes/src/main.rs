@@ -4,6 +4,8 @@
 //! traffic; that is `hermes-proxy` and `hermes-rules`.
 //!
 //! Specifications: none of its own; exit codes are in `hermes --help`.
+//!
+//! Begin reading in `commands/run.rs`, which is a node from its first line to its last.
 
 mod admin;
 mod cli;

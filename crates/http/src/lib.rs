@@ -10,6 +10,8 @@
 //!
 //! Specifications: RFC 9110, RFC 9112, RFC 9113, RFC 9114, RFC 8441 and RFC 9220 (extended CONNECT), RFC 9218
 //! (priorities), RFC 9297 (HTTP datagrams), RFC 8470 (early data), RFC 6455 (its handshake), RFC 9931 (optimistic tunnels).
+//!
+//! Begin reading in `server.rs`, then `offered.rs` and `pending.rs`: the two types. Below them are `h1`, `h2` and `h3`.
 
 mod connect_tcp;
 mod error;

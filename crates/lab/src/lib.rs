@@ -7,6 +7,10 @@
 //!
 //! What it is not: a benchmark whose figures mean anything by themselves. Everything shares the processors of one
 //! machine, so only figures of the same run are compared, and differences below 20 % are no verdict.
+//!
+//! Specifications: none; how figures are made is in `docs/performance.md`.
+//!
+//! Begin reading in [`overhead`]: the whole of a run.
 
 pub mod emulator;
 pub mod experiment;

@@ -2,15 +2,17 @@
 //!
 //! What it is: everything below HTTP that touches the machine. A [`stream::Stream`] is one connection
 //! whatever carries it; a [`udp::UdpSocket`] moves datagrams in batches; [`connect`] races addresses;
-//! [`listen`] opens sockets that several workers can share, [`activation`] takes those that a service manager opened; [`tls`] wraps streams; [`quic`] opens and accepts connections
-//! over UDP; [`dns`] resolves names;
-//! [`worker`] starts threads; [`drain`] ends what they run.
+//! [`listen`] opens sockets that several workers can share, [`activation`] takes those that a service
+//! manager opened; [`tls`] wraps streams; [`quic`] opens and accepts connections over UDP; [`dns`]
+//! resolves names; [`worker`] starts threads; [`drain`] ends what they run.
 //!
 //! What it is not: it knows no HTTP, no routes and no configuration file. Calls that only one operating
 //! system has are in `os`.
 //!
 //! Specifications: RFC 8305 (racing of addresses), RFC 8446 and RFC 5280 (TLS and certificates), RFC 9000 and RFC 9221 (QUIC),
 //! RFC 6761 (`localhost`), RFC 9298 section 3.1 and 5 (what a UDP socket towards a target must do).
+//!
+//! Begin reading in [`drain`] and [`stream`]; [`udp`] and [`quic`] are the other half.
 
 pub mod activation;
 mod appended;

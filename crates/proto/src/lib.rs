@@ -35,6 +35,8 @@
 //! | [`trace_context`] | W3C Trace Context, Level 1 and Level 2 |
 //!
 //! Every decoder has a `fuzz_one` that states its invariants; `tests/fuzz.rs` runs all of them over a committed corpus.
+//!
+//! Begin reading in [`capsule`]: a decoder as all are, with its limits, its errors and its tests.
 
 pub mod authority;
 pub mod batch;

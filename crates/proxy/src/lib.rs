@@ -22,7 +22,13 @@
 //!
 //! What it is not: it reads no file but those a snapshot names, and it runs without any control plane.
 //!
+//! A future is as large as the largest that it awaits, and is copied at each step on the way to where it is kept. So what is long
+//! or rare is boxed where it branches off: dialling, a TLS handshake, a tunnel, an answer to an error. A connection that
+//! waits holds no buffer, but HTTP/1.1 between two messages has the room of its last head.
+//!
 //! Specifications: RFC 9110 (proxy role), RFC 9209 (Proxy-Status), RFC 9298 (CONNECT-UDP), RFC 7239 (Forwarded).
+//!
+//! Begin reading in `pipeline/mod.rs`: an exchange from its arrival to its end.
 
 mod alternative;
 mod arrival;

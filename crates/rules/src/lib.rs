@@ -21,6 +21,8 @@
 //! - [`redecide`](mod@redecide): what becomes of an open tunnel when the rules change.
 //! - [`versions`](mod@versions): which HTTP versions a listener speaks.
 //! - [`egress`]: which addresses a request may choose (RFC 6890 and the registries it points to).
+//!
+//! Begin reading in [`judge`], which joins the others.
 
 pub mod attach;
 pub mod broadcast;

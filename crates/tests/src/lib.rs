@@ -8,6 +8,8 @@
 //! ended by their own identifier when their [`Node`] is dropped, and waiting is done with [`eventually()`].
 //!
 //! Specifications: RFC 9112 (raw connections), RFC 9113 (`h2`), RFC 9297 and RFC 9298 (`capsules`).
+//!
+//! Begin reading in `node.rs`: a process of Hermes for one test.
 
 #![allow(
     clippy::unwrap_used,

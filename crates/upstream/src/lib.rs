@@ -13,6 +13,8 @@
 //!
 //! Specifications: RFC 9110 section 9.3.6 and RFC 9113 section 8.5 (CONNECT through another proxy), RFC 7301 (ALPN),
 //! RFC 8305 (racing of addresses), RFC 9209 (names of failures), draft-kazuho-ptth-ptth (attachments).
+//!
+//! Begin reading in `client.rs`, then `pool`: how an exchange gets a connection.
 
 mod addresses;
 mod attached;

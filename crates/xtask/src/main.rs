@@ -4,6 +4,8 @@
 //!
 //! What it is not: a formatter or a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
 //! who may depend on whom, how long things are, which words and names stay out, what every file says of itself.
+//!
+//! Specifications: none but `CONTRIBUTING.md`. Begin reading in `words.rs`: a check as all are, with its tests.
 
 mod bounds;
 mod deny;

@@ -2,6 +2,13 @@
 //!
 //! They stay open to the end of the process, whether a listener uses them or not: the service manager has them too, so closing one here
 //! would turn no client away, and a listener that comes back finds its socket again.
+//!
+//! | kind of passed socket | workers that use it | matched by |
+//! |---|---|---|
+//! | TCP, Unix | all accept, each on a descriptor of its own | name, then address |
+//! | UDP, HTTP/3 | one for each passed socket | name, then address |
+//! | `admin.metrics` | the run time of administration | address |
+//! | `admin.socket` | the run time of administration | file |
 
 use std::io;
 use std::net::SocketAddr;
