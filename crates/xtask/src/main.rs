@@ -8,9 +8,11 @@
 //! Specifications: none but `CONTRIBUTING.md`. Begin reading in `words.rs`: a check as all are, with its tests.
 
 mod bounds;
+mod circles;
 mod deny;
 mod docs;
 mod errors;
+mod imports;
 mod layers;
 mod links;
 mod matrix;

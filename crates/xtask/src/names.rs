@@ -22,6 +22,7 @@ pub fn shared(tree: &Tree) -> Vec<Sized> {
                 size: 0,
                 unit: "definitions",
                 budget: DEFINITIONS,
+                remedy: "name each after what it is".into(),
             });
             shared.path.clone_from(&file.path);
             shared.line = named.line;
@@ -35,7 +36,7 @@ pub fn shared(tree: &Tree) -> Vec<Sized> {
 }
 
 /// `crates/proxy` of a path within it.
-fn crate_of(path: &str) -> &str {
+pub fn crate_of(path: &str) -> &str {
     path.split_once("/src/").map_or(path, |(folder, _)| folder)
 }
 

@@ -1,7 +1,9 @@
-//! Size budgets: a file, a function and a struct that can be read at one go, with an allow-list that may only shrink.
+//! Size budgets: a file, a function, a struct and a circle of imports that can be read at one go, with an allow-list that may
+//! only shrink.
 //!
 //! What a reader carries in his head is the number of things said, not of lines: sizes are in tokens, so that air costs nothing.
 
+use crate::circles;
 use crate::names;
 use crate::report::Violation;
 use crate::tree::{File, Tree};
@@ -12,13 +14,15 @@ const FILE_TOKENS: usize = 5_000;
 const FUNCTION_TOKENS: usize = 500;
 /// Fields of a struct.
 const FIELDS: usize = 12;
+/// What helps against most that is too large.
+const SPLIT: &str = "split it by phase or by concept";
 /// The exceptions, each with its ceiling and its reason.
 const ALLOW: &str = "crates/xtask/allow.txt";
 
 /// Something that has a size.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sized {
-    /// `path` of a file, `path::function`, `path::Struct`, or `crate::Name`.
+    /// `path` of a file, `path::function`, `path::Struct`, `crate::Name`, or `crate`.
     pub subject: String,
     /// Where it stands, and on which line.
     pub path: String,
@@ -28,6 +32,8 @@ pub struct Sized {
     pub unit: &'static str,
     /// How large it may be.
     pub budget: usize,
+    /// What to do about it.
+    pub remedy: String,
 }
 
 /// An exception: `subject <= ceiling: reason`.
@@ -48,6 +54,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     let production = tree.files.iter().filter(|file| file.is_production());
     let mut large: Vec<Sized> = production.flat_map(large).collect();
     large.extend(names::shared(tree));
+    large.extend(circles::large(tree));
     let (allowed, mut violations) = parse(list);
     violations.extend(judge(&large, &allowed));
     violations
@@ -65,6 +72,7 @@ fn large(file: &File) -> Vec<Sized> {
         size: rust.tokens(),
         unit: "tokens",
         budget: FILE_TOKENS,
+        remedy: SPLIT.into(),
     }];
     sized.extend(rust.functions().into_iter().map(|function| Sized {
         subject: format!("{}::{}", file.path, function.name),
@@ -73,6 +81,7 @@ fn large(file: &File) -> Vec<Sized> {
         size: function.tokens,
         unit: "tokens",
         budget: FUNCTION_TOKENS,
+        remedy: SPLIT.into(),
     }));
     sized.extend(rust.types().into_iter().map(|named| Sized {
         subject: format!("{}::{}", file.path, named.name),
@@ -81,6 +90,7 @@ fn large(file: &File) -> Vec<Sized> {
         size: named.fields,
         unit: "fields",
         budget: FIELDS,
+        remedy: SPLIT.into(),
     }));
     sized.retain(|sized| sized.size > sized.budget);
     sized
@@ -114,7 +124,7 @@ fn parse(list: &str) -> (Vec<Allowed>, Vec<Violation>) {
 fn entry(line: &str) -> Option<(String, usize)> {
     let (subject, rest) = line.split_once(" <= ")?;
     let (ceiling, reason) = rest.split_once(": ")?;
-    let ceiling = ceiling.trim().parse().ok()?;
+    let ceiling = ceiling.trim_end_matches(" percent").trim().parse().ok()?;
     (!reason.trim().is_empty()).then(|| (subject.trim().to_owned(), ceiling))
 }
 
@@ -141,15 +151,18 @@ fn judge(large: &[Sized], allowed: &[Allowed]) -> Vec<Violation> {
 }
 
 fn over(sized: &Sized, ceiling: usize) -> Violation {
+    let whole = if sized.path.ends_with(".rs") {
+        "file"
+    } else {
+        "the crate"
+    };
     let name = sized
         .subject
         .rsplit_once("::")
-        .map_or("file", |(_, name)| name);
-    let Sized { size, unit, .. } = sized;
-    let remedy = match *unit {
-        "definitions" => "name each after what it is",
-        _ => "split it by phase or by concept",
-    };
+        .map_or(whole, |(_, name)| name);
+    let Sized {
+        size, unit, remedy, ..
+    } = sized;
     let message = format!("{name} has {size} {unit}, more than {ceiling}; {remedy}");
     Violation::new(&sized.path, sized.line, message)
 }
@@ -166,6 +179,7 @@ mod tests {
             size,
             unit: "tokens",
             budget: FILE_TOKENS,
+            remedy: SPLIT.into(),
         }
     }
 
@@ -206,6 +220,14 @@ mod tests {
         assert!(
             messages(&[sized("a.rs", 5101)], "a.rs <= 5100: one table\n")[0]
                 .contains("more than 5100")
+        );
+    }
+
+    #[test]
+    fn a_share_is_written_in_percent() {
+        assert_eq!(
+            entry("crates/a <= 48 percent: x"),
+            Some(("crates/a".into(), 48))
         );
     }
 
