@@ -33,6 +33,7 @@ pub mod fields;
 pub mod judge;
 pub mod lint;
 pub mod log_filter;
+mod overlap;
 pub mod redecide;
 pub mod retry;
 pub mod route;

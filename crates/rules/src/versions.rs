@@ -2,7 +2,7 @@
 
 use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
 
-use crate::lint::overlap;
+use crate::overlap::overlap;
 
 /// Every version, the oldest first.
 const ALL: [HttpVersion; 3] = [HttpVersion::H1, HttpVersion::H2, HttpVersion::H3];

@@ -5,8 +5,7 @@ use hermes_config::model::{
     TextMatch, Upstream,
 };
 
-use super::upstreams::each_upstream;
-use super::{Check, Report, each_listener, instead};
+use super::report::{Check, Report, each_listener, each_upstream, instead};
 use crate::route::hops_of;
 
 pub(super) const CHECKS: &[Check] = &[

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_config::model::{Authorize, AuthorizeBody, AuthorizeKind, Document, FieldPattern};
 
-use super::{Check, Report, instead, is_token};
+use super::report::{Check, Report, instead, is_token};
 use crate::fields::reserved_in;
 
 pub(super) const CHECKS: &[Check] = &[names, upstreams, tls, paths, bodies, times, fields];

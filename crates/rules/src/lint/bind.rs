@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use hermes_config::model::{Document, Terminate};
 
-use super::{Check, Report};
+use super::report::{Check, Report};
 
 pub(super) const CHECKS: &[Check] = &[action, addresses];
 

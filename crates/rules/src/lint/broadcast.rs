@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_config::model::{Broadcast, ByteSize, Document, Hops, Reply, Route, Terminate};
 
-use super::{Check, Report, instead};
+use super::report::{Check, Report, instead};
 use crate::broadcast::FIELD;
 use crate::fields::OverlayFields;
 

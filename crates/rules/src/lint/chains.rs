@@ -3,9 +3,8 @@
 use hermes_config::child;
 use hermes_config::model::{Chain, Document, EndpointAddress, Upstream};
 
+use super::report::{Check, Report, has_tls};
 use super::routes::each_route;
-use super::upstreams::has_tls;
-use super::{Check, Report};
 use crate::chains::{MOST, chain_of};
 
 pub(super) const CHECKS: &[Check] = &[lengths, twice, hops, names, via_depth];

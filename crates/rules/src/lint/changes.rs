@@ -6,7 +6,7 @@ use hermes_proto::path::has_dot_segments;
 use http::HeaderName;
 use indexmap::IndexMap;
 
-use super::{Check, Report};
+use super::report::{Check, Report};
 use crate::fields::{field_value, is_reserved};
 
 pub(super) const CHECKS: &[Check] = &[written, removed, answered, rewritten_paths];

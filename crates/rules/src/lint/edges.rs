@@ -2,7 +2,7 @@
 
 use hermes_config::model::{Action, Document, ListenAddress, Listener, Tunnel, TunnelWord};
 
-use super::{Check, Report, each_listener};
+use super::report::{Check, Report, each_listener};
 
 pub(super) const CHECKS: &[Check] = &[
     proxy_protocol,

@@ -4,8 +4,7 @@ use hermes_config::model::{
     Balance, CheckKind, Document, Endpoint, EndpointAddress, HttpVersion, Upstream,
 };
 
-use super::upstreams::{each_upstream, has_tls};
-use super::{Check, Report, is_token};
+use super::report::{Check, Report, each_upstream, has_tls, is_token};
 
 pub(super) const CHECKS: &[Check] = &[
     hash,

@@ -2,8 +2,7 @@
 
 use hermes_config::model::{Document, EndpointAddress, HttpVersion, ListenAddress};
 
-use super::upstreams::{each_upstream, has_tls};
-use super::{Check, Report, each_listener};
+use super::report::{Check, Report, each_listener, each_upstream, has_tls};
 use crate::versions::versions;
 
 pub(super) const CHECKS: &[Check] = &[

@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use hermes_config::child;
 use hermes_config::model::{Document, EndpointAddress, Upstream};
 
-use super::upstreams::{each_upstream, has_tls};
-use super::{Check, Report, instead};
+use super::report::{Check, Report, each_upstream, has_tls, instead};
 
 pub(super) const CHECKS: &[Check] = &[via_names, via_cycles, via_to_unix, token];
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use hermes_config::model::{Auth, AuthMode, Document, ListenAddress, Listener};
 
-use super::{Check, Report, each_listener};
+use super::report::{Check, Report, each_listener};
 use crate::fields::{OverlayFields, Provenance};
 
 pub(super) const CHECKS: &[Check] = &[

@@ -5,7 +5,7 @@ use hermes_config::model::{Document, Match, PathMatch};
 use hermes_proto::path::has_dot_segments;
 use http::HeaderName;
 
-use super::{Check, Report, instead, is_token};
+use super::report::{Check, Report, instead, is_token};
 
 pub(super) const CHECKS: &[Check] = &[listeners, methods, field_names, paths, empty];
 

@@ -2,7 +2,7 @@
 
 use hermes_config::model::Document;
 
-use super::{Check, Report, each_listener, is_token};
+use super::report::{Check, Report, each_listener, is_token};
 use crate::fields::{field_value, reserved_in};
 use crate::log_filter;
 

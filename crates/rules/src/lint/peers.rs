@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use hermes_config::child;
 use hermes_config::model::{Attach, Document};
 
-use super::upstreams::has_tls;
-use super::{Check, Report};
+use super::report::{Check, Report, has_tls};
 
 pub(super) const CHECKS: &[Check] = &[unknowable, without_certificate, same_certificate];
 

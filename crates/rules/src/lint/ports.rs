@@ -1,18 +1,19 @@
 //! Checks of addresses that are listened on: no two may claim the same.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use hermes_config::child;
 use hermes_config::model::{Document, HttpVersion, ListenAddress};
 
-use super::{Check, Report};
+use super::report::{Check, Report};
+use crate::overlap::overlap;
 use crate::versions::versions;
 
 pub(super) const CHECKS: &[Check] = &[conflicts];
 
 /// An address that the document claims.
-struct Claim<'a> {
+struct AddressClaim<'a> {
     path: String,
     place: Place<'a>,
 }
@@ -54,7 +55,7 @@ fn conflicts(document: &Document, report: &mut Report) {
     }
 }
 
-fn claims(document: &Document) -> Vec<Claim<'_>> {
+fn claims(document: &Document) -> Vec<AddressClaim<'_>> {
     let mut claims = Vec::new();
     for (name, listener) in &document.listeners {
         for (key, address) in [
@@ -68,7 +69,7 @@ fn claims(document: &Document) -> Vec<Claim<'_>> {
             // HTTP/3 alone takes no TCP port.
             let place = place
                 .filter(|_| key != "http" || versions(document, listener) != [HttpVersion::H3]);
-            claims.extend(place.map(|place| Claim {
+            claims.extend(place.map(|place| AddressClaim {
                 path: child(&child("listeners", name), key),
                 place,
             }));
@@ -83,7 +84,7 @@ fn claims(document: &Document) -> Vec<Claim<'_>> {
                     "http"
                 },
             );
-            claims.push(Claim {
+            claims.push(AddressClaim {
                 path,
                 place: Place::Udp(*address),
             });
@@ -94,7 +95,7 @@ fn claims(document: &Document) -> Vec<Claim<'_>> {
         .metrics
         .as_ref()
         .map(|address| Place::of(address, false));
-    claims.extend(metrics.map(|place| Claim {
+    claims.extend(metrics.map(|place| AddressClaim {
         path: "admin.metrics".to_owned(),
         place,
     }));
@@ -103,7 +104,7 @@ fn claims(document: &Document) -> Vec<Claim<'_>> {
         .socket
         .as_ref()
         .map(|path| Place::Unix(&path.0));
-    claims.extend(socket.map(|place| Claim {
+    claims.extend(socket.map(|place| AddressClaim {
         path: "admin.socket".to_owned(),
         place,
     }));
@@ -128,15 +129,4 @@ impl<'a> Place<'a> {
             _ => false,
         }
     }
-}
-
-/// Whether two sockets cannot both listen. `[::]` takes IPv4 too; port 0 is a different port each time.
-pub(crate) fn overlap(one: SocketAddr, two: SocketAddr) -> bool {
-    let includes =
-        |one: IpAddr, two: IpAddr| one.is_unspecified() && (one.is_ipv6() || two.is_ipv4());
-    let first = one.ip().to_canonical();
-    let second = two.ip().to_canonical();
-    one.port() == two.port()
-        && one.port() != 0
-        && (first == second || includes(first, second) || includes(second, first))
 }

@@ -2,8 +2,7 @@
 
 use hermes_config::model::{Document, Hedge, Retry};
 
-use super::upstreams::each_upstream;
-use super::{Check, Report};
+use super::report::{Check, Report, each_upstream};
 
 pub(super) const CHECKS: &[Check] = &[retries, hedges];
 

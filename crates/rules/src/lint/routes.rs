@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use hermes_config::child;
 use hermes_config::model::{Document, Hops, HostPort, Route, Terminate};
 
-use super::{Check, Report, instead};
+use super::report::{Check, Report, instead};
 use crate::fields::OverlayFields;
 use crate::shadow::shadows;
 

@@ -3,8 +3,7 @@
 use hermes_config::model::{Document, OneOrMany};
 use hermes_proto::uri_template::{TemplateMistake, UriTemplate};
 
-use super::upstreams::each_upstream;
-use super::{Check, Report, each_listener};
+use super::report::{Check, Report, each_listener, each_upstream};
 
 pub(super) const CHECKS: &[Check] = &[listeners, upstreams];
 

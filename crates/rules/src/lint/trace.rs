@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_config::model::{Continue, Document, TraceUser};
 
-use super::{Check, Report, each_listener};
+use super::report::{Check, Report, each_listener};
 
 pub(super) const CHECKS: &[Check] = &[needs_a_collector, tls, interval, continued];
 

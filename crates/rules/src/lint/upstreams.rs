@@ -1,9 +1,8 @@
 //! Checks of upstreams: their endpoints and how these are reached.
 
-use hermes_config::child;
-use hermes_config::model::{Document, Timeouts, TlsChoice, Upstream};
+use hermes_config::model::{Document, Timeouts, TlsChoice};
 
-use super::{Check, Report};
+use super::report::{Check, Report, each_upstream, has_tls};
 
 pub(super) const CHECKS: &[Check] = &[
     endpoints,
@@ -13,19 +12,6 @@ pub(super) const CHECKS: &[Check] = &[
     client_certificate,
     timeouts,
 ];
-
-pub(super) fn each_upstream(document: &Document, mut check: impl FnMut(&str, &Upstream)) {
-    for (name, upstream) in &document.upstreams {
-        check(&child("upstreams", name), upstream);
-    }
-}
-
-pub(super) fn has_tls(upstream: &Upstream) -> bool {
-    matches!(
-        upstream.tls,
-        Some(TlsChoice::Switch(true) | TlsChoice::Details(_))
-    )
-}
 
 fn endpoints(document: &Document, report: &mut Report) {
     each_upstream(document, |path, upstream| {

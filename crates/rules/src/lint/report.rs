@@ -1,0 +1,88 @@
+//! What a check is, what it reports, and how it walks through a document.
+
+use hermes_config::model::{Document, Listener, TlsChoice, Upstream};
+use hermes_config::{child, nearest};
+
+/// One thing that is wrong with a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Where, as `listeners.web.http` or `routes[2].match.target`; the place itself need not have been written.
+    pub path: String,
+    /// What is wrong.
+    pub reason: String,
+    /// What mends it.
+    pub remedy: Option<String>,
+}
+
+/// A check: looks at the document and reports what it finds.
+pub(super) type Check = fn(&Document, &mut Report);
+
+/// Where checks put their findings.
+#[derive(Default)]
+pub(super) struct Report(Vec<Finding>);
+
+impl Report {
+    /// Everything that was found.
+    pub(super) fn findings(self) -> Vec<Finding> {
+        self.0
+    }
+
+    pub(super) fn add(
+        &mut self,
+        path: impl Into<String>,
+        reason: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.0.push(Finding {
+            path: path.into(),
+            reason: reason.into(),
+            remedy: Some(remedy.into()),
+        });
+    }
+}
+
+/// Runs a check on each listener, with the listener's path.
+pub(super) fn each_listener(document: &Document, mut check: impl FnMut(&str, &Listener)) {
+    for (name, listener) in &document.listeners {
+        check(&child("listeners", name), listener);
+    }
+}
+
+/// Runs a check on each upstream, with the upstream's path.
+pub(super) fn each_upstream(document: &Document, mut check: impl FnMut(&str, &Upstream)) {
+    for (name, upstream) in &document.upstreams {
+        check(&child("upstreams", name), upstream);
+    }
+}
+
+pub(super) fn has_tls(upstream: &Upstream) -> bool {
+    matches!(
+        upstream.tls,
+        Some(TlsChoice::Switch(true) | TlsChoice::Details(_))
+    )
+}
+
+/// What to write instead of a name that nothing has: the nearest one, or which there are.
+pub(super) fn instead<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+    section: &str,
+) -> String {
+    if let Some(near) = nearest(name, known.clone()) {
+        return format!("did you mean `{near}`?");
+    }
+    let names: Vec<&str> = known.collect();
+    if names.is_empty() {
+        format!("define it under `{section}`")
+    } else {
+        format!("{section} are: {}", names.join(", "))
+    }
+}
+
+/// Whether text is a token (RFC 9110, 5.6.2).
+pub(super) fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
