@@ -13,6 +13,8 @@ pub enum Kind {
     Connect,
     /// HTTP datagrams: CONNECT-UDP (RFC 9298).
     ConnectUdp,
+    /// IP packets: CONNECT-IP (RFC 9484).
+    ConnectIp,
     /// Bytes in both directions, within capsules: connect-tcp (draft-ietf-httpbis-connect-tcp).
     ConnectTcp,
     /// Bytes in both directions under any other protocol: Upgrade (RFC 9110, 7.8) or extended CONNECT (RFC 8441).
@@ -25,15 +27,22 @@ impl Kind {
         match protocol {
             Protocol::ConnectUdp => Self::ConnectUdp,
             Protocol::ConnectTcp => Self::ConnectTcp,
-            Protocol::WebSocket | Protocol::ConnectIp | Protocol::Ptth | Protocol::Other(_) => {
-                Self::Upgrade
-            }
+            Protocol::ConnectIp => Self::ConnectIp,
+            Protocol::WebSocket | Protocol::Ptth | Protocol::Other(_) => Self::Upgrade,
         }
     }
 
     /// Whether it is asked for by extended CONNECT, or over HTTP/1.1 by Upgrade.
     pub fn is_extended(self) -> bool {
-        matches!(self, Self::ConnectUdp | Self::ConnectTcp | Self::Upgrade)
+        match self {
+            Self::ConnectUdp | Self::ConnectIp | Self::ConnectTcp | Self::Upgrade => true,
+            Self::Message | Self::Connect => false,
+        }
+    }
+
+    /// Whether it carries packets, which over HTTP/3 may come as datagrams (RFC 9297, section 2.1). All else is bytes.
+    pub fn carries_packets(self) -> bool {
+        matches!(self, Self::ConnectUdp | Self::ConnectIp)
     }
 
     /// Whether it is asked for at a proxy that has a URI template, and carries capsules.

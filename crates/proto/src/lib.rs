@@ -19,6 +19,7 @@
 //! | [`datagram_limit`] | ours: which UDP payloads do not go on, told to the side they come from |
 //! | [`batch`] | ours: runs of datagrams, shaped for UDP segmentation offload |
 //! | [`udp_bind`] | draft-ietf-masque-connect-udp-listen |
+//! | [`ip_template`] | RFC 9484, sections 3 and 4.6 |
 //! | [`udp_template`] | RFC 9298, sections 2 and 3 |
 //! | [`uri_template`] | RFC 6570 within RFC 9298, section 2 |
 //! | [`ptth`] | draft-kazuho-ptth-ptth, RFC 7639 |
@@ -52,6 +53,7 @@ pub mod h1;
 pub mod h3;
 pub mod hop;
 pub mod host;
+pub mod ip_template;
 pub mod path;
 pub mod proxy_protocol;
 pub mod proxy_status;

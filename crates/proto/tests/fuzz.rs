@@ -41,6 +41,7 @@ decoders! {
     datagram_keeps_its_invariants: datagram;
     h3_keeps_its_invariants: h3;
     hop_keeps_its_invariants: hop;
+    ip_template_keeps_its_invariants: ip_template;
     path_keeps_its_invariants: path;
     proxy_protocol_keeps_its_invariants: proxy_protocol;
     ptth_keeps_its_invariants: ptth;

@@ -132,6 +132,8 @@ fn names(route: &Route) -> Vec<String> {
 fn condition(target: &TargetMatch) -> Option<String> {
     let host = match &target.host {
         HostMatch::Suffix(suffix) if suffix.is_empty() => return None,
+        // A browser knows names; it would ask DNS for each.
+        HostMatch::Net(_) => return None,
         HostMatch::Exact(name) => format!("exact({})", quoted(name)),
         HostMatch::Suffix(suffix) => format!("under({})", quoted(suffix)),
         HostMatch::Regex(pattern) => format!("like({})", quoted(pattern.as_str())),

@@ -1,34 +1,49 @@
 //! What an exchange is for.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use hermes_http::{Kind, RequestHead};
 use hermes_proto::authority::{self, HostPort};
+use hermes_proto::ip_template::{IpScope, IpTarget};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::udp_bind;
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::uri_template::{self, TemplateError, UriTemplate};
+use hermes_rules::route::Scope;
 use http::uri::{Authority, PathAndQuery};
 use http::{StatusCode, uri::Scheme};
 
 use crate::refusal::Refusal;
 use crate::snapshot::ListenerRules;
 
-/// Host and port that an exchange is for, whatever its form.
+/// What an exchange is for, whatever its form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// Host name or address, an IPv6 address without brackets; `*` where there is none.
-    pub host: String,
-    /// Port, 0 only without a host.
-    pub port: u16,
+pub enum Target {
+    /// A host, an IPv6 address without brackets, and a port.
+    Host(HostPort),
+    /// UDP with whatever peers a client of CONNECT-UDP Bind names later.
+    Any,
+    /// IP packets.
+    Ip(IpPackets),
+}
+
+/// Which IP packets an exchange is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IpPackets {
+    scope: IpScope,
+    /// Where they go, in words.
+    text: String,
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
+        match self {
+            Self::Host(HostPort { host, port }) if host.contains(':') => {
+                write!(f, "[{host}]:{port}")
+            }
+            Self::Host(HostPort { host, port }) => write!(f, "{host}:{port}"),
+            Self::Any => f.write_str("*:0"),
+            Self::Ip(packets) => f.write_str(&packets.text),
         }
     }
 }
@@ -36,27 +51,68 @@ impl fmt::Display for Target {
 impl Target {
     /// This and a path behind it.
     pub fn with_path(&self, path: &str) -> String {
-        let mut text = String::with_capacity(self.host.len() + "[]:65535".len() + path.len());
-        if self.host.contains(':') {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{self}");
-        } else {
-            // What `Display` writes, without the machinery of formatting: every exchange is recorded with its target.
-            text.push_str(&self.host);
-            text.push(':');
-            let digits = [10_000, 1000, 100, 10, 1].map(|place| self.port / place % 10);
-            let first = digits
+        let host = match self {
+            Self::Host(host) if !host.host.contains(':') => host,
+            _ => return format!("{self}{path}"),
+        };
+        // What `Display` writes, without the machinery of formatting: every exchange is recorded with its target.
+        let mut text = String::with_capacity(host.host.len() + ":65535".len() + path.len());
+        text.push_str(&host.host);
+        text.push(':');
+        let digits = [10_000, 1000, 100, 10, 1].map(|place| host.port / place % 10);
+        let first = digits
+            .iter()
+            .position(|digit| *digit > 0)
+            .unwrap_or(digits.len() - 1);
+        text.extend(
+            digits[first..]
                 .iter()
-                .position(|digit| *digit > 0)
-                .unwrap_or(digits.len() - 1);
-            text.extend(
-                digits[first..]
-                    .iter()
-                    .filter_map(|digit| char::from_digit(u32::from(*digit), 10)),
-            );
-        }
+                .filter_map(|digit| char::from_digit(u32::from(*digit), 10)),
+        );
         text.push_str(path);
         text
+    }
+
+    /// A host and a port.
+    pub fn host_port(host: String, port: u16) -> Self {
+        Self::Host(HostPort { host, port })
+    }
+
+    /// The host and the port, where it is for one host.
+    pub fn as_host(&self) -> Option<&HostPort> {
+        match self {
+            Self::Host(host) => Some(host),
+            Self::Any | Self::Ip(_) => None,
+        }
+    }
+
+    /// The host as templates and filters see it: `*` for any.
+    pub fn host(&self) -> &str {
+        match self {
+            Self::Host(host) => &host.host,
+            Self::Any => "*",
+            Self::Ip(packets) => &packets.text,
+        }
+    }
+
+    /// The port, where it is for one.
+    pub fn port(&self) -> Option<u16> {
+        self.as_host().map(|host| host.port)
+    }
+
+    /// As decisions see it.
+    pub(crate) fn as_rules(&self) -> hermes_rules::Target<'_> {
+        match self {
+            Self::Host(HostPort { host, port }) => hermes_rules::Target::Host {
+                name: host,
+                port: *port,
+            },
+            Self::Any => hermes_rules::Target::Any,
+            Self::Ip(packets) => hermes_rules::Target::Ip {
+                scope: packets.as_rules(),
+                protocol: packets.scope.protocol,
+            },
+        }
     }
 
     /// The target of a request that came to `listener`, whose templates count, and which allows origin form if it is a gateway; `tls` is whether the request came over TLS, which decides the
@@ -72,6 +128,7 @@ impl Target {
             Kind::ConnectTcp => {
                 Self::of_template(head, &uri_template::TCP, &listener.tcp_templates)
             }
+            Kind::ConnectIp => Self::of_packets(head),
             Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
             // Who attaches asks this proxy itself.
             Kind::Message | Kind::Upgrade
@@ -92,17 +149,22 @@ impl Target {
         }
     }
 
-    /// No target: whatever peers a client of CONNECT-UDP Bind names later. No host is written so.
-    fn any() -> Self {
-        Self {
-            host: "*".to_owned(),
-            port: 0,
-        }
+    /// Whether it names no peer yet.
+    pub fn is_any(&self) -> bool {
+        matches!(self, Self::Any)
     }
 
-    /// Whether it is none.
-    pub fn is_any(&self) -> bool {
-        self.port == 0
+    /// RFC 9484, 3: the target of CONNECT-IP stands in the path.
+    fn of_packets(head: &RequestHead) -> Result<Self, Refusal> {
+        let path = head.path.as_ref().map_or("", PathAndQuery::as_str);
+        let scope = IpScope::parse(path).map_err(|error| {
+            Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(error.status())
+        })?;
+        let text = match scope.protocol {
+            Some(protocol) => format!("{} protocol {protocol}", scope.target),
+            None => scope.target.to_string(),
+        };
+        Ok(Self::Ip(IpPackets { scope, text }))
     }
 
     /// RFC 9298, 3: the target of CONNECT-UDP, and of connect-tcp, stands in the path or in the query.
@@ -119,7 +181,7 @@ impl Target {
                 .chain([known])
                 .any(|template| template.matches_any(path))
         {
-            return Ok(Self::any());
+            return Ok(Self::Any);
         }
         let matched = further
             .iter()
@@ -130,7 +192,7 @@ impl Target {
         let (host, port) = matched.map_err(|error| {
             Refusal::new(ProxyError::HttpRequestError, error.to_string()).status(error.status())
         })?;
-        Ok(Self { host, port })
+        Ok(Self::host_port(host, port))
     }
 
     /// Writes the path that asks a proxy with this template for the target.
@@ -142,10 +204,10 @@ impl Target {
         template: &UriTemplate,
         head: &mut RequestHead,
     ) -> Result<(), Refusal> {
-        let path = if self.is_any() {
-            template.expand_any()
-        } else {
-            template.expand(&self.host, self.port)
+        let path = match self {
+            Self::Host(HostPort { host, port }) => template.expand(host, *port),
+            Self::Any => template.expand_any(),
+            Self::Ip(packets) => packets.scope.path(),
         };
         head.path =
             Some(PathAndQuery::try_from(path).map_err(|error| bad_request(&error.to_string()))?);
@@ -157,8 +219,8 @@ impl Target {
             Some(port) => HostPort::parse_with_default(authority, port),
             None => authority.parse(),
         };
-        let HostPort { host, port } = parsed.map_err(|error| bad_request(&error.to_string()))?;
-        Ok(Self { host, port })
+        let parsed = parsed.map_err(|error| bad_request(&error.to_string()))?;
+        Ok(Self::Host(parsed))
     }
 
     /// Makes a request be for this target: its authority, or the path of CONNECT-UDP.
@@ -181,7 +243,7 @@ impl Target {
         let default = authority::default_port(scheme);
         let full = self.to_string();
         let text = match (head.kind(), default) {
-            (Kind::Message | Kind::Upgrade, Some(port)) if port == self.port => full
+            (Kind::Message | Kind::Upgrade, Some(port)) if Some(port) == self.port() => full
                 .rsplit_once(':')
                 .map_or(full.as_str(), |(host, _)| host)
                 .to_owned(),
@@ -190,6 +252,16 @@ impl Target {
         head.authority =
             Some(Authority::try_from(text).map_err(|error| bad_request(&error.to_string()))?);
         Ok(())
+    }
+}
+
+impl IpPackets {
+    fn as_rules(&self) -> Scope<'_> {
+        match &self.scope.target {
+            IpTarget::Any => Scope::Any,
+            IpTarget::Name(name) => Scope::Name(name),
+            IpTarget::Prefix { address, length } => Scope::of_prefix(*address, *length),
+        }
     }
 }
 

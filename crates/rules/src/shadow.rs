@@ -37,6 +37,11 @@ pub fn shadows(routes: &[Route]) -> Vec<Shadow> {
 /// Whether every exchange that matches `later` certainly matches `earlier`.
 pub fn implies(later: &Match, earlier: &Match) -> bool {
     target_follows(later, earlier)
+        && each(
+            later.kind.as_deref(),
+            earlier.kind.as_deref(),
+            |one, two| one == two,
+        )
         && port_follows(later, earlier)
         && each(
             later.authority.as_deref(),

@@ -18,8 +18,8 @@ pub struct Values<'a> {
     pub tls_peer: Option<&'a str>,
     /// `target.host`: host that the exchange is for, without brackets.
     pub target_host: &'a str,
-    /// `target.port`: port that the exchange is for.
-    pub target_port: u16,
+    /// `target.port`: port that the exchange is for; nothing where it is for no single port.
+    pub target_port: Option<u16>,
     /// `node`: name of this node.
     pub node: &'a str,
     /// `path`: path without the query; empty for CONNECT.
@@ -47,7 +47,11 @@ impl<'a> Values<'a> {
             Variable::TlsPeer => self.tls_peer.unwrap_or_default().into(),
             Variable::Target => self.target().into(),
             Variable::TargetHost => self.target_host.into(),
-            Variable::TargetPort => self.target_port.to_string().into(),
+            Variable::TargetPort => self
+                .target_port
+                .map(|port| port.to_string())
+                .unwrap_or_default()
+                .into(),
             Variable::Node => self.node.into(),
             Variable::Path => self.path.into(),
             Variable::Method => self.method.into(),
@@ -57,10 +61,12 @@ impl<'a> Values<'a> {
     /// The target as an authority: IPv6 addresses in brackets (RFC 3986, 3.2.2).
     fn target(&self) -> String {
         let host = self.target_host;
-        if host.contains(':') && !host.starts_with('[') {
-            format!("[{host}]:{}", self.target_port)
-        } else {
-            format!("{host}:{}", self.target_port)
+        match self.target_port {
+            None => host.to_owned(),
+            Some(port) if host.contains(':') && !host.starts_with('[') => {
+                format!("[{host}]:{port}")
+            }
+            Some(port) => format!("{host}:{port}"),
         }
     }
 }
@@ -89,7 +95,7 @@ mod tests {
             user: Some("alice"),
             tls_peer: None,
             target_host: "::1",
-            target_port: 443,
+            target_port: Some(443),
             node: "laptop",
             path: "/a",
             method: "GET",

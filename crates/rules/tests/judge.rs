@@ -5,7 +5,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use hermes_config::model::Document;
+use hermes_config::model::{Document, ExchangeKind};
 use hermes_rules::judge::{
     Arrived, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
 };
@@ -39,8 +39,10 @@ fn judge(
         },
         source,
         authenticated,
-        target: Target {
-            host: "VIDEO",
+        kind: ExchangeKind::Http,
+        target_host: "VIDEO",
+        target: Target::Host {
+            name: "VIDEO",
             port: 80,
         },
         authority: None,

@@ -5,7 +5,7 @@
     reason = "a test stops at the first surprise, in its helpers too"
 )]
 
-use hermes_config::model::Document;
+use hermes_config::model::{Document, ExchangeKind};
 use hermes_rules::redecide::{End, Reason, Tunnel, Way};
 use hermes_rules::route::Hop;
 use hermes_rules::{Facts, Source, Table, Target, redecide, still_believed};
@@ -41,8 +41,9 @@ fn labelled(routes: &Value, path: &Path, movable: bool, relabelled: bool) -> Ver
     .unwrap();
     let (method, fields) = (Method::CONNECT, HeaderMap::new());
     let facts = Facts {
-        target: Target {
-            host: "DB",
+        kind: ExchangeKind::Http,
+        target: Target::Host {
+            name: "DB",
             port: 1,
         },
         authority: None,

@@ -5,7 +5,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use hermes_config::model::Document;
+use hermes_config::model::{Document, ExchangeKind};
 use hermes_rules::route::Hop;
 use hermes_rules::{Facts, Table, Target};
 use http::{HeaderMap, HeaderValue, Method};
@@ -25,8 +25,9 @@ fn decided(table: &Table<()>, facts: &Facts<'_>) -> Option<usize> {
 /// A GET of `http://VIDEO:80/a/b` from 192.0.2.1 by alice.
 fn facts<'a>(method: &'a Method, fields: &'a HeaderMap) -> Facts<'a> {
     Facts {
-        target: Target {
-            host: "VIDEO",
+        kind: ExchangeKind::Http,
+        target: Target::Host {
+            name: "VIDEO",
             port: 80,
         },
         authority: Some(("proxy.example", Some(8080))),

@@ -5,7 +5,8 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use hermes_config::model::{Document, FieldMatch, Hops, Match, OneOrMany, Route};
+use hermes_config::model::{Document, ExchangeKind, FieldMatch, Hops, Match, OneOrMany, Route};
+use hermes_rules::route::Scope;
 use hermes_rules::shadow::{Shadow, implies, shadows};
 use hermes_rules::{Facts, Table, Target};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -189,8 +190,26 @@ fn some<T: std::str::FromStr<Err: std::fmt::Debug> + Clone + std::fmt::Debug>(
     weighted(0.6, vec(parsed, 1..3).prop_map(OneOrMany))
 }
 
-const TARGETS: [&str; 10] = [
-    "a", "A:80", "x.a", "*.a", "*.x.a", "*", "*:80", "~^a", "~(?-i)^a", "[::1]:80",
+const TARGETS: [&str; 14] = [
+    "a",
+    "A:80",
+    "x.a",
+    "*.a",
+    "*.x.a",
+    "*",
+    "*:80",
+    "~^a",
+    "~(?-i)^a",
+    "[::1]:80",
+    "10.1.2.3",
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "::/16",
+];
+const KINDS: [ExchangeKind; 3] = [
+    ExchangeKind::Http,
+    ExchangeKind::ConnectUdp,
+    ExchangeKind::ConnectIp,
 ];
 const PATHS: [&str; 8] = ["/", "/a", "/%61", "/a/*", "/*", "/a/b/*", "~^/a", "/a/../b"];
 const TEXTS: [&str; 5] = ["a", "b", "~a", "~^", "~^b$"];
@@ -221,11 +240,13 @@ fn any_match() -> impl Strategy<Value = Match> {
         some(&["websocket", "WebSocket", "x"]),
     );
     let whose = (some(&TEXTS), some(&NETS), some(&["web", "db"]));
-    (what, how, fields, whose).prop_map(|(what, how, fields, whose)| {
+    let kinds = weighted(0.4, vec(select(&KINDS[..]), 1..3).prop_map(OneOrMany));
+    (what, how, fields, whose, kinds).prop_map(|(what, how, fields, whose, kind)| {
         let ((target, port, authority, path), (method, protocol), (user, source, listener)) =
             (what, how, whose);
         let fields = fields.into_iter().collect();
         Match {
+            kind,
             target,
             port,
             authority,
@@ -243,7 +264,10 @@ fn any_match() -> impl Strategy<Value = Match> {
 /// Facts that own what [`Facts`] borrows.
 #[derive(Debug, Clone)]
 struct Owned {
+    kind: ExchangeKind,
     host: &'static str,
+    /// Where packets go, in place of a host.
+    net: Option<&'static str>,
     port: u16,
     authority: Option<(&'static str, Option<u16>)>,
     path: &'static str,
@@ -258,9 +282,20 @@ struct Owned {
 impl Owned {
     fn facts(&self) -> Facts<'_> {
         Facts {
-            target: Target {
-                host: self.host,
-                port: self.port,
+            kind: self.kind,
+            target: match self.net.map(str::parse) {
+                None => Target::Host {
+                    name: self.host,
+                    port: self.port,
+                },
+                Some(Ok(net)) => Target::Ip {
+                    scope: Scope::Net(net),
+                    protocol: None,
+                },
+                Some(Err(_)) => Target::Ip {
+                    scope: Scope::Any,
+                    protocol: Some(6),
+                },
             },
             authority: self.authority,
             path: self.path,
@@ -275,7 +310,22 @@ impl Owned {
 }
 
 fn any_facts() -> impl Strategy<Value = Owned> {
-    let host = || select(&["a", "A.", "x.a", "X.x.A", "b", "::1", "[0::1]", ""][..]);
+    let host = || {
+        select(
+            &[
+                "a", "A.", "x.a", "X.x.A", "b", "::1", "[0::1]", "10.1.2.3", "",
+            ][..],
+        )
+    };
+    let nets = [
+        "10.1.0.0/16",
+        "10.1.2.3/32",
+        "10.9.0.0/16",
+        "10.0.0.0/7",
+        "::/8",
+        "*",
+    ];
+    let packets = (select(&KINDS[..]), weighted(0.3, select(nets.to_vec())));
     let port = || select(&[80_u16, 443, 100, 0][..]);
     let authority = weighted(0.8, (host(), weighted(0.8, port())));
     let path = select(
@@ -309,14 +359,17 @@ fn any_facts() -> impl Strategy<Value = Owned> {
     );
     let listener = select(&["web", "db"][..]);
     let target = (host(), port(), authority, path);
-    (target, (method, protocol, fields), (user, source, listener)).prop_map(
-        |(target, how, whose)| {
+    let how = (method, protocol, fields);
+    (target, how, (user, source, listener), packets).prop_map(
+        |(target, how, whose, (kind, net))| {
             let (
                 (host, port, authority, path),
                 (method, protocol, fields),
                 (user, source, listener),
             ) = (target, how, whose);
             Owned {
+                kind,
+                net,
                 host,
                 port,
                 authority,
@@ -333,7 +386,7 @@ fn any_facts() -> impl Strategy<Value = Owned> {
 }
 
 /// Conditions like the given ones, with some taken away: it is likely that they follow.
-fn weakened(one: &Match, keep: [bool; 10]) -> Match {
+fn weakened(one: &Match, keep: [bool; 11]) -> Match {
     let mut other = one.clone();
     let [
         target,
@@ -346,7 +399,9 @@ fn weakened(one: &Match, keep: [bool; 10]) -> Match {
         user,
         source,
         listener,
+        kind,
     ] = keep;
+    other.kind = other.kind.filter(|_| kind);
     other.target = other.target.filter(|_| target);
     other.port = other.port.filter(|_| port);
     other.authority = other.authority.filter(|_| authority);
@@ -361,7 +416,7 @@ fn weakened(one: &Match, keep: [bool; 10]) -> Match {
 }
 
 /// Conditions by their place in [`weakened`]; targets and ports are many-sided, so they are tried most.
-const WHICH: [usize; 14] = [0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+const WHICH: [usize; 15] = [0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
 fn table(routes: &[Match]) -> Table<()> {
     let mut document: Document = serde_json::from_value(json!({ "version": 1 })).unwrap();
@@ -386,7 +441,7 @@ proptest! {
 
     #[test]
     fn a_dead_route_matches_nothing_that_its_shadow_does_not(
-        later in any_match(), earlier in any_match(), keep in vec(0_usize..10, 0..4), many in vec(any_facts(), 64),
+        later in any_match(), earlier in any_match(), keep in vec(0_usize..11, 0..4), many in vec(any_facts(), 64),
     ) {
         let earlier = weakened(&earlier, std::array::from_fn(|which| keep.contains(&which)));
         if implies(&later, &earlier) {
@@ -402,7 +457,7 @@ proptest! {
     fn each_single_condition_that_follows_certainly_follows(
         later in any_match(), earlier in any_match(), which in select(&WHICH[..]), many in vec(any_facts(), 64),
     ) {
-        let mut keep = [false; 10];
+        let mut keep = [false; 11];
         keep[which] = true;
         // The port of a target and the port beside it belong together.
         keep[1] |= which == 0;
@@ -418,7 +473,7 @@ proptest! {
     }
 
     #[test]
-    fn conditions_imply_themselves_and_any_part_of_themselves(one in any_match(), keep in any::<[bool; 10]>()) {
+    fn conditions_imply_themselves_and_any_part_of_themselves(one in any_match(), keep in any::<[bool; 11]>()) {
         prop_assert!(implies(&one, &one));
         prop_assert!(implies(&one, &weakened(&one, keep)));
     }
@@ -442,7 +497,8 @@ proptest! {
         let (method, fields) = (Method::GET, HeaderMap::new());
         for path in [&text, &path] {
             let facts = Facts {
-                target: Target { host: &text, port: 1 }, authority: None, path, method: &method, protocol: None,
+                kind: ExchangeKind::Http,
+                target: Target::Host { name: &text, port: 1 }, authority: None, path, method: &method, protocol: None,
                 fields: &fields, user: None, source: None, listener: "",
             };
             prop_assert_eq!(table.explain(&facts).len(), 2);
@@ -452,7 +508,7 @@ proptest! {
     /// An index finds routes where there are many: the answer must be that of asking each.
     #[test]
     fn many_routes_decide_as_if_each_were_asked(
-        routes in vec((any_match(), vec(0_usize..10, 1..3)), 5..40), many in vec(any_facts(), 64),
+        routes in vec((any_match(), vec(0_usize..11, 1..3)), 5..40), many in vec(any_facts(), 64),
     ) {
         let weakened = |(one, keep): &(Match, Vec<usize>)| weakened(one, std::array::from_fn(|which| keep.contains(&which)));
         let routes: Vec<Match> = routes.iter().map(weakened).collect();

@@ -170,7 +170,7 @@ impl Upstream {
         match kind {
             Kind::ConnectUdp => udp.as_ref(),
             Kind::ConnectTcp => tcp.as_ref(),
-            Kind::Message | Kind::Connect | Kind::Upgrade => None,
+            Kind::Message | Kind::Connect | Kind::ConnectIp | Kind::Upgrade => None,
         }
     }
 

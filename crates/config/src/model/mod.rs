@@ -43,8 +43,8 @@ pub use pac::{Pac, PacWord};
 pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
-    Action, Datagrams, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect, Respond, Rewrite,
-    Route, Terminate, Timeouts,
+    Action, Datagrams, ExchangeKind, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect,
+    Respond, Rewrite, Route, Terminate, Timeouts,
 };
 pub use scalar::{
     ByteSize, Duration, EndpointAddress, FieldPattern, FilePath, HostMatch, HostPort, HttpUrl,

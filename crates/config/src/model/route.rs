@@ -1,5 +1,7 @@
 //! Routes: what an exchange must look like, what is changed in it, and where it goes.
 
+use std::fmt;
+
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -121,7 +123,10 @@ impl Route {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Match {
-    /// Host and, if given, port that the exchange is for: `VIDEO`, `DB:5432`, `*.example.com`, `~^v[0-9]+$`.
+    /// What the exchange carries: `http`, `connect`, `connect-tcp`, `connect-udp`, `connect-ip`, `upgrade`.
+    #[serde(default)]
+    pub kind: Option<OneOrMany<ExchangeKind>>,
+    /// Host and, if given, port that the exchange is for: `VIDEO`, `DB:5432`, `*.example.com`, `10.0.0.0/24`, `~^v[0-9]+$`.
     #[serde(default)]
     pub target: Option<OneOrMany<TargetMatch>>,
     /// Port that the exchange is for: `443`, `1-1023`.
@@ -152,6 +157,44 @@ pub struct Match {
     /// Listeners, by name.
     #[serde(default)]
     pub listener: Option<OneOrMany<String>>,
+}
+
+/// What an exchange carries; access records say the same words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExchangeKind {
+    /// A request and a response.
+    Http,
+    /// Bytes: CONNECT, and connections of `tcp` listeners.
+    Connect,
+    /// Bytes, in capsules.
+    ConnectTcp,
+    /// UDP datagrams: CONNECT-UDP, and those of `udp` listeners.
+    ConnectUdp,
+    /// IP packets.
+    ConnectIp,
+    /// Bytes of any other protocol, such as WebSocket.
+    Upgrade,
+}
+
+impl ExchangeKind {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Connect => "connect",
+            Self::ConnectTcp => "connect-tcp",
+            Self::ConnectUdp => "connect-udp",
+            Self::ConnectIp => "connect-ip",
+            Self::Upgrade => "upgrade",
+        }
+    }
+}
+
+impl fmt::Display for ExchangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
 }
 
 /// Condition on one field.

@@ -252,7 +252,7 @@ impl Pending {
     fn accepted(&self, status: StatusCode) -> Result<bool, StreamError> {
         let switching = status == StatusCode::SWITCHING_PROTOCOLS;
         match self.kind {
-            Kind::ConnectUdp | Kind::ConnectTcp | Kind::Upgrade => Ok(switching),
+            Kind::ConnectUdp | Kind::ConnectIp | Kind::ConnectTcp | Kind::Upgrade => Ok(switching),
             _ if switching => Err(StreamError::new(Cause::Protocol(
                 "101 without an upgrade".to_owned(),
             ))),

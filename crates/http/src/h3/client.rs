@@ -203,7 +203,7 @@ impl Link {
         let (send, recv) =
             opened.map_err(|error| self.unprocessed(StreamError::from(error).cause))?;
         let state = StreamState::new(&self.shared, send.id(), Some(self.hold.clone()));
-        if request.extended {
+        if request.carries_packets {
             state.open_datagrams();
         }
         self.shared.priorities.request(&state, request.priority);
@@ -276,7 +276,7 @@ impl Link {
 struct Request {
     section: BytesMut,
     priority: Option<Signal>,
-    extended: bool,
+    carries_packets: bool,
     /// It has no content.
     ends: bool,
     /// Whoever recorded it can repeat it, and that does no harm (RFC 8470, 4).
@@ -291,7 +291,7 @@ impl Request {
         Ok(Self {
             section: convert::from_request(head)?,
             priority: convert::priority(&head.fields),
-            extended: head.kind().is_extended(),
+            carries_packets: head.kind().carries_packets(),
             ends,
             may_be_early: ends
                 && matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS),

@@ -230,7 +230,7 @@ impl<H: Handler> Context<H> {
         shared
             .priorities
             .request(&state, convert::priority(&head.fields));
-        if head.protocol.is_some() {
+        if head.kind().carries_packets() {
             state.open_datagrams();
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;
         }

@@ -17,6 +17,12 @@ pub enum TemplateError {
     /// The host does not hold.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The prefix of CONNECT-IP does not hold.
+    #[error("the target is no address, no prefix without bits beyond its length, and no host")]
+    Prefix,
+    /// The protocol of CONNECT-IP does not hold.
+    #[error("the IP protocol is neither * nor a number from 0 to 255")]
+    IpProtocol,
     /// The port does not hold.
     #[error("the target port is not a number from 1 to 65535")]
     Port,
@@ -27,7 +33,9 @@ impl TemplateError {
     pub fn status(self) -> StatusCode {
         match self {
             Self::NotTemplate => StatusCode::NOT_FOUND,
-            Self::Encoding | Self::Host(_) | Self::Port => StatusCode::BAD_REQUEST,
+            Self::Encoding | Self::Host(_) | Self::Prefix | Self::IpProtocol | Self::Port => {
+                StatusCode::BAD_REQUEST
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hermes_config::model::{Document, FieldPattern};
+use hermes_config::model::{Document, ExchangeKind, FieldPattern};
 use hermes_http::{Kind, RequestHead};
 use hermes_net::StreamInfo;
 use hermes_observe::Exchange;
@@ -306,10 +306,8 @@ pub(crate) fn facts<'a>(
     listener: &'a str,
 ) -> Facts<'a> {
     Facts {
-        target: hermes_rules::Target {
-            host: &target.host,
-            port: target.port,
-        },
+        kind: exchange_kind(head.kind()),
+        target: target.as_rules(),
         authority: head
             .authority
             .as_ref()
@@ -326,12 +324,17 @@ pub(crate) fn facts<'a>(
 
 /// What an exchange carries, in a word.
 pub(crate) fn kind(head: &RequestHead) -> &'static str {
-    match head.kind() {
-        Kind::Message => "http",
-        Kind::Connect => "connect",
-        Kind::ConnectUdp => "connect-udp",
-        Kind::ConnectTcp => "connect-tcp",
-        Kind::Upgrade => "upgrade",
+    exchange_kind(head.kind()).word()
+}
+
+fn exchange_kind(kind: Kind) -> ExchangeKind {
+    match kind {
+        Kind::Message => ExchangeKind::Http,
+        Kind::Connect => ExchangeKind::Connect,
+        Kind::ConnectUdp => ExchangeKind::ConnectUdp,
+        Kind::ConnectIp => ExchangeKind::ConnectIp,
+        Kind::ConnectTcp => ExchangeKind::ConnectTcp,
+        Kind::Upgrade => ExchangeKind::Upgrade,
     }
 }
 

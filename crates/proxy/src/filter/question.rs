@@ -267,8 +267,8 @@ fn described(subject: &Subject<'_>, shown: &HeaderMap) -> Value {
     }
     json!({
         "target": target.to_string(),
-        "host": target.host,
-        "port": target.port,
+        "host": target.host(),
+        "port": target.port(),
         "kind": kind(head),
         "method": head.wire_method().as_str(),
         "path": normalise(head.path()),

@@ -80,10 +80,7 @@ fn rewrite(route: &Route, head: &mut RequestHead, target: &mut Target) -> Result
         return Ok(());
     };
     if let Some(new) = &rewrite.target {
-        *target = Target {
-            host: new.host.clone(),
-            port: new.port,
-        };
+        *target = Target::host_port(new.host.clone(), new.port);
         target.write_into(head)?;
     }
     if let (Some(change), Some(path), Kind::Message | Kind::Upgrade) =

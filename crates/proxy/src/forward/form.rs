@@ -43,7 +43,7 @@ fn address(head: &mut RequestHead, upstream: &Upstream, target: &Target) -> Resu
     let known = match head.kind() {
         Kind::ConnectUdp => &uri_template::UDP,
         Kind::ConnectTcp => &uri_template::TCP,
-        Kind::Message | Kind::Connect | Kind::Upgrade => return Ok(()),
+        Kind::Message | Kind::Connect | Kind::ConnectIp | Kind::Upgrade => return Ok(()),
     };
     match upstream.template(head.kind()) {
         Some(template) => target.write_path(template, head),

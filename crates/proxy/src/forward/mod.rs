@@ -41,7 +41,9 @@ use std::sync::Arc;
 
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, Responder};
+use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::route::{Act, Split};
+use http::StatusCode;
 
 use crate::arrival::Arrival;
 use crate::next::{CompiledRoute, Next};
@@ -108,6 +110,10 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
     }
     form::confirm(&mut arrival).await;
     match (arrival.kind(), next.receiver()) {
+        (Kind::ConnectIp, _) => Err(Failed {
+            unanswered: Unanswered::Arrival(arrival),
+            refusal: not_carried(),
+        }),
         (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
             .await
             .map(Carried::Over),
@@ -121,6 +127,12 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
             Box::pin(terminate::udp(routed, arrival, next)).await
         }
     }
+}
+
+/// IP packets find their route, and go no further.
+fn not_carried() -> Refusal {
+    let details = "CONNECT-IP is known and routed here, but IP packets are not carried yet";
+    Refusal::new(ProxyError::HttpUpgradeFailed, details).status(StatusCode::NOT_IMPLEMENTED)
 }
 
 /// Where a route sends an exchange; `None` if it answers here.

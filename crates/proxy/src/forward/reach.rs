@@ -10,6 +10,7 @@ use hermes_http::{Outgoing, Pending, RequestHead};
 use hermes_net::peer::network;
 use hermes_net::shares::Share;
 use hermes_net::{Asker, within};
+use hermes_proto::authority::HostPort;
 use hermes_proto::proxy_protocol::Header;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::retry::Outcome;
@@ -187,12 +188,7 @@ async fn checkout(
             }
         }
         To::Target => {
-            let tls = is_https(head, false);
-            let origin = Origin {
-                tls,
-                host: target.host.clone(),
-                port: target.port,
-            };
+            let origin = origin(head, target)?;
             let allow = |address| allowed(routed, address);
             match binding::own(routed, head, |own| origin.is_known_to(own)) {
                 Some(own) => {
@@ -220,9 +216,9 @@ fn attached_name(
     head: &RequestHead,
     target: &Target,
 ) -> String {
-    let target = Target {
-        host: target.host.to_ascii_lowercase(),
-        port: target.port,
+    let target = match target {
+        Target::Host(host) => Target::host_port(host.host.to_ascii_lowercase(), host.port),
+        other => other.clone(),
     };
     let values = Values {
         path: head.path(),
@@ -245,7 +241,7 @@ pub(crate) async fn dial(
     loop {
         let deadline = tries.begin();
         let avoid = tries.tried();
-        let place = place(tries, target, &allow, &avoid);
+        let place = place(tries, target, &allow, &avoid)?;
         let dialling =
             tries
                 .routed
@@ -272,7 +268,7 @@ pub(crate) async fn dial_udp(
     loop {
         let deadline = tries.begin();
         let avoid = tries.tried();
-        let place = place(tries, target, &allow, &avoid);
+        let place = place(tries, target, &allow, &avoid)?;
         let finding = tries
             .routed
             .worker
@@ -314,19 +310,40 @@ fn place<'a>(
     target: &'a Target,
     allow: hermes_upstream::Allow<'a>,
     avoid: &'a [Arc<str>],
-) -> Dial<'a> {
+) -> Result<Dial<'a>, Refusal> {
     match &tries.next.to {
-        To::Upstream { upstream, .. } => Dial::Upstream {
+        To::Upstream { upstream, .. } => Ok(Dial::Upstream {
             upstream,
             affinity: affinity(tries.routed, tries.next, None),
             avoid,
-        },
-        To::Target => Dial::Target {
-            host: &target.host,
-            port: target.port,
-            asking: asking(tries.routed, allow),
-        },
+        }),
+        To::Target => {
+            let HostPort { host, port } = one_host(target)?;
+            Ok(Dial::Target {
+                host,
+                port: *port,
+                asking: asking(tries.routed, allow),
+            })
+        }
     }
+}
+
+/// The origin that the request names.
+fn origin(head: &RequestHead, target: &Target) -> Result<Origin, Refusal> {
+    let HostPort { host, port } = one_host(target)?;
+    Ok(Origin {
+        tls: is_https(head, false),
+        host: host.clone(),
+        port: *port,
+    })
+}
+
+/// The host that is dialled.
+fn one_host(target: &Target) -> Result<&HostPort, Refusal> {
+    target.as_host().ok_or_else(|| {
+        let details = format!("{target} is no host to connect to");
+        Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::BAD_REQUEST)
+    })
 }
 
 /// Whose turn it is at DNS: the user's, or the source's of one who has no name.

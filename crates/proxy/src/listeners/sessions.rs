@@ -197,10 +197,7 @@ mod tests {
     }
 
     fn target(host: &str) -> Target {
-        Target {
-            host: host.to_owned(),
-            port: 1,
-        }
+        Target::host_port(host.to_owned(), 1)
     }
 
     #[tokio::test(start_paused = true)]

@@ -191,10 +191,7 @@ mod tests {
     use super::*;
 
     fn bound(user: &str) -> Bound {
-        let target = Target {
-            host: "video".to_owned(),
-            port: 5004,
-        };
+        let target = Target::host_port("video".to_owned(), 5004);
         Bound {
             user: Some(user.to_owned()),
             source: None,

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use hermes_config::model::{Document, FieldPattern, Forged, Template, UserPattern};
+use hermes_config::model::{Document, ExchangeKind, FieldPattern, Forged, Template, UserPattern};
 use hermes_rules::{Facts, OverlayFields, Source, Table, Target, Values, apply, believe};
 use http::{HeaderMap, HeaderValue, Method};
 use indexmap::IndexMap;
@@ -34,8 +34,9 @@ fn rounds_of_decide(rounds: usize, routes: usize) {
     let fields = fields();
     let host = format!("host-{}", routes - 1);
     let facts = Facts {
-        target: Target {
-            host: &host,
+        kind: ExchangeKind::Http,
+        target: Target::Host {
+            name: &host,
             port: 80,
         },
         authority: None,
@@ -124,7 +125,7 @@ pub fn fields_change(rounds: usize) {
         user: Some("alice"),
         tls_peer: None,
         target_host: "video",
-        target_port: 80,
+        target_port: Some(80),
         node: "entry",
         path: "/films/one",
         method: "GET",

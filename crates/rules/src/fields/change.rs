@@ -126,7 +126,7 @@ mod tests {
             user,
             tls_peer: None,
             target_host: "VIDEO",
-            target_port: 80,
+            target_port: Some(80),
             node: "n",
             path: "/",
             method: "GET",

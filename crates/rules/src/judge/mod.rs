@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_config::child;
-use hermes_config::model::{Auth, AuthMode, Document, Listener};
+use hermes_config::model::{Auth, AuthMode, Document, ExchangeKind, Listener};
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, Method};
 
@@ -71,8 +71,12 @@ pub struct Arrived<'a> {
     pub source: Source<'a>,
     /// What authentication found.
     pub authenticated: Authenticated<'a>,
+    /// What it carries.
+    pub kind: ExchangeKind,
     /// What it is for.
     pub target: Target<'a>,
+    /// The host of the target, as templates write it.
+    pub target_host: &'a str,
     /// The authority that names this proxy itself, with its port if it was given.
     pub authority: Option<(&'a str, Option<u16>)>,
     /// Method.
@@ -225,8 +229,8 @@ impl<H> Rules<H> {
             listener: entrance.name,
             user: user.as_deref(),
             tls_peer: arrived.tls_peer,
-            target_host: arrived.target.host,
-            target_port: arrived.target.port,
+            target_host: arrived.target_host,
+            target_port: arrived.target.port(),
             node: &self.node,
             path: arrived.path,
             method: arrived.method.as_str(),
@@ -234,6 +238,7 @@ impl<H> Rules<H> {
         self.tag(entrance, &values, &mut fields, steps)?;
 
         let facts = Facts {
+            kind: arrived.kind,
             target: arrived.target,
             authority: arrived.authority,
             path: arrived.path,

@@ -3,7 +3,9 @@
 use std::fmt::{self, Display};
 use std::net::IpAddr;
 
-use hermes_config::model::{FieldMatch, Match, PathMatch, PortMatch, TargetMatch, TextMatch};
+use hermes_config::model::{
+    ExchangeKind, FieldMatch, Match, PathMatch, PortMatch, TargetMatch, TextMatch,
+};
 use http::HeaderName;
 use http::header::HeaderMap;
 use ipnet::{IpNet, Ipv4Net};
@@ -15,6 +17,7 @@ use super::path::PathTest;
 /// A condition; alternatives are listed in the order in which they were written.
 #[derive(Debug, Clone)]
 pub(super) enum Condition {
+    Kind(Vec<ExchangeKind>),
     Target(Vec<TargetTest>),
     Port(Vec<PortMatch>),
     Authority(Vec<TargetTest>),
@@ -46,6 +49,7 @@ impl Condition {
                 .as_ref()
                 .map(|list| Self::Listener(list.to_vec())),
         );
+        conditions.extend(matches.kind.as_ref().map(|list| Self::Kind(list.to_vec())));
         conditions.extend(matches.port.as_ref().map(|list| Self::Port(list.to_vec())));
         conditions.extend(
             matches
@@ -100,8 +104,12 @@ impl Condition {
         match self {
             Self::Target(any) => any
                 .iter()
-                .any(|test| test.matches(&view.target, Some(facts.target.port))),
-            Self::Port(any) => any.iter().any(|range| range.matches(facts.target.port)),
+                .any(|test| test.matches(&view.target, facts.target.port())),
+            Self::Kind(any) => any.contains(&facts.kind),
+            Self::Port(any) => facts
+                .target
+                .port()
+                .is_some_and(|port| any.iter().any(|range| range.matches(port))),
             Self::Authority(any) => view
                 .authority
                 .is_some_and(|(host, port)| any.iter().any(|test| test.matches(&host, port))),
@@ -125,13 +133,9 @@ impl Condition {
     pub(super) fn failure(&self, view: &View<'_>) -> String {
         let facts = view.facts;
         match self {
-            Self::Target(any) => format!(
-                "target {}:{} is not {}",
-                facts.target.host,
-                facts.target.port,
-                AnyOf(any)
-            ),
-            Self::Port(any) => format!("port {} is not {}", facts.target.port, AnyOf(any)),
+            Self::Kind(any) => format!("kind {} is not {}", facts.kind, AnyOf(any)),
+            Self::Target(any) => format!("target {} is not {}", facts.target, AnyOf(any)),
+            Self::Port(any) => given("port", facts.target.port(), &AnyOf(any)),
             Self::Authority(any) => match facts.authority {
                 None => format!("no authority; {} is wanted", AnyOf(any)),
                 Some((host, None)) => format!("authority {host} is not {}", AnyOf(any)),

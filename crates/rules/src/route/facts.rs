@@ -1,23 +1,105 @@
 //! What is known of an exchange when its route is chosen.
 
+use std::fmt;
 use std::net::IpAddr;
 
+use hermes_config::model::ExchangeKind;
 use http::{HeaderMap, Method};
+use ipnet::IpNet;
 
 use super::host::Host;
 
 /// What an exchange is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target<'a> {
-    /// Host name or address; an IPv6 address with or without brackets, a name with or without its last dot.
-    pub host: &'a str,
-    /// Port.
-    pub port: u16,
+pub enum Target<'a> {
+    /// A host and a port.
+    Host {
+        /// Host name or address; an IPv6 address with or without brackets, a name with or without its last dot.
+        name: &'a str,
+        /// Port.
+        port: u16,
+    },
+    /// UDP with whatever peers the client names later.
+    Any,
+    /// IP packets.
+    Ip {
+        /// Where they go.
+        scope: Scope<'a>,
+        /// Their IP protocol number; `None` for any.
+        protocol: Option<u8>,
+    },
+}
+
+/// Where IP packets go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// Anywhere.
+    Any,
+    /// To a host by its name.
+    Name(&'a str),
+    /// To these addresses.
+    Net(IpNet),
+}
+
+impl Scope<'_> {
+    /// The addresses that begin like `address` for `length` bits, at most all it has.
+    pub fn of_prefix(address: IpAddr, length: u8) -> Self {
+        let whole = IpNet::from(address);
+        Self::Net(IpNet::new(address, length).unwrap_or(whole))
+    }
+}
+
+impl<'a> Target<'a> {
+    /// The port, where it has one.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Host { port, .. } => Some(*port),
+            Self::Any | Self::Ip { .. } => None,
+        }
+    }
+
+    /// The host, as conditions see it: `*` stands for any.
+    pub(super) fn host(&self) -> Host<'a> {
+        match self {
+            Self::Host { name, .. } => Host::new(name),
+            Self::Ip {
+                scope: Scope::Name(name),
+                ..
+            } => Host::new(name),
+            Self::Ip {
+                scope: Scope::Net(net),
+                ..
+            } => Host::of_net(*net),
+            Self::Any
+            | Self::Ip {
+                scope: Scope::Any, ..
+            } => Host::new("*"),
+        }
+    }
+}
+
+impl fmt::Display for Target<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host { name, port } => write!(f, "{name}:{port}"),
+            Self::Any => f.write_str("*"),
+            Self::Ip { scope, protocol } => {
+                match scope {
+                    Scope::Any => f.write_str("*")?,
+                    Scope::Name(name) => f.write_str(name)?,
+                    Scope::Net(net) => net.fmt(f)?,
+                }
+                protocol.map_or(Ok(()), |protocol| write!(f, " protocol {protocol}"))
+            }
+        }
+    }
 }
 
 /// The facts of one exchange that routes can match.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
+    /// What it carries.
+    pub kind: ExchangeKind,
     /// What the exchange is for.
     pub target: Target<'a>,
     /// The authority that names this proxy itself, with its port if it was given.
@@ -50,7 +132,7 @@ impl<'a> View<'a> {
     pub(super) fn new(facts: &'a Facts<'a>) -> Self {
         Self {
             facts,
-            target: Host::new(facts.target.host),
+            target: facts.target.host(),
             authority: facts.authority.map(|(host, port)| (Host::new(host), port)),
             source: facts.source.map(|address| address.to_canonical()),
         }

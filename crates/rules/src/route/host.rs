@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use hermes_config::model::{HostMatch, TargetMatch};
+use ipnet::IpNet;
+
+use super::condition::canonical_net;
 
 /// A host as compared: without brackets and without the last dot of a name; an address is compared as an address,
 /// so that two spellings of one IPv6 address are one host.
@@ -11,6 +14,8 @@ use hermes_config::model::{HostMatch, TargetMatch};
 pub(crate) struct Host<'a> {
     pub(super) name: &'a str,
     pub(super) address: Option<IpAddr>,
+    /// Addresses that begin so, where it is not one host.
+    pub(super) net: Option<IpNet>,
 }
 
 impl<'a> Host<'a> {
@@ -19,6 +24,18 @@ impl<'a> Host<'a> {
         Self {
             name,
             address: name.parse().ok(),
+            net: None,
+        }
+    }
+
+    /// All addresses that begin so; a single one is a host.
+    pub(crate) fn of_net(net: IpNet) -> Self {
+        let net = canonical_net(net);
+        let is_one = net.prefix_len() == net.max_prefix_len();
+        Self {
+            name: "",
+            address: is_one.then(|| net.network()),
+            net: Some(net),
         }
     }
 }
@@ -41,6 +58,8 @@ pub(crate) enum HostTest {
     Name(String),
     /// A name that ends so; the empty suffix is any host.
     Suffix(String),
+    /// Addresses within this one.
+    Net(IpNet),
     /// The configuration's regular expression, on the bare host.
     Regex(HostMatch),
 }
@@ -56,6 +75,7 @@ impl HostTest {
                 Host { name, .. } => Self::Name(name.to_ascii_lowercase()),
             },
             HostMatch::Suffix(suffix) => Self::Suffix(bare(suffix).to_ascii_lowercase()),
+            HostMatch::Net(net) => Self::Net(canonical_net(*net)),
             HostMatch::Regex(_) => Self::Regex(condition.clone()),
         }
     }
@@ -65,6 +85,11 @@ impl HostTest {
             Self::Address(address) => host.address == Some(*address),
             Self::Name(name) => host.name.eq_ignore_ascii_case(name),
             Self::Suffix(suffix) => ends_with(host.name, suffix),
+            Self::Net(net) => match (host.net, host.address) {
+                (Some(within), _) => net.contains(&within),
+                (None, Some(address)) => net.contains(&address.to_canonical()),
+                (None, None) => false,
+            },
             Self::Regex(condition) => condition.matches(host.name),
         }
     }
@@ -81,6 +106,8 @@ impl HostTest {
                 !regex.as_str().contains("(?") && regex.is_match(name)
             }
             (Self::Suffix(longer), Self::Suffix(suffix)) => ends_with_or_is(longer, suffix),
+            (Self::Address(one), Self::Net(two)) => two.contains(&one.to_canonical()),
+            (Self::Net(one), Self::Net(two)) => two.contains(one),
             (Self::Regex(one), Self::Regex(two)) => one == two,
             _ => false,
         }

@@ -17,7 +17,7 @@ mod table;
 pub use compiled::{Act, Hop, Route, Unfit};
 pub(crate) use condition::canonical_net;
 pub use explain::Explanation;
-pub use facts::{Facts, Target};
+pub use facts::{Facts, Scope, Target};
 pub use matcher::Matcher;
 pub(crate) use path::normalise_written;
 pub use path::{normalise, rewrite_path};

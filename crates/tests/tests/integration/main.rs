@@ -32,6 +32,7 @@ mod limits;
 mod listeners;
 mod malformed;
 mod pac;
+mod packets;
 mod records;
 mod refused;
 mod responses;

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 use regex::Regex;
 
 use super::address::{host_name, port, split_port};
-use super::{ScalarError, regex, scalar};
+use super::{Prefix, ScalarError, regex, scalar};
 
 /// Condition on a host. Hosts are compared without regard to case.
 #[derive(Debug, Clone)]
@@ -15,6 +18,8 @@ pub enum HostMatch {
     Exact(String),
     /// `*.example.com`: hosts that end with `.example.com`. Empty: any host.
     Suffix(String),
+    /// `10.0.0.0/24`: addresses, and prefixes of addresses, within this one.
+    Net(IpNet),
     /// `~re`: hosts in which the expression is found.
     Regex(Regex),
 }
@@ -22,7 +27,7 @@ pub enum HostMatch {
 scalar!(
     HostMatch,
     "hermes-host-match",
-    "A host: VIDEO, *.example.com, * or ~regex."
+    "A host: VIDEO, *.example.com, *, 10.0.0.0/24 or ~regex."
 );
 
 impl HostMatch {
@@ -36,6 +41,7 @@ impl HostMatch {
             Self::Exact(exact) => host.eq_ignore_ascii_case(exact),
             Self::Suffix(suffix) if suffix.is_empty() => true,
             Self::Suffix(suffix) => ends_with(host, suffix),
+            Self::Net(net) => host.parse::<IpAddr>().is_ok_and(|ip| net.contains(&ip)),
             Self::Regex(regex) => regex.is_match(host),
         }
     }
@@ -87,6 +93,7 @@ impl fmt::Display for HostMatch {
             Self::Exact(exact) if exact.contains(':') => write!(out, "[{exact}]"),
             Self::Exact(exact) => out.write_str(exact),
             Self::Suffix(suffix) => write!(out, "*{suffix}"),
+            Self::Net(net) => net.fmt(out),
             Self::Regex(regex) => write!(out, "~{regex}"),
         }
     }
@@ -98,6 +105,7 @@ impl PartialEq for HostMatch {
             (Self::Exact(one), Self::Exact(two)) | (Self::Suffix(one), Self::Suffix(two)) => {
                 one == two
             }
+            (Self::Net(one), Self::Net(two)) => one == two,
             (Self::Regex(one), Self::Regex(two)) => one.as_str() == two.as_str(),
             _ => false,
         }
@@ -118,7 +126,7 @@ pub struct TargetMatch {
 scalar!(
     TargetMatch,
     "hermes-target-match",
-    "A host and, if given, a port: VIDEO, DB:5432, *.example.com, *.example.com:443, [::1]:80, *, ~regex (of the host)."
+    "A host and, if given, a port: VIDEO, DB:5432, *.example.com, *.example.com:443, [::1]:80, 10.0.0.0/24, *, ~regex (of the host)."
 );
 
 impl TargetMatch {
@@ -135,6 +143,13 @@ impl FromStr for TargetMatch {
         if let Some(expression) = text.strip_prefix('~') {
             return Ok(Self {
                 host: HostMatch::Regex(regex(expression, true)?),
+                port: None,
+            });
+        }
+        if text.contains('/') {
+            let net = text.parse::<Prefix>()?.0;
+            return Ok(Self {
+                host: HostMatch::Net(net),
                 port: None,
             });
         }

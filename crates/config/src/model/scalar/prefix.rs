@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::{ScalarError, scalar};
 
 /// Stands for [`IpNet`] in the schema: `10.0.0.0/8`, `2001:db8::/32`.
-pub(crate) struct Prefix(IpNet);
+pub(crate) struct Prefix(pub(crate) IpNet);
 
 scalar!(
     Prefix,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use hermes_config::model::{Document, HostPort, Listener};
+use hermes_config::model::{Document, ExchangeKind, HostPort, Listener};
 use hermes_rules::judge::Peers;
 use hermes_rules::{Source, Target};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
@@ -99,9 +99,19 @@ impl Question {
 
     /// What it is for.
     pub fn target(&self) -> Target<'_> {
-        Target {
-            host: &self.target.host,
+        Target::Host {
+            name: &self.target.host,
             port: self.target.port,
+        }
+    }
+
+    /// What it carries.
+    pub fn kind(&self) -> ExchangeKind {
+        match self.protocol {
+            Some("connect-udp") => ExchangeKind::ConnectUdp,
+            Some(_) => ExchangeKind::ConnectTcp,
+            None if self.method == Method::CONNECT => ExchangeKind::Connect,
+            None => ExchangeKind::Http,
         }
     }
 

@@ -172,3 +172,23 @@ async fn there_are_none_over_http2() {
     })
     .await;
 }
+
+/// What does not carry packets is bytes: datagrams of it would wait in a queue that no one reads.
+#[tokio::test]
+async fn there_are_none_for_a_tunnel_of_bytes() {
+    bounded(async {
+        let server = Server::start(async |offered: Offered| {
+            let (mut incoming, mut outgoing) = offered.accept(HeaderMap::new()).await.unwrap();
+            assert!(incoming.datagrams().is_none() && outgoing.datagrams().is_none());
+            assert!(incoming.frame().await.is_none());
+            outgoing.finish(None).await.unwrap();
+        })
+        .await;
+        let head = upgrade("websocket");
+        let (_, mut incoming, mut outgoing) = server.client(H3).await.tunnel(&head).await;
+        assert!(incoming.datagrams().is_none() && outgoing.datagrams().is_none());
+        outgoing.finish(None).await.unwrap();
+        assert!(incoming.frame().await.is_none());
+    })
+    .await;
+}

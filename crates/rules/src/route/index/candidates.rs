@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::Range;
+use std::ops::RangeInclusive;
 
 use hermes_config::model::{FieldMatch, Match, PathMatch, TextMatch};
 use ipnet::IpNet;
@@ -55,7 +56,9 @@ impl Index {
         if let Some((host, _)) = &view.authority {
             found.host(Side::Authority, host);
         }
-        found.text(Kind::Port, &facts.target.port.to_be_bytes());
+        if let Some(port) = facts.target.port() {
+            found.text(Kind::Port, &port.to_be_bytes());
+        }
         found.path(facts.path);
         found.text(Kind::User, facts.user.unwrap_or_default().as_bytes());
         found.text(Kind::Listener, facts.listener.as_bytes());
@@ -154,6 +157,9 @@ impl<'a> Candidates<'a> {
     fn host(&mut self, side: Side, host: &Host<'_>) {
         if let Some(address) = host.address {
             self.text(Kind::Address(side), octets(address).as_slice());
+            self.nets(side, address.to_canonical(), u8::MAX);
+        } else if let Some(net) = host.net {
+            self.nets(side, net.network(), net.prefix_len());
         }
         if !self.has(Kind::Name(side)) && !self.has(Kind::Suffix(side)) {
             return;
@@ -190,8 +196,10 @@ impl<'a> Candidates<'a> {
     fn wider_host(&mut self, side: Side, test: &HostTest) {
         match test {
             HostTest::Address(address) => {
-                self.text(Kind::Address(side), octets(*address).as_slice())
+                self.text(Kind::Address(side), octets(*address).as_slice());
+                self.nets(side, address.to_canonical(), u8::MAX);
             }
+            HostTest::Net(net) => self.nets(side, net.network(), net.prefix_len()),
             HostTest::Name(name) => {
                 self.text(Kind::Name(side), name.as_bytes());
                 self.suffixes(side, name.as_bytes(), 1);
@@ -239,10 +247,18 @@ impl<'a> Candidates<'a> {
 
     /// Prefixes of an address of so many bits, at the most.
     fn source(&mut self, address: IpAddr, most: u8) {
-        let kinds = Kind::Source(0)..=Kind::Source(most);
+        self.prefixes_of(address, Kind::Source(0)..=Kind::Source(most));
+    }
+
+    /// As [`Self::source`], of a host that is an address.
+    fn nets(&mut self, side: Side, address: IpAddr, most: u8) {
+        self.prefixes_of(address, Kind::Net(side, 0)..=Kind::Net(side, most));
+    }
+
+    fn prefixes_of(&mut self, address: IpAddr, kinds: RangeInclusive<Kind>) {
         let index = self.index;
         for (kind, buckets) in index.kinds.range(kinds) {
-            let Kind::Source(length) = *kind else {
+            let (Kind::Source(length) | Kind::Net(_, length)) = *kind else {
                 continue;
             };
             let Ok(net) = IpNet::new(address, length) else {

@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Suffix(Side),
     /// A host that is an address.
     Address(Side),
+    /// Such an address, as far as a prefix of so many bits goes; IPv4 and IPv6 differ in their length.
+    Net(Side, u8),
     /// A port of the target, big-endian.
     Port,
     /// A path in the compared form.
@@ -83,6 +85,10 @@ fn of_host(side: Side, target: &TargetMatch) -> Option<Key> {
         HostTest::Suffix(suffix) => suffix
             .starts_with('.')
             .then(|| (Kind::Suffix(side), suffix.as_bytes().into())),
+        HostTest::Net(net) => Some((
+            Kind::Net(side, net.prefix_len()),
+            octets(net.network()).as_slice().into(),
+        )),
         HostTest::Regex(_) => None,
     }
 }
