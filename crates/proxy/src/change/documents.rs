@@ -2,6 +2,7 @@
 //!
 //! They are kept as text: a tenth of the memory of what they mean, and read again as the same documents.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use serde::Serialize;
 use super::state::StateFile;
 
 /// A document that is, or was, in force.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Revision {
     /// The whole document, secrets included, with variables as its file has them.
     pub(crate) text: Arc<str>,
@@ -43,6 +44,15 @@ impl Revision {
             files: self.files.clone(),
             ..read
         })
+    }
+}
+
+impl fmt::Debug for Revision {
+    /// Without the text: secrets may be in it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Revision")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ const BYTES: u64 = 16 * 1024 * 1024;
 /// Modes of the folder and the file: documents may hold secrets.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Where a node keeps its last confirmed document.
 #[derive(Debug)]
@@ -130,8 +131,16 @@ fn folder() -> Option<PathBuf> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let found = file.metadata()?;
+    let own = rustix::process::getuid().as_raw();
+    // What it says would be put in force.
+    if ![own, 0].contains(&found.uid()) || found.mode() & OTHERS_WRITE != 0 {
+        let reason = "it is not this user's alone; remove it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
     let mut text = String::new();
-    File::open(path)?.take(BYTES).read_to_string(&mut text)?;
+    file.take(BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -205,6 +214,16 @@ mod tests {
         let file = edge.path.unwrap();
         assert_eq!(mode(&file), FILE_MODE);
         assert_eq!(mode(file.parent().unwrap()), FOLDER_MODE);
+    }
+
+    #[test]
+    fn what_others_can_write_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let edge = state(folder.path(), "/etc/edge.yaml");
+        edge.write(&revision(), None).unwrap();
+        let open = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(edge.path.as_ref().unwrap(), open).unwrap();
+        assert!(edge.read().is_none());
     }
 
     #[test]
