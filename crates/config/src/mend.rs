@@ -56,7 +56,7 @@ fn fill(value: &mut Json, stand_in: &Json) {
     }
 }
 
-/// It cannot be said that nobody is asked who he is, if that could not be read.
+/// Whether authentication is configured is unknown while its key is unreadable.
 fn mend_listener(listener: &mut Json, path: &str, lost: &Lost) {
     if ["public", "auth"]
         .into_iter()

@@ -20,7 +20,7 @@ pub fn write(document: &Document, places: &Places) -> String {
     emit::document(&root)
 }
 
-/// The document as YAML with the secrets that were written into it, for nobody but a later process of the same node. What came from
+/// The document as YAML with the secrets that were written into it, for no one but a later process of the same node. What came from
 /// variables into values of fields stands there as in the file, if `places` knows it.
 pub fn write_whole(document: &Document, places: &Places) -> String {
     let mut root = said(document);

@@ -166,7 +166,7 @@ fn mutated_documents_are_read_as_they_were_written() {
 }
 
 #[test]
-fn a_document_reads_like_one_that_somebody_wrote() {
+fn a_document_reads_like_one_that_someone_wrote() {
     let text = "\
 version: 1
 node: edge

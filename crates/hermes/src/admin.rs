@@ -72,7 +72,7 @@ fn folder() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// Sockets in `folder` at which somebody listens; a crashed node leaves one at which nobody does.
+/// Sockets in `folder` at which someone listens; a crashed node leaves one at which no one does.
 fn running(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let sockets = entries
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_nobody_listens_at_is_no_running_node() {
+    fn a_socket_no_one_listens_at_is_no_running_node() {
         let folder = tempfile::tempdir().unwrap();
         let alive =
             std::os::unix::net::UnixListener::bind(folder.path().join("alive.sock")).unwrap();

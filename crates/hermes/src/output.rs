@@ -68,7 +68,7 @@ impl Output {
 
     /// Writes one line, or several.
     ///
-    /// A closed pipe is no failure: whoever reads has seen enough.
+    /// A closed pipe is no failure: the reader has seen enough.
     pub fn line(self, text: impl Display) {
         drop(writeln!(io::stdout().lock(), "{}", safe(&text.to_string())));
     }

@@ -17,7 +17,7 @@ pub enum Processed {
 /// Why a stream was reset, in terms that every HTTP version can carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
-    /// Nobody is interested any more.
+    /// No one is interested any more.
     Cancel,
     /// The receiver needs no more; nothing went wrong (`NO_ERROR`; RFC 9113, 8.1).
     Unneeded,

@@ -69,7 +69,7 @@ impl Incoming {
         }
     }
 
-    /// To be polled while nobody asks for frames. Packs small ones that have come: unread, each of them costs far more than its bytes.
+    /// To be polled while no one asks for frames. Packs small ones that have come: unread, each of them costs far more than its bytes.
     /// How many bytes may come is not changed by it. Ready once the stream was ended because what has come was not asked for.
     pub fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
         match self {
@@ -119,7 +119,7 @@ impl Incoming {
         }
     }
 
-    /// The connection that bytes come on in bulk, and how many, where nothing stands between them and the kernel: whoever forwards
+    /// The connection that bytes come on in bulk, and how many, where nothing stands between them and the kernel: the forwarding loop
     /// them can have the kernel do it, and says so to [`Self::passed`].
     pub fn bulk(&self) -> Option<(&TcpStream, u64)> {
         match self {

@@ -132,7 +132,7 @@ pub enum Responder {
 }
 
 impl Responder {
-    /// Sends an interim response; an HTTP/1.0 client gets none (RFC 9110, 15.2), and nobody a 101, which would end HTTP/1.1
+    /// Sends an interim response; an HTTP/1.0 client gets none (RFC 9110, 15.2), and no one a 101, which would end HTTP/1.1
     /// and does not exist in HTTP/2 (RFC 9113, 8.6).
     ///
     /// # Errors

@@ -157,7 +157,7 @@ impl Measure {
 }
 
 fn time_for(bytes: u64, rate: u64) -> Duration {
-    // A day stands for ever: nobody is owed more.
+    // A day stands for ever: no one is owed more.
     const DAY: u64 = 24 * 60 * 60 * 1_000_000;
     let micros = bytes
         .saturating_mul(1_000_000)
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_rate_nobody_is_slow() {
+    async fn without_a_rate_no_one_is_slow() {
         let hour = Duration::from_secs(3600);
         assert!(wait(&mut Pace::default(), hour, 0).await);
         assert!(

@@ -68,7 +68,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
     /// Handles one exchange to its end.
     fn handle(&self, offered: Box<Offered>) -> impl Future<Output = ()> + Send;
 
-    /// Refuses a request that came in early data and must not be repeated: somebody could have done so (RFC 8470, 5.2).
+    /// Refuses a request that came in early data and must not be repeated: someone could have done so (RFC 8470, 5.2).
     fn too_early(&self, offered: Box<Offered>) -> impl Future<Output = ()> + Send {
         async move {
             // Fails only when the client is gone.

@@ -1,6 +1,6 @@
 //! WebSocket's opening handshake (RFC 6455, section 4) at both ends of an exchange.
 //!
-//! Whoever shows a key gets the answer to it, and whoever is asked over HTTP/1.1 has to answer one. Clients on HTTP/2 show
+//! A client that shows a key gets the answer to it, and over HTTP/1.1 a server has to answer one. Clients on HTTP/2 show
 //! none (RFC 8441, section 5), but proxies that know nothing of the handshake carry a key through HTTP/2, and the answer
 //! back; so it is passed on, and answered, in either version.
 

@@ -34,7 +34,7 @@ pub struct Options {
     pub hermes: Option<PathBuf>,
 }
 
-/// Options whose values are files: of no interest to whoever reads the figures.
+/// Options whose values are files: of no interest to a reader of the figures.
 const FILES: [&str; 4] = ["--json", "--svg", "--markdown", "--hermes"];
 
 impl Options {
@@ -75,7 +75,7 @@ fn spoken(arguments: impl Iterator<Item = String>) -> String {
     words.join(" ")
 }
 
-/// Processors and kernel, for whoever reads the figures later.
+/// Processors and kernel, for later readers of the figures.
 fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -12,7 +12,7 @@ pub struct Progress {
 }
 
 /// Without a terminal, one step in so many is told.
-const SELDOM: usize = 20;
+const EVERY: usize = 20;
 
 impl Progress {
     /// Of so many steps.
@@ -36,7 +36,7 @@ impl Progress {
             // Nothing depends on progress being seen.
             drop(write!(stderr(), "\r\x1b[K{line}"));
             drop(stderr().flush());
-        } else if self.done.is_multiple_of(SELDOM) {
+        } else if self.done.is_multiple_of(EVERY) {
             eprintln!("{line}");
         }
         self.done += 1;

@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn jitter_alone_overtakes_nobody(jitter in 1..100_u32, seed: u64) {
+    fn jitter_alone_overtakes_no_one(jitter in 1..100_u32, seed: u64) {
         let departures = departures(&fates(Profile { jitter: MILLISECOND * jitter, ..Profile::default() }, seed, MILLISECOND));
         prop_assert!(departures.windows(2).all(|pair| pair[0].1 <= pair[1].1));
     }

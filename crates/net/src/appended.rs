@@ -1,4 +1,4 @@
-//! A file that lines are added to, and that somebody may move away to begin a new one.
+//! A file that lines are added to, and that someone may move away to begin a new one.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};

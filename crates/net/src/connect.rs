@@ -34,7 +34,7 @@ pub struct ConnectError {
 /// The kind of a [`ConnectError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConnectErrorKind {
-    /// Nobody listens there.
+    /// Nothing listens there.
     Refused,
     /// No answer in time.
     Timeout,

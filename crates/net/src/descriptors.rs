@@ -89,7 +89,7 @@ pub(crate) fn noted(error: io::Error) -> io::Error {
     error
 }
 
-/// Counts that somebody was refused for having too many of those that are left.
+/// Counts that someone was refused for having too many of those that are left.
 pub fn note_refusal() {
     NO_DESCRIPTOR.fetch_add(1, Ordering::Relaxed);
 }

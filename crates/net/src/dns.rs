@@ -164,7 +164,7 @@ impl Resolver {
     pub async fn lookup_endpoint(&self, name: &str) -> Result<Lookup, DnsError> {
         match without_dns(name) {
             Some(known) => Ok(known),
-            // Few, and each is asked for once at a time: they wait for nobody.
+            // Few, and each is asked for once at a time: they wait for no one.
             None => self.resolve(name, None).await,
         }
     }
@@ -202,7 +202,7 @@ impl Resolver {
                     detail: Some("too many lookups wait for their turn".to_owned()),
                     ..DnsError::new(DnsErrorKind::Failed, name)
                 })?;
-            // Somebody else may have begun while this one waited.
+            // Someone else may have begun while this one waited.
             let Some(flight) = self.flights.begin(&fqdn) else {
                 continue;
             };

@@ -1,6 +1,6 @@
 //! Ending what was spawned: first kindly, then by force.
 //!
-//! A [`Drain`] is held by whoever decides that it is time to stop; a [`Watch`] goes into every task.
+//! A [`Drain`] is held by the side that decides to stop; a [`Watch`] goes into every task.
 //!
 //! 1. *Running.* Tasks are started with [`Watch::spawn`], so that they are counted.
 //! 2. *Graceful.* [`Drain::drain`] resolves [`Watch::graceful`] everywhere: accept loops stop accepting,

@@ -76,7 +76,7 @@ pub enum Carries {
     Udp,
 }
 
-/// Checks that nobody has the port yet. Shared ports need this: a second process that shared them would silently take a part
+/// Checks that no one has the port yet. Shared ports need this: a second process that shared them would silently take a part
 /// of the traffic.
 ///
 /// # Errors
@@ -125,10 +125,10 @@ pub(crate) fn enlarge_send_buffer(socket: &SockRef<'_>) {
 }
 
 /// Opens a Unix listener whose file has `mode` (`0o600`: this user only) before anybody can connect.
-/// A socket file that nobody answers on is removed first.
+/// A socket file that no one answers on is removed first.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] when somebody answers there, [`io::ErrorKind::AlreadyExists`] when the file is
+/// [`io::ErrorKind::AddrInUse`] when someone answers there, [`io::ErrorKind::AlreadyExists`] when the file is
 /// not a socket, or what the system says.
 pub fn unix(path: &Path, mode: u32) -> io::Result<std::os::unix::net::UnixListener> {
     remove_stale(path)?;
@@ -158,7 +158,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
         Ok(()) | Err(_) => {
-            let reason = format!("somebody is listening on {}", path.display());
+            let reason = format!("someone is listening on {}", path.display());
             Err(io::Error::new(io::ErrorKind::AddrInUse, reason))
         }
     }
@@ -249,7 +249,7 @@ impl Acceptor {
                 Ok(stream) => return stream,
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
-                    // Whoever watches [`descriptors::shortages`] says more, once for all listeners and workers.
+                    // The watcher of [`descriptors::shortages`] says more, once for all listeners and workers.
                     let error = noted(error);
                     if Shortage::of(&error).is_none() {
                         tracing::warn!(%error, ?pause, "cannot accept; trying again");

@@ -1,4 +1,4 @@
-//! Shares of the descriptors: whose exchanges hold how many, so that nobody takes all that the data plane may have.
+//! Shares of the descriptors: whose exchanges hold how many, so that no one takes all that the data plane may have.
 //!
 //! A holder, a user or the source of one who has no name, may hold as many as are free. One takes half at the most, two a third
 //! each, and so on: there is always room for one more, and nothing is kept back from those who are alone.
@@ -61,7 +61,7 @@ struct HolderCounts<K> {
 }
 
 impl Shares {
-    /// Further descriptors for an exchange of `user`, or of `peer` if nobody knows whose it is: all of them or none. Programs that
+    /// Further descriptors for an exchange of `user`, or of `peer` if no one knows whose it is: all of them or none. Programs that
     /// come by a Unix socket and have no name hold what they like.
     ///
     /// # Errors
@@ -196,11 +196,11 @@ mod tests {
         let alice: Vec<_> = (0..3)
             .map(|_| shares.take(Some("alice"), &peer("192.0.2.1"), 1).unwrap())
             .collect();
-        let nobody = shares.take(None, &peer("192.0.2.1"), 5).unwrap();
+        let unknown = shares.take(None, &peer("192.0.2.1"), 5).unwrap();
         let connection = shares.connection();
         assert_eq!((shares.taken(), shares.connections()), (9, 1));
         assert_eq!(shares.largest(), Some(("source 192.0.2.1".to_owned(), 5)));
-        drop(nobody);
+        drop(unknown);
         assert_eq!(shares.largest(), Some(("user alice".to_owned(), 3)));
         drop((alice, connection));
         assert_eq!((shares.taken(), shares.largest()), (0, None));

@@ -131,7 +131,7 @@ impl ReadHalf {
         }
         let mut room = [0; LOOK];
         match rustix::net::recv(half.as_ref(), &mut room, RecvFlags::DONTWAIT) {
-            // An end is told again to whoever reads next; an error is not.
+            // An end is told again to the next reader; an error is not.
             Ok((_, read)) => self.unread = Bytes::copy_from_slice(&room[..read]),
             Err(Errno::WOULDBLOCK | Errno::INTR) => {}
             Err(error) => self.failed = Some(error.into()),

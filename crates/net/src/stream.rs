@@ -161,7 +161,7 @@ impl Stream {
         }
     }
 
-    /// The transport, the bytes read ahead of it, and the description: for whoever forwards in the kernel.
+    /// The transport, the bytes read ahead of it, and the description: for forwarding in the kernel.
     #[must_use]
     pub fn into_parts(self) -> (Transport, Bytes, Arc<StreamInfo>) {
         (self.transport, self.unread, self.info)

@@ -53,7 +53,7 @@ pub struct UdpSocket {
 pub enum UdpError {
     /// A datagram is larger than the path carries. It was dropped; the socket and the rest are well.
     TooLarge,
-    /// ICMP said that nobody listens on the port. On a send: an earlier datagram was refused and the one at
+    /// ICMP said that nothing listens on the port. On a send: an earlier datagram was refused and the one at
     /// hand did not leave.
     Refused,
     /// There is no way to the destination.
@@ -87,7 +87,7 @@ impl UdpSocket {
         )
     }
 
-    /// The same socket once more, for another runtime: what comes goes to whoever takes it first.
+    /// The same socket once more, for another runtime: what comes goes to the first that takes it.
     ///
     /// # Errors
     /// When no descriptor is left.
@@ -214,7 +214,7 @@ impl UdpSocket {
                 let all = into
                     .fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta))?;
                 some = true;
-                // The kernel had no more: whoever waits for more need not ask it first.
+                // The kernel had no more: a reader that waits need not ask it first.
                 if all {
                     Ok(())
                 } else {
@@ -347,7 +347,7 @@ impl UdpSocket {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.waited
                     .call_once(|| enlarge_send_buffer(&SockRef::from(&self.io)));
-                // Seldom: where every future around this one had room for it, a session would be half as large again.
+                // Rare: where every future around this one had room for it, a session would be half as large again.
                 Box::pin(self.io.async_io(Interest::WRITABLE, send)).await
             }
             done => done,
@@ -411,7 +411,7 @@ impl fmt::Display for UdpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge => f.write_str("datagram larger than the path carries"),
-            Self::Refused => f.write_str("nobody listens on the UDP port"),
+            Self::Refused => f.write_str("nothing listens on the UDP port"),
             Self::Unreachable => f.write_str("no route to the destination"),
             Self::Io(error) => error.fmt(f),
         }

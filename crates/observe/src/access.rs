@@ -172,7 +172,7 @@ fn write_all(queue: &Receiver<Message>, writer: Place, lost: &Counter) {
             Message::Follow => follow(&mut output),
             Message::Flush(done) => {
                 let flushed = output.flush();
-                // Whoever asked may have stopped waiting.
+                // The asker may have stopped waiting.
                 let _ = done.send(());
                 flushed
             }

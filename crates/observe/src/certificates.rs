@@ -1,4 +1,4 @@
-//! Metrics of certificates, read when somebody asks: the time that is left.
+//! Metrics of certificates, read when someone asks: the time that is left.
 
 use std::sync::Arc;
 

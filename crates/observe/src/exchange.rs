@@ -205,7 +205,7 @@ impl Exchange {
         }
     }
 
-    /// Whether somebody looks whether it has to make room.
+    /// Whether someone looks whether it has to make room.
     #[must_use]
     pub fn can_be_evicted(&self) -> bool {
         self.eviction.carried.load(Ordering::Relaxed)

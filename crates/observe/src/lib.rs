@@ -2,13 +2,13 @@
 //!
 //! One [`Seeing`] serves the process. Every exchange holds an [`Exchange`] guard, whose [`Counters`] are relaxed
 //! atomics: moving a packet costs one addition, takes no lock and looks nothing up. What the counters gained goes
-//! to the listener's metrics when somebody asks for them, and when the exchange ends.
+//! to the listener's metrics when someone asks for them, and when the exchange ends.
 //!
 //! - [`Exchange`]: begin reading here; the guard that the data plane tells what happens. `live`: the table of them.
 //! - `record`, `access`: one line of JSON at the end of each, written by a thread of its own.
 //! - `metrics`, `series`, `usage` and `top`: counts, in bounded memory whatever clients send.
 //! - [`trace`] and `otlp`: an exchange's place in a trace, and how spans and metrics reach a collector.
-//! - [`validity`]: certificates that end. [`shown`]: text that somebody else chose, where it meets a terminal.
+//! - [`validity`]: certificates that end. [`shown`]: text that someone else chose, where it meets a terminal.
 //! - [`admin`]: the Unix socket that answers; what it can ask of the process is the trait [`admin::Control`].
 //!
 //! What it is not: it decides nothing about an exchange, it knows no route and no listener but by name, and it is not the log: that

@@ -19,7 +19,7 @@ use super::usage::Counts;
 /// Parts of the table, so that workers rarely meet at one lock.
 const SHARDS: u64 = 16;
 
-/// The identifier of an exchange, unique across restarts. It is written out only where somebody reads it.
+/// The identifier of an exchange, unique across restarts. It is written out only where someone reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Id {
     /// Makes identifiers of this process differ from those of the one before it.
@@ -272,7 +272,7 @@ pub struct ExchangeView {
     pub datagram_limit_out: Option<u16>,
 }
 
-/// Spreads numbers that we count ourselves, which nobody can choose so that they meet.
+/// Spreads numbers that we count ourselves, which no one can choose so that they meet.
 #[derive(Debug, Default)]
 struct Spread(u64);
 

@@ -1,4 +1,4 @@
-//! Metrics of the process, read from the system when somebody asks.
+//! Metrics of the process, read from the system when someone asks.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};

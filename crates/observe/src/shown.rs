@@ -1,4 +1,4 @@
-//! Text that somebody else chose, where it meets a terminal.
+//! Text that someone else chose, where it meets a terminal.
 //!
 //! A terminal obeys control characters, those of ISO 6429 beyond ASCII too (U+0080 to U+009F: U+009B alone begins a sequence),
 //! and characters that turn the direction of writing show a text as another one. Whatever Hermes prints of clients, origins and

@@ -2,7 +2,7 @@
 //!
 //! A user who is counted each begins at zero when chosen, and what is counted for the others only grows, so that every
 //! series is a counter. Who waits to be chosen is kept by the space-saving algorithm (Metwally, Agrawal and El Abbadi,
-//! 2005): a newcomer takes the place of whoever used least, and that one's use.
+//! 2005): a newcomer takes the place of the user with the least use, and that one's use.
 
 use std::collections::HashMap;
 
@@ -109,7 +109,7 @@ impl Top {
         self.chosen.values_mut().for_each(|entry| entry.recent /= 2);
     }
 
-    /// Ends the counting of whoever used least of late.
+    /// Ends the counting of the user with the least use of late.
     fn dismiss(&mut self) {
         let least = self
             .chosen

@@ -77,7 +77,7 @@ fn begin(share: Percent) -> TraceContext {
     }
 }
 
-/// Whether a trace is one of `share`, by the last 7 bytes of its identifier: whoever decides so for the same share decides
+/// Whether a trace is one of `share`, by the last 7 bytes of its identifier: all who decide so for the same share decide
 /// the same.
 fn is_sampled(trace: [u8; 16], share: Percent) -> bool {
     const WHOLE: u128 = 1_000_000;

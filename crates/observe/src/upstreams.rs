@@ -1,4 +1,4 @@
-//! Metrics of upstreams, read from them when somebody asks.
+//! Metrics of upstreams, read from them when someone asks.
 
 use std::sync::Arc;
 

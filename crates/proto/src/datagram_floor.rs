@@ -2,8 +2,8 @@
 //!
 //! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to so many bytes as capsules where
 //! they do not fit into a QUIC datagram; larger ones are dropped there, as always (RFC 9298, section 6.1). Two need that.
-//! Whoever opens a QUIC connection inside the tunnel: QUIC cannot be without packets of 1200 bytes, and finds out about larger
-//! ones by their loss. And a proxy whose clients send plain UDP: they know of no tunnel, and cannot find out. Whoever heeds it
+//! A client that opens a QUIC connection inside the tunnel: QUIC cannot be without packets of 1200 bytes, and finds out about larger
+//! ones by their loss. And a proxy whose clients send plain UDP: they know of no tunnel, and cannot find out. A node that heeds it
 //! repeats it in the answer.
 
 use http::{HeaderMap, HeaderName, HeaderValue};

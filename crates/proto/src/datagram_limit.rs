@@ -20,7 +20,7 @@ pub const FIELD: HeaderName = HeaderName::from_static("hermes-datagram-limit");
 /// No limit: no UDP payload is larger.
 pub const NONE: usize = 65_535;
 
-/// The smallest limit that is heeded, in bytes of UDP payload: a path of QUIC carries twice that, and whoever says less must
+/// The smallest limit that is heeded, in bytes of UDP payload: a path of QUIC carries twice that, and a peer that says less must
 /// not silence everything.
 pub const LEAST: usize = 512;
 
@@ -32,14 +32,14 @@ pub fn understood() -> HeaderValue {
     HeaderValue::from_static("?1")
 }
 
-/// Whether whoever wrote these fields understands the capsule.
+/// Whether the author of these fields understands the capsule.
 pub fn is_understood(fields: &HeaderMap) -> bool {
     fields
         .get(FIELD)
         .is_some_and(|value| value.as_bytes().trim_ascii() == b"?1")
 }
 
-/// Says in the fields of an answer that this node understands it, if that is of use to whoever asked.
+/// Says in the fields of an answer that this node understands it, if that is of use to the asker.
 pub fn answer(request: &HeaderMap, answer: &mut HeaderMap) {
     if is_understood(request) {
         answer.insert(FIELD, understood());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_is_answered() {
+    fn one_who_asks_is_answered() {
         let asks = HeaderMap::from_iter([(FIELD, understood())]);
         let not = HeaderMap::from_iter([(FIELD, HeaderValue::from_static("?0"))]);
         assert_eq!(

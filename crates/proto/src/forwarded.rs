@@ -13,7 +13,7 @@ pub enum Identifier<'a> {
     Address(IpAddr),
     /// An address and a port.
     Socket(SocketAddr),
-    /// Somebody, for instance behind a Unix socket.
+    /// Someone, for instance behind a Unix socket.
     Unknown,
     /// A name that means something to who wrote it. The `_` that must come first is added when it is missing, and every
     /// character that may not stand there is written as `_`.

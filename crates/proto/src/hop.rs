@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_credentials_for_the_proxy_to_whoever_asked_for_them() {
+    fn leaves_credentials_for_the_proxy_to_the_proxy_that_asked_for_them() {
         let lines = [
             ("proxy-authorization", "Basic YTpi"),
             ("proxy-authenticate", "Basic"),

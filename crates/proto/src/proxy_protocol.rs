@@ -1,9 +1,9 @@
 //! The PROXY protocol, versions 1 (text) and 2 (binary): the first bytes of a connection, in which a load balancer says
 //! for whom it made it (haproxy.org, `doc/proxy-protocol.txt`).
 //!
-//! Whoever can write such a header can claim any address, so only the caller, who knows the real peer, can say whether
+//! Anyone who can write such a header can claim any address, so only the caller, who knows the real peer, can say whether
 //! to read one. Addresses of Unix sockets, and protocols other than TCP over IPv4 or IPv6, are read as
-//! [`Header::Unknown`]: the connection is somebody's, but of no address that means anything here.
+//! [`Header::Unknown`]: the connection is someone's, but of no address that means anything here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

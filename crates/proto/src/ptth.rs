@@ -34,7 +34,7 @@ pub enum PtthError {
     /// The name is not percent-encoded as it must be.
     #[error("the name in the path is not percent-encoded as it must be")]
     Encoding,
-    /// Nobody can be attached under the name.
+    /// No one can be attached under the name.
     #[error(
         "a name to attach under is 1 to {NAME_LIMIT} visible characters of ASCII, without capitals"
     )]
@@ -78,8 +78,8 @@ pub fn name(path: &str, fields: &HeaderMap) -> Result<String, PtthError> {
     }
 }
 
-/// Whether somebody can be attached under this name. Hosts are the same in capitals and small letters (RFC 9110, 4.2.3) and users
-/// are not, so names have no capitals: whoever is called `Alice` must not get what is for `alice`.
+/// Whether someone can be attached under this name. Hosts are the same in capitals and small letters (RFC 9110, 4.2.3) and users
+/// are not, so names have no capitals: a user called `Alice` must not get what is for `alice`.
 pub fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
     (1..=NAME_LIMIT).contains(&name.len()) && name.bytes().all(fits)
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_nobody_could_be_attached_under() {
+    fn refuses_what_no_one_could_be_attached_under() {
         for (path, error) in [
             ("/.well-known/ptth/alice", PtthError::NotTemplate),
             ("/.well-known/ptth/a/b/", PtthError::NotTemplate),

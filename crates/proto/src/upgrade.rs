@@ -36,7 +36,7 @@ pub struct Name(Box<str>);
 pub struct BadProtocol;
 
 /// Names of protocols that turn the *connection* into another one. Behind a proxy that would be a connection whose requests
-/// nobody looks at (h2c smuggling), so they never pass. `hermes_config`'s `UpgradeName` refuses the same.
+/// no one looks at (h2c smuggling), so they never pass. `hermes_config`'s `UpgradeName` refuses the same.
 const OF_CONNECTIONS: [&str; 5] = ["h2", "h2c", "h3", "http", "tls"];
 
 impl Protocol {

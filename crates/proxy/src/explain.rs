@@ -10,7 +10,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 
-/// Whether whoever is at the other end learns reasons and next hops: on this machine, a peer, at a listener that asks its
+/// Whether the client at the other end learns reasons and next hops: on this machine, a peer, at a listener that asks its
 /// clients who they are, or anybody where the configuration says `explain`.
 pub(crate) fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &StreamInfo) -> bool {
     let config = &listener.config;
@@ -26,7 +26,7 @@ pub(crate) fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &S
 }
 
 /// Makes a response on its way back tell a stranger no more than our own do. Returns whether its content must go too:
-/// an intermediary wrote it, for whoever runs the overlay.
+/// an intermediary wrote it, for the operators of the overlay.
 pub(crate) fn hide(routed: &Routed, head: &mut ResponseHead) -> bool {
     if explains(&routed.snapshot, &routed.listener, &routed.source) {
         return false;

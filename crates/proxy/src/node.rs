@@ -111,7 +111,7 @@ pub fn check_rest(loaded: Loaded, lost: &Lost) -> Result<(), Problems> {
     })
 }
 
-/// What in a sound document does nothing, each with its place. It keeps nobody from running it.
+/// What in a sound document does nothing, each with its place. It does not keep it from running.
 pub fn doubts(loaded: &Loaded) -> Vec<Problem> {
     let doubt = |Finding {
                      path,

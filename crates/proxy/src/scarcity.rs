@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_is_said_at_once_then_seldom_and_its_end_once() {
+    fn a_shortage_is_said_at_once_then_rarely_and_its_end_once() {
         let mut seen = Seen::default();
         assert_eq!(seen.look(0), None);
         assert_eq!(seen.look(3), Some(Said::Short(3)));

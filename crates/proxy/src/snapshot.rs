@@ -142,7 +142,7 @@ impl Snapshot {
         self.egress.check(address, |ip| self.local.contains(ip))
     }
 
-    /// The rules of the listener behind a door; `None` once nobody wants it any more.
+    /// The rules of the listener behind a door; `None` once no one wants it any more.
     pub fn behind(&self, door: DoorId) -> Option<&Arc<ListenerRules>> {
         self.listeners.get(self.doors.get(&door)?)
     }

@@ -110,9 +110,9 @@ fn refused_answer(refused: &NotReloaded) -> Value {
 
 /// Without what is said only while there is something to say.
 fn without_absent(mut status: Value) -> Value {
-    const SELDOM: [&str; 2] = ["unconfirmed", "given_up"];
+    const RARE: [&str; 2] = ["unconfirmed", "given_up"];
     if let Value::Object(entries) = &mut status {
-        entries.retain(|key, value| !SELDOM.contains(&key.as_str()) || !value.is_null());
+        entries.retain(|key, value| !RARE.contains(&key.as_str()) || !value.is_null());
     }
     status
 }

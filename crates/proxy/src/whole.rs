@@ -17,7 +17,7 @@ pub(crate) enum Failure {
     Stream(StreamError),
     /// The content is larger than this many bytes; where it is that of a response, with its status.
     TooLarge(usize, Option<StatusCode>),
-    /// The server opened a tunnel that nobody asked for.
+    /// The server opened a tunnel that no one asked for.
     Tunnel,
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn message(
     } = opened;
     let send = async {
         if content.send(&mut outgoing).await.is_err() {
-            // Whoever answers early need not read on; if no answer comes, the other direction says why.
+            // A server that answers early need not read on; if no answer comes, the other direction says why.
             std::future::pending::<()>().await;
         }
     };

@@ -41,7 +41,7 @@ pub struct Shared {
     pub attached: Arc<Attached>,
     /// What this node attaches to.
     pub(crate) joins: Joins,
-    /// The number of the snapshot in force, for whoever waits for another.
+    /// The number of the snapshot in force, to wait for the next.
     pub revision: watch::Sender<u64>,
     /// Says when the process is to stop.
     pub drain: Watch,

@@ -37,7 +37,7 @@ mod tests {
             "listeners": {},
             "routes": [
                 end("127.0.0.1:8000"), end("unix:/run/x.sock"), end("127.0.0.1:8000"), end("video"), end("a:1"),
-                end("nobody"), { "terminate": true },
+                end("no-one"), { "terminate": true },
             ],
             "upstreams": { "video": { "endpoints": ["v:1"] }, "a:1": { "endpoints": ["b:2"] } },
         }))

@@ -1,7 +1,7 @@
 //! Whether a failed attempt is followed by another: a policy and an outcome in, a decision with its reason out.
 //!
 //! What may have been processed is repeated only where the method is idempotent (RFC 9110, 9.2.2). Chance is an argument, and
-//! whoever asks keeps the time and the budget.
+//! the caller keeps the time and the budget.
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ pub enum Speaker {
 }
 
 impl Turn {
-    /// After somebody has spoken. A client that goes on does so at once: the initiator of WireGuard or DTLS confirms, that of SIP shows its
+    /// After someone has spoken. A client that goes on does so at once: the initiator of WireGuard or DTLS confirms, that of SIP shows its
     /// credentials. Who asks later asks anew, as a resolver does that is given the same port again.
     #[must_use]
     pub fn spoken(self, speaker: Speaker) -> Self {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     proptest! {
-        /// As many go as are wanted and may; nobody goes before somebody who is worth less to the one who needs room.
+        /// As many go as are wanted and may; no one goes before someone who is worth less to the one who needs room.
         #[test]
         fn those_that_go_are_worth_no_more_than_those_that_stay(
             all in prop::collection::vec((0_u8..3, any::<bool>(), any::<bool>()), 0..40), most in 0_usize..50
@@ -368,7 +368,7 @@ mod tests {
             }
         }
 
-        /// Whoever speaks, a session is never worth less than it was, and each answer counts.
+        /// Whichever side speaks, a session is never worth less than it was, and each answer counts.
         #[test]
         fn a_session_only_gains(spoken in prop::collection::vec(prop::option::of(0_u64..3), 0..60)) {
             let mut traffic = Traffic::default();

@@ -71,7 +71,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The text of a template for one exchange. It may hold anything that a client sent: whoever writes it into a field
+/// The text of a template for one exchange. It may hold anything that a client sent: code that writes it into a field
 /// checks it first, as [`apply`](crate::fields::apply) does.
 pub fn render(template: &Template, values: &Values<'_>) -> String {
     let mut text = String::new();
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn unknown_values_render_as_nothing() {
-        let nobody = Values {
+        let stranger = Values {
             peer: None,
             user: None,
             ..values()
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(
             render(
                 &"[{peer.address}{peer.port}{user}]".parse().unwrap(),
-                &nobody
+                &stranger
             ),
             "[]"
         );

@@ -2,7 +2,7 @@
 //!
 //! | from | `user` field | other overlay fields |
 //! |---|---|---|
-//! | client | only if it says what authentication said, or is accepted and nobody was authenticated | those accepted |
+//! | client | only if it says what authentication said, or is accepted without authentication | those accepted |
 //! | peer | if the peer speaks for that user | all |
 //! | peer by `insecure_trust` | yes | all |
 //!
@@ -30,7 +30,7 @@ pub enum Source<'a> {
     InsecurePeer,
 }
 
-/// An exchange that claims to be somebody's whose it is not.
+/// An exchange that claims to be someone's whose it is not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
@@ -65,7 +65,7 @@ impl Refusal {
 enum Claim {
     Nothing,
     User(String),
-    /// Several lines, or text that can be nobody's name: the whole in words, and what was said.
+    /// Several lines, or text that can be no one's name: the whole in words, and what was said.
     Unusable(&'static str, String),
 }
 
@@ -151,7 +151,7 @@ pub fn believe(
     Ok(user)
 }
 
-/// A client's `user` field becomes its identity only if the listener accepts it and nobody was authenticated.
+/// A client's `user` field becomes its identity only if the listener accepts it and did not authenticate it.
 fn client_user(
     claim: Claim,
     authenticated: Option<&str>,
@@ -169,7 +169,7 @@ fn client_user(
             user,
         ),
         (Claim::User(user), None) => (
-            format!("a client that nobody authenticated claims to be user {user}"),
+            format!("an unauthenticated client claims to be user {user}"),
             user,
         ),
         (Claim::Unusable(reason, claimed), _) => (reason.to_owned(), claimed),

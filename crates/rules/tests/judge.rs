@@ -82,7 +82,7 @@ fn each_step_says_what_was_compared_and_where_that_is_written() {
         [
             "identify listeners.web.user: from a client: user alice",
             "identify listeners.web.accepts: field namespace is not believed, and removed",
-            "identify listeners.web.forged: field user said somebody else, and is replaced",
+            "identify listeners.web.forged: field user said someone else, and is replaced",
             "tag listeners.web.set.service: field service: alice",
             "route routes[0].match: routes[0]: no, user alice is not bob",
             "route routes[1]: films: yes; to a (75 %), b (25 %)",

@@ -123,8 +123,8 @@ fn authenticated_client() {
 }
 
 #[test]
-fn client_that_nobody_authenticated_and_whose_field_is_not_accepted() {
-    let forged = "a client that nobody authenticated claims to be user bob";
+fn client_that_no_one_authenticated_and_whose_field_is_not_accepted() {
+    let forged = "an unauthenticated client claims to be user bob";
     for (lines, on_refuse) in [
         (&[][..], Ok(None)),
         (&[""], Ok(None)),
@@ -139,7 +139,7 @@ fn client_that_nobody_authenticated_and_whose_field_is_not_accepted() {
 }
 
 #[test]
-fn client_that_nobody_authenticated_and_whose_field_is_accepted() {
+fn client_that_no_one_authenticated_and_whose_field_is_accepted() {
     for (lines, on_remove, on_refuse) in [
         (&[][..], Ok(None), Ok(None)),
         (&[""], Ok(None), Ok(None)),
@@ -216,20 +216,20 @@ fn peer_speaks_for_some() {
 }
 
 #[test]
-fn peer_that_speaks_for_nobody_or_for_everybody() {
-    let nobody = Source::Peer {
+fn peer_that_speaks_for_no_one_or_for_everybody() {
+    let unnamed = Source::Peer {
         name: "dp",
         speaks_for: &[],
     };
     decides(
-        &nobody,
+        &unnamed,
         &["alice"],
         None,
         REMOVE,
         &["user"],
         Err("peer dp does not speak for user alice"),
     );
-    decides(&nobody, &[], None, REMOVE, &[], Ok(None));
+    decides(&unnamed, &[], None, REMOVE, &[], Ok(None));
     let all: [UserPattern; 1] = ["*".parse().unwrap()];
     decides(
         &Source::Peer {
@@ -292,7 +292,7 @@ fn refusal_says_what_was_claimed() {
 }
 
 #[test]
-fn bytes_that_are_not_text_are_nobody() {
+fn bytes_that_are_not_text_are_no_one() {
     let mut fields = HeaderMap::new();
     fields.insert("user", HeaderValue::from_bytes(b"b\xffb").unwrap());
     let refusal = believe(

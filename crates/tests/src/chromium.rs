@@ -11,7 +11,7 @@ use crate::pki::Issued;
 
 /// Loads a page until its scripts and timers have ended, and gives what the document is then.
 ///
-/// The certificate is taken for good, though nobody in the world knows its authority. `force` names an origin, as HOST:PORT,
+/// The certificate is taken for good, though no one in the world knows its authority. `force` names an origin, as HOST:PORT,
 /// that is asked over HTTP/3 from the first request on. Of its host alone, whatever the port, Chromium uses HTTP/3 with
 /// such a certificate at all.
 ///

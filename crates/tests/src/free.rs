@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
-/// Loopback, but not where clients' own ports are: none of those can take one of these while nobody listens there.
+/// Loopback, but not where clients' own ports are: none of those can take one of these while nothing listens there.
 const APART: Ipv4Addr = Ipv4Addr::new(127, 9, 8, 7);
 
 /// A TCP address.

@@ -34,7 +34,7 @@ impl Client {
     /// Connects with prior knowledge.
     ///
     /// # Panics
-    /// When nobody listens, or no HTTP/2 is spoken.
+    /// When nothing listens, or no HTTP/2 is spoken.
     pub fn connect(address: SocketAddr) -> Self {
         Self::with_windows(address, 1 << 20, 65_535)
     }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// One of them. Dropping it ends the process, of which nobody hears.
+/// One of them. Dropping it ends the process, of which no one hears.
 #[derive(Debug)]
 pub struct Flood {
     process: Child,

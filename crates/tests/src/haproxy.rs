@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::eventually::eventually;
 
-/// Tries at a port that nobody else takes between our look and HAProxy's.
+/// Tries at a port that no one else takes between our look and HAProxy's.
 const TRIES: usize = 5;
 
 /// A running HAProxy. Dropping it ends the process; if the test has failed, what it said is shown.

@@ -61,5 +61,5 @@ servers = [Http(HTTP, Site), Tcp(TCP, Echo), socketserver.UDPServer(UDP, Datagra
 for server in servers:
     threading.Thread(target=server.serve_forever, daemon=True).start()
 print("ready", flush=True)
-# It ends with whoever started it.
+# It ends with its parent.
 sys.stdin.read()

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::eventually::eventually;
 
-/// Tries at a port that nobody else takes between our look and nginx's.
+/// Tries at a port that no one else takes between our look and nginx's.
 const TRIES: usize = 5;
 
 /// A running nginx. Dropping it ends the process; if the test has failed, its error log is shown.

@@ -24,7 +24,7 @@ pub fn path() -> PathBuf {
     path
 }
 
-/// A command that runs the program, without proxy settings of whoever runs the tests.
+/// A command that runs the program, without the proxy settings of the user who runs the tests.
 pub fn command() -> Command {
     let mut command = Command::new(path());
     for name in [

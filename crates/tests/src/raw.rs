@@ -38,12 +38,12 @@ impl Raw {
     /// Connects.
     ///
     /// # Panics
-    /// When nobody listens.
+    /// When nothing listens.
     pub fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).unwrap())
     }
 
-    /// Connects, if somebody listens.
+    /// Connects, if someone listens.
     pub fn try_connect(address: SocketAddr) -> Option<Self> {
         TcpStream::connect(address).ok().map(Self::over)
     }

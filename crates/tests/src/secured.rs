@@ -21,7 +21,7 @@ impl Secured {
     /// Connects; the handshake comes with the first bytes.
     ///
     /// # Panics
-    /// When nobody listens.
+    /// When nothing listens.
     pub fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
         let tcp = TcpStream::connect(address).unwrap();
         tcp.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -15,7 +15,7 @@ pub enum Role {
     Server,
 }
 
-/// Writes down that a peer did this over HTTP/3, unless nobody asked for it.
+/// Writes down that a peer did this over HTTP/3, unless no one asked for it.
 ///
 /// # Panics
 /// When it cannot be written.

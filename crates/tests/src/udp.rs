@@ -57,7 +57,7 @@ impl Client {
         buffer
     }
 
-    /// A datagram that is there already, or comes within `time`; none where nobody listens.
+    /// A datagram that is there already, or comes within `time`; none where nothing listens.
     pub fn receive_within(&self, time: Duration) -> Option<Vec<u8>> {
         self.0.set_read_timeout(Some(time)).unwrap();
         let mut buffer = vec![0; 65_536];

@@ -179,7 +179,7 @@ fn behind_a_router() -> Topology {
 }
 
 #[test]
-fn udp_of_a_server_reaches_a_player_that_nobody_can_connect_to() {
+fn udp_of_a_server_reaches_a_player_that_no_one_can_connect_to() {
     let topology = behind_a_router();
     let hermes = program::path();
     let start = |name, yaml| {
@@ -190,7 +190,7 @@ fn udp_of_a_server_reaches_a_player_that_nobody_can_connect_to() {
         )
     };
     let (core, _alice) = (start("core", IN_FRONT), start("alice", BEHIND));
-    // The way there is open for those on Alice's side of the router, and for nobody else.
+    // The way there is open for those on Alice's side of the router, and for no one else.
     let listening = within(&topology, "alice", || {
         TcpListener::bind("10.0.2.2:8000").unwrap()
     });

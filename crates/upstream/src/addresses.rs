@@ -134,7 +134,7 @@ struct Known {
 #[derive(Debug, PartialEq)]
 enum Look {
     Fresh(Arc<[SocketAddr]>),
-    /// Usable, and to be refreshed by whoever gets this; it is given out once for each refresh.
+    /// Usable, and to be refreshed by the caller; it is given out once for each refresh.
     Stale(Arc<[SocketAddr]>),
     Missing,
     Failed(ConnectFailure),

@@ -139,7 +139,7 @@ impl Checkout {
     }
 }
 
-/// Gets a connection to one endpoint; one that nobody else has where it is for `own`, in HTTP/1.1 if that is spoken there.
+/// Gets a connection to one endpoint; one that no one else has where it is for `own`, in HTTP/1.1 if that is spoken there.
 pub(crate) async fn endpoint(
     client: &Inner,
     upstream: &Arc<Upstream>,

@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// Lets each link serve so many exchanges before another follows, in place of the usual million. No key of the configuration
-    /// does: it is for whoever wants to see links follow each other.
+    /// does: it lets a test see links follow each other.
     pub fn rotate_links_after(&self, exchanges: u64) {
         self.inner.pool.serve(exchanges);
     }

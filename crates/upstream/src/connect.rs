@@ -130,7 +130,7 @@ impl Attempt<'_> {
             // The other way round there is nothing to remember: TCP is tried first anyway.
             _ => return staggered(HEAD_START, tcp, quic).await.0,
         };
-        // Where nobody listens over TCP either, it is not QUIC that failed.
+        // Where nothing listens over TCP either, it is not QUIC that failed.
         if !matches!(&first.0, Err(failure) if failure.kind == FailureKind::Refused) {
             remember(memory, &first.1);
         }

@@ -1,6 +1,6 @@
 //! What the workers tell one another of a peer that seems to be gone.
 //!
-//! Each worker has links of its own, and each would have to hear for itself that nobody listens any more. But a machine says so only a few
+//! Each worker has links of its own, and each would have to hear for itself that nothing listens any more. But a machine says so only a few
 //! times a second (RFC 4443, 2.4 (f); RFC 1812, 4.3.2.8), and whom it does not answer waits for seconds.
 
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ const WORDS: usize = 4;
 /// What is said of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Its machine says that nobody listens there: a hint, that can be forged.
+    /// Its machine says that nothing listens there: a hint, that can be forged.
     Refused,
     /// A link to it is dead, and a new connection was refused.
     Gone,
@@ -39,9 +39,9 @@ impl Default for Deaths {
 }
 
 impl Deaths {
-    /// Tells everybody who hears of this address, whoever says so included.
+    /// Tells all who listen for this address, the caller included.
     pub(crate) fn tell(&self, address: SocketAddr, word: Word) {
-        // That nobody hears it is no error.
+        // That no one hears it is no error.
         let _ = self.0.send((address, word));
     }
 
@@ -55,7 +55,7 @@ impl Deaths {
 }
 
 impl Ear {
-    /// The next word; never, once nobody can say one. Dropping the future loses nothing.
+    /// The next word; never, once no one can say one. Dropping the future loses nothing.
     pub(crate) async fn word(&mut self) -> Word {
         use broadcast::error::RecvError;
         loop {

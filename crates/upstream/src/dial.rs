@@ -315,7 +315,7 @@ impl Inner {
     }
 }
 
-/// The first address that there is a route to. UDP cannot be raced, because nobody has to answer.
+/// The first address that there is a route to. UDP cannot be raced, because no one has to answer.
 async fn routable(addresses: &[SocketAddr], endpoint: &str) -> Result<SocketAddr, ConnectFailure> {
     if let [only] = addresses {
         return Ok(*only);

@@ -30,7 +30,7 @@ pub enum FailureKind {
     },
     /// A request named a host without a dot that no route knows; it is never asked of DNS.
     Dotless,
-    /// Nobody listens there.
+    /// Nothing listens there.
     Refused,
     /// There is no way to the address.
     Unreachable,

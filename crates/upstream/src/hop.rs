@@ -1,4 +1,4 @@
-//! How an endpoint was reached last, for whoever looks at it or at a chain.
+//! How an endpoint was reached last: for its status, and for chains.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -125,7 +125,7 @@ impl Limits {
         ConnectFailure::new(FailureKind::Limit, place, reason)
     }
 
-    /// Whether somebody waits for a connection that an idle one could make room for.
+    /// Whether someone waits for a connection that an idle one could make room for.
     pub(crate) fn wants_connections(&self) -> bool {
         self.connections
             .as_ref()

@@ -246,7 +246,7 @@ async fn received(datagrams: &mut Option<DatagramReceiver>, into: &mut Vec<Bytes
     }
 }
 
-/// The packet in an HTTP datagram; none in those of contexts that nobody registered (RFC 9298, 4).
+/// The packet in an HTTP datagram; none in those of contexts that no one registered (RFC 9298, 4).
 fn packet(datagram: Bytes) -> Option<Bytes> {
     UdpDatagram::decode(datagram)
         .ok()

@@ -1,7 +1,7 @@
 //! Connections that belong to one connection of a client.
 //!
 //! Some servers authenticate a connection and not a request (NTLM, and Negotiate as many use it; RFC 4559). Whatever comes on such a
-//! connection afterwards is its user's, so that nobody else's exchange may follow there. Where a client has a connection of its own, what
+//! connection afterwards is its user's, so that no one else's exchange may follow there. Where a client has a connection of its own, what
 //! it was authenticated on is kept with it; else it is closed after the exchange. Either way it is never one of those that exchanges
 //! share.
 
@@ -30,7 +30,7 @@ struct Pin {
     slot: Arc<Slot>,
 }
 
-/// Whose an exchange is that may share its connection with nobody.
+/// Whose an exchange is that may share its connection with no one.
 #[derive(Debug, Clone, Copy)]
 pub struct Own<'a> {
     /// The client's connection; `None` where that is not one client's alone.

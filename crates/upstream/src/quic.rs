@@ -33,8 +33,8 @@ const DOUBT: Duration = Duration::from_secs(10);
 /// Why QUIC is left out after that.
 pub(crate) const SILENT: &str = "UDP became silent";
 
-/// Why a connection does not come about where nobody listens.
-const NOBODY: &str = "nothing listens on that UDP port (ICMP)";
+/// Why a connection does not come about where nothing listens.
+const NOT_LISTENING: &str = "nothing listens on that UDP port (ICMP)";
 
 /// What is known of QUIC to one endpoint.
 #[derive(Debug, Default)]
@@ -124,7 +124,7 @@ impl Memory {
         known.reason.replace(SILENT.to_owned()).as_deref() != Some(SILENT)
     }
 
-    /// As [`Self::failed`], of somebody who tried beside what is used: several workers do, and it is one failure.
+    /// As [`Self::failed`], of someone who tried beside what is used: several workers do, and it is one failure.
     pub(crate) fn failed_beside(&self, reason: &str, now: Instant) {
         if self.is_worth_trying(now) {
             self.failed(reason, now);
@@ -234,7 +234,7 @@ async fn one(
         biased;
         connected = socket.connect(to, name, config) => connected.map_err(|error| failure(endpoint, &error)),
         // As TCP takes it (RFC 5461, 4): until there is a connection, that is the answer.
-        () = socket.refused() => Err(ConnectFailure::new(FailureKind::Refused, endpoint, NOBODY)),
+        () = socket.refused() => Err(ConnectFailure::new(FailureKind::Refused, endpoint, NOT_LISTENING)),
     }
 }
 

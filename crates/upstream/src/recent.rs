@@ -1,4 +1,4 @@
-//! How the last attempts at an endpoint went, for whoever looks at its health.
+//! How the last attempts at an endpoint went: a part of its health.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_found_where_nobody_may() {
+    fn no_one_is_found_where_no_one_may() {
         assert_eq!(even(&texts(3)).pick(Affinity(7), |_| false), None);
         assert_eq!(Ring::default().pick(Affinity(7), |_| true), None);
     }

@@ -1,4 +1,4 @@
-//! Where a connection lies inside another one: what carries its packets, for whoever wants to know.
+//! Where a connection lies inside another one: what carries its packets.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

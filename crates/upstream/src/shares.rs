@@ -1,4 +1,4 @@
-//! Places that are shared by those who want them: nobody takes more than half of what the others leave.
+//! Places that are shared by those who want them: no one takes more than half of what the others leave.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_takes_what_others_need() {
+    fn no_one_takes_what_others_need() {
         let mut shares = Shares::new(3_000);
         let mut all = |who: &str| (0..10_000).take_while(|_| shares.take(who)).count();
         assert_eq!(all("alice"), 1_000, "half of what was left then");
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(all("alice"), 0);
         (0..1_000).for_each(|_| shares.give("alice"));
         assert!(shares.take("alice"));
-        shares.give("nobody");
+        shares.give("stranger");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whether a QUIC connection has fallen silent: a machine that is shown the counts of the connection from time to time.
 //!
 //! Whatever must be acknowledged is acknowledged within a round trip and 25 ms (RFC 9000, 13.2.1), and while nothing comes the
-//! sender probes, ever more seldom (RFC 9002, 6.2). Only acknowledgements count: where one direction alone is blocked, the peer's
+//! sender probes, ever more rarely (RFC 9002, 6.2). Only acknowledgements count: where one direction alone is blocked, the peer's
 //! own packets still arrive. A connection on which nothing is sent tells nothing, and is not silent.
 
 use std::time::Duration;
@@ -72,13 +72,13 @@ impl Silence {
         self.silent
     }
 
-    /// The peer's machine says that nobody listens there. Unless something is acknowledged again, it is silent from now on.
+    /// The peer's machine says that nothing listens there. Unless something is acknowledged again, it is silent from now on.
     pub(crate) fn refused(&mut self, now: Instant) {
         (self.silent, self.heard) = (true, 0);
         self.waiting.get_or_insert(now);
     }
 
-    /// Whether it should be probed, if somebody is waiting for something to come on it; the probe is taken to be sent now.
+    /// Whether it should be probed, if someone is waiting for something to come on it; the probe is taken to be sent now.
     pub(crate) fn wants_probe(&mut self, now: Instant) -> bool {
         let wants = self.waiting.is_none() && now.duration_since(self.heard_at) >= QUIET;
         if wants {

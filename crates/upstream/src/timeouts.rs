@@ -9,9 +9,9 @@ use hermes_config::model;
 pub struct Timeouts {
     /// Until a connection is usable, TLS and tunnels through other proxies included.
     pub connect: Duration,
-    /// Until a response head arrives; `None` where nobody said, see [`Self::header_of`].
+    /// Until a response head arrives; `None` where nothing is configured, see [`Self::header_of`].
     pub header: Option<Duration>,
-    /// Longest silence within a message's content; `None` where nobody said, see [`Self::idle_of`].
+    /// Longest silence within a message's content; `None` where nothing is configured, see [`Self::idle_of`].
     pub idle: Option<Duration>,
     /// Longest silence of a UDP session that is a conversation.
     pub udp: Duration,
@@ -21,7 +21,7 @@ pub struct Timeouts {
     pub udp_answered: Duration,
 }
 
-/// What waits at the other end of a hop. It decides how long is waited where nobody said: the node nearest to a fault is to find it,
+/// What waits at the other end of a hop. It decides how long is waited by default: the node nearest to a fault is to find it,
 /// and the others wait for what that says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hop {

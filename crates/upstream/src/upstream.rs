@@ -149,7 +149,7 @@ impl Upstream {
         &self.name
     }
 
-    /// Its name, for whoever keeps it.
+    /// Its name, shared.
     pub fn shared_name(&self) -> &Arc<str> {
         &self.name
     }

@@ -63,6 +63,20 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("/Us", "ers/"),
 ];
 
+/// English that an engineer of the field would not say aloud, and what he would; in pieces, because this file is searched too.
+const ENGLISH: &[(&str, &str)] = &[
+    (
+        concat!("who", "ever"),
+        "`anyone who`, or name who it is: the client, the caller",
+    ),
+    (concat!("no", "body"), "`no one`, `none` or `nothing`"),
+    (concat!("some", "body"), "`someone`, or name who it is"),
+    (concat!("sel", "dom"), "`rarely`"),
+];
+
+/// The user of that name, in configurations of other servers.
+const UNIX_USER: &str = "User ";
+
 /// Checks every file.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     tree.files.iter().flat_map(check_file).collect()
@@ -71,6 +85,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 fn check_file(file: &File) -> Vec<Violation> {
     let mut violations = machine_paths(file);
     violations.extend(notes(file));
+    violations.extend(english(file));
     if let Some(rust) = &file.rust {
         violations.extend(file_name(&file.path));
         violations.extend(code(file, rust));
@@ -186,6 +201,30 @@ fn notes(file: &File) -> Vec<Violation> {
         ))
     });
     lines.collect()
+}
+
+/// House English, in names, comments and texts alike.
+fn english(file: &File) -> Vec<Violation> {
+    let lines = file.text.lines().enumerate().flat_map(|(index, line)| {
+        let lower = line.to_ascii_lowercase();
+        let found = ENGLISH.iter().filter(move |(word, _)| says(&lower, word));
+        let at_user = |word: &str| line.contains(&format!("{UNIX_USER}{word}"));
+        let found = found.filter(move |(word, _)| !at_user(word));
+        found.map(move |(word, remedy)| {
+            Violation::new(&file.path, index + 1, format!("`{word}`: write {remedy}"))
+        })
+    });
+    lines.collect()
+}
+
+/// Is the word in the line, also as a part of a name in snake case?
+fn says(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        let is_letter = |char: Option<char>| char.is_some_and(char::is_alphabetic);
+        !is_letter(before) && !is_letter(after)
+    })
 }
 
 fn machine_paths(file: &File) -> Vec<Violation> {
@@ -305,6 +344,20 @@ mod tests {
             "belongs in an issue",
         );
         assert!(messages("README.md", &format!("no `{note}` here")).is_empty());
+    }
+
+    #[test]
+    fn house_english_is_found_with_its_remedy() {
+        let word = ENGLISH[1].0;
+        finds("README.md", &format!("It asks {word}."), "write `no one`");
+        finds(PATH, &format!("fn it_asks_{word}() {{}}"), "write `no one`");
+        finds(
+            "a.yaml",
+            &format!("# {}", ENGLISH[0].0.to_uppercase()),
+            "name who it is",
+        );
+        assert!(messages("crates/tests/src/peers.rs", &format!("//! User {word}")).is_empty());
+        assert!(messages("README.md", &format!("{word}s")).is_empty());
     }
 
     #[test]

@@ -62,6 +62,6 @@ impl Attach {
 pub enum AttachAs {
     /// `true`: under the name of the user whose the request is, and no other.
     Own(bool),
-    /// Under any of these names, whoever it is that the route matches.
+    /// Under any of these names, for every user that the route matches.
     Names(OneOrMany<TextMatch>),
 }

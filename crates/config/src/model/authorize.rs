@@ -109,7 +109,7 @@ pub enum AuthorizeKind {
     Opa,
 }
 
-/// What happens to an exchange about which nobody decided.
+/// What happens to an exchange about which no one decided.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fail {

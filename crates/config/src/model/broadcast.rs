@@ -11,7 +11,7 @@ use super::scalar::{ByteSize, Duration, OneOrMany, UserPattern};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Broadcast {
-    /// Users who may broadcast. Default: nobody, unless `peers` says who.
+    /// Users who may broadcast. Default: no one, unless `peers` says who.
     #[serde(default)]
     pub users: Vec<UserPattern>,
     /// Peer proxies, by name, that may hand over broadcasts. With `users` both must hold.

@@ -14,7 +14,7 @@ pub struct Defaults {
     /// Time-outs of every exchange; under those of its upstream and its route.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// The node's own certificate and the authorities that it believes, for whoever says `tls: true`.
+    /// The node's own certificate and the authorities that it believes, wherever `tls: true` is said.
     #[serde(default)]
     pub tls: Option<NodeTls>,
     /// Bounds of every listener and upstream; under their own.
@@ -30,7 +30,7 @@ pub struct NodeTls {
     #[serde(default)]
     pub ca_file: Option<FilePath>,
     /// Lists of revoked certificates (CRL), PEM or DER, at least one of every authority in `ca_file` and `client_ca_file` that issues
-    /// any. For whoever takes these authorities. Default: none, nothing is asked about revocation.
+    /// any. Wherever these authorities are used. Default: none, nothing is asked about revocation.
     #[serde(default)]
     pub crl_file: Option<OneOrMany<FilePath>>,
     /// PEM certificate chain, leaf first: shown to upstreams, and by listeners with `tls: true`.
@@ -39,7 +39,7 @@ pub struct NodeTls {
     /// PEM private key of that certificate. Must not be readable by others.
     #[serde(default)]
     pub key_file: Option<FilePath>,
-    /// PEM authorities whose client certificates are accepted by listeners with `tls: true`. Default: none, nobody is asked.
+    /// PEM authorities whose client certificates are accepted by listeners with `tls: true`. Default: none, certificates are not asked for.
     #[serde(default)]
     pub client_ca_file: Option<FilePath>,
 }

@@ -45,7 +45,7 @@ pub struct Listener {
     /// where a `udp` listener has the port.
     #[serde(default)]
     pub versions: Option<OneOrMany<HttpVersion>>,
-    /// Who may use an `http` listener. Default: nobody is asked, which only loopback and Unix sockets may do.
+    /// Who may use an `http` listener. Default: no authentication, which only loopback and Unix sockets may do.
     #[serde(default)]
     pub auth: Option<Auth>,
     /// Allow `auth: none` on an address that strangers can reach.
@@ -54,7 +54,7 @@ pub struct Listener {
     /// Accept requests in origin form, as a gateway (reverse proxy) does.
     #[serde(default)]
     pub gateway: bool,
-    /// Whose traffic this is when nobody is asked. Default: the node's `identity`.
+    /// Whose traffic this is without authentication. Default: the node's `identity`.
     #[serde(default)]
     pub user: Option<String>,
     /// Overlay fields that clients of this listener may set; all others are removed.
@@ -138,7 +138,7 @@ pub struct ServerTls {
     #[serde(default)]
     pub crl_file: Option<OneOrMany<FilePath>>,
     /// Take requests of returning HTTP/3 clients before their handshake has ended (0-RTT); those that are not safe are answered
-    /// with 425. Whoever sees them on the way can send them again. Default: false.
+    /// with 425. Anyone who sees them on the way can send them again. Default: false.
     #[serde(default)]
     pub early_data: bool,
 }
@@ -172,7 +172,7 @@ pub struct AuthWays {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthMode {
-    /// Nobody is asked.
+    /// No authentication.
     None,
     /// A client certificate is required.
     Mtls,

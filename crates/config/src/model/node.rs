@@ -47,7 +47,7 @@ pub struct Document {
     /// What is logged, and where to.
     #[serde(default)]
     pub log: Log,
-    /// What is written down of QUIC connections for whoever looks for a fault. Default: nothing.
+    /// What is recorded of QUIC connections, to look for a fault. Default: nothing.
     #[serde(default)]
     pub debug: Debug,
     /// Which exchanges are traced, and where spans are sent.
@@ -59,7 +59,7 @@ pub struct Document {
     /// What the node may hold of contents whose readers are slower than their senders.
     #[serde(default)]
     pub memory: Memory,
-    /// Whose traffic enters at listeners that authenticate nobody, and the token shown to the next proxy.
+    /// Whose traffic enters at listeners without authentication, and the token shown to the next proxy.
     #[serde(default)]
     pub identity: Option<NodeIdentity>,
     /// Overlay fields. Default: user, service, namespace, ipaddress, x-hermes-*.
@@ -207,7 +207,7 @@ pub enum Access {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeIdentity {
-    /// The user; becomes the `user` field of exchanges from listeners that authenticate nobody.
+    /// The user; becomes the `user` field of exchanges from listeners without authentication.
     pub user: String,
     /// Token sent as `Proxy-Authorization: Bearer` to the next proxy only. Must not be readable by others.
     #[serde(default)]

@@ -26,7 +26,7 @@ pub struct Upstream {
     /// TLS to the endpoints: `true`, or details. Default: none.
     #[serde(default)]
     pub tls: Option<TlsChoice>,
-    /// Send safe requests to known servers before the handshake of a new connection has ended (0-RTT). For `http: 3`. Whoever
+    /// Send safe requests to known servers before the handshake of a new connection has ended (0-RTT). For `http: 3`. Anyone who
     /// recorded them can repeat them. Default: false.
     #[serde(default)]
     pub early_data: bool,
@@ -59,7 +59,7 @@ pub struct Upstream {
     #[serde(default)]
     pub via: Option<String>,
     /// Begin every connection with a PROXY header of this version: 1 or 2. It names the client of a tunnel that ends here,
-    /// and nobody on connections that carry HTTP. Default: none.
+    /// and no one on connections that carry HTTP. Default: none.
     #[serde(default)]
     pub proxy_protocol: Option<ProxyProtocolVersion>,
     /// URI templates of these next proxies, where they are not the default ones.

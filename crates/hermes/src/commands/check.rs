@@ -51,7 +51,7 @@ struct Tried {
     upstream: String,
     endpoint: String,
     way: &'static str,
-    /// Who answered, or why nobody did.
+    /// Who answered, or why no one did.
     outcome: Result<String, String>,
 }
 

@@ -29,7 +29,7 @@ pub struct Run {
     /// the node stops. A configuration that was confirmed before needs it no more.
     #[arg(long, value_name = "TIME", value_parser = super::reload::confirmed_within)]
     confirm: Option<Duration>,
-    /// Stop when standard input ends, which it does when whoever holds its other end is gone.
+    /// Stop when standard input ends, which it does when the holder of its other end is gone.
     #[arg(long, hide = true)]
     until_eof: bool,
 }

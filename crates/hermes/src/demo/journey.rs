@@ -41,7 +41,7 @@ pub async fn follow(place: &Place, target: &str) -> Result<Journey, String> {
             }
             None => {
                 return Err(format!(
-                    "{node} sent {target} to `{endpoint}`, where nobody of the demo is"
+                    "{node} sent {target} to `{endpoint}`, where no one of the demo is"
                 ));
             }
         }

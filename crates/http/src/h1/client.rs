@@ -262,7 +262,7 @@ impl Pending {
     }
 }
 
-/// RFC 9110, 15.2.2: a 101 names what it switches to. What was not asked for would be bytes that nobody meant.
+/// RFC 9110, 15.2.2: a 101 names what it switches to. What was not asked for would be bytes that no one meant.
 fn check_switched(fields: &HeaderMap, protocol: &Protocol) -> Result<(), StreamError> {
     let mut lines = fields.get_all(UPGRADE).iter();
     let said = lines
@@ -280,7 +280,7 @@ fn check_switched(fields: &HeaderMap, protocol: &Protocol) -> Result<(), StreamE
 }
 
 impl Drop for Pending {
-    /// Nobody waits for the response any more.
+    /// No one waits for the response any more.
     fn drop(&mut self) {
         if let Some(read) = &self.read {
             self.rejoin.abandon(read);

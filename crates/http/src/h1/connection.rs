@@ -279,7 +279,7 @@ impl Rejoin {
         !self.resets
     }
 
-    /// Nobody reads what is still to come.
+    /// No one reads what is still to come.
     pub(crate) fn abandon(&self, read: &ReadSide) {
         self.spoil();
         if self.resets {

@@ -33,7 +33,7 @@ pub struct Incoming {
 pub(crate) enum Ends {
     /// With `close_notify` only: without it they were cut off (RFC 8446, 6.1).
     Notified,
-    /// As the connection does. Whoever speaks the protocol of an upgrade, such as WebSocket, knows its end from its own frames,
+    /// As the connection does. A speaker of an upgrade's protocol, such as WebSocket, knows its end from its own frames,
     /// and many close without a word; a reset would overtake what they said last.
     Closed,
 }

@@ -21,7 +21,7 @@ const PREFACE: usize = 24;
 /// GOAWAY with ENHANCE_YOUR_CALM; no stream of the peer's was begun.
 const CALM: [u8; 17] = [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 
-/// The verdict, for whoever drives the connection.
+/// The verdict, for the driver of the connection.
 #[derive(Debug, Default)]
 pub(crate) struct Watchman {
     worst: AtomicU32,
@@ -56,7 +56,7 @@ impl Watchman {
         self.heard.load(Ordering::Relaxed)
     }
 
-    /// Waits while the peer takes nothing. Heads pass no window, so whoever adds one to what is to be sent asks here first.
+    /// Waits while the peer takes nothing. Heads pass no window, so one that is to be sent asks here first.
     pub(super) async fn writable(&self) {
         while self.blocked.load(Ordering::Relaxed) {
             let unblocked = self.unblocked.notified();
@@ -95,7 +95,7 @@ pub(super) struct Metered<S> {
     arrivals: Option<Arc<Arrivals>>,
     /// The stream and the length of a DATA frame that is not here as a whole yet.
     arriving: Option<(u32, usize)>,
-    /// Whether it fails by itself when calm is asked for, since nobody could say so to a server.
+    /// Whether it fails by itself when calm is asked for, since no one could say so to a server.
     fails: bool,
     /// Whether others are to run before more is read.
     pauses: bool,

@@ -27,7 +27,7 @@ const LINK_FRAME_BYTES: usize = 256 * 1024;
 #[doc(alias = "bound")]
 const LINK_RESET_STREAMS: usize = 4;
 
-/// What small DATA frames that nobody has read yet may cost on a link with so many streams before it is given up, in bytes (the `h2`
+/// What small DATA frames that no one has read yet may cost on a link with so many streams before it is given up, in bytes (the `h2`
 /// crate's accounting, 256 for each frame less its content): a tunnel of keystrokes must not end the others. 256 KiB a stream.
 pub(crate) fn link_frame_budget(streams: u32) -> usize {
     LINK_FRAME_BYTES * (streams as usize).max(1024)

@@ -110,7 +110,7 @@ impl Link {
         self.shared.is_alive()
     }
 
-    /// Whether nothing comes back on it at the moment, as whoever watches over it says.
+    /// Whether nothing comes back on it at the moment, as its watcher says.
     pub fn is_silent(&self) -> bool {
         self.shared.is_silent()
     }
@@ -279,7 +279,7 @@ struct Request {
     carries_packets: bool,
     /// It has no content.
     ends: bool,
-    /// Whoever recorded it can repeat it, and that does no harm (RFC 8470, 4).
+    /// Anyone who recorded it can repeat it, and that does no harm (RFC 8470, 4).
     may_be_early: bool,
     /// It was early already on its way to us.
     was_early: bool,
@@ -315,7 +315,7 @@ impl Again {
     }
 }
 
-/// Drives a link until it ends or nobody needs it.
+/// Drives a link until it ends or no one needs it.
 async fn run(shared: Arc<Shared>, gone: CancellationToken, later: mpsc::Receiver<Bytes>) {
     let settings = Settings {
         max_field_section: Some(shared.limits.bytes as u64),
@@ -375,7 +375,7 @@ impl Pending {
             };
             let decoded = convert::response(section, reader.state.shared().limits);
             let head = decoded.map_err(|fault| failed(&reader, fault))?;
-            // RFC 8470, 5.2: who sent it early may send it again. Who passes on what came early to somebody else may not.
+            // RFC 8470, 5.2: who sent it early may send it again. Who passes on what came early to someone else may not.
             let again = self
                 .again
                 .take_if(|again| head.status == StatusCode::TOO_EARLY && !again.request.was_early);

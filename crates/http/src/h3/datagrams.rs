@@ -43,7 +43,7 @@ struct Known {
 }
 
 impl Known {
-    /// Keeps a datagram of a stream that nobody has heard of yet.
+    /// Keeps a datagram of a stream that no one has heard of yet.
     fn hold(&mut self, stream: u64, payload: Bytes, now: Instant) {
         self.early_bytes += payload.len();
         self.early.push_back((stream, payload, now));

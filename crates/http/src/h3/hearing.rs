@@ -1,6 +1,6 @@
-//! Whether what was sent on a connection is acknowledged: asked by whoever is about to send what would be lost otherwise.
+//! Whether what was sent on a connection is acknowledged: asked before something is sent that would be lost otherwise.
 //!
-//! It costs nothing while nobody sends, and no timer. A peer acknowledges within a round trip and 25 ms (RFC 9000, 13.2.1); while it does
+//! It costs nothing while no one sends, and no timer. A peer acknowledges within a round trip and 25 ms (RFC 9000, 13.2.1); while it does
 //! not, QUIC probes it (RFC 9002, 6.2), so that its answer is heard as soon as it is there again.
 
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// How often it is looked.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
-/// Looks that are no farther from each other are those of whoever sends all the time.
+/// Looks that are no farther from each other are those of a steady sender.
 const SOON: Duration = Duration::from_millis(50);
 
 /// So many round trips without an acknowledgement are too long, within these bounds: what is held back for nothing is late, what is not is

@@ -104,7 +104,7 @@ impl Incoming {
         section: Bytes,
         cx: &mut Context<'_>,
     ) -> Result<http::HeaderMap, StreamError> {
-        // Nothing but the end may follow, and nobody asks for it any more.
+        // Nothing but the end may follow, and no one asks for it any more.
         if let Poll::Ready(Err(failure)) = self.reader.poll_part(cx) {
             return Err(failure.into());
         }

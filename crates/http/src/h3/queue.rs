@@ -25,7 +25,7 @@ pub(super) const CONNECTION_BYTES: usize = 3 * BYTES;
 /// What a datagram costs beside its bytes.
 const OVERHEAD: usize = 64;
 
-/// Datagrams that were dropped because nobody took them in time.
+/// Datagrams that were dropped because no one took them in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
     /// How many.

@@ -122,7 +122,7 @@ impl Reader {
         }
     }
 
-    /// Ready once the stream was ended because nobody reads it. To be polled by who does not.
+    /// Ready once the stream was ended because no one reads it. To be polled by who does not.
     pub(super) fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let Some(stream) = self.stream.as_mut().filter(|_| !self.over) else {
             return Poll::Pending;
@@ -170,7 +170,7 @@ impl Reader {
         self.state.end_receiving();
     }
 
-    /// Whether the request came before the handshake had ended, so that it may have been repeated by somebody (RFC 8470).
+    /// Whether the request came before the handshake had ended, so that it may have been repeated by someone (RFC 8470).
     pub(super) fn is_early(&self) -> bool {
         self.stream.as_ref().is_some_and(RecvStream::is_early)
             && !self.state.shared().connection.is_confirmed()

@@ -366,7 +366,7 @@ async fn head_of(reader: &mut Reader) -> Result<RequestHead, Bad> {
         return Ok(head);
     }
     reader.sequence.begin_content(length);
-    // A failure is told to whoever reads on.
+    // A failure is told to the next read.
     let ended = poll_fn(|cx| reader.poll_peek(cx).map(|_| ()));
     match length {
         Some(0) | None if head.method.is_safe() => drop(timeout(END_TIME, ended).await),

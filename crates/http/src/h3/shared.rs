@@ -109,7 +109,7 @@ impl Shared {
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.datagrams.close_all();
-        // Whoever waits for settings learns that none come.
+        // Those who wait for settings learn that none come.
         self.settings.send_modify(|_| {});
         self.set_silent(false);
     }
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Whether what is sent now may be lost: whoever watches says so, or what was sent last is not acknowledged as soon as it should be.
+    /// Whether what is sent now may be lost: the watcher says so, or what was sent last is not acknowledged as soon as it should be.
     pub(super) fn holds_back(&self) -> bool {
         let looks = || {
             self.hearing
@@ -295,7 +295,7 @@ pub(super) struct StreamState {
 #[derive(Default)]
 struct Parting {
     unread: Option<RecvStream>,
-    /// Nobody waits for the response any more.
+    /// No one waits for the response any more.
     over: bool,
     /// Resolves when the response has arrived.
     delivered: Option<Pin<Box<dyn Future<Output = Stopped> + Send>>>,
@@ -464,7 +464,7 @@ impl Drop for StreamState {
     }
 }
 
-/// Whoever has one keeps a client's connection open; the driver learns when the last is gone.
+/// Each of these keeps a client's connection open; the driver learns when the last is gone.
 #[derive(Debug, Clone)]
 pub(super) struct Hold {
     _held: Arc<Held>,

@@ -1,4 +1,4 @@
-//! A link as whoever watches over it sees it.
+//! A link as its watcher sees it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Watched {
         self.shared.connection.closed().await;
     }
 
-    /// How often the peer's machine has said that nobody listens there: a hint, that can be forged.
+    /// How often the peer's machine has said that nothing listens there: a hint, that can be forged.
     pub fn refusals(&self) -> u64 {
         self.shared.connection.refusals()
     }

@@ -149,7 +149,7 @@ async fn a_handler_that_only_waits_learns_that_the_client_is_gone() {
 }
 
 #[tokio::test]
-async fn a_whole_request_whose_response_nobody_awaits_ends_at_the_server() {
+async fn a_whole_request_whose_response_no_one_awaits_ends_at_the_server() {
     each(HOPS, async |path| {
         let (told, mut tell) = mpsc::unbounded_channel();
         let answer = move |offered: Offered| {

@@ -159,7 +159,7 @@ pub async fn last(pending: &mut Pending) -> Result<(ResponseHead, Incoming), Str
         match pending.event(None).await? {
             Event::Interim(_) => {}
             Event::Final(head, incoming) => return Ok((head, incoming)),
-            Event::Tunnel(..) => panic!("a tunnel was accepted that nobody asked for"),
+            Event::Tunnel(..) => panic!("a tunnel was accepted that no one asked for"),
         }
     }
 }

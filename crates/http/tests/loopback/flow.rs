@@ -1,4 +1,4 @@
-//! A slow consumer slows its producer, and nobody else.
+//! A slow consumer slows its producer, and no one else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,7 +116,7 @@ async fn a_server_cannot_send_more_than_is_taken() {
     .await;
 }
 
-/// Exchanges whose content nobody reads, then others that must not notice.
+/// Exchanges whose content no one reads, then others that must not notice.
 async fn stall(options: Options, stalled_streams: usize) {
     let (taken, mut take) = mpsc::unbounded_channel();
     let answer = move |offered: Offered| {

@@ -32,7 +32,7 @@ async fn message(offered: Offered, next: Client) {
             event = pending.event(None) => match event {
                 Ok(Event::Interim(head)) => responder.interim(&head).await.unwrap(),
                 Ok(Event::Final(head, incoming)) => break Ok((head, incoming)),
-                Ok(Event::Tunnel(..)) => panic!("a tunnel that nobody asked for"),
+                Ok(Event::Tunnel(..)) => panic!("a tunnel that no one asked for"),
                 Err(error) => break Err(error),
             },
             uploaded = &mut upload, if !sent => match uploaded {

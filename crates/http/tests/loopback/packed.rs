@@ -16,7 +16,7 @@ use crate::server::Server;
 const FRAMES: usize = 100_000;
 
 #[tokio::test]
-async fn bytes_that_come_one_by_one_while_nobody_reads_end_no_connection() {
+async fn bytes_that_come_one_by_one_while_no_one_reads_end_no_connection() {
     bounded(async {
         let (release, released) = oneshot::channel::<()>();
         let (told, mut tell) = mpsc::unbounded_channel();

@@ -10,7 +10,7 @@ use rcgen::{CertificateParams, KeyPair};
 /// What the certificate is for.
 const NAME: &str = "origin.example";
 
-/// A certificate that nobody vouches for, made once; and clients that believe any.
+/// A certificate that no one vouches for, made once; and clients that believe any.
 static SERVER: LazyLock<ServerOptions> = LazyLock::new(server);
 
 /// Options of a server that knows no ticket of another.

@@ -79,7 +79,7 @@ async fn a_response_that_says_so_is_the_last() {
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi",
         "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi",
         "HTTP/1.1 200 OK\r\n\r\nuntil the close",
-        // Bytes that nobody asked for.
+        // Bytes that no one asked for.
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\n",
     ];
     for answer in answers {

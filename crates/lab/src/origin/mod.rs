@@ -160,7 +160,7 @@ async fn accept<F: Future<Output = Result<()>> + 'static>(
             loop {
                 let (stream, _) = listener.accept().await.context("accept")?;
                 stream.set_nodelay(true)?;
-                // The last to close resets: no port of whoever closed first waits for late segments, so that thousands
+                // The last to close resets: no port of the first to close waits for late segments, so that thousands
                 // of new connections a second do not use up all ports.
                 stream.set_zero_linger()?;
                 // A client that goes away in the middle is its own business.

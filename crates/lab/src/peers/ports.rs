@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::{Result, bail};
 
-/// Below what systems give to clients, so that nobody takes a port between the choice and its use.
+/// Below what systems give to clients, so that no one takes a port between the choice and its use.
 const RANGE: std::ops::Range<u16> = 20_000..30_000;
 /// More than enough for a range of which little is used.
 const TRIES: usize = 1000;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// What holds the namespace: it says that it is there, then waits until whoever started it is gone.
+/// What holds the namespace: it says that it is there, then waits until its parent is gone.
 const HOLDER: &str = "echo; exec cat";
 
 /// A network namespace. It ends with this value, and with the programs that were started in it.
@@ -88,7 +88,7 @@ impl Namespace {
 
     /// Gives a device an address and takes it up.
     pub(crate) fn attach(&self, device: &str, address: &str) -> Result<()> {
-        // No wait for duplicates of an address that nobody else can have.
+        // No wait for duplicates of an address that no one else can have.
         let flags = if address.contains(':') { " nodad" } else { "" };
         self.ip(&format!(
             "addr add {address} dev {device}{flags}\nlink set dev {device} up\n"

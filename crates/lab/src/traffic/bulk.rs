@@ -1,4 +1,4 @@
-//! A download whose bytes nobody looks at.
+//! A download whose bytes no one looks at.
 
 use std::io;
 use std::time::Duration;

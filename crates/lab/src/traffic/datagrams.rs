@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// The last datagrams arrive while two answers of the origin, so far apart, differ.
 const SETTLE: Duration = Duration::from_millis(40);
 
-/// What could not be sent in time is not sent later: it would come as a burst that nobody asked for.
+/// What could not be sent in time is not sent later: it would come as a burst that no one asked for.
 const BEHIND: Duration = Duration::from_millis(3);
 /// How long a session may take to open.
 const OPEN_LIMIT: Duration = Duration::from_secs(5);

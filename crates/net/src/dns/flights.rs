@@ -1,4 +1,4 @@
-//! Lookups that are under way: whoever asks for the same name waits for the same answer.
+//! Lookups that are under way: all who ask for the same name wait for the same answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Flights {
 impl Flight {
     /// Tells the answer to all who wait.
     pub(super) fn land(self, answer: &Answer) {
-        // Nobody may be waiting.
+        // No one may be waiting.
         let _ = self.tell.send(Some(answer.clone()));
     }
 }

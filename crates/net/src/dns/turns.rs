@@ -1,6 +1,6 @@
 //! Turns to ask DNS: few at once, and shared fairly between those who ask and the zones that they ask for.
 //!
-//! Whoever asks may have as many turns as are free, so that there is always one for somebody else; the same within the turns of a zone,
+//! An asker may have as many turns as are free, so that there is always one for another; the same within the turns of a zone,
 //! so that one whose servers are silent takes a part of the turns only, and no user can take all of that part.
 //!
 //! A zone is taken to be what the last two labels of a name say, or the last three under a short second level of a country
@@ -35,7 +35,7 @@ const WAITING: usize = 4096;
 pub struct Asker(u64);
 
 impl Asker {
-    /// Whoever this stands for: a user's name, or the address of one who has none.
+    /// Whom this stands for: a user's name, or the address of a client without one.
     #[must_use]
     pub fn of(who: impl Hash) -> Self {
         static SECRET: OnceLock<RandomState> = OnceLock::new();

@@ -36,11 +36,11 @@ impl Level {
     }
 }
 
-/// What was received on the streams of a connection and is not read yet, whoever is to read it and whether he looks or not.
+/// What was received on the streams of a connection and is not read yet, whether its reader looks or not.
 #[derive(Debug)]
 pub struct Arrivals {
     account: Arc<Account>,
-    /// Bytes of each stream that somebody will read.
+    /// Bytes of each stream that someone will read.
     streams: Mutex<HashMap<u32, usize>>,
 }
 
@@ -64,7 +64,7 @@ impl Arrivals {
         self.add(bytes);
     }
 
-    /// Bytes came on a stream; those of a stream that nobody reads are not kept.
+    /// Bytes came on a stream; those of a stream that no one reads are not kept.
     pub fn came(&self, stream: u32, bytes: usize) {
         let mut streams = self.streams.lock();
         let Some(unread) = streams.get_mut(&stream) else {
@@ -88,7 +88,7 @@ impl Arrivals {
         self.take(bytes);
     }
 
-    /// Nobody reads a stream any more.
+    /// No one reads a stream any more.
     pub fn close(&self, stream: u32) {
         let unread = self.streams.lock().remove(&stream);
         self.take(unread.unwrap_or(0));

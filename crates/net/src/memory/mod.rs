@@ -66,7 +66,7 @@ pub struct Memory {
 /// That of this process.
 static NODE: Memory = Memory::new(BUDGET, CONNECTION);
 
-/// What a connection holds, for whoever looks.
+/// What a connection holds, as status shows it.
 #[derive(Debug)]
 pub struct Holder {
     /// Whose connection it is.
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_room_is_woken_by_what_leaves() {
+    async fn a_task_that_waits_for_room_is_woken_by_what_leaves() {
         let part = Part::of(&account(BUDGET));
         let mut held = part.hold(MOST);
         let room = tokio::join!(part.roomy(), async { held.left(10) }).0;

@@ -102,7 +102,7 @@ pub fn local_addresses() -> Vec<IpNet> {
     addresses.collect()
 }
 
-/// Changes of addresses, which nobody tells here.
+/// Changes of addresses, which no one tells here.
 #[derive(Debug)]
 pub struct AddressChanges;
 

@@ -35,7 +35,7 @@ const SERVERS: usize = 64;
 pub struct ServerOptions {
     /// Certificate, key and whose client certificates are believed, as over TCP; its ALPN is not used.
     pub tls: Arc<rustls::ServerConfig>,
-    /// Take streams of a returning client before its handshake has ended (0-RTT). Whoever sees them on the way can repeat
+    /// Take streams of a returning client before its handshake has ended (0-RTT). Anyone who sees them on the way can repeat
     /// them. Not for a configuration that asks clients for certificates: those come later.
     pub early_data: bool,
     /// Streams of both directions that a client may have open at once.

@@ -60,7 +60,7 @@ struct Confirmation {
     done: AtomicBool,
     /// The server did not take what was sent before.
     lost: AtomicBool,
-    /// Until then; locked by whoever waits.
+    /// Until then; locked by the one who waits.
     pending: Mutex<Option<Unfinished>>,
 }
 
@@ -107,7 +107,7 @@ impl Connection {
         self
     }
 
-    /// How often the peer's machine has said that nobody listens on the peer's port (ICMP): a hint, that can be forged.
+    /// How often the peer's machine has said that nothing listens on the peer's port (ICMP): a hint, that can be forged.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.state
@@ -349,7 +349,7 @@ impl Connection {
         if confirmation.done.load(Ordering::Acquire) {
             return true;
         }
-        // Somebody who holds the lock waits for it, and will say so.
+        // Someone who holds the lock waits for it, and will say so.
         let Ok(mut pending) = confirmation.pending.try_lock() else {
             return false;
         };

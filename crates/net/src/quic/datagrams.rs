@@ -35,7 +35,7 @@ pub struct DatagramCounts {
     pub dropped: u64,
     /// Received and taken.
     pub received: u64,
-    /// Received and not taken: dropped as the oldest because nobody took them in time, or still waiting.
+    /// Received and not taken: dropped as the oldest because no one took them in time, or still waiting.
     pub not_taken: u64,
 }
 

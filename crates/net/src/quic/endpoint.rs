@@ -85,7 +85,7 @@ impl Endpoint {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
-        // Not `listen::udp`: of ports that may be shared, the system gives out those that somebody has.
+        // Not `listen::udp`: of ports that may be shared, the system gives out those that someone has.
         let socket = UdpSocket::bind(any).map_err(noted).and_then(claim)?;
         listen::enlarge_buffers(&SockRef::from(&socket));
         // Where errors are not told, silence says the same later.
@@ -148,7 +148,7 @@ impl Endpoint {
         })
     }
 
-    /// Resolves when the machine of the peer has said that nobody listens there (ICMP). For clients; a hint only.
+    /// Resolves when the machine of the peer has said that nothing listens there (ICMP). For clients; a hint only.
     pub async fn refused(&self) {
         self.refusals.more_than(0).await;
     }
@@ -165,7 +165,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Lets [`Self::accept`], which somebody must go on calling, refuse connections to come. Open ones go on.
+    /// Lets [`Self::accept`], which someone must go on calling, refuse connections to come. Open ones go on.
     pub fn stop_accepting(&self) {
         *self.serving.current.lock() = None;
     }

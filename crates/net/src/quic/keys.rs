@@ -9,7 +9,7 @@ use aws_lc_rs::hmac;
 const SALT: &[u8] = b"hermes quic keys 1";
 /// Bytes of the key of stateless resets: a block of SHA-256.
 const RESET_KEY: usize = 64;
-/// Bytes of a secret that nobody else knows.
+/// Bytes of a secret that no one else knows.
 const SECRET: usize = 32;
 
 /// The keys of Retry tokens (RFC 9000 section 8.1.2) and of stateless resets (section 10.3). Every worker of a port needs the

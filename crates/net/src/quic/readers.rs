@@ -158,7 +158,7 @@ impl Reader {
         self.is_early
     }
 
-    /// The next bytes. `woken` is the waker of this reader itself: so it hears of what comes while nobody asks.
+    /// The next bytes. `woken` is the waker of this reader itself: so it hears of what comes while no one asks.
     pub(super) fn poll_read(
         &self,
         cx: &Context<'_>,
@@ -189,7 +189,7 @@ impl Reader {
         polled.map(|chunk| Ok(chunk?.map(|chunk| chunk.bytes)))
     }
 
-    /// Nothing is there: whoever asks is woken by what comes.
+    /// Nothing is there: the asker is woken by what comes.
     fn wait(&self, cx: &Context<'_>) {
         *self.waiting.lock() = Some(cx.waker().clone());
         self.feed(false);
@@ -216,7 +216,7 @@ impl Reader {
         }
     }
 
-    /// Gives back the room of what nobody reads; false if there is no stream any more.
+    /// Gives back the room of what no one reads; false if there is no stream any more.
     fn end(&self) -> bool {
         let mut stream = self.stream.lock();
         let stopped = stream
@@ -240,7 +240,7 @@ impl Reader {
     }
 
     fn feed(&self, fed: bool) {
-        // Most often it is as it was, and nobody else need hear of it.
+        // Most often it is as it was, and no one else need hear of it.
         if self.fed.load(Ordering::SeqCst) == fed || self.fed.swap(fed, Ordering::SeqCst) == fed {
             return;
         }

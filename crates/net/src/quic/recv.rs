@@ -50,7 +50,7 @@ impl RecvStream {
     }
 
     /// Ready once the stream was ended because what has come was not read, and the other streams of a link needed its room. To be
-    /// polled by whoever does not read at the moment.
+    /// polled by the side that does not read at the moment.
     pub fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<ReadError> {
         self.reader.poll_still(cx)
     }
@@ -60,7 +60,7 @@ impl RecvStream {
         self.reader.stop(code);
     }
 
-    /// True when the stream was opened in early data (0-RTT): somebody may have recorded and repeated it.
+    /// True when the stream was opened in early data (0-RTT): someone may have recorded and repeated it.
     #[must_use]
     pub fn is_early(&self) -> bool {
         self.reader.is_early()

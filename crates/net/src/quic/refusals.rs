@@ -1,7 +1,7 @@
-//! What the peer's machine says when nobody listens on its port any more.
+//! What the peer's machine says when nothing listens on its port any more.
 //!
-//! It is a hint only: whoever guesses our port can forge it (RFC 9000, section 14.2.1 of MTU messages). So it ends no connection; it makes
-//! whoever watches over one look at once.
+//! It is a hint only: anyone who guesses our port can forge it (RFC 9000, section 14.2.1 of MTU messages). So it ends no connection; it makes
+//! the watcher of a connection look at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,6 +1,6 @@
 //! A way for the packets of a connection that is not a UDP socket: they pass through something else, such as a tunnel.
 //!
-//! The connection stands on one side, whoever carries its packets on the other. Both directions have a bounded queue. What
+//! The connection stands on one side, the carrier of its packets on the other. Both directions have a bounded queue. What
 //! leaves has to wait while its queue is full, so that the connection notices; of what comes, the oldest goes.
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ const EACH: usize = 32;
 /// Bytes of packets that wait to be taken by the connection: what one wake-up brings, and half as much again.
 #[doc(alias = "bound")]
 const COMING: usize = 768 * 1024;
-/// Both ends of the way, where quinn asks for addresses: nobody has them (RFC 6666).
+/// Both ends of the way, where quinn asks for addresses: no one has them (RFC 6666).
 const FAR: SocketAddr = SocketAddr::new(
     std::net::IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)),
     443,
@@ -37,7 +37,7 @@ const NEAR: SocketAddr = SocketAddr::new(
     443,
 );
 
-/// The side of whoever carries the packets. When it is dropped, the connection ends.
+/// The side that carries the packets. When it is dropped, the connection ends.
 #[derive(Debug)]
 pub struct Carrier {
     way: Arc<Way>,
@@ -95,7 +95,7 @@ impl Queue {
 }
 
 impl Carrier {
-    /// A new way: whoever carries its packets, and what the connection has in place of a socket.
+    /// A new way: the carrier of its packets, and what the connection has in place of a socket.
     #[must_use]
     pub fn new() -> (Self, Socket) {
         let way = Arc::new(Way {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_packets_that_nobody_takes_the_oldest_go() {
+    async fn of_packets_that_no_one_takes_the_oldest_go() {
         let (carrier, socket) = Carrier::new();
         let packets =
             || (0..COMING / (1000 + EACH) + 10).map(|number| vec![number as u8; 1000].into());

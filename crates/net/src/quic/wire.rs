@@ -1,7 +1,7 @@
 //! The UDP socket under QUIC connections.
 //!
 //! quinn asks the kernel to segment ten packets at most, and asks for more packets until none are left. Here neighbouring sends
-//! to one peer are joined up to what the kernel segments, as far as more is surely to come; and whoever got fewer packets than
+//! to one peer are joined up to what the kernel segments, as far as more is surely to come; and a reader that got fewer packets than
 //! asked for waits at once.
 
 use std::future::{Future, poll_fn};
@@ -49,7 +49,7 @@ struct Shared {
     blocked: AtomicBool,
     /// The last answer brought as many packets as were asked for.
     plenty: AtomicBool,
-    /// Who is told that nobody listens at the other end.
+    /// Who is told that nothing listens at the other end.
     refusals: Option<Arc<Refusals>>,
     closed: Notify,
 }
@@ -249,7 +249,7 @@ impl Shared {
         os::take_queued_error(&socket)
     }
 
-    /// Tells whoever wants to know, if nobody listens at the other end.
+    /// Tells the watcher, if no one listens at the other end.
     fn note(&self, error: &io::Error) {
         if let Some(refusals) = self
             .refusals
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn hears_that_nobody_listens_any_more_and_sends_on() {
+    async fn hears_that_no_one_listens_any_more_and_sends_on() {
         let (gone, near) = (bound().local_addr().unwrap(), bound());
         let far = UdpSocket::from_std(bound()).unwrap();
         os::report_errors(&near, false).unwrap();

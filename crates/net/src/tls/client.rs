@@ -28,7 +28,7 @@ pub struct ClientOptions<'a> {
     pub cert_file: Option<&'a Path>,
     /// Its private key (PEM), readable for its owner only.
     pub key_file: Option<&'a Path>,
-    /// Believe any certificate. For tests: whoever is on the path can read and change everything.
+    /// Believe any certificate. For tests: anyone on the path can read and change everything.
     pub insecure_skip_verify: bool,
     /// Application protocols, the preferred first (RFC 7301).
     pub alpn: &'a [&'a [u8]],

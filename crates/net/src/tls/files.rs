@@ -83,7 +83,7 @@ pub(super) fn own_certificates(file: &Path) -> Result<Vec<CertificateDer<'static
     }
 }
 
-/// The private key of a file that nobody but its owner can read.
+/// The private key of a file that no one but its owner can read.
 pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
     let metadata = fs::metadata(file).map_err(|error| unreadable(file, &error))?;
     let mode = metadata.permissions().mode() & 0o777;

@@ -31,7 +31,7 @@ pub struct ServerOptions<'a> {
 
 /// Makes an accepting configuration.
 ///
-/// Sessions can be resumed, with the certificate that a client showed before: whoever goes by it must verify it again, as
+/// Sessions can be resumed, with the certificate that a client showed before: those who rely on it must verify it again, as
 /// [`Clients::believe`] does.
 ///
 /// # Errors

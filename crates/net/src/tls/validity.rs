@@ -1,4 +1,4 @@
-//! From when until when the certificates and lists of a file count, for whoever is to be warned.
+//! From when until when the certificates and lists of a file count, so that someone can be warned.
 
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::{PATIENCE, loopback};
 
-/// An address that refuses: the port is taken, so that nobody else gets it, and nobody listens.
+/// An address that refuses: the port is taken, so that no one else gets it, and nothing listens.
 fn refusing(address: SocketAddr) -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
     socket.bind(&address.into()).unwrap();

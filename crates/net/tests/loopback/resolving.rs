@@ -182,7 +182,7 @@ async fn a_dotless_target_never_reaches_dns_and_a_dotless_endpoint_does() {
 }
 
 #[tokio::test]
-async fn literals_and_localhost_ask_nobody() {
+async fn literals_and_localhost_ask_no_one() {
     let server = server().await;
     let resolver = Resolver::with_server(server.address).unwrap();
     for (name, expected) in [

@@ -135,7 +135,7 @@ async fn a_datagram_that_is_too_large_is_reported_and_the_next_one_passes() {
 }
 
 #[tokio::test]
-async fn a_port_that_nobody_listens_on_is_reported_as_refused() {
+async fn a_port_that_no_one_listens_on_is_reported_as_refused() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (client, server) = pair(address).await;
         drop(server);

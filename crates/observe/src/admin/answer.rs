@@ -124,7 +124,7 @@ impl Admin {
     ) -> Response<Full<Bytes>> {
         let control = Arc::clone(&self.control);
         match tokio::task::spawn_blocking(move || change(&*control)).await {
-            // A port that somebody has may be free a moment later, with the same file.
+            // A port that someone has may be free a moment later, with the same file.
             Ok(Err(refused)) if refused["valid"] == true || refused.get("error").is_some() => {
                 json_answer(StatusCode::CONFLICT, &refused)
             }

@@ -35,15 +35,15 @@ pub enum AdminError {
         /// Sockets of nodes that were found near by.
         found: Vec<PathBuf>,
     },
-    /// There is a socket, but nobody serves it.
-    #[error("nobody answers at {}: `hermes run` has ended. sockets found: {}", .socket.display(), listed(.found))]
+    /// There is a socket, but no one serves it.
+    #[error("no one answers at {}: `hermes run` has ended. sockets found: {}", .socket.display(), listed(.found))]
     Gone {
         /// The socket that was asked for.
         socket: PathBuf,
         /// Sockets of nodes that were found near by.
         found: Vec<PathBuf>,
     },
-    /// The socket belongs to somebody else.
+    /// The socket belongs to someone else.
     #[error("{} may not be used by this user: run as the user of `hermes run`", .0.display())]
     Denied(PathBuf),
     /// Connecting failed otherwise.

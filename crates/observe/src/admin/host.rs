@@ -3,7 +3,7 @@
 use http::uri::Authority;
 use std::net::IpAddr;
 
-/// Whether a `Host` field's value is one that a browser cannot have been led to by somebody else's DNS: an IP
+/// Whether a `Host` field's value is one that a browser cannot have been led to by someone else's DNS: an IP
 /// address, or `localhost` (RFC 6761 section 6.3), with any port.
 pub(super) fn is_local(host: Option<&http::HeaderValue>) -> bool {
     let authority = host.and_then(|value| value.to_str().ok()?.parse::<Authority>().ok());

@@ -98,7 +98,7 @@ pub async fn serve_unix(
     let listener = tokio::net::UnixListener::from_std(listener)?;
     serve::serve(&listener, Arc::new(Admin { control, seeing }), &watch).await;
     if let Some(file) = file {
-        // Somebody may have removed it before us.
+        // Someone may have removed it before us.
         let _ = std::fs::remove_file(file);
     }
     Ok(())

@@ -17,7 +17,7 @@ const OTHERS_CONNECT: u32 = 0o002;
 /// Mode of folders made for sockets.
 const FOLDER_MODE: u32 = 0o700;
 
-/// The sticky bit: in such a folder nobody replaces somebody else's file.
+/// The sticky bit: in such a folder no one replaces someone else's file.
 const STICKY: u32 = 0o1000;
 
 /// The socket of `node` where the configuration names none: `hermes/NODE.sock` in `$XDG_RUNTIME_DIR`, else
@@ -58,7 +58,7 @@ pub struct AdminSocket {
 /// Opens the socket for [`super::serve_unix`], for this user only, and makes its folder (mode 0700) if there is none.
 ///
 /// # Errors
-/// When the folder is one in which another user could replace the socket, or somebody serves there already.
+/// When the folder is one in which another user could replace the socket, or someone serves there already.
 pub fn bind(socket: &Path) -> io::Result<AdminSocket> {
     prepare_folder(socket, rustix::process::getuid().as_raw())
         .map_err(|error| named(socket, error))?;

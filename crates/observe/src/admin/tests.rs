@@ -334,7 +334,7 @@ async fn the_end_removes_the_socket_and_the_client_says_so() {
 }
 
 #[tokio::test]
-async fn a_socket_that_nobody_serves_is_told_from_none() {
+async fn a_socket_that_no_one_serves_is_told_from_none() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("alice.sock");
     drop(bind(&socket).unwrap());

@@ -10,7 +10,7 @@ use super::super::live::Attempt;
 use super::super::record::Record;
 use super::Ended;
 
-/// `SPAN_KIND_SERVER`: the request was somebody else's.
+/// `SPAN_KIND_SERVER`: the request was someone else's.
 const SERVER: u8 = 2;
 
 /// `STATUS_CODE_ERROR`; a status that is not set means that nothing is wrong.

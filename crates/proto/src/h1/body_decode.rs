@@ -113,7 +113,7 @@ impl BodyDecoder {
         }
     }
 
-    /// So many of the [`Self::unframed`] bytes were taken from the connection by somebody else.
+    /// So many of the [`Self::unframed`] bytes were taken from the connection by someone else.
     pub fn passed(&mut self, bytes: u64) {
         if let State::Length(left) = &mut self.state {
             *left = left.saturating_sub(bytes);

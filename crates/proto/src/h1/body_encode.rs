@@ -95,7 +95,7 @@ impl BodyEncoder {
         }
     }
 
-    /// So many of the [`Self::unframed`] bytes were written by somebody else.
+    /// So many of the [`Self::unframed`] bytes were written by someone else.
     pub fn passed(&mut self, bytes: u64) {
         if let State::Length(left) = &mut self.state {
             *left = left.saturating_sub(bytes);

@@ -43,7 +43,7 @@ pub(super) fn decode_chunk_line(
 
 /// The bytes from the size to the end of the line, CRLF included.
 ///
-/// RFC 9112 7.1.1: white space may stand before `;`, and extensions nobody knows are ignored, within a limit.
+/// RFC 9112 7.1.1: white space may stand before `;`, and extensions no one knows are ignored, within a limit.
 fn extension_length(rest: &[u8], limit: usize) -> Result<Option<usize>, Kind> {
     let mut started = false;
     for (index, byte) in rest.iter().copied().enumerate() {

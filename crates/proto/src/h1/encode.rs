@@ -1,4 +1,4 @@
-//! Writing heads (RFC 9112 3, 4, 5). Everything is checked once more, whoever made it: what was built from HTTP/2,
+//! Writing heads (RFC 9112 3, 4, 5). Everything is checked once more, wherever it comes from: what was built from HTTP/2,
 //! from configuration or from code must not smuggle a line either.
 
 use std::fmt::Write as _;

@@ -82,7 +82,7 @@ impl Control {
         }
     }
 
-    /// RFC 9114, section 7.2.6: a server names a request stream; nobody names more than before.
+    /// RFC 9114, section 7.2.6: a server names a request stream; no one names more than before.
     fn goaway(&mut self, id: u64) -> Result<ControlEvent, Fault> {
         if self.role == Role::Client && !is_request(id) {
             return Err(Fault::connection(

@@ -202,7 +202,7 @@ pub(super) fn encode(fields: &HeaderMap, output: &mut BytesMut) -> Result<(), En
     Ok(())
 }
 
-/// RFC 9204, section 7.1.3: what nobody should be able to guess byte by byte.
+/// RFC 9204, section 7.1.3: what no one should be able to guess byte by byte.
 fn is_secret(name: &HeaderName) -> bool {
     [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE, SET_COOKIE].contains(name)
 }

@@ -88,7 +88,7 @@ pub enum Frame {
     Goaway(u64),
     /// MAX_PUSH_ID: a push ID.
     MaxPushId(u64),
-    /// PUSH_PROMISE, of which nothing is read: nobody may send us one.
+    /// PUSH_PROMISE, of which nothing is read: no one may send us one.
     PushPromise,
     /// PRIORITY_UPDATE of a request.
     PriorityUpdate {

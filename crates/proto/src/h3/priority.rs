@@ -27,7 +27,7 @@ impl Priority {
     }
 }
 
-/// What somebody says of a priority: of what is left out, somebody else decides (RFC 9218, section 8).
+/// What someone says of a priority: of what is left out, someone else decides (RFC 9218, section 8).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Signal {
     /// `u`.

@@ -149,7 +149,7 @@ fn settle_authority(
     }
 }
 
-/// A request to be written; as [`RequestHead`], but of somebody else's parts.
+/// A request to be written; as [`RequestHead`], but of someone else's parts.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestParts<'a> {
     /// The method.

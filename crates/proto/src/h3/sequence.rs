@@ -95,7 +95,7 @@ impl Sequence {
         }
     }
 
-    /// A PUSH_PROMISE, which nobody may send us (RFC 9114, section 7.2.5).
+    /// A PUSH_PROMISE, which no one may send us (RFC 9114, section 7.2.5).
     pub fn handle_push(&self) -> Fault {
         match self.role {
             Role::Server => unexpected("a client promises a push"),

@@ -84,7 +84,7 @@ impl PeerStreams {
         }
     }
 
-    /// A stream of this type was opened; false when it is to be stopped unread, because nobody here knows the type.
+    /// A stream of this type was opened; false when it is to be stopped unread, because no one here knows the type.
     ///
     /// # Errors
     /// The peer has one of those that there is only one of, or pushes.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_pushes() {
+    fn no_one_pushes() {
         let refused = |role| {
             PeerStreams::new(role)
                 .handle_open(StreamType::Push)

@@ -29,7 +29,7 @@ pub enum BindError {
     #[error("context {0}, or what it is for, is registered already")]
     Again(u64),
     /// An agreement to a context that was never offered.
-    #[error("a context was agreed to that nobody registered")]
+    #[error("a context was agreed to that no one registered")]
     Unasked,
     /// A datagram for the target, which such a request has not.
     #[error("a datagram has context 0, and the request has no target")]

@@ -68,7 +68,7 @@ pub enum NotReloaded {
     Invalid(Problems),
     /// It is valid, but something that it asks for cannot be bound now.
     Unbound(Problems),
-    /// It is still the one that was not confirmed, and nobody has asked for it again.
+    /// It is still the one that was not confirmed, and no one has asked for it again.
     GivenUp(Problems),
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for NotReloaded {
 
 impl Node {
     pub(crate) fn reload(&self, by: By) -> Result<ReloadReport, NotReloaded> {
-        // Whoever moves logs away asks so too, whether the file is valid or not.
+        // Moving logs away asks for it, too, whether the file is valid or not.
         self.shared.seeing.reopen_access();
         self.log.reopen();
         self.shared.snapshot.load().record.reopen();
@@ -224,7 +224,7 @@ impl Node {
     }
 }
 
-/// A file that was given up is not put in force again because somebody moved logs.
+/// A file that was given up is not put in force again because someone moved logs.
 fn not_given_up(documents: &Documents, loaded: &Loaded) -> Result<(), NotReloaded> {
     let Some(given_up) = &documents.given_up else {
         return Ok(());

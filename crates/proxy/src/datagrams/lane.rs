@@ -60,7 +60,7 @@ pub(crate) struct Capsules {
     pub(super) beside: Beside,
 }
 
-/// Where datagrams go. A stream is shared by the lanes that lead there: whoever writes holds it to the end of a capsule.
+/// Where datagrams go. A stream is shared by the lanes that lead there: a writer holds it to the end of a capsule.
 #[derive(Clone)]
 pub(crate) enum Sink {
     /// UDP.
@@ -135,7 +135,7 @@ impl Origin {
         matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Passed)
     }
 
-    /// Whether whoever reads on here begins with a capsule.
+    /// Whether the next reader here begins with a capsule.
     pub(crate) fn is_between(&self) -> bool {
         matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Between)
             || self.is_udp()
@@ -154,7 +154,7 @@ impl Sink {
         Self::Stream(Arc::new(Mutex::new(Shared::new(outgoing))), quic)
     }
 
-    /// Whether nobody is writing there, and whoever does next begins with a capsule.
+    /// Whether no one is writing there, and the next writer begins with a capsule.
     pub(crate) fn is_between(&self) -> bool {
         match self {
             Self::Udp(_) => true,
@@ -294,7 +294,7 @@ impl Lane<'_> {
         }
     }
 
-    /// The lane against this one reads the same stream, and hears when it breaks. Whoever asks here, too, is woken by each frame that leaves.
+    /// The lane against this one reads the same stream, and hears when it breaks. To ask here, too, would wake this one for each frame that leaves.
     async fn udp_to_stream(
         &self,
         reader: &mut UdpReader,
@@ -403,7 +403,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Sends what was written; whoever holds the stream need not take it again.
+    /// Sends what was written; the holder of the stream need not take it again.
     async fn flush(
         &self,
         held: &mut Option<OwnedMutexGuard<Shared>>,
@@ -429,7 +429,7 @@ impl Lane<'_> {
     }
 
     /// Puts every datagram that is complete into the batch, and sends that when it is full. Capsules that are not known are passed over (RFC 9297, 3.2), and so are datagrams
-    /// of contexts that nobody registered (RFC 9298, 4).
+    /// of contexts that no one registered (RFC 9298, 4).
     async fn deliver(
         &self,
         capsules: &mut CapsuleDecoder,
@@ -489,7 +489,7 @@ impl Lane<'_> {
     }
 }
 
-/// Resolves when the stream breaks, as far as that can be seen while nobody writes to it.
+/// Resolves when the stream breaks, as far as that can be seen while no one writes to it.
 pub(super) async fn broken(sink: &Mutex<Shared>) -> Reset {
     poll_fn(|cx| match sink.try_lock() {
         Ok(mut outgoing) => pin!(outgoing.broken()).poll(cx),

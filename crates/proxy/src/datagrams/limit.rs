@@ -1,8 +1,8 @@
 //! How large UDP payloads may be that go on from here, heard from one side and told to the other.
 //!
-//! Whoever finds that something is too large for the side that it leads to drops it, counts it, and tells the side where it came
+//! A node that finds that something is too large for the side that it leads to drops it, counts it, and tells the side where it came
 //! from. That one then drops what is larger itself, and tells the one before it; at last the node knows where datagrams enter.
-//! Nobody is told who sent nothing too large.
+//! Senders of smaller ones are told nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Limits {
     pub(super) fn hear(&self, side: Side, limit: usize) {
         let of = self.of(side);
         if of.heard.swap(limit, Ordering::Relaxed) != limit {
-            // Something larger was sent there: whoever sent it may have to know.
+            // Something larger was sent there: its sender may have to know.
             self.exceeded(side, if limit < NONE { limit + 1 } else { 0 });
             of.changed.notify_one();
         }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_limit_that_changes_often_is_told_seldom() {
+    async fn a_limit_that_changes_often_is_told_rarely() {
         let (limits, began, mut words) = (limits(), Instant::now(), 0);
         for change in 0..100 {
             limits.hear(Side::Client, 1000 + change);

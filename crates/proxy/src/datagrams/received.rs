@@ -1,4 +1,4 @@
-//! What a UDP socket has received and nobody has taken yet.
+//! What a UDP socket has received and no one has taken yet.
 //!
 //! While a tunnel takes datagrams, they are handed on as they come. When it stops, the kernel keeps what comes up to the size of the
 //! socket's buffer, and knows no age: so it is emptied from time to time, and the newest are kept within the bounds of a session.

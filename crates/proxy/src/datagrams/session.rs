@@ -54,7 +54,7 @@ pub struct Session {
     queue: Mutex<Queue>,
     ready: Notify,
     lost: Lost,
-    /// Counts what came and went, for whoever waits for silence.
+    /// Counts what came and went, to tell silence.
     activity: AtomicU64,
     refused: AtomicBool,
     /// Takes nothing any more: what comes begins another.

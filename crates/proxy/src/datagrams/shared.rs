@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hermes_http::{Outgoing, Reset, StreamError};
 
-/// The stream, and whether the next that is written may begin a capsule. Whoever gives up in the middle of one leaves it so: nothing
+/// The stream, and whether the next that is written may begin a capsule. A writer that gives up in the middle of one leaves it so: nothing
 /// can follow.
 pub(crate) struct Shared {
     outgoing: Outgoing,

@@ -7,7 +7,7 @@ use std::task::Poll;
 /// Lanes of a tunnel.
 const BOTH: usize = 2;
 
-/// Tells lanes to stop. Whoever sets it or takes it back polls them next, in the same task, so that nobody is woken for it.
+/// Tells lanes to stop. The task that sets it or takes it back polls them next, so that none is woken for it.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     is_set: AtomicBool,
@@ -54,7 +54,7 @@ impl Stop {
         self.is_set.load(Ordering::Relaxed)
     }
 
-    /// Resolves when it is set, as far as whoever waits is polled then.
+    /// Resolves when it is set, as far as the waiting task is polled then.
     pub(super) async fn seen(&self) {
         poll_fn(|_| {
             if self.is_set() {
@@ -70,7 +70,7 @@ impl Stop {
         self.within.store(!is_between, Ordering::Relaxed);
     }
 
-    /// Whether whoever reads on from the client begins with a capsule.
+    /// Whether the next reader from the client begins with a capsule.
     pub(crate) fn client_is_between(&self) -> bool {
         !self.within.load(Ordering::Relaxed)
     }

@@ -262,7 +262,7 @@ impl External {
         }
     }
 
-    /// Nobody decided.
+    /// No one decided.
     fn failed(&self, undecided: Undecided, took: Option<Duration>) -> Verdict {
         let Undecided { reason, whose } = undecided;
         tracing::debug!(filter = self.name, reason, ?whose, "no decision");
@@ -275,7 +275,7 @@ impl External {
         };
         let (decision, outcome) = match (whose, self.fail) {
             (Whose::Server, Fail::Open) => {
-                // The server's fields are nobody else's, also where it says nothing.
+                // The server's fields are no one else's, also where it says nothing.
                 let open = answer::changes(&self.owned, HeaderMap::new(), HeaderMap::new())
                     .unwrap_or_default();
                 (Decision::Allow(open), Outcome::FailedOpen)

@@ -75,7 +75,7 @@ pub(crate) struct Verdict {
     pub(crate) took: Option<Duration>,
     /// How long it counts for a tunnel; `None`: until the configuration changes.
     pub(crate) lasts: Option<Duration>,
-    /// How long an open tunnel may go on where this is nobody's decision; zero where somebody decided.
+    /// How long an open tunnel may go on where this is no one's decision; zero where someone decided.
     pub(crate) grace: Duration,
 }
 
@@ -91,13 +91,13 @@ pub(crate) enum Decision {
 /// How a decision came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Somebody allowed it.
+    /// Someone allowed it.
     Allowed,
-    /// Somebody denied it.
+    /// Someone denied it.
     Denied,
-    /// Nobody decided, and it goes on.
+    /// No one decided, and it goes on.
     FailedOpen,
-    /// Nobody decided, and it is refused.
+    /// No one decided, and it is refused.
     FailedClosed,
 }
 
@@ -185,7 +185,7 @@ pub(crate) struct Stage<'a> {
 pub(crate) struct Denied {
     /// The answer to it.
     pub(crate) refusal: Refusal,
-    /// How long an open tunnel may go on all the same, because nobody decided.
+    /// How long an open tunnel may go on all the same, because no one decided.
     pub(crate) grace: Duration,
 }
 

@@ -26,7 +26,7 @@ const CREDENTIALS: [&str; 4] = [
     "set-cookie",
 ];
 
-/// Fields that we write, and that nobody else may: a server believes them.
+/// Fields that we write, and that no one else may: a server believes them.
 const OWN: [&str; 9] = [
     "expect",
     "x-forwarded-for",
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_believes_from_us_is_taken_from_nobody_else() {
+    fn what_a_server_believes_from_us_is_taken_from_no_one_else() {
         let mut fields = HeaderMap::new();
         for name in [
             "x-forwarded-user",

@@ -1,6 +1,6 @@
-//! A question that nobody decided, and whose doing that may be.
+//! A question that no one decided, and whose doing that may be.
 //!
-//! `fail: open` is for servers that are gone. What a client can bring about never opens: else whoever is refused would look for a
+//! `fail: open` is for servers that are gone. What a client can bring about never opens: else a refused client would look for a
 //! request that cannot be asked about.
 
 use hermes_http::Cause;
@@ -111,7 +111,7 @@ impl From<&str> for Undecided {
     }
 }
 
-/// Statuses that speak of the request are brought about by whoever wrote it.
+/// Statuses that speak of the request are caused by its author.
 fn of_status(status: StatusCode) -> Whose {
     match status.as_u16() {
         400 | 405 | 411 | 413 | 414 | 415 | 417 | 422 | 431 | 501 | 505 => Whose::Client,

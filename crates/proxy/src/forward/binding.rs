@@ -1,6 +1,6 @@
 //! Authentication that binds a connection to a user: NTLM, and Negotiate (RFC 4559) as many servers use it.
 //!
-//! An exchange that asks for it has a connection to the server that nobody else's exchange ever has: that of its client's connection
+//! An exchange that asks for it has a connection to the server that no one else's exchange ever has: that of its client's connection
 //! in HTTP/1.1, or else one that ends with it. Over HTTP/2 and HTTP/3, where it is not defined, the server is spoken to in HTTP/1.1 if
 //! it can be.
 

@@ -200,8 +200,8 @@ enum Round {
     Claimed(Claim),
 }
 
-/// What comes seldom while datagrams go to and fro.
-enum Seldom {
+/// What comes rarely while datagrams go to and fro.
+enum Rare {
     Silent,
     Evicted,
     Claimed(Claim),
@@ -281,38 +281,38 @@ impl Tunnel {
                 tokio::select! {
                     left = carried(lanes.as_mut(), is_between) => match left {
                         Some(left) => return Round::Over(left.map(|_| "done")),
-                        None => Seldom::Between,
+                        None => Rare::Between,
                     },
                     came = wake_gated(beside) => came,
                 }
             };
             match came {
                 // What came just now begins no other session, but goes on with this one.
-                Seldom::Silent if session.as_ref().is_none_or(|session| session.retire()) => {
+                Rare::Silent if session.as_ref().is_none_or(|session| session.retire()) => {
                     return Round::Over(Ok("idle"));
                 }
-                Seldom::Silent => silent.set(self::silent(exchange.counters(), &silence)),
-                Seldom::Evicted => return Round::Over(Ok(EVICTED)),
-                Seldom::Claimed(claim) => {
+                Rare::Silent => silent.set(self::silent(exchange.counters(), &silence)),
+                Rare::Evicted => return Round::Over(Ok(EVICTED)),
+                Rare::Claimed(claim) => {
                     stop.set();
                     // What was read is sent, as far as that goes: the way may lead nowhere.
                     let _ = tokio::time::timeout(LEAVE_TIME, &mut lanes).await;
                     return Round::Claimed(claim);
                 }
-                Seldom::Ordered(Order::End(reason)) => {
+                Rare::Ordered(Order::End(reason)) => {
                     return Round::Over(Err(Broken::policy(&reason)));
                 }
-                Seldom::Ordered(Order::Move(moved)) => {
+                Rare::Ordered(Order::Move(moved)) => {
                     stalled.waits = false;
                     exchange.moves();
                     opening = Some(open(place, moved));
                 }
                 // The rules may have changed meanwhile.
-                Seldom::Between => {
+                Rare::Between => {
                     stalled.waits = false;
                     place.redecide();
                 }
-                Seldom::Opened(opened) => {
+                Rare::Opened(opened) => {
                     opening = None;
                     let stays = match *opened {
                         Ok(new) => match leave(lanes.as_mut(), (&stop, &sink), Box::new(new)).await
@@ -400,7 +400,7 @@ impl Tunnel {
             Ok(reason) => reason.to_owned(),
             Err(broken) => {
                 client.sink.reset(broken.reset);
-                // A session that nobody will take over is not to wait for that.
+                // A session that no one will take over is not to wait for that.
                 let goes_on = self.asked && broken.side == Side::Client && broken.is_of_the_way();
                 match self.path.held {
                     Held::Beyond(_) if !goes_on => path.farewell().await,
@@ -421,13 +421,13 @@ async fn beside(
     held: &mut Held,
     place: &mut Place,
     opening: &mut Option<Opening>,
-) -> Seldom {
+) -> Rare {
     tokio::select! {
-        () = silent, if udp => Seldom::Silent,
-        () = exchange.evicted() => Seldom::Evicted,
-        claim = held.claimed() => Seldom::Claimed(claim),
-        order = place.order() => Seldom::Ordered(order),
-        opened = finished(opening) => Seldom::Opened(Box::new(opened)),
+        () = silent, if udp => Rare::Silent,
+        () = exchange.evicted() => Rare::Evicted,
+        claim = held.claimed() => Rare::Claimed(claim),
+        order = place.order() => Rare::Ordered(order),
+        opened = finished(opening) => Rare::Opened(Box::new(opened)),
     }
 }
 

@@ -106,7 +106,7 @@ fn change_fields(
     target: &Target,
 ) -> Result<(), Refusal> {
     let unchanged = route.set.is_empty() && route.append.is_empty() && route.remove.is_empty();
-    // Whoever answers a TRACE shows it to the client (RFC 9110, 9.3.8), who must not see what the operator adds.
+    // The server that answers a TRACE shows it to the client (RFC 9110, 9.3.8), who must not see what the operator adds.
     if unchanged || head.method == Method::TRACE {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The heads of a response, read on while a client is slow to take the interim ones.
 //!
-//! Over HTTP/2 they pass no window: what nobody takes from a stream waits in memory, however much it is. So the stream is read while
+//! Over HTTP/2 they pass no window: what no one takes from a stream waits in memory, however much it is. So the stream is read while
 //! an interim response is on its way to the client, and [`Pending`] bounds how many there can be.
 
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@ use crate::resume::{Claim, Seat, Token};
 
 /// What lets a UDP session go on when the way to it breaks.
 pub(crate) enum Held {
-    /// Nothing: nobody asked for it, or the next hop does not know how.
+    /// Nothing: no one asked for it, or the next hop does not know how.
     Nothing,
     /// The token of a session that ends at a later proxy.
     Beyond(Token),
@@ -20,7 +20,7 @@ impl Held {
         Token::take(fields).map_or(Self::Nothing, Self::Beyond)
     }
 
-    /// Tells whoever asked.
+    /// Tells the asker.
     pub(crate) fn tell(&self, fields: &mut HeaderMap) {
         match self {
             Self::Nothing => {}
@@ -29,7 +29,7 @@ impl Held {
         }
     }
 
-    /// Waits until somebody takes the session over.
+    /// Waits until someone takes the session over.
     pub(super) async fn claimed(&mut self) -> Claim {
         match self {
             Self::Here(seat) => seat.claimed().await,

@@ -1,4 +1,4 @@
-//! The descriptors that an exchange holds, out of the share of whoever's it is.
+//! The descriptors that an exchange holds, out of the share of its user or source.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Holder {
             descriptors::ceiling()
         );
         let refusal = Refusal::new(ProxyError::ConnectionLimitReached, details);
-        // Whoever is the cause of it is told so.
+        // The one who caused it is told so.
         Err(if (holds + count - 1) * 2 >= taken {
             refusal.status(StatusCode::TOO_MANY_REQUESTS)
         } else {
@@ -68,7 +68,7 @@ impl Holder {
     }
 }
 
-/// Takes a descriptor out of the share of whoever's exchange this is; it holds one, however often it is tried.
+/// Takes a descriptor out of the share of the exchange's user or source; it holds one, however often it is tried.
 ///
 /// # Errors
 /// The share is used up.

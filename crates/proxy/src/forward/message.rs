@@ -473,7 +473,7 @@ impl NoResponse {
     pub(super) fn unexpected_tunnel() -> Self {
         Self::last(Refusal::new(
             ProxyError::HttpProtocolError,
-            "the next hop opened a tunnel that nobody asked for",
+            "the next hop opened a tunnel that no one asked for",
         ))
     }
 

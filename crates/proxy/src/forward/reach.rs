@@ -374,7 +374,7 @@ fn unreached(tries: &Tries<'_>, failure: &ConnectFailure) -> Unreached {
         .connect_failure(tries.next.name(), error.token());
     tries.goes_to(&failure.endpoint.as_str().into());
     let refusal = Refusal::new(error, failure.reason.clone()).next_hop(&failure.endpoint);
-    // A name that nobody here knows is the client's mistake, as it is where no route knows it.
+    // A name that no one here knows is the client's mistake, as it is where no route knows it.
     let unknown = failure.kind == FailureKind::Dotless;
     let refusal = if unknown {
         refusal.status(StatusCode::NOT_FOUND)

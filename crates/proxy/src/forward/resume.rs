@@ -1,4 +1,4 @@
-//! A tunnel of datagrams whose way broke: it is opened again towards the target, and waits for whoever opens it from the client.
+//! A tunnel of datagrams whose way broke: it is opened again towards the target, and waits to be opened from the client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,7 +96,7 @@ impl Tunnel {
         self.client.origin.is_udp() || matches!(path.held, Held::Beyond(held) if held == token)
     }
 
-    /// Waits for whoever takes the session over that ends here, and keeps what comes meanwhile.
+    /// Waits for the one who takes over the session that ends here, and keeps what comes meanwhile.
     pub(super) async fn wait(mut self, broken: Broken, place: &mut Place) -> String {
         self.client.sink.reset(broken.reset);
         let (Held::Here(seat), Origin::Udp(reader)) =
@@ -122,7 +122,7 @@ impl Tunnel {
         let ended = tokio::select! {
             claim = reader.during(seat.claimed(), &self.exchange) => return self.hand_over(claim),
             () = sleep(KEPT_FOR) => broken,
-            // Whoever comes for it is sent elsewhere.
+            // Those who come for it are sent elsewhere.
             () = standing.stops() => broken.note("the node stops"),
             reason = place.ended() => Broken::policy(&reason),
             () = self.exchange.evicted() => broken.note("others needed its room"),
@@ -130,7 +130,7 @@ impl Tunnel {
         self.end(Err(ended)).await
     }
 
-    /// Gives the session to whoever claims it.
+    /// Gives the session to its claimant.
     pub(super) fn hand_over(self, claim: Claim) -> String {
         self.client.sink.settle(&self.exchange);
         // Not as if the way had broken: a proxy on it would open it again, and take the session back.

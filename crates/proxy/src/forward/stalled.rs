@@ -16,7 +16,7 @@ use crate::redecide::{Opened, Place};
 pub(super) struct Stalled {
     /// It is decided on again when the capsule has ended.
     pub(super) waits: bool,
-    /// The log says so: whoever writes capsules chooses how often that happens.
+    /// The log says so: the writer of capsules chooses how often that happens.
     told: bool,
 }
 

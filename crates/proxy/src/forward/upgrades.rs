@@ -30,7 +30,7 @@ pub(super) fn check(routed: &Routed, head: &RequestHead) -> Result<(), Refusal> 
     };
     let details = if protocol.is_of_connections() {
         format!(
-            "protocol {protocol} would make this a connection whose requests nobody looks at; it passes no proxy"
+            "protocol {protocol} would make this a connection whose requests no one looks at; it passes no proxy"
         )
     } else {
         format!("protocol {protocol} passes only where `upgrades` of the route names it")

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use crate::next::Next;
 
-/// The endpoint answered. A 5xx of an origin speaks against it; one that a proxy passes on speaks of somebody else, whom the
+/// The endpoint answered. A 5xx of an origin speaks against it; one that a proxy passes on speaks of someone else, whom the
 /// client chose.
 pub(crate) fn answered(active: &Active, next: &Next, status: StatusCode) {
     if status.is_server_error() && next.receiver() == Receiver::Origin {

@@ -111,7 +111,7 @@ impl BasicAuth {
         known.then(|| PasswordProof::of(hash))
     }
 
-    /// Checks a password of somebody at `source`. A user that is not known takes as long as one who is. What is remembered waits for
+    /// Checks a password of someone at `source`. A user that is not known takes as long as one who is. What is remembered waits for
     /// nothing.
     pub async fn verify(
         &self,
@@ -171,7 +171,7 @@ impl BasicAuth {
                     .lock()
                     .insert(digest, (), now.saturating_add(WRONG_FOR));
             }
-            // Kept until here: whoever waited may be gone, the processor is busy all the same.
+            // Kept until here: the waiting client may be gone, the processor is busy all the same.
             turn.found(right);
             right
         });
@@ -195,7 +195,7 @@ impl BasicAuth {
 }
 
 impl Memory {
-    /// A digest that nobody without the key can try passwords against.
+    /// A digest that no one without the key can try passwords against.
     fn digest(&self, user: &str, password: &str) -> Vec<u8> {
         // A user holds no colon, so that the pair is unambiguous.
         let mut context = hmac::Context::with_key(&self.key);

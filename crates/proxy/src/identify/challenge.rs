@@ -1,4 +1,4 @@
-//! The refusal of somebody who did not show who they are, and what it asks for.
+//! The refusal of someone who did not show who they are, and what it asks for.
 
 use http::header::{PROXY_AUTHENTICATE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -19,7 +19,7 @@ pub struct Challenge {
     pub scheme: &'static str,
 }
 
-/// Why somebody is refused.
+/// Why someone is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Nothing was shown.
@@ -32,7 +32,7 @@ pub(super) enum Refusal {
     Basic,
     /// The token is not valid.
     Bearer(&'static str),
-    /// The certificate names nobody.
+    /// The certificate names no one.
     Certificate(&'static str),
     /// Too many passwords are waiting to be checked.
     Busy,

@@ -7,7 +7,7 @@ use super::is_user;
 /// Seconds by which the issuer's clock and ours may differ.
 pub(crate) const LEEWAY: u64 = 30;
 
-/// The last second that a date can show (9999-12-31T23:59:59Z). A later time counts as this one, so that whoever adds to it need
+/// The last second that a date can show (9999-12-31T23:59:59Z). A later time counts as this one, so that code that adds to it need
 /// not fear the end of numbers.
 const LATEST: u64 = 253_402_300_799;
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 #[doc(alias = "bound")]
 const LIMIT: usize = 16 * 1024;
 
-/// What somebody showed. It has no `Debug` form: that would tell secrets.
+/// What someone showed. It has no `Debug` form: that would tell secrets.
 pub(super) enum Credentials {
     /// RFC 7617.
     Basic { user: String, password: String },

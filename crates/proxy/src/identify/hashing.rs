@@ -21,7 +21,7 @@ const AT_ONCE: usize = 4;
 #[doc(alias = "bound")]
 const WAIT: Duration = Duration::from_secs(20);
 
-/// How often those who wait look whether somebody has rested.
+/// How often those who wait look whether someone has rested.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Who may hash, and who waits for that.
@@ -127,7 +127,7 @@ impl Hashing {
     }
 }
 
-/// One who waits: leaves the line when nobody waits for the turn any more.
+/// One who waits: leaves the line when no one waits for the turn any more.
 struct Waiting<'a> {
     hashing: &'a Hashing,
     pair: &'a Pair,
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn turns_come_back_whoever_is_gone() {
+    async fn turns_come_back_when_their_holder_is_gone() {
         let hashing = Hashing::new();
         let free = hashing.state.lock().free;
         let mut held = Vec::new();

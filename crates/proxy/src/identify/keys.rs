@@ -103,7 +103,7 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
         .to_owned();
     if kind == "oct" {
         return Err(
-            "a symmetric key: whoever verifies with it can sign with it as well".to_owned(),
+            "a symmetric key: anyone who verifies with it can sign with it as well".to_owned(),
         );
     }
     let jwk: Jwk = serde_json::from_value(value).map_err(|why| why.to_string())?;

@@ -45,7 +45,7 @@ pub const USER_LIMIT: usize = 256;
 /// Who an exchange is of, and how we know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The authenticated user; `None` where nobody was asked.
+    /// The authenticated user; `None` without authentication.
     pub user: Option<String>,
     /// What that rests on.
     pub proof: Proof,
@@ -146,7 +146,7 @@ impl Authenticator {
         found.map_err(|refusal| Challenge::new(refusal, &self.schemes(), gateway))
     }
 
-    /// Whether what once proved that somebody is `user` would prove it at `now`, Unix time in seconds. Whether a certificate's
+    /// Whether what once proved that someone is `user` would prove it at `now`, Unix time in seconds. Whether a certificate's
     /// authority is still believed is not asked here.
     ///
     /// # Errors

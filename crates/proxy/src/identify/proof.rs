@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// What an identity rests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// Nobody was asked.
+    /// There was no authentication.
     Nothing,
     /// A password that was right.
     Password(PasswordProof),

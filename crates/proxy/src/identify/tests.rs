@@ -213,7 +213,7 @@ fn lines(challenge: &Challenge, name: &http::HeaderName) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_and_credentials_are_removed_all_the_same() {
+async fn no_one_is_asked_and_credentials_are_removed_all_the_same() {
     for auth in [None, Some(Auth::Word(AuthMode::None))] {
         let authenticator = Authenticator::build(
             &Listener {
@@ -830,7 +830,7 @@ fn key_sets_hold_public_signature_keys_only() {
         (vec![], Some(none)),
         (
             vec![json!({ "kty": "oct", "k": "c2VjcmV0", "alg": "HS256" })],
-            Some("keys[0]: a symmetric key: whoever verifies with it can sign with it as well"),
+            Some("keys[0]: a symmetric key: anyone who verifies with it can sign with it as well"),
         ),
         (
             vec![with(Algorithm::RS256, "use", "enc".into())],

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_source_stands_before_nobody_else() {
+    fn a_flood_of_one_source_stands_before_no_one_else() {
         let (mut turns, now) = (Turns::default(), Instant::now());
         for ticket in 0..300 {
             assert_eq!(
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_passwords_of_a_pair_rest_longer_each_time_and_nobody_else_does() {
+    fn wrong_passwords_of_a_pair_rest_longer_each_time_and_no_one_else_does() {
         let (mut turns, mut now) = (Turns::default(), Instant::now());
         for ticket in 0..20 {
             turns.enter(&pair(1, "alice"), ticket);

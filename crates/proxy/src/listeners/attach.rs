@@ -114,7 +114,7 @@ fn hold(entrance: &Entrance, joined: Joined, watch: &Watch) -> (Drain, oneshot::
             () = joined.rest.farewell() => {}
             () = own.forced() => {}
         }
-        // Nobody waits any more where the attachment was left for another.
+        // No one waits any more where the attachment was left for another.
         let _ = done.send(());
     });
     (serving, ended)

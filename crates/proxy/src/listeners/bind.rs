@@ -54,7 +54,7 @@ impl Serves {
         match self {
             Self::Streams => Carries::Tcp,
             Self::Datagrams | Self::Quic => Carries::Udp,
-            // They go through sockets that nobody else could want.
+            // They go through sockets that no one else could want.
             Self::Attachments => Carries::Tcp,
         }
     }
@@ -106,7 +106,7 @@ impl Bound {
         }
     }
 
-    /// Takes a Unix socket's file away: nobody answers there any more.
+    /// Takes a Unix socket's file away: no one answers there any more.
     pub(super) fn unlink(&self) {
         if let Self::Unix(path) = self
             && let Err(error) = std::fs::remove_file(path)

@@ -1,4 +1,4 @@
-//! The live sessions of one worker's share of a `udp` listener. Whoever sends one datagram has one, so those that were not answered are
+//! The live sessions of one worker's share of a `udp` listener. A client that sends one datagram has one, so those that were not answered are
 //! the first to go: a flood of sources displaces itself.
 
 use std::collections::HashMap;

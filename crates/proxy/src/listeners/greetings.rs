@@ -1,4 +1,4 @@
-//! Says which clients were pointed at a port that does not speak their protocol: seldom enough that nobody can fill the log with it.
+//! Says which clients were pointed at a port that does not speak their protocol: rarely enough that no one can fill the log with it.
 
 use std::time::Duration;
 

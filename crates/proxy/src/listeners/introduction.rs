@@ -34,7 +34,7 @@ pub(super) async fn take(stream: Stream, rules: &ListenerRules) -> Option<Stream
     }
 }
 
-/// Whoever can open our Unix socket is let in by its file's mode; others must be in a prefix.
+/// A client of our Unix socket is let in by its file's mode; others must be in a prefix.
 fn may_introduce(rules: &ListenerRules, peer: PeerAddress) -> bool {
     peer.ip().is_none_or(|ip| {
         let ip = ip.to_canonical();

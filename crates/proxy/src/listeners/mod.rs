@@ -82,7 +82,7 @@ impl Socket {
     }
 }
 
-/// Opens the doors that a worker is told to, on its thread, until nobody can tell it any more.
+/// Opens the doors that a worker is told to, on its thread, until no one can tell it any more.
 pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch: Watch) {
     let mut draining = false;
     loop {

@@ -157,7 +157,7 @@ impl PassedSockets {
             .filter(|address| is_open(listener, *address))
         {
             let reason = format!(
-                "strangers can reach {address}, where {} is bound, and nobody is asked who he is",
+                "strangers can reach {address}, where {} is bound, and no authentication is configured",
                 own[0]
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));

@@ -35,7 +35,7 @@ pub(super) async fn serve(
     watch: &Watch,
 ) -> io::Result<()> {
     accept(entrance, socket, share, watch).await?;
-    // The socket is closed by a task of its own, once nobody needs it. The port should be free when this returns.
+    // The socket is closed by a task of its own, once no one needs it. The port should be free when this returns.
     for _ in 0..CLOSING {
         tokio::task::yield_now().await;
     }
@@ -66,7 +66,7 @@ async fn accept(
             () = endpoint.idle(), if !accepting => return Ok(()),
             () = watch.forced() => {
                 endpoint.close(NO_ERROR, b"");
-                // Whoever did not hear of it by then hears nothing more.
+                // A client that did not hear of it by then hears nothing more.
                 drop(timeout(FAREWELL, endpoint.idle()).await);
                 return Ok(());
             }

@@ -45,7 +45,7 @@ pub(super) fn note(
     let over = if over == Over::Quic { "quic" } else { "tcp" };
     let reason = fault.word();
     let words = fault.words();
-    // Whoever looks whether a port is open, as load balancers do every second, connects and leaves.
+    // A client that only looks whether a port is open, as load balancers do every second, connects and leaves.
     match rules
         .seeing
         .handshake_refused(reason, fault != Fault::Closed)

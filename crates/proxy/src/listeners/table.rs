@@ -43,7 +43,7 @@ struct Open {
     /// The sockets were not bound here, but passed.
     passed: Vec<Passed>,
     drain: Drain,
-    /// Held by whoever serves the sockets.
+    /// Held by the servers of the sockets.
     served: Arc<()>,
 }
 
@@ -148,7 +148,7 @@ impl ListenerTable {
 
     /// Binds what a document asks for and is not bound yet. Nothing is served or closed.
     ///
-    /// What a socket is called and what it serves may change under it: it stays as long as somebody wants its address.
+    /// What a socket is called and what it serves may change under it: it stays as long as someone wants its address.
     ///
     /// # Errors
     /// Everything that cannot be bound; what could be is closed again.
@@ -318,7 +318,7 @@ impl ListenerTable {
         loop {
             tries -= 1;
             match self.bind_once(missing, beside, workers) {
-                // The system chose a port that somebody uses for UDP.
+                // The system chose a port that someone uses for UDP.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
                 done => return done,
             }

@@ -67,7 +67,7 @@ pub(super) async fn serve(
                 tokio::task::yield_now().await;
                 continue;
             }
-            // Those who come later are for whoever listens here then. Only when nothing is left to receive: the order of these lines counts.
+            // Those who come later belong to the next listener. Only when nothing is left to receive: the order of these lines counts.
             () = std::future::ready(()), if closing && welcome => {
                 welcome = false;
                 continue;

@@ -184,7 +184,7 @@ impl Admitted {
 
 /// Why what came in early data and must not be repeated is refused.
 fn refuse_early() -> Refusal {
-    let details = "it came before the handshake had ended, and somebody could have repeated it";
+    let details = "it came before the handshake had ended, and someone could have repeated it";
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_EARLY)
 }
 

@@ -172,7 +172,7 @@ async fn here(
     }
 }
 
-/// Answers what nobody answered, and records why.
+/// Answers what no one answered, and records why.
 async fn answer(
     exchange: &Exchange,
     answerer: Answerer<'_>,

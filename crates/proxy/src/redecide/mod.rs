@@ -2,7 +2,7 @@
 //!
 //! A tunnel [stands](stand) in one table while it is carried. A change of configuration decides on all of them again, from
 //! *identify* to *route* and with [`hermes_rules::redecide`], and leaves an [`Order`] with those that cannot go on as they are;
-//! whoever carries the tunnel follows it. Where filters are to be asked, the carrier asks them, on its own worker, while the
+//! the carrier of the tunnel follows it. Where filters are to be asked, the carrier asks them, on its own worker, while the
 //! tunnel goes on. Their answer may say how long it counts; then they are asked again.
 
 mod standing;
@@ -223,7 +223,7 @@ async fn expiry(expires: Option<u64>) {
     let Some(expires) = expires else {
         return std::future::pending().await;
     };
-    // Whoever wrote the token chose the number: what a clock cannot show is not added to one.
+    // The token's author chose the number: what a clock cannot show is not added to one.
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -373,7 +373,7 @@ impl Standing {
     ) -> TunnelVerdict {
         if user != self.routed.user.as_deref() {
             let name = |user: Option<&str>| {
-                user.map_or_else(|| "nobody's".to_owned(), |user| format!("user {user}'s"))
+                user.map_or_else(|| "no one's".to_owned(), |user| format!("user {user}'s"))
             };
             let words = format!(
                 "it would be {} now, not {}",

@@ -1,8 +1,8 @@
 //! UDP sessions that outlive the way to them.
 //!
 //! A CONNECT-UDP between proxies asks for a session, `hermes-session: ?1`. The proxy where the tunnel ends answers with a token,
-//! which every proxy on the way may keep. When the way breaks, whoever finds that first opens the tunnel again with the token, and
-//! gets the same UDP socket: the target sees nothing. A token that is not known any more, or belongs to somebody else, is as
+//! which every proxy on the way may keep. When the path breaks, the node that finds that first opens the tunnel again with the token, and
+//! gets the same UDP socket: the target sees nothing. A token that is not known any more, or belongs to someone else, is as
 //! good as none: the answer is a fresh session in all these cases.
 //!
 //! The value is a boolean or a byte sequence of RFC 9651. It stands in no log and no record, is taken out of every request as it

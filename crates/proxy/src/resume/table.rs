@@ -27,7 +27,7 @@ const WAITING: usize = 4096;
 #[doc(alias = "bound")]
 const HAND_OVER: Duration = Duration::from_millis(500);
 
-/// Whose a session is and where it leads: all of it must be the same for whoever takes it over.
+/// Whose a session is and where it leads: all of it must be the same for the one who takes it over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) user: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Handed {
     pub(crate) times: u32,
 }
 
-/// Somebody waits here to be handed a session.
+/// Someone waits here to be handed a session.
 pub(crate) type Claim = oneshot::Sender<Handed>;
 
 /// The sessions.
@@ -123,7 +123,7 @@ impl Resumable {
         let (claim, handed) = oneshot::channel();
         {
             let held = self.held.lock();
-            // It stays there until it is handed over: whoever claims it may go before.
+            // It stays there until it is handed over: its claimant may be gone before.
             held.get(token)
                 .filter(|entry| entry.bound == *bound)?
                 .claims
@@ -140,7 +140,7 @@ impl Seat {
         self.token
     }
 
-    /// Waits until somebody claims the session. May be dropped and called again.
+    /// Waits until someone claims the session. May be dropped and called again.
     pub(crate) async fn claimed(&mut self) -> Claim {
         loop {
             match self.claims.recv().await {
@@ -168,7 +168,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut held = self.resumable.held.lock();
-        // Whoever took it over has the same token.
+        // The one who took it over has the same token.
         if held
             .get(&self.token)
             .is_some_and(|entry| entry.number == self.number)
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_claims_a_session_and_goes_leaves_it_to_whoever_comes_next() {
+    async fn who_claims_a_session_and_goes_leaves_it_to_the_next() {
         let resumable: Arc<Resumable> = Arc::default();
         let token = Token::random().unwrap();
         let mut seat = resumable.enter(token, bound("alice"), 0);

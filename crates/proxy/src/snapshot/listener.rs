@@ -107,7 +107,7 @@ pub struct ListenerRules {
     pub udp_templates: Vec<UriTemplate>,
     /// Those of connect-tcp.
     pub tcp_templates: Vec<UriTemplate>,
-    /// Whose traffic this is when nobody is asked.
+    /// Whose traffic this is without authentication.
     pub user: Option<String>,
     /// Its metrics.
     pub seeing: Arc<ListenerSeeing>,
@@ -587,7 +587,7 @@ mod tests {
         assert_eq!(
             options(&asked).min_rate,
             strangers,
-            "whoever is asked is a stranger until then"
+            "a client that is asked is a stranger until then"
         );
     }
 

@@ -100,7 +100,7 @@ fn an_exchange_through_two_nodes_makes_a_bounded_number_of_allocations() {
     );
 }
 
-/// What was counted when this was written (63 and 63, two nodes together), and a tenth. Whoever needs more says why.
+/// What was counted when this was written (63 and 63, two nodes together), and a tenth. If you need more, say why.
 const H1_MOST: usize = 70;
 const H2_MOST: usize = 70;
 

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 /// What is the same in every file.
 const REST: &str = "version: 1\nworkers: 1\nlog: { access: off }\nadmin: { socket: admin.sock }\n";
 
-/// A node with one worker, and the runtime where its administration would run: nobody drives that, so that
+/// A node with one worker, and the runtime where its administration would run: no one drives that, so that
 /// what is counted is the worker's.
 pub struct Node {
     proxy: Proxy,

@@ -28,7 +28,7 @@ impl BadField {
 
 /// Changes fields: first `remove`, then `set`, then `append`.
 ///
-/// A value that renders to nothing (nobody was authenticated, say) writes no field, though `set` still removes what was
+/// A value that renders to nothing (without authentication, say) writes no field, though `set` still removes what was
 /// there. Space around a value is cut off (RFC 9110, 5.5). [Reserved](super::is_reserved) fields are never removed.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use super::remove_where;
 /// Bits for the first two letters of names, five of each.
 const PAIRS: usize = 1024;
 
-/// Fields by which proxies tell the origin where a request came from, and which a client could write to be taken for somebody
+/// Fields by which proxies tell the origin where a request came from, and which a client could write to be taken for someone
 /// else. A name in which `_` stands for `-` counts too: many origins take the two for the same.
 #[derive(Debug, Clone)]
 pub struct Provenance {

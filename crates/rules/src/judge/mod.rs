@@ -49,7 +49,7 @@ pub struct Entrance<'a> {
     pub name: &'a str,
     /// The listener as it is configured.
     pub config: &'a Listener,
-    /// Whose traffic it is where no one is asked.
+    /// Whose traffic it is without authentication.
     pub user: Option<&'a str>,
 }
 
@@ -138,7 +138,7 @@ impl<H> Rules<H> {
     /// *Identify*: whose an exchange is. Afterwards only the overlay fields are left that are believed.
     ///
     /// # Errors
-    /// It claims to be somebody else's; see [`believe`].
+    /// It claims to be someone else's; see [`believe`].
     pub fn identify(
         &self,
         entrance: &Entrance<'_>,
@@ -258,9 +258,9 @@ impl<H> Rules<H> {
     }
 }
 
-/// Whose traffic enters at a listener that asks no one who they are.
+/// Whose traffic enters at a listener without authentication.
 pub fn listener_user(document: &Document, listener: &Listener) -> Option<String> {
-    // What comes over an attachment is somebody else's, even where no one says whose.
+    // What comes over an attachment is someone else's, even where no one says whose.
     if is_identified(listener) || listener.attach.is_some() {
         return None;
     }

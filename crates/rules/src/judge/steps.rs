@@ -129,7 +129,7 @@ pub(super) fn removed(
             steps.take(Step {
                 phase: Phase::Identify,
                 path: key_of(entrance, "forged"),
-                said: "field user said somebody else, and is replaced".to_owned(),
+                said: "field user said someone else, and is replaced".to_owned(),
             });
         }
     }

@@ -49,7 +49,7 @@ fn to(document: &Document, report: &mut Report) {
             }
             Some(upstream) if upstream.attached.is_some() => {
                 let reason = format!(
-                    "upstream `{name}` is whoever is attached here: nobody can attach to it"
+                    "upstream `{name}` is the users attached here: no one can attach to it"
                 );
                 report.add(key, reason, "name an upstream with `endpoints`");
             }
@@ -79,7 +79,7 @@ fn name(document: &Document, report: &mut Report) {
             } else {
                 path.to_owned()
             };
-            let reason = format!("nobody can be attached as `{name}`");
+            let reason = format!("no one can be attached as `{name}`");
             report.add(
                 key,
                 reason,
@@ -185,7 +185,7 @@ fn own(document: &Document, report: &mut Report) {
                 for name in names {
                     if matches!(name, TextMatch::Exact(name) if name.bytes().any(|byte| byte.is_ascii_uppercase()))
                     {
-                        let reason = format!("nobody can be attached as `{name}`");
+                        let reason = format!("no one can be attached as `{name}`");
                         report.add(path.clone(), reason, "write it without capitals");
                     }
                 }
@@ -226,7 +226,7 @@ fn upstream_keys(document: &Document, report: &mut Report) {
             );
         }
         if upstream.attached.as_ref().is_some_and(is_capital) {
-            let reason = "nobody can be attached under a name with capitals";
+            let reason = "no one can be attached under a name with capitals";
             report.add(
                 format!("{path}.attached"),
                 reason,

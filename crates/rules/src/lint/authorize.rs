@@ -59,7 +59,7 @@ fn upstreams(document: &Document, report: &mut Report) {
                 );
             }
             (None, None) => {
-                let reason = "nobody is named to be asked";
+                let reason = "no server is named";
                 report.add(
                     format!("{path}.url"),
                     reason,

@@ -44,7 +44,7 @@ fn senders(document: &Document, report: &mut Report) {
         if broadcast.users.is_empty() && broadcast.peers.is_empty() {
             report.add(
                 path,
-                "nobody may broadcast",
+                "no one may broadcast",
                 "name `users` or `peers`, such as users: [\"*\"]",
             );
         }

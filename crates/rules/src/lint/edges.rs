@@ -27,7 +27,7 @@ fn proxy_protocol(document: &Document, report: &mut Report) {
     });
 }
 
-/// Whoever may write a PROXY header may claim any address.
+/// A client that may write a PROXY header may claim any address.
 fn proxy_protocol_from(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         let address = listener.http.as_ref().or(listener.tcp.as_ref());
@@ -38,7 +38,7 @@ fn proxy_protocol_from(document: &Document, report: &mut Report) {
         ) {
             (Some(_), true) if !is_unix && !is_udp(listener) => {
                 let reason =
-                    "nobody may connect: no prefix is named from which PROXY headers are taken";
+                    "no one may connect: no prefix is named from which PROXY headers are taken";
                 report.add(
                     format!("{path}.proxy_protocol"),
                     reason,

@@ -187,7 +187,7 @@ fn eject(document: &Document, report: &mut Report) {
         if eject.time.is_some_and(|time| time.0.is_zero()) {
             report.add(
                 format!("{path}.eject.for"),
-                "zero ejects nobody",
+                "zero ejects nothing",
                 "give a longer time, or remove `eject`",
             );
         }

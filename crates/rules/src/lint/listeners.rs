@@ -84,7 +84,7 @@ fn udp_on_unix(document: &Document, report: &mut Report) {
     });
 }
 
-/// Keys that mean something only where requests arrive: nobody can show who he is on a bare port.
+/// Keys that mean something only where requests arrive: a bare port authenticates no one.
 fn http_only_keys(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         if listener.http.is_some() || !is_port(listener) {
@@ -166,7 +166,8 @@ fn open(document: &Document, report: &mut Report) {
             if !is_open(listener, *address) {
                 continue;
             }
-            let reason = format!("strangers can reach {address}, and nobody is asked who he is");
+            let reason =
+                format!("strangers can reach {address}, and no authentication is configured");
             let local = if address.is_ipv4() {
                 "127.0.0.1"
             } else {

@@ -31,7 +31,7 @@ fn revocation(document: &Document, report: &mut Report) {
         return;
     };
     if tls.crl_file.is_some() && tls.ca_file.is_none() && tls.client_ca_file.is_none() {
-        let reason = "nobody takes lists without the authorities whose certificates they revoke";
+        let reason = "revocation lists need the authorities whose certificates they revoke";
         report.add(
             "defaults.tls.crl_file",
             reason,

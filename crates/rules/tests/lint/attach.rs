@@ -42,13 +42,13 @@ fn attached_to_nothing() {
             "upstreams": { "users": { "attached": "bob" } },
         }),
         &[
-            "listeners.reach.attach.to: upstream `users` is whoever is attached here: nobody can attach to it; name an upstream with `endpoints`",
+            "listeners.reach.attach.to: upstream `users` is the users attached here: no one can attach to it; name an upstream with `endpoints`",
         ],
     );
 }
 
 #[test]
-fn attached_as_nobody() {
+fn attached_as_no_one() {
     finds(
         json!({ "listeners": { "reach": { "attach": "next" } } }),
         &[
@@ -57,7 +57,7 @@ fn attached_as_nobody() {
     );
     for name in ["Alice", "", "a b", "ä"] {
         let expected = format!(
-            "listeners.reach.attach.as: nobody can be attached as `{name}`; write 1 to 256 visible characters of ASCII, without capitals"
+            "listeners.reach.attach.as: no one can be attached as `{name}`; write 1 to 256 visible characters of ASCII, without capitals"
         );
         finds_of(
             json!({ "attach": { "to": "next", "as": name } }),
@@ -104,7 +104,7 @@ fn routes_that_would_take_what_does_not_ask() {
     );
     finds(
         route(json!({ "match": { "protocol": "ptth" }, "attach": ["door", "Printer"] })),
-        &["routes[0].attach: nobody can be attached as `Printer`; write it without capitals"],
+        &["routes[0].attach: no one can be attached as `Printer`; write it without capitals"],
     );
 }
 
@@ -115,7 +115,7 @@ fn keys_of_endpoints_where_nodes_are_attached() {
         &[
             "upstreams.users.tls: `tls` says nothing of nodes that are attached here: they open the connections; remove it, or remove `attached`",
             "upstreams.users.warm: `warm` says nothing of nodes that are attached here: they open the connections; remove it, or remove `attached`",
-            "upstreams.users.attached: nobody can be attached under a name with capitals; write it without capitals",
+            "upstreams.users.attached: no one can be attached under a name with capitals; write it without capitals",
         ],
     );
 }

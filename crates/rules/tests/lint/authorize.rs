@@ -74,7 +74,7 @@ fn one_server_is_named_once() {
             { "name": "d", "url": "http://127.0.0.1:1/v1/data/a", "kind": "opa" },
         ])),
         &[
-            "authorize[0].url: nobody is named to be asked; write one such as http://127.0.0.1:9191, or an `upstream`",
+            "authorize[0].url: no server is named; write one such as http://127.0.0.1:9191, or an `upstream`",
             "authorize[1].url: the server is named twice; write `url` or `upstream`, not both",
             "authorize[2].path: the url has a path already; write the path in one of them",
         ],

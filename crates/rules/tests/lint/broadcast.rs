@@ -22,7 +22,7 @@ fn senders_and_upstreams_that_there_are_not() {
     finds(
         broadcast(json!({})),
         &[
-            "routes[0].broadcast: nobody may broadcast; name `users` or `peers`, such as users: [\"*\"]",
+            "routes[0].broadcast: no one may broadcast; name `users` or `peers`, such as users: [\"*\"]",
         ],
     );
     finds(

@@ -17,7 +17,7 @@ fn proxy_headers_need_to_come_from_somewhere() {
     finds(
         json!({ "listeners": { "web": { "proxy_protocol": "accept" } } }),
         &[
-            "listeners.web.proxy_protocol: nobody may connect: no prefix is named from which PROXY headers are taken; \
+            "listeners.web.proxy_protocol: no one may connect: no prefix is named from which PROXY headers are taken; \
            name your load balancers in `proxy_protocol_from: [10.0.0.7/32]`",
         ],
     );

@@ -94,7 +94,7 @@ fn numbers_of_zero() {
         json!({ "eject": { "consecutive": 0, "for": "0s" } }),
         &[
             "upstreams.next.eject.consecutive: no failure would be needed; write 1 or more",
-            "upstreams.next.eject.for: zero ejects nobody; give a longer time, or remove `eject`",
+            "upstreams.next.eject.for: zero ejects nothing; give a longer time, or remove `eject`",
         ],
     );
     finds_in(

@@ -10,7 +10,7 @@ fn finds_in(listener: Value, expected: &[&str]) {
     finds(json!({ "listeners": { "more": listener } }), expected);
 }
 
-const STRANGERS: &str = "and nobody is asked who he is";
+const STRANGERS: &str = "and no authentication is configured";
 
 #[test]
 fn listener_without_address() {

@@ -70,7 +70,7 @@ fn lists_of_revoked_certificates_come_with_their_authorities() {
     finds(
         json!({ "defaults": { "tls": { "crl_file": "a.crl" } } }),
         &[
-            "defaults.tls.crl_file: nobody takes lists without the authorities whose certificates they revoke; \
+            "defaults.tls.crl_file: revocation lists need the authorities whose certificates they revoke; \
            add `ca_file` or `client_ca_file`, or remove it",
         ],
     );

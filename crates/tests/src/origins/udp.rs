@@ -22,7 +22,7 @@ pub fn udp_echo(on: IpAddr) -> Origin<(SocketAddr, Vec<u8>)> {
     let task = runtime::handle().spawn(async move {
         let mut buffer = vec![0; usize::from(u16::MAX)];
         loop {
-            // Somebody's port was closed before our answer came (ICMP); the others go on.
+            // Someone's port was closed before our answer came (ICMP); the others go on.
             let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
                 continue;
             };

@@ -11,7 +11,7 @@ use super::tunnels::{counts, reload};
 
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\nCapsule-Protocol: ?1\r\n\r\n";
 
-/// A capsule of a type that nobody knows, whose value is this.
+/// A capsule of a type that no one knows, whose value is this.
 fn capsule(value: &str) -> Vec<u8> {
     [&[0x2a, value.len() as u8], value.as_bytes()].concat()
 }

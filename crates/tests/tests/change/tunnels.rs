@@ -267,11 +267,11 @@ fn a_peer_that_is_none_any_more_loses_the_tunnels_of_its_users() {
     };
     let node = Node::start("edge", &yaml("127.0.0.0/8"));
     let mut alice = Raw::tunnel(node.address("web"), "DB:1", "user: alice\r\n").unwrap();
-    let mut nobody = Raw::tunnel(node.address("web"), "DB:1", "").unwrap();
+    let mut other = Raw::tunnel(node.address("web"), "DB:1", "").unwrap();
     assert_eq!(reload(&node, &yaml("10.0.0.0/8")), counts(1, 0, 0, 1));
     assert_eq!(alice.rest().1, End::Reset);
-    nobody.send("x");
-    assert_eq!(nobody.exactly(1), b"x");
+    other.send("x");
+    assert_eq!(other.exactly(1), b"x");
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Stage {
         });
         places.forget();
         for (node, name) in self.nodes.iter().zip(NAMES) {
-            // A session that broke while it was opened waits there, for 10 s, for whoever might take it over.
+            // A session that broke while it was opened waits there, for 10 s, to be taken over.
             if name != "edge" || (number + 1).is_multiple_of(SETTLED) {
                 node.idle();
             }

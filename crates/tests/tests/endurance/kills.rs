@@ -25,12 +25,12 @@ const TUNNELS: usize = 2;
 const CONTENT: usize = 20_000;
 
 #[test]
-fn whoever_dies_over_http_1_what_is_idempotent_succeeds_and_nothing_is_done_twice() {
+fn whichever_process_dies_over_http_1_what_is_idempotent_succeeds_and_nothing_is_done_twice() {
     matrix(1);
 }
 
 #[test]
-fn whoever_dies_over_http_2_what_is_idempotent_succeeds_and_nothing_is_done_twice() {
+fn whichever_process_dies_over_http_2_what_is_idempotent_succeeds_and_nothing_is_done_twice() {
     matrix(2);
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 /// What all clients know of the killing, and what became of their work.
 #[derive(Debug)]
 pub struct Scene {
-    /// Which process is killed, or was last; [`Scene::NOBODY`] before the first.
+    /// Which process is killed, or was last; [`Scene::NONE`] before the first.
     pub victim: AtomicUsize,
     /// Kills so far.
     pub kills: AtomicUsize,
@@ -52,14 +52,14 @@ enum Outcome {
 }
 
 impl Scene {
-    /// Nobody was killed.
-    pub const NOBODY: usize = usize::MAX;
+    /// No one was killed.
+    pub const NONE: usize = usize::MAX;
 
     /// For so many clients.
     pub fn new(clients: usize) -> Self {
         let zero = AtomicUsize::default;
         Self {
-            victim: AtomicUsize::new(Self::NOBODY),
+            victim: AtomicUsize::new(Self::NONE),
             kills: zero(),
             back: zero(),
             ended: zero(),
@@ -106,7 +106,7 @@ impl Scene {
         (0..self.steps.len()).map(of).collect()
     }
 
-    /// Asserts that it was Alice's own proxy that died: nobody else can say what happened to her clients then.
+    /// Asserts that it was Alice's own proxy that died: no one else can say what happened to her clients then.
     fn alice_died(&self, what: &str) {
         assert_eq!(
             self.victim.load(Ordering::SeqCst),
@@ -151,7 +151,7 @@ fn ask(web: SocketAddr, method: &str, id: u64, content: &[u8]) -> Outcome {
     }
 }
 
-/// A request that may be repeated: it succeeds, whoever dies. A client of a proxy that died asks again itself, and so does one
+/// A request that may be repeated: it succeeds, whichever process dies. A client of a proxy that died asks again itself, and so does one
 /// whose answer had begun.
 pub fn idempotent(scene: &Scene, web: SocketAddr, method: &str, id: u64, content: &[u8]) {
     eventually("an answer", || match ask(web, method, id, content) {
@@ -168,7 +168,7 @@ pub fn idempotent(scene: &Scene, web: SocketAddr, method: &str, id: u64, content
     });
 }
 
-/// A request that may not be repeated: it succeeds, or fails with a reason. Whoever failed waits until the process is back.
+/// A request that may not be repeated: it succeeds, or fails with a reason. A client that failed waits until the process is back.
 pub fn post(scene: &Scene, web: SocketAddr, client: usize, id: u64) {
     let done = match ask(web, "POST", id, b"content") {
         Outcome::Answer(head, _) if head.status() == 200 => true,
@@ -227,7 +227,7 @@ impl<'a> Tunnel<'a> {
                 }
                 Err(end) => {
                     let victim = self.scene.victim.load(Ordering::SeqCst);
-                    assert_ne!(victim, Scene::NOBODY, "a tunnel ended although nobody died");
+                    assert_ne!(victim, Scene::NONE, "a tunnel ended although no one died");
                     let inside = (1..4).contains(&victim);
                     assert!(
                         !(self.resets && inside) || end == End::Reset,
@@ -242,7 +242,7 @@ impl<'a> Tunnel<'a> {
     fn reopen(&self) -> Raw {
         eventually("a tunnel", || {
             let Some(mut raw) = Raw::try_connect(self.web) else {
-                self.scene.alice_died("nobody listens");
+                self.scene.alice_died("nothing listens");
                 return None;
             };
             raw.send_if_open("CONNECT DB:1 HTTP/1.1\r\nHost: DB:1\r\n\r\n");

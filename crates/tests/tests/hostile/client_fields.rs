@@ -1,4 +1,4 @@
-//! Fields by which an origin could be told that a request comes from somebody else.
+//! Fields by which an origin could be told that a request comes from someone else.
 
 use hermes_tests::origins;
 
@@ -34,7 +34,7 @@ fn node(keys: &str, more: &str, origin: &str) -> Versions {
 }
 
 #[test]
-fn what_a_client_says_of_its_origin_reaches_nobody() {
+fn what_a_client_says_of_its_origin_reaches_no_one() {
     let origin = origins::http();
     let node = node("", "", &origin.address().to_string());
     let fields = [

@@ -1,4 +1,4 @@
-//! Times that somebody else has chosen.
+//! Times that someone else has chosen.
 
 #[path = "../integration/tokens/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]

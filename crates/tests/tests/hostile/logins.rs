@@ -1,4 +1,4 @@
-//! Passwords are dear to check: whoever sends wrong ones must not keep others out, wherever they come from.
+//! Passwords are dear to check: a client that sends wrong ones must not keep others out, wherever it comes from.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -95,7 +95,7 @@ fn right_passwords_get_through_three_hundred_wrong_ones() {
 }
 
 #[test]
-fn many_users_of_one_address_lock_out_nobody_else() {
+fn many_users_of_one_address_lock_out_no_one_else() {
     let node = node();
     let mut flood = flood(&node, "");
     let mut elsewhere = login(&node, Ipv4Addr::new(127, 0, 0, 2), "alice", "alice");

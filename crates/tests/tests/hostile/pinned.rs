@@ -1,4 +1,4 @@
-//! Servers that authenticate a connection and not a request (NTLM, Negotiate): nobody else's exchange may follow on it.
+//! Servers that authenticate a connection and not a request (NTLM, Negotiate): no one else's exchange may follow on it.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -122,7 +122,7 @@ fn a_connection_that_is_authenticated_belongs_to_one_client() {
     let server = Mailboxes::start();
     let node = server.node("");
     let mut alice = Raw::connect(node.address("web"));
-    // What nobody is known on is shared before and after.
+    // What no one is known on is shared before and after.
     assert_eq!(ask(&mut Raw::connect(node.address("web")), "").0, 401);
     assert_eq!(ask(&mut alice, "").0, 401);
     assert_eq!(ask(&mut alice, "NTLM hello").0, 401);
@@ -133,7 +133,7 @@ fn a_connection_that_is_authenticated_belongs_to_one_client() {
         assert_eq!(
             ask(&mut Raw::connect(node.address("web")), "").0,
             401,
-            "somebody else"
+            "someone else"
         );
     }
     let mut bob = Raw::connect(node.address("web"));

@@ -53,7 +53,7 @@ fn is_served(node: &Node, header: &[u8]) -> bool {
 }
 
 #[test]
-fn bent_headers_harm_nobody() {
+fn bent_headers_harm_no_one() {
     let node = Node::start(
         "edge",
         r#"

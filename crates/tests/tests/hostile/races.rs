@@ -98,7 +98,7 @@ fn ask(address: std::net::SocketAddr, user: usize) {
     }
 }
 
-/// Each exchange is of one user at all origins and in all attempts: its own, the house's, or nobody's.
+/// Each exchange is of one user at all origins and in all attempts: its own, the house's, or no one's.
 fn judge(seen: &[Request]) {
     let mut users: HashMap<&str, Option<String>> = HashMap::new();
     let mut attempts = 0;

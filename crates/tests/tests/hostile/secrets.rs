@@ -1,4 +1,4 @@
-//! What a node holds in memory is written down for nobody when it dies.
+//! What a node holds in memory is written down for no one when it dies.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;

@@ -88,7 +88,7 @@ fn connections_of_known_clients_do_not_count_against_their_source() {
             raw
         })
         .collect();
-    // A wrong password makes nobody known.
+    // A wrong password makes no one known.
     let strangers: Vec<_> = (0..20)
         .map(|_| {
             let mut raw = connect_from("127.0.0.2", node.address("web"));

@@ -98,7 +98,7 @@ pub fn uploads(client: &Client, origin: &str, streams: usize) -> Vec<Upload> {
     (0..streams).map(begin).collect()
 }
 
-/// That somebody else gets what he asks for; `how` he reaches the proxy.
+/// That someone else gets what he asks for; `how` he reaches the proxy.
 pub fn others_are_served(node: &Node, how: &[&str]) {
     let origin = origins::http();
     let url = format!("http://{}/bytes/3000000", origin.address());
@@ -111,7 +111,7 @@ pub fn others_are_served(node: &Node, how: &[&str]) {
     );
 }
 
-/// That somebody else's content arrives.
+/// That someone else's content arrives.
 pub fn others_are_taken(node: &Node, how: &[&str]) {
     let origin = origins::http();
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Clients that ask for much on many streams and stop reading: they cost a bounded sum, here and at the next hop, and harm nobody.
+//! Clients that ask for much on many streams and stop reading: they cost a bounded sum, here and at the next hop, and harm no one.
 
 use hermes_tests::frames::{ENHANCE_YOUR_CALM, GOAWAY, parse};
 use hermes_tests::raw::Raw;
@@ -12,7 +12,7 @@ const COST: usize = 64 * MIB;
 /// Streams of one connection.
 const STREAMS: u32 = 1_000;
 
-/// That somebody else gets what he asks for.
+/// That someone else gets what he asks for.
 fn others_are_served(node: &Node) {
     standing::others_are_served(node, &["-x", &node.url("web")]);
 }

@@ -1,4 +1,4 @@
-//! Clients of HTTP/3 that stop reading, break off what they ask for, or send datagrams that nobody takes.
+//! Clients of HTTP/3 that stop reading, break off what they ask for, or send datagrams that no one takes.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn edge(rest: &str) -> (Node, PathBuf, Pki) {
     (Node::start("edge", &yaml), pki.ca(), pki)
 }
 
-/// That somebody else gets what he asks for.
+/// That someone else gets what he asks for.
 fn others_are_served(node: &Node, ca: &Path) {
     let proxy = format!("https://{}", node.address("web"));
     standing::others_are_served(
@@ -76,7 +76,7 @@ fn a_client_of_http_3_that_breaks_off_what_it_asks_for_is_ended() {
 }
 
 #[test]
-fn datagrams_that_nobody_takes_are_dropped() {
+fn datagrams_that_no_one_takes_are_dropped() {
     let silent = runtime::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let next = silent.local_addr().unwrap();
     let (node, ca, _pki) = edge(&format!(

@@ -18,7 +18,7 @@ fn reserved() -> SocketAddr {
     std::thread::spawn(move || {
         let mut room = [0; 2000];
         loop {
-            // Somebody's port was closed before the answer came.
+            // Someone's port was closed before the answer came.
             let Ok((length, from)) = socket.recv_from(&mut room) else {
                 continue;
             };

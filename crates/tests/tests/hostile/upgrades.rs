@@ -26,7 +26,7 @@ fn protocols_of_connections_pass_nowhere() {
             node.h3_upgrade(protocol, "VIDEO", "/public/x"),
         ] {
             let named =
-                came.said.contains("http_upgrade_failed") && came.said.contains("nobody looks at");
+                came.said.contains("http_upgrade_failed") && came.said.contains("no one looks at");
             assert!(came.status == 501 && named, "{protocol}: {came:?}");
         }
         assert_eq!(origin.seen(), [], "{protocol}");

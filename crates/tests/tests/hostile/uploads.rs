@@ -1,4 +1,4 @@
-//! Clients whose uploads nobody takes: their content waits, in a bounded sum, and everything else goes on.
+//! Clients whose uploads no one takes: their content waits, in a bounded sum, and everything else goes on.
 
 use hermes_tests::h2c::Client;
 use hermes_tests::{Node, eventually, origins};

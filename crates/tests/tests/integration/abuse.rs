@@ -1,4 +1,4 @@
-//! Floods, frame by frame: the connection that sends one is ended with the right error, and nobody else notices.
+//! Floods, frame by frame: the connection that sends one is ended with the right error, and no one else notices.
 
 use hermes_tests::capsules::UdpTunnel;
 use hermes_tests::eventually::eventually_true;

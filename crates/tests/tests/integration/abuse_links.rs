@@ -1,4 +1,4 @@
-//! What a *server* can do on a link that we opened, frame by frame: the link ends, or one exchange, and nobody else notices.
+//! What a *server* can do on a link that we opened, frame by frame: the link ends, or one exchange, and no one else notices.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

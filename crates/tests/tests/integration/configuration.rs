@@ -297,7 +297,7 @@ upstreams: { u: { endpoints: ["a:1"], tls: { ca_file: ca.pem } } }
 fn variables_come_from_the_environment() {
     let yaml = r#"
         listeners: { web: { http: "${HOST}:0" } }
-        routes: [ { respond: { status: 200, body: "${WORDS:-nobody} said $${HOST}" } } ]
+        routes: [ { respond: { status: 200, body: "${WORDS:-guest} said $${HOST}" } } ]
     "#;
     let node = Node::start_in(
         tempfile::tempdir().unwrap(),
@@ -307,7 +307,7 @@ fn variables_come_from_the_environment() {
     );
     assert_eq!(
         curl(&["-x", &node.url("web"), "http://a/"]).text(),
-        "nobody said ${HOST}"
+        "guest said ${HOST}"
     );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("node.yaml");

@@ -109,7 +109,7 @@ fn a_configuration_that_is_not_confirmed_in_time_is_returned_from() {
         "{late:?}"
     );
 
-    // Whoever moved logs did not mean to put it in force again; the administrator does.
+    // Moving logs away was not meant to put it in force again; the administrator does.
     node.signal(Signal::HUP);
     eventually_true("the signal is answered", || {
         node.log()
@@ -424,8 +424,8 @@ fn a_file_is_compared_with_the_document_in_force() {
     );
     let absent = ask(&node, &["diff", "/absent.yaml"]);
     assert_eq!(absent.code, 2, "{absent:?}");
-    let nobody = run(&["diff", file, "--admin", "/absent.sock"]);
-    assert_eq!(nobody.code, 3, "{nobody:?}");
+    let absent = run(&["diff", file, "--admin", "/absent.sock"]);
+    assert_eq!(absent.code, 3, "{absent:?}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn curl_reaches_an_https_origin_through_a_tunnel() {
     assert_eq!(
         got.json()["fields"].get("via"),
         None,
-        "nobody looks into the tunnel: {got:?}"
+        "no one looks into the tunnel: {got:?}"
     );
     let record = node.record(|_| true);
     assert_eq!(
@@ -201,7 +201,7 @@ fn tunnels_leave_no_descriptor_behind() {
 }
 
 #[test]
-fn a_target_that_nobody_serves_is_a_bad_gateway_with_the_reason() {
+fn a_target_that_no_one_serves_is_a_bad_gateway_with_the_reason() {
     let node = Node::forward_proxy();
     let gone = origins::tcp_echo().address();
     let head = Raw::tunnel(node.address("web"), &gone.to_string(), "").unwrap_err();
@@ -337,7 +337,7 @@ fn a_slow_reader_slows_the_sender() {
         "GET http://{authority}/bytes/200000000 HTTP/1.1\r\nHost: {authority}\r\n\r\n"
     ));
     assert_eq!(raw.head().status(), 200);
-    // Nobody reads: what the node has taken stops growing, below what kernel buffers and its own hold.
+    // No one reads: what the node has taken stops growing, below what kernel buffers and its own hold.
     let taken = || node.exchanges()[0]["target_to_client"].as_u64().unwrap();
     let mut last = 0;
     eventually("the transfer stands still", || {

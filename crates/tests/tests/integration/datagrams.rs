@@ -229,7 +229,7 @@ fn a_session_that_is_flooded_and_not_read_costs_another_nothing() {
 }
 
 #[test]
-fn capsules_that_nobody_knows_cost_nobody_else_anything() {
+fn capsules_that_no_one_knows_cost_no_one_else_anything() {
     let (node, echo) = (end(), origins::udp_echo(origins::V4));
     let entry = forwarder(&node);
     let unknown = [varint(0x2f3a), varint(0)].concat().repeat(20_000);

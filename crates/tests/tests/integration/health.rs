@@ -278,7 +278,7 @@ fn an_exchange_above_the_limit_is_refused_with_its_reason() {
 }
 
 #[test]
-fn exchanges_leave_a_proxy_that_says_nothing_any_more_although_nobody_asked_for_it() {
+fn exchanges_leave_a_proxy_that_says_nothing_any_more_although_no_one_asked_for_it() {
     let proxy = |name: &str| {
         let rules = "routes: [ { respond: { status: 200 } } ]\n";
         Node::start(

@@ -1,4 +1,4 @@
-//! Whose traffic it is: credentials, certificates, peers, and fields that nobody may forge.
+//! Whose traffic it is: credentials, certificates, peers, and fields that no one may forge.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

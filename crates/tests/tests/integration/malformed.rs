@@ -266,7 +266,7 @@ fn throw_capsules(address: SocketAddr, client: &Client, port: u16) {
 }
 
 #[test]
-fn malformed_input_harms_nobody_else() {
+fn malformed_input_harms_no_one_else() {
     let (node, http, tcp, udp) = (
         node(),
         origins::http(),

@@ -1,6 +1,6 @@
 //! What becomes of an HTTP/1.1 connection when a request on it is refused.
 //!
-//! It goes on only if nobody can be in doubt where the next request begins: the request was framed well, all of it was read, and
+//! It goes on only if no one can be in doubt where the next request begins: the request was framed well, all of it was read, and
 //! it did not ask for a tunnel, whose bytes could be taken for requests (RFC 9112, 9.3; RFC 9931).
 
 use hermes_tests::Node;
@@ -104,7 +104,7 @@ fn one_that_asked_for_a_tunnel_closes_it() {
         ),
     ] {
         let mut raw = Raw::connect(node.address("web"));
-        // What follows at once, as RFC 9931 forbids, could be bytes that somebody else has chosen.
+        // What follows at once, as RFC 9931 forbids, could be bytes that someone else has chosen.
         raw.send(request.clone() + "GET http://a/here HTTP/1.1\r\nHost: a\r\n\r\n");
         let (head, _) = raw.response();
         assert_eq!(

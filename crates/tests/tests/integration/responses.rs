@@ -1,4 +1,4 @@
-//! Responses of origins that err or lie: the client gets either the truth or an error, and nobody else's response.
+//! Responses of origins that err or lie: the client gets either the truth or an error, and no one else's response.
 
 use hermes_tests::h2c::Client;
 use hermes_tests::raw::Raw;
@@ -121,7 +121,7 @@ fn a_length_that_is_not_kept_is_no_orderly_end() {
 }
 
 #[test]
-fn what_an_origin_says_unasked_is_nobodys_response() {
+fn what_an_origin_says_unasked_is_no_response() {
     let node = Node::forward_proxy();
     let origin = origins::scripted(
         "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmineHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison",

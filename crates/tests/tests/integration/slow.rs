@@ -27,7 +27,7 @@ fn post(authority: &str, path: &str, length: usize) -> String {
     )
 }
 
-/// Waits until a client that sends nothing of its content was found to be slow: whoever may be slow too would be by now.
+/// Waits until a client that sends nothing of its content was found to be slow: others that may be slow would be found by now.
 fn the_window_passes(node: &Node, origin: &Origin<origins::Request>) {
     let mut slow = Raw::connect(node.address("web"));
     slow.send(post(&origin.address().to_string(), "/post", 10));
@@ -167,7 +167,7 @@ fn tunnels_may_be_as_quiet_as_they_like() {
 }
 
 #[test]
-fn a_gateway_on_this_machine_holds_nobody_to_a_rate() {
+fn a_gateway_on_this_machine_holds_no_one_to_a_rate() {
     let (strict, easy, origin) = (node(), with("gateway: true"), origins::http());
     let mut slow = Raw::connect(easy.address("web"));
     slow.send(post(&origin.address().to_string(), "/post", 8) + "some");

@@ -316,7 +316,7 @@ fn chunk_extensions_end_at_this_hop() {
 fn what_follows_a_refused_connect_is_never_read_as_a_request() {
     let (node, origin) = (Node::forward_proxy(), origins::http());
     let authority = origin.address();
-    // RFC 9931: an optimistic client's first bytes may be chosen by somebody else.
+    // RFC 9931: an optimistic client's first bytes may be chosen by someone else.
     let mut raw = Raw::connect(node.address("web"));
     raw.send(format!(
         "CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: 10.0.0.1:443\r\n\r\n\

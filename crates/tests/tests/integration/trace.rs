@@ -1,4 +1,4 @@
-//! Traces: one identifier over all hops, believed from peers only, told to nobody else, and sent to a collector.
+//! Traces: one identifier over all hops, believed from peers only, told to no one else, and sent to a collector.
 
 use std::net::{SocketAddr, TcpListener};
 

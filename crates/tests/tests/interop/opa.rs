@@ -16,7 +16,7 @@ allow if {
     input.target == "DB:5432"
 }
 
-default decision := {"allow": false, "status": 401, "reason": "nobody knows you", "body": "no role\n"}
+default decision := {"allow": false, "status": 401, "reason": "no one knows you", "body": "no role\n"}
 
 decision := {"allow": true, "fields": {"x-secure": role}, "reason": concat(" ", ["role", role])} if {
     role := roles[input.fields.token]
@@ -71,7 +71,7 @@ fn a_policy_in_rego_gives_the_role_that_decides_the_route() {
         stranger
             .field("proxy-status")
             .unwrap()
-            .contains("opa denied: nobody knows you"),
+            .contains("opa denied: no one knows you"),
         "{stranger:?}"
     );
     deciding.record(|record| record["filters"] == serde_json::json!(["opa allowed: role admin"]));

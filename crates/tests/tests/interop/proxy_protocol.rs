@@ -153,7 +153,7 @@ fn what_begins_with_something_else_is_reset() {
 }
 
 #[test]
-fn nobody_else_may_claim_to_be_somebody() {
+fn no_one_else_may_claim_to_be_someone() {
     let node = node("10.0.0.7/32");
     assert_eq!(ask(&node, b"PROXY TCP4 10.0.0.7 192.0.2.1 1 80\r\n"), None);
     assert_eq!(ask(&node, b""), None, "without a header, too");
@@ -341,7 +341,7 @@ fn nginx_learns_whose_a_tunnel_is() {
             String::from_utf8(content).unwrap(),
             format!("{} {}", local.ip(), local.port())
         );
-        // A kept connection is nobody's.
+        // A kept connection is no one's.
         let got = curl(&["-x", &node.url("web"), "http://nginx/"]);
         assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     }

@@ -143,7 +143,7 @@ fn behind(address: SocketAddr, seen: &dyn Fn() -> Vec<String>) {
 }
 
 #[test]
-fn nobody_behind_hermes_sees_what_was_not_meant() {
+fn no_one_behind_hermes_sees_what_was_not_meant() {
     let origin = origins::http();
     behind(origin.address(), &|| {
         origin

@@ -129,7 +129,7 @@ fn a_node_that_is_told_to_stop_lets_a_download_and_a_tunnel_finish() {
         eventually("the node drains", || {
             (entry.status()["draining"] == true).then_some(())
         });
-        eventually("nobody is let in", || {
+        eventually("no one is let in", || {
             std::net::TcpStream::connect(proxy).is_err().then_some(())
         });
         tunnel.send("still open");

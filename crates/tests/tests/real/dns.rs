@@ -89,11 +89,11 @@ fn a_hundred_a_second(http: u8) {
 }
 
 #[test]
-fn questions_from_fresh_ports_starve_nobody_over_http2() {
+fn questions_from_fresh_ports_starve_no_one_over_http2() {
     a_hundred_a_second(2);
 }
 
 #[test]
-fn questions_from_fresh_ports_starve_nobody_over_http3() {
+fn questions_from_fresh_ports_starve_no_one_over_http3() {
     a_hundred_a_second(3);
 }

@@ -133,7 +133,7 @@ fn a_proxy_that_is_killed_and_comes_back_costs_what_was_in_flight_over_http3() {
     killed_and_started_again(3);
 }
 
-/// A page is asked for as soon as the proxy is gone, over a link that nobody knows to be dead yet. An attempt that waited for an answer on it
+/// A page is asked for as soon as the proxy is gone, over a link that no one knows to be dead yet. An attempt that waited for an answer on it
 /// would take all of the time for a response head. It ends before that, and who asks again is answered once the proxy is back.
 fn asked_after_a_death(http: u8) {
     let mut row = Row::start(http, 100);

@@ -141,7 +141,7 @@ impl Place {
             }
             Err(detached) => detached,
         };
-        // Nobody finds the link any more; it ends with its last exchange, and until then what carries it is needed.
+        // No one finds the link any more; it ends with its last exchange, and until then what carries it is needed.
         drop(self);
         ended.cancelled().await;
         detached

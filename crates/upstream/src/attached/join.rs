@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// What is known of the other end. A name that was not checked is nobody's.
+/// What is known of the other end. A name that was not checked is no one's.
 fn known(upstream: &Upstream, source: &StreamInfo) -> StreamInfo {
     let mut known = source.clone();
     if let Some(tls) = known.tls.as_mut().filter(|_| !upstream.verifies()) {

@@ -1,4 +1,4 @@
-//! A tunnel that is lent to HTTP/2: whoever lent it has it back, or learns at the least that it is not used any more.
+//! A tunnel that is lent to HTTP/2: its lender has it back, or learns at least that it is no longer used.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -80,7 +80,7 @@ impl Told for (DropGuard, Count) {
 
 impl Told for oneshot::Sender<TunnelIo> {
     fn told(self, io: TunnelIo) {
-        // Nobody waits for it where the process ends.
+        // No one waits for it where the process ends.
         drop(self.send(io));
     }
 }

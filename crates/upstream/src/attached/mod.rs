@@ -115,7 +115,7 @@ impl Attached {
         some.iter().map(|one| one.view()).collect()
     }
 
-    /// Takes a place under `name` for a user, or for all who are nobody; it is given back when it is dropped.
+    /// Takes a place under `name` for a user, or for all who are no one; it is given back when it is dropped.
     ///
     /// # Errors
     /// A bound is reached.
@@ -146,7 +146,7 @@ impl Attached {
     /// named as in [`Checkout`], if there is another.
     ///
     /// # Errors
-    /// Nobody is attached under that name, or there is no room under the limits of the upstream.
+    /// No one is attached under that name, or there is no room under the limits of the upstream.
     pub async fn checkout(
         &self,
         upstream: &Upstream,
@@ -159,7 +159,7 @@ impl Attached {
             .exchange(Instant::now() + timeouts.connect, upstream.name())
             .await?;
         let Some(attachment) = self.pick(name, avoid) else {
-            let reason = format!("nobody is attached as {name}");
+            let reason = format!("no one is attached as {name}");
             return Err(ConnectFailure::new(FailureKind::NoEndpoint, name, reason));
         };
         attachment.begun.fetch_add(1, Ordering::Relaxed);

@@ -218,7 +218,7 @@ impl Links {
             .count()
     }
 
-    /// Drops links that ended and, but for `warm` of them, those that nobody has used for long.
+    /// Drops links that ended and, but for `warm` of them, those that no one has used for long.
     pub(super) fn sweep(&self, warm: usize, now: Instant) {
         let mut links = self.links.lock();
         let mut spare = links

@@ -163,7 +163,7 @@ impl Pool {
         slot
     }
 
-    /// A slot that is nobody else's; it has no place in the pool, and its connections close when it is dropped.
+    /// A slot that is no one else's; it has no place in the pool, and its connections close when it is dropped.
     pub(crate) fn own_slot(
         &self,
         owner: Option<&Arc<Upstream>>,
@@ -214,7 +214,7 @@ impl Pool {
         }
     }
 
-    /// Makes a link, unless there are `enough` or somebody else is making one.
+    /// Makes a link, unless there are `enough` or someone else is making one.
     pub(crate) async fn warm(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
@@ -387,7 +387,7 @@ impl Pool {
         }
     }
 
-    /// Lets go of the HTTP/1.1 connections that nobody uses; false when there was none.
+    /// Lets go of the HTTP/1.1 connections that no one uses; false when there was none.
     pub(crate) fn give_way(&self) -> bool {
         let slots: Vec<_> = self.slots.lock().values().cloned().collect();
         let idle: usize = slots.iter().map(|slot| slot.idle.len()).sum();
@@ -396,7 +396,7 @@ impl Pool {
         idle > 0
     }
 
-    /// Makes sure that somebody looks over the connections.
+    /// Makes sure that someone looks over the connections.
     fn watch(self: &Arc<Self>) {
         if self.sweeping.swap(true, Ordering::Relaxed) {
             return;
@@ -430,7 +430,7 @@ impl Pool {
         );
         drop(all);
         let mut slots = self.slots.lock();
-        // A slot that somebody else holds has an exchange, whose connection may come home.
+        // A slot that someone else holds has an exchange, whose connection may come home.
         slots.retain(|_, slot| Arc::strong_count(slot) > 1 || !slot.is_empty());
         if slots.is_empty() {
             self.sweeping.store(false, Ordering::Relaxed);
@@ -475,7 +475,7 @@ impl Slot {
         self.shares.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection that nobody uses may stay: not when its upstream is gone, or somebody waits for its place.
+    /// Whether a connection that no one uses may stay: not when its upstream is gone, or someone waits for its place.
     fn is_wanted(&self) -> bool {
         self.owner.as_ref().is_none_or(|owner| {
             owner

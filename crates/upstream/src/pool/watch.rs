@@ -85,7 +85,7 @@ struct Sight<'a> {
     silence: Silence,
     reaching: Option<Reaching>,
     chance: Option<Chance>,
-    /// The peer's machine has said that nobody listens there, and nothing was heard since.
+    /// The peer's machine has said that nothing listens there, and nothing was heard since.
     refused: bool,
 }
 
@@ -97,13 +97,13 @@ struct Chance {
     /// What the link had sent when the peer was reached.
     sent: u64,
     /// From when on an answer is waited for; `None` until the link has sent something. While nothing is heard it does so ever more
-    /// seldom: the next time, at the latest, after as much time as it has been silent for.
+    /// rarely: the next time, at the latest, after as much time as it has been silent for.
     since: Option<Instant>,
     until: Instant,
 }
 
 impl Chance {
-    /// Of a link that has sent so much, and was not heard of since `heard_at`; `refused`: the peer's machine has said since that nobody
+    /// Of a link that has sent so much, and was not heard of since `heard_at`; `refused`: the peer's machine has said since that no one
     /// listened there, so that who listens now is another.
     fn new(
         reached: Reached,
@@ -153,7 +153,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// The peer's machine says that nobody listens there.
+    /// The peer's machine says that nothing listens there.
     fn refused(&mut self) {
         // Once: each packet to a peer that is gone brings a further word.
         if !self.refused {
@@ -185,7 +185,7 @@ impl<'a> Sight<'a> {
                 ));
                 false
             }
-            // Both the link and a new connection were refused: nobody is there who knows it.
+            // Both the link and a new connection were refused: no one is there who knows it.
             Err(failure)
                 if self.refused
                     && failure.kind == FailureKind::Refused
@@ -212,7 +212,7 @@ impl<'a> Sight<'a> {
         let pulse = link.pulse();
         let is_silent = self.silence.handle(pulse, now);
         self.refused &= is_silent;
-        // Somebody answers after all; a second time, and all is well.
+        // Someone answers after all; a second time, and all is well.
         if self.refused && self.silence.has_heard() {
             link.probe();
         }
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_listened_meanwhile_a_link_is_given_up_soon() {
+    fn where_no_one_listened_meanwhile_a_link_is_given_up_soon() {
         let (heard_at, reached) = (
             Instant::now(),
             Reached {

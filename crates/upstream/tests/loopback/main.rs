@@ -39,8 +39,8 @@ struct Near {
 
 impl Near {
     fn new() -> Self {
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
-        let resolver = Arc::new(Resolver::with_server(nobody).unwrap());
+        let silent = SocketAddr::from(([127, 0, 0, 1], 9));
+        let resolver = Arc::new(Resolver::with_server(silent).unwrap());
         let (tasks, upstreams) = (TaskTracker::new(), Arc::new(ArcSwap::default()));
         let client = Client::new(resolver, tasks.clone(), upstreams.clone());
         Self {
@@ -117,7 +117,7 @@ async fn content(mut incoming: Incoming) -> String {
     String::from_utf8(Bytes::from(all).to_vec()).unwrap()
 }
 
-/// A loopback port on which nobody listens.
+/// A loopback port on which nothing listens.
 fn dead() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

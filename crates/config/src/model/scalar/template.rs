@@ -32,7 +32,7 @@ impl FromStr for Template {
     type Err = ScalarError;
 
     fn from_str(text: &str) -> Result<Self, ScalarError> {
-        // RFC 9110, 5.5: a field value has no CR, LF or NUL; other control characters help nobody.
+        // RFC 9110, 5.5: a field value has no CR, LF or NUL; other control characters help no one.
         if let Some(letter) = text
             .chars()
             .find(|letter| letter.is_ascii_control() && *letter != '\t')

@@ -32,7 +32,7 @@ pub async fn datagrams(socket: UdpSocket, output: Output) {
                 // One that cannot be sent back is lost, as datagrams are.
                 drop(socket.send_to(&buffer[..length], from).await);
             }
-            // Somebody's port was closed before our answer came (ICMP); the others go on.
+            // Someone's port was closed before our answer came (ICMP); the others go on.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
             Err(_) => return,
         }

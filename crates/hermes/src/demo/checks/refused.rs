@@ -8,7 +8,7 @@ use crate::demo::says::expect;
 
 use super::message::journey_of;
 
-/// A client says that it is somebody else; the origin sees who it is.
+/// A client says that it is someone else; the origin sees who it is.
 pub async fn forged_user(scene: &Scene) -> Result<Evidence, String> {
     let mut client = Client::dial(scene.place.address("ALICE_WEB")).await?;
     let forged = [("user", "mallory"), ("service", "gold")];

@@ -9,7 +9,7 @@ pub async fn serve(socket: UdpSocket) {
         match socket.recv_from(&mut buffer).await {
             // A datagram that cannot be sent back is lost, as datagrams are.
             Ok((length, from)) => drop(socket.send_to(&buffer[..length], from).await),
-            // Somebody's port was closed before our answer came (ICMP); the others go on.
+            // Someone's port was closed before our answer came (ICMP); the others go on.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
             Err(_) => return,
         }

@@ -239,7 +239,7 @@ async fn a_link_has_as_many_places_as_the_server_allows_streams() {
 }
 
 #[tokio::test]
-async fn a_link_closes_when_nobody_needs_it() {
+async fn a_link_closes_when_no_one_needs_it() {
     bounded(async {
         let (link, _client, wire) = pair().await;
         let (outgoing, pending) = link.open(&get(), Some(0)).await.unwrap();

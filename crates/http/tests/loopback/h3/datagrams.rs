@@ -124,7 +124,7 @@ async fn one_that_is_too_large_is_dropped_and_counted() {
 }
 
 #[tokio::test]
-async fn the_oldest_go_when_nobody_takes_them() {
+async fn the_oldest_go_when_no_one_takes_them() {
     bounded(async {
         let (server, mut ends) = serve().await;
         let client = server.client(H3).await;

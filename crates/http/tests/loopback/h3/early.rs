@@ -192,7 +192,7 @@ async fn what_comes_too_early_for_the_server_is_sent_once_more() {
         let (_outgoing, mut pending) = link.open(&get_head(), Some(0)).await.unwrap();
         assert_eq!(last(&mut pending).await.unwrap().0.status, 200);
         assert_eq!(*seen.lock().unwrap(), [true, false]);
-        // RFC 8470, 5.2: whether to send it again is the affair of whoever sent it early first.
+        // RFC 8470, 5.2: whether to send it again is up to the one who sent it early first.
         seen.lock().unwrap().clear();
         let (link, _endpoint) = early_link(&server).await;
         seen.lock().unwrap().clear();
@@ -211,7 +211,7 @@ async fn a_server_that_goes_away_takes_no_early_request_along_for_ever() {
     bounded(async {
         let server = Server::start(tell).await;
         let config = known(&server).await;
-        // Somebody who never answers.
+        // Someone who never answers.
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let (connection, _endpoint) = quic::connect_as(&config, silent.local_addr().unwrap()).await;
         let link = Link::connect(connection, &TaskTracker::new()).unwrap();

@@ -144,7 +144,7 @@ async fn there_is_one_stream_of_a_kind_and_it_lasts() {
         for ends in [Wire::end, Wire::reset] {
             let mut wire = Wire::dial(server.address).await;
             wire.uni(kind, &begin).await;
-            // A reset can overtake the bytes before it, and then takes a stream away that nobody knew.
+            // A reset can overtake the bytes before it, and then takes a stream away that no one knew.
             assert_eq!(wire.request(&get(&[]), true).await.status().await, 200);
             ends(&mut wire);
             assert_eq!(wire.closed().await, 0x104);

@@ -1,4 +1,4 @@
-//! Systems that move no bytes between sockets by themselves: there is no pipe, and whoever asks for one copies.
+//! Systems that move no bytes between sockets by themselves: there is no pipe, and callers copy.
 
 use std::io;
 use std::os::fd::AsFd;

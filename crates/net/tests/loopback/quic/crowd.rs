@@ -108,7 +108,7 @@ async fn clients_prove_their_address_while_many_handshakes_are_open() {
         (1, 1)
     );
 
-    // Afterwards nobody is asked.
+    // Afterwards no one is asked.
     spawn_echo(server.clone(), &drain);
     let third = client.connect(address, NAME, &trust.client).await.unwrap();
     assert_eq!(ask(&third, "x").await.unwrap(), b"x");

@@ -80,7 +80,7 @@ async fn what_does_not_fit_is_dropped_here_and_counted() {
 }
 
 #[tokio::test]
-async fn the_oldest_that_nobody_takes_are_dropped_and_counted() {
+async fn the_oldest_that_no_one_takes_are_dropped_and_counted() {
     const COUNT: u64 = 4000;
     let [(near, _client), (far, _server)] = Trust::new().pair().await;
     patiently(async {

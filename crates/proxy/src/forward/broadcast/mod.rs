@@ -224,7 +224,7 @@ fn conclude(
         return Ok(merged(routed, &replies, said));
     }
     let wanted = |reply: &Reply| match (rule, end) {
-        // Nobody succeeded: what was said first is still an answer.
+        // None succeeded: what was said first is still an answer.
         (Rule::First, End::Exhausted) => reply.outcome.is_ok(),
         (_, End::Enough) => reply.is_success(),
         _ => false,

@@ -43,7 +43,7 @@ impl Answered {
 
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Answered, NoResponse>> + Send + 'a>>;
 
-/// The first good response to a request without content; else the best that came. Whoever loses is cancelled.
+/// The first good response to a request without content; else the best that came. The loser is cancelled.
 ///
 /// # Errors
 /// No attempt had a response.

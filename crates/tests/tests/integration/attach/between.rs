@@ -5,11 +5,11 @@ use hermes_tests::{Node, Pki, curl, origins};
 use super::overlay::{Machine, ROUTES, attached, core, node, reaching};
 
 fn only_a_site(site: std::net::SocketAddr) -> Machine {
-    let nobody = "127.0.0.1:9".parse().unwrap();
+    let unused = "127.0.0.1:9".parse().unwrap();
     Machine {
         site,
-        db: nobody,
-        player: nobody,
+        db: unused,
+        player: unused,
     }
 }
 

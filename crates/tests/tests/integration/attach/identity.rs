@@ -11,16 +11,16 @@ use crate::tokens::Issuer;
 
 /// Nothing runs on this machine.
 fn nothing() -> Machine {
-    let nobody = "127.0.0.1:9".parse().unwrap();
+    let unused = "127.0.0.1:9".parse().unwrap();
     Machine {
-        site: nobody,
-        db: nobody,
-        player: nobody,
+        site: unused,
+        db: unused,
+        player: unused,
     }
 }
 
 #[test]
-fn nobody_is_attached_under_another_users_name() {
+fn no_one_is_attached_under_another_users_name() {
     let overlay = Overlay::start(2);
     let Overlay { core, pki, .. } = &overlay;
     let before = core.status()["attached"].clone();
@@ -38,7 +38,7 @@ fn nobody_is_attached_under_another_users_name() {
     let liar = reaching(pki, "bob", address, 2, nothing(), "{ to: core, as: alice }");
     let liar = Node::start("liar", &liar.replace("user: bob }", "user: alice }"));
     refused(&liar, "peer bob does not speak for user alice");
-    // Nor by a certificate of the overlay that nobody knows.
+    // Nor by a certificate of the overlay that no one knows.
     let mallory = Node::start(
         "mallory",
         &reaching(
@@ -107,7 +107,7 @@ routes:
         200
     );
     let bob = Node::start("bob", &node(&pki, "bob", &core, 2, machine));
-    refused(&bob, "the route lets nobody be attached as bob");
+    refused(&bob, "the route lets no one be attached as bob");
     // The route is not for Alice: nothing else lets her be attached.
     let alice = Node::start(
         "alice",
@@ -157,7 +157,7 @@ fn a_changed_user_attaches_anew_under_the_same_name() {
 }
 
 #[test]
-fn a_proxy_that_is_no_peer_speaks_for_nobody() {
+fn a_proxy_that_is_no_peer_speaks_for_no_one() {
     let overlay = Overlay::start(2);
     let Overlay {
         core,
@@ -206,7 +206,7 @@ fn over_a_clear_link_addresses_are_trusted_that_are_named() {
 }
 
 #[test]
-fn a_token_says_who_is_attached_and_nobody_is_without_one() {
+fn a_token_says_who_is_attached_and_no_one_is_without_one() {
     let issuer = Issuer::eddsa();
     let folder = |file: &str, content: &str| {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Reverse attachment: a node that nobody can reach opens the connection over which exchanges come to it.
+//! Reverse attachment: a node that no one can reach opens the connection over which exchanges come to it.
 
 mod between;
 mod crowd;

@@ -7,7 +7,7 @@ use hermes_tests::origins::{self, Origin, Request};
 use hermes_tests::{Node, Pki, curl};
 use serde_json::Value;
 
-/// The proxy that everybody can reach, and Alice's node, which nobody can.
+/// The proxy that everybody can reach, and Alice's node, which no one can.
 pub struct Overlay {
     pub core: Node,
     pub alice: Node,

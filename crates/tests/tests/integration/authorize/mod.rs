@@ -23,7 +23,7 @@ fn node(server: &Origin<Question>, keys: &str) -> Node {
           - {{ match: {{ fields: {{ x-secure: user }} }}, respond: {{ status: 200, body: user }} }}
           - {{ match: {{ user: carol }}, respond: {{ status: 200, body: carol }} }}
           - {{ match: {{ fields: {{ x-secure: true }} }}, respond: {{ status: 200, body: forged }} }}
-          - {{ respond: {{ status: 200, body: nobody }} }}
+          - {{ respond: {{ status: 200, body: stranger }} }}
         upstreams: {{ authority: {{ endpoints: ["{}"] }} }}
         "#,
         server.address()

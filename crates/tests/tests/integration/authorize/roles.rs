@@ -56,14 +56,14 @@ fn a_role_that_the_client_claims_is_removed() {
         .text()
     };
     assert_eq!(claim("token: user"), "user");
-    assert_eq!(claim("token: none"), "nobody");
+    assert_eq!(claim("token: none"), "stranger");
     assert!(
         server
             .seen()
             .iter()
             .all(|question| question.request.field("x-secure").is_none())
     );
-    // An overlay field is nobody's word where the filter does not look, either.
+    // An overlay field is no one's word where the filter does not look, either.
     let side = curl(&[
         "-x",
         &node.url("side"),
@@ -71,7 +71,7 @@ fn a_role_that_the_client_claims_is_removed() {
         "x-secure: admin",
         "http://video/",
     ]);
-    assert_eq!(side.text(), "nobody");
+    assert_eq!(side.text(), "stranger");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_server_may_say_whose_an_exchange_is_only_if_the_file_says_so() {
     let strict = node(&server, "allow_fields: [x-secure]");
     assert_eq!(
         curl(&["-x", &strict.url("web"), "http://video/"]).text(),
-        "nobody"
+        "stranger"
     );
     strict.record(|record| record["user"] == "alice");
 }

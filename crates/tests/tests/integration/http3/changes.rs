@@ -126,7 +126,7 @@ fn a_node_that_stops_does_not_wait_for_clients_that_are_gone() {
     eventually("the request arrives", || {
         (!origin.seen().is_empty()).then_some(())
     });
-    // The answer is sent, and nobody confirms it.
+    // The answer is sent, and no one confirms it.
     entry.signal(Signal::STOP);
     origin.release();
     node.idle();
@@ -159,7 +159,7 @@ fn a_node_that_ends_tells_those_that_it_has_connections_to() {
 }
 
 #[test]
-fn a_port_that_somebody_uses_for_udp_is_an_error_that_says_so() {
+fn a_port_that_someone_uses_for_udp_is_an_error_that_says_so() {
     let pki = Pki::new();
     let tls = pki.issue(&["127.0.0.1"]).yaml();
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();

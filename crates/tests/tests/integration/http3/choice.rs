@@ -64,7 +64,7 @@ fn where_udp_leads_nowhere_the_next_version_is_used_and_that_is_remembered() {
     let (pki, origin) = (Pki::new(), origins::http());
     let tls = pki.issue(&["127.0.0.1"]).yaml();
     let end = Node::start("end", &end(&tls).replace("tls:", "versions: [1, 2], tls:"));
-    // Packets arrive and nobody answers.
+    // Packets arrive and no one answers.
     let silent = UdpSocket::bind(end.address("web")).unwrap();
     let entry = entry(&upstream(&pki, end.address("web"), "[3, 2]"));
     assert_eq!(http3(&entry), "not tried yet");

@@ -134,7 +134,7 @@ fn what_comes_too_early_is_sent_once_more_and_both_are_recorded() {
 
 /// Tickets are taken once. The connections must be gone first: as long as they are there, what belongs to them goes to them.
 #[test]
-fn a_first_flight_that_somebody_sends_again_is_not_served_again() {
+fn a_first_flight_that_someone_sends_again_is_not_served_again() {
     let (pki, origin) = (Pki::new(), origins::http());
     let end = end(&pki);
     let gate = Gate::to(end.address("web"));
@@ -152,12 +152,12 @@ fn a_first_flight_that_somebody_sends_again_is_not_served_again() {
         .map(|(client, _)| client)
         .collect::<std::collections::BTreeSet<_>>()
     {
-        let somebody = Client::connect(end.address("web"));
+        let forger = Client::connect(end.address("web"));
         let flight = || sent.iter().filter(|(from, _)| from == client).take(FLIGHT);
         // It is told what anybody is told that begins a handshake, as soon as what was open has been forgotten.
         eventually("an answer", || {
-            flight().for_each(|(_, datagram)| somebody.send(datagram));
-            somebody.receive_within(Duration::from_millis(200))
+            flight().for_each(|(_, datagram)| forger.send(datagram));
+            forger.receive_within(Duration::from_millis(200))
         });
         again += 1;
     }

@@ -190,7 +190,7 @@ fn a_peer_that_stands_still_for_a_moment_loses_nothing() {
     assert_eq!(tunnel.exactly(6), b"before");
     row.end.signal(Signal::STOP);
     tunnel.send("during");
-    // Longer than it takes to be silent. TCP reaches the machine, but nobody who speaks TLS.
+    // Longer than it takes to be silent. TCP reaches the machine, but no one who speaks TLS.
     Command::new("sleep")
         .arg("3")
         .stdin(Stdio::null())

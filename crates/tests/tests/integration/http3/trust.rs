@@ -56,7 +56,7 @@ fn a_certificate_says_who_a_node_is_and_for_whom_it_speaks() {
             None,
         ),
         (
-            "nobody's peer",
+            "no one's peer",
             Some(pki.issue(&["mallory.test"])),
             "alice",
             200,

@@ -10,7 +10,7 @@ use hermes_tests::raw::{End, Raw};
 const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\nCapsule-Protocol: ?1\r\n\
                       Hermes-Session: :AAAAAAAAAAAAAAAAAAAAAA==:\r\n\r\n";
 
-/// A capsule of a type that nobody knows, with a value of four bytes.
+/// A capsule of a type that no one knows, with a value of four bytes.
 const CAPSULE: &[u8] = b"\x2a\x04here";
 
 /// A proxy towards a next hop, and a client's tunnel through both; the next hop's end of it.

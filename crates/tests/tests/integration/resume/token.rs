@@ -128,7 +128,7 @@ fn a_session_is_taken_over_from_a_way_that_is_not_known_to_be_dead_yet() {
 }
 
 #[test]
-fn a_token_that_is_unknown_or_somebody_elses_gives_a_fresh_session_and_says_no_more() {
+fn a_token_that_is_unknown_or_someone_elses_gives_a_fresh_session_and_says_no_more() {
     let (end, target, other) = (end(), Target::new(), Target::new());
     let (mine, socket) = target.session(&end, "alice", "?1");
     let token = mine.field(FIELD).unwrap();
@@ -150,7 +150,7 @@ fn a_token_that_is_unknown_or_somebody_elses_gives_a_fresh_session_and_says_no_m
         "it leads to another target"
     );
     let (tunnel, fresh) = target.session(&end, "alice", "nonsense");
-    assert_eq!(tunnel.field(FIELD), None, "nobody asked for a session");
+    assert_eq!(tunnel.field(FIELD), None, "no one asked for a session");
     assert_ne!(fresh, socket);
     // Through all that, the session is still hers.
     let (again, same) = target.session(&end, "alice", &token);

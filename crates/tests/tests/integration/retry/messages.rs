@@ -278,7 +278,7 @@ fn a_route_says_more_than_its_upstream() {
 }
 
 #[test]
-fn nobody_is_asked_again_for_a_client_that_left() {
+fn no_one_is_asked_again_for_a_client_that_left() {
     let origin = acting(&[Act::status(503, "Retry-After: 2\r\n"), Act::status(200, "")]);
     let node = gateway(&[origin.address()], ", retry: { on: 5xx }");
     let mut raw = Raw::connect(node.address("web"));
@@ -320,6 +320,6 @@ fn a_reload_changes_the_policy_of_an_upstream_and_keeps_its_connections() {
     assert_eq!(
         origin.connections(),
         2,
-        "one was kept over the reload, one followed the response that nobody read"
+        "one was kept over the reload, one followed the response that no one read"
     );
 }

@@ -9,8 +9,8 @@ use hermes_tests::raw::Raw;
 use crate::tunnels::overlay::{self, Overlay};
 use crate::tunnels::pipe::{Pipe, WAYS};
 
-/// An address where nobody listens.
-fn nobody() -> SocketAddr {
+/// An address where nothing listens.
+fn closed() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -18,10 +18,10 @@ fn nobody() -> SocketAddr {
 }
 
 #[test]
-fn a_port_where_nobody_listens_is_a_connection_refused() {
+fn a_port_where_no_one_listens_is_a_connection_refused() {
     for overlay in overlay::all() {
         for way in WAYS {
-            let refused = Pipe::open(way, overlay.address(), &nobody().to_string())
+            let refused = Pipe::open(way, overlay.address(), &closed().to_string())
                 .err()
                 .unwrap();
             assert_eq!(refused.status, 502, "{refused:?}");
@@ -124,7 +124,7 @@ fn ask_for_udp(proxy: SocketAddr, path: &str) -> [u16; 2] {
 #[test]
 fn an_h1_connection_whose_tunnel_was_refused_takes_nothing_more() {
     let overlay = Overlay::start(&[]);
-    let authority = nobody();
+    let authority = closed();
     let mut raw = Raw::connect(overlay.address());
     raw.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\nGET http://video/ HTTP/1.1\r\n\r\n"));
     let head = raw.head();

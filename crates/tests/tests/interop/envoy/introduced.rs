@@ -61,7 +61,7 @@ fn envoy_learns_from_hermes_whose_a_tunnel_is() {
             origin.last().field("x-client"),
             Some(tunnel.local().to_string())
         );
-        // A kept connection is nobody's.
+        // A kept connection is no one's.
         let got = curl(&["-x", &node.url("web"), "http://VIDEO/films"]);
         assert_eq!((got.exit, got.status), (0, 200), "{got:?}");
     }

@@ -1,4 +1,4 @@
-//! What breaks off at the origin must not look complete to the client, whoever stands between.
+//! What breaks off at the origin must not look complete to the client, whatever stands between.
 
 use hermes_tests::envoy::bootstrap::{self, Http};
 use hermes_tests::raw::{End, Raw};

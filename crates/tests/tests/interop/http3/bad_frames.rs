@@ -325,7 +325,7 @@ fn requests_are_held_to_their_rules() {
         resets("a name with a capital", &[with("Accept", "x")]),
         resets("a field of a connection", &[with("connection", "close")]),
         resets("a line feed in a value", &[with("a", "b\nc")]),
-        // RFC 9114, 4.1.2: an answer may say so instead, where there is somebody to ask for it.
+        // RFC 9114, 4.1.2: an answer may say so instead, where there is someone to ask for it.
         (
             "less content than announced",
             request(&[with("content-length", "2"), content.clone()]),
@@ -342,12 +342,12 @@ fn requests_are_held_to_their_rules() {
             Answers(400),
         ),
         (
-            "a frame that nobody knows",
+            "a frame that no one knows",
             request(&[frame(0x21, b"x"), head]),
             Answers(200),
         ),
         (
-            "a protocol that nobody knows",
+            "a protocol that no one knows",
             request(&[extended("connect-dream", "/")]),
             Answers(501),
         ),
@@ -467,12 +467,12 @@ fn capsules_are_held_to_their_rules() {
         resets("a type cut off", &[0xc0, 0]),
         resets("a datagram without a context", &[0, 0]),
         (
-            "a capsule that nobody knows",
+            "a capsule that no one knows",
             tunnel(&frame(0x1_7777, &[1; 3000])),
             Answers(200),
         ),
         (
-            "a context that nobody knows",
+            "a context that no one knows",
             tunnel(&frame(0, &[2, 1, 1])),
             Answers(200),
         ),

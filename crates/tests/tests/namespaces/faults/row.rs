@@ -218,7 +218,7 @@ impl Echo {
                 });
             }
         });
-        // The thread that accepts ends with the process: nobody connects once the namespace is gone.
+        // The thread that accepts ends with the process: no one connects once the namespace is gone.
         drop(streams);
         Self {
             sockets,

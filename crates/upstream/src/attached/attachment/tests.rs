@@ -42,7 +42,7 @@ fn place() -> Place {
         .unwrap()
 }
 
-/// Sends a little for as long as there is somebody to send to.
+/// Sends a little for as long as there is someone to send to.
 async fn drip(mut node: DuplexStream) {
     while node.write_all(&DRIP).await.is_ok() {
         sleep(Duration::from_secs(1)).await;
