@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - [`listeners`]: *accept*; sockets to exchanges. `arrival`: an exchange that has arrived, of whatever kind.
-//! - [`identify`]: *identify*; who a client is. `believe`: what follows from that, and *tag*.
+//! - `entry`: *identify* and *tag*; the crate `hermes-identity` says who a client is.
 //! - [`pipeline`]: *route* and the order of all steps. `filter`: *authorize*.
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
 //! - `max_forwards` and `pac`: what is for this proxy itself. `explain`: who is told why something failed.
@@ -32,14 +32,13 @@
 
 mod alternative;
 mod arrival;
-mod believe;
 pub mod change;
 pub mod datagrams;
+mod entry;
 mod explain;
 mod filter;
 pub mod forward;
 mod hold;
-pub mod identify;
 pub mod listeners;
 mod max_forwards;
 mod next;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use hermes_identity::AuthContext;
 use hermes_net::StreamInfo;
 use hermes_observe::Exchange;
 use hermes_rules::Values;
 
-use crate::believe::Belief;
 use crate::listeners::Entrance;
 use crate::next::CompiledRoute;
 use crate::resume::Asked;
@@ -25,7 +25,7 @@ pub(crate) struct Routed {
     pub(crate) source: Arc<StreamInfo>,
     pub(crate) target: Target,
     pub(crate) user: Option<String>,
-    pub(crate) belief: Arc<Belief>,
+    pub(crate) auth: Arc<AuthContext>,
     /// The UDP session that the client asks for.
     pub(crate) asked: Option<Asked>,
     pub(crate) route: Arc<CompiledRoute>,

@@ -16,6 +16,7 @@ use hermes_config::model::{
     self, Action, Attach, Chain, Document, Duration as Interval, FilePath, Keepalive, Trace,
 };
 use hermes_config::{Loaded, Places, Problem, Problems, child, element};
+use hermes_identity::is_sent;
 use hermes_net::quic::Record;
 use hermes_net::tls::ClientOptions;
 use hermes_net::{LocalAddresses, StreamInfo};
@@ -27,7 +28,6 @@ use hermes_upstream::{BuildError, Upstream};
 use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::believe::sees;
 use crate::filter::{self, Filter};
 use crate::listeners::DoorId;
 use crate::next::Next;
@@ -262,7 +262,7 @@ fn filtered_credentials(document: &Document) -> Vec<HeaderName> {
         .into_iter()
         .filter(|name| {
             let mut filters = document.authorize.iter();
-            filters.any(|filter| sees(&filter.send, name.as_str()))
+            filters.any(|filter| is_sent(&filter.send, name.as_str()))
         })
         .collect()
 }

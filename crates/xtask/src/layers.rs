@@ -17,26 +17,33 @@ const LAYERS: &[(&str, &str)] = &[
     ("http", "proto net"),
     ("upstream", "proto config net http"),
     ("observe", "proto config rules net http upstream"),
-    ("proxy", "proto config rules net http upstream observe"),
+    ("identity", "proto config rules net http"),
+    (
+        "proxy",
+        "proto config rules net http upstream observe identity",
+    ),
     ("api", "proto config rules"),
     (
         "relay",
-        "proto config rules net http upstream observe proxy",
+        "proto config rules net http upstream observe identity proxy",
     ),
     (
         "translate",
-        "proto config rules net http upstream observe proxy",
+        "proto config rules net http upstream observe identity proxy",
     ),
-    ("agent", "proto config rules net http observe proxy api"),
+    (
+        "agent",
+        "proto config rules net http observe identity proxy api",
+    ),
     ("control", "proto config rules net http api"),
     (
         "hermes",
-        "proto config rules net http upstream observe proxy api relay translate agent control",
+        "proto config rules net http upstream observe identity proxy api relay translate agent control",
     ),
     ("lab", "proto config net"),
     (
         "tests",
-        "proto config rules net http upstream observe proxy api relay translate agent control hermes lab",
+        "proto config rules net http upstream observe identity proxy api relay translate agent control hermes lab",
     ),
     ("xtask", ""),
 ];

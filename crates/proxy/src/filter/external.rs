@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hermes_config::model::{Authorize, AuthorizeKind, Fail, FieldPattern};
 use hermes_http::h1::client::Receiver;
+use hermes_identity::cache::Cache;
 use hermes_rules::{Facts, Matcher};
 use hermes_upstream::{Timeouts, Upstream};
 use http::{HeaderMap, StatusCode};
@@ -16,7 +17,6 @@ use super::answer::{self, Answer, Answered};
 use super::question::{Form, Question};
 use super::undecided::{LARGE, Undecided, Whose};
 use super::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
-use crate::identify::cache::Cache;
 use crate::whole::{self, Content};
 use crate::worker::Worker;
 

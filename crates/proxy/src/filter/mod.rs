@@ -24,7 +24,7 @@ use hermes_rules::fields::{USER, is_reserved};
 use hermes_upstream::Upstream;
 use http::{HeaderMap, StatusCode};
 
-use crate::believe::Entry;
+use crate::entry::Entry;
 use crate::refusal::Refusal;
 use crate::target::Target;
 use crate::worker::Worker;

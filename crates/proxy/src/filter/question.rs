@@ -6,6 +6,7 @@ use aws_lc_rs::digest;
 use bytes::Bytes;
 use hermes_config::model::{AuthorizeBody, FieldPattern};
 use hermes_http::RequestHead;
+use hermes_identity::is_sent;
 use hermes_proto::upgrade::Protocol;
 use hermes_rules::fields::is_reserved;
 use hermes_rules::normalise;
@@ -15,7 +16,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use serde_json::{Map, Value, json};
 
 use super::{Subject, kind};
-use crate::believe::sees;
 use crate::target::is_https;
 
 /// Fields that a pattern with a star never means, because they hold credentials.
@@ -69,7 +69,7 @@ impl Question {
         for (name, value) in subject
             .credentials
             .iter()
-            .filter(|(name, _)| sees(send, name.as_str()))
+            .filter(|(name, _)| is_sent(send, name.as_str()))
         {
             // What the listener did not read is among the fields still.
             if !subject.head.fields.contains_key(name) {

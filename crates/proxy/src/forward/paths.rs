@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hermes_http::{Event, RequestHead};
+use hermes_identity::Proof;
 use hermes_net::UdpSocket;
 use hermes_proto::datagram_limit;
 use hermes_proto::proxy_status::ProxyError;
@@ -17,7 +18,6 @@ use super::holding;
 use super::retry::Tries;
 use super::{next_hop, reach, tunnel};
 use crate::datagrams::UdpEnd;
-use crate::identify::Proof;
 use crate::next::Next;
 use crate::redecide::Opened;
 use crate::refusal::Refusal;
@@ -137,13 +137,13 @@ pub(super) fn no_room() -> Refusal {
 /// Whose the session is, and where it leads. Who is not known by a credential or as a peer is known by the address alone.
 fn bound(routed: &Routed, next: &Next, target: &Target) -> Bound {
     let Routed {
-        belief,
+        auth,
         source,
         user,
         listener,
         ..
     } = routed;
-    let known = belief.peer || !matches!(belief.proof, Proof::Nothing);
+    let known = auth.peer || !matches!(auth.proof, Proof::Nothing);
     Bound {
         user: user.clone(),
         source: source.peer.ip().filter(|_| !known),

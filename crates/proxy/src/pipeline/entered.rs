@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hermes_http::{RequestHead, ResponseHead};
 use hermes_net::StreamInfo;
+use hermes_observe::{Begin, Exchange};
 use hermes_proto::proxy_status::ProxyError;
 use http::{HeaderMap, StatusCode, Version};
 use tokio::time::Instant;
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 use super::identify::{Identified, identify};
 use super::permits::{Permits, admit_connection};
 use crate::arrival::Arrival;
-use crate::believe::Entry;
+use crate::entry::Entry;
 use crate::explain::explains;
 use crate::filter::{self, Stage};
 use crate::listeners::Entrance;
@@ -25,7 +26,6 @@ use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::{pac, trace};
-use hermes_observe::{Begin, Exchange};
 
 /// An exchange in the table of live exchanges, by the rules of one snapshot.
 pub(super) struct Entered {
@@ -120,21 +120,18 @@ impl Entered {
         head: &mut RequestHead,
     ) -> Result<(), Refusal> {
         let Identified {
-            user,
-            belief,
-            target,
-            ..
+            user, auth, target, ..
         } = identified;
         let stage = Stage {
             worker: &self.entrance.worker,
             entry: self.entry(),
             exchange: &self.exchange,
             target,
-            credentials: &belief.credentials,
+            credentials: &auth.credentials,
         };
         let authorized = Box::pin(stage.authorize(head, user)).await;
         let lasts = authorized.map_err(|denied| denied.refusal)?;
-        belief.authorized = lasts.map(|lasts| Instant::now() + lasts);
+        auth.authorized = lasts.map(|lasts| Instant::now() + lasts);
         Ok(())
     }
 
@@ -160,7 +157,7 @@ impl Admitted {
     pub(super) fn routed(self, entered: Entered) -> (Routed, HeaderMap, Permits) {
         let Identified {
             user,
-            belief,
+            auth,
             target,
             asked,
             received,
@@ -174,7 +171,7 @@ impl Admitted {
             source: entered.source,
             target,
             user,
-            belief: Arc::new(belief),
+            auth: Arc::new(auth),
             asked,
             route: self.route,
         };

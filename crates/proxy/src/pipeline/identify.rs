@@ -1,12 +1,12 @@
 //! *Accept*, *identify* and *tag*: what an exchange is for, whose it is, and which of its fields are believed.
 
 use hermes_http::{Kind, RequestHead};
+use hermes_identity::AuthContext;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, path};
 use http::{HeaderMap, StatusCode};
 
 use super::entered::Entered;
-use crate::believe::Belief;
 use crate::max_forwards;
 use crate::refusal::Refusal;
 use crate::resume::Asked;
@@ -21,7 +21,7 @@ const MAX_HOPS: usize = 16;
 /// What has been decided before the route.
 pub(super) struct Identified {
     pub(super) user: Option<String>,
-    pub(super) belief: Belief,
+    pub(super) auth: AuthContext,
     pub(super) target: Target,
     pub(super) asked: Option<Asked>,
     /// Of a TRACE: its fields as the client sent them.
@@ -52,15 +52,15 @@ pub(super) async fn identify(
     hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
 
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind() == Kind::ConnectUdp);
-    let mut belief = entry.identify(head).await?;
-    let user = entry.believe(&belief, &target, head)?;
+    let mut auth = entry.identify(head).await?;
+    let user = entry.believe(&auth, &target, head)?;
     if let Some(user) = &user {
         exchange.user(user);
     }
-    belief.user.clone_from(&user);
+    auth.user.clone_from(&user);
     Ok(Identified {
         user,
-        belief,
+        auth,
         target,
         asked,
         received,

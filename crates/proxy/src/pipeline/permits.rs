@@ -1,12 +1,12 @@
 //! What one user may have open at a listener: connections, exchanges and sessions.
 
 use hermes_http::Kind;
+use hermes_identity::Proof;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
 use super::entered::Entered;
 use super::identify::Identified;
-use crate::identify::Proof;
 use crate::listeners::{Joined, Place, SessionPlace};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
@@ -43,7 +43,7 @@ pub(super) fn admit_connection(entered: &Entered, identified: &Identified) -> Re
     let Some(admission) = &entered.entrance.admission else {
         return Ok(());
     };
-    let user = match (&identified.belief.proof, &identified.user) {
+    let user = match (&identified.auth.proof, &identified.user) {
         (Proof::Password(_) | Proof::Token(_), Some(user)) => user,
         _ => return Ok(()),
     };

@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hermes_http::RequestHead;
+use hermes_identity::LEEWAY;
 use hermes_rules::redecide::{Reason, Verdict};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::identify::LEEWAY;
 use crate::next::CompiledRoute;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
@@ -122,7 +122,7 @@ pub(crate) fn stand(routed: &Routed, opened: Opened, movable: bool) -> Place {
         number,
         words,
         asking: None,
-        again: routed.belief.authorized,
+        again: routed.auth.authorized,
     }
 }
 

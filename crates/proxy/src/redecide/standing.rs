@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hermes_http::RequestHead;
 use hermes_http::h1::client::Receiver;
+use hermes_identity::Proof;
 use hermes_net::clock::unix_seconds;
 use hermes_rules::attach::permits;
 use hermes_rules::redecide::{End, Reason, Tunnel, Verdict, Way};
@@ -17,10 +18,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::{Move, Order, Tunnels, Word};
-use crate::believe::Entry;
+use crate::entry::Entry;
 use crate::filter::{self, Denied, Stage};
 use crate::forward::{permits_upgrade, post};
-use crate::identify::Proof;
 use crate::next::{CompiledRoute, Next};
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
@@ -242,7 +242,7 @@ impl Standing {
 
     /// When the credential ends that it rests on, in Unix time.
     pub(super) fn expires(&self) -> Option<u64> {
-        self.routed.belief.expires
+        self.routed.auth.expires
     }
 
     /// The table of open tunnels.
@@ -280,7 +280,7 @@ impl Standing {
             worker,
             exchange,
             target,
-            belief,
+            auth,
             ..
         } = &self.routed;
         Stage {
@@ -288,7 +288,7 @@ impl Standing {
             entry,
             exchange,
             target,
-            credentials: &belief.credentials,
+            credentials: &auth.credentials,
         }
     }
 
@@ -296,9 +296,9 @@ impl Standing {
     fn unasked(&self, snapshot: &Snapshot) -> Result<(RequestHead, Option<String>, bool), Reason> {
         let listener = self.routed.entrance.rules_in(snapshot);
         self.believed(snapshot, &listener)?;
-        let Routed { belief, target, .. } = &self.routed;
+        let Routed { auth, target, .. } = &self.routed;
         let entry = self.entry(snapshot, &listener);
-        let mut head = match &belief.arrived {
+        let mut head = match &auth.arrived {
             Some(arrived) => (**arrived).clone(),
             None => {
                 return Ok((
@@ -309,7 +309,7 @@ impl Standing {
             }
         };
         let user = entry
-            .believe(belief, target, &mut head)
+            .believe(auth, target, &mut head)
             .map_err(|refusal| Reason::Identity(refusal.reason()))?;
         let asked = self.stage(entry).is_asked(&head, user.as_deref());
         Ok((head, user, asked))
@@ -317,17 +317,17 @@ impl Standing {
 
     /// Whether it would still be believed whose it is.
     fn believed(&self, snapshot: &Snapshot, listener: &ListenerRules) -> Result<(), Reason> {
-        let Routed { source, belief, .. } = &self.routed;
-        let user = belief.user.as_deref();
+        let Routed { source, auth, .. } = &self.routed;
+        let user = auth.user.as_deref();
         listener
             .authenticator
-            .still_accepts(&belief.proof, user, unix_seconds())
+            .still_accepts(&auth.proof, user, unix_seconds())
             .map_err(Reason::Identity)?;
-        still_believed(&snapshot.source_of(listener, source), belief.peer, user)?;
+        still_believed(&snapshot.source_of(listener, source), auth.peer, user)?;
         let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
-        if let Some(chain) = chain.filter(|_| belief.peer || belief.proof == Proof::Certificate) {
+        if let Some(chain) = chain.filter(|_| auth.peer || auth.proof == Proof::Certificate) {
             // A link goes on when its certificate is renewed; only a user's ends with it.
-            let at = if belief.peer {
+            let at = if auth.peer {
                 chain.last_valid(unix_seconds())
             } else {
                 unix_seconds()

@@ -12,6 +12,7 @@ use hermes_config::model::{
 };
 use hermes_http::MinRate;
 use hermes_http::server::Options;
+use hermes_identity::Authenticator;
 use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
 use hermes_net::{PeerAddress, StreamInfo, quic};
 use hermes_observe::{ListenerSeeing, Seeing};
@@ -21,7 +22,6 @@ use hermes_rules::judge::{is_identified, listener_user};
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
 use crate::datagrams::Bounds;
-use crate::identify::Authenticator;
 use crate::snapshot::Snapshot;
 use crate::snapshot::crowded::Crowded;
 

@@ -4,7 +4,7 @@ use http::header::{PROXY_AUTHENTICATE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 /// Realm of challenges whose realm is not configured.
-pub(super) const REALM: &str = "hermes";
+pub(crate) const REALM: &str = "hermes";
 
 /// What to answer instead of serving the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Challenge {
 
 /// Why someone is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// Nothing was shown.
     Missing,
     /// What was shown cannot be read.
@@ -39,7 +39,7 @@ pub(super) enum Refusal {
 }
 
 /// The schemes a listener asks for in fields.
-pub(super) struct Schemes<'a> {
+pub(crate) struct Schemes<'a> {
     /// The realm of Basic.
     pub basic: Option<&'a str>,
     /// Whether Bearer is asked for.
@@ -47,7 +47,7 @@ pub(super) struct Schemes<'a> {
 }
 
 impl Challenge {
-    pub(super) fn new(refusal: Refusal, schemes: &Schemes<'_>, gateway: bool) -> Self {
+    pub(crate) fn new(refusal: Refusal, schemes: &Schemes<'_>, gateway: bool) -> Self {
         let (scheme, reason) = refusal.words();
         let mut fields = HeaderMap::new();
         if refusal == Refusal::Busy {

@@ -3,42 +3,19 @@
 //! What credentials prove is found out once. What follows from that is a function of the snapshot, and is asked again for an
 //! open tunnel when the snapshot changes.
 
-use hermes_config::model::FieldPattern;
 use hermes_http::{Kind, RequestHead};
+use hermes_identity::AuthContext;
 use hermes_net::StreamInfo;
 use hermes_net::clock::unix_seconds;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_rules::judge::Authenticated;
 use hermes_rules::{Source, Values};
 use http::{HeaderMap, Method, StatusCode};
-use tokio::time::Instant;
 
 use crate::forward::departure;
-use crate::identify::Proof;
 use crate::refusal::Refusal;
 use crate::routed::values;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
-
-/// Why it is believed whose an exchange is.
-pub(crate) struct Belief {
-    /// Whom authentication found.
-    authenticated: Option<String>,
-    /// What that rests on.
-    pub(crate) proof: Proof,
-    /// Unix time in seconds at which the credential ends.
-    pub(crate) expires: Option<u64>,
-    /// Whether a peer proxy handed it over.
-    pub(crate) peer: bool,
-    /// Whose it was, before any filter said otherwise.
-    pub(crate) user: Option<String>,
-    /// Credentials that a filter is to see. They are nowhere else.
-    pub(crate) credentials: HeaderMap,
-    /// The request without credentials, before anything in it was believed; kept for what may become a tunnel.
-    pub(crate) arrived: Option<Box<RequestHead>>,
-    /// Until when the filters' decisions count.
-    pub(crate) authorized: Option<Instant>,
-}
 
 /// Where an exchange enters, and from whom.
 #[derive(Clone, Copy)]
@@ -71,7 +48,7 @@ impl Entry<'_> {
     ///
     /// # Errors
     /// They are missing or wrong.
-    pub(crate) async fn identify(&self, head: &mut RequestHead) -> Result<Belief, Refusal> {
+    pub(crate) async fn identify(&self, head: &mut RequestHead) -> Result<AuthContext, Refusal> {
         let Self {
             snapshot,
             listener,
@@ -88,16 +65,10 @@ impl Entry<'_> {
             let refusal = Refusal::new(ProxyError::HttpRequestDenied, challenge.reason);
             refusal.status(challenge.status).fields(challenge.fields)
         })?;
-        Ok(Belief {
-            authenticated: identity.user,
-            proof: identity.proof,
-            expires: identity.expires,
-            peer: !matches!(snapshot.source_of(listener, source), Source::Client),
-            user: None,
-            credentials,
-            arrived: may_tunnel(head, snapshot).then(|| Box::new(head.clone())),
-            authorized: None,
-        })
+        let peer = !matches!(snapshot.source_of(listener, source), Source::Client);
+        let mut auth = AuthContext::new(identity, credentials, peer);
+        auth.arrived = may_tunnel(head, snapshot).then(|| Box::new(head.clone()));
+        Ok(auth)
     }
 
     /// The user whose exchange this is. Afterwards the overlay fields are those that are believed, and those that the listener
@@ -107,30 +78,26 @@ impl Entry<'_> {
     /// It is not believed, or a field cannot be written.
     pub(crate) fn believe(
         &self,
-        belief: &Belief,
+        auth: &AuthContext,
         target: &Target,
         head: &mut RequestHead,
     ) -> Result<Option<String>, Refusal> {
-        let user = self.whose(belief, head)?;
+        let user = self.whose(auth, head)?;
         self.tag(head, target, user.as_deref())?;
         Ok(user)
     }
 
-    fn whose(&self, belief: &Belief, head: &mut RequestHead) -> Result<Option<String>, Refusal> {
+    fn whose(&self, auth: &AuthContext, head: &mut RequestHead) -> Result<Option<String>, Refusal> {
         let Self {
             snapshot,
             listener,
             source,
         } = *self;
         let from = snapshot.source_of(listener, source);
-        let authenticated = Authenticated {
-            user: belief.authenticated.as_deref(),
-            by_certificate: belief.proof == Proof::Certificate,
-        };
         let believed = snapshot.rules.identify(
             &listener.entrance(),
             &from,
-            authenticated,
+            auth.authenticated(),
             &mut head.fields,
             &mut (),
         );
@@ -197,12 +164,6 @@ impl Entry<'_> {
             })
             .collect()
     }
-}
-
-/// Whether a filter's `send` names this field in full; a star never means credentials.
-pub(crate) fn sees(send: &[FieldPattern], name: &str) -> bool {
-    send.iter()
-        .any(|pattern| !pattern.wildcard && pattern.matches(name))
 }
 
 /// Whether an exchange can become a tunnel: all but messages are, and a POST where a route says so.

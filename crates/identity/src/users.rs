@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use bcrypt::HashParts;
 
-use super::{BuildError, is_user};
+use crate::build_error::BuildError;
+use crate::user_name::is_user;
 
 /// Bytes of a user file: some ten thousand users.
 #[doc(alias = "bound")]
@@ -22,7 +23,7 @@ const REPORT_LIMIT: usize = 20;
 
 /// Users and their hashes. Never empty.
 #[derive(Clone)]
-pub(super) struct Users {
+pub(crate) struct Users {
     hashes: HashMap<String, String>,
     /// A hash that unknown users' passwords are checked against, so that they take as long as known ones.
     decoy: String,
@@ -101,7 +102,7 @@ fn cost(hash: &str) -> Option<u32> {
 }
 
 /// Reads a file that is not larger than `limit` bytes.
-pub(super) fn read_bounded(file: &Path, limit: u64, path: &str) -> Result<String, BuildError> {
+pub(crate) fn read_bounded(file: &Path, limit: u64, path: &str) -> Result<String, BuildError> {
     use std::io::Read;
     let failed = |reason: String| BuildError {
         path: path.to_owned(),

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 /// Password checks that wait, of all sources.
 #[doc(alias = "bound")]
-pub(super) const WAITING: usize = 4096;
+pub(crate) const WAITING: usize = 4096;
 
 /// Password checks that wait, of one source: a burst of three hundred fits, and no source fills the
 /// room of the others.
 #[doc(alias = "bound")]
-pub(super) const OF_SOURCE: usize = 512;
+pub(crate) const OF_SOURCE: usize = 512;
 
 /// Wrong passwords of a user at a source before the pair rests: people mistype.
 #[doc(alias = "bound")]
@@ -41,21 +41,21 @@ const COUNTED_FOR: Duration = Duration::from_secs(600);
 const ANYONE: u32 = 4;
 
 /// A source, as limits count them; `None` for a Unix socket.
-pub(super) type Source = Option<IpAddr>;
+pub(crate) type Source = Option<IpAddr>;
 
 /// A user at a source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Pair {
-    pub(super) source: Source,
-    pub(super) user: String,
+pub(crate) struct Pair {
+    pub(crate) source: Source,
+    pub(crate) user: String,
 }
 
 /// The number of a check that waits.
-pub(super) type Ticket = u64;
+pub(crate) type Ticket = u64;
 
 /// The checks that wait.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     lines: HashMap<Source, Line>,
     /// Every source of `lines` once; the next one first.
     order: VecDeque<Source>,
@@ -91,7 +91,7 @@ struct Count {
 
 impl Turns {
     /// A check waits from now on. Returns one that has to go for it: the oldest of those who wait for most.
-    pub(super) fn enter(&mut self, pair: &Pair, ticket: Ticket) -> Option<Ticket> {
+    pub(crate) fn enter(&mut self, pair: &Pair, ticket: Ticket) -> Option<Ticket> {
         let own = self.lines.get(&pair.source).map_or(0, |line| line.waiting);
         let lost = match () {
             () if own >= OF_SOURCE => self.drop_of(pair.source),
@@ -121,7 +121,7 @@ impl Turns {
     }
 
     /// A check does not wait any more.
-    pub(super) fn leave(&mut self, pair: &Pair, ticket: Ticket) {
+    pub(crate) fn leave(&mut self, pair: &Pair, ticket: Ticket) {
         let Some(line) = self.lines.get_mut(&pair.source) else {
             return;
         };
@@ -137,7 +137,7 @@ impl Turns {
     }
 
     /// The check whose turn it is, which runs from now on; `None` if all who wait are resting or have one that runs.
-    pub(super) fn next(&mut self, now: Instant) -> Option<(Pair, Ticket)> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<(Pair, Ticket)> {
         let anyone = self.turn % ANYONE == ANYONE - 1;
         let found = if anyone {
             None
@@ -163,7 +163,7 @@ impl Turns {
     }
 
     /// A check has run: whether the password was right, if that was found out.
-    pub(super) fn done(&mut self, pair: &Pair, right: Option<bool>, now: Instant) {
+    pub(crate) fn done(&mut self, pair: &Pair, right: Option<bool>, now: Instant) {
         self.running.remove(pair);
         self.wrong.forget_before(now);
         match right {

@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::BuildError;
-use super::cache::Cache;
-use super::claims::{Expected, LEEWAY};
-use super::keys::KeySet;
-use super::proof::TokenProof;
+use crate::build_error::BuildError;
+use crate::cache::Cache;
+use crate::claims::{Expected, LEEWAY};
+use crate::keys::KeySet;
+use crate::proof::TokenProof;
 
 /// Verified tokens that are remembered, by their digest, so that not every request pays for a
 /// signature.
@@ -24,7 +24,7 @@ use super::proof::TokenProof;
 const REMEMBERED: usize = 4096;
 
 /// Checks tokens for one listener.
-pub(super) struct BearerAuth {
+pub(crate) struct BearerAuth {
     keys: KeySet,
     expected: Expected,
     /// By SHA-256 of the token.
@@ -33,7 +33,7 @@ pub(super) struct BearerAuth {
 
 /// What a token proves.
 #[derive(Clone)]
-pub(super) struct Verified {
+pub(crate) struct Verified {
     pub user: String,
     /// Unix time in seconds.
     pub expires: u64,

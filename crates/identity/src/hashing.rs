@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{sleep_until, timeout_at};
 
-use super::turns::{Pair, Source, Ticket, Turns};
+use crate::turns::{Pair, Source, Ticket, Turns};
 
 /// Passwords hashed at once, where there are so many processors: each keeps one busy for up to a
 /// quarter of a second.
@@ -25,7 +25,7 @@ const WAIT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Who may hash, and who waits for that.
-pub(super) struct Hashing {
+pub(crate) struct Hashing {
     state: Mutex<State>,
 }
 
@@ -37,7 +37,7 @@ struct State {
 }
 
 /// A turn, until it is dropped.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     hashing: Arc<Hashing>,
     pair: Pair,
     right: Option<bool>,
@@ -45,10 +45,10 @@ pub(super) struct Turn {
 
 /// No turn came in time, or too many wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Busy;
+pub(crate) struct Busy;
 
 impl Hashing {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let free = available_parallelism().map_or(1, usize::from).min(AT_ONCE);
         let state = State {
             turns: Turns::default(),
@@ -65,7 +65,7 @@ impl Hashing {
     ///
     /// # Errors
     /// None came.
-    pub(super) async fn turn(self: &Arc<Self>, source: Source, user: &str) -> Result<Turn, Busy> {
+    pub(crate) async fn turn(self: &Arc<Self>, source: Source, user: &str) -> Result<Turn, Busy> {
         let pair = Pair {
             source,
             user: user.to_owned(),
@@ -145,7 +145,7 @@ impl Drop for Waiting<'_> {
 
 impl Turn {
     /// The password was found to be right or wrong.
-    pub(super) fn found(mut self, right: bool) {
+    pub(crate) fn found(mut self, right: bool) {
         self.right = Some(right);
     }
 }

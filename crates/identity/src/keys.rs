@@ -7,8 +7,8 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, 
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
 
-use super::BuildError;
-use super::users::read_bounded;
+use crate::build_error::BuildError;
+use crate::users::read_bounded;
 
 /// Bytes of a key set: issuers publish a few keys.
 #[doc(alias = "bound")]
@@ -26,7 +26,7 @@ const TRY_LIMIT: usize = 4;
 const RSA_DIGITS: usize = 342;
 
 /// One key, and what it may verify.
-pub(super) struct Key {
+pub(crate) struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     pub key: DecodingKey,
@@ -35,7 +35,7 @@ pub(super) struct Key {
 }
 
 /// The keys that can verify a token. Never empty, and never symmetric.
-pub(super) struct KeySet(Vec<Key>);
+pub(crate) struct KeySet(Vec<Key>);
 
 #[derive(Deserialize)]
 struct Document {

@@ -1,46 +1,17 @@
-//! Who is this traffic of? What a listener asks for, and whether what was shown proves it.
-//!
-//! Credentials are consumed at the hop that asked (RFC 9110 section 11.7): after [`Authenticator::authenticate`] the
-//! fields hold none of them. A credential that was shown and is wrong is refused, even if another way to
-//! authenticate would have sufficed.
-//!
-//! What it is not: it does not decide which `user` fields are believed (that is `hermes_rules::trust`), and it does
-//! not verify certificates (the TLS layer has done that).
-//!
-//! Specifications: RFC 9110 section 11, RFC 7617 (Basic), RFC 6750 (Bearer), RFC 7515 to 7519 (JSON Web Tokens).
-
-mod basic;
-mod bearer;
-pub(crate) mod cache;
-mod challenge;
-mod claims;
-mod credentials;
-mod hashing;
-mod keys;
-mod proof;
-mod turns;
-mod users;
-
-#[cfg(test)]
-mod tests;
+//! What a listener asks for, and whether what was shown proves it.
 
 use hermes_config::model::{Auth, AuthMode, AuthWays, Listener};
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo};
 use http::HeaderMap;
 
-pub use challenge::Challenge;
-pub use proof::Proof;
-
-pub(crate) use claims::LEEWAY;
-
-use basic::BasicAuth;
-use bearer::{BearerAuth, Verified};
-use challenge::{Refusal, Schemes};
-use credentials::Credentials;
-
-/// Bytes of a user name: it becomes a field value and a part of every record.
-#[doc(alias = "bound")]
-pub const USER_LIMIT: usize = 256;
+use crate::basic::BasicAuth;
+use crate::bearer::{BearerAuth, Verified};
+use crate::build_error::BuildError;
+use crate::challenge::{Challenge, Refusal, Schemes};
+use crate::claims::LEEWAY;
+use crate::credentials::{self, Credentials};
+use crate::proof::Proof;
+use crate::user_name::USER_LIMIT;
 
 /// Who an exchange is of, and how we know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,18 +24,6 @@ pub struct Identity {
     pub certificate: Option<CertificateNames>,
     /// Unix time in seconds at which the credential ends, but for the `LEEWAY` that the clocks have.
     pub expires: Option<u64>,
-}
-
-/// Something in a listener's `auth` that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {reason}")]
-pub struct BuildError {
-    /// Path in the configuration, e.g. `listeners.web.auth.basic.file`.
-    pub path: String,
-    /// What is wrong.
-    pub reason: String,
-    /// What mends it.
-    pub remedy: Option<String>,
 }
 
 /// Checks who sends what enters at one listener. Shared by its workers.
@@ -246,9 +205,4 @@ fn certificate_user(certificate: Option<&CertificateNames>) -> Result<String, Re
         ));
     }
     Ok(user.to_owned())
-}
-
-/// Whether `text` can be a user: visible ASCII, not empty, not longer than [`USER_LIMIT`].
-fn is_user(text: &str) -> bool {
-    (1..=USER_LIMIT).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

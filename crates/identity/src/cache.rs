@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 /// At most `limit` entries; the oldest makes room for a new one.
 #[derive(Debug)]
-pub(crate) struct Cache<K, V> {
+pub struct Cache<K, V> {
     limit: usize,
     entries: HashMap<K, Entry<V>>,
     /// Every key of `entries` once, in the order of their arrival.

@@ -11,12 +11,12 @@ use hermes_net::PeerAddress;
 use hermes_net::peer::network;
 use parking_lot::Mutex;
 
-use super::BuildError;
-use super::cache::Cache;
-use super::challenge::{REALM, Refusal};
-use super::hashing::{Hashing, Turn};
-use super::proof::PasswordProof;
-use super::users::Users;
+use crate::build_error::BuildError;
+use crate::cache::Cache;
+use crate::challenge::{REALM, Refusal};
+use crate::hashing::{Hashing, Turn};
+use crate::proof::PasswordProof;
+use crate::users::Users;
 
 /// Users whose latest right password is remembered, so that not every request pays for a hash.
 #[doc(alias = "bound")]
@@ -40,7 +40,7 @@ const WRONG_FOR: u64 = 60;
 const PASSWORD_LIMIT: usize = 72;
 
 /// Checks passwords for one listener.
-pub(super) struct BasicAuth {
+pub(crate) struct BasicAuth {
     realm: String,
     users: Users,
     memory: Arc<Memory>,

@@ -2,18 +2,19 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use hermes_config::model::{Basic, Bearer, FilePath};
-use hermes_net::{PeerAddress, TlsPeer};
+use hermes_config::model::{Auth, AuthMode, AuthWays, Basic, Bearer, FilePath, Listener};
+use hermes_net::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
 use http::header::{
     AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::*;
+use crate::challenge::{Refusal, Schemes};
+use crate::{Authenticator, Challenge, Identity, LEEWAY};
 
 const NOW: u64 = 1_800_000_000;
 

@@ -37,7 +37,7 @@ impl Proof {
 pub struct PasswordProof(Vec<u8>);
 
 impl PasswordProof {
-    pub(super) fn of(hash: &str) -> Self {
+    pub(crate) fn of(hash: &str) -> Self {
         Self(digest(&SHA256, hash.as_bytes()).as_ref().to_vec())
     }
 }
@@ -46,11 +46,11 @@ impl PasswordProof {
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenProof {
     /// The name of the key that the token asked for.
-    pub(super) kid: Option<String>,
+    pub(crate) kid: Option<String>,
     /// How it is signed.
-    pub(super) algorithm: Algorithm,
+    pub(crate) algorithm: Algorithm,
     /// Digest of the key that verified it.
-    pub(super) key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     /// What it claims.
-    pub(super) claims: Map<String, Value>,
+    pub(crate) claims: Map<String, Value>,
 }

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 const LIMIT: usize = 16 * 1024;
 
 /// What someone showed. It has no `Debug` form: that would tell secrets.
-pub(super) enum Credentials {
+pub(crate) enum Credentials {
     /// RFC 7617.
     Basic { user: String, password: String },
     /// RFC 6750.
@@ -34,7 +34,7 @@ impl Credentials {
 ///
 /// # Errors
 /// What is wrong, when they cannot be read and this listener would have read them.
-pub(super) fn take(
+pub(crate) fn take(
     fields: &mut HeaderMap,
     gateway: bool,
     asks: bool,

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::is_user;
+use crate::user_name::is_user;
 
 /// Seconds by which the issuer's clock and ours may differ.
-pub(crate) const LEEWAY: u64 = 30;
+pub const LEEWAY: u64 = 30;
 
 /// The last second that a date can show (9999-12-31T23:59:59Z). A later time counts as this one, so that code that adds to it need
 /// not fear the end of numbers.
@@ -13,7 +13,7 @@ const LATEST: u64 = 253_402_300_799;
 
 /// What a token has to claim.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(crate) struct Expected {
     pub issuer: String,
     pub audience: String,
     pub user_claim: String,

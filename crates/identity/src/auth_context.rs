@@ -1,0 +1,66 @@
+//! What was found out about whose an exchange is.
+//!
+//! What credentials prove is found out once. What follows from that is a decision of `hermes-rules`, and is asked again for an open
+//! tunnel when the configuration changes.
+
+use hermes_config::model::FieldPattern;
+use hermes_http::RequestHead;
+use hermes_rules::judge::Authenticated;
+use http::HeaderMap;
+use tokio::time::Instant;
+
+use crate::authenticator::Identity;
+use crate::proof::Proof;
+
+/// Why an exchange is taken for somebody's.
+pub struct AuthContext {
+    /// Whom authentication found.
+    authenticated: Option<String>,
+    /// What that rests on.
+    pub proof: Proof,
+    /// Unix time in seconds at which the credential ends.
+    pub expires: Option<u64>,
+    /// Whether a peer proxy handed it over.
+    pub peer: bool,
+    /// Whose it was, before any filter said otherwise.
+    pub user: Option<String>,
+    /// Credentials that a filter is to see. They are nowhere else.
+    pub credentials: HeaderMap,
+    /// The request without credentials, before anything in it was believed; kept for what may become a tunnel.
+    pub arrived: Option<Box<RequestHead>>,
+    /// Until when the filters' decisions count.
+    pub authorized: Option<Instant>,
+}
+
+impl AuthContext {
+    /// What authentication found, and the credentials that filters are to see; the caller fills in the rest as it learns it.
+    #[must_use]
+    pub fn new(identity: Identity, credentials: HeaderMap, peer: bool) -> Self {
+        Self {
+            authenticated: identity.user,
+            proof: identity.proof,
+            expires: identity.expires,
+            peer,
+            user: None,
+            credentials,
+            arrived: None,
+            authorized: None,
+        }
+    }
+
+    /// What authentication found, as the rules take it.
+    #[must_use]
+    pub fn authenticated(&self) -> Authenticated<'_> {
+        Authenticated {
+            user: self.authenticated.as_deref(),
+            by_certificate: self.proof == Proof::Certificate,
+        }
+    }
+}
+
+/// Whether a filter's `send` names this field in full; a star never means credentials.
+#[must_use]
+pub fn is_sent(send: &[FieldPattern], name: &str) -> bool {
+    send.iter()
+        .any(|pattern| !pattern.wildcard && pattern.matches(name))
+}
