@@ -30,10 +30,14 @@
 //!
 //! Begin reading in `pipeline/mod.rs`: an exchange from its arrival to its end.
 
+mod admission;
 mod alternative;
 mod arrival;
+pub mod broken;
 pub mod change;
 pub mod datagrams;
+mod door;
+mod entrance;
 mod entry;
 mod explain;
 mod filter;

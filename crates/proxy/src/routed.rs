@@ -7,7 +7,7 @@ use hermes_net::StreamInfo;
 use hermes_observe::Exchange;
 use hermes_rules::Values;
 
-use crate::listeners::Entrance;
+use crate::entrance::Entrance;
 use crate::next::CompiledRoute;
 use crate::resume::Asked;
 use crate::snapshot::{ListenerRules, Snapshot};

@@ -28,8 +28,8 @@ use hermes_upstream::{BuildError, Upstream};
 use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::door::DoorId;
 use crate::filter::{self, Filter};
-use crate::listeners::DoorId;
 use crate::next::Next;
 pub use listener::{Counted, ListenerRules};
 

@@ -14,7 +14,6 @@ use http::uri::{Authority, PathAndQuery};
 use http::{StatusCode, uri::Scheme};
 
 use crate::refusal::Refusal;
-use crate::snapshot::ListenerRules;
 
 /// What an exchange is for, whatever its form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +32,16 @@ pub struct IpPackets {
     scope: IpScope,
     /// Where they go, in words.
     text: String,
+}
+
+/// The forms of requests that a listener takes.
+pub struct Forms<'a> {
+    /// Templates of CONNECT-UDP.
+    pub udp_templates: &'a [UriTemplate],
+    /// Templates of connect-tcp.
+    pub tcp_templates: &'a [UriTemplate],
+    /// Whether it is a gateway, to which requests come in origin form.
+    pub gateway: bool,
 }
 
 impl fmt::Display for Target {
@@ -120,19 +129,15 @@ impl Target {
     ///
     /// # Errors
     /// The request names no valid target; 400.
-    pub fn of(head: &RequestHead, listener: &ListenerRules, tls: bool) -> Result<Self, Refusal> {
+    pub fn of(head: &RequestHead, listener: &Forms<'_>, tls: bool) -> Result<Self, Refusal> {
         match head.kind() {
-            Kind::ConnectUdp => {
-                Self::of_template(head, &uri_template::UDP, &listener.udp_templates)
-            }
-            Kind::ConnectTcp => {
-                Self::of_template(head, &uri_template::TCP, &listener.tcp_templates)
-            }
+            Kind::ConnectUdp => Self::of_template(head, &uri_template::UDP, listener.udp_templates),
+            Kind::ConnectTcp => Self::of_template(head, &uri_template::TCP, listener.tcp_templates),
             Kind::ConnectIp => Self::of_packets(head),
             Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
             // Who attaches asks this proxy itself.
             Kind::Message | Kind::Upgrade
-                if head.origin_form && !listener.config.gateway && !asks_to_attach(head) =>
+                if head.origin_form && !listener.gateway && !asks_to_attach(head) =>
             {
                 Err(bad_request(if head.kind() == Kind::Upgrade {
                     // Java's HttpClient, where a connection of a plain request is kept.

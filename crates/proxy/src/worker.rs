@@ -1,6 +1,7 @@
 //! A worker: one thread with a runtime of its own, its connections and its listeners' sockets. An exchange lives and dies on
 //! one worker.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -12,6 +13,7 @@ use http::HeaderValue;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use crate::datagrams::Egress;
 use crate::listeners::{Joins, Sessions, Sources, Users};
 use crate::redecide::Tunnels;
 use crate::resume::Resumable;
@@ -62,6 +64,12 @@ impl Directory for Shared {
 
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {
         self.snapshot.load().token.clone()
+    }
+}
+
+impl Egress for Worker {
+    fn may_choose(&self, peer: SocketAddr) -> bool {
+        self.snapshot().may_choose(peer).is_ok()
     }
 }
 

@@ -15,25 +15,30 @@ use tokio::task::coop::consume_budget;
 
 use super::lane::{Lane, Left, Origin, Sink, broken};
 use super::received::{give_back, kept};
-use crate::forward::Broken;
-use crate::worker::Worker;
+use crate::broken::Broken;
+
+/// The rules for addresses that a client chooses, as they are now.
+pub(crate) trait Egress {
+    /// Whether datagrams may go to this peer and come from it.
+    fn may_choose(&self, peer: SocketAddr) -> bool;
+}
 
 /// The sockets of one request, and the contexts of its client.
-pub(crate) struct Bound {
+pub(crate) struct Bound<E> {
     /// One for each family, with its address.
     sockets: Vec<(SocketAddr, UdpSocket)>,
     contexts: Mutex<Contexts>,
-    worker: Arc<Worker>,
+    egress: Arc<E>,
 }
 
-impl Bound {
+impl<E: Egress> Bound<E> {
     /// Sockets on these addresses, each on a port that the system chooses.
     ///
     /// # Errors
     /// An address is not one of this machine, or no port or descriptor is left.
     pub(crate) fn open(
         addresses: impl Iterator<Item = IpAddr>,
-        worker: Arc<Worker>,
+        egress: Arc<E>,
     ) -> std::io::Result<Self> {
         let socket = |address| {
             let socket = UdpSocket::bound(claim(std::net::UdpSocket::bind(SocketAddr::new(
@@ -45,7 +50,7 @@ impl Bound {
         Ok(Self {
             sockets,
             contexts: Mutex::default(),
-            worker,
+            egress,
         })
     }
 
@@ -60,11 +65,7 @@ impl Bound {
             .sockets
             .iter()
             .find(|(own, _)| own.is_ipv4() == peer.is_ipv4())?;
-        self.worker
-            .snapshot()
-            .may_choose(peer)
-            .is_ok()
-            .then_some(socket)
+        self.egress.may_choose(peer).then_some(socket)
     }
 
     /// Waits until something has come.
@@ -110,11 +111,11 @@ impl Bound {
 
 impl Lane<'_> {
     /// From the client to peers. Capsules about contexts are answered before the next is read, so that no answers pile up.
-    pub(crate) async fn client_to_peers(
+    pub(crate) async fn client_to_peers<E: Egress>(
         &self,
         origin: &mut Origin,
         sink: &Sink,
-        bound: &Bound,
+        bound: &Bound<E>,
     ) -> Result<Left, Broken> {
         let (Origin::Stream(capsules), Sink::Stream(stream, _)) = (origin, sink) else {
             return Ok(Left::Ended);
@@ -160,7 +161,11 @@ impl Lane<'_> {
         }
     }
 
-    async fn client_to_peer(&self, datagram: Bytes, bound: &Bound) -> Result<(), Broken> {
+    async fn client_to_peer<E: Egress>(
+        &self,
+        datagram: Bytes,
+        bound: &Bound<E>,
+    ) -> Result<(), Broken> {
         let found = bound.contexts.lock().outbound(datagram);
         let (peer, payload) =
             match found.map_err(|error| Broken::malformed(self.from, error.to_string()))? {
@@ -184,7 +189,11 @@ impl Lane<'_> {
     }
 
     /// From peers to the client.
-    pub(crate) async fn peers_to_client(&self, bound: &Bound, sink: &Sink) -> Result<Left, Broken> {
+    pub(crate) async fn peers_to_client<E: Egress>(
+        &self,
+        bound: &Bound<E>,
+        sink: &Sink,
+    ) -> Result<Left, Broken> {
         let Sink::Stream(stream, quic) = sink else {
             return Ok(Left::Ended);
         };

@@ -23,7 +23,7 @@ use super::shared::Shared;
 use super::stop::Stop;
 use super::stream::{CapsuleStream, Reached};
 use super::{Bounds, UdpEnd};
-use crate::forward::{Broken, Side};
+use crate::broken::{Broken, Side};
 
 /// Bytes for the capsules of one wake-up; one such room serves all tunnels of a worker.
 #[doc(alias = "bound")]

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::Sink;
-use crate::forward::Side;
+use crate::broken::Side;
 
 /// Shortest time between two messages on one limit: a measured path changes in steps, and a capsule
 /// for each is of no use.

@@ -16,7 +16,7 @@ mod shared;
 mod stop;
 mod stream;
 
-pub(crate) use bound::Bound;
+pub(crate) use bound::{Bound, Egress};
 pub use end::UdpEnd;
 pub(crate) use end::UdpReader;
 pub(crate) use lane::{Lane, Left, Origin, Sink};

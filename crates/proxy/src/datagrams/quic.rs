@@ -22,7 +22,7 @@ use super::end::UdpReader;
 use super::lane::{Capsules, Lane, Left, broken};
 use super::shared::Shared;
 use super::stream::Reached;
-use crate::forward::{Broken, Side};
+use crate::broken::{Broken, Side};
 
 /// Bytes of room that a sender's buffer should have before more is read: what one wake-up of a UDP
 /// socket may bring.

@@ -16,6 +16,7 @@ use crate::next::Next;
 use crate::redecide::{Opened, Place, stand};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
+use crate::worker::Worker;
 
 /// Opens the sockets that a CONNECT-UDP without a target asks for, if its route says `bind`, and carries the tunnel.
 pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Result<String, Failed> {
@@ -51,7 +52,7 @@ pub(super) async fn udp(routed: &Routed, arrival: Arrival, next: &Next) -> Resul
 }
 
 /// The sockets, and what the client is told of their addresses.
-fn open(routed: &Routed, next: &Next) -> Result<(Bound, HeaderValue), Refusal> {
+fn open(routed: &Routed, next: &Next) -> Result<(Bound<Worker>, HeaderValue), Refusal> {
     let bind = routed.route.config.bind.as_ref();
     let Some(bind) = bind.filter(|_| next.is_target()) else {
         let details = "the route does not say `bind`: only tunnels for one target end here";
@@ -80,7 +81,7 @@ fn open(routed: &Routed, next: &Next) -> Result<(Bound, HeaderValue), Refusal> {
 }
 
 /// A list of strings (RFC 9651, 3.1).
-fn public(bind: &Bind, bound: &Bound) -> String {
+fn public(bind: &Bind, bound: &Bound<Worker>) -> String {
     let stated: Vec<IpAddr> = bind
         .public
         .iter()
@@ -102,7 +103,7 @@ fn public(bind: &Bind, bound: &Bound) -> String {
 async fn carry(
     routed: &Routed,
     mut client: Ends,
-    bound: &Bound,
+    bound: &Bound<Worker>,
     next: &Next,
     place: &mut Place,
 ) -> String {

@@ -46,13 +46,14 @@ use hermes_rules::route::{Act, Split};
 use http::StatusCode;
 
 use crate::arrival::Arrival;
+pub use crate::broken::{Broken, Side};
 use crate::next::{CompiledRoute, Next};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
 use broadcast::Offer;
 pub(crate) use carried::Carried;
-pub use pump::{Broken, Side, silence};
+pub use pump::silence;
 pub(crate) use tunnel::CAPSULE_PROTOCOL;
 pub(crate) use upgrades::permits_upgrade;
 

@@ -13,10 +13,10 @@ use http::{HeaderMap, HeaderValue, Version};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::Entrance;
 use super::http::attachment;
 use super::joins::Join;
 use super::wanted::attached_as;
+use crate::entrance::Entrance;
 use crate::snapshot::Snapshot;
 
 /// The first pause after an attempt that failed; each is twice the one before, and a random part of its second half is left out,

@@ -11,9 +11,10 @@ use hermes_proto::greeting::Greeting;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
+use super::greetings;
 use super::refusals::{self, Over};
-use super::{Connection, Entrance, greetings};
 use crate::arrival::Arrival;
+use crate::entrance::{Connection, Entrance};
 use crate::explain::explains;
 use crate::pipeline;
 use crate::refusal::Refusal;

@@ -10,7 +10,9 @@ use hermes_net::quic::{Connection, ConnectionError, Endpoint, Incoming};
 use hermes_net::{PeerAddress, Watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Admission, Entrance, http, refusals};
+use super::{http, refusals};
+use crate::admission::Admission;
+use crate::entrance::Entrance;
 use crate::snapshot::ListenerRules;
 
 /// The codes of RFC 9114, section 8.1.

@@ -8,7 +8,9 @@ use std::task::Poll;
 
 use hermes_net::{Acceptor, Listener, Stream, Watch};
 
-use super::{Admission, Entrance, http, introduction, tcp};
+use super::{http, introduction, tcp};
+use crate::admission::Admission;
+use crate::entrance::Entrance;
 
 /// Accepts connections until told to stop; then those that the kernel has accepted already.
 pub(super) async fn serve(

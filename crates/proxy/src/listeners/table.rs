@@ -13,7 +13,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::bind::{At, Bound, Serves, Wanted, bind};
 use super::passed::{Passed, PassedSockets, Seeker};
 use super::wanted::wanted;
-use super::{Door, DoorId, Socket};
+use super::{Door, Socket};
+use crate::door::DoorId;
 use crate::snapshot::Snapshot;
 
 /// Attempts to find a port that is free for both TCP and UDP.

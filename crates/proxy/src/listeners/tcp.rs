@@ -6,8 +6,8 @@ use hermes_net::{Stream, Watch};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Version};
 
-use super::Entrance;
 use crate::arrival::Arrival;
+use crate::entrance::Entrance;
 use crate::pipeline;
 
 /// Carries one connection.

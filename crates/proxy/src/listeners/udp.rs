@@ -17,10 +17,10 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Version};
 use tokio::time::Instant;
 
-use super::Entrance;
 use super::clients::Clients;
 use crate::arrival::Arrival;
 use crate::datagrams::{Queue, Session};
+use crate::entrance::Entrance;
 use crate::forward::CAPSULE_PROTOCOL;
 use crate::pipeline;
 

@@ -41,7 +41,7 @@ pub(super) async fn identify(
     let received = max_forwards::received(head);
 
     let tls = entered.source.tls.is_some();
-    let target = Target::of(head, &entered.listener, tls)?;
+    let target = Target::of(head, &entered.listener.forms(), tls)?;
     let has_path = matches!(head.kind(), Kind::Message | Kind::Upgrade);
     exchange.target(target.with_path(if has_path { head.path() } else { "" }));
 

@@ -12,17 +12,17 @@ use std::future::Future;
 
 use bytes::Bytes;
 use hermes_http::{ResponseHead, StreamError};
+use hermes_observe::{CLIENT_CLOSED, Exchange};
 use http::HeaderMap;
 
 use crate::arrival::Arrival;
+use crate::entrance::Entrance;
 use crate::forward::{Carried, Failed, Unanswered, forward, post};
-use crate::listeners::Entrance;
 use crate::max_forwards;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
 use entered::Entered;
-use hermes_observe::{CLIENT_CLOSED, Exchange};
 use permits::Permits;
 
 /// Who tells a client that it is refused.

@@ -24,6 +24,7 @@ use hermes_upstream::ATTACHMENT_KEEPALIVE;
 use crate::datagrams::Bounds;
 use crate::snapshot::Snapshot;
 use crate::snapshot::crowded::Crowded;
+use crate::target::Forms;
 
 /// Connections (UDP: sessions) of one worker at once.
 #[doc(alias("bound", "limits.connections"))]
@@ -155,6 +156,15 @@ impl ListenerRules {
         clients
             .believe(chain.certificates(), now)
             .map_err(|reason| format!("its certificate is not believed any more: {reason}"))
+    }
+
+    /// The forms of requests that it takes.
+    pub fn forms(&self) -> Forms<'_> {
+        Forms {
+            udp_templates: &self.udp_templates,
+            tcp_templates: &self.tcp_templates,
+            gateway: self.config.gateway,
+        }
     }
 
     /// `http`, `tcp`, `udp` or `attach`.

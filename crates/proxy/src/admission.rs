@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hermes_net::PeerAddress;
 use parking_lot::Mutex;
 
-use super::Place;
+use crate::listeners::Place;
 use crate::snapshot::{Counted, ListenerRules};
 use crate::worker::Shared;
 

@@ -1,0 +1,107 @@
+//! Where exchanges come in, and the connection that they came on.
+
+use std::sync::Arc;
+
+use hermes_net::clock::unix_seconds;
+use hermes_net::{Drain, StreamInfo};
+use hermes_upstream::Pinned;
+
+use crate::admission::Admission;
+use crate::door::DoorId;
+use crate::snapshot::{ListenerRules, Snapshot};
+use crate::worker::Worker;
+
+/// Where exchanges come in: a door, and the rules that were last in force there.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    /// The worker.
+    pub(crate) worker: Arc<Worker>,
+    /// The door.
+    pub(crate) door: DoorId,
+    /// The rules last seen. They stay in force where the listener is gone and what it accepted goes on.
+    pub(crate) rules: Arc<ListenerRules>,
+    /// The place of the connection among those of its source, where there is a bound.
+    pub(crate) admission: Option<Arc<Admission>>,
+    /// The connection that it came on; none where that is not one of HTTP that a client opened.
+    pub(crate) connection: Option<Arc<Connection>>,
+}
+
+/// What belongs to one connection of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    /// Ends it, once what is open on it has ended; for those whose client showed a certificate.
+    pub(crate) ending: Option<Drain>,
+    /// Connections to servers that are its own.
+    pub(crate) pinned: Pinned,
+}
+
+impl Entrance {
+    /// A door before anything came through it.
+    pub(crate) fn of(worker: &Arc<Worker>, door: DoorId, rules: Arc<ListenerRules>) -> Self {
+        Self {
+            worker: worker.clone(),
+            door,
+            rules,
+            admission: None,
+            connection: None,
+        }
+    }
+
+    /// Whether the certificate that the client showed, if any, is believed now: a resumed session shows one of before.
+    pub(crate) fn believes(&self, source: &StreamInfo) -> bool {
+        let snapshot = self.worker.snapshot();
+        self.rules_in(&snapshot)
+            .still_believes(source, snapshot.revision, unix_seconds())
+            .is_ok()
+    }
+
+    /// Takes no more exchanges from the connection, whose client is to come again on another: its certificate is not believed any
+    /// more, and perhaps there is a new one.
+    pub(crate) fn dismiss(&self) {
+        if let Some(ending) = self
+            .connection
+            .as_ref()
+            .and_then(|connection| connection.ending.as_ref())
+        {
+            ending.start();
+        }
+    }
+
+    /// The rules in force now for what arrives.
+    pub(crate) fn renew(&mut self) -> &Arc<ListenerRules> {
+        if let Some(rules) = self.worker.snapshot().behind(self.door) {
+            self.rules = rules.clone();
+        }
+        &self.rules
+    }
+
+    /// The entrance of a door that was opened at this one's address after this one was closed. Sockets that share a port do not
+    /// choose whose datagrams they get.
+    pub(crate) fn successor(&self) -> Option<Self> {
+        let snapshot = self.worker.snapshot();
+        let address = self.rules.config.udp.as_ref()?;
+        let found = snapshot.doors.iter().find_map(|(door, name)| {
+            let rules = snapshot
+                .listeners
+                .get(name)
+                .filter(|_| *door != self.door)?;
+            rules
+                .config
+                .udp
+                .as_ref()
+                .is_some_and(|other| other.overlaps(address))
+                .then(|| (*door, rules.clone()))
+        });
+        let (door, rules) = found?;
+        Some(Self::of(&self.worker, door, rules))
+    }
+
+    /// The rules of `snapshot` for an exchange of something that was accepted here before. A listener that has become one of
+    /// another kind says nothing of it.
+    pub(crate) fn rules_in(&self, snapshot: &Snapshot) -> Arc<ListenerRules> {
+        let now = snapshot
+            .behind(self.door)
+            .filter(|now| now.kind() == self.rules.kind());
+        now.unwrap_or(&self.rules).clone()
+    }
+}
