@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::authenticator::Identity;
 use crate::proof::Proof;
 
-/// Why an exchange is taken for somebody's.
+/// Why an exchange is taken for a user's.
 pub struct AuthContext {
     /// Whom authentication found.
     authenticated: Option<String>,

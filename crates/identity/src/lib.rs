@@ -9,7 +9,7 @@
 //! - [`AuthContext`]: what was found out about whose an exchange is; whose it therefore is, `hermes_rules::judge` says.
 //! - `hashing` and `turns`: passwords are checked a few at a time, in an order in which no source takes the others' turns.
 //!
-//! What it is not: it does not verify certificates (the TLS layer has done that), it knows no route, and it answers nobody: the data
+//! What it is not: it does not verify certificates (the TLS layer has done that), it knows no route, and it writes no response: the data
 //! plane turns what it says into a response.
 //!
 //! Specifications: RFC 9110 section 11, RFC 7617 (Basic), RFC 6750 (Bearer), RFC 7515 to 7519 (JSON Web Tokens).
