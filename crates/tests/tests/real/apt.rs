@@ -35,7 +35,7 @@ fn repository(folder: &Path) {
     let (tree, deb) = (folder.join("tree"), folder.join("deb"));
     fs::create_dir_all(tree.join("DEBIAN")).unwrap();
     fs::create_dir_all(&deb).unwrap();
-    let control = "Package: greeting\nVersion: 1.0\nArchitecture: all\nMaintainer: No one <no one@example.org>\n\
+    let control = "Package: greeting\nVersion: 1.0\nArchitecture: all\nMaintainer: Tester <tester@example.org>\n\
                    Description: says hello\n";
     fs::write(tree.join("DEBIAN/control"), control).unwrap();
     fs::write(tree.join("hello"), "hello\n".repeat(10_000)).unwrap();
