@@ -85,7 +85,7 @@ pub fn parse(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> 
     read_text(name, text.to_owned(), env).map_err(Flawed::problems)
 }
 
-/// Reads a document like [`load`], for a caller who has more to say of it, also if there are problems.
+/// Reads a document like [`load`], for a caller that checks more of it, even if there are problems.
 ///
 /// # Errors
 /// A document with problems.

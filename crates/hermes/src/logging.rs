@@ -26,7 +26,7 @@ pub struct Logging {
     file: Option<Lines>,
 }
 
-/// The file of the log, shared by those who write and who tell that it was moved. Each line comes in one piece.
+/// The file of the log, shared by its writers and by those that tell that it was moved. Each line comes in one piece.
 #[derive(Debug, Clone)]
 struct Lines(Arc<Mutex<AppendedFile>>);
 

@@ -1,7 +1,7 @@
 //! Shares of the descriptors: whose exchanges hold how many, so that no one takes all that the data plane may have.
 //!
-//! A holder, a user or the source of one who has no name, may hold as many as are free. One takes half at the most, two a third
-//! each, and so on: there is always room for one more, and nothing is kept back from those who are alone.
+//! A holder, which is a user or a source without a known user, may hold as many as are free. One takes half at the most, two a third
+//! each, and so on: there is always room for one more, and nothing is kept back from a lone holder.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::PeerAddress;
 use crate::descriptors::ceiling;
 use crate::peer::network;
 
-/// Holders of descriptors that are remembered before those who hold none are looked for: looking
+/// Holders of descriptors that are remembered before those that hold none are looked for: looking
 /// costs a little.
 #[doc(alias = "bound")]
 const REMEMBERED: usize = 1024;
@@ -56,7 +56,7 @@ struct Holders<K> {
 #[derive(Debug)]
 struct HolderCounts<K> {
     counts: HashMap<K, Arc<AtomicUsize>>,
-    /// How many there may be before those who hold nothing go.
+    /// How many there may be before those that hold nothing go.
     room: usize,
 }
 
@@ -103,7 +103,7 @@ impl Shares {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Who holds most, in words, and how many.
+    /// The largest holder, in words, and how many it holds.
     pub fn largest(&self) -> Option<(String, usize)> {
         let user = self
             .users

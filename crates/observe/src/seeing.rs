@@ -247,7 +247,7 @@ impl Seeing {
         }
     }
 
-    /// Accounts for an exchange and takes it out of the table; called once an exchange. In this order: who finds no live exchange
+    /// Accounts for an exchange and takes it out of the table; called once an exchange. In this order: a reader that finds no live exchange
     /// finds all that ended counted.
     pub(crate) fn end(&self, live: &Live, reason: &str) {
         let now = Instant::now();

@@ -1,7 +1,7 @@
 //! The users with the most use, found in bounded memory.
 //!
-//! A user who is counted each begins at zero when chosen, and what is counted for the others only grows, so that every
-//! series is a counter. Who waits to be chosen is kept by the space-saving algorithm (Metwally, Agrawal and El Abbadi,
+//! A user with counters of its own begins at zero when chosen, and what is counted for the others only grows, so that every
+//! series is a counter. The users waiting to be chosen are kept by the space-saving algorithm (Metwally, Agrawal and El Abbadi,
 //! 2005): a newcomer takes the place of the user with the least use, and that one's use.
 
 use std::collections::HashMap;
@@ -87,7 +87,7 @@ impl Top {
         self.waiting.insert(user.to_owned(), inherited + weight);
     }
 
-    /// Gives the places of those who used less of late to those who wait and used more than twice as much.
+    /// Replaces users that used less of late by waiting ones that used more than twice as much.
     pub fn choose(&mut self) {
         let mut waiting: Vec<(String, u64)> = self.waiting.drain().collect();
         waiting.sort_unstable_by_key(|(_, weight)| std::cmp::Reverse(*weight));

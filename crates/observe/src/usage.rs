@@ -84,7 +84,7 @@ impl Counts {
 pub struct UsageView {
     /// Of everything.
     pub total: Counts,
-    /// By user; `(other)` are those who are not counted each, and the empty name those whom no one knows.
+    /// By user; `(other)` are those without counters of their own, and the empty name those who are unknown.
     pub users: Vec<(String, Counts)>,
     /// By route.
     pub routes: Vec<(String, Counts)>,

@@ -64,7 +64,7 @@ pub struct BadConnection;
 
 /// Removes the fields that end at this hop. Read `Connection`, `Upgrade` and the framing fields before.
 ///
-/// Of `TE` only `trailers` is kept, which HTTP/2 and HTTP/3 allow; who writes HTTP/1.1 has to add `Connection: TE`.
+/// Of `TE` only `trailers` is kept, which HTTP/2 and HTTP/3 allow; over HTTP/1.1 the caller adds `Connection: TE`.
 ///
 /// # Errors
 /// [`BadConnection`], with `fields` unchanged.

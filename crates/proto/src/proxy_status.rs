@@ -154,7 +154,7 @@ pub fn append(fields: &mut HeaderMap, member: HeaderValue) {
     let _ = fields.try_append(PROXY_STATUS, member);
 }
 
-/// Takes `details` and `next-hop` out of all members, for a client who is a stranger. Returns whether a member has an
+/// Takes `details` and `next-hop` out of all members, for strangers. Returns whether a member has an
 /// `error`: then an intermediary wrote the response (RFC 9209, section 2.1.1).
 ///
 /// Parameters that cannot be read go with everything behind them.

@@ -1,4 +1,4 @@
-//! Asking for a transposed connection: the one who connects becomes the HTTP server (draft-kazuho-ptth-ptth).
+//! Asking for a transposed connection: the side that connects becomes the HTTP server (draft-kazuho-ptth-ptth).
 //!
 //! It is an extended CONNECT, or an HTTP/1.1 Upgrade, with the token `ptth`. Its path says under which name requests are to
 //! come back, and its `ALPN` field (RFC 7639) which HTTP the transposed connection may speak. The draft writes an origin where

@@ -72,7 +72,7 @@ pub enum Speaker {
 
 impl Turn {
     /// After someone has spoken. A client that goes on does so at once: the initiator of WireGuard or DTLS confirms, that of SIP shows its
-    /// credentials. Who asks later asks anew, as a resolver does that is given the same port again.
+    /// credentials. A client that asks later asks anew, as a resolver does that is given the same port again.
     #[must_use]
     pub fn spoken(self, speaker: Speaker) -> Self {
         match (self, speaker) {
@@ -134,7 +134,7 @@ impl Silence {
     }
 
     /// How long a session may be silent after this. A conversation never has less time than what could become one, nor has who waits
-    /// for one more answer less than who waits for the first: a resolver asks for IPv4 and IPv6 at once, and one may take longer.
+    /// for one more answer less than a client that waits for the first: a resolver asks for IPv4 and IPv6 at once, and one may take longer.
     #[must_use]
     pub fn after(&self, traffic: Traffic) -> Duration {
         match traffic.class() {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     proptest! {
-        /// As many go as are wanted and may; no one goes before someone who is worth less to the one who needs room.
+        /// As many go as are wanted and may; none goes before a session that is worth less to the one that needs room.
         #[test]
         fn those_that_go_are_worth_no_more_than_those_that_stay(
             all in prop::collection::vec((0_u8..3, any::<bool>(), any::<bool>()), 0..40), most in 0_usize..50

@@ -1,4 +1,4 @@
-//! Attachments: connections that the one who is to be reached opens itself.
+//! Attachments: connections that the node to be reached opens itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -67,7 +67,7 @@ pub struct Listener {
     #[serde(default)]
     #[schemars(with = "Vec<Prefix>")]
     pub insecure_trust: Vec<IpNet>,
-    /// What happens to a `user` field that names another user than the one who was authenticated.
+    /// What happens to a `user` field that names another user than the authenticated one.
     #[serde(default)]
     pub forged: Forged,
     /// Fields set on every exchange that enters here (existing values are replaced).
@@ -243,11 +243,11 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// Connections (`udp`: sessions) at once of one source, an IPv4 address or an IPv6 /64, over all workers.
     /// Default: a tenth of `connections`, 1000 at most: of strangers on a `public` listener, and where clients are asked who they
-    /// are, of those who have not said so yet; else no bound.
+    /// are, of clients that have not shown it yet; else no bound.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub per_source: Option<usize>,
-    /// Connections at once of one user who is known by a password or token, over all workers; requests on more are answered
+    /// Connections at once of one user, known by a password or token, over all workers; requests on more are answered
     /// with 429. Default: a quarter of `connections`.
     #[serde(default)]
     #[schemars(range(min = 1))]

@@ -134,7 +134,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
     read.map_err(|flawed| flawed.judged(hermes_proxy::check_rest))
 }
 
-/// A file of access records that this user could not write. Another user may be the one who runs the node.
+/// A file of access records that this user could not write. The node may run as another user.
 fn unwritable(loaded: &Loaded) -> Option<Problem> {
     let Access::File(file) = &loaded.document.log.access else {
         return None;

@@ -81,7 +81,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// What a stranger may cost who has `streams` at once.
+    /// What a stranger with `streams` at once may cost.
     pub(crate) fn public(streams: u32) -> Self {
         Self {
             resets: Budget {

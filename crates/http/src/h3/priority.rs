@@ -4,7 +4,7 @@
 //! come one after the other in the order of their requests, and then all others, which share. A client that says nothing has
 //! streams that share: it may be a proxy, or one that waits for all of them. So do all streams of a link between nodes, since one
 //! user's must not wait for another's (section 13). A priority counts for what is written from then on, and orders what
-//! quinn holds: where its send window is full, who writes next is chance.
+//! quinn holds: where its send window is full, the next writer is chance.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, Ordering};

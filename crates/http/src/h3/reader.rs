@@ -122,7 +122,7 @@ impl Reader {
         }
     }
 
-    /// Ready once the stream was ended because no one reads it. To be polled by who does not.
+    /// Ready once the stream was ended because no one reads it. To be polled while it is not read.
     pub(super) fn poll_still(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let Some(stream) = self.stream.as_mut().filter(|_| !self.over) else {
             return Poll::Pending;

@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// What the peer said of itself, once it has.
     settings: watch::Sender<Option<Settings>>,
-    /// What those who wait for a response have to expect.
+    /// What waiting for a response may come to.
     outlook: watch::Sender<Outlook>,
     ended: AtomicBool,
     fault: OnceLock<Fault>,
@@ -254,7 +254,7 @@ impl Shared {
     }
 }
 
-/// What those who wait for a response have to expect.
+/// What waiting for a response may come to.
 #[derive(Debug, Clone, Copy)]
 struct Outlook {
     /// Streams from this one on were not processed, says the peer.

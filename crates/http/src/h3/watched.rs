@@ -57,7 +57,7 @@ impl Watched {
         self.shared.set_silent(silent);
     }
 
-    /// Says whether nothing has come back for so long that those who wait for a response need wait no longer. The link may yet come back,
+    /// Says whether nothing has come back for so long that no response need be waited for. The link may yet come back,
     /// with what else it carries.
     pub fn set_lost(&self, lost: bool) {
         self.shared.set_lost(lost);

@@ -18,7 +18,7 @@ pub(super) struct Flights {
     running: Arc<Mutex<HashMap<Name, Answers>>>,
 }
 
-/// A lookup that is under way. Dropped without an answer, it lets those who wait ask themselves.
+/// A lookup that is under way. Dropped without an answer, it lets the waiting tasks ask themselves.
 pub(super) struct Flight {
     of: Flights,
     name: Name,

@@ -1,4 +1,4 @@
-//! Turns to ask DNS: few at once, and shared fairly between those who ask and the zones that they ask for.
+//! Turns to ask DNS: few at once, and shared fairly between askers and zones.
 //!
 //! An asker may have as many turns as are free, so that there is always one for another; the same within the turns of a zone,
 //! so that one whose servers are silent takes a part of the turns only, and no user can take all of that part.
@@ -132,7 +132,7 @@ impl Turns {
         }
     }
 
-    /// Gives free turns to those who wait, one after the other.
+    /// Gives free turns to the waiting askers, one after the other.
     fn admit(&self, state: &mut State) {
         let mut left = state.order.len();
         while left > 0 {
@@ -220,7 +220,7 @@ impl State {
         }
     }
 
-    /// Nothing is remembered of an asker who has nothing.
+    /// Forgets askers that hold nothing.
     fn forget(&mut self, asker: Asker) {
         if self
             .askers

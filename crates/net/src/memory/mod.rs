@@ -42,7 +42,7 @@ const MOST: usize = 256 << 10;
 /// The process hears of changes by so many bytes: most connections hold less, and tell it nothing.
 const STEP: usize = 16 << 10;
 
-/// How often the account of the process is looked at by who has no room because of it.
+/// How often the account of the process is looked at by a task without room because of it.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Looks within which a connection must have moved what it holds, or it stands still.
@@ -288,7 +288,7 @@ impl Account {
         Level::ALL[usize::from(self.level.load(Ordering::Relaxed)) % Level::ALL.len()]
     }
 
-    /// Resolves when the level has changed, or as many bytes have come as [`Account::arrives`] was asked for. For one who waits.
+    /// Resolves when the level has changed, or as many bytes have come as [`Account::arrives`] was asked for. For a waiting task.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }

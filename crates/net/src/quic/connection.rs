@@ -349,7 +349,7 @@ impl Connection {
         if confirmation.done.load(Ordering::Acquire) {
             return true;
         }
-        // Someone who holds the lock waits for it, and will say so.
+        // The holder of the lock waits for it, and will say so.
         let Ok(mut pending) = confirmation.pending.try_lock() else {
             return false;
         };

@@ -13,7 +13,7 @@ use rustls::KeyLog;
 
 use crate::appended::AppendedFile;
 
-/// Mode of the files: who reads them learns who spoke to whom, or can decrypt it.
+/// Mode of the files: they tell who spoke to whom, or decrypt it.
 const FILE_MODE: u32 = 0o600;
 /// Mode of the folder, where it is made here.
 const FOLDER_MODE: u32 = 0o700;

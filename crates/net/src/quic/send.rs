@@ -62,7 +62,7 @@ impl SendStream {
         Ok(())
     }
 
-    /// Ready when the peer stops reading a stream that waits for room. quinn does not say so to who writes while the connection has no
+    /// Ready when the peer stops reading a stream that waits for room. quinn does not say so to a writer while the connection has no
     /// room at all, nor later if the stream has none.
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<WriteError> {
         if self.stopped.is_none() {

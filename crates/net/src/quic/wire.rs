@@ -49,7 +49,7 @@ struct Shared {
     blocked: AtomicBool,
     /// The last answer brought as many packets as were asked for.
     plenty: AtomicBool,
-    /// Who is told that nothing listens at the other end.
+    /// The task to wake when nothing listens at the other end.
     refusals: Option<Arc<Refusals>>,
     closed: Notify,
 }

@@ -70,7 +70,7 @@ pub fn bind(socket: &Path) -> io::Result<AdminSocket> {
     })
 }
 
-/// Takes a socket that the service manager opened on the file `socket`. Who can connect there can administer the node, so only the
+/// Takes a socket that the service manager opened on the file `socket`. Anyone who can connect there can administer the node, so only the
 /// file's user and group may.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ pub fn encode_prefix(output: &mut BytesMut) {
     output.put_slice(&[0, 0]);
 }
 
-/// Appends one field line in its shortest form. A `sensitive` one is never put into a table by those who pass it on (RFC
+/// Appends one field line in its shortest form. A `sensitive` one is never put into a table by the next hops (RFC
 /// 9204, section 7.1.3), so it stands there as a literal.
 pub fn encode_line(name: &[u8], value: &[u8], sensitive: bool, output: &mut BytesMut) {
     let never = if sensitive { 0x20 } else { 0 };

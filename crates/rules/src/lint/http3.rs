@@ -123,7 +123,7 @@ fn upstream_quic(document: &Document, report: &mut Report) {
     });
 }
 
-/// Before the handshake has ended it is not known whether UDP comes through, nor who is there.
+/// Before the handshake has ended it is not known whether UDP comes through, nor whose address it is.
 fn upstream_early_data(document: &Document, report: &mut Report) {
     let attached_to: Vec<_> = document
         .listeners

@@ -17,7 +17,7 @@ use crate::tunnel_io::TunnelIo;
 #[doc(alias = "bound")]
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A tunnel, and who is told when it is not used any more.
+/// A tunnel, and its owner, who is told when it is no longer used.
 pub(super) struct Lent<T: Told> {
     /// Empty only while it is dropped.
     lent: Option<(TunnelIo, T)>,

@@ -23,7 +23,7 @@ pub fn acceptor(certificates: &Certificates) -> Result<TlsAcceptor, String> {
     Ok(Arc::new(config).into())
 }
 
-/// Serves one connection; one whose handshake fails is the client's to complain about.
+/// Serves one connection; a failed handshake is for the client to report.
 pub async fn serve(stream: TcpStream, acceptor: TlsAcceptor) {
     if let Ok(stream) = acceptor.accept(stream).await {
         http::serve(stream, "SECURE").await;
