@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Addresses {
     host: String,
     port: u16,
-    known: Mutex<Known>,
+    known: Mutex<KnownAddresses>,
     /// One first lookup at a time; the others wait for it.
     asking: tokio::sync::Mutex<()>,
 }
@@ -37,7 +37,7 @@ impl Addresses {
             .parse()
             .ok()
             .map(|ip| canonical(SocketAddr::new(ip, place.port)));
-        let known = Known {
+        let known = KnownAddresses {
             list: literal.map(|address| Arc::from([address])),
             until: None,
             failed: None,
@@ -123,7 +123,7 @@ impl Drop for Asked {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownAddresses {
     list: Option<Arc<[SocketAddr]>>,
     /// When the list should be refreshed; `None`: never.
     until: Option<Instant>,
@@ -140,7 +140,7 @@ enum Look {
     Failed(ConnectFailure),
 }
 
-impl Known {
+impl KnownAddresses {
     fn look(&mut self, now: Instant) -> Look {
         let old = self.until.is_some_and(|until| until <= now);
         match (&self.list, &self.failed) {
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
     use crate::FailureKind;
 
-    fn unknown() -> Known {
-        Known {
+    fn unknown() -> KnownAddresses {
+        KnownAddresses {
             list: None,
             until: None,
             failed: None,

@@ -8,13 +8,14 @@ use hermes_http::{Outgoing, Pending, RequestHead, StreamError, h1};
 use hermes_net::StreamInfo;
 
 use crate::client::Inner;
-use crate::connect::{self, Attempt, Bounds};
+use crate::connect::{self, Attempt};
 use crate::endpoint::Active;
+use crate::endpoint_attempts::EndpointAttempt;
 use crate::failure::ConnectFailure;
 use crate::limits::Room;
 use crate::pinned::Own;
 use crate::pool::{Carrier, Dialling, Key, Pool, Slot, Taken};
-use crate::tour::Leg;
+use crate::reached::Bounds;
 use crate::upstream::Upstream;
 
 /// A connection on which one exchange can be opened. Dropped without that, an HTTP/1.1 connection closes.
@@ -143,19 +144,19 @@ impl Checkout {
 pub(crate) async fn endpoint(
     client: &Inner,
     upstream: &Arc<Upstream>,
-    leg: Leg,
+    attempt: EndpointAttempt,
     depth: u8,
     own: Option<Own<'_>>,
 ) -> Result<Checkout, ConnectFailure> {
-    let Leg {
+    let EndpointAttempt {
         index,
         endpoint,
         active,
         until,
-    } = leg;
-    let road = connect::road(client, upstream, &endpoint).await?;
+    } = attempt;
+    let addresses = connect::dial_addresses(client, upstream, &endpoint).await?;
     // An address that the name no longer stands for serves no new exchange.
-    let fits = |address: Option<SocketAddr>| match (&road, address) {
+    let fits = |address: Option<SocketAddr>| match (&addresses, address) {
         (Some(known), Some(address)) => known.contains(&address),
         (known, address) => known.is_none() == address.is_none(),
     };
@@ -176,9 +177,9 @@ pub(crate) async fn endpoint(
     };
     let dial = || -> Dialling<'_> {
         if own.is_some() && upstream.speaks_h1() {
-            Box::pin(attempt.http1(&road))
+            Box::pin(attempt.http1(&addresses))
         } else {
-            Box::pin(attempt.http(&road))
+            Box::pin(attempt.http(&addresses))
         }
     };
     let taken = client.pool.acquire(&slot, &fits, dial).await?;

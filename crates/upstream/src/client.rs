@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::checkout::{self, Checkout};
-use crate::connect::Bounds;
+use crate::endpoint_attempts::EndpointAttempts;
 use crate::failure::ConnectFailure;
 use crate::pinned::Own;
-use crate::pool::Pool;
+use crate::pool::{Dialer, Pool};
+use crate::reached::Bounds;
 use crate::ring::Affinity;
-use crate::tour::Tour;
 use crate::{Timeouts, Upstream, security};
 
 /// What a client asks about the configuration of the moment.
@@ -82,8 +82,9 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// A client without connections. What it starts runs in `tasks` on the current runtime; [`Self::close`] ends it.
     pub fn new(resolver: Arc<Resolver>, tasks: TaskTracker, directory: Arc<dyn Directory>) -> Self {
-        let inner = Arc::new_cyclic(|inner| {
-            let pool = Pool::new(tasks.clone(), inner.clone());
+        let inner = Arc::new_cyclic(|inner: &Weak<Inner>| {
+            let dialer: Weak<dyn Dialer> = inner.clone();
+            let pool = Pool::new(tasks.clone(), dialer);
             Inner {
                 resolver,
                 tasks,
@@ -157,9 +158,9 @@ impl Client {
             until: Instant::now() + timeouts.connect,
             depth: 0,
         };
-        let tour = Tour::begin(upstream, affinity, bounds.until).await?;
+        let attempts = EndpointAttempts::begin(upstream, affinity, bounds.until).await?;
         self.inner
-            .take(upstream, bounds, tour.avoiding(avoid), None)
+            .take(upstream, bounds, attempts.avoiding(avoid), None)
             .await
     }
 
@@ -179,9 +180,9 @@ impl Client {
             until: Instant::now() + timeouts.connect,
             depth: 0,
         };
-        let tour = Tour::begin(upstream, affinity, bounds.until).await?;
+        let attempts = EndpointAttempts::begin(upstream, affinity, bounds.until).await?;
         self.inner
-            .take(upstream, bounds, tour.avoiding(avoid), Some(own))
+            .take(upstream, bounds, attempts.avoiding(avoid), Some(own))
             .await
     }
 }
@@ -195,7 +196,7 @@ impl Inner {
         self.take(
             upstream,
             bounds,
-            Tour::begin(upstream, None, bounds.until).await?,
+            EndpointAttempts::begin(upstream, None, bounds.until).await?,
             None,
         )
         .await
@@ -205,21 +206,21 @@ impl Inner {
         &self,
         upstream: &Arc<Upstream>,
         bounds: Bounds,
-        mut tour: Tour<'_>,
+        mut attempts: EndpointAttempts<'_>,
         own: Option<Own<'_>>,
     ) -> Result<Checkout, ConnectFailure> {
-        tour.prefer(own.and_then(|own| own.index(upstream.id)));
-        while let Some(leg) = tour.next() {
-            let endpoint = leg.endpoint.clone();
-            let until = leg.until;
-            let attempt = pin!(checkout::endpoint(self, upstream, leg, bounds.depth, own));
+        attempts.prefer(own.and_then(|own| own.index(upstream.id)));
+        while let Some(next) = attempts.next() {
+            let endpoint = next.endpoint.clone();
+            let until = next.until;
+            let attempt = pin!(checkout::endpoint(self, upstream, next, bounds.depth, own));
             match within(|| until, attempt).await {
                 Some(Ok(checkout)) => return Ok(checkout),
-                Some(Err(failure)) => tour.failed(&endpoint, failure),
-                None => tour.failed(&endpoint, ConnectFailure::timeout(&*endpoint.text)),
+                Some(Err(failure)) => attempts.failed(&endpoint, failure),
+                None => attempts.failed(&endpoint, ConnectFailure::timeout(&*endpoint.text)),
             }
         }
-        Err(tour.failure())
+        Err(attempts.failure())
     }
 
     /// TLS towards origins that requests name; made at its first use.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::{EndpointAddress, HttpVersion};
-use hermes_http::h2::client::Keepalive;
-use hermes_net::quic::{self, Connection};
+use hermes_net::quic;
 use hermes_net::{ConnectError, Stream, connect, tls};
 use hermes_proto::proxy_protocol::{self, Header};
 use rustls::ClientConfig;
@@ -20,43 +19,20 @@ use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
 use crate::nested;
 use crate::quic::{First, HEAD_START, Memory, staggered};
-use crate::seam::Seam;
+use crate::reached::{Bounds, Reached, Transport};
 use crate::upstream::Upstream;
 use crate::via::{self, Carries};
 
-/// What HTTP can begin on, by its version.
-#[derive(Debug)]
-pub(crate) enum Line {
-    H1(Stream),
-    H2(Stream),
-    H3(Connection),
-}
-
-/// An endpoint that was reached.
-#[derive(Debug)]
-pub(crate) struct Reached {
-    pub(crate) line: Line,
-    pub(crate) address: Option<SocketAddr>,
-    /// What was reached, for errors.
-    pub(crate) endpoint: String,
-    /// The connection's place under the bound of its upstream.
-    pub(crate) room: Room,
-    /// PINGs, should it be a link.
-    pub(crate) keepalive: Option<Keepalive>,
-    /// Where it lies inside another connection of QUIC, if it does.
-    pub(crate) seam: Option<Arc<Seam>>,
-}
-
 /// The addresses of an endpoint where it has some that we dial ourselves.
-pub(crate) type Road = Option<Arc<[SocketAddr]>>;
+pub(crate) type DialAddresses = Option<Arc<[SocketAddr]>>;
 
 /// Finds the addresses of an endpoint. There are none for a Unix socket, and none behind another proxy, which resolves the
 /// name itself.
-pub(crate) async fn road(
+pub(crate) async fn dial_addresses(
     client: &Inner,
     upstream: &Upstream,
     endpoint: &Endpoint,
-) -> Result<Road, ConnectFailure> {
+) -> Result<DialAddresses, ConnectFailure> {
     match &endpoint.addresses {
         Some(addresses) if upstream.via.is_none() => addresses
             .current(&client.resolver, &client.tasks)
@@ -64,13 +40,6 @@ pub(crate) async fn road(
             .map(Some),
         _ => Ok(None),
     }
-}
-
-/// How far an attempt may go: until when, and through how many proxies it has come.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) until: Instant,
-    pub(crate) depth: u8,
 }
 
 /// An attempt to reach an endpoint of an upstream.
@@ -84,11 +53,11 @@ pub(crate) struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// Opens a stream on which HTTP can begin, when there is room for a connection.
-    pub(crate) async fn http(self, road: &Road) -> Result<Reached, ConnectFailure> {
+    pub(crate) async fn http(self, addresses: &DialAddresses) -> Result<Reached, ConnectFailure> {
         let room = self.room().await?;
         let reached = Reached {
             room,
-            ..self.unbounded(road).await?
+            ..self.unbounded(addresses).await?
         };
         self.endpoint
             .hop
@@ -97,23 +66,26 @@ impl Attempt<'_> {
     }
 
     /// As [`http`](Self::http), over HTTP/1.1.
-    pub(crate) async fn http1(self, road: &Road) -> Result<Reached, ConnectFailure> {
+    pub(crate) async fn http1(self, addresses: &DialAddresses) -> Result<Reached, ConnectFailure> {
         let room = self.room().await?;
         Ok(Reached {
             room,
-            ..Box::pin(self.over_tcp(road, &[HttpVersion::H1])).await?
+            ..Box::pin(self.over_tcp(addresses, &[HttpVersion::H1])).await?
         })
     }
 
     /// As [`http`](Self::http), without regard to the bound of connections. Where QUIC is one of several ways, the preferred one has
     /// a head start, and what became of QUIC is remembered.
-    pub(crate) async fn unbounded(self, road: &Road) -> Result<Reached, ConnectFailure> {
+    pub(crate) async fn unbounded(
+        self,
+        addresses: &DialAddresses,
+    ) -> Result<Reached, ConnectFailure> {
         // Boxed: an exchange that finds a connection should not carry the room for making one.
-        let tcp = Box::pin(self.over_tcp(road, &self.upstream.versions));
+        let tcp = Box::pin(self.over_tcp(addresses, &self.upstream.versions));
         let Some(config) = self.quic_config() else {
             return tcp.await;
         };
-        let quic = Box::pin(self.over_quic(config, road));
+        let quic = Box::pin(self.over_quic(config, addresses));
         let memory = &self.endpoint.quic;
         let first = match self.upstream.versions.as_slice() {
             [HttpVersion::H3] => {
@@ -138,7 +110,10 @@ impl Attempt<'_> {
     }
 
     /// Reaches the endpoint over QUIC alone, whatever is remembered of it.
-    pub(crate) async fn quic_alone(self, road: &Road) -> Result<Reached, ConnectFailure> {
+    pub(crate) async fn quic_alone(
+        self,
+        addresses: &DialAddresses,
+    ) -> Result<Reached, ConnectFailure> {
         let text = &self.endpoint.text;
         let Some(config) = self.quic_config() else {
             return Err(ConnectFailure::new(
@@ -150,7 +125,7 @@ impl Attempt<'_> {
         let room = self.room().await?;
         Ok(Reached {
             room,
-            ..Box::pin(self.over_quic(config, road)).await?
+            ..Box::pin(self.over_quic(config, addresses)).await?
         })
     }
 
@@ -159,8 +134,8 @@ impl Attempt<'_> {
         self,
         whose: Header,
     ) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
-        let road = road(self.client, self.upstream, self.endpoint).await?;
-        let (stream, address) = self.plain(&road).await?;
+        let addresses = dial_addresses(self.client, self.upstream, self.endpoint).await?;
+        let (stream, address) = self.plain(&addresses).await?;
         let stream = self.introduce(stream, whose).await?;
         let Some(security) = &self.upstream.security else {
             return Ok((stream, address));
@@ -210,7 +185,7 @@ impl Attempt<'_> {
     pub(crate) async fn over_quic(
         self,
         config: &quic::ClientConfig,
-        road: &Road,
+        addresses: &DialAddresses,
     ) -> Result<Reached, ConnectFailure> {
         let Self {
             client,
@@ -222,7 +197,8 @@ impl Attempt<'_> {
             .security
             .as_ref()
             .map_or("", |tls| tls.server_name(&endpoint.address));
-        let (connection, address, seam) = match (&endpoint.address, &upstream.via, road) {
+        let (connection, address, nested_mtu) = match (&endpoint.address, &upstream.via, addresses)
+        {
             (EndpointAddress::Tcp(place), Some(via), _) => {
                 let tunnel = via::tunnel(client, via, place, Carries::Quic, bounds).await?;
                 let depth = quic_depth(client, via);
@@ -235,8 +211,8 @@ impl Attempt<'_> {
                     &endpoint.text,
                     &client.tasks,
                 );
-                let (connection, seam) = nested.await?;
-                (connection, None, Some(seam))
+                let (connection, nested_mtu) = nested.await?;
+                (connection, None, Some(nested_mtu))
             }
             (_, _, addresses) => {
                 let addresses = addresses.as_deref().unwrap_or_default();
@@ -250,23 +226,23 @@ impl Attempt<'_> {
             }
         };
         Ok(Reached {
-            seam,
-            ..self.reached(Line::H3(connection), address)
+            nested_mtu,
+            ..self.reached(Transport::H3(connection), address)
         })
     }
 
     pub(crate) async fn over_tcp(
         self,
-        road: &Road,
+        addresses: &DialAddresses,
         versions: &[HttpVersion],
     ) -> Result<Reached, ConnectFailure> {
         let Self {
             upstream, endpoint, ..
         } = self;
-        let (stream, address) = self.plain(road).await?;
+        let (stream, address) = self.plain(addresses).await?;
         // The connection will carry exchanges of many clients.
         let stream = self.introduce(stream, Header::Local).await?;
-        let line = match &upstream.security {
+        let transport = match &upstream.security {
             Some(security) => {
                 let name = security.server_name(&endpoint.address);
                 let config = if versions == [HttpVersion::H1] {
@@ -278,33 +254,36 @@ impl Attempt<'_> {
                     secure(stream, config, name, self.bounds.until, &endpoint.text).await?;
                 agreed(stream, versions, &endpoint.text)?
             }
-            None if versions.first() == Some(&HttpVersion::H2) => Line::H2(stream),
-            None => Line::H1(stream),
+            None if versions.first() == Some(&HttpVersion::H2) => Transport::H2(stream),
+            None => Transport::H1(stream),
         };
-        Ok(self.reached(line, address))
+        Ok(self.reached(transport, address))
     }
 
-    fn reached(&self, line: Line, address: Option<SocketAddr>) -> Reached {
+    fn reached(&self, transport: Transport, address: Option<SocketAddr>) -> Reached {
         let endpoint = self.endpoint.text.to_string();
-        let keepalive = self.upstream.keeping.keepalive;
+        let keepalive = self.upstream.links.keepalive;
         Reached {
-            line,
+            transport,
             address,
             endpoint,
             room: None,
             keepalive,
-            seam: None,
+            nested_mtu: None,
         }
     }
 
-    async fn plain(self, road: &Road) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
+    async fn plain(
+        self,
+        addresses: &DialAddresses,
+    ) -> Result<(Stream, Option<SocketAddr>), ConnectFailure> {
         let Self {
             client,
             upstream,
             endpoint,
             bounds,
         } = self;
-        match (&endpoint.address, &upstream.via, road) {
+        match (&endpoint.address, &upstream.via, addresses) {
             (EndpointAddress::Tcp(place), Some(via), _) => {
                 let tunnel = via::tunnel(client, via, place, Carries::Bytes, bounds).await?;
                 Ok((tunnel.into_stream(), None))
@@ -424,17 +403,17 @@ pub(crate) fn agreed(
     stream: Stream,
     wanted: &[HttpVersion],
     endpoint: &str,
-) -> Result<Line, ConnectFailure> {
+) -> Result<Transport, ConnectFailure> {
     let alpn = stream
         .info()
         .tls
         .as_ref()
         .and_then(|tls| tls.alpn.as_deref());
     if alpn == Some(b"h2") && wanted.contains(&HttpVersion::H2) {
-        return Ok(Line::H2(stream));
+        return Ok(Transport::H2(stream));
     }
     if alpn != Some(b"h2") && wanted.contains(&HttpVersion::H1) {
-        return Ok(Line::H1(stream));
+        return Ok(Transport::H1(stream));
     }
     // RFC 9113, 3.2: HTTP/2 over TLS needs ALPN.
     Err(ConnectFailure::new(

@@ -10,15 +10,17 @@ use hermes_proto::proxy_protocol::Header;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::{Client, Inner};
-use crate::connect::{self, Attempt, Bounds};
+use crate::connect::{self, Attempt};
 use crate::endpoint::{Active, Endpoint};
+use crate::endpoint_attempts::EndpointAttempts;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::origin::{Asking, place};
+use crate::reached::Bounds;
 use crate::ring::Affinity;
 use crate::timeouts::Timeouts;
-use crate::tour::Tour;
+use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
-use crate::via::{self, Carries, Tunnel};
+use crate::via::{self, Carries};
 
 /// Where a tunnel ends.
 #[derive(Clone, Copy)]
@@ -115,10 +117,10 @@ impl Client {
                 affinity,
                 avoid,
             } => {
-                let tour = Tour::begin(upstream, affinity, until)
+                let attempts = EndpointAttempts::begin(upstream, affinity, until)
                     .await?
                     .avoiding(avoid);
-                self.inner.dial_upstream(upstream, tour, whose).await
+                self.inner.dial_upstream(upstream, attempts, whose).await
             }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
@@ -146,10 +148,10 @@ impl Client {
                 affinity,
                 avoid,
             } => {
-                let tour = Tour::begin(upstream, affinity, until)
+                let attempts = EndpointAttempts::begin(upstream, affinity, until)
                     .await?
                     .avoiding(avoid);
-                self.inner.udp_endpoint(upstream, tour).await
+                self.inner.udp_endpoint(upstream, attempts).await
             }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
@@ -191,68 +193,79 @@ impl Inner {
     async fn dial_upstream(
         &self,
         upstream: &Upstream,
-        mut tour: Tour<'_>,
+        mut attempts: EndpointAttempts<'_>,
         whose: Header,
     ) -> Result<Dialled, ConnectFailure> {
-        while let Some(leg) = tour.next() {
+        while let Some(next) = attempts.next() {
             let bounds = Bounds {
-                until: leg.until,
+                until: next.until,
                 depth: 0,
             };
             let attempt = Attempt {
                 client: self,
                 upstream,
-                endpoint: &leg.endpoint,
+                endpoint: &next.endpoint,
                 bounds,
             };
             let attempt = async {
                 let room = upstream
                     .limits
-                    .connection(leg.until, &leg.endpoint.text)
+                    .connection(next.until, &next.endpoint.text)
                     .await?;
                 Ok((Box::pin(attempt.bare(whose)).await?, room))
             };
-            match timeout_at(leg.until, attempt).await {
+            match timeout_at(next.until, attempt).await {
                 Ok(Ok(((stream, address), room))) => {
-                    leg.endpoint.succeeded();
-                    leg.endpoint.served();
-                    let active = leg.active.in_rooms(None, Some(room));
+                    next.endpoint.succeeded();
+                    next.endpoint.served();
+                    let active = next.active.in_rooms(None, Some(room));
                     return Ok(Dialled {
                         stream,
-                        endpoint: leg.endpoint.text.clone(),
+                        endpoint: next.endpoint.text.clone(),
                         address,
                         active,
                     });
                 }
-                Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
-                Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&*leg.endpoint.text)),
+                Ok(Err(failure)) => attempts.failed(&next.endpoint, failure),
+                Err(_) => attempts.failed(
+                    &next.endpoint,
+                    ConnectFailure::timeout(&*next.endpoint.text),
+                ),
             }
         }
-        Err(tour.failure())
+        Err(attempts.failure())
     }
 
     async fn udp_endpoint(
         &self,
         upstream: &Upstream,
-        mut tour: Tour<'_>,
+        mut attempts: EndpointAttempts<'_>,
     ) -> Result<UdpDialled, ConnectFailure> {
-        while let Some(leg) = tour.next() {
-            match timeout_at(leg.until, self.udp_way(upstream, &leg.endpoint, leg.until)).await {
+        while let Some(next) = attempts.next() {
+            match timeout_at(
+                next.until,
+                self.udp_way(upstream, &next.endpoint, next.until),
+            )
+            .await
+            {
                 Ok(Ok((way, outer))) => {
-                    leg.endpoint.succeeded();
-                    let endpoint = leg.endpoint.text.clone();
-                    let active = leg.active.inside(outer);
+                    next.endpoint.succeeded();
+                    let endpoint = next.endpoint.text.clone();
+                    let active = next.active.inside(outer);
                     return Ok(UdpDialled {
                         way,
                         endpoint,
                         active,
                     });
                 }
-                Ok(Err(failure)) => tour.failed(&leg.endpoint, failure),
-                Err(_) => tour.failed(&leg.endpoint, ConnectFailure::timeout(&*leg.endpoint.text)),
+                Ok(Err(failure)) => attempts.failed(&next.endpoint, failure),
+                Err(_) => attempts.failed(
+                    &next.endpoint,
+                    ConnectFailure::timeout(&*next.endpoint.text),
+                ),
             }
         }
-        Err(tour.failure())
+        Err(attempts.failure())
     }
 
     async fn udp_way(
@@ -304,7 +317,7 @@ impl Inner {
         };
         match (
             &endpoint.address,
-            connect::road(self, upstream, endpoint).await?,
+            connect::dial_addresses(self, upstream, endpoint).await?,
         ) {
             (_, Some(addresses)) => routable(&addresses, &endpoint.text).await,
             (EndpointAddress::Unix(_), None) => unfit("a Unix socket carries no UDP"),

@@ -7,8 +7,8 @@ use hermes_net::quic::WeakConnection;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::connect::{Line, Reached};
-use crate::seam::Seam;
+use crate::nested_mtu::NestedMtu;
+use crate::reached::{Reached, Transport};
 
 /// Bytes of a QUIC datagram before the UDP payload in it: the shortest stream and the context (RFC 9297, 2.1; RFC 9298, 5).
 const PREFIX: usize = 2;
@@ -54,22 +54,22 @@ impl Version {
 
 /// How it was reached.
 #[derive(Debug, Default)]
-pub(crate) struct Last(Mutex<Option<Known>>);
+pub(crate) struct Last(Mutex<Option<LastLink>>);
 
 #[derive(Debug, Clone)]
-struct Known {
+struct LastLink {
     version: Version,
     connection: Option<WeakConnection>,
-    seam: Option<Arc<Seam>>,
+    nested_mtu: Option<Arc<NestedMtu>>,
 }
 
 impl Last {
     /// It was reached so, by another version than before for the reason that `because` gives.
     pub(crate) fn reached(&self, reached: &Reached, because: impl FnOnce(u8) -> String) {
-        let (number, connection) = match &reached.line {
-            Line::H1(_) => (1, None),
-            Line::H2(_) => (2, None),
-            Line::H3(connection) => (3, Some(connection.downgrade())),
+        let (number, connection) = match &reached.transport {
+            Transport::H1(_) => (1, None),
+            Transport::H2(_) => (2, None),
+            Transport::H3(connection) => (3, Some(connection.downgrade())),
         };
         let mut known = self.0.lock();
         let before = known.take();
@@ -79,10 +79,10 @@ impl Last {
             .map(|before| before.version)
             .filter(|version| version.number == number);
         let version = kept.unwrap_or_else(|| Version::now(number, because(number)));
-        *known = Some(Known {
+        *known = Some(LastLink {
             version,
             connection,
-            seam: reached.seam.clone(),
+            nested_mtu: reached.nested_mtu.clone(),
         });
     }
 
@@ -127,11 +127,13 @@ impl Last {
         let known = self.0.lock().clone();
         let quic_now = known.as_ref().filter(|known| known.version.number == 3);
         let connection = quic_now.and_then(|known| known.connection.as_ref()?.upgrade());
-        let seam = known.as_ref().and_then(|known| known.seam.clone());
+        let nested_mtu = known.as_ref().and_then(|known| known.nested_mtu.clone());
         let http = known.map(|known| known.version.number);
-        let by_seam = seam.as_ref().and_then(|seam| seam.stream_because());
+        let by_mtu = nested_mtu
+            .as_ref()
+            .and_then(|nested_mtu| nested_mtu.stream_because());
         let stream_because = match http {
-            Some(3) => by_seam,
+            Some(3) => by_mtu,
             Some(version) if behind => Some(match quic {
                 Some(words) => format!("HTTP/3: {words}"),
                 None => format!("HTTP/{version} is spoken"),
@@ -151,7 +153,7 @@ impl Last {
             carried_by,
             largest_datagram: connection
                 .and_then(|quic| Some(quic.max_datagram_size()?.saturating_sub(PREFIX))),
-            dropped: seam.map_or(0, |seam| seam.count_dropped()),
+            dropped: nested_mtu.map_or(0, |nested_mtu| nested_mtu.count_dropped()),
             stream_because,
         }
     }

@@ -20,9 +20,9 @@ use hermes_proto::datagram_limit;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::failure::ConnectFailure;
+use crate::nested_mtu::NestedMtu;
 use crate::quic::failure;
-use crate::seam::Seam;
-use crate::via::Tunnel;
+use crate::tunnel::Tunnel;
 
 /// Packets of an inner QUIC connection that one wake-up takes: what fills two runs of the kernel's
 /// segmentation.
@@ -58,7 +58,7 @@ pub(crate) async fn connect(
     until: Instant,
     endpoint: &str,
     tasks: &tokio_util::task::TaskTracker,
-) -> Result<(Connection, Arc<Seam>), ConnectFailure> {
+) -> Result<(Connection, Arc<NestedMtu>), ConnectFailure> {
     let quic = tunnel.outgoing.datagrams();
     let sizes = match &quic {
         // A hop that knows the floor drops what is too large; others have been seen to end the tunnel.
@@ -66,12 +66,12 @@ pub(crate) async fn connect(
         None => Sizes::inside(0, usize::MAX, true),
     };
     let (carrier, socket) = Carrier::new();
-    let seam = Arc::new(Seam::new(quic.as_ref().map(payload)));
-    tasks.spawn(carry(carrier, tunnel, quic, seam.clone()));
+    let nested_mtu = Arc::new(NestedMtu::new(quic.as_ref().map(payload)));
+    tasks.spawn(carry(carrier, tunnel, quic, nested_mtu.clone()));
     let connecting = Endpoint::connect_through(socket, sizes, name, config);
     match timeout_at(until, connecting).await {
         Ok(connected) => connected
-            .map(|connection| (connection, seam))
+            .map(|connection| (connection, nested_mtu))
             .map_err(|error| failure(endpoint, &error)),
         Err(_) => Err(ConnectFailure::timeout(endpoint)),
     }
@@ -95,7 +95,12 @@ async fn settled(quic: &DatagramSender) -> usize {
 }
 
 /// Carries packets until the connection or the tunnel is gone.
-async fn carry(carrier: Carrier, tunnel: Tunnel, quic: Option<DatagramSender>, seam: Arc<Seam>) {
+async fn carry(
+    carrier: Carrier,
+    tunnel: Tunnel,
+    quic: Option<DatagramSender>,
+    nested_mtu: Arc<NestedMtu>,
+) {
     let Tunnel {
         mut incoming,
         mut outgoing,
@@ -104,8 +109,8 @@ async fn carry(carrier: Carrier, tunnel: Tunnel, quic: Option<DatagramSender>, s
     } = tunnel;
     let datagrams = incoming.datagrams();
     let gone = tokio::select! {
-        gone = leave(&carrier, &mut outgoing, quic, &seam) => gone,
-        () = come(&carrier, &mut incoming, datagrams, &seam) => false,
+        gone = leave(&carrier, &mut outgoing, quic, &nested_mtu) => gone,
+        () = come(&carrier, &mut incoming, datagrams, &nested_mtu) => false,
     };
     drop(carrier);
     if gone {
@@ -125,30 +130,30 @@ async fn leave(
     carrier: &Carrier,
     outgoing: &mut Outgoing,
     quic: Option<DatagramSender>,
-    seam: &Seam,
+    nested_mtu: &NestedMtu,
 ) -> bool {
     let mut packets = Vec::new();
     let mut capsules = BytesMut::new();
     while carrier.take(&mut packets, MOST).await {
         if let Some(quic) = &quic {
-            let largest = payload(quic).min(seam.limit());
-            seam.carries(largest);
+            let largest = payload(quic).min(nested_mtu.limit());
+            nested_mtu.carries(largest);
             let small = largest < usize::from(SMALLEST_MTU);
             let by_stream = |packet: &&Bytes| {
                 small && packet.len() > largest && packet.len() <= usize::from(SMALLEST_MTU)
             };
             write(packets.iter().filter(by_stream), &mut capsules);
             // What the hop before would drop is not sent there.
-            let goes = |packet: &&Bytes| !by_stream(packet) && packet.len() <= seam.limit();
+            let goes = |packet: &&Bytes| !by_stream(packet) && packet.len() <= nested_mtu.limit();
             let sent = quic.send(
                 &CONTEXT,
                 packets.iter().filter(goes).map(|packet| &packet[..]),
             );
             let above = packets
                 .iter()
-                .filter(|packet| packet.len() > seam.limit() && !by_stream(packet))
+                .filter(|packet| packet.len() > nested_mtu.limit() && !by_stream(packet))
                 .count();
-            seam.dropped(sent.too_large + sent.dropped + above);
+            nested_mtu.dropped(sent.too_large + sent.dropped + above);
         } else {
             write(packets.iter(), &mut capsules);
         }
@@ -202,7 +207,7 @@ async fn come(
     carrier: &Carrier,
     incoming: &mut Incoming,
     mut datagrams: Option<DatagramReceiver>,
-    seam: &Seam,
+    nested_mtu: &NestedMtu,
 ) {
     let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
     let mut taken = Vec::new();
@@ -226,7 +231,7 @@ async fn come(
                         }
                         Ok(Some(capsule)) if capsule.kind == CapsuleType::DatagramLimit => {
                             let Some(limit) = datagram_limit::decode(&capsule.value) else { return };
-                            seam.heed(limit);
+                            nested_mtu.heed(limit);
                         }
                         // Types that are not known are passed over (RFC 9297, 3.2).
                         Ok(Some(_)) => {}

@@ -9,11 +9,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::checkout::Checkout;
 use crate::client::{Client, Inner};
-use crate::connect::{self, Line, Reached};
+use crate::connect;
 use crate::endpoint::Active;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::pinned::Own;
 use crate::pool::Key;
+use crate::reached::{Reached, Transport};
 use crate::timeouts::Timeouts;
 
 /// Says whether an address may be dialled, and if not, why. It is asked about every address, and again about that of a
@@ -136,12 +137,12 @@ impl Inner {
         let address = stream.info().peer.socket();
         if !origin.tls {
             return Ok(Reached {
-                line: Line::H1(stream),
+                transport: Transport::H1(stream),
                 address,
                 endpoint,
                 room: None,
                 keepalive: None,
-                seam: None,
+                nested_mtu: None,
             });
         }
         let roots = self.origin_tls();
@@ -149,14 +150,14 @@ impl Inner {
             roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
         let roots = if own { &roots.h1 } else { &roots.any };
         let stream = connect::secure(stream, roots, &origin.host, until, &endpoint).await?;
-        let line = connect::agreed(stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
+        let transport = connect::agreed(stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
         Ok(Reached {
-            line,
+            transport,
             address,
             endpoint,
             room: None,
             keepalive: None,
-            seam: None,
+            nested_mtu: None,
         })
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::pool::{Key, Slot};
+use crate::upstream::Upstream;
 
 /// Places to which one client connection has connections of its own, for NTLM; the oldest goes
 /// first.
@@ -44,6 +45,13 @@ impl Pinned {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.lock().is_empty()
+    }
+}
+
+impl Upstream {
+    /// Whether an exchange of this client connection and user has to be on a connection of its own, because one was before.
+    pub fn is_known_to(&self, own: Own<'_>) -> bool {
+        own.knows_upstream(self.id)
     }
 }
 

@@ -10,8 +10,8 @@ use hermes_net::tls::{self, ClientOptions};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use crate::keeping::Keeping;
-use crate::upstream::BuildError;
+use crate::build_error::BuildError;
+use crate::link_policy::LinkPolicy;
 
 /// What is needed to speak TLS to any endpoint of an upstream.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Security {
         let http = tls::client(options).map_err(wrong)?;
         let quic = versions.contains(&HttpVersion::H3);
         let quic = quic.then(|| quic::ClientConfig::new(&http, config.early_data, record.clone()));
-        let every = Keeping::new(config).keepalive;
+        let every = LinkPolicy::new(config).keepalive;
         let quic = quic.transpose().map_err(wrong)?.map(|quic| match every {
             Some(keepalive) => quic.kept_alive(keepalive.every),
             None => quic,

@@ -16,9 +16,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::check::probe;
 use crate::client::{Client, Inner};
-use crate::connect::{self, Attempt, Bounds, Line, Reached, Road};
+use crate::connect::{self, Attempt, DialAddresses};
 use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::reached::{Bounds, Reached, Transport};
 use crate::upstream::Upstream;
 
 /// What an endpoint is tried for.
@@ -96,14 +97,14 @@ impl Client {
                 until: Instant::now() + time,
                 depth: 0,
             };
-            let road = within(
+            let addresses = within(
                 endpoint,
                 bounds,
-                connect::road(&self.inner, upstream, endpoint),
+                connect::dial_addresses(&self.inner, upstream, endpoint),
             )
             .await;
-            let road = match road {
-                Ok(road) => road,
+            let addresses = match addresses {
+                Ok(addresses) => addresses,
                 Err(failure) => {
                     trials.push(trial("TCP", Err(failure)));
                     continue;
@@ -122,7 +123,7 @@ impl Client {
                 };
                 trials.push(trial(
                     "TCP",
-                    within(endpoint, bounds, over_tcp(attempt, &road, question)).await,
+                    within(endpoint, bounds, over_tcp(attempt, &addresses, question)).await,
                 ));
             }
             let bounds = Bounds {
@@ -138,7 +139,7 @@ impl Client {
             if attempt.quic_config().is_some() {
                 trials.push(trial(
                     "QUIC",
-                    within(endpoint, bounds, over_quic(attempt, &road)).await,
+                    within(endpoint, bounds, over_quic(attempt, &addresses)).await,
                 ));
             }
         }
@@ -157,14 +158,16 @@ async fn within<T>(
 
 async fn over_tcp(
     attempt: Attempt<'_>,
-    road: &Road,
+    addresses: &DialAddresses,
     question: Question,
 ) -> Result<Found, ConnectFailure> {
     match question {
         Question::Http => {
             answered(
                 attempt,
-                attempt.over_tcp(road, &attempt.upstream.versions).await?,
+                attempt
+                    .over_tcp(addresses, &attempt.upstream.versions)
+                    .await?,
             )
             .await
         }
@@ -200,11 +203,14 @@ async fn datagrams(attempt: Attempt<'_>) -> Option<Found> {
     })
 }
 
-async fn over_quic(attempt: Attempt<'_>, road: &Road) -> Result<Found, ConnectFailure> {
+async fn over_quic(
+    attempt: Attempt<'_>,
+    addresses: &DialAddresses,
+) -> Result<Found, ConnectFailure> {
     let Some(config) = attempt.quic_config() else {
         return Ok(Found::default());
     };
-    answered(attempt, attempt.over_quic(config, road).await?).await
+    answered(attempt, attempt.over_quic(config, addresses).await?).await
 }
 
 /// Lets the endpoint answer: only then it is known that it takes our certificate (RFC 8446, 4.4.2.4).
@@ -215,12 +221,12 @@ async fn answered(attempt: Attempt<'_>, reached: Reached) -> Result<Found, Conne
         endpoint,
         ..
     } = attempt;
-    let (version, names) = match &reached.line {
-        Line::H1(stream) => (1, names(stream.info())),
-        Line::H2(stream) => (2, names(stream.info())),
-        Line::H3(connection) => (3, names(connection.info())),
+    let (version, names) = match &reached.transport {
+        Transport::H1(stream) => (1, names(stream.info())),
+        Transport::H2(stream) => (2, names(stream.info())),
+        Transport::H3(connection) => (3, names(connection.info())),
     };
-    let answer = ask(client, upstream, endpoint, reached.line).await;
+    let answer = ask(client, upstream, endpoint, reached.transport).await;
     let status = answer
         .map_err(|reason| ConnectFailure::new(FailureKind::Protocol, &*endpoint.text, reason))?;
     Ok(Found {
@@ -235,7 +241,7 @@ async fn ask(
     client: &Inner,
     upstream: &Upstream,
     endpoint: &Endpoint,
-    line: Line,
+    transport: Transport,
 ) -> Result<StatusCode, String> {
     let host = match &endpoint.address {
         EndpointAddress::Tcp(place) => place.to_string(),
@@ -258,7 +264,7 @@ async fn ask(
         version: Version::HTTP_11,
         origin_form: true,
     };
-    probe::ask(client, line, &head).await
+    probe::ask(client, transport, &head).await
 }
 
 fn names(info: &StreamInfo) -> Vec<String> {

@@ -1,6 +1,5 @@
 //! A configured group of endpoints.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,12 +12,12 @@ use humantime::format_rfc3339_seconds;
 use tokio::time::Instant;
 
 use crate::budget::Budget;
+use crate::build_error::BuildError;
 use crate::choice::Choice;
 use crate::ejector::Ejector;
 use crate::endpoint::Endpoint;
-use crate::keeping::Keeping;
 use crate::limits::Limits;
-use crate::pinned::Own;
+use crate::link_policy::LinkPolicy;
 use crate::security::{self, Security};
 use crate::{EndpointStatus, HopStatus, Timeouts, UpstreamStatus};
 
@@ -35,7 +34,7 @@ pub struct Upstream {
     pub(crate) choice: Choice,
     pub(crate) health: Option<model::Health>,
     pub(crate) limits: Limits,
-    pub(crate) keeping: Keeping,
+    pub(crate) links: LinkPolicy,
     timeouts: Timeouts,
     sends_token: bool,
     budget: Budget,
@@ -50,28 +49,6 @@ pub struct Upstream {
     /// What it was built from, for [`Self::same`].
     source: (String, u64),
 }
-
-/// A configuration that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BuildError {
-    /// Where it stands, such as `upstreams.x.tls.ca_file`.
-    pub path: String,
-    /// What is wrong.
-    pub reason: String,
-    /// What mends it, where that is known.
-    pub remedy: Option<String>,
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.reason)?;
-        self.remedy
-            .as_ref()
-            .map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
-    }
-}
-
-impl std::error::Error for BuildError {}
 
 impl Upstream {
     /// Makes the upstream `name`; reads its TLS files, asks no name of DNS.
@@ -129,7 +106,7 @@ impl Upstream {
             via: config.via.clone(),
             health: config.health.clone(),
             limits: Limits::new(&config.limits),
-            keeping: Keeping::new(config),
+            links: LinkPolicy::new(config),
             timeouts: Timeouts::default().overlaid(&config.timeouts),
             sends_token: sends_token(config),
             budget: Budget::default(),
@@ -289,11 +266,6 @@ impl Upstream {
     /// Whether it speaks HTTP/1.1.
     pub(crate) fn speaks_h1(&self) -> bool {
         self.versions.contains(&HttpVersion::H1)
-    }
-
-    /// Whether an exchange of this client connection and user has to be on a connection of its own, because one was before.
-    pub fn is_known_to(&self, own: Own<'_>) -> bool {
-        own.knows_upstream(self.id)
     }
 
     /// Whether a connection to it may turn out to be a link that exchanges share.

@@ -1,14 +1,12 @@
 //! Tunnels through another HTTP proxy: of bytes by its CONNECT (RFC 9110, 9.3.6), of datagrams by its CONNECT-UDP (RFC 9298).
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use hermes_config::model::HostPort;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Event, Incoming, Kind, Outgoing, Processed, RequestHead, StreamError};
-use hermes_net::{PeerAddress, Stream, StreamInfo};
+use hermes_http::{Event, Kind, Processed, RequestHead, StreamError};
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::{datagram_floor, datagram_limit, proxy_status, uri_template};
 use http::header::PROXY_AUTHORIZATION;
@@ -17,10 +15,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 
 use crate::checkout::Opened;
 use crate::client::Inner;
-use crate::connect::Bounds;
-use crate::endpoint::Active;
 use crate::failure::{ConnectFailure, FailureKind};
-use crate::tunnel_io::TunnelIo;
+use crate::reached::Bounds;
+use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
 
 /// Proxies through which one connection may pass: configurations have no cycles, so this only
@@ -44,39 +41,6 @@ pub(crate) enum Carries {
     Datagrams,
     /// The packets of a QUIC connection.
     Quic,
-}
-
-/// An open tunnel.
-#[derive(Debug)]
-pub(crate) struct Tunnel {
-    pub(crate) incoming: Incoming,
-    pub(crate) outgoing: Outgoing,
-    /// Counts it; to be kept until it is over.
-    pub(crate) active: Active,
-    /// The proxy's address; `None` for a Unix socket, or behind a further proxy.
-    pub(crate) address: Option<SocketAddr>,
-    /// Whether the proxy heeds the floor of datagrams that it was asked for.
-    pub(crate) has_floor: bool,
-    /// Whether the proxy understands [`datagram_limit`].
-    pub(crate) listens: bool,
-}
-
-impl Tunnel {
-    /// A tunnel of bytes as a stream.
-    pub(crate) fn into_stream(self) -> Stream {
-        let peer = self
-            .address
-            .map_or(PeerAddress::Unix { uid: None }, PeerAddress::Ip);
-        let info = StreamInfo {
-            peer,
-            local: None,
-            tls: None,
-        };
-        Stream::other(
-            Box::new(TunnelIo::new(self.incoming, self.outgoing).holding(self.active)),
-            info,
-        )
-    }
 }
 
 /// Opens a tunnel to `place` through the upstream called `via`.

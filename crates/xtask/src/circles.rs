@@ -250,7 +250,7 @@ fn children(name: &[String], names: &[Vec<String>]) -> Vec<String> {
         .collect()
 }
 
-/// `pool::watch` of `crates/upstream/src/pool/watch.rs`, in parts; nothing of `lib.rs`.
+/// `pool::links` of `crates/upstream/src/pool/links.rs`, in parts; nothing of `lib.rs`.
 fn module_path(path: &str) -> Vec<String> {
     let stem = within_src(path).trim_end_matches(".rs");
     let mut parts: Vec<String> = stem.split('/').map(str::to_owned).collect();

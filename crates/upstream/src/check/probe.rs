@@ -15,8 +15,9 @@ use tokio::time::Instant;
 
 use super::Plan;
 use crate::client::Inner;
-use crate::connect::{self, Attempt, Bounds, Line, Reached};
+use crate::connect::{self, Attempt};
 use crate::endpoint::Endpoint;
+use crate::reached::{Bounds, Reached, Transport};
 use crate::upstream::Upstream;
 
 /// Random bytes of a UDP check: as good as never the same twice.
@@ -62,19 +63,19 @@ async fn http(
     plan: &Plan<'_>,
 ) -> Result<(), String> {
     let head = head(upstream, endpoint, plan)?;
-    let road = connect::road(client, upstream, endpoint)
+    let addresses = connect::dial_addresses(client, upstream, endpoint)
         .await
         .map_err(words)?;
-    let Reached { line, .. } = Attempt {
+    let Reached { transport, .. } = Attempt {
         client,
         upstream,
         endpoint,
         bounds,
     }
-    .unbounded(&road)
+    .unbounded(&addresses)
     .await
     .map_err(words)?;
-    let status = ask(client, line, &head).await?;
+    let status = ask(client, transport, &head).await?;
     if plan.expects(status.as_u16()) {
         Ok(())
     } else {
@@ -88,22 +89,22 @@ async fn http(
 /// Why there is none, in words.
 pub(crate) async fn ask(
     client: &Inner,
-    line: Line,
+    transport: Transport,
     head: &RequestHead,
 ) -> Result<StatusCode, String> {
-    let (mut outgoing, mut pending) = match line {
-        Line::H1(stream) => {
+    let (mut outgoing, mut pending) = match transport {
+        Transport::H1(stream) => {
             let connection = h1::Connection::new(stream, BytesMut::new());
             h1::client::open(connection, head, Some(0), Receiver::Origin, Box::new(drop))
                 .map_err(words)?
         }
-        Line::H2(stream) => {
+        Transport::H2(stream) => {
             let link = Link::connect(stream, None, &client.tasks)
                 .await
                 .map_err(words)?;
             link.open(head, Some(0)).await.map_err(words)?
         }
-        Line::H3(connection) => {
+        Transport::H3(connection) => {
             let link = h3::Link::connect(connection, &client.tasks).map_err(words)?;
             link.open(head, Some(0)).await.map_err(words)?
         }

@@ -7,7 +7,7 @@ use hermes_http::h1::Connection;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Carrier, Fits, Taken};
+use super::taken::{Carrier, Fits, Taken};
 use crate::limits::Room;
 
 /// Idle HTTP/1.1 connections kept for one place; the oldest goes first.
@@ -21,18 +21,18 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 /// Idle connections to one place, the newest last.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Vec<IdleConnection>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct IdleConnection {
     connection: Connection,
     address: Option<SocketAddr>,
     since: Instant,
     room: Room,
 }
 
-impl Waiting {
+impl IdleConnection {
     fn is_good(&mut self, now: Instant) -> bool {
         now < self.since + IDLE_TIME && self.connection.is_usable()
     }
@@ -78,7 +78,7 @@ impl Idle {
         }
         let mut waiting = self.waiting.lock();
         let oldest = (waiting.len() >= KEPT).then(|| waiting.remove(0));
-        waiting.push(Waiting {
+        waiting.push(IdleConnection {
             connection,
             address,
             since: now,

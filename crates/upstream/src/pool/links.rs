@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::link::Link;
-use super::{Carrier, Fits, Taken};
+use super::taken::{Carrier, Fits, Taken};
+use super::uses::{Counted, Use};
 use crate::limits::Room;
 
 /// Links to one place: with the usual 100 to 1000 streams each, more would only spread a load that
@@ -58,49 +58,6 @@ struct Shared {
     begun: AtomicU64,
     /// How many may begin on it before it has served its time.
     most: u64,
-}
-
-/// The exchanges of a link.
-#[derive(Debug, Default)]
-pub(crate) struct Use {
-    streams: AtomicUsize,
-    began: Notify,
-}
-
-impl Use {
-    /// How many there are.
-    pub(crate) fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
-    }
-
-    /// Resolves when one begins where there was none.
-    pub(super) async fn began(&self) {
-        self.began.notified().await;
-    }
-}
-
-/// Counts one exchange on its link until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Counted(Arc<Use>);
-
-impl Counted {
-    pub(crate) fn on(uses: &Arc<Use>) -> Self {
-        if uses.streams.fetch_add(1, Ordering::Relaxed) == 0 {
-            uses.began.notify_one();
-        }
-        Self(uses.clone())
-    }
-
-    /// What it counts on.
-    pub(super) fn uses(&self) -> Arc<Use> {
-        self.0.clone()
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Shared {

@@ -1,16 +1,16 @@
 //! The connections that one worker keeps, each place with a slot of its own.
 
-mod flight;
 mod h1;
 mod link;
 mod links;
+mod liveness_monitor;
 mod probing;
-mod watch;
+mod single_flight;
+mod taken;
+mod uses;
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,21 +19,22 @@ use bytes::BytesMut;
 use hermes_http::h1::Connection;
 use hermes_http::{h2, h3};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::flight::{Boarded, Flight};
 use self::h1::Idle;
 pub(crate) use self::link::Link;
+pub(crate) use self::links::EXCHANGES;
 use self::links::Links;
-pub(crate) use self::links::{Counted, EXCHANGES, Use};
-use self::watch::Ward;
-use crate::Upstream;
-use crate::client::Inner;
-use crate::connect::{Line, Reached};
+use self::liveness_monitor::LivenessMonitor;
+use self::single_flight::{Boarded, SingleFlight};
+pub(crate) use self::taken::{Carrier, Dialer, Dialling, Fits, Taken};
+pub(crate) use self::uses::{Counted, Use};
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
+use crate::reached::{Reached, Transport};
+use crate::upstream::Upstream;
 
 /// How often kept connections are looked over, so that one which the peer closed does not hold its descriptor.
 const ROUND: Duration = Duration::from_secs(1);
@@ -52,32 +53,6 @@ pub(crate) enum Key {
     Origin(bool, String, u16),
 }
 
-/// Whether a kept connection to this address may be used.
-pub(crate) type Fits<'a> = &'a (dyn Fn(Option<SocketAddr>) -> bool + Sync);
-
-/// A connection that is being made, in a place of its own: most exchanges find one that is kept, and need not make room for this.
-pub(crate) type Dialling<'a> =
-    Pin<Box<dyn Future<Output = Result<Reached, ConnectFailure>> + Send + 'a>>;
-
-/// A connection for one exchange.
-#[derive(Debug)]
-pub(crate) struct Taken {
-    pub(crate) carrier: Carrier,
-    pub(crate) address: Option<SocketAddr>,
-    pub(crate) reused: bool,
-    /// The connection's place under the bound of its upstream.
-    pub(crate) room: Room,
-}
-
-/// What carries the exchange.
-#[derive(Debug)]
-pub(crate) enum Carrier {
-    /// A connection of its own.
-    H1(Box<Connection>),
-    /// A stream of a shared link.
-    Shared(Link, Counted),
-}
-
 /// All connections of one worker.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -90,7 +65,7 @@ pub(crate) struct Pool {
     exchanges: AtomicU64,
     closed: CancellationToken,
     /// What dials again where a link fell silent.
-    client: Weak<Inner>,
+    dialer: Weak<dyn Dialer>,
 }
 
 /// The connections to one place.
@@ -98,7 +73,7 @@ pub(crate) struct Pool {
 pub(crate) struct Slot {
     idle: Idle,
     links: Links,
-    flight: Flight,
+    flight: SingleFlight,
     /// Whether the next connection is expected to be a link; learnt from ALPN.
     shares: AtomicBool,
     /// The last connection that came about: when, and whether over QUIC.
@@ -112,7 +87,7 @@ pub(crate) struct Slot {
 }
 
 impl Pool {
-    pub(crate) fn new(tasks: TaskTracker, client: Weak<Inner>) -> Arc<Self> {
+    pub(crate) fn new(tasks: TaskTracker, dialer: Weak<dyn Dialer>) -> Arc<Self> {
         let slots = Mutex::default();
         let closed = CancellationToken::new();
         let kept = AtomicUsize::new(0);
@@ -125,7 +100,7 @@ impl Pool {
             sweeping,
             exchanges,
             closed,
-            client,
+            dialer,
         })
     }
 
@@ -231,8 +206,23 @@ impl Pool {
         }
     }
 
+    /// As [`Self::reach_anew`], within the time that the upstream gives a connection.
+    async fn reach_upstream(
+        self: &Arc<Self>,
+        dialer: &dyn Dialer,
+        upstream: &Upstream,
+        index: usize,
+        slot: &Arc<Slot>,
+        since: Instant,
+    ) -> Result<bool, ConnectFailure> {
+        let until = Instant::now() + upstream.timeouts().connect;
+        let attempt = self.reach_anew(slot, since, dialer.http(upstream, index, until));
+        let done = timeout_at(until, attempt).await;
+        done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&*upstream.endpoints[index].text)))
+    }
+
     /// Makes a connection unless one came about since then; says whether over QUIC.
-    pub(crate) async fn reach_anew(
+    async fn reach_anew(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
         since: Instant,
@@ -272,7 +262,7 @@ impl Pool {
         dial: Dialling<'_>,
     ) -> Result<Taken, ConnectFailure> {
         let Reached {
-            line,
+            transport,
             address,
             endpoint,
             room,
@@ -280,11 +270,11 @@ impl Pool {
             ..
         } = dial.await?;
         slot.shares
-            .store(!matches!(line, Line::H1(_)), Ordering::Relaxed);
+            .store(!matches!(transport, Transport::H1(_)), Ordering::Relaxed);
         let broken =
             |reason: String| ConnectFailure::new(FailureKind::Protocol, endpoint.clone(), reason);
-        let link = match line {
-            Line::H1(stream) => {
+        let link = match transport {
+            Transport::H1(stream) => {
                 let connection = Box::new(Connection::new(stream, BytesMut::new()));
                 slot.note_reached(false);
                 return Ok(Taken {
@@ -294,7 +284,7 @@ impl Pool {
                     room,
                 });
             }
-            Line::H2(stream) => {
+            Transport::H2(stream) => {
                 let link = h2::client::Link::connect(stream, keepalive, &self.tasks).await;
                 let link = link.map_err(|error| broken(format!("HTTP/2: {error}")))?;
                 // Where peers are watched, one that takes connections and says nothing shall not take an exchange along.
@@ -311,7 +301,7 @@ impl Pool {
                 }
                 Link::H2(link)
             }
-            Line::H3(connection) => {
+            Transport::H3(connection) => {
                 let link = h3::Link::connect(connection, &self.tasks);
                 Link::H3(link.map_err(|error| broken(format!("HTTP/3: {error}")))?)
             }
@@ -328,14 +318,14 @@ impl Pool {
         if let Link::H3(link) = &link {
             let pool = Arc::downgrade(self);
             let slot = Arc::downgrade(slot);
-            let ward = Ward {
+            let monitor = LivenessMonitor {
                 link: link.watched(),
                 uses: counted.uses(),
                 pool,
                 slot,
                 address,
             };
-            self.tasks.spawn(ward.watch());
+            self.tasks.spawn(monitor.watch());
         }
         Ok(Taken {
             carrier: Carrier::Shared(own, counted),
@@ -452,7 +442,7 @@ impl Slot {
         Self {
             idle: Idle::default(),
             links: Links::new(exchanges),
-            flight: Flight::default(),
+            flight: SingleFlight::default(),
             shares: AtomicBool::new(shares),
             reached: Mutex::default(),
             probing: AtomicBool::new(false),
@@ -495,7 +485,7 @@ impl Slot {
             self.idle.clear();
         }
         self.links
-            .sweep(owner.flatten().map_or(0, |owner| owner.keeping.warm), now);
+            .sweep(owner.flatten().map_or(0, |owner| owner.links.warm), now);
     }
 
     fn clear(&self) {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::taken::Dialer;
 use super::{Pool, Slot};
-use crate::Upstream;
-use crate::client::Inner;
-use crate::connect::{self, Attempt, Bounds};
 use crate::failure::ConnectFailure;
+use crate::reached::Reached;
+use crate::upstream::Upstream;
 
 /// Longest random time before QUIC is tried again, so that the workers of a node, and nodes, do not
 /// try together.
@@ -37,7 +37,7 @@ impl Pool {
         {
             return;
         }
-        let Some(client) = self.client.upgrade() else {
+        let Some(dialer) = self.dialer.upgrade() else {
             return;
         };
         if slot.probing.swap(true, Ordering::Relaxed) {
@@ -47,7 +47,7 @@ impl Pool {
         let slot = slot.clone();
         self.tasks.spawn(async move {
             tokio::select! {
-                () = pool.try_quic(&client, &upstream, index, &slot) => {}
+                () = pool.try_quic(&*dialer, &upstream, index, &slot) => {}
                 () = pool.closed.cancelled() => {}
             }
             slot.probing.store(false, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Pool {
 
     async fn try_quic(
         self: &Arc<Self>,
-        client: &Arc<Inner>,
+        dialer: &dyn Dialer,
         upstream: &Arc<Upstream>,
         index: usize,
         slot: &Arc<Slot>,
@@ -64,10 +64,10 @@ impl Pool {
         let endpoint = &upstream.endpoints[index];
         sleep(JITTER.mul_f64(fastrand::f64())).await;
         let tried = async {
-            drop(connected(client, upstream, index).await?);
+            drop(connected(dialer, upstream, index).await?);
             sleep(AGAIN).await;
             let used = async {
-                let reached = connected(client, upstream, index).await?;
+                let reached = connected(dialer, upstream, index).await?;
                 endpoint.hop.reached(&reached, |_| ANSWERS.to_owned());
                 Ok(reached)
             };
@@ -86,23 +86,11 @@ impl Pool {
 
 /// A connection over QUIC.
 async fn connected(
-    client: &Inner,
+    dialer: &dyn Dialer,
     upstream: &Upstream,
     index: usize,
-) -> Result<connect::Reached, ConnectFailure> {
-    let endpoint = &upstream.endpoints[index];
+) -> Result<Reached, ConnectFailure> {
     let until = Instant::now() + upstream.timeouts().connect;
-    let attempt = async {
-        let road = connect::road(client, upstream, endpoint).await?;
-        Attempt {
-            client,
-            upstream,
-            endpoint,
-            bounds: Bounds { until, depth: 0 },
-        }
-        .quic_alone(&road)
-        .await
-    };
-    let done = timeout_at(until, attempt).await;
-    done.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint.text.to_string())))
+    let done = timeout_at(until, dialer.quic(upstream, index, until)).await;
+    done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&*upstream.endpoints[index].text)))
 }

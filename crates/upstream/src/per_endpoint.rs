@@ -6,8 +6,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::checkout::{self, Checkout};
 use crate::endpoint::Active;
+use crate::endpoint_attempts::EndpointAttempt;
 use crate::failure::{ConnectFailure, FailureKind};
-use crate::tour::Leg;
 use crate::{Client, Timeouts, Upstream};
 
 impl Upstream {
@@ -43,7 +43,7 @@ impl Client {
         let until = Instant::now() + timeouts.connect;
         let room = upstream.limits.exchange(until, upstream.name()).await?;
         let active = Active::on(&endpoint).in_rooms(Some(room), None);
-        let leg = Leg {
+        let attempt = EndpointAttempt {
             index,
             active,
             endpoint: endpoint.clone(),
@@ -51,7 +51,7 @@ impl Client {
         };
         let attempt = timeout_at(
             until,
-            checkout::endpoint(&self.inner, upstream, leg, 0, None),
+            checkout::endpoint(&self.inner, upstream, attempt, 0, None),
         )
         .await;
         attempt

@@ -9,7 +9,7 @@ const NONE: usize = usize::MAX;
 
 /// What is known of it.
 #[derive(Debug)]
-pub(crate) struct Seam {
+pub(crate) struct NestedMtu {
     /// Bytes of the largest packet that a QUIC datagram of the outer connection carries.
     largest: AtomicUsize,
     /// Bytes of the largest packet that goes on from the hop before, by its own word.
@@ -17,7 +17,7 @@ pub(crate) struct Seam {
     dropped: AtomicU64,
 }
 
-impl Seam {
+impl NestedMtu {
     /// At a tunnel whose QUIC datagrams carry so many bytes; `None` if it has none.
     pub(crate) fn new(largest: Option<usize>) -> Self {
         Self {

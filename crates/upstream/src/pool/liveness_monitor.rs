@@ -14,11 +14,10 @@ use hermes_http::h3::Watched;
 use hermes_net::quic::Pulse;
 use tokio::time::{Instant, sleep};
 
-use super::links::Use;
+use super::uses::Use;
 use super::{Pool, Slot};
 use crate::deaths::{Ear, Word};
 use crate::failure::{ConnectFailure, FailureKind};
-use crate::keeping;
 use crate::quic::SILENT;
 use crate::silence::{SILENCE, Silence};
 
@@ -60,7 +59,7 @@ const GONE: &str = "the peer is gone: nothing listens on its port any more";
 const RECOVERED: &str = "it was silent for a moment only";
 
 /// A link that is watched over.
-pub(super) struct Ward {
+pub(super) struct LivenessMonitor {
     pub(super) link: Watched,
     pub(super) uses: Arc<Use>,
     pub(super) pool: Weak<Pool>,
@@ -71,17 +70,17 @@ pub(super) struct Ward {
 
 /// How the peer of a silent link was reached otherwise.
 #[derive(Debug, Clone, Copy)]
-struct Reached {
+struct ReachedOtherwise {
     quic: bool,
     /// Whether that took so long that the path may have been gone as a whole.
     late: bool,
 }
 
-type Reaching = Pin<Box<dyn Future<Output = Result<Reached, ConnectFailure>> + Send>>;
+type Reaching = Pin<Box<dyn Future<Output = Result<ReachedOtherwise, ConnectFailure>> + Send>>;
 
 /// What is known of a link.
 struct Sight<'a> {
-    ward: &'a Ward,
+    monitor: &'a LivenessMonitor,
     silence: Silence,
     reaching: Option<Reaching>,
     chance: Option<Chance>,
@@ -106,7 +105,7 @@ impl Chance {
     /// Of a link that has sent so much, and was not heard of since `heard_at`; `refused`: the peer's machine has said since that no one
     /// listened there, so that who listens now is another.
     fn new(
-        reached: Reached,
+        reached: ReachedOtherwise,
         refused: bool,
         (sent, heard_at): (u64, Instant),
         now: Instant,
@@ -142,10 +141,10 @@ impl Chance {
 }
 
 impl<'a> Sight<'a> {
-    fn of(ward: &'a Ward) -> Self {
-        let silence = Silence::new(ward.link.pulse(), Instant::now());
+    fn of(monitor: &'a LivenessMonitor) -> Self {
+        let silence = Silence::new(monitor.link.pulse(), Instant::now());
         Self {
-            ward,
+            monitor,
             silence,
             reaching: None,
             chance: None,
@@ -157,7 +156,7 @@ impl<'a> Sight<'a> {
     fn refused(&mut self) {
         // Once: each packet to a peer that is gone brings a further word.
         if !self.refused {
-            self.ward.link.probe();
+            self.monitor.link.probe();
         }
         self.silence.refused(Instant::now());
         self.refused = true;
@@ -166,16 +165,19 @@ impl<'a> Sight<'a> {
     /// Another link found that the peer is gone: unless it answers this one in time, it is.
     fn gone(&mut self) {
         self.refused();
-        self.chance = Some(Chance::after_death(self.ward.link.pulse(), Instant::now()));
+        self.chance = Some(Chance::after_death(
+            self.monitor.link.pulse(),
+            Instant::now(),
+        ));
     }
 
     /// A new connection has come about, or not. Returns whether the peer is gone.
-    fn reached(&mut self, reached: Result<Reached, ConnectFailure>) -> bool {
-        let ward = self.ward;
+    fn reached(&mut self, reached: Result<ReachedOtherwise, ConnectFailure>) -> bool {
+        let monitor = self.monitor;
         match reached {
             Ok(reached) => {
-                let sent = ward.link.pulse().sent;
-                ward.link.probe();
+                let sent = monitor.link.pulse().sent;
+                monitor.link.probe();
                 let heard_at = self.silence.heard_at();
                 self.chance = Some(Chance::new(
                     reached,
@@ -198,7 +200,7 @@ impl<'a> Sight<'a> {
                     reason = failure.reason,
                     "the peer of a silent link is not reached"
                 );
-                self.reaching = ward.reach(PAUSE);
+                self.reaching = monitor.reach(PAUSE);
                 false
             }
         }
@@ -206,7 +208,7 @@ impl<'a> Sight<'a> {
 
     /// Looks at the link; returns why it is to be given up, if it is.
     fn look(&mut self) -> Option<&'static str> {
-        let link = &self.ward.link;
+        let link = &self.monitor.link;
         let now = Instant::now();
         let was_silent = link.is_silent();
         let pulse = link.pulse();
@@ -216,16 +218,16 @@ impl<'a> Sight<'a> {
         if self.refused && self.silence.has_heard() {
             link.probe();
         }
-        if self.ward.uses.streams() > 0 && self.silence.wants_probe(now) {
+        if self.monitor.uses.streams() > 0 && self.silence.wants_probe(now) {
             link.probe();
         }
         link.set_silent(is_silent);
         link.set_lost(self.silence.lasts(now) >= LOST);
         match (was_silent, is_silent) {
-            (false, true) => self.reaching = self.ward.reach(Duration::ZERO),
+            (false, true) => self.reaching = self.monitor.reach(Duration::ZERO),
             (true, false) => {
                 (self.reaching, self.chance) = (None, None);
-                self.ward.recovered();
+                self.monitor.recovered();
             }
             _ => {}
         }
@@ -235,12 +237,12 @@ impl<'a> Sight<'a> {
         if !self.silence.has_heard() {
             return Some(over.reason);
         }
-        self.reaching = self.ward.reach(PAUSE);
+        self.reaching = self.monitor.reach(PAUSE);
         None
     }
 }
 
-impl Ward {
+impl LivenessMonitor {
     /// Watches until the link has ended.
     pub(super) async fn watch(self) {
         let link = self.link.clone();
@@ -300,7 +302,7 @@ impl Ward {
     fn reach(&self, pause: Duration) -> Option<Reaching> {
         let pool = self.pool.upgrade()?;
         let slot = self.slot.upgrade()?;
-        let client = pool.client.upgrade()?;
+        let dialer = pool.dialer.upgrade()?;
         let (upstream, index) = slot.endpoint()?;
         upstream.endpoints[index].quic.doubted(Instant::now());
         // Later than the silent link itself; links that fall silent together share what comes about.
@@ -308,8 +310,10 @@ impl Ward {
         Some(Box::pin(async move {
             sleep(pause).await;
             let began = Instant::now();
-            let quic = keeping::reach_anew(&client, &upstream, index, &slot, since).await?;
-            Ok(Reached {
+            let quic = pool
+                .reach_upstream(&*dialer, &upstream, index, &slot, since)
+                .await?;
+            Ok(ReachedOtherwise {
                 quic,
                 late: !pause.is_zero() || began.elapsed() >= LATE,
             })
@@ -349,7 +353,7 @@ impl Ward {
     }
 }
 
-async fn finished(reaching: &mut Option<Reaching>) -> Result<Reached, ConnectFailure> {
+async fn finished(reaching: &mut Option<Reaching>) -> Result<ReachedOtherwise, ConnectFailure> {
     match reaching {
         Some(running) => {
             let reached = running.await;
@@ -375,7 +379,7 @@ mod tests {
         let heard_at = Instant::now();
         let now = heard_at + Duration::from_secs(4);
         (
-            Chance::new(Reached { quic, late }, false, (10, heard_at), now),
+            Chance::new(ReachedOtherwise { quic, late }, false, (10, heard_at), now),
             now,
         )
     }
@@ -390,7 +394,7 @@ mod tests {
     fn where_no_one_listened_meanwhile_a_link_is_given_up_soon() {
         let (heard_at, reached) = (
             Instant::now(),
-            Reached {
+            ReachedOtherwise {
                 quic: true,
                 late: true,
             },

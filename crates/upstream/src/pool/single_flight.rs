@@ -8,7 +8,7 @@ use crate::failure::ConnectFailure;
 
 /// Lets one caller connect while the others wait.
 #[derive(Debug, Default)]
-pub(super) struct Flight {
+pub(super) struct SingleFlight {
     turn: tokio::sync::Mutex<()>,
     failures: AtomicU64,
     last: Mutex<Option<ConnectFailure>>,
@@ -17,11 +17,11 @@ pub(super) struct Flight {
 /// The turn to connect; given up when dropped.
 #[derive(Debug)]
 pub(super) struct Boarded<'a> {
-    flight: &'a Flight,
+    flight: &'a SingleFlight,
     _turn: tokio::sync::MutexGuard<'a, ()>,
 }
 
-impl Flight {
+impl SingleFlight {
     /// Waits for the turn. An attempt that failed meanwhile failed for those who waited as well.
     pub(super) async fn board(&self) -> Result<Boarded<'_>, ConnectFailure> {
         let before = self.failures.load(Ordering::Relaxed);
@@ -52,7 +52,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_waited_share_a_failure_and_later_ones_try_again() {
-        let flight = Flight::default();
+        let flight = SingleFlight::default();
         let first = flight.board().await.unwrap();
         let waiting = flight.board();
         tokio::pin!(waiting);

@@ -1,46 +1,21 @@
-//! How links are kept: their PINGs, and the links that are open before anybody asks.
+//! Prewarming: links that are open before anyone asks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_config::model;
-use hermes_http::h2::client::Keepalive;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, timeout_at};
 
 use crate::client::{Client, Inner};
 use crate::condition::Fitness;
-use crate::connect::{self, Attempt, Bounds};
+use crate::connect::{self, Attempt};
 use crate::failure::ConnectFailure;
-use crate::pool::{Key, Slot};
+use crate::pool::Key;
+use crate::reached::Bounds;
 use crate::upstream::Upstream;
 
 /// How often it is seen to that enough links are open.
 const ROUND: Duration = Duration::from_secs(1);
-
-/// How the links of an upstream are kept, defaults filled in.
-#[derive(Debug)]
-pub(crate) struct Keeping {
-    /// Links that each worker keeps to each healthy endpoint.
-    pub(crate) warm: usize,
-    /// PINGs.
-    pub(crate) keepalive: Option<Keepalive>,
-}
-
-impl Keeping {
-    pub(crate) fn new(config: &model::Upstream) -> Self {
-        const EVERY: Duration = Duration::from_secs(15);
-        const TIMEOUT: Duration = Duration::from_secs(5);
-        let keepalive = config.keepalive.as_ref().map(|keepalive| Keepalive {
-            every: keepalive.every.map_or(EVERY, |every| every.0),
-            timeout: keepalive.timeout.map_or(TIMEOUT, |timeout| timeout.0),
-        });
-        Self {
-            warm: usize::from(config.warm),
-            keepalive,
-        }
-    }
-}
 
 impl Client {
     /// Keeps links open to the endpoints of upstreams that ask for it (`warm`), until [`Self::close`].
@@ -73,38 +48,13 @@ async fn warm_all(client: &Arc<Inner>) {
         .directory
         .upstreams()
         .into_iter()
-        .filter(|one| one.keeping.warm > 0 && one.may_share())
+        .filter(|one| one.links.warm > 0 && one.may_share())
     {
         for index in 0..upstream.endpoints.len() {
             attempts.spawn(warm(client.clone(), upstream.clone(), index));
         }
     }
     while attempts.join_next().await.is_some() {}
-}
-
-/// Makes a connection to an endpoint unless one came about since then; says whether over QUIC.
-pub(crate) async fn reach_anew(
-    client: &Inner,
-    upstream: &Arc<Upstream>,
-    index: usize,
-    slot: &Arc<Slot>,
-    since: Instant,
-) -> Result<bool, ConnectFailure> {
-    let endpoint = &upstream.endpoints[index];
-    let until = Instant::now() + upstream.timeouts().connect;
-    let attempt = async {
-        let road = connect::road(client, upstream, endpoint).await?;
-        let dial = Attempt {
-            client,
-            upstream,
-            endpoint,
-            bounds: Bounds { until, depth: 0 },
-        }
-        .http(&road);
-        client.pool.reach_anew(slot, since, Box::pin(dial)).await
-    };
-    let done = timeout_at(until, attempt).await;
-    done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text)))
 }
 
 /// Opens a link to an endpoint that has too few, unless it is unfit or failed a moment ago.
@@ -119,7 +69,7 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
         .pool
         .slot(Key::Endpoint(upstream.id, index), Some(&upstream), true);
     let attempt = async {
-        let road = connect::road(&client, &upstream, endpoint).await?;
+        let addresses = connect::dial_addresses(&client, &upstream, endpoint).await?;
         let client = &*client;
         let upstream = &*upstream;
         let dial = Attempt {
@@ -128,10 +78,10 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
             endpoint,
             bounds: Bounds { until, depth: 0 },
         }
-        .http(&road);
+        .http(&addresses);
         client
             .pool
-            .warm(&slot, upstream.keeping.warm, Box::pin(dial))
+            .warm(&slot, upstream.links.warm, Box::pin(dial))
             .await
     };
     let done = timeout_at(until, attempt).await;

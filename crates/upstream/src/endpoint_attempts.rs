@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 3;
 
 /// One exchange's way through the endpoints.
 #[derive(Debug)]
-pub(crate) struct Tour<'a> {
+pub(crate) struct EndpointAttempts<'a> {
     upstream: &'a Upstream,
     deadline: Instant,
     affinity: Option<Affinity>,
@@ -33,14 +33,14 @@ pub(crate) struct Tour<'a> {
 
 /// One endpoint to try, and until when.
 #[derive(Debug)]
-pub(crate) struct Leg {
+pub(crate) struct EndpointAttempt {
     pub(crate) index: usize,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) active: Active,
     pub(crate) until: Instant,
 }
 
-impl<'a> Tour<'a> {
+impl<'a> EndpointAttempts<'a> {
     /// Begins when there is room for an exchange.
     pub(crate) async fn begin(
         upstream: &'a Upstream,
@@ -72,7 +72,7 @@ impl<'a> Tour<'a> {
 
     /// The next endpoint. What time is left is shared with those that could still follow, so that one that does not
     /// answer cannot use up all of it.
-    pub(crate) fn next(&mut self) -> Option<Leg> {
+    pub(crate) fn next(&mut self) -> Option<EndpointAttempt> {
         let chances = ATTEMPTS.min(self.upstream.endpoints.len());
         let left = u32::try_from(chances.checked_sub(self.tried.len())?).ok()?;
         let time = self.deadline.saturating_duration_since(Instant::now());
@@ -92,7 +92,7 @@ impl<'a> Tour<'a> {
             Instant::now() + time / left
         };
         let active = Active::on(&endpoint).in_rooms(Some(self.room.clone()), None);
-        Some(Leg {
+        Some(EndpointAttempt {
             index,
             active,
             endpoint,
@@ -125,7 +125,7 @@ impl<'a> Tour<'a> {
         self.last = Some(failure);
     }
 
-    /// Why the tour ended without success.
+    /// Why the attempts ended without success.
     pub(crate) fn failure(self) -> ConnectFailure {
         let nothing = || {
             ConnectFailure::new(
