@@ -97,7 +97,13 @@ impl Snapshot {
         let record =
             previous_record.map_or_else(|| record(document), |previous| previous.record.clone());
         let upstreams = upstreams(document, previous, &record, &mut report);
-        let listeners = listener::all(document, previous, (seeing, &record), &mut report);
+        let building = listener::Building {
+            document,
+            previous: previous.map(|previous| &previous.listeners),
+            seeing,
+            record: &record,
+        };
+        let listeners = building.all(&mut report);
         let collector = collector(&document.trace, &mut report);
         let token = token(document, &mut report);
         found.result()?;

@@ -124,7 +124,7 @@ impl Target {
         }
     }
 
-    /// The target of a request that came to `listener`, whose templates count, and which allows origin form if it is a gateway; `tls` is whether the request came over TLS, which decides the
+    /// The target of a request that came to a listener which accepts these forms; `tls` is whether the request came over TLS, which decides the
     /// default port of origin form.
     ///
     /// # Errors

@@ -159,7 +159,7 @@ impl Resolver<'_> {
     fn module(&self, from: usize, path: &[String], hops: usize) -> Option<usize> {
         let (mut at, mut rest) = base(&self.names[from], path);
         while let [child, after @ ..] = rest {
-            let inner = [&at[..], &[child.clone()]].concat();
+            let inner = [&at[..], std::slice::from_ref(child)].concat();
             if !self.names.contains(&inner) {
                 break;
             }

@@ -8,7 +8,7 @@ use hermes_config::model::{Authorize, AuthorizeKind, Fail, FieldPattern};
 use hermes_http::h1::client::Receiver;
 use hermes_identity::cache::Cache;
 use hermes_rules::{Facts, Matcher};
-use hermes_upstream::{Timeouts, Upstream};
+use hermes_upstream::{Client, Timeouts, Upstream};
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -18,7 +18,6 @@ use super::question::{Form, Question};
 use super::undecided::{LARGE, Undecided, Whose};
 use super::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 use crate::whole::{self, Content};
-use crate::worker::Worker;
 
 /// How long a decision may take: an exchange waits for it.
 #[doc(alias("bound", "authorize.timeout"))]
@@ -184,7 +183,7 @@ impl External {
             return self.decided(answered, None);
         }
         let began = Instant::now();
-        let answered = self.ask_in_time(subject.worker, &question).await;
+        let answered = self.ask_in_time(subject.client, &question).await;
         let took = Some(began.elapsed());
         match answered {
             Ok(answered) => {
@@ -199,7 +198,7 @@ impl External {
     }
 
     /// Asks, and answers within the filter's time.
-    async fn ask_in_time(&self, worker: &Worker, question: &Question) -> Answered {
+    async fn ask_in_time(&self, client: &Client, question: &Question) -> Answered {
         let until = tokio::time::Instant::now() + self.timeout;
         let too_late = || format!("no answer within {} ms", self.timeout.as_millis());
         // While a server answers, those who wait for a place wait for other clients. One that does not answer takes the places.
@@ -211,7 +210,7 @@ impl External {
         let _place = place
             .map_err(|_| crowded())?
             .map_err(|_| "no questions are asked any more")?;
-        let asked = tokio::time::timeout_at(until, self.ask(worker, question)).await;
+        let asked = tokio::time::timeout_at(until, self.ask(client, question)).await;
         let answered = asked.unwrap_or_else(|_| {
             let large = question.size() > LARGE;
             Err(if large {
@@ -227,7 +226,7 @@ impl External {
     }
 
     /// Asks, and once more where the connection died without an answer.
-    async fn ask(&self, worker: &Worker, question: &Question) -> Answered {
+    async fn ask(&self, client: &Client, question: &Question) -> Answered {
         let timeouts = Timeouts {
             connect: self.timeout,
             ..*self.upstream.timeouts()
@@ -235,7 +234,7 @@ impl External {
         let mut again = AGAIN;
         let by_status = matches!(self.form, Form::Http { .. });
         loop {
-            let checkout = worker.client.checkout(&self.upstream, &timeouts).await;
+            let checkout = client.checkout(&self.upstream, &timeouts).await;
             let checkout = checkout.map_err(|failure| Undecided::connect(&failure))?;
             let reused = checkout.reused;
             let content = Content::of(question.content.clone());

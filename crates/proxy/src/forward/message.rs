@@ -311,15 +311,7 @@ impl Request<'_> {
             incoming = Incoming::Empty;
         }
         exchange.status(head.status.as_u16());
-        // A response may have no content and still trailers.
-        let length = incoming
-            .length()
-            .filter(|length| *length > 0 || incoming.is_end());
-        let length = if self.head.method == Method::HEAD {
-            Some(0)
-        } else {
-            length
-        };
+        let length = self.response_length(&incoming);
         let respond = pin!(responder.respond(head, length));
         let responded = tokio::select! {
             biased;
@@ -350,20 +342,21 @@ impl Request<'_> {
         match done {
             Ok(()) => refused.map_or_else(|| "done".to_owned(), |told| told.to_string()),
             Err(broken) => {
-                // RFC 9113, 7: CONNECT_ERROR speaks of tunnels only.
-                let of_tunnels = matches!(
-                    broken.reset,
-                    Reset::Connect | Reset::Lost | Reset::Silent(_)
-                );
-                let reset = if of_tunnels {
-                    Reset::Internal
-                } else {
-                    broken.reset
-                };
-                outgoing.reset(reset);
+                outgoing.reset(reset_of_message(broken.reset));
                 broken.reason()
             }
         }
+    }
+
+    /// Bytes of content that the response announces.
+    fn response_length(&self, incoming: &Incoming) -> Option<u64> {
+        if self.head.method == Method::HEAD {
+            return Some(0);
+        }
+        // A response may have no content and still trailers.
+        incoming
+            .length()
+            .filter(|length| *length > 0 || incoming.is_end())
     }
 
     /// How long contents may be silent, in words.
@@ -495,4 +488,12 @@ impl NoResponse {
 
 fn client_gone() -> Refusal {
     Refusal::client_gone("before the answer")
+}
+
+/// How a message that broke is told: CONNECT_ERROR speaks of tunnels only (RFC 9113, section 7).
+fn reset_of_message(reset: Reset) -> Reset {
+    match reset {
+        Reset::Connect | Reset::Lost | Reset::Silent(_) => Reset::Internal,
+        other => other,
+    }
 }

@@ -1,5 +1,6 @@
 //! Ways for datagrams: through the next proxy, or a UDP socket where the overlay ends.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hermes_http::{Event, RequestHead};
@@ -36,12 +37,12 @@ pub(crate) async fn open(
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
     if next.receiver() == hermes_http::h1::client::Receiver::Origin {
-        return socket(routed, head, &next, None).await;
+        return socket(routed, head, next, None).await;
     }
-    let (mut departing, target) = depart(routed, head.clone(), &next)?;
+    let (mut departing, target) = depart(routed, head.clone(), next)?;
     departure::ask(routed, asked, &mut departing);
     let opened = tunnel::open(
-        &Tries::new(routed, &next, head),
+        &Tries::new(routed, next, head),
         &departing,
         &target,
         &mut EarlyBytes::default(),
@@ -59,11 +60,9 @@ pub(crate) async fn open(
                 held,
                 listens,
             };
-            Ok((path, Opened::new(routed, head, &next, None)))
+            Ok((path, Opened::new(routed, head, next, None)))
         }
-        Event::Final(head, _) | Event::Interim(head) => {
-            Err(tunnel::refused((routed, &next), &head))
-        }
+        Event::Final(head, _) | Event::Interim(head) => Err(tunnel::refused((routed, next), &head)),
     }
 }
 
@@ -101,15 +100,7 @@ pub(crate) async fn socket(
             return Ok((path, Opened::new(routed, head, next, None)));
         }
     };
-    let socket = UdpSocket::connected(address).await.map_err(|error| {
-        let short = ConnectFailure::kind_of_socket(&error).is_some();
-        let kind = if short {
-            ProxyError::ConnectionLimitReached
-        } else {
-            ProxyError::DestinationIpUnroutable
-        };
-        Refusal::new(kind, error.to_string()).next_hop(&address.to_string())
-    })?;
+    let socket = connected(address).await?;
     let hold = routed.listener.hold(routed.route.config.datagrams.as_ref());
     let ends = Ends::udp(UdpEnd::Socket(Arc::new(socket), hold));
     let held = bound
@@ -125,6 +116,19 @@ pub(crate) async fn socket(
         listens: false,
     };
     Ok((path, Opened::new(routed, head, next, Some(address))))
+}
+
+/// A socket towards an address.
+async fn connected(address: SocketAddr) -> Result<UdpSocket, Refusal> {
+    UdpSocket::connected(address).await.map_err(|error| {
+        let is_short = ConnectFailure::kind_of_socket(&error).is_some();
+        let kind = if is_short {
+            ProxyError::ConnectionLimitReached
+        } else {
+            ProxyError::DestinationIpUnroutable
+        };
+        Refusal::new(kind, error.to_string()).next_hop(&address.to_string())
+    })
 }
 
 /// Why a request does not get a fresh session instead of the one that it asked for.

@@ -365,6 +365,18 @@ impl Standing {
         (verdict, order)
     }
 
+    /// Why it may not go on as this user's.
+    fn of_another_user(&self, user: Option<&str>) -> Reason {
+        let whose = |user: Option<&str>| {
+            user.map_or_else(|| "no one's".to_owned(), |user| format!("user {user}'s"))
+        };
+        Reason::Identity(format!(
+            "it would be {} now, not {}",
+            whose(user),
+            whose(self.routed.user.as_deref())
+        ))
+    }
+
     fn decide(
         &self,
         snapshot: &Snapshot,
@@ -372,15 +384,7 @@ impl Standing {
         user: Option<&str>,
     ) -> TunnelVerdict {
         if user != self.routed.user.as_deref() {
-            let name = |user: Option<&str>| {
-                user.map_or_else(|| "no one's".to_owned(), |user| format!("user {user}'s"))
-            };
-            let words = format!(
-                "it would be {} now, not {}",
-                name(user),
-                name(self.routed.user.as_deref())
-            );
-            return Verdict::Ended(Reason::Identity(words));
+            return Verdict::Ended(self.of_another_user(user));
         }
         let opened = self.opened.lock();
         if let Some(Err(denied)) = opened.chosen.map(|address| snapshot.may_choose(address)) {

@@ -22,7 +22,6 @@ use hermes_rules::judge::{is_identified, listener_user};
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
 use crate::datagrams::Bounds;
-use crate::snapshot::Snapshot;
 use crate::snapshot::crowded::Crowded;
 use crate::target::Forms;
 
@@ -324,85 +323,117 @@ impl ListenerRules {
     }
 }
 
-/// Makes all listeners of a document ready.
-pub(super) fn all(
-    document: &Document,
-    previous: Option<&Snapshot>,
-    (seeing, record): (&Arc<Seeing>, &quic::Record),
-    report: &mut impl FnMut(String, String, Option<String>),
-) -> HashMap<Arc<str>, Arc<ListenerRules>> {
-    let mut built = HashMap::new();
-    for (name, config) in &document.listeners {
+/// What listeners are made of.
+pub(super) struct Building<'a> {
+    pub(super) document: &'a Document,
+    /// Those before.
+    pub(super) previous: Option<&'a HashMap<Arc<str>, Arc<ListenerRules>>>,
+    pub(super) seeing: &'a Arc<Seeing>,
+    pub(super) record: &'a quic::Record,
+}
+
+impl Building<'_> {
+    /// Makes all listeners of the document ready; those with mistakes are reported and left out.
+    pub(super) fn all(
+        &self,
+        report: &mut impl FnMut(String, String, Option<String>),
+    ) -> HashMap<Arc<str>, Arc<ListenerRules>> {
+        let listeners = self.document.listeners.iter();
+        listeners
+            .filter_map(|(name, config)| {
+                let rules = self.one(name, config, report)?;
+                Some((rules.name.clone(), Arc::new(rules)))
+            })
+            .collect()
+    }
+
+    fn one(
+        &self,
+        name: &str,
+        config: &Listener,
+        report: &mut impl FnMut(String, String, Option<String>),
+    ) -> Option<ListenerRules> {
         let path = child("listeners", name);
-        let known = previous.and_then(|previous| previous.listeners.get(name.as_str()));
+        let known = self.previous.and_then(|previous| previous.get(name));
         let known = known.map(|known| &known.authenticator);
-        let authenticator = Authenticator::build(config, &path, known).map_err(|errors| {
+        let authenticator = Authenticator::build(config, &path, known);
+        let versions = hermes_rules::versions(self.document, config);
+        let tls = ListenerTls::read(config, &versions);
+
+        // Both are looked at before either fails: all mistakes are said at once.
+        if let Err(errors) = &authenticator {
             for error in errors {
-                report(error.path, error.reason, error.remedy);
+                report(
+                    error.path.clone(),
+                    error.reason.clone(),
+                    error.remedy.clone(),
+                );
             }
-        });
-        let versions = hermes_rules::versions(document, config);
-        let tls = config
-            .tls
-            .as_ref()
-            .map(|tls| server_tls(tls, config, &versions))
-            .transpose();
-        // The files were read once to make `tls`: what is wrong with them has been said there.
-        let clients = config
-            .tls
-            .as_ref()
-            .and_then(|tls| Some((tls.client_ca_file.as_ref()?, crl_files(tls))));
-        let clients = clients
-            .map(|(ca, lists)| Clients::read(&ca.0, &lists))
-            .transpose();
-        let tls = tls.and_then(|tls| {
-            Ok((
-                tls,
-                clients.map_err(|error| vec![("client_ca_file", error)])?,
-            ))
-        });
-        let tls = tls.map_err(|errors| {
+        }
+        if let Err(errors) = &tls {
             for (key, error) in errors {
                 let reason = format!("{}: {}", error.file.display(), error.reason);
-                report(child(&child(&path, "tls"), key), reason, error.remedy);
+                report(
+                    child(&child(&path, "tls"), key),
+                    reason,
+                    error.remedy.clone(),
+                );
             }
-        });
-        let (Ok(authenticator), Ok((tls, clients))) = (authenticator, tls) else {
-            continue;
-        };
-        let name: Arc<str> = name.as_str().into();
-        let rules = ListenerRules {
-            seeing: seeing.listener(&name),
-            name: name.clone(),
+        }
+        let authenticator = authenticator.ok()?;
+        let ListenerTls { server, clients } = tls.ok()?;
+
+        let is_h3 = versions.contains(&HttpVersion::H3);
+        let quic = server.as_ref().filter(|_| is_h3);
+        let written = config.templates.as_ref();
+        let name: Arc<str> = name.into();
+        Some(ListenerRules {
+            seeing: self.seeing.listener(&name),
+            name,
             authenticator,
-            quic: tls
-                .as_ref()
-                .filter(|_| versions.contains(&HttpVersion::H3))
-                .and_then(|tls| quic_options(tls, config, record)),
+            quic: quic.and_then(|tls| quic_options(tls, config, self.record)),
             versions,
-            tls,
+            tls: server,
             clients,
             options: options(config),
-            udp_templates: templates(
-                config
-                    .templates
-                    .as_ref()
-                    .and_then(|templates| templates.udp.as_ref()),
-            ),
-            tcp_templates: templates(
-                config
-                    .templates
-                    .as_ref()
-                    .and_then(|templates| templates.tcp.as_ref()),
-            ),
-            user: listener_user(document, config),
+            udp_templates: templates(written.and_then(|written| written.udp.as_ref())),
+            tcp_templates: templates(written.and_then(|written| written.tcp.as_ref())),
+            user: listener_user(self.document, config),
             config: config.clone(),
             warned: AtomicBool::new(false),
             crowded: Crowded::default(),
-        };
-        built.insert(name, Arc::new(rules));
+        })
     }
-    built
+}
+
+/// What TLS of a listener needs; nothing where it has none.
+struct ListenerTls {
+    server: Option<Arc<rustls::ServerConfig>>,
+    clients: Option<Clients>,
+}
+
+impl ListenerTls {
+    /// Reads the files.
+    fn read(config: &Listener, versions: &[HttpVersion]) -> Result<Self, Vec<FileError>> {
+        let Some(tls) = &config.tls else {
+            return Ok(Self {
+                server: None,
+                clients: None,
+            });
+        };
+        let server = server_tls(tls, config, versions)?;
+        // The files were read once for the server: what is wrong with them has been said there.
+        let clients = tls
+            .client_ca_file
+            .as_ref()
+            .map(|authorities| Clients::read(&authorities.0, &crl_files(tls)))
+            .transpose()
+            .map_err(|error| vec![("client_ca_file", error)])?;
+        Ok(Self {
+            server: Some(server),
+            clients,
+        })
+    }
 }
 
 /// The templates that hold; `lint` has said of the others what is wrong with them.
