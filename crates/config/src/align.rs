@@ -24,7 +24,7 @@ pub(crate) enum Aligned {
 }
 
 impl Aligned {
-    /// The same in lists that have so many elements before them.
+    /// The same in lists that have this many elements before them.
     fn behind(self, old: usize, new: usize) -> Self {
         match self {
             Self::Both(one, two) => Self::Both(old + one, new + two),

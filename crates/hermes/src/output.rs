@@ -42,7 +42,7 @@ impl Output {
         }
     }
 
-    /// Columns that a line may have; `None` where the output is no terminal, and the reader cuts or searches it himself.
+    /// Columns that a line may have; `None` where the output is no terminal, and the reader cuts or searches it.
     pub fn width(self) -> Option<usize> {
         self.terminal.then(|| terminal_size().0)
     }

@@ -60,7 +60,7 @@ impl Incoming {
         }
     }
 
-    /// The other side has room for so many bytes: no more are read at once where that can be chosen.
+    /// The other side has room for this many bytes: no more are read at once where that can be chosen.
     pub fn limit(&mut self, most: usize) {
         match self {
             Self::H1(incoming) => incoming.limit(most),
@@ -128,7 +128,7 @@ impl Incoming {
         }
     }
 
-    /// The kernel has moved so many of the [`Self::bulk`] bytes.
+    /// The kernel has moved this many of the [`Self::bulk`] bytes.
     pub fn passed(&mut self, bytes: u64) {
         if let Self::H1(incoming) = self {
             incoming.passed(bytes);

@@ -131,7 +131,7 @@ impl Outgoing {
         }
     }
 
-    /// The kernel has moved so many bytes to the [`Self::plain`] connection.
+    /// The kernel has moved this many bytes to the [`Self::plain`] connection.
     pub fn passed(&mut self, bytes: u64) {
         if let Self::H1(outgoing) = self {
             outgoing.passed(bytes);

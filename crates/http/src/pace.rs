@@ -1,7 +1,7 @@
 //! How fast a client must be while it is waited for: slow content and slow readers.
 //!
-//! A client has some time, and loses of it only while this side waits for nothing but him: a target that does not take his
-//! content, or has no response yet, costs him nothing. Each byte that moves brings time back.
+//! A client has some time, and loses of it only while this side waits for nothing else: a target that does not take its
+//! content, or has no response yet, costs it nothing. Each byte that moves brings time back.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::patience::Patience;
 pub struct MinRate {
     /// Bytes a second, on average; 0 is no bound.
     pub rate: u64,
-    /// How far a client may fall behind the average: the time that he has from the beginning.
+    /// How far a client may fall behind the average: the time that it has from the beginning.
     pub window: Duration,
 }
 
@@ -114,7 +114,7 @@ impl Pace {
         }
     }
 
-    /// Called when nothing moves: ready with an error when the client has used up his time.
+    /// Called when nothing moves: ready with an error when the client has used up its time.
     pub(crate) fn poll_slow(&mut self, cx: &mut Context<'_>) -> Poll<StreamError> {
         let Some(measure) = &mut self.0 else {
             return Poll::Pending;
@@ -123,7 +123,7 @@ impl Pace {
         Poll::Ready(StreamError::new(Cause::Slow))
     }
 
-    /// Waits for `work`, or until the client has used up his time.
+    /// Waits for `work`, or until the client has used up its time.
     pub(crate) async fn bound<T>(
         &mut self,
         work: impl Future<Output = T>,

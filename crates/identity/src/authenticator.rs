@@ -13,7 +13,7 @@ use crate::credentials::{self, Credentials};
 use crate::proof::Proof;
 use crate::user_name::USER_LIMIT;
 
-/// Who an exchange is of, and how we know.
+/// Whose an exchange is, and how we know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The authenticated user; `None` without authentication.
@@ -75,7 +75,7 @@ impl Authenticator {
         }
     }
 
-    /// Whether anybody is asked who they are.
+    /// Whether clients are authenticated.
     #[must_use]
     pub fn asks(&self) -> bool {
         self.asks_field() || self.mtls

@@ -111,7 +111,7 @@ impl BasicAuth {
         known.then(|| PasswordProof::of(hash))
     }
 
-    /// Checks a password of someone at `source`. A user that is not known takes as long as one who is. What is remembered waits for
+    /// Checks a password of someone at `source`. An unknown user takes as long as a known one. What is remembered waits for
     /// nothing.
     pub async fn verify(
         &self,
@@ -159,7 +159,7 @@ impl BasicAuth {
         let wrong = self.wrong.clone();
         let check = tokio::task::spawn_blocking(move || {
             let right = bcrypt::verify(password, &hash).unwrap_or(false) && known;
-            // Before the turn ends, so that who waits for the same pair finds it.
+            // Before the turn ends, so that a check of the same pair finds it.
             if right {
                 let proved = (digest, PasswordProof::of(&hash));
                 memory

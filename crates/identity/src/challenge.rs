@@ -1,4 +1,4 @@
-//! The refusal of someone who did not show who they are, and what it asks for.
+//! The refusal of an unauthenticated client, and what it asks for.
 
 use http::header::{PROXY_AUTHENTICATE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};

@@ -21,10 +21,10 @@ const AT_ONCE: usize = 4;
 #[doc(alias = "bound")]
 const WAIT: Duration = Duration::from_secs(20);
 
-/// How often those who wait look whether someone has rested.
+/// How often a waiting check looks whether someone has rested.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Who may hash, and who waits for that.
+/// The checks that may hash, and those that wait.
 pub(crate) struct Hashing {
     state: Mutex<State>,
 }
@@ -82,7 +82,7 @@ impl Hashing {
             state.waiting.insert(ticket, sender);
             (lost, ticket)
         };
-        // Tells who waited for it, without the lock.
+        // Tells the waiting check, without the lock.
         let (lost, ticket) = lost;
         drop(lost);
         let _waiting = Waiting {
@@ -104,7 +104,7 @@ impl Hashing {
 
     /// Gives free turns to those whose they are.
     fn grant(self: &Arc<Self>) {
-        // Turns of those who are gone come back as they are dropped, which takes the lock again.
+        // Turns of abandoned checks come back as they are dropped, which takes the lock again.
         let mut gone = Vec::new();
         let mut state = self.state.lock();
         while state.free > 0 {
@@ -127,7 +127,7 @@ impl Hashing {
     }
 }
 
-/// One who waits: leaves the line when no one waits for the turn any more.
+/// A waiting check: leaves the line when its turn is no longer wanted.
 struct Waiting<'a> {
     hashing: &'a Hashing,
     pair: &'a Pair,

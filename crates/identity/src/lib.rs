@@ -1,4 +1,4 @@
-//! Who is this traffic of? What a listener asks for, whether what was shown proves it, and what follows from that.
+//! Whose an exchange is: what a listener asks for, whether what was shown proves it, and what follows from that.
 //!
 //! Credentials are consumed at the hop that asked (RFC 9110 section 11.7): after [`Authenticator::authenticate`] the
 //! fields hold none of them. A credential that was shown and is wrong is refused, even if another way to

@@ -37,7 +37,7 @@ const COUNTED: usize = 4096;
 #[doc(alias = "bound")]
 const COUNTED_FOR: Duration = Duration::from_secs(600);
 
-/// Of so many turns, one does not ask whether a source was wrong lately.
+/// One turn in this many does not ask whether a source was wrong lately.
 const ANYONE: u32 = 4;
 
 /// A source, as limits count them; `None` for a Unix socket.
@@ -73,7 +73,7 @@ struct Line {
     waiting: usize,
 }
 
-/// Who was wrong lately.
+/// Users at sources that were wrong lately.
 #[derive(Debug, Default)]
 struct Wrong {
     pairs: HashMap<Pair, Count>,
@@ -136,7 +136,7 @@ impl Turns {
         self.removed(pair.source, user);
     }
 
-    /// The check whose turn it is, which runs from now on; `None` if all who wait are resting or have one that runs.
+    /// The check whose turn it is, which runs from now on; `None` if all that wait are resting or have one that runs.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Pair, Ticket)> {
         let anyone = self.turn % ANYONE == ANYONE - 1;
         let found = if anyone {
@@ -275,7 +275,7 @@ impl Wrong {
         }
     }
 
-    /// Forgets those who came first and were not wrong again for long enough.
+    /// Forgets the oldest that were not wrong again for long enough.
     fn forget_before(&mut self, now: Instant) {
         while let Some(oldest) = self.order.front().cloned() {
             let ended = self

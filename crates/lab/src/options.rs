@@ -11,7 +11,7 @@ pub struct Options {
     /// Fewer and shorter measurements: more scatter.
     #[arg(long)]
     pub short: bool,
-    /// Rounds; every figure is the median of so many.
+    /// Rounds; every figure is the median of this many.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeats: u32,
     /// Seed of the order in each round.

@@ -11,11 +11,11 @@ pub struct Progress {
     terminal: bool,
 }
 
-/// Without a terminal, one step in so many is told.
+/// Without a terminal, one step in this many is told.
 const EVERY: usize = 20;
 
 impl Progress {
-    /// Of so many steps.
+    /// Of this many steps.
     pub fn new(steps: usize) -> Self {
         Self {
             steps,

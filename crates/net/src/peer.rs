@@ -114,7 +114,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// What counts as one source: an IPv4 address, or the /64 that one IPv6 network has at the least (RFC 4291, 2.5.4).
+/// What counts as one source: an IPv4 address, or the /64 that one IPv6 network has at least (RFC 4291, 2.5.4).
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -50,7 +50,7 @@ pub enum SpliceError {
     Broken,
 }
 
-/// Moves what comes from one connection to the other, at most so many bytes and as long as much comes; `moved` is told how much
+/// Moves what comes from one connection to the other, at most this many bytes and as long as much comes; `moved` is told how much
 /// has gone. What the sender says after those bytes stays unread.
 ///
 /// A future that is dropped may take bytes with it: the connections are of no use then.
@@ -84,7 +84,7 @@ pub async fn splice(
     }
 }
 
-/// Moves what is there, of at most so many bytes; `None` at the end, otherwise how much it was.
+/// Moves what is there, of at most this many bytes; `None` at the end, otherwise how much it was.
 async fn pass(
     pipe: &mut Lent,
     (from, to): (&TcpStream, &TcpStream),

@@ -132,7 +132,7 @@ impl Writer {
         }
     }
 
-    /// Has it looked at once whether the file was moved. Where the queue is full, it is looked soon anyway.
+    /// Has it looked at once whether the file was moved. Where the queue is full, a look comes soon anyway.
     pub fn follow(&self) {
         if let Some(queue) = &self.queue {
             let _ = queue.try_send(Message::Follow);

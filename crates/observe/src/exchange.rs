@@ -361,7 +361,7 @@ impl Exchange {
     }
 
     /// Notes that datagrams of up to `largest` bytes are too large for the QUIC datagrams on the way, and what `becomes` of them. A user of
-    /// UDP sees nothing of that but loss, or the order of his datagrams changed; so the log tells it of each listener.
+    /// UDP sees nothing of that but loss, or the order of its datagrams changed; so the log tells it of each listener.
     pub fn oversize(&self, largest: usize, fits: usize, becomes: &'static str) {
         if self
             .live

@@ -19,7 +19,7 @@ struct State {
 }
 
 impl Periodic {
-    /// Counts so many events; how many the log is to tell of now, if it is.
+    /// Counts this many events; how many the log is to tell of now, if it is.
     pub fn count(&self, events: u64, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
         state.count += events;

@@ -48,7 +48,7 @@ pub struct Held {
 pub enum Validity {
     /// There is time.
     Valid,
-    /// It ends within so many days.
+    /// It ends within this many days.
     EndsSoon(u64),
     /// It has ended.
     Ended,

@@ -1,6 +1,6 @@
 //! `Hermes-Datagram-Floor`: how small datagrams must be that shall arrive although QUIC datagrams do not carry them.
 //!
-//! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to so many bytes as capsules where
+//! A field of CONNECT-UDP. It asks every proxy of the tunnel to write UDP payloads of up to this many bytes as capsules where
 //! they do not fit into a QUIC datagram; larger ones are dropped there, as always (RFC 9298, section 6.1). Two need that.
 //! A client that opens a QUIC connection inside the tunnel: QUIC cannot be without packets of 1200 bytes, and finds out about larger
 //! ones by their loss. And a proxy whose clients send plain UDP: they know of no tunnel, and cannot find out. A node that heeds it
@@ -19,7 +19,7 @@ pub const QUIC: usize = 1200;
 /// The largest floor, in bytes: no UDP payload is larger.
 pub const ALL: usize = MAX_UDP_PAYLOAD;
 
-/// The field's value for a floor of so many bytes.
+/// The field's value for a floor of this many bytes.
 pub fn value(floor: usize) -> HeaderValue {
     HeaderValue::from(floor)
 }

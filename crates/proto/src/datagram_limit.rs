@@ -1,7 +1,7 @@
 //! `Hermes-Datagram-Limit`: how a tunnel of UDP says that larger payloads do not go on.
 //!
 //! A proxy whose path onwards carries smaller QUIC datagrams than come to it drops the larger ones (RFC 9298, section 6.1).
-//! With a capsule it tells the side they come from: UDP payloads larger than so many bytes do not go on from here. It goes
+//! With a capsule it tells the side they come from: UDP payloads larger than this many bytes do not go on from here. It goes
 //! only to a peer that has said with the field, in a request or in its answer, that it understands it.
 //!
 //! ```text

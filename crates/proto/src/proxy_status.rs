@@ -255,7 +255,7 @@ fn told(member: &str) -> Option<Told> {
     })
 }
 
-/// A token, or the content of a string, up to so many letters.
+/// A token, or the content of a string, up to this many letters.
 fn bare(value: &str, most: usize) -> String {
     let Some(quoted) = value.strip_prefix('"') else {
         return value.chars().take(most).collect();

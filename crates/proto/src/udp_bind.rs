@@ -144,7 +144,7 @@ impl Contexts {
         }))
     }
 
-    /// The datagram that brings a payload of `peer` to the client; `None` if he wants none from there.
+    /// The datagram that brings a payload of `peer` to the client; `None` if it wants none from there.
     pub fn inbound(&self, peer: SocketAddr, payload: &[u8]) -> Option<Bytes> {
         let compressed = self.by_peer.get(&peer).copied();
         let context = compressed.or(self.uncompressed)?;

@@ -11,7 +11,7 @@ use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 
 /// Whether the client at the other end learns reasons and next hops: on this machine, a peer, at a listener that asks its
-/// clients who they are, or anybody where the configuration says `explain`.
+/// clients who they are, or anyone where the configuration says `explain`.
 pub(crate) fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &StreamInfo) -> bool {
     let config = &listener.config;
     let asks = !matches!(config.auth, None | Some(Auth::Word(AuthMode::None)));

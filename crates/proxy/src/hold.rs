@@ -7,7 +7,7 @@ use hermes_net::Watch;
 use hermes_net::memory::{BUDGET, CONNECTION, Memory};
 use serde_json::{Value, json};
 
-/// How often it is looked whether too much is held.
+/// How often to look whether too much is held.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Connections that `hermes status` lists: those that hold most.

@@ -80,7 +80,7 @@ pub(crate) fn received(head: &RequestHead) -> HeaderMap {
     }
 }
 
-/// Takes from a TRACE what this node has added to what was `received`: the next one who answers shows it to the client. The
+/// Takes from a TRACE what this node has added to what was `received`: the server that answers shows it to the client. The
 /// overlay's own fields stay, which no one shows, and `Forwarded`, which says nothing secret.
 pub(crate) fn withdraw(head: &mut RequestHead, received: &HeaderMap, overlay: &OverlayFields) {
     if head.method != Method::TRACE {

@@ -120,7 +120,7 @@ impl Refusal {
         format!("{word}: {}", self.details)
     }
 
-    /// The answer: head and content. Who is not `explained` anything learns the kind of the failure only.
+    /// The answer: head and content. A client that is not `explained` anything learns only the kind of the failure.
     pub fn answer(self, node: &str, explained: bool) -> (ResponseHead, Bytes) {
         let mut head = ResponseHead {
             fields: self.fields,

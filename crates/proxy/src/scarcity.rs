@@ -1,4 +1,4 @@
-//! What ran out on this machine: said once and clearly, with who holds most of it and what mends it.
+//! What ran out on this machine: said once and clearly, with the largest holder and the remedy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use hermes_net::os::process_stats;
 
 use crate::worker::Shared;
 
-/// How often it is looked whether something is missing.
+/// How often to look whether something is missing.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Looks, one a second, between two log lines about the same shortage.
@@ -29,7 +29,7 @@ struct Seen {
 /// What there is to say.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    /// Something is missing, so many times since the last line.
+    /// Something is missing, this many times since the last line.
     Short(u64),
     /// It is not missing any more.
     Over,

@@ -153,7 +153,7 @@ impl Snapshot {
         self.listeners.get(self.doors.get(&door)?)
     }
 
-    /// Who hands an exchange over, and what he is believed in.
+    /// The peer that hands an exchange over, and what it is believed in.
     pub fn source_of(&self, listener: &ListenerRules, source: &StreamInfo) -> Source<'_> {
         let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
         let peer = certificate

@@ -135,7 +135,7 @@ impl Target {
             Kind::ConnectTcp => Self::of_template(head, &uri_template::TCP, listener.tcp_templates),
             Kind::ConnectIp => Self::of_packets(head),
             Kind::Connect => Self::parse(required(head.authority.as_ref())?, None),
-            // Who attaches asks this proxy itself.
+            // A node that attaches asks this proxy itself.
             Kind::Message | Kind::Upgrade
                 if head.origin_form && !listener.gateway && !asks_to_attach(head) =>
             {

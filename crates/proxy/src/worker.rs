@@ -31,7 +31,7 @@ pub struct Shared {
     pub(crate) tunnels: Tunnels,
     /// What each source has open at each listener.
     pub sources: Sources,
-    /// Connections of each user who is known by a password or token, at each listener.
+    /// Connections of each user, known by a password or token, at each listener.
     pub connections: Users,
     /// What each user has open at each listener.
     pub users: Users,

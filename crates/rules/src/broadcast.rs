@@ -16,7 +16,7 @@ pub fn asked(fields: &HeaderMap) -> bool {
         && lines.next().is_none()
 }
 
-/// Whether the sender may: his user and the peer that hands it over are named. Where no one is named, no one may.
+/// Whether the sender may: its user and the peer that hands it over are named. Where no one is named, no one may.
 pub fn may(broadcast: &Broadcast, user: Option<&str>, source: &Source<'_>) -> bool {
     let user_may =
         || user.is_some_and(|user| broadcast.users.iter().any(|pattern| pattern.matches(user)));

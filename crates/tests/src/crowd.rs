@@ -73,7 +73,7 @@ impl Crowd {
         Client::with_windows(self.entry.address("web"), NARROW, 1 << 30)
     }
 
-    /// A tunnel in which so many bytes were asked for, and are not read.
+    /// A tunnel in which this many bytes were asked for, and are not read.
     ///
     /// # Panics
     /// When it is refused.
@@ -113,7 +113,7 @@ impl Crowd {
         assert_eq!(content, Some(bytes));
     }
 
-    /// Opens so many tunnels, a few at a time, says something in each, and ends it.
+    /// Opens this many tunnels, a few at a time, says something in each, and ends it.
     ///
     /// # Panics
     /// When one is refused, reset, or says something else.

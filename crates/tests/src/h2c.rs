@@ -39,7 +39,7 @@ impl Client {
         Self::with_windows(address, 1 << 20, 65_535)
     }
 
-    /// As [`Self::connect`], with room for so many bytes on each stream and on all of them together.
+    /// As [`Self::connect`], with room for this many bytes on each stream and on all of them together.
     ///
     /// # Panics
     /// As [`Self::connect`].

@@ -125,7 +125,7 @@ impl Pki {
         issued
     }
 
-    /// Writes a list that revokes these certificates, and is to be renewed within so many days, in place of the one before.
+    /// Writes a list that revokes these certificates, and is to be renewed within this many days, in place of the one before.
     ///
     /// # Panics
     /// When the list cannot be made.

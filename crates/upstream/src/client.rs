@@ -96,7 +96,7 @@ impl Client {
         Self { inner }
     }
 
-    /// Lets each link serve so many exchanges before another follows, in place of the usual million. No key of the configuration
+    /// Lets each link serve this many exchanges before another follows, in place of the usual million. No key of the configuration
     /// does: it lets a test see links follow each other.
     pub fn rotate_links_after(&self, exchanges: u64) {
         self.inner.pool.serve(exchanges);

@@ -68,7 +68,7 @@ struct Trouble {
 }
 
 impl Endpoint {
-    /// The endpoint that `config` says, one of so many of the upstream.
+    /// The endpoint that `config` says, one of this many in the upstream.
     pub(crate) fn new(
         config: &model::Endpoint,
         ejector: Option<Arc<Ejector>>,

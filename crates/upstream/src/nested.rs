@@ -41,7 +41,7 @@ const WAITS: usize = 20;
 /// How long a new outer connection may measure its path before the inner one begins with less.
 #[doc(alias = "bound")]
 const SETTLE: Duration = Duration::from_millis(200);
-/// How often it is looked.
+/// How often to look.
 const ROUND: Duration = Duration::from_millis(2);
 
 /// How long the end of a tunnel may take to be sent.

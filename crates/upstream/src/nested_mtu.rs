@@ -18,7 +18,7 @@ pub(crate) struct NestedMtu {
 }
 
 impl NestedMtu {
-    /// At a tunnel whose QUIC datagrams carry so many bytes; `None` if it has none.
+    /// At a tunnel whose QUIC datagrams carry this many bytes; `None` if it has none.
     pub(crate) fn new(largest: Option<usize>) -> Self {
         Self {
             largest: AtomicUsize::new(largest.unwrap_or(NONE)),
@@ -27,7 +27,7 @@ impl NestedMtu {
         }
     }
 
-    /// QUIC datagrams carry so many bytes now.
+    /// QUIC datagrams carry this many bytes now.
     pub(crate) fn carries(&self, largest: usize) {
         self.largest.store(largest, Ordering::Relaxed);
     }

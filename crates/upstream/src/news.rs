@@ -44,7 +44,7 @@ enum Line {
 }
 
 impl News {
-    /// Of an endpoint, one of so many.
+    /// Of an endpoint, one of this many.
     pub(crate) fn new(upstream: Arc<str>, endpoint: Arc<str>, endpoints: usize) -> Self {
         let remedy = if endpoints > 1 {
             "exchanges go to the other endpoints, and here again from a second on"

@@ -14,7 +14,7 @@ use crate::pool::Key;
 use crate::reached::Bounds;
 use crate::upstream::Upstream;
 
-/// How often it is seen to that enough links are open.
+/// How often missing links are opened.
 const ROUND: Duration = Duration::from_secs(1);
 
 impl Client {

@@ -23,7 +23,7 @@ impl Shares {
         }
     }
 
-    /// Takes a place for `who`; false where there is none, or he has more than his share.
+    /// Takes a place for `who`; false where there is none, or `who` has more than a share.
     #[must_use]
     pub fn take(&mut self, who: &str) -> bool {
         let free = self.most - self.taken;

@@ -1,4 +1,4 @@
-//! One try of every way to every endpoint, for an operator who asks whether his configuration works: by the means that exchanges
+//! One try of every way to every endpoint, for an operator who asks whether a configuration works: by the means that exchanges
 //! use, and without a trace in what is learnt of the endpoints.
 
 use std::fmt;

@@ -72,6 +72,7 @@ const ENGLISH: &[(&str, &str)] = &[
     (concat!("no", "body"), "`no one`, `none` or `nothing`"),
     (concat!("some", "body"), "`someone`, or name who it is"),
     (concat!("sel", "dom"), "`rarely`"),
+    (concat!("bel", "ief"), "`auth context`, or what was proved"),
 ];
 
 /// The user of that name, in configurations of other servers.

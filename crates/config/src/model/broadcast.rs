@@ -50,7 +50,7 @@ pub enum Reply {
     First,
     /// All, in one `multipart/mixed`.
     All,
-    /// The first success, once so many copies succeeded.
+    /// The first success, once this many copies succeeded.
     Quorum(NonZeroUsize),
 }
 

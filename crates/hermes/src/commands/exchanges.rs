@@ -93,7 +93,7 @@ const COLUMNS: [Column; 11] = [
     Column::figure("age", 0),
 ];
 
-/// As a table that fits the width, of at most so many exchanges.
+/// As a table that fits the width, of at most this many exchanges.
 fn text(answer: &Value, width: Option<usize>, most: Option<usize>) -> String {
     let list = list(answer);
     if list.is_empty() {

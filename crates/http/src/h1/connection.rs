@@ -16,7 +16,7 @@ use tokio_util::io::poll_read_buf;
 use super::pieces::Pieces;
 use crate::h2::FRAME_SIZE;
 
-/// Bytes of room for a read at the least; doubled while reads fill it.
+/// Least bytes of room for a read; doubled while reads fill it.
 #[doc(alias = "bound")]
 pub(crate) const READ_ROOM: usize = 16 * 1024;
 
@@ -107,7 +107,7 @@ impl ReadSide {
         Poll::Ready(Ok(read))
     }
 
-    /// Room for the next read after one that brought so many bytes.
+    /// Room for the next read after one that brought this many bytes.
     fn adapt(&mut self, read: usize) {
         if read >= self.size() {
             self.room = (2 * self.room).min(MOST_ROOM);

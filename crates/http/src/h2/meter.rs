@@ -150,7 +150,7 @@ impl Meter {
     }
 }
 
-/// Errors that a peer makes us find, and streams above those that he may open, as opposed to reasons of our own to end a stream.
+/// Errors that a peer makes us find, and streams above those that it may open, as opposed to reasons of our own to end a stream.
 fn is_fault_of_peer(code: u32) -> bool {
     let faults = [
         Reason::PROTOCOL_ERROR,

@@ -27,13 +27,13 @@ const LINK_FRAME_BYTES: usize = 256 * 1024;
 #[doc(alias = "bound")]
 const LINK_RESET_STREAMS: usize = 4;
 
-/// What small DATA frames that no one has read yet may cost on a link with so many streams before it is given up, in bytes (the `h2`
+/// What small DATA frames that no one has read yet may cost on a link with this many streams before it is given up, in bytes (the `h2`
 /// crate's accounting, 256 for each frame less its content): a tunnel of keystrokes must not end the others. 256 KiB a stream.
 pub(crate) fn link_frame_budget(streams: u32) -> usize {
     LINK_FRAME_BYTES * (streams as usize).max(1024)
 }
 
-/// Streams that were reset and whose late frames are still told from errors, on a link with so many at once.
+/// Streams that were reset and whose late frames are still told from errors, on a link with this many at once.
 pub(crate) fn link_reset_streams(streams: u32) -> usize {
     LINK_RESET_STREAMS * (streams as usize).max(1024)
 }

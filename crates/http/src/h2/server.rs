@@ -110,7 +110,7 @@ async fn calm(connection: &mut Served) {
     let _ = tokio::time::timeout(FAREWELL, poll_fn(|cx| connection.poll_closed(cx))).await;
 }
 
-/// Streams of a stranger that were reset before they were looked at, at the least.
+/// Streams of a stranger that were reset before they were looked at, at least.
 const PENDING_RESETS: usize = 20;
 
 /// Room for all streams of a stranger's connection together, in bytes.

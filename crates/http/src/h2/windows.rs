@@ -62,7 +62,7 @@ enum Room {
     Usual,
     /// So many bytes, because each stream has the least.
     More(u32),
-    /// [`of_link`] again, but what the peer was allowed before cannot be taken back: it may use it up until so many bytes have come.
+    /// [`of_link`] again, but what the peer was allowed before cannot be taken back: it may use it up until this many bytes have come.
     Excess { until: u64 },
 }
 
@@ -99,7 +99,7 @@ impl Windows {
         }
     }
 
-    /// The peer allows so many streams.
+    /// The peer allows this many streams.
     pub(super) fn allow(&mut self, streams: usize) {
         let streams = u32::try_from(streams).unwrap_or(u32::MAX);
         self.streams = self.streams.max(streams.min(MOST_STREAMS));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hermes_net::quic::Pulse;
 use tokio::time::Instant;
 
-/// How often it is looked.
+/// How often to look.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// Looks that are no farther from each other are those of a steady sender.

@@ -20,7 +20,7 @@ use super::shared::StreamState;
 const EARLY: usize = 16;
 
 /// The levels of one urgency: one that all share who share, and those of streams that come one after the other. Stream numbers
-/// start again after so many.
+/// start again after this many.
 const LEVELS: i32 = 1 << 27;
 
 /// How the streams of a connection are put in order.

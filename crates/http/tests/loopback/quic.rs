@@ -66,7 +66,7 @@ pub fn listen(address: SocketAddr) -> std::io::Result<Endpoint> {
     listen_for(100, address)
 }
 
-/// Accepts connections with so many requests at once.
+/// Accepts connections with this many requests at once.
 pub fn listen_for(streams: u32, address: SocketAddr) -> std::io::Result<Endpoint> {
     Endpoint::server(
         listen::udp(address)?,

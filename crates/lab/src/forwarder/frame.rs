@@ -1,4 +1,4 @@
-//! Pieces of many exchanges on one connection: a number, a length, and so many bytes. No bytes: the exchange ends.
+//! Pieces of many exchanges on one connection: a number, a length, and this many bytes. No bytes: the exchange ends.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -26,7 +26,7 @@ pub struct Done {
     pub first_bytes: Vec<Duration>,
 }
 
-/// Downloads `bytes` of what `host` has, in so many parts at once.
+/// Downloads `bytes` of what `host` has, in this many parts at once.
 ///
 /// # Errors
 /// When a part fails or takes more than a minute.

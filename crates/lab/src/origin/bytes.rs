@@ -29,7 +29,7 @@ pub async fn send_without_end<S: AsyncWrite + Unpin>(mut stream: S) -> Result<()
     }
 }
 
-/// Sends so many zeros.
+/// Sends this many zeros.
 pub async fn send_so_many<S: AsyncWrite + Unpin>(stream: &mut S, mut count: u64) -> Result<()> {
     let zeros = vec![0; CHUNK.min(count as usize)];
     while count > 0 {

@@ -13,9 +13,9 @@ const NOISE: f64 = 0.2;
 /// A bound on a figure of Hermes.
 #[derive(Clone, Copy)]
 enum Bound {
-    /// At most so many times that of another system.
+    /// At most this many times that of another system.
     Most(Name, f64),
-    /// At least so many times that of another system.
+    /// At least this many times that of another system.
     Least(Name, f64),
     /// Below a number.
     Below(f64),

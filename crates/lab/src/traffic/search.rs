@@ -10,10 +10,10 @@ use super::datagrams::Sender;
 const LOSS: f64 = 0.01;
 /// The first rate, datagrams a second; what cannot carry it is tried with less.
 const FIRST: f64 = 10_000.0;
-/// Rates grow by this factor until too much is lost; then the interval is halved so often.
+/// Rates grow by this factor until too much is lost; then the interval is halved this often.
 const GROWTH: f64 = 1.5;
 const HALVINGS: u32 = 4;
-/// A rate is tried so often before it counts as too high: anything else on the machine can disturb a trial.
+/// A rate is tried this often before it counts as too high: anything else on the machine can disturb a trial.
 const TRIES: u32 = 4;
 /// Below this share of the rate that was asked for, the load generator is at its end.
 const SENT: f64 = 0.8;

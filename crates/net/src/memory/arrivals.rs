@@ -58,7 +58,7 @@ impl Arrivals {
         &self.account
     }
 
-    /// A stream is to be read from now on, of which so many bytes have come.
+    /// A stream is to be read from now on, of which this many bytes have come.
     pub fn open(&self, stream: u32, bytes: usize) {
         self.streams.lock().insert(stream, bytes);
         self.add(bytes);

@@ -39,7 +39,7 @@ pub const FLOOR: usize = 16 << 10;
 #[doc(alias = "bound")]
 const MOST: usize = 256 << 10;
 
-/// The process hears of changes by so many bytes: most connections hold less, and tell it nothing.
+/// The process hears of changes by this many bytes: most connections hold less, and tell it nothing.
 const STEP: usize = 16 << 10;
 
 /// How often the account of the process is looked at by a task without room because of it.
@@ -114,7 +114,7 @@ impl Memory {
         self.connection.load(Ordering::Relaxed)
     }
 
-    /// The connections that hold most, so many at the most.
+    /// The connections that hold most, this many at the most.
     pub fn holders(&self, count: usize) -> Vec<Holder> {
         let holders = self.accounts().into_iter().map(|account| Holder {
             held: account.held(),
@@ -176,7 +176,7 @@ impl Memory {
         self.budget() / self.holding.load(Ordering::Relaxed).max(1)
     }
 
-    /// A connection holds so many steps now, and held so many before.
+    /// A connection holds this many steps now, and held this many before.
     fn note(&self, before: usize, now: usize) {
         if before == now {
             return;
@@ -298,7 +298,7 @@ impl Account {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Whether so many have. If not, [`Account::changed`] will tell.
+    /// Whether this many have. If not, [`Account::changed`] will tell.
     pub fn arrives(&self, count: u64) -> bool {
         self.awaited.store(count, Ordering::SeqCst);
         self.arrived.load(Ordering::SeqCst) >= count

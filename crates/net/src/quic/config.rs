@@ -40,7 +40,7 @@ pub struct ServerOptions {
     pub early_data: bool,
     /// Streams of both directions that a client may have open at once.
     pub streams: u32,
-    /// Clients must prove their address first (Retry) while so many handshakes of this socket are unfinished.
+    /// Clients must prove their address first (Retry) while this many handshakes of this socket are unfinished.
     pub retry_above: usize,
     /// The keys that all sockets of the port share.
     pub keys: Keys,

@@ -30,7 +30,7 @@ use crate::tls::{ShownChain, certificate_names};
 /// How long datagrams may wait for room in the send buffer: older ones are better dropped.
 #[doc(alias = "bound")]
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(10);
-/// How often the driver is let in first, and then how often it is looked again.
+/// How often the driver is let in first, and then how often to look again.
 const YIELDS: usize = 32;
 const ROUND: Duration = Duration::from_millis(1);
 

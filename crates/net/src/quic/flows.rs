@@ -17,7 +17,7 @@ use crate::memory::{Flow, Pressure};
 #[doc(alias = "bound")]
 const LEAST: u64 = 64 << 10;
 
-/// Packets up to so many bytes are most often acknowledgements, which are not acknowledged, or hold next to nothing.
+/// Packets up to this many bytes are most often acknowledgements, which are not acknowledged, or hold next to nothing.
 const SMALL: u64 = 200;
 
 /// How many times its room a link may have, so that streams which stand still do not stop the

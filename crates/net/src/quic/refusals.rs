@@ -26,7 +26,7 @@ impl Refusals {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Resolves when more than so many have come. Dropping the future loses nothing.
+    /// Resolves when more than this many have come. Dropping the future loses nothing.
     pub(super) async fn more_than(&self, count: u64) {
         loop {
             let changed = self.changed.notified();

@@ -2,7 +2,7 @@
 //!
 //! quinn does not say how much of a window is used up. The peer does: it sends DATA_BLOCKED when it has something to send and no room
 //! for it (RFC 9000 section 4.1). It may have been said just before there was room again, so the peer is given a few bytes more, and
-//! only if it says it once more there are none.
+//! only if it says it once more, there are none.
 
 /// Streams that are ended at first on a full link; [`FASTER`] times as many each time that it was
 /// not enough.
@@ -25,7 +25,7 @@ pub(super) enum Room {
     Enough,
     /// There was none, as the peer said last.
     Blocked,
-    /// The peer was given a few bytes more, so many looks ago. If it has used them up, the next ones are ended, so many.
+    /// The peer was given a few bytes more, this many looks ago. If it has used them up, as many of the next ones are ended.
     Asked { looks: u32, next: usize },
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Seen {
 /// What is to be done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Relief {
-    /// End so many of the streams that stand still.
+    /// End this many of the streams that stand still.
     pub(super) end: usize,
     /// Give the peer a few bytes more.
     pub(super) ask: bool,

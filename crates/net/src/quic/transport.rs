@@ -49,7 +49,7 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// forget UDP after 30 s.
 #[doc(alias = "bound")]
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// What is expected of a path whose round trip was measured on a connection before, at the least and at most: the first packet is sent
+/// What is expected of a path whose round trip was measured on a connection before, at least and at most: the first packet is sent
 /// again after three of these. The most is what is expected where nothing is known (RFC 9002, 6.2.2); the least leaves a busy server
 /// the time for a handshake.
 const EXPECTED_RTT: RangeInclusive<Duration> =
@@ -148,7 +148,7 @@ pub(super) fn transport_of_known_path(
     Arc::new(config)
 }
 
-/// The settings of a connection on which the peer may have so many `streams` of both directions, and which is kept alive every
+/// The settings of a connection on which the peer may have this many `streams` of both directions, and which is kept alive every
 /// `keep_alive`; written down to `qlog` if there is one.
 pub(super) fn transport(
     qlog: Option<QlogStream>,

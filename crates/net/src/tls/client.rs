@@ -43,7 +43,7 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// The same with sessions of its own, with so many servers.
+    /// The same with sessions of its own, with this many servers.
     pub(crate) fn apart(&self, servers: usize) -> ClientConfig {
         let mut config = ClientConfig::clone(&self.config);
         config.resumption = sessions(self.verified.as_ref(), servers);

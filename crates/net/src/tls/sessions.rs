@@ -44,7 +44,7 @@ struct Sessions {
 }
 
 impl Verified {
-    /// Sessions with so many servers.
+    /// Sessions with this many servers.
     pub(crate) fn sessions(&self, servers: usize) -> Resumption {
         let sessions = ClientSessionMemoryCache::new(servers);
         Resumption::store(Arc::new(Sessions {

@@ -1,4 +1,4 @@
-//! The time that an administrator gives himself to confirm a configuration.
+//! The time in which an administrator is to confirm a configuration.
 
 use std::time::Duration;
 

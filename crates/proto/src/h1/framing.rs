@@ -11,7 +11,7 @@ use super::head::{is_token, trim};
 pub enum Framing {
     /// There is no content, and nothing announces any.
     Empty,
-    /// Exactly so many bytes.
+    /// Exactly this many bytes.
     Length(u64),
     /// The chunked coding (RFC 9112 7.1); the only framing with trailers.
     Chunked,

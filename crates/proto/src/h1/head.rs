@@ -11,11 +11,11 @@ use crate::trace_context::TRACEPARENT;
 
 /// What a search for the end of a section found.
 pub(super) enum Section {
-    /// It ends before this offset, and has so many lines, the empty one included.
+    /// It ends before this offset, and has this many lines, the empty one included.
     Complete { end: usize, lines: usize },
     /// More bytes are needed.
     Partial,
-    /// It does not end within the limit, and has so many whole lines within it.
+    /// It does not end within the limit, and has this many whole lines within it.
     TooLarge { lines: usize },
 }
 

@@ -1,4 +1,4 @@
-//! Documents under a condition: who puts one in force that locks him out cannot confirm it, and the node returns to the last
+//! Documents under a condition: an administrator who is locked out by one cannot confirm it, and the node returns to the last
 //! confirmed one.
 //!
 //! There is one condition at a time. What is put in force while it runs is under it, too, and what the node returns to is always the

@@ -100,7 +100,7 @@ impl Limits {
         }
     }
 
-    /// A payload of so many bytes did not fit this side.
+    /// A payload of this many bytes did not fit this side.
     pub(super) fn exceeded(&self, side: Side, size: usize) {
         let of = self.of(side);
         let mut told = of.told.lock();

@@ -500,7 +500,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Notes that datagrams of up to so many bytes go as capsules. A QUIC connection inside the tunnel looks for larger packets all the
+    /// Notes that datagrams of up to this many bytes go as capsules. A QUIC connection inside the tunnel looks for larger packets all the
     /// time: that is no news.
     fn by_capsule(&self, largest: usize, quic: &DatagramSender) {
         if self.limits.floor() > datagram_floor::QUIC {

@@ -201,7 +201,7 @@ impl External {
     async fn ask_in_time(&self, client: &Client, question: &Question) -> Answered {
         let until = tokio::time::Instant::now() + self.timeout;
         let too_late = || format!("no answer within {} ms", self.timeout.as_millis());
-        // While a server answers, those who wait for a place wait for other clients. One that does not answer takes the places.
+        // While a server answers, what waits for a place waits for other clients. One that does not answer takes the places.
         let crowded = || match self.asking.answered.load(Ordering::Relaxed) {
             true => Undecided::unknown(format!("{}: too many questions at once", too_late())),
             false => Undecided::server(too_late()),

@@ -81,7 +81,7 @@ impl Undecided {
         }
     }
 
-    /// No whole answer to a question of so many bytes. `by_status`: 200 alone would have allowed.
+    /// No whole answer to a question of this many bytes. `by_status`: 200 alone would have allowed.
     pub(super) fn broken(failure: &Failure, bytes: usize, by_status: bool) -> Self {
         let whose = match failure {
             Failure::Stream(error) if matches!(error.cause, Cause::Invalid(_)) => Whose::Client,

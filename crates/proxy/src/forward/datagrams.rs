@@ -334,7 +334,7 @@ impl Tunnel {
         }
     }
 
-    /// How long it may be silent. Only who has the client itself knows that it is done when it has its answer: a client that asks
+    /// How long it may be silent. Only the node that has the client itself knows that it is done when it has its answer: a client that asks
     /// by CONNECT-UDP says so by ending its stream (RFC 9298, 3.1), and all nodes behind it let go with that.
     fn silence(&self) -> Silence {
         match self.client.session() {

@@ -186,8 +186,8 @@ pub(crate) fn ask(routed: &Routed, asked: Asked, head: &mut RequestHead) {
     }
 }
 
-/// Bytes of the UDP payloads that go as capsules where QUIC datagrams are too small for them. Who sends plain UDP knows of no tunnel, and
-/// cannot find out what fits. Who asks by CONNECT-UDP can (RFC 9298, 6.1), unless he asks for more.
+/// Bytes of the UDP payloads that go as capsules where QUIC datagrams are too small for them. A client of plain UDP knows of no tunnel, and
+/// cannot find out what fits. A client of CONNECT-UDP can (RFC 9298, 6.1), unless it asks for more.
 pub(crate) fn floor(routed: &Routed, head: &RequestHead) -> usize {
     if routed.listener.config.udp.is_none() {
         return datagram_floor::of(&head.fields);

@@ -75,7 +75,7 @@ pub(super) fn announce(form: Kind, fields: &mut HeaderMap) {
     }
 }
 
-/// Tells a client of connect-tcp who waits for it that its request has come (section 4.2 of the draft). A client that is gone
+/// Tells a client of connect-tcp that waits for it that its request has come (section 4.2 of the draft). A client that is gone
 /// is noticed later.
 pub(super) async fn confirm(arrival: &mut Arrival) {
     let Arrival::Offered(offered) = arrival else {

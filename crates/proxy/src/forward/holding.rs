@@ -30,7 +30,7 @@ impl Holder {
         }
     }
 
-    /// Takes so many descriptors out of the share.
+    /// Takes this many descriptors out of the share.
     ///
     /// # Errors
     /// The share is used up.
@@ -76,7 +76,7 @@ pub(super) fn hold(routed: &Routed) -> Result<(), Refusal> {
     hold_all(routed, 1)
 }
 
-/// As [`hold`], for an exchange that opens so many at once.
+/// As [`hold`], for an exchange that opens this many at once.
 ///
 /// # Errors
 /// The share is used up.

@@ -138,7 +138,7 @@ pub(super) fn no_room() -> Refusal {
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::TOO_MANY_REQUESTS)
 }
 
-/// Whose the session is, and where it leads. Who is not known by a credential or as a peer is known by the address alone.
+/// Whose the session is, and where it leads. A client without a credential that is no peer is known by its address alone.
 fn bound(routed: &Routed, next: &Next, target: &Target) -> Bound {
     let Routed {
         auth,

@@ -39,7 +39,7 @@ pub trait Source {
     /// Whether it is certain that nothing more arrives.
     fn is_end(&self) -> bool;
 
-    /// The other side has room for so many bytes.
+    /// The other side has room for this many bytes.
     fn limit(&mut self, most: usize);
 
     /// To be polled while nothing is asked for; ready once the source was ended for that.
@@ -55,7 +55,7 @@ pub trait Source {
         None
     }
 
-    /// The kernel has moved so many bytes in all.
+    /// The kernel has moved this many bytes in all.
     fn passed(&mut self, _bytes: u64) {}
 }
 

@@ -167,7 +167,7 @@ async fn checkout(
         }
         To::Upstream { upstream, receiver } => {
             let affinity = affinity(routed, tries.next, Some(head));
-            // A link to another proxy may carry it: who ends the overlay is who has the server's connection.
+            // A link to another proxy may carry it: the server's connection is at the end of the overlay.
             let is_link = *receiver == Receiver::Proxy && upstream.may_share();
             match binding::own(routed, head, |own| upstream.is_known_to(own)) {
                 // It may turn out to be no link.
@@ -346,7 +346,7 @@ fn one_host(target: &Target) -> Result<&HostPort, Refusal> {
     })
 }
 
-/// Whose turn it is at DNS: the user's, or the source's of one who has no name.
+/// Whose turn it is at DNS: the user's, or that of the source without one.
 fn asking<'a>(routed: &Routed, allow: hermes_upstream::Allow<'a>) -> Asking<'a> {
     let source = routed.source.peer.ip().map(network);
     let asker = match &routed.user {

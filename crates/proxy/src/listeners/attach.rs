@@ -185,7 +185,7 @@ impl Way {
                 .upstreams
                 .get(self.upstream.name())
                 .is_some_and(|upstream| !same(upstream));
-            // Who attaches is said once, when the connection begins.
+            // The attached user is named once, when the connection begins.
             if other || user(&now) != user(&self.snapshot) {
                 return;
             }

@@ -26,7 +26,7 @@ pub(super) struct Clients(Arc<Mutex<Live>>);
 #[derive(Default)]
 struct Live {
     sessions: HashMap<SocketAddr, Arc<Session>>,
-    /// With so many sessions, it is looked whether some have to go.
+    /// The number of sessions at which to look whether some have to go.
     look: usize,
 }
 

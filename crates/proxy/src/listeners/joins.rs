@@ -1,4 +1,4 @@
-//! What this node attaches to, for those who look.
+//! What this node attaches to, as status shows it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -61,7 +61,7 @@ pub enum Socket {
     Udp(std::net::UdpSocket),
     /// Connections of HTTP/3.
     Quic(std::net::UdpSocket),
-    /// No socket: so many attachments to an upstream, over which exchanges come.
+    /// No socket: this many attachments to an upstream, over which exchanges come.
     Attachments(usize),
 }
 

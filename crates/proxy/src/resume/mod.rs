@@ -35,7 +35,7 @@ pub(crate) enum Asked {
     New,
     /// The session that this token stands for, or else a fresh one.
     Again(Token),
-    /// That session and no fresh one: its user has as many as he may have.
+    /// That session and no fresh one: its user has as many as allowed.
     Only(Token),
 }
 

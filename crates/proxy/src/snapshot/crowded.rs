@@ -14,7 +14,7 @@ pub(super) struct Crowded {
 }
 
 impl ListenerRules {
-    /// Notes that so many sessions made room for others, where a bound of so `many` is reached, and of which `user` if it is his.
+    /// Notes that so many sessions made room for others, where a bound of so `many` is reached, and of which `user`, if it is a user's.
     pub fn sessions_evicted(
         &self,
         sessions: usize,
@@ -33,7 +33,7 @@ impl ListenerRules {
         }
     }
 
-    /// Notes that so many datagrams of new clients were dropped, because as many sessions as there may be go on speaking.
+    /// Notes that this many datagrams of new clients were dropped, because as many sessions as there may be go on speaking.
     pub fn sessions_refused(&self, datagrams: u64, (limit, most): (&str, usize)) {
         if let Some(datagrams) = self.crowded.refused.count(datagrams, Instant::now()) {
             let listener = &*self.name;

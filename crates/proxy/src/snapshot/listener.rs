@@ -79,9 +79,9 @@ const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub enum Counted {
     /// None.
     Never,
-    /// Those whose client is not known yet; so many at most.
+    /// Those whose client is not known yet; this many at most.
     UntilKnown(usize),
-    /// All, as long as they are open; so many at most.
+    /// All, as long as they are open; this many at most.
     Always(usize),
 }
 
@@ -179,7 +179,7 @@ impl ListenerRules {
     }
 
     /// Whether a stream of this listener may go on with HTTP. Without TLS it may; else ALPN must have settled on a version that is
-    /// spoken here. Who does not know ALPN speaks HTTP/1.1.
+    /// spoken here. A client without ALPN speaks HTTP/1.1.
     pub fn speaks(&self, info: &StreamInfo) -> bool {
         let Some(tls) = &info.tls else { return true };
         let version = if tls.alpn.as_deref() == Some(b"h2") {

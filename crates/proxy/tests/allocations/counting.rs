@@ -38,7 +38,7 @@ pub fn not_counted() {
     COUNTED.set(false);
 }
 
-/// Counts so many allocations, and bytes that were taken and given back.
+/// Counts this many allocations, and bytes that were taken and given back.
 fn count(calls: usize, more: usize, less: usize) {
     // A thread that ends has no such variable any more.
     if COUNTED.try_with(Cell::get).unwrap_or(false) {

@@ -34,7 +34,7 @@ fn echo() -> SocketAddr {
     address
 }
 
-/// Opens so many tunnels, each with one exchange, and lets them wait.
+/// Opens this many tunnels, each with one exchange, and lets them wait.
 fn idle_tunnels(entry: SocketAddr, count: usize) -> Vec<TcpStream> {
     let tunnel = |_| {
         let mut tunnel = TcpStream::connect(entry).unwrap();
@@ -72,7 +72,7 @@ fn a_tunnel_that_waits_holds_few_bytes() {
     assert!(each < TUNNEL_MOST, "{each} bytes");
 }
 
-/// Opens a session of UDP and asks so often, each time for one answer.
+/// Opens a session of UDP and asks this often, each time for one answer.
 fn session(entry: SocketAddr, questions: usize) -> UdpSocket {
     let session = UdpSocket::bind("127.0.0.1:0").unwrap();
     session.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -83,7 +83,7 @@ fn session(entry: SocketAddr, questions: usize) -> UdpSocket {
     session
 }
 
-/// Opens so many sessions of UDP, each a conversation, and lets them wait.
+/// Opens this many sessions of UDP, each a conversation, and lets them wait.
 fn idle_sessions(entry: SocketAddr, count: usize) -> Vec<UdpSocket> {
     (0..count).map(|_| session(entry, 2)).collect()
 }

@@ -28,7 +28,7 @@ const COUNTED: usize = 1000;
 /// the same: what a longer copy takes says nothing about our code.
 const PLAIN: &str = "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
 
-/// A path: its name, and what runs it for so many rounds.
+/// A path: its name, and what runs it for this many rounds.
 type Path = (&'static str, fn(usize));
 
 const PATHS: [Path; 23] = [

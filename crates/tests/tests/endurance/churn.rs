@@ -26,7 +26,7 @@ const AT_ONCE: [(&str, &str); 1] = [("MIMALLOC_PURGE_DELAY", "0")];
 /// The same for descriptors: which connections are kept is a matter of chance.
 const DESCRIPTORS: usize = 8;
 
-/// After so many rounds, what waits at the last node is waited for: its least is of these rounds.
+/// After this many rounds, what waits at the last node is waited for: its least is of these rounds.
 const SETTLED: usize = 5;
 
 /// What a node holds after a round.

@@ -55,7 +55,7 @@ impl Scene {
     /// No one was killed.
     pub const NONE: usize = usize::MAX;
 
-    /// For so many clients.
+    /// For this many clients.
     pub fn new(clients: usize) -> Self {
         let zero = AtomicUsize::default;
         Self {

@@ -16,7 +16,7 @@ const FORGED: usize = 200;
 /// Who is said to send them.
 const VICTIM: &str = "127.0.0.9";
 
-/// The first packet of so many connections, none of which will go on.
+/// The first packet of this many connections, none of which will go on.
 fn first_flights(pki: &Pki, count: usize) -> Vec<Vec<u8>> {
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
     sink.set_read_timeout(Some(Duration::from_secs(10)))

@@ -64,7 +64,7 @@ pub fn mute() -> String {
     address.to_string()
 }
 
-/// A client that asks for much on so many streams, gives each a `window`, and reads nothing.
+/// A client that asks for much on this many streams, gives each a `window`, and reads nothing.
 pub fn stopped(proxy: SocketAddr, origin: &str, window: u32, streams: u32) -> Raw {
     let mut raw = Raw::connect(proxy);
     raw.send(HELLO);
@@ -87,7 +87,7 @@ pub fn stopped(proxy: SocketAddr, origin: &str, window: u32, streams: u32) -> Ra
     raw
 }
 
-/// Uploads on so many streams of a connection, each as far as it is taken.
+/// Uploads on this many streams of a connection, each as far as it is taken.
 pub fn uploads(client: &Client, origin: &str, streams: usize) -> Vec<Upload> {
     let content = Bytes::from(vec![b'x'; UPLOAD]);
     let begin = |_| {

@@ -18,7 +18,7 @@ const ECHO: &str = "127.0.0.1:7000";
 /// Stands for an upstream with `via`, where a route says `to`.
 const VIA: &str = "via";
 
-/// To a datagram of so many bytes, the service answers with one of so many.
+/// To a datagram of this many bytes, the service answers with one of this many.
 const SMALL: usize = 1;
 const LARGE: usize = 1300;
 

@@ -63,7 +63,7 @@ impl Drop for Running {
 }
 
 impl Row {
-    /// The nodes speak this version of HTTP; a user has so many UDP sessions at the last.
+    /// The nodes speak this version of HTTP; a user has this many UDP sessions at the last.
     pub fn start(http: u8, sessions: usize) -> Self {
         let mut topology = Topology::new();
         for name in ["client", "near", "far"] {

@@ -115,7 +115,7 @@ fn end(
     running
 }
 
-/// Begins to send so many pings, one `every` so often (in seconds), as its users do.
+/// Begins to send this many pings, one `every` so often (in seconds), as its users do.
 pub fn pinging(row: &Row, count: u32, every: &str) -> Child {
     let ping = std::env::var("HERMES_PING").expect("HERMES_PING names ping: ./test real sets it");
     let mut command = row.topology.namespace("client").unwrap().command(ping);

@@ -88,7 +88,7 @@ async fn an_exchange_on_a_link_that_fell_silent_ends_and_the_next_goes_elsewhere
         matches!(broken.cause, hermes_http::Cause::Reset(_)),
         "{broken:?}"
     );
-    // What the caller does with that is his; the link itself is gone.
+    // What the caller does with that is up to it; the link itself is gone.
     caught.active.failed();
     drop(caught);
     let next = near.checkout(&upstream).await;

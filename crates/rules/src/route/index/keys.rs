@@ -19,7 +19,7 @@ pub(super) enum Kind {
     Suffix(Side),
     /// A host that is an address.
     Address(Side),
-    /// Such an address, as far as a prefix of so many bits goes; IPv4 and IPv6 differ in their length.
+    /// Such an address, as far as a prefix of this many bits goes; IPv4 and IPv6 differ in their length.
     Net(Side, u8),
     /// A port of the target, big-endian.
     Port,
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Prefix,
     /// A user.
     User,
-    /// The address that the connection came from, as far as a prefix of so many bits goes; IPv4 and IPv6 differ in their length.
+    /// The address that the connection came from, as far as a prefix of this many bits goes; IPv4 and IPv6 differ in their length.
     Source(u8),
     /// A listener.
     Listener,

@@ -137,7 +137,7 @@ pub fn refused(node: &Node, words: &str) {
     });
 }
 
-/// Waits until so many attachments of `name` can be used.
+/// Waits until this many attachments of `name` can be used.
 pub fn attached(core: &Node, name: &str, count: usize) {
     let (mut status, prefix) = (Value::Null, format!("{name}#"));
     eventually_true(

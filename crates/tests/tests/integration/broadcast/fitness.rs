@@ -23,7 +23,7 @@ fn with_one_ill(rule: &str) -> (Origins, Node) {
     (origins, node)
 }
 
-/// Waits until so many endpoints are unhealthy.
+/// Waits until this many endpoints are unhealthy.
 fn unhealthy(node: &Node, count: usize) {
     eventually_true("they are unhealthy", || {
         let status = node.status();
