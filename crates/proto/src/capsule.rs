@@ -10,6 +10,9 @@ mod sift;
 use bytes::{Bytes, BytesMut};
 
 use crate::varint;
+
+/// The field that says that a stream consists of capsules (RFC 9297, section 3.4).
+pub const CAPSULE_PROTOCOL: http::HeaderName = http::HeaderName::from_static("capsule-protocol");
 pub use cursor::CapsuleCursor;
 pub use sift::{CapsuleSieve, Sifted};
 

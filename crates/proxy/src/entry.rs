@@ -11,7 +11,7 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::{Source, Values};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::forward::departure;
+use crate::forwarded::append_forwarded;
 use crate::refusal::Refusal;
 use crate::routed::values;
 use crate::snapshot::{ListenerRules, Snapshot};
@@ -122,7 +122,7 @@ impl Entry<'_> {
             source,
         } = *self;
         if head.kind() == Kind::Message {
-            departure::append_forwarded(head, source.peer.socket(), source.tls.is_some());
+            append_forwarded(head, source.peer.socket(), source.tls.is_some());
         }
         let config = &listener.config;
         if config.set.is_empty() && config.append.is_empty() && config.remove.is_empty() {

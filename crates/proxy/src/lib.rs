@@ -42,6 +42,7 @@ mod entry;
 mod explain;
 mod filter;
 pub mod forward;
+mod forwarded;
 mod hold;
 pub mod listeners;
 mod max_forwards;

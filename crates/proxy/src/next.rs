@@ -10,7 +10,7 @@ use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
 use hermes_proto::uri_template::UriTemplate;
 use hermes_rules::retry::Policy;
-use hermes_rules::route;
+use hermes_rules::route::{self, Act, Split};
 use hermes_upstream::{Hop, Timeouts, Upstream};
 
 /// A route, as the data plane meets it.
@@ -136,4 +136,23 @@ impl Next {
     pub(crate) fn has_policy(&self) -> bool {
         self.retry.is_some()
     }
+}
+
+/// Where a route sends an exchange; `None` if it answers here.
+pub(crate) fn next_hop(route: &CompiledRoute) -> Option<&Arc<Next>> {
+    match &route.act {
+        Act::Proxy(hops) => Some(pick(hops)),
+        Act::Origin(next) => Some(next),
+        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) => None,
+    }
+}
+
+/// One of several next proxies, by chance.
+pub(crate) fn pick(hops: &Split<Arc<Next>>) -> &Arc<Next> {
+    let random = if hops.is_choice() {
+        fastrand::u64(..)
+    } else {
+        0
+    };
+    hops.pick(random)
 }

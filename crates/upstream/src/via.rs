@@ -7,11 +7,12 @@ use std::sync::Arc;
 use hermes_config::model::HostPort;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Event, Kind, Processed, RequestHead, StreamError};
+use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::{datagram_floor, datagram_limit, proxy_status, uri_template};
 use http::header::PROXY_AUTHORIZATION;
 use http::uri::{Authority, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 
 use crate::checkout::Opened;
 use crate::client::Inner;
@@ -28,9 +29,6 @@ pub(crate) const DEPTH: u8 = 4;
 /// Attempts to open one tunnel: a kept connection may turn out to be closed.
 #[doc(alias = "bound")]
 const ATTEMPTS: usize = 2;
-
-/// `Capsule-Protocol` (RFC 9297, section 3.4).
-const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 
 /// What a tunnel is to carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

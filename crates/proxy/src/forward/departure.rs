@@ -1,13 +1,11 @@
 //! The request as it leaves: what this hop removes, adds and rewrites.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 
 use hermes_config::model::{Oversize, Route};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_observe::trace;
-use hermes_proto::forwarded::{self, Element, Identifier};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
 use hermes_proto::{datagram_floor, datagram_limit};
@@ -199,16 +197,4 @@ pub(crate) fn floor(routed: &Routed, head: &RequestHead) -> usize {
         Oversize::Capsule => datagram_floor::ALL,
         Oversize::Drop => 0,
     }
-}
-
-/// Says in `Forwarded` where a request came from (RFC 7239).
-pub fn append_forwarded(head: &mut RequestHead, peer: Option<SocketAddr>, tls: bool) {
-    let host = head.authority.as_ref().map(Authority::as_str);
-    let element = Element {
-        client: Some(peer.map_or(Identifier::Unknown, |peer| Identifier::Address(peer.ip()))),
-        by: None,
-        proto: Some(if tls { "https" } else { "http" }),
-        host,
-    };
-    forwarded::append(&mut head.fields, &element);
 }

@@ -2,13 +2,14 @@
 
 use hermes_config::model::{Route, Tunnel, TunnelWord};
 use hermes_http::{Incoming, Kind, Outgoing, RequestHead, ResponseHead};
+use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::upgrade::Protocol;
 use hermes_proto::uri_template;
 use hermes_upstream::Upstream;
 use http::header::EXPECT;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::{CAPSULE_PROTOCOL, post};
+use super::post;
 use crate::arrival::Arrival;
 use crate::refusal::Refusal;
 use crate::target::Target;

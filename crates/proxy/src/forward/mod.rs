@@ -18,6 +18,7 @@ mod cause;
 mod datagrams;
 pub(crate) mod departure;
 mod early;
+mod failed;
 mod form;
 mod heads;
 mod held;
@@ -37,39 +38,23 @@ mod upgrades;
 mod verdict;
 mod wait;
 
-use std::sync::Arc;
-
+use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Kind, Responder};
 use hermes_proto::proxy_status::ProxyError;
-use hermes_rules::route::{Act, Split};
+use hermes_rules::route::Act;
 use http::StatusCode;
 
 use crate::arrival::Arrival;
 pub use crate::broken::{Broken, Side};
-use crate::next::{CompiledRoute, Next};
+use crate::next::{Next, pick};
 use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
 use broadcast::Offer;
 pub(crate) use carried::Carried;
+pub(crate) use failed::{Failed, Unanswered};
 pub use pump::silence;
-pub(crate) use tunnel::CAPSULE_PROTOCOL;
 pub(crate) use upgrades::permits_upgrade;
-
-/// What is still to be answered.
-pub(crate) enum Unanswered {
-    /// Nothing of it was touched.
-    Arrival(Arrival),
-    /// Its content was, or may have been, read.
-    Responder(Responder),
-}
-
-/// An exchange that could not be forwarded, and why.
-pub(crate) struct Failed {
-    pub(crate) unanswered: Unanswered,
-    pub(crate) refusal: Refusal,
-}
 
 /// Acts on an exchange; what it returns is left to be carried, or says why the exchange ended, for the record.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried, Failed> {
@@ -103,7 +88,7 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
             refusal: paths::no_room(),
         });
     }
-    if let Err(refusal) = upgrades::check(routed, arrival.head()) {
+    if let Err(refusal) = upgrades::check(&routed.route, arrival.head()) {
         return Err(Failed {
             unanswered: Unanswered::Arrival(arrival),
             refusal,
@@ -134,23 +119,4 @@ async fn onwards(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<C
 fn not_carried() -> Refusal {
     let details = "CONNECT-IP is known and routed here, but IP packets are not carried yet";
     Refusal::new(ProxyError::HttpUpgradeFailed, details).status(StatusCode::NOT_IMPLEMENTED)
-}
-
-/// Where a route sends an exchange; `None` if it answers here.
-fn next_hop(route: &CompiledRoute) -> Option<&Arc<Next>> {
-    match &route.act {
-        Act::Proxy(hops) => Some(pick(hops)),
-        Act::Origin(next) => Some(next),
-        Act::Attach(_) | Act::Respond(_) | Act::Redirect(_) => None,
-    }
-}
-
-/// One of several next proxies, by chance.
-fn pick(hops: &Split<Arc<Next>>) -> &Arc<Next> {
-    let random = if hops.is_choice() {
-        fastrand::u64(..)
-    } else {
-        0
-    };
-    hops.pick(random)
 }

@@ -1,6 +1,7 @@
 //! Where the overlay ends: a tunnel becomes a TCP connection or a UDP socket.
 
 use hermes_http::{Incoming, Kind, Outgoing, h1};
+use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use hermes_proto::{datagram_floor, datagram_limit};
 use http::{HeaderMap, HeaderValue};
@@ -8,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use super::carried::{Bytes, Carried};
 use super::departure::depart;
 use super::retry::Tries;
-use super::{CAPSULE_PROTOCOL, Failed, Unanswered, bound, form, paths, reach};
+use super::{Failed, Unanswered, bound, form, paths, reach};
 use crate::arrival::{Arrival, End};
 use crate::next::Next;
 use crate::redecide::{Opened, stand};

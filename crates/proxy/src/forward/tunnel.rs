@@ -12,7 +12,7 @@ use hermes_rules::retry::Outcome;
 use hermes_rules::session::Silence;
 use hermes_upstream::Active;
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
-use http::{HeaderName, StatusCode, Version};
+use http::{StatusCode, Version};
 
 use super::carried::{Bytes, Carried};
 use super::cause;
@@ -33,9 +33,6 @@ use crate::refusal::Refusal;
 use crate::resume::Asked;
 use crate::routed::Routed;
 use crate::target::Target;
-
-/// `Capsule-Protocol` (RFC 9297, 3.4).
-pub(crate) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 
 /// Opens the tunnel through the next hop.
 pub(super) async fn forward(

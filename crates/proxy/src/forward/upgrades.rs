@@ -16,11 +16,9 @@ use http::StatusCode;
 
 use crate::next::CompiledRoute;
 use crate::refusal::Refusal;
-use crate::routed::Routed;
 
 /// Refuses a protocol that may not pass (501, RFC 9220, section 3).
-pub(super) fn check(routed: &Routed, head: &RequestHead) -> Result<(), Refusal> {
-    let route = &routed.route;
+pub(super) fn check(route: &CompiledRoute, head: &RequestHead) -> Result<(), Refusal> {
     let Some(protocol) = head
         .protocol
         .as_ref()

@@ -11,6 +11,7 @@ use hermes_http::RequestHead;
 use hermes_net::wake_gated::wake_gated;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_observe::DropReason;
+use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::udp_template;
 use hermes_proto::upgrade::Protocol;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -21,7 +22,6 @@ use super::clients::Clients;
 use crate::arrival::Arrival;
 use crate::datagrams::{Queue, Session};
 use crate::entrance::Entrance;
-use crate::forward::CAPSULE_PROTOCOL;
 use crate::pipeline;
 
 /// How long a client whose tunnel was refused is ignored: it bounds the tunnels that it can make us
