@@ -15,7 +15,7 @@ const FAR: &str = "10.9.0.2/24";
 
 /// Options of the command. Both directions are alike; the far end is 10.9.0.2.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct LinkArguments {
     /// Delay of each direction, e.g. `20ms`.
     #[arg(long, default_value = "0ms", value_parser = humantime::parse_duration)]
     delay: Duration,
@@ -55,7 +55,7 @@ pub struct Arguments {
 }
 
 /// Runs the program: its exit code.
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub fn run(arguments: &LinkArguments) -> ExitCode {
     match run_program(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn run_program(arguments: &Arguments) -> Result<u8> {
+fn run_program(arguments: &LinkArguments) -> Result<u8> {
     let mut topology = Topology::new();
     topology.add("near")?;
     topology.add("far")?;
@@ -113,8 +113,8 @@ fn run_program(arguments: &Arguments) -> Result<u8> {
         .unwrap_or(1))
 }
 
-fn profile(arguments: &Arguments) -> Profile {
-    let Arguments {
+fn profile(arguments: &LinkArguments) -> Profile {
+    let LinkArguments {
         delay,
         jitter,
         loss,

@@ -16,17 +16,17 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// What a pair of proxies costs: latency, bursts, saturation, bulk, datagrams, memory, start.
-    Overhead(overhead::Arguments),
+    Overhead(overhead::OverheadArguments),
     /// What each hop of a chain costs: datagrams, latency, new flows and downloads over HTTP/3, in namespaces.
-    Hops(hops::Arguments),
+    Hops(hops::HopArguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
-    Link(faults::Arguments),
+    Link(faults::LinkArguments),
     /// The server at the far end; started by the others.
     #[command(hide = true)]
-    Origin(origin::Arguments),
+    Origin(origin::OriginArguments),
     /// One half of the null pair; started by the others.
     #[command(hide = true)]
-    Forwarder(forwarder::Arguments),
+    Forwarder(forwarder::ForwarderArguments),
 }
 
 fn main() -> ExitCode {

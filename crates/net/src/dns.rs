@@ -245,10 +245,13 @@ impl Resolver {
     }
 }
 
-type Answer = Result<lookup::Lookup, NetError>;
+type LookupResult = Result<lookup::Lookup, NetError>;
 
 /// The second answer. It is waited for briefly when the first gave addresses, and to its end otherwise.
-async fn wait_for_other(first: &Answer, second: impl Future<Output = Answer>) -> Option<Answer> {
+async fn wait_for_other(
+    first: &LookupResult,
+    second: impl Future<Output = LookupResult>,
+) -> Option<LookupResult> {
     let usable = first
         .as_ref()
         .is_ok_and(|lookup| addresses_in(lookup).next().is_some());
@@ -259,7 +262,7 @@ async fn wait_for_other(first: &Answer, second: impl Future<Output = Answer>) ->
 }
 
 /// The addresses of both answers and the shorter of their lifetimes; the worse error when there is no address.
-fn merge(name: &str, answers: [Option<Answer>; 2]) -> Result<Lookup, DnsError> {
+fn merge(name: &str, answers: [Option<LookupResult>; 2]) -> Result<Lookup, DnsError> {
     let now = Instant::now();
     let mut addresses = Vec::new();
     let mut ttl = Duration::MAX;

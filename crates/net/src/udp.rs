@@ -261,7 +261,7 @@ impl UdpSocket {
             return Err(UdpError::Io(io::ErrorKind::NotConnected.into()));
         };
         let segment = segment.filter(|&segment| segment > 0 && segment < data.len());
-        let way = Way {
+        let way = SendAddresses {
             destination: self.in_our_family(destination),
             local,
         };
@@ -299,7 +299,12 @@ impl UdpSocket {
 
     /// Sends one train, segment by segment if the system cannot do it in one call. True when some segment was
     /// too large.
-    async fn send_train(&self, way: Way, train: &[u8], segment: usize) -> Result<bool, UdpError> {
+    async fn send_train(
+        &self,
+        way: SendAddresses,
+        train: &[u8],
+        segment: usize,
+    ) -> Result<bool, UdpError> {
         let single = train.len() <= segment;
         match self
             .send_one(way, train, (!single).then_some(segment))
@@ -326,11 +331,11 @@ impl UdpSocket {
 
     async fn send_one(
         &self,
-        way: Way,
+        way: SendAddresses,
         contents: &[u8],
         segment_size: Option<usize>,
     ) -> Result<(), UdpError> {
-        let Way {
+        let SendAddresses {
             destination,
             local: src_ip,
         } = way;
@@ -368,7 +373,7 @@ impl UdpSocket {
 
 /// Where a send goes and where it leaves from.
 #[derive(Clone, Copy)]
-struct Way {
+struct SendAddresses {
     destination: SocketAddr,
     local: Option<IpAddr>,
 }

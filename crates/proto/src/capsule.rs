@@ -113,12 +113,12 @@ pub fn encode_header(kind: CapsuleType, length: u64, output: &mut BytesMut) {
 pub struct CapsuleDecoder {
     limit: u64,
     input: Bytes,
-    state: State,
+    state: CapsuleState,
     discarded: u64,
 }
 
 #[derive(Debug)]
-enum State {
+enum CapsuleState {
     Header {
         bytes: [u8; MAX_HEADER],
         length: usize,
@@ -134,7 +134,7 @@ enum State {
     Failed(CapsuleError),
 }
 
-const AT_START: State = State::Header {
+const AT_START: CapsuleState = CapsuleState::Header {
     bytes: [0; MAX_HEADER],
     length: 0,
 };
@@ -152,7 +152,7 @@ impl CapsuleDecoder {
 
     /// Adds what arrived. Meant to be called when [`next`](Self::next) has nothing left; earlier, bytes are copied.
     pub fn push(&mut self, chunk: Bytes) {
-        if matches!(self.state, State::Failed(_)) {
+        if matches!(self.state, CapsuleState::Failed(_)) {
             return;
         }
         if self.input.is_empty() {
@@ -176,13 +176,13 @@ impl CapsuleDecoder {
     pub fn next(&mut self) -> Result<Option<Capsule>, CapsuleError> {
         loop {
             let progress = match &self.state {
-                State::Header { .. } => self.header(),
-                State::Value { .. } => match self.value() {
+                CapsuleState::Header { .. } => self.header(),
+                CapsuleState::Value { .. } => match self.value() {
                     None => false,
                     capsule => return Ok(capsule),
                 },
-                State::Discard { .. } => self.discard(),
-                State::Failed(error) => return Err(*error),
+                CapsuleState::Discard { .. } => self.discard(),
+                CapsuleState::Failed(error) => return Err(*error),
             };
             if !progress {
                 return Ok(None);
@@ -196,8 +196,8 @@ impl CapsuleDecoder {
     /// [`CapsuleError::Truncated`] inside a capsule (RFC 9297, section 3.3), or the error that came before.
     pub fn finish(&self) -> Result<(), CapsuleError> {
         match &self.state {
-            State::Header { length: 0, .. } if self.input.is_empty() => Ok(()),
-            State::Failed(error) => Err(*error),
+            CapsuleState::Header { length: 0, .. } if self.input.is_empty() => Ok(()),
+            CapsuleState::Failed(error) => Err(*error),
             _ => Err(CapsuleError::Truncated),
         }
     }
@@ -209,7 +209,7 @@ impl CapsuleDecoder {
 
     /// Reads the header; false when bytes are missing, which then all are kept.
     fn header(&mut self) -> bool {
-        let State::Header {
+        let CapsuleState::Header {
             bytes,
             length: held,
         } = &mut self.state
@@ -232,19 +232,19 @@ impl CapsuleDecoder {
     }
 
     /// What to do with a capsule whose header has just been read.
-    fn begin(&mut self, code: u64, length: u64) -> State {
+    fn begin(&mut self, code: u64, length: u64) -> CapsuleState {
         let kind = CapsuleType::from(code);
         match usize::try_from(length) {
-            Ok(length) if length as u64 <= self.limit => State::Value {
+            Ok(length) if length as u64 <= self.limit => CapsuleState::Value {
                 kind,
                 length,
                 bytes: BytesMut::new(),
             },
             _ if matches!(kind, CapsuleType::Other(_)) => {
                 self.discarded += 1;
-                State::Discard { left: length }
+                CapsuleState::Discard { left: length }
             }
-            _ => State::Failed(self.fail(code, length)),
+            _ => CapsuleState::Failed(self.fail(code, length)),
         }
     }
 
@@ -259,7 +259,7 @@ impl CapsuleDecoder {
 
     /// Completes the value, or keeps what there is of it.
     fn value(&mut self) -> Option<Capsule> {
-        let State::Value {
+        let CapsuleState::Value {
             kind,
             length,
             bytes,
@@ -291,7 +291,7 @@ impl CapsuleDecoder {
 
     /// Drops what there is of a capsule; false when more of it is to come.
     fn discard(&mut self) -> bool {
-        let State::Discard { left } = &mut self.state else {
+        let CapsuleState::Discard { left } = &mut self.state else {
             return false;
         };
         let dropped = self
@@ -310,9 +310,9 @@ impl CapsuleDecoder {
     /// Bytes held between chunks.
     fn held(&self) -> usize {
         match &self.state {
-            State::Header { length, .. } => *length,
-            State::Value { bytes, .. } => bytes.len(),
-            State::Discard { .. } | State::Failed(_) => 0,
+            CapsuleState::Header { length, .. } => *length,
+            CapsuleState::Value { bytes, .. } => bytes.len(),
+            CapsuleState::Discard { .. } | CapsuleState::Failed(_) => 0,
         }
     }
 }

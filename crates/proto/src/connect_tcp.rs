@@ -54,7 +54,7 @@ pub fn encode(data: &[u8], last: bool) -> Bytes {
 #[derive(Debug)]
 pub struct ConnectTcpDecoder {
     input: Bytes,
-    state: State,
+    state: ConnectTcpState,
     /// The header of FINAL_DATA has come.
     last: bool,
     /// [`TcpPiece::End`] was given.
@@ -62,7 +62,7 @@ pub struct ConnectTcpDecoder {
 }
 
 #[derive(Debug)]
-enum State {
+enum ConnectTcpState {
     Header {
         bytes: [u8; MAX_HEADER],
         held: usize,
@@ -75,7 +75,7 @@ enum State {
     },
 }
 
-const AT_START: State = State::Header {
+const AT_START: ConnectTcpState = ConnectTcpState::Header {
     bytes: [0; MAX_HEADER],
     held: 0,
 };
@@ -109,7 +109,7 @@ impl ConnectTcpDecoder {
     pub fn next(&mut self) -> Result<Option<TcpPiece>, ConnectTcpError> {
         loop {
             match &mut self.state {
-                State::Header { .. } => {
+                ConnectTcpState::Header { .. } => {
                     if self.is_end() && !self.ended {
                         self.ended = true;
                         return Ok(Some(TcpPiece::End));
@@ -118,22 +118,26 @@ impl ConnectTcpDecoder {
                         return Ok(None);
                     }
                 }
-                State::Data { left: 0 } | State::Other { left: 0 } => self.state = AT_START,
-                State::Data { .. } | State::Other { .. } if self.input.is_empty() => {
+                ConnectTcpState::Data { left: 0 } | ConnectTcpState::Other { left: 0 } => {
+                    self.state = AT_START
+                }
+                ConnectTcpState::Data { .. } | ConnectTcpState::Other { .. }
+                    if self.input.is_empty() =>
+                {
                     return Ok(None);
                 }
-                State::Data { left } => {
+                ConnectTcpState::Data { left } => {
                     let taken = take(&mut self.input, left);
                     return Ok(Some(TcpPiece::Data(taken)));
                 }
-                State::Other { left } => drop(take(&mut self.input, left)),
+                ConnectTcpState::Other { left } => drop(take(&mut self.input, left)),
             }
         }
     }
 
     /// Whether all data have come and been taken.
     pub fn is_end(&self) -> bool {
-        self.last && !matches!(self.state, State::Data { left: 1.. })
+        self.last && !matches!(self.state, ConnectTcpState::Data { left: 1.. })
     }
 
     /// Says whether the stream may end here.
@@ -142,9 +146,9 @@ impl ConnectTcpDecoder {
     /// Something is missing.
     pub fn finish(&self) -> Result<(), ConnectTcpError> {
         match self.state {
-            State::Header { held: 1.., .. }
-            | State::Data { left: 1.. }
-            | State::Other { left: 1.. } => Err(CapsuleError::Truncated.into()),
+            ConnectTcpState::Header { held: 1.., .. }
+            | ConnectTcpState::Data { left: 1.. }
+            | ConnectTcpState::Other { left: 1.. } => Err(CapsuleError::Truncated.into()),
             _ if !self.last => Err(ConnectTcpError::NoEnd),
             _ => Ok(()),
         }
@@ -152,7 +156,7 @@ impl ConnectTcpDecoder {
 
     /// Reads a header; false when bytes are missing, which then all are kept.
     fn header(&mut self) -> Result<bool, ConnectTcpError> {
-        let State::Header { bytes, held } = &mut self.state else {
+        let ConnectTcpState::Header { bytes, held } = &mut self.state else {
             return Ok(true);
         };
         let added = self.input.len().min(MAX_HEADER - *held);
@@ -166,10 +170,10 @@ impl ConnectTcpDecoder {
         };
         self.input.advance(available - rest.len() - *held);
         if kind != DATA && kind != FINAL_DATA {
-            self.state = State::Other { left: length };
+            self.state = ConnectTcpState::Other { left: length };
             return Ok(true);
         }
-        self.state = State::Data { left: length };
+        self.state = ConnectTcpState::Data { left: length };
         if self.last {
             return Err(ConnectTcpError::AfterEnd);
         }

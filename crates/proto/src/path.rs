@@ -263,7 +263,7 @@ enum Dots {
 }
 
 fn dots(segment: &[u8]) -> Option<Dots> {
-    let mut part = Part::default();
+    let mut part = SegmentPart::default();
     let mut whole = true;
     for token in Tokens(segment) {
         match token {
@@ -272,7 +272,7 @@ fn dots(segment: &[u8]) -> Option<Dots> {
                 if part.is_dots() {
                     return Some(Dots::Other);
                 }
-                part = Part::default();
+                part = SegmentPart::default();
                 whole = false;
             }
             Token::Plain(byte) | Token::Encoded(byte) => part.push(byte),
@@ -288,13 +288,13 @@ fn dots(segment: &[u8]) -> Option<Dots> {
 
 /// What is known of a segment, or of a part of it between what may be slashes.
 #[derive(Default)]
-struct Part {
+struct SegmentPart {
     dots: usize,
     other: bool,
     parameters: bool,
 }
 
-impl Part {
+impl SegmentPart {
     fn push(&mut self, byte: u8) {
         match byte {
             b';' => self.parameters = true,

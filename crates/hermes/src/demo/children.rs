@@ -33,11 +33,11 @@ pub struct Children(Vec<Node>);
 struct Node {
     name: &'static str,
     process: Child,
-    log: Log,
+    log: NodeLog,
 }
 
 /// The last lines that a node logged.
-type Log = Arc<Mutex<VecDeque<String>>>;
+type NodeLog = Arc<Mutex<VecDeque<String>>>;
 
 impl Children {
     /// Starts them all. They end with this process however it ends: their standard input closes then.
@@ -55,7 +55,7 @@ impl Children {
                 .stderr(Stdio::piped())
                 .kill_on_drop(true);
             let mut process = command.spawn().says(name)?;
-            let log = Log::default();
+            let log = NodeLog::default();
             if let Some(lines) = process.stderr.take() {
                 tokio::spawn(keep_last(lines, log.clone()));
             }
@@ -132,7 +132,7 @@ impl Node {
     }
 }
 
-async fn keep_last(lines: ChildStderr, log: Log) {
+async fn keep_last(lines: ChildStderr, log: NodeLog) {
     let mut lines = BufReader::new(lines).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let mut log = log.lock();

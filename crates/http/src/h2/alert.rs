@@ -36,12 +36,12 @@ impl Alert {
 }
 
 /// A stream that remembers the alert which ended it.
-pub(super) struct Watched {
+pub(super) struct AlertedStream {
     stream: Stream,
     alert: Alert,
 }
 
-impl Watched {
+impl AlertedStream {
     pub(super) fn new(stream: Stream) -> (Self, Alert) {
         let alert = Alert::default();
         (
@@ -80,7 +80,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for AlertedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for AlertedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::alert::{Alert, Watched};
+use super::alert::{Alert, AlertedStream};
 pub use super::keepalive::Keepalive;
 use super::keepalive::settle;
 use super::meter::Verdict;
@@ -99,7 +99,7 @@ impl Link {
         tasks: &TaskTracker,
     ) -> Result<Self, StreamError> {
         let source = stream.info().clone();
-        let (stream, alert) = Watched::new(stream);
+        let (stream, alert) = AlertedStream::new(stream);
         let profile = Profile::link(STREAMS);
         let (stream, watchman) = Metered::dialled(stream, profile);
         let arrivals = Arrivals::of(&Account::open(&source));
@@ -239,7 +239,7 @@ async fn drive(mut connection: Dialled, account: &Arc<Account>) {
     }
 }
 
-type Dialled = h2::client::Connection<Metered<Watched>, Piece>;
+type Dialled = h2::client::Connection<Metered<AlertedStream>, Piece>;
 
 /// Notes when the link is to be followed by another one; never ends.
 async fn retire(watchman: &Watchman, state: &State) {

@@ -52,16 +52,16 @@ pub struct Link {
 }
 
 /// The halves of a stream.
-type Streams = (SendStream, RecvStream);
+type StreamHalves = (SendStream, RecvStream);
 
 /// A stream that was opened for an exchange that did not come: the next one takes it, so that the peer sees no stream without a
 /// request.
-type Spare = Arc<Mutex<Option<Streams>>>;
+type Spare = Arc<Mutex<Option<StreamHalves>>>;
 
 /// A stream that was opened for an exchange to come. QUIC says whether there may be one more only when it is opened.
 #[derive(Debug)]
 struct Place {
-    streams: Mutex<Option<Streams>>,
+    streams: Mutex<Option<StreamHalves>>,
     spare: Spare,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hermes_net::memory::{Account, Flow, Pressure, Transport};
+use hermes_net::memory::{Account, AccountedTransport, Flow, Pressure};
 use hermes_net::quic::{Connection, WeakConnection};
 
 use super::queue::Total;
@@ -26,7 +26,7 @@ pub(super) fn account(connection: &Connection, datagrams: &Total, link: bool) ->
     account
 }
 
-impl Transport for Load {
+impl AccountedTransport for Load {
     fn look(&self, pressure: Pressure) -> Flow {
         let Some(connection) = self.connection.upgrade() else {
             return Flow::default();

@@ -40,12 +40,12 @@ pub(super) type Total = Arc<AtomicUsize>;
 /// The queue of one stream; the connection's driver fills it, the exchange empties it.
 #[derive(Debug)]
 pub(super) struct Queue {
-    held: Mutex<Held>,
+    held: Mutex<QueuedDatagrams>,
     total: Total,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct QueuedDatagrams {
     datagrams: VecDeque<Bytes>,
     bytes: usize,
     lost: Lost,
@@ -53,7 +53,7 @@ struct Held {
     waiting: Option<Waker>,
 }
 
-impl Held {
+impl QueuedDatagrams {
     fn pop(&mut self, total: &AtomicUsize) -> Option<Bytes> {
         let datagram = self.datagrams.pop_front()?;
         let cost = datagram.len() + OVERHEAD;

@@ -270,9 +270,9 @@ impl<H: Handler> Context<H> {
     }
 
     /// A request whose head cannot be used: one that is too large is told so, a malformed one is a stream error.
-    async fn refuse(&self, bad: Bad, reader: Reader, sender: Sender) {
+    async fn refuse(&self, bad: HeadFailure, reader: Reader, sender: Sender) {
         match bad {
-            Bad::Request(BadRequest::Fault(Fault {
+            HeadFailure::Request(BadRequest::Fault(Fault {
                 code: Code::ExcessiveLoad,
                 reason,
                 ..
@@ -281,8 +281,8 @@ impl<H: Handler> Context<H> {
                 self.answer(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, reason, sender)
                     .await;
             }
-            Bad::Request(BadRequest::Fault(fault)) => sender.state.fail(fault),
-            Bad::Request(BadRequest::Path(path)) => {
+            HeadFailure::Request(BadRequest::Fault(fault)) => sender.state.fail(fault),
+            HeadFailure::Request(BadRequest::Path(path)) => {
                 drop(reader);
                 let too_long = path == BadPath::TooLong;
                 let status = if too_long {
@@ -292,7 +292,7 @@ impl<H: Handler> Context<H> {
                 };
                 self.answer(status, &path.to_string(), sender).await;
             }
-            Bad::Broken => {}
+            HeadFailure::Broken => {}
         }
     }
 
@@ -325,26 +325,26 @@ impl<H: Handler> Context<H> {
 }
 
 /// Why there is no head that could be used.
-enum Bad {
+enum HeadFailure {
     /// It cannot be taken.
     Request(BadRequest),
     /// The stream or the connection broke.
     Broken,
 }
 
-impl From<BadRequest> for Bad {
+impl From<BadRequest> for HeadFailure {
     fn from(bad: BadRequest) -> Self {
         Self::Request(bad)
     }
 }
 
-impl From<Fault> for Bad {
+impl From<Fault> for HeadFailure {
     fn from(fault: Fault) -> Self {
         Self::Request(fault.into())
     }
 }
 
-impl From<Failure> for Bad {
+impl From<Failure> for HeadFailure {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Fault(fault) => fault.into(),
@@ -354,7 +354,7 @@ impl From<Failure> for Bad {
 }
 
 /// Reads a request's head, and whether it is all of the request.
-async fn head_of(reader: &mut Reader) -> Result<RequestHead, Bad> {
+async fn head_of(reader: &mut Reader) -> Result<RequestHead, HeadFailure> {
     let section = match poll_fn(|cx| reader.poll_part(cx)).await? {
         Part::Section(Section::Head, section) => section,
         _ => return Err(Fault::stream(Code::RequestIncomplete, "no head came").into()),

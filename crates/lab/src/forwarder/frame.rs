@@ -15,11 +15,11 @@ pub const PIECE: usize = 64 * 1024;
 
 /// The sending half of a link, shared by its exchanges.
 #[derive(Clone)]
-pub struct Sender {
+pub struct LinkSender {
     stream: Rc<Mutex<OwnedWriteHalf>>,
 }
 
-impl Sender {
+impl LinkSender {
     /// On this connection.
     pub fn new(stream: OwnedWriteHalf) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Receiver {
 pub type Exchanges = Rc<Mutex<HashMap<u32, OwnedWriteHalf>>>;
 
 /// Sends what `from` gives as pieces of an exchange, until it ends.
-pub async fn send_all(mut from: OwnedReadHalf, link: &Sender, number: u32) -> Result<()> {
+pub async fn send_all(mut from: OwnedReadHalf, link: &LinkSender, number: u32) -> Result<()> {
     let mut piece = vec![0; HEADER + PIECE];
     loop {
         let read = from.read(&mut piece[HEADER..]).await?;

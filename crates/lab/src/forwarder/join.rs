@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-use super::frame::{Exchanges, HEADER, Receiver, Sender, send_all};
+use super::frame::{Exchanges, HEADER, LinkSender, Receiver, send_all};
 
 /// Pause before the other end is tried again.
 const RETRY: Duration = Duration::from_millis(10);
@@ -40,7 +40,7 @@ pub async fn connections(listener: TcpListener, to: SocketAddr) -> Result<()> {
     }
 }
 
-async fn accept(listener: TcpListener, sender: Sender, exchanges: Exchanges) -> Result<()> {
+async fn accept(listener: TcpListener, sender: LinkSender, exchanges: Exchanges) -> Result<()> {
     for number in 0.. {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -82,7 +82,7 @@ pub async fn datagrams(socket: UdpSocket, to: SocketAddr) -> Result<()> {
 async fn receive(
     socket: &UdpSocket,
     clients: &RefCell<Vec<SocketAddr>>,
-    sender: &Sender,
+    sender: &LinkSender,
 ) -> Result<()> {
     let mut numbers: HashMap<SocketAddr, u32> = HashMap::new();
     let mut batch = RecvBatch::new();
@@ -106,7 +106,7 @@ async fn receive(
 }
 
 /// Opens the link; the other end may not be there yet.
-async fn link(to: SocketAddr) -> Result<(Receiver, Sender)> {
+async fn link(to: SocketAddr) -> Result<(Receiver, LinkSender)> {
     let stream = loop {
         match TcpStream::connect(to).await {
             Ok(stream) => break stream,
@@ -115,5 +115,5 @@ async fn link(to: SocketAddr) -> Result<(Receiver, Sender)> {
     };
     stream.set_nodelay(true)?;
     let (from, back) = stream.into_split();
-    Ok((Receiver::new(from), Sender::new(back)))
+    Ok((Receiver::new(from), LinkSender::new(back)))
 }

@@ -25,10 +25,10 @@ const UDP_BUFFER: usize = 4 << 20;
 
 /// Options of the hidden command.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct ForwarderArguments {
     /// `MODE=LISTEN=TO`.
     #[arg(required = true)]
-    ways: Vec<Way>,
+    ways: Vec<ForwarderAddresses>,
 }
 
 /// What is done with connections.
@@ -63,13 +63,13 @@ impl fmt::Display for Mode {
 
 /// From where to where, and how.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct ForwarderAddresses {
     mode: Mode,
     listen: SocketAddr,
     to: SocketAddr,
 }
 
-impl FromStr for Way {
+impl FromStr for ForwarderAddresses {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -89,7 +89,7 @@ impl FromStr for Way {
 ///
 /// # Errors
 /// When an address cannot be had.
-pub fn serve(arguments: &Arguments) -> Result<()> {
+pub fn serve(arguments: &ForwarderArguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -106,8 +106,8 @@ pub fn serve(arguments: &Arguments) -> Result<()> {
     })
 }
 
-async fn forward(way: Way) -> Result<()> {
-    let Way { mode, listen, to } = way;
+async fn forward(way: ForwarderAddresses) -> Result<()> {
+    let ForwarderAddresses { mode, listen, to } = way;
     match mode {
         Mode::JoinUdp => return join::datagrams(udp_socket(listen)?, to).await,
         Mode::Join => return join::connections(tcp_listener(listen)?, to).await,

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_local};
 
-use super::frame::{HEADER, PIECE, Receiver, Sender};
+use super::frame::{HEADER, LinkSender, PIECE, Receiver};
 use super::plain::Idle;
 
 /// Pieces of an exchange that wait for the origin.
@@ -24,7 +24,7 @@ const SOCKETS: u32 = 8192;
 pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
     let (from, back) = link.into_split();
     let mut receiver = Receiver::new(from);
-    let sender = Sender::new(back);
+    let sender = LinkSender::new(back);
     let mut exchanges: HashMap<u32, mpsc::Sender<Vec<u8>>> = HashMap::new();
     loop {
         let (number, piece) = receiver.receive().await?;
@@ -50,7 +50,7 @@ pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
 async fn exchange(
     mut queue: mpsc::Receiver<Vec<u8>>,
     idle: &Idle,
-    link: &Sender,
+    link: &LinkSender,
     number: u32,
 ) -> Result<()> {
     let mut target = idle.take().await?;
@@ -76,7 +76,7 @@ async fn exchange(
 pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
     let (from, back) = link.into_split();
     let mut receiver = Receiver::new(from);
-    let sender = Sender::new(back);
+    let sender = LinkSender::new(back);
     let mut sockets: HashMap<u32, (Rc<UdpSocket>, AbortHandle)> = HashMap::new();
     loop {
         let (number, datagram) = receiver.receive().await?;
@@ -104,7 +104,7 @@ pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
     }
 }
 
-async fn answer(socket: &UdpSocket, link: &Sender, number: u32) -> Result<()> {
+async fn answer(socket: &UdpSocket, link: &LinkSender, number: u32) -> Result<()> {
     let mut batch = RecvBatch::with_slots(1);
     let mut piece = Vec::new();
     loop {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::task::JoinSet;
 
 use super::download;
-use super::plan::{Experiment, Point};
+use super::plan::{HopExperiment, Point};
 use super::qlog;
 use super::systems::{Around, Entry, Running};
 use crate::experiment::{Figure, Measured};
@@ -50,7 +50,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(3);
 
 /// Where a point is measured.
-pub struct Bench<'a> {
+pub struct HopBench<'a> {
     /// Which.
     pub point: Point,
     /// On what.
@@ -65,7 +65,7 @@ pub struct Bench<'a> {
     pub short: bool,
 }
 
-impl Bench<'_> {
+impl HopBench<'_> {
     /// Measures it.
     ///
     /// # Errors
@@ -77,11 +77,11 @@ impl Bench<'_> {
             .context("there is no such chain")?;
         let amounts = if self.short { SHORT } else { LONG };
         match self.point.experiment {
-            Experiment::Datagrams => self.datagrams(entry, &amounts).await,
-            Experiment::Latency => self.latency(entry, &amounts).await,
-            Experiment::Flows => self.flows(entry).await,
-            Experiment::Download => self.download(entry, &amounts).await,
-            Experiment::Quic => self.quic().await,
+            HopExperiment::Datagrams => self.datagrams(entry, &amounts).await,
+            HopExperiment::Latency => self.latency(entry, &amounts).await,
+            HopExperiment::Flows => self.flows(entry).await,
+            HopExperiment::Download => self.download(entry, &amounts).await,
+            HopExperiment::Quic => self.quic().await,
         }
     }
 

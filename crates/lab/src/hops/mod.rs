@@ -23,21 +23,21 @@ use crate::peers::Programs;
 use crate::pki::Pki;
 use crate::progress::Progress;
 use crate::traffic::Client;
-use measure::Bench;
+use measure::HopBench;
 use network::{Links, Network, origin_address};
-use plan::{Part, Point, System};
-use results::Results;
+use plan::{HopSystem, Part, Point};
+use results::HopResults;
 use systems::{Around, Running};
 
 /// Options of the command. It needs root.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct HopArguments {
     /// Only these: experiments, links, ways of making chains, numbers of hops and of transactions, e.g. `datagrams,fast,1,x16`.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// Only these systems.
-    #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
-    systems: Vec<System>,
+    #[arg(long, value_delimiter = ',', default_values_t = HopSystem::ALL)]
+    systems: Vec<HopSystem>,
     #[command(flatten)]
     options: Options,
 }
@@ -47,16 +47,16 @@ pub struct Arguments {
 /// # Errors
 /// When a network cannot be laid, a system cannot be installed or started, a measurement fails, or the results cannot be
 /// written. Those of all other measurements are shown and written before.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &HopArguments) -> Result<()> {
     let options = &arguments.options;
     let mut results = if options.show {
-        Results::default()
+        HopResults::default()
     } else {
         measure_all(arguments)?
     };
     let failed = results.failures.len();
     if let Some(file) = options.earlier() {
-        results = results.after(Results::load(file)?);
+        results = results.after(HopResults::load(file)?);
     }
     if let Some(file) = options.later() {
         results.save(file)?;
@@ -83,15 +83,15 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn measure_all(arguments: &Arguments) -> Result<Results> {
+fn measure_all(arguments: &HopArguments) -> Result<HopResults> {
     let points = plan::points(&arguments.only);
-    let used = |system: &&System| points.iter().any(|point| system.has(*point));
-    let systems: Vec<System> = arguments.systems.iter().filter(used).copied().collect();
+    let used = |system: &&HopSystem| points.iter().any(|point| system.has(*point));
+    let systems: Vec<HopSystem> = arguments.systems.iter().filter(used).copied().collect();
     let programs = Programs::provide_for_hops(&systems, arguments.options.hermes.as_deref())?;
     let begin = Instant::now();
     let measured = |point: &Point| systems.iter().filter(|system| system.has(*point)).count();
     let steps = points.iter().map(measured).sum::<usize>() * arguments.options.repeats as usize;
-    let mut results = Results::default();
+    let mut results = HopResults::default();
     let mut progress = Progress::new(steps);
     for links in Links::ALL {
         let points: Vec<_> = points
@@ -117,12 +117,12 @@ fn measure_all(arguments: &Arguments) -> Result<Results> {
 
 /// All points over one kind of links. The load comes from a thread that is in the client's namespace.
 fn measure_on(
-    arguments: &Arguments,
+    arguments: &HopArguments,
     links: Links,
     points: &[Point],
-    (systems, programs): (&[System], &Programs),
+    (systems, programs): (&[HopSystem], &Programs),
     progress: &mut Progress,
-    results: &mut Results,
+    results: &mut HopResults,
 ) -> Result<()> {
     let network = Network::lay(links)?;
     let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
@@ -179,11 +179,11 @@ fn seen(origin: Addresses) -> Addresses {
 }
 
 async fn rounds(
-    arguments: &Arguments,
+    arguments: &HopArguments,
     points: &[Point],
     (running, around, client): (&[Running], &Around<'_>, &Client),
     progress: &mut Progress,
-    results: &mut Results,
+    results: &mut HopResults,
 ) {
     let mut random = fastrand::Rng::with_seed(arguments.options.seed);
     let origin = seen(around.origin);
@@ -198,7 +198,7 @@ async fn rounds(
         for (point, running) in order {
             let what = format!("round {round}: {}: {point}", running.system);
             progress.step(&what);
-            let bench = Bench {
+            let bench = HopBench {
                 point,
                 running,
                 around,

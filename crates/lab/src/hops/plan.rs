@@ -12,7 +12,7 @@ use super::network::{HOPS, Links};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Experiment {
+pub enum HopExperiment {
     /// The highest rate of datagrams of which few are lost, and what they cost each process.
     Datagrams,
     /// Round trips of single datagrams, on flows that exist and on new ones.
@@ -44,7 +44,7 @@ pub enum Way {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum System {
+pub enum HopSystem {
     /// None.
     Direct,
     /// Hermes.
@@ -59,7 +59,7 @@ pub enum System {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Point {
     /// What.
-    pub experiment: Experiment,
+    pub experiment: HopExperiment,
     /// Over which links.
     pub links: Links,
     /// How the chain is made.
@@ -74,7 +74,7 @@ pub struct Point {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// An experiment.
-    Experiment(Experiment),
+    Experiment(HopExperiment),
     /// A kind of links.
     Links(Links),
     /// A way to make a chain.
@@ -89,7 +89,7 @@ impl FromStr for Part {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let experiment = || Experiment::from_str(text, false).map(Self::Experiment);
+        let experiment = || HopExperiment::from_str(text, false).map(Self::Experiment);
         let links = || Links::from_str(text, false).map(Self::Links);
         let way = || Way::from_str(text, false).map(Self::Way);
         let hops = || {
@@ -107,7 +107,7 @@ impl FromStr for Part {
     }
 }
 
-impl Experiment {
+impl HopExperiment {
     /// All experiments, in the order of the report.
     pub const ALL: [Self; 5] = [
         Self::Datagrams,
@@ -159,7 +159,7 @@ impl Way {
     }
 }
 
-impl System {
+impl HopSystem {
     /// All systems, in the order of the tables.
     pub const ALL: [Self; 4] = [Self::Direct, Self::Hermes, Self::Envoy, Self::MasqueGo];
 
@@ -176,17 +176,20 @@ impl System {
     /// Whether a point says something about it. Of the others, one hop of datagrams is compared.
     pub fn has(self, point: Point) -> bool {
         match self {
-            Self::Direct => point.way == Way::Direct && point.experiment != Experiment::Quic,
+            Self::Direct => point.way == Way::Direct && point.experiment != HopExperiment::Quic,
             Self::Hermes => point.way != Way::Direct,
             Self::Envoy | Self::MasqueGo => {
-                let own = matches!(point.experiment, Experiment::Download | Experiment::Quic);
+                let own = matches!(
+                    point.experiment,
+                    HopExperiment::Download | HopExperiment::Quic
+                );
                 point.way != Way::Direct && point.hops == 1 && !own
             }
         }
     }
 }
 
-impl std::fmt::Display for System {
+impl std::fmt::Display for HopSystem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -215,7 +218,7 @@ impl std::fmt::Display for Point {
 pub fn points(only: &[Part]) -> Vec<Point> {
     let mut points = Vec::new();
     for links in Links::ALL {
-        for experiment in Experiment::ALL {
+        for experiment in HopExperiment::ALL {
             for way in [Way::Direct, Way::Forwarded, Way::Nested] {
                 for hops in way.hops() {
                     let (always, few) = experiment.transactions();
@@ -266,7 +269,7 @@ mod tests {
             .map(|word| word.parse().unwrap())
             .to_vec();
         let found = points(&only);
-        assert!(found.iter().all(|p| p.experiment == Experiment::Download
+        assert!(found.iter().all(|p| p.experiment == HopExperiment::Download
             && p.links == Links::Gigabit
             && p.hops <= 1));
         let transactions: Vec<_> = found

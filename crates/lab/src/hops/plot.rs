@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::network::Links;
-use super::plan::{Experiment, Point, System, Way};
-use super::results::Results;
+use super::plan::{HopExperiment, HopSystem, Point, Way};
+use super::results::HopResults;
 use crate::report::number;
 use crate::report::svg::{picture, text};
 
@@ -23,7 +23,7 @@ const BOTTOM: f64 = 30.0;
 /// What a picture shows.
 struct Picture {
     file: &'static str,
-    experiment: Experiment,
+    experiment: HopExperiment,
     figure: &'static str,
     unit: &'static str,
     /// Over transactions, else over hops.
@@ -33,35 +33,35 @@ struct Picture {
 const PICTURES: [Picture; 5] = [
     Picture {
         file: "hops-datagrams.svg",
-        experiment: Experiment::Datagrams,
+        experiment: HopExperiment::Datagrams,
         figure: "rate",
         unit: "1000/s",
         transactions: false,
     },
     Picture {
         file: "transactions-datagrams.svg",
-        experiment: Experiment::Datagrams,
+        experiment: HopExperiment::Datagrams,
         figure: "rate",
         unit: "1000/s",
         transactions: true,
     },
     Picture {
         file: "hops-latency.svg",
-        experiment: Experiment::Latency,
+        experiment: HopExperiment::Latency,
         figure: "kept flow",
         unit: "us",
         transactions: false,
     },
     Picture {
         file: "hops-download.svg",
-        experiment: Experiment::Download,
+        experiment: HopExperiment::Download,
         figure: "throughput",
         unit: "Mbit/s",
         transactions: false,
     },
     Picture {
         file: "transactions-download.svg",
-        experiment: Experiment::Download,
+        experiment: HopExperiment::Download,
         figure: "throughput",
         unit: "Mbit/s",
         transactions: true,
@@ -79,7 +79,7 @@ struct Line {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn save(results: &Results, folder: &Path) -> Result<Vec<String>> {
+pub fn save(results: &HopResults, folder: &Path) -> Result<Vec<String>> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let mut written = Vec::new();
     for shown in &PICTURES {
@@ -107,14 +107,14 @@ pub fn save(results: &Results, folder: &Path) -> Result<Vec<String>> {
     Ok(written)
 }
 
-fn panel(results: &Results, shown: &Picture, links: Links) -> Option<String> {
+fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> {
     let axis = axis(results, shown, links);
     let lines = lines(results, shown, links, &axis);
     // Without a proxy there may be twenty times as much: what is above the others is left out.
     let largest = |line: &&Line| line.points.iter().map(|point| point.1).reduce(f64::max);
     let proxies = lines
         .iter()
-        .filter(|line| line.name != System::Direct.name())
+        .filter(|line| line.name != HopSystem::Direct.name())
         .filter_map(|line| largest(&line));
     let most = proxies.reduce(f64::max).or_else(|| {
         lines
@@ -190,7 +190,7 @@ fn drawn(line: &Line, x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Strin
 }
 
 /// The numbers of hops or of transactions that there are figures of.
-fn axis(results: &Results, shown: &Picture, links: Links) -> Vec<u32> {
+fn axis(results: &HopResults, shown: &Picture, links: Links) -> Vec<u32> {
     let own = results
         .series
         .iter()
@@ -220,13 +220,13 @@ fn value(shown: &Picture, point: Point) -> u32 {
 }
 
 /// One line for each system and way. Over hops, chains begin where there is no proxy.
-fn lines(results: &Results, shown: &Picture, links: Links, axis: &[u32]) -> Vec<Line> {
+fn lines(results: &HopResults, shown: &Picture, links: Links, axis: &[u32]) -> Vec<Line> {
     let kinds = [
-        (System::Direct, Way::Direct, "#777777"),
-        (System::Hermes, Way::Forwarded, "#d1495b"),
-        (System::Hermes, Way::Nested, "#8d5a97"),
-        (System::Envoy, Way::Forwarded, "#00798c"),
-        (System::MasqueGo, Way::Forwarded, "#edae49"),
+        (HopSystem::Direct, Way::Direct, "#777777"),
+        (HopSystem::Hermes, Way::Forwarded, "#d1495b"),
+        (HopSystem::Hermes, Way::Nested, "#8d5a97"),
+        (HopSystem::Envoy, Way::Forwarded, "#00798c"),
+        (HopSystem::MasqueGo, Way::Forwarded, "#edae49"),
     ];
     let mut lines = Vec::new();
     for (system, way, colour) in kinds {

@@ -6,24 +6,24 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Point, System};
+use super::plan::{HopSystem, Point};
 use crate::experiment::Figure;
 use crate::report::{Run, Summary};
 
 /// Everything that was measured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Results {
+pub struct HopResults {
     /// How it was measured, one for each run.
     pub runs: Vec<Run>,
     /// The figures.
-    pub series: Vec<Series>,
+    pub series: Vec<HopSeries>,
     /// What went wrong, and where.
     pub failures: Vec<String>,
 }
 
 /// One figure of one point on one system, once for each round.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Series {
+pub struct HopSeries {
     /// Which point.
     #[serde(flatten)]
     pub point: Point,
@@ -31,20 +31,20 @@ pub struct Series {
     #[serde(flatten)]
     pub figure: Figure,
     /// On which system.
-    pub system: System,
+    pub system: HopSystem,
     /// One value for each round.
     pub values: Vec<f64>,
 }
 
-impl Results {
+impl HopResults {
     /// Adds what a round has measured.
-    pub fn add(&mut self, point: Point, system: System, figure: Figure, value: f64) {
-        let same = |series: &&mut Series| {
+    pub fn add(&mut self, point: Point, system: HopSystem, figure: Figure, value: f64) {
+        let same = |series: &&mut HopSeries| {
             series.point == point && series.system == system && series.figure == figure
         };
         match self.series.iter_mut().find(same) {
             Some(series) => series.values.push(value),
-            None => self.series.push(Series {
+            None => self.series.push(HopSeries {
                 point,
                 figure,
                 system,
@@ -73,7 +73,7 @@ impl Results {
     }
 
     /// Median and range of a figure; none if it was not measured.
-    pub fn of(&self, point: Point, system: System, figure: &str) -> Option<Summary> {
+    pub fn of(&self, point: Point, system: HopSystem, figure: &str) -> Option<Summary> {
         let found = self
             .series
             .iter()
@@ -84,7 +84,7 @@ impl Results {
     /// The points and figures that there are, each once, in the order of the report.
     pub fn rows(&self) -> Vec<(Point, Figure)> {
         let mut rows: Vec<(Point, Figure)> = Vec::new();
-        for Series { point, figure, .. } in &self.series {
+        for HopSeries { point, figure, .. } in &self.series {
             if !rows
                 .iter()
                 .any(|(other, known)| other == point && known == figure)

@@ -3,15 +3,15 @@
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table, TableStyle};
 
-use super::plan::{Experiment, System};
-use super::results::Results;
+use super::plan::{HopExperiment, HopSystem};
+use super::results::HopResults;
 use super::targets::targets;
 use crate::report::{Summary, number};
 
 /// The tables.
-pub fn print(results: &Results) -> String {
+pub fn print(results: &HopResults) -> String {
     let mut text = String::new();
-    for experiment in Experiment::ALL {
+    for experiment in HopExperiment::ALL {
         if let Some(table) = table(results, experiment, NOTHING) {
             text += &format!("\n{}: median (least to most)\n{table}\n", experiment.name());
         }
@@ -24,7 +24,7 @@ pub fn print(results: &Results) -> String {
 }
 
 /// One line about all.
-pub fn summary_line(results: &Results) -> String {
+pub fn summary_line(results: &HopResults) -> String {
     let found = targets(results);
     let count = |verdict: &str| {
         found
@@ -43,7 +43,7 @@ pub fn summary_line(results: &Results) -> String {
 }
 
 /// A page: how it was measured, the goals, and for each experiment a table.
-pub fn page(results: &Results, pictures: &[String]) -> String {
+pub fn page(results: &HopResults, pictures: &[String]) -> String {
     let mut text = "# Hops\n\nWritten by `hermes-lab hops`; [what it means](../performance.md#hops). Medians, and in \
                     brackets the least and the most of all rounds.\n\n"
         .to_owned();
@@ -60,7 +60,7 @@ pub fn page(results: &Results, pictures: &[String]) -> String {
         "\n## Goals\n\n{}\n",
         compact(&goals(results, ASCII_MARKDOWN))
     );
-    for experiment in Experiment::ALL {
+    for experiment in HopExperiment::ALL {
         let Some(table) = table(results, experiment, ASCII_MARKDOWN) else {
             continue;
         };
@@ -103,7 +103,7 @@ fn shortest(line: &str) -> String {
     columns.collect::<Vec<_>>().join("|")
 }
 
-fn goals(results: &Results, style: TableStyle) -> Table {
+fn goals(results: &HopResults, style: TableStyle) -> Table {
     let mut table = Table::new();
     table.load_style(style);
     table.set_header(["goal", "measured", ""]);
@@ -117,17 +117,17 @@ fn goals(results: &Results, style: TableStyle) -> Table {
     table
 }
 
-fn table(results: &Results, experiment: Experiment, style: TableStyle) -> Option<Table> {
+fn table(results: &HopResults, experiment: HopExperiment, style: TableStyle) -> Option<Table> {
     let rows: Vec<_> = results
         .rows()
         .into_iter()
         .filter(|(point, _)| point.experiment == experiment)
         .collect();
-    let measured = |system: &System| {
+    let measured = |system: &HopSystem| {
         rows.iter()
             .any(|(point, figure)| results.of(*point, *system, &figure.name).is_some())
     };
-    let systems: Vec<_> = System::ALL.into_iter().filter(measured).collect();
+    let systems: Vec<_> = HopSystem::ALL.into_iter().filter(measured).collect();
     let mut table = Table::new();
     table.load_style(style);
     let names = systems.iter().map(|system| system.name());

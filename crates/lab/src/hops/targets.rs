@@ -1,8 +1,8 @@
 //! What Hermes should reach, and whether it did.
 
 use super::network::{HOPS, Links};
-use super::plan::{Experiment, Point, System, Way};
-use super::results::Results;
+use super::plan::{HopExperiment, HopSystem, Point, Way};
+use super::results::HopResults;
 
 /// Within this share of the goal there is no verdict.
 const NOISE: f64 = 0.2;
@@ -44,7 +44,7 @@ impl Target {
 }
 
 /// The goals for which there are figures.
-pub fn targets(results: &Results) -> Vec<Target> {
+pub fn targets(results: &HopResults) -> Vec<Target> {
     let mut found = Vec::new();
     for links in Links::ALL {
         found.extend(compared(results, links));
@@ -54,13 +54,13 @@ pub fn targets(results: &Results) -> Vec<Target> {
     found
 }
 
-fn point(experiment: Experiment, links: Links, hops: u8) -> Point {
+fn point(experiment: HopExperiment, links: Links, hops: u8) -> Point {
     let way = if hops == 0 {
         Way::Direct
     } else {
         Way::Forwarded
     };
-    let transactions = if experiment == Experiment::Flows {
+    let transactions = if experiment == HopExperiment::Flows {
         1000
     } else {
         1
@@ -75,7 +75,7 @@ fn point(experiment: Experiment, links: Links, hops: u8) -> Point {
 }
 
 /// One hop, beside the others.
-fn compared(results: &Results, links: Links) -> Vec<Target> {
+fn compared(results: &HopResults, links: Links) -> Vec<Target> {
     let mut found = Vec::new();
     let value = |experiment, system, figure: &str| {
         results
@@ -83,9 +83,9 @@ fn compared(results: &Results, links: Links) -> Vec<Target> {
             .map(|summary| summary.median)
     };
     let name = links.name();
-    for other in [System::Envoy, System::MasqueGo] {
-        let rates =
-            [System::Hermes, other].map(|system| value(Experiment::Datagrams, system, "rate"));
+    for other in [HopSystem::Envoy, HopSystem::MasqueGo] {
+        let rates = [HopSystem::Hermes, other]
+            .map(|system| value(HopExperiment::Datagrams, system, "rate"));
         if let [Some(own), Some(theirs)] = rates {
             let words = format!("{name}: rate of datagrams to {other}'s, at least 2.5");
             found.push(Target {
@@ -98,13 +98,13 @@ fn compared(results: &Results, links: Links) -> Vec<Target> {
     }
     let direct = results
         .of(
-            point(Experiment::Latency, links, 0),
-            System::Direct,
+            point(HopExperiment::Latency, links, 0),
+            HopSystem::Direct,
             "kept flow",
         )
         .map(|s| s.median);
-    let kept = [System::Hermes, System::Envoy]
-        .map(|system| value(Experiment::Latency, system, "kept flow"));
+    let kept = [HopSystem::Hermes, HopSystem::Envoy]
+        .map(|system| value(HopExperiment::Latency, system, "kept flow"));
     if let (Some(direct), [Some(own), Some(theirs)]) = (direct, kept) {
         let words = format!("{name}: latency added to a flow to Envoy's, at most 0.6");
         found.push(Target {
@@ -114,8 +114,8 @@ fn compared(results: &Results, links: Links) -> Vec<Target> {
             more: false,
         });
     }
-    let times = [System::Hermes, System::Envoy]
-        .map(|system| value(Experiment::Flows, system, "last answer"));
+    let times = [HopSystem::Hermes, HopSystem::Envoy]
+        .map(|system| value(HopExperiment::Flows, system, "last answer"));
     if let [Some(own), Some(theirs)] = times {
         let words = format!("{name}: time of 1,000 new flows to Envoy's, at most 0.5");
         found.push(Target {
@@ -125,7 +125,11 @@ fn compared(results: &Results, links: Links) -> Vec<Target> {
             more: false,
         });
     }
-    if let Some(lost) = results.of(point(Experiment::Flows, links, 1), System::Hermes, "lost") {
+    if let Some(lost) = results.of(
+        point(HopExperiment::Flows, links, 1),
+        HopSystem::Hermes,
+        "lost",
+    ) {
         // One lost flow is a miss.
         let words = format!("{name}: lost of 1,000 new flows, none (+ 0.5)");
         found.push(Target {
@@ -139,13 +143,13 @@ fn compared(results: &Results, links: Links) -> Vec<Target> {
 }
 
 /// Forwarding hops after the first.
-fn further(results: &Results, links: Links) -> Vec<Target> {
+fn further(results: &HopResults, links: Links) -> Vec<Target> {
     let mut found = Vec::new();
-    for experiment in [Experiment::Datagrams, Experiment::Download] {
+    for experiment in [HopExperiment::Datagrams, HopExperiment::Download] {
         let what = experiment.name();
         let value = |hops, figure: &str| {
             results
-                .of(point(experiment, links, hops), System::Hermes, figure)
+                .of(point(experiment, links, hops), HopSystem::Hermes, figure)
                 .map(|summary| summary.median)
         };
         let time = |hops: u8| {
@@ -183,9 +187,9 @@ fn further(results: &Results, links: Links) -> Vec<Target> {
 }
 
 /// Throughput of one hop over all numbers of transactions.
-fn steady(results: &Results, links: Links) -> Vec<Target> {
+fn steady(results: &HopResults, links: Links) -> Vec<Target> {
     let mut found = Vec::new();
-    for experiment in [Experiment::Datagrams, Experiment::Download] {
+    for experiment in [HopExperiment::Datagrams, HopExperiment::Download] {
         let one = point(experiment, links, 1);
         let same = |other: &Point| {
             Point {
@@ -203,7 +207,7 @@ fn steady(results: &Results, links: Links) -> Vec<Target> {
             points.dedup();
             points
                 .iter()
-                .filter_map(|point| Some(results.of(*point, System::Hermes, figure)?.median))
+                .filter_map(|point| Some(results.of(*point, HopSystem::Hermes, figure)?.median))
                 .collect()
         };
         let medians = medians("throughput");
@@ -233,10 +237,10 @@ mod tests {
 
     #[test]
     fn a_goal_is_judged_outside_of_the_noise_only() {
-        let mut results = Results::default();
-        let own = point(Experiment::Datagrams, Links::Fast, 1);
-        results.add(own, System::Envoy, Figure::more("rate", "1000/s"), 10.0);
-        results.add(own, System::Hermes, Figure::more("rate", "1000/s"), 40.0);
+        let mut results = HopResults::default();
+        let own = point(HopExperiment::Datagrams, Links::Fast, 1);
+        results.add(own, HopSystem::Envoy, Figure::more("rate", "1000/s"), 10.0);
+        results.add(own, HopSystem::Hermes, Figure::more("rate", "1000/s"), 40.0);
         let found = targets(&results);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].verdict(), "reached");

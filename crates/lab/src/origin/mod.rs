@@ -42,7 +42,7 @@ const FILE: &str = "origin.json";
 
 /// Options of the hidden command.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct OriginArguments {
     /// Folder with certificates; the addresses are written there.
     #[arg(long)]
     folder: PathBuf,
@@ -115,7 +115,7 @@ pub fn start_in(
 ///
 /// # Errors
 /// When a port cannot be had.
-pub fn serve(arguments: &Arguments) -> Result<()> {
+pub fn serve(arguments: &OriginArguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

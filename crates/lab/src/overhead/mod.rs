@@ -19,10 +19,10 @@ use crate::traffic::{Client, Link};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct OverheadArguments {
     /// Only these kinds and experiments, e.g. `http,udp,latency`.
     #[arg(long, value_delimiter = ',')]
-    only: Vec<plan::Part>,
+    only: Vec<plan::OverheadPart>,
     /// Only these systems.
     #[arg(long, value_delimiter = ',', default_values_t = Name::ALL)]
     systems: Vec<Name>,
@@ -43,7 +43,7 @@ impl std::fmt::Display for Name {
 ///
 /// # Errors
 /// When a system cannot be installed or started, or the results cannot be written.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &OverheadArguments) -> Result<()> {
     let options = &arguments.options;
     let mut results = if options.show {
         Results::default()
@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Provides the programs, measures, and says how it was done.
-fn measure_all(arguments: &Arguments) -> Result<Results> {
+fn measure_all(arguments: &OverheadArguments) -> Result<Results> {
     let programs = Programs::provide(&arguments.systems, arguments.options.hermes.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -85,7 +85,7 @@ fn measure_all(arguments: &Arguments) -> Result<Results> {
     Ok(results)
 }
 
-async fn measure(arguments: &Arguments, programs: Programs) -> Result<Results> {
+async fn measure(arguments: &OverheadArguments, programs: Programs) -> Result<Results> {
     let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
     let pki = Pki::create(folder.path())?;
     let client = Client::new(pki.client()?)?;
@@ -108,7 +108,11 @@ async fn measure(arguments: &Arguments, programs: Programs) -> Result<Results> {
     Ok(results)
 }
 
-async fn rounds(arguments: &Arguments, around: &Surroundings, systems: &[System]) -> Results {
+async fn rounds(
+    arguments: &OverheadArguments,
+    around: &Surroundings,
+    systems: &[System],
+) -> Results {
     let cases = plan::cases(&arguments.only, &arguments.links);
     let mut results = Results::default();
     let mut random = fastrand::Rng::with_seed(arguments.options.seed);

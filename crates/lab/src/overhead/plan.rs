@@ -9,14 +9,14 @@ use crate::traffic::{Kind, Link};
 
 /// A word of `--only`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum OverheadPart {
     /// A kind of exchange.
     Kind(Kind),
     /// An experiment.
     Experiment(Experiment),
 }
 
-impl FromStr for Part {
+impl FromStr for OverheadPart {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -33,14 +33,14 @@ impl FromStr for Part {
 }
 
 /// The cases of the kinds and experiments in `only`; of all kinds, or all experiments, where it names none.
-pub fn cases(only: &[Part], links: &[Link]) -> Vec<Case> {
+pub fn cases(only: &[OverheadPart], links: &[Link]) -> Vec<Case> {
     let kinds = only.iter().filter_map(|part| match part {
-        Part::Kind(kind) => Some(*kind),
-        Part::Experiment(_) => None,
+        OverheadPart::Kind(kind) => Some(*kind),
+        OverheadPart::Experiment(_) => None,
     });
     let experiments = only.iter().filter_map(|part| match part {
-        Part::Experiment(experiment) => Some(*experiment),
-        Part::Kind(_) => None,
+        OverheadPart::Experiment(experiment) => Some(*experiment),
+        OverheadPart::Kind(_) => None,
     });
     let (kinds, experiments): (Vec<_>, Vec<_>) = (kinds.collect(), experiments.collect());
     let wanted =
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn only_selects_kinds_and_experiments() {
-        let only: Vec<Part> = ["udp", "latency"]
+        let only: Vec<OverheadPart> = ["udp", "latency"]
             .map(|word| word.parse().unwrap())
             .to_vec();
         let found = cases(&only, &[]);
@@ -94,13 +94,21 @@ mod tests {
                 link: Link::H2
             }]
         );
-        assert!("latencies".parse::<Part>().unwrap_err().contains("latency"));
+        assert!(
+            "latencies"
+                .parse::<OverheadPart>()
+                .unwrap_err()
+                .contains("latency")
+        );
     }
 
     #[test]
     fn links_that_are_asked_for_stand_over_the_usual_ones() {
         let found = cases(
-            &[Part::Kind(Kind::Tcp), Part::Experiment(Experiment::Latency)],
+            &[
+                OverheadPart::Kind(Kind::Tcp),
+                OverheadPart::Experiment(Experiment::Latency),
+            ],
             &[Link::Tls],
         );
         assert_eq!(

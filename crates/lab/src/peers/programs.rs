@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Name;
-use crate::hops::plan::System;
+use crate::hops::plan::HopSystem;
 
 /// Where the programs are.
 #[derive(Debug, Clone, Default)]
@@ -53,12 +53,12 @@ impl Programs {
     ///
     /// # Errors
     /// When one cannot be built or installed.
-    pub fn provide_for_hops(systems: &[System], given: Option<&Path>) -> Result<Self> {
+    pub fn provide_for_hops(systems: &[HopSystem], given: Option<&Path>) -> Result<Self> {
         let of = |system| match system {
-            System::Direct => Name::Direct,
-            System::Hermes => Name::Hermes,
+            HopSystem::Direct => Name::Direct,
+            HopSystem::Hermes => Name::Hermes,
             // All peers are installed at once.
-            System::Envoy | System::MasqueGo => Name::Envoy,
+            HopSystem::Envoy | HopSystem::MasqueGo => Name::Envoy,
         };
         Self::provide(&systems.iter().copied().map(of).collect::<Vec<_>>(), given)
     }

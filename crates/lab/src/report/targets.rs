@@ -22,7 +22,7 @@ enum Bound {
 }
 
 /// Which figures a bound is for.
-struct Target {
+struct FigureTarget {
     experiment: Experiment,
     kinds: &'static [Kind],
     links: &'static [Link],
@@ -40,8 +40,8 @@ const fn target(
     links: &'static [Link],
     figure: &'static str,
     bound: Bound,
-) -> Target {
-    Target {
+) -> FigureTarget {
+    FigureTarget {
         experiment,
         kinds,
         links,
@@ -50,7 +50,7 @@ const fn target(
     }
 }
 
-const TARGETS: [Target; 22] = [
+const TARGETS: [FigureTarget; 22] = [
     target(
         Experiment::Latency,
         ALMOST_ALL,

@@ -68,7 +68,7 @@ impl Zone {
 /// All turns. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Turns {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TurnTable>>,
 }
 
 /// A turn; given back when it is dropped.
@@ -84,7 +84,7 @@ pub(super) struct Turn {
 pub(super) struct Full;
 
 #[derive(Debug, Default)]
-struct State {
+struct TurnTable {
     running: usize,
     waiting: usize,
     askers: HashMap<Asker, Lookups>,
@@ -133,7 +133,7 @@ impl Turns {
     }
 
     /// Gives free turns to the waiting askers, one after the other.
-    fn admit(&self, state: &mut State) {
+    fn admit(&self, state: &mut TurnTable) {
         let mut left = state.order.len();
         while left > 0 {
             let Some(asker) = state.order.pop_front() else {
@@ -175,7 +175,7 @@ impl Drop for Turn {
     }
 }
 
-impl State {
+impl TurnTable {
     /// Whether a lookup may run now: its asker, and its asker within the zone, have fewer turns than are free.
     fn may(&self, asker: Asker, zone: &Zone) -> bool {
         let own = self.askers.get(&asker).map_or(0, |lookups| lookups.running);

@@ -21,14 +21,14 @@ pub struct Pressure {
 }
 
 /// The transport of a connection, looked at once a second.
-pub trait Transport: Send + Sync {
+pub trait AccountedTransport: Send + Sync {
     /// Says what it holds, and follows the pressure.
     fn look(&self, pressure: Pressure) -> Flow;
 }
 
 impl Account {
     /// What its transport holds counts, too.
-    pub fn carried_by(&self, transport: impl Transport + 'static) {
+    pub fn carried_by(&self, transport: impl AccountedTransport + 'static) {
         let _ = self.transport.set(Box::new(transport));
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::peer::StreamInfo;
 pub use arrivals::{Arrivals, Level};
-pub use carrier::{Flow, Pressure, Transport};
+pub use carrier::{AccountedTransport, Flow, Pressure};
 
 /// Bytes that the process may hold for slow readers.
 #[doc(alias("bound", "memory.total"))]
@@ -216,7 +216,7 @@ pub struct Account {
     is_ended: AtomicBool,
     ended: Notify,
     /// What holds more for it, of all that is held.
-    transport: OnceLock<Box<dyn Transport>>,
+    transport: OnceLock<Box<dyn AccountedTransport>>,
     kept: AtomicUsize,
 }
 
@@ -543,7 +543,7 @@ mod tests {
 
     struct Below(AtomicUsize);
 
-    impl Transport for Below {
+    impl AccountedTransport for Below {
         fn look(&self, _: Pressure) -> Flow {
             Flow {
                 kept: self.0.swap(MIB, Ordering::Relaxed),

@@ -38,12 +38,12 @@ pub(super) struct Flows {
     written: AtomicU64,
     /// What takes them from it.
     pub(super) readers: Arc<Readers>,
-    seen: Mutex<Seen>,
+    seen: Mutex<FlowSnapshot>,
 }
 
 /// How it was when it was looked at last.
 #[derive(Debug, Default)]
-struct Seen {
+struct FlowSnapshot {
     written: u64,
     read: u64,
     drains: u64,
@@ -82,7 +82,7 @@ impl Flows {
         if seen.kept == 0 && fed == 0 && (written, read) == (seen.written, seen.read) {
             return Flow { kept: 0, moved: 0 };
         }
-        let flight = Flight::of(quinn);
+        let flight = BytesInFlight::of(quinn);
         let stats = quinn.stats();
         if link {
             let grown = before.is_some_and(|before| before.0 < windows.0);
@@ -103,7 +103,13 @@ impl Flows {
     }
 
     /// Ends streams that stand still while the peer, which was `given` room or not, has none for the others.
-    fn relieve(&self, quinn: &quinn::Connection, seen: &mut Seen, blocked: u64, given: bool) {
+    fn relieve(
+        &self,
+        quinn: &quinn::Connection,
+        seen: &mut FlowSnapshot,
+        blocked: u64,
+        given: bool,
+    ) {
         let said = std::mem::replace(&mut seen.blocked, blocked) != blocked;
         let look = room::Seen {
             blocked: said,
@@ -128,9 +134,9 @@ fn set_receive_window(quinn: &quinn::Connection, window: u64) {
     quinn.set_receive_window(quinn::VarInt::from_u64(window).unwrap_or(quinn::VarInt::MAX));
 }
 
-impl Seen {
+impl FlowSnapshot {
     /// What may still wait for its acknowledgement: what was written since everything had arrived.
-    fn unacknowledged(&mut self, written: u64, flight: &Flight) -> u64 {
+    fn unacknowledged(&mut self, written: u64, flight: &BytesInFlight) -> u64 {
         if flight.bytes == 0 {
             self.arrived = written;
         } else if flight.drains != self.drains {
@@ -168,14 +174,14 @@ fn windows(fed: u64, link: bool, pressure: Pressure) -> (u64, u64) {
 
 /// What was sent and not acknowledged yet: a congestion controller hears of both.
 #[derive(Debug, Default, Clone)]
-struct Flight {
+struct BytesInFlight {
     bytes: u64,
     acknowledged: u64,
     /// How often nothing was left on its way.
     drains: u64,
 }
 
-impl Flight {
+impl BytesInFlight {
     fn of(quinn: &quinn::Connection) -> Self {
         let counted = quinn.congestion_state().into_any().downcast::<Counted>();
         counted.map(|counted| counted.flight).unwrap_or_default()
@@ -190,7 +196,7 @@ impl ControllerFactory for Counting {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
         Box::new(Counted {
             inner: self.0.clone().build(now, mtu),
-            flight: Flight::default(),
+            flight: BytesInFlight::default(),
         })
     }
 }
@@ -198,7 +204,7 @@ impl ControllerFactory for Counting {
 /// A controller that counts what passes it.
 struct Counted {
     inner: Box<dyn Controller>,
-    flight: Flight,
+    flight: BytesInFlight,
 }
 
 impl Controller for Counted {
@@ -271,11 +277,11 @@ mod tests {
 
     #[test]
     fn what_was_written_is_kept_until_all_was_confirmed() {
-        let mut seen = Seen::default();
-        let flight = |bytes, drains| Flight {
+        let mut seen = FlowSnapshot::default();
+        let flight = |bytes, drains| BytesInFlight {
             bytes,
             drains,
-            ..Flight::default()
+            ..BytesInFlight::default()
         };
         assert_eq!(seen.unacknowledged(1_000, &flight(500, 0)), 1_000);
         assert_eq!(
@@ -293,7 +299,7 @@ mod tests {
 
     #[test]
     fn what_came_is_unread_while_a_stream_has_something_to_read() {
-        let mut seen = Seen::default();
+        let mut seen = FlowSnapshot::default();
         assert_eq!(seen.unread(900, 1_000, 0, 1 << 24), 0);
         assert_eq!(seen.unread(1_900, 3_000, 1, 1 << 24), 1_000);
         assert_eq!(

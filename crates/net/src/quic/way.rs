@@ -181,7 +181,7 @@ impl Drop for Socket {
 
 impl AsyncUdpSocket for Socket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Room(self))
+        Box::pin(CarrierPoller(self))
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -235,9 +235,9 @@ impl AsyncUdpSocket for Socket {
 
 /// Waits for room among the packets that leave.
 #[derive(Debug)]
-struct Room(Arc<Socket>);
+struct CarrierPoller(Arc<Socket>);
 
-impl UdpPoller for Room {
+impl UdpPoller for CarrierPoller {
     fn poll_writable(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut queue = self.0.0.leaving.lock();
         if queue.closed || queue.bytes < LEAVING {

@@ -284,7 +284,7 @@ impl Shared {
 
 impl AsyncUdpSocket for Wire {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Room {
+        Box::pin(SocketPoller {
             shared: self.0.clone(),
             waiting: None,
         })
@@ -365,20 +365,20 @@ impl AsyncUdpSocket for Wire {
 }
 
 /// Waits for room in the socket's buffer, on behalf of one connection.
-struct Room {
+struct SocketPoller {
     shared: Arc<Shared>,
     waiting: Option<Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>>,
 }
 
-impl std::fmt::Debug for Room {
+impl std::fmt::Debug for SocketPoller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Room")
+        f.debug_struct("SocketPoller")
             .field("waits", &self.waiting.is_some())
             .finish_non_exhaustive()
     }
 }
 
-impl UdpPoller for Room {
+impl UdpPoller for SocketPoller {
     fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Room is the rule, so only a send that found none makes others ask.
         if self.waiting.is_none() && !self.shared.blocked.load(Ordering::Relaxed) {

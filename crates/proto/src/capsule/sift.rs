@@ -23,11 +23,11 @@ pub struct CapsuleSieve {
     kind: CapsuleType,
     limit: u64,
     input: Bytes,
-    state: State,
+    state: SiftState,
 }
 
 #[derive(Debug)]
-enum State {
+enum SiftState {
     Header {
         bytes: [u8; MAX_HEADER],
         held: usize,
@@ -41,7 +41,7 @@ enum State {
     },
 }
 
-const AT_START: State = State::Header {
+const AT_START: SiftState = SiftState::Header {
     bytes: [0; MAX_HEADER],
     held: 0,
 };
@@ -74,17 +74,17 @@ impl CapsuleSieve {
     )]
     pub fn next(&mut self) -> Result<Option<Sifted>, CapsuleError> {
         loop {
-            if let State::Header { .. } = self.state {
+            if let SiftState::Header { .. } = self.state {
                 match self.header()? {
-                    Header::Missing => return Ok(None),
-                    Header::Passed(bytes) => return Ok(Some(Sifted::Other(bytes))),
-                    Header::Taken => {}
+                    SiftedHeader::Missing => return Ok(None),
+                    SiftedHeader::Passed(bytes) => return Ok(Some(Sifted::Other(bytes))),
+                    SiftedHeader::Taken => {}
                 }
             }
             match &mut self.state {
-                State::Taken { .. } => return Ok(self.taken()),
-                State::Other { left } if self.input.is_empty() && *left > 0 => return Ok(None),
-                State::Other { left } => {
+                SiftState::Taken { .. } => return Ok(self.taken()),
+                SiftState::Other { left } if self.input.is_empty() && *left > 0 => return Ok(None),
+                SiftState::Other { left } => {
                     let count = self
                         .input
                         .len()
@@ -97,7 +97,7 @@ impl CapsuleSieve {
                         return Ok(Some(Sifted::Other(self.input.split_to(count))));
                     }
                 }
-                State::Header { .. } => {}
+                SiftState::Header { .. } => {}
             }
         }
     }
@@ -105,7 +105,7 @@ impl CapsuleSieve {
     /// Whether a capsule may begin here.
     #[must_use]
     pub fn is_between(&self) -> bool {
-        matches!(self.state, State::Header { held: 0, .. })
+        matches!(self.state, SiftState::Header { held: 0, .. })
     }
 
     /// What was pushed and not looked at.
@@ -113,9 +113,9 @@ impl CapsuleSieve {
         std::mem::take(&mut self.input)
     }
 
-    fn header(&mut self) -> Result<Header, CapsuleError> {
-        let State::Header { bytes, held } = &mut self.state else {
-            return Ok(Header::Missing);
+    fn header(&mut self) -> Result<SiftedHeader, CapsuleError> {
+        let SiftState::Header { bytes, held } = &mut self.state else {
+            return Ok(SiftedHeader::Missing);
         };
         let added = self.input.len().min(MAX_HEADER - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
@@ -124,7 +124,7 @@ impl CapsuleSieve {
         let Some((code, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
             *held = available;
             self.input.advance(added);
-            return Ok(Header::Missing);
+            return Ok(SiftedHeader::Missing);
         };
         let whole = available - rest.len();
         let header = Bytes::copy_from_slice(&bytes[..whole]);
@@ -133,17 +133,17 @@ impl CapsuleSieve {
             self.state = if length == 0 {
                 AT_START
             } else {
-                State::Other { left: length }
+                SiftState::Other { left: length }
             };
-            return Ok(Header::Passed(header));
+            return Ok(SiftedHeader::Passed(header));
         }
         match usize::try_from(length) {
             Ok(fits) if length <= self.limit => {
-                self.state = State::Taken {
+                self.state = SiftState::Taken {
                     length: fits,
                     bytes: BytesMut::new(),
                 };
-                Ok(Header::Taken)
+                Ok(SiftedHeader::Taken)
             }
             _ => Err(CapsuleError::TooLong {
                 code,
@@ -155,7 +155,7 @@ impl CapsuleSieve {
 
     /// Completes the value, or keeps what there is of it.
     fn taken(&mut self) -> Option<Sifted> {
-        let State::Taken { length, bytes } = &mut self.state else {
+        let SiftState::Taken { length, bytes } = &mut self.state else {
             return None;
         };
         let missing = *length - bytes.len();
@@ -177,7 +177,7 @@ impl CapsuleSieve {
 }
 
 /// What became of a header.
-enum Header {
+enum SiftedHeader {
     Missing,
     Taken,
     Passed(Bytes),

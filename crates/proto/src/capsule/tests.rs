@@ -140,7 +140,7 @@ fn an_announced_length_alone_costs_little_memory() {
     let mut decoder = CapsuleDecoder::new(1 << 30);
     decoder.push(head.freeze());
     assert_eq!(decoder.next(), Ok(None));
-    let State::Value { bytes, .. } = &decoder.state else {
+    let CapsuleState::Value { bytes, .. } = &decoder.state else {
         panic!("in a value")
     };
     assert!(bytes.capacity() <= 2 * FIRST_ALLOCATION);

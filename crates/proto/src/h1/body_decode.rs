@@ -23,12 +23,12 @@ pub enum BodyEvent {
 /// Takes the content of one message out of a connection's bytes, and nothing after it.
 #[derive(Debug)]
 pub struct BodyDecoder {
-    state: State,
+    state: BodyDecodeState,
     limits: Limits,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BodyDecodeState {
     /// So many bytes are to come.
     Length(u64),
     /// Everything is content.
@@ -47,10 +47,10 @@ impl BodyDecoder {
     /// A decoder for one message.
     pub fn new(framing: Framing, limits: &Limits) -> Self {
         let state = match framing {
-            Framing::Empty => State::Length(0),
-            Framing::Length(length) => State::Length(length),
-            Framing::Chunked => State::ChunkLine,
-            Framing::UntilClose => State::UntilClose,
+            Framing::Empty => BodyDecodeState::Length(0),
+            Framing::Length(length) => BodyDecodeState::Length(length),
+            Framing::Chunked => BodyDecodeState::ChunkLine,
+            Framing::UntilClose => BodyDecodeState::UntilClose,
         };
         Self {
             state,
@@ -67,19 +67,27 @@ impl BodyDecoder {
     pub fn decode(&mut self, buf: &mut BytesMut) -> Result<Option<BodyEvent>, DecodeError> {
         loop {
             match self.state {
-                State::Length(0) | State::Done => return Ok(Some(self.end(BodyEvent::End))),
-                State::Length(left) => return Ok(self.data(buf, left, State::Length)),
-                State::UntilClose => return Ok(self.data(buf, u64::MAX, |_| State::UntilClose)),
-                State::Chunk(left) if left > 0 => return Ok(self.data(buf, left, State::Chunk)),
-                State::Chunk(_) => match chunk_end(buf)? {
+                BodyDecodeState::Length(0) | BodyDecodeState::Done => {
+                    return Ok(Some(self.end(BodyEvent::End)));
+                }
+                BodyDecodeState::Length(left) => {
+                    return Ok(self.data(buf, left, BodyDecodeState::Length));
+                }
+                BodyDecodeState::UntilClose => {
+                    return Ok(self.data(buf, u64::MAX, |_| BodyDecodeState::UntilClose));
+                }
+                BodyDecodeState::Chunk(left) if left > 0 => {
+                    return Ok(self.data(buf, left, BodyDecodeState::Chunk));
+                }
+                BodyDecodeState::Chunk(_) => match chunk_end(buf)? {
                     None => return Ok(None),
                     Some(next) => self.state = next,
                 },
-                State::ChunkLine => match chunk_line(buf, &self.limits)? {
+                BodyDecodeState::ChunkLine => match chunk_line(buf, &self.limits)? {
                     None => return Ok(None),
                     Some(next) => self.state = next,
                 },
-                State::Trailers => {
+                BodyDecodeState::Trailers => {
                     let trailers = decode_trailers(buf, &self.limits)?;
                     return Ok(trailers.map(|trailers| self.trailers(trailers)));
                 }
@@ -93,29 +101,34 @@ impl BodyDecoder {
     /// `Truncated`, unless the content ends where the connection does or is complete already (RFC 9112 8).
     pub fn end_of_input(&mut self) -> Result<BodyEvent, DecodeError> {
         match self.state {
-            State::UntilClose | State::Length(0) | State::Done => Ok(self.end(BodyEvent::End)),
+            BodyDecodeState::UntilClose | BodyDecodeState::Length(0) | BodyDecodeState::Done => {
+                Ok(self.end(BodyEvent::End))
+            }
             _ => Err(Kind::Truncated.into()),
         }
     }
 
     /// Whether `End` or `Trailers` was given.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == BodyDecodeState::Done
     }
 
     /// Bytes of content that come next with nothing between them: those of an announced length, `u64::MAX` up to the end of the
     /// connection, none of chunks.
     pub fn unframed(&self) -> u64 {
         match self.state {
-            State::Length(left) => left,
-            State::UntilClose => u64::MAX,
-            State::ChunkLine | State::Chunk(_) | State::Trailers | State::Done => 0,
+            BodyDecodeState::Length(left) => left,
+            BodyDecodeState::UntilClose => u64::MAX,
+            BodyDecodeState::ChunkLine
+            | BodyDecodeState::Chunk(_)
+            | BodyDecodeState::Trailers
+            | BodyDecodeState::Done => 0,
         }
     }
 
     /// So many of the [`Self::unframed`] bytes were taken from the connection by someone else.
     pub fn passed(&mut self, bytes: u64) {
-        if let State::Length(left) = &mut self.state {
+        if let BodyDecodeState::Length(left) = &mut self.state {
             *left = left.saturating_sub(bytes);
         }
     }
@@ -125,7 +138,7 @@ impl BodyDecoder {
         &mut self,
         buf: &mut BytesMut,
         left: u64,
-        next: impl FnOnce(u64) -> State,
+        next: impl FnOnce(u64) -> BodyDecodeState,
     ) -> Option<BodyEvent> {
         if buf.is_empty() {
             return None;
@@ -143,30 +156,30 @@ impl BodyDecoder {
     }
 
     fn end(&mut self, event: BodyEvent) -> BodyEvent {
-        self.state = State::Done;
+        self.state = BodyDecodeState::Done;
         event
     }
 }
 
 /// Takes a chunk line, and says what follows it; `None` when more bytes are needed.
-fn chunk_line(buf: &mut BytesMut, limits: &Limits) -> Result<Option<State>, Kind> {
+fn chunk_line(buf: &mut BytesMut, limits: &Limits) -> Result<Option<BodyDecodeState>, Kind> {
     let Some(line) = decode_chunk_line(buf, limits.chunk_extension_bytes)? else {
         return Ok(None);
     };
     buf.advance(line.length);
     Ok(Some(match line.size {
-        0 => State::Trailers,
-        size => State::Chunk(size),
+        0 => BodyDecodeState::Trailers,
+        size => BodyDecodeState::Chunk(size),
     }))
 }
 
 /// Takes the CRLF after the bytes of a chunk, and says what follows it; `None` when more bytes are needed.
-fn chunk_end(buf: &mut BytesMut) -> Result<Option<State>, Kind> {
+fn chunk_end(buf: &mut BytesMut) -> Result<Option<BodyDecodeState>, Kind> {
     match buf[..] {
         [] | [b'\r'] => Ok(None),
         [b'\r', b'\n', ..] => {
             buf.advance(2);
-            Ok(Some(State::ChunkLine))
+            Ok(Some(BodyDecodeState::ChunkLine))
         }
         _ => Err(Kind::MissingChunkEnd),
     }

@@ -10,7 +10,7 @@ pub(super) use crate::quoted::{is_tchar as is_token_byte, is_token};
 use crate::trace_context::TRACEPARENT;
 
 /// What a search for the end of a section found.
-pub(super) enum Section {
+pub(super) enum HeadSection {
     /// It ends before this offset, and has this many lines, the empty one included.
     Complete { end: usize, lines: usize },
     /// More bytes are needed.
@@ -23,7 +23,7 @@ pub(super) enum Section {
 ///
 /// A line that ends in LF alone is refused as soon as it is seen (RFC 9112 2.2 lets a recipient accept it; two
 /// recipients that differ in this are what request smuggling lives on).
-pub(super) fn find_section(buf: &[u8], start: usize, limit: usize) -> Result<Section, Kind> {
+pub(super) fn find_section(buf: &[u8], start: usize, limit: usize) -> Result<HeadSection, Kind> {
     let window = &buf[..buf.len().min(limit)];
     let mut line = start;
     let mut lines = 0;
@@ -34,14 +34,14 @@ pub(super) fn find_section(buf: &[u8], start: usize, limit: usize) -> Result<Sec
         }
         lines += 1;
         if lf == line + 1 {
-            return Ok(Section::Complete { end: lf + 1, lines });
+            return Ok(HeadSection::Complete { end: lf + 1, lines });
         }
         line = lf + 1;
     }
     if buf.len() >= limit {
-        return Ok(Section::TooLarge { lines });
+        return Ok(HeadSection::TooLarge { lines });
     }
-    Ok(Section::Partial)
+    Ok(HeadSection::Partial)
 }
 
 /// Reads the field lines of a complete section, from `at` to its empty line.

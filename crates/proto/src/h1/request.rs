@@ -8,7 +8,7 @@ use memchr::memchr;
 use super::connection::{self, Options};
 use super::error::{DecodeError, DecodeErrorKind as Kind};
 use super::framing::{self, Framing};
-use super::head::{Section, cr_or, decode_fields, decode_version, find_section, is_token_byte};
+use super::head::{HeadSection, cr_or, decode_fields, decode_version, find_section, is_token_byte};
 use super::limits::Limits;
 use super::target::{RequestTarget, check_authority, decode_target};
 use crate::upgrade::Protocol;
@@ -50,10 +50,10 @@ pub fn decode_request(
         return Ok(None);
     };
     match find_section(buf, start, limits.head_bytes)? {
-        Section::Partial => Ok(None),
-        Section::TooLarge { lines: 0 } => Err(Kind::TargetTooLong.into()),
-        Section::TooLarge { .. } => Err(Kind::HeadTooLarge.into()),
-        Section::Complete { end, lines } => {
+        HeadSection::Partial => Ok(None),
+        HeadSection::TooLarge { lines: 0 } => Err(Kind::TargetTooLong.into()),
+        HeadSection::TooLarge { .. } => Err(Kind::HeadTooLarge.into()),
+        HeadSection::Complete { end, lines } => {
             let head = buf.split_to(end).freeze().slice(start..);
             Ok(Some(decode_head(&head, lines, limits)?))
         }

@@ -8,7 +8,7 @@ use memchr::memchr;
 use super::connection::{self, Options};
 use super::error::{DecodeError, DecodeErrorKind as Kind};
 use super::framing::{self, Framing};
-use super::head::{Section, cr_or, decode_fields, decode_version, find_section, is_text};
+use super::head::{HeadSection, cr_or, decode_fields, decode_version, find_section, is_text};
 use super::limits::Limits;
 
 /// The head of a response, checked. The reason phrase is not kept: it means nothing (RFC 9112 4).
@@ -45,9 +45,9 @@ pub fn decode_response(
         return Err(Kind::BadStatusLine.into());
     }
     match find_section(buf, 0, limits.head_bytes)? {
-        Section::Partial => Ok(None),
-        Section::TooLarge { .. } => Err(Kind::HeadTooLarge.into()),
-        Section::Complete { end, lines } => {
+        HeadSection::Partial => Ok(None),
+        HeadSection::TooLarge { .. } => Err(Kind::HeadTooLarge.into()),
+        HeadSection::Complete { end, lines } => {
             let head = buf.split_to(end).freeze();
             Ok(Some(decode_head(&head, lines, limits, method)?))
         }

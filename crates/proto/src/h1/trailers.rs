@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, HeaderName};
 
 use super::error::DecodeErrorKind as Kind;
-use super::head::{Section, decode_fields, find_section};
+use super::head::{HeadSection, decode_fields, find_section};
 use super::limits::Limits;
 
 /// Whether a field must not be a trailer: one that frames, routes, authenticates, controls or describes the message
@@ -35,9 +35,9 @@ pub(super) fn decode_trailers(
     limits: &Limits,
 ) -> Result<Option<HeaderMap>, Kind> {
     match find_section(buf, 0, limits.trailer_bytes)? {
-        Section::Partial => Ok(None),
-        Section::TooLarge { .. } => Err(Kind::TrailersTooLarge),
-        Section::Complete { end, lines } => {
+        HeadSection::Partial => Ok(None),
+        HeadSection::TooLarge { .. } => Err(Kind::TrailersTooLarge),
+        HeadSection::Complete { end, lines } => {
             let section = buf.split_to(end).freeze();
             let trailers = decode_fields(&section, 0, lines, limits.fields)?;
             if trailers.keys().any(is_forbidden_trailer) {

@@ -48,14 +48,14 @@ pub struct FrameDecoder {
     /// Bytes of the longest frame that is held.
     limit: usize,
     input: Bytes,
-    state: State,
+    state: FrameState,
     /// A control stream has had its first frame.
     begun: bool,
     idle: u32,
 }
 
 #[derive(Debug)]
-enum State {
+enum FrameState {
     Head {
         bytes: [u8; MAX_HEAD],
         length: usize,
@@ -74,7 +74,7 @@ enum State {
     Failed(Fault),
 }
 
-const AT_START: State = State::Head {
+const AT_START: FrameState = FrameState::Head {
     bytes: [0; MAX_HEAD],
     length: 0,
 };
@@ -122,7 +122,7 @@ impl FrameDecoder {
         let found = self.advance();
         if let Err(fault) = found {
             self.input = Bytes::new();
-            self.state = State::Failed(fault);
+            self.state = FrameState::Failed(fault);
         }
         found
     }
@@ -133,8 +133,8 @@ impl FrameDecoder {
     /// It ended within a frame (RFC 9114, section 7.1), or the error that came before.
     pub fn finish(&self) -> Result<(), Fault> {
         match &self.state {
-            State::Head { length: 0, .. } if self.input.is_empty() => Ok(()),
-            State::Failed(fault) => Err(*fault),
+            FrameState::Head { length: 0, .. } if self.input.is_empty() => Ok(()),
+            FrameState::Failed(fault) => Err(*fault),
             _ => Err(Fault::connection(
                 Code::FrameError,
                 "a stream ended within a frame",
@@ -145,14 +145,16 @@ impl FrameDecoder {
     fn advance(&mut self) -> Result<Option<Piece>, Fault> {
         loop {
             match &mut self.state {
-                State::Failed(fault) => return Err(*fault),
-                State::Head { .. } => {
+                FrameState::Failed(fault) => return Err(*fault),
+                FrameState::Head { .. } => {
                     if !self.head()? {
                         return Ok(None);
                     }
                 }
-                State::Data { left: 0 } | State::Skip { left: 0 } => self.state = AT_START,
-                State::Data { left } | State::Skip { left } => {
+                FrameState::Data { left: 0 } | FrameState::Skip { left: 0 } => {
+                    self.state = AT_START
+                }
+                FrameState::Data { left } | FrameState::Skip { left } => {
                     if self.input.is_empty() {
                         return Ok(None);
                     }
@@ -162,19 +164,19 @@ impl FrameDecoder {
                         .min(usize::try_from(*left).unwrap_or(usize::MAX));
                     *left -= count as u64;
                     let taken = self.input.split_to(count);
-                    if matches!(self.state, State::Data { .. }) {
+                    if matches!(self.state, FrameState::Data { .. }) {
                         self.idle = self.idle.saturating_sub(1);
                         return Ok(Some(Piece::Data(taken)));
                     }
                 }
-                State::Held { .. } => return Ok(self.held()?.map(Piece::Frame)),
+                FrameState::Held { .. } => return Ok(self.held()?.map(Piece::Frame)),
             }
         }
     }
 
     /// Reads the head of a frame; false when bytes are missing, which then all are kept.
     fn head(&mut self) -> Result<bool, Fault> {
-        let State::Head {
+        let FrameState::Head {
             bytes,
             length: held,
         } = &mut self.state
@@ -197,7 +199,7 @@ impl FrameDecoder {
     }
 
     /// What to do with a frame whose head has just been read.
-    fn begin(&mut self, kind: FrameType, length: u64) -> Result<State, Fault> {
+    fn begin(&mut self, kind: FrameType, length: u64) -> Result<FrameState, Fault> {
         let first = !std::mem::replace(&mut self.begun, true);
         if self.on == On::Control && first && kind != FrameType::Settings {
             return Err(Fault::connection(
@@ -216,10 +218,10 @@ impl FrameDecoder {
             }
         }
         match kind {
-            FrameType::Data => Ok(State::Data { left: length }),
-            FrameType::Other(_) => Ok(State::Skip { left: length }),
+            FrameType::Data => Ok(FrameState::Data { left: length }),
+            FrameType::Other(_) => Ok(FrameState::Skip { left: length }),
             _ => match usize::try_from(length) {
-                Ok(length) if length <= self.limit => Ok(State::Held {
+                Ok(length) if length <= self.limit => Ok(FrameState::Held {
                     kind,
                     length,
                     bytes: BytesMut::new(),
@@ -238,7 +240,7 @@ impl FrameDecoder {
 
     /// Completes a frame, or keeps what there is of it.
     fn held(&mut self) -> Result<Option<Frame>, Fault> {
-        let State::Held {
+        let FrameState::Held {
             kind,
             length,
             bytes,
@@ -357,7 +359,7 @@ fn decode_all(
                 (Piece::Frame(frame), _) => found.push(Err(frame)),
             }
         }
-        if let State::Held { bytes, .. } = &decoder.state {
+        if let FrameState::Held { bytes, .. } = &decoder.state {
             assert!(bytes.len() <= decoder.limit);
         }
         assert!(decoder.input.is_empty());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Around, Entry, Started, THREADS, write};
+use super::{Around, Entry, StartedChains, THREADS, write};
 use crate::hops::network::{origin_address, proxy_address};
 use crate::hops::plan::Way;
 use crate::peers::envoy::{
@@ -21,7 +21,7 @@ const STREAMS: u32 = 10_000;
 /// Where datagrams enter.
 const ENTRY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7100);
 
-pub fn start(around: &Around<'_>, folder: &Path) -> Started {
+pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
     let network = around.network;
     let configurations = [
         ("proxy1", standalone(around), network.proxy(1)?),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Around, Entry, Started, THREADS, UDP_IDLE, write};
+use super::{Around, Entry, StartedChains, THREADS, UDP_IDLE, write};
 use crate::hops::network::{HOPS, origin_address, proxy_address};
 use crate::hops::plan::Way;
 use crate::pki::{PROXY, Pki};
@@ -26,7 +26,7 @@ const STREAMS: u32 = 10_000;
 /// CONNECT-UDP sessions of the one user whose clients all are: those of a series that have not fallen idle yet.
 const SESSIONS: usize = 100_000;
 
-pub fn start(around: &Around<'_>, folder: &Path) -> Started {
+pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
     let entries = entries();
     let mut processes = Vec::new();
     let client = around.network.client()?;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use super::{Around, Entry, Started};
+use super::{Around, Entry, StartedChains};
 use crate::hops::network::{origin_address, proxy_address};
 use crate::hops::plan::Way;
 use crate::pki::PROXY;
@@ -14,7 +14,7 @@ const PORT: u16 = 4435;
 /// Where datagrams enter.
 const ENTRY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7200);
 
-pub fn start(around: &Around<'_>, folder: &Path) -> Started {
+pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
     let program = &around.programs.masque_go;
     let pki = around.pki;
     let proxy = SocketAddr::from((proxy_address(1), PORT)).to_string();

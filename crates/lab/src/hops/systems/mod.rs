@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::network::{Network, origin_address};
-use super::plan::{Point, System, Way};
+use super::plan::{HopSystem, Point, Way};
 use crate::origin::Addresses;
 use crate::peers::Programs;
 use crate::pki::Pki;
@@ -44,7 +44,7 @@ pub struct Around<'a> {
 /// A system that runs.
 pub struct Running {
     /// Which.
-    pub system: System,
+    pub system: HopSystem,
     /// The proxy beside the client, then those of the row.
     pub processes: Vec<Process>,
     entries: Vec<Entry>,
@@ -68,16 +68,16 @@ impl Running {
     ///
     /// # Errors
     /// When a program cannot be started.
-    pub fn launch(system: System, around: &Around<'_>) -> Result<Self> {
+    pub fn launch(system: HopSystem, around: &Around<'_>) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix(system.name())
             .tempdir_in(around.folder)?
             .keep();
         let (processes, entries) = match system {
-            System::Direct => (Vec::new(), vec![direct(around)]),
-            System::Hermes => hermes::start(around, &folder)?,
-            System::Envoy => envoy::start(around, &folder)?,
-            System::MasqueGo => masque::start(around, &folder)?,
+            HopSystem::Direct => (Vec::new(), vec![direct(around)]),
+            HopSystem::Hermes => hermes::start(around, &folder)?,
+            HopSystem::Envoy => envoy::start(around, &folder)?,
+            HopSystem::MasqueGo => masque::start(around, &folder)?,
         };
         Ok(Self {
             system,
@@ -150,7 +150,7 @@ impl Running {
 }
 
 /// The processes and chains of a system.
-type Started = Result<(Vec<Process>, Vec<Entry>)>;
+type StartedChains = Result<(Vec<Process>, Vec<Entry>)>;
 
 fn direct(around: &Around<'_>) -> Entry {
     let to = |port: SocketAddr| SocketAddr::from((origin_address(0), port.port()));
