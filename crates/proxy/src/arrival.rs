@@ -7,7 +7,7 @@ use hermes_http::{Incoming, Kind, Offered, Outgoing, RequestHead, ResponseHead, 
 use hermes_net::StreamInfo;
 use http::HeaderMap;
 
-use crate::datagrams::{Session, UdpEnd};
+use hermes_packet::{Session, UdpEnd};
 
 /// An exchange that is not yet answered: offered over HTTP or by a TCP connection, or begun by a datagram.
 pub enum Arrival {

@@ -12,10 +12,9 @@
 //! - [`forward`]: to the next proxy, to an origin, into a TCP or UDP socket, or a local answer.
 //! - `max_forwards` and `pac`: what is for this proxy itself. `explain`: who is told why something failed.
 //! - `hold`: how much of contents the node holds at the most.
-//! - [`datagrams`]: UDP on either side of a tunnel.
 //! - [`snapshot`]: a valid configuration, ready to decide with. [`node`]: the running
 //!   process, and [`change`]: from one configuration to the next.
-//! - `resume`: UDP sessions that outlive the way to them.
+//! - Datagrams, and sessions that outlive the path to them, are in `hermes-packet`.
 //! - `redecide`: what becomes of open tunnels when the snapshot changes, or when what they rest on ends.
 //! - [`trial`]: whether the upstreams of a configuration can be reached.
 //! - `trace`: an exchange's place in a trace. What the operator sees and asks is in `hermes-observe`.
@@ -33,9 +32,7 @@
 mod admission;
 mod alternative;
 mod arrival;
-pub mod broken;
 pub mod change;
-pub mod datagrams;
 mod door;
 mod entrance;
 mod entry;
@@ -52,7 +49,6 @@ mod pac;
 pub mod pipeline;
 mod redecide;
 pub mod refusal;
-mod resume;
 mod routed;
 mod scarcity;
 pub mod snapshot;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use hermes_identity::AuthContext;
 use hermes_net::StreamInfo;
 use hermes_observe::Exchange;
+use hermes_packet::Asked;
 use hermes_rules::Values;
 
 use crate::entrance::Entrance;
 use crate::next::CompiledRoute;
-use crate::resume::Asked;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::target::Target;
 use crate::worker::Worker;

@@ -8,15 +8,15 @@ use arc_swap::ArcSwap;
 use hermes_net::shares::Shares;
 use hermes_net::{LocalAddresses, Resolver, Watch};
 use hermes_observe::Seeing;
+use hermes_packet::Egress;
+use hermes_packet::Resumable;
 use hermes_upstream::{Attached, Budget, Client, Directory, Upstream};
 use http::HeaderValue;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::datagrams::Egress;
 use crate::listeners::{Joins, Sessions, Sources, Users};
 use crate::redecide::Tunnels;
-use crate::resume::Resumable;
 use crate::snapshot::Snapshot;
 
 /// What all workers share.

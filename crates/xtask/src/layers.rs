@@ -18,32 +18,33 @@ const LAYERS: &[(&str, &str)] = &[
     ("upstream", "proto config net http"),
     ("observe", "proto config rules net http upstream"),
     ("identity", "proto config rules net http"),
+    ("packet", "proto rules net http upstream observe"),
     (
         "proxy",
-        "proto config rules net http upstream observe identity",
+        "proto config rules net http upstream observe identity packet",
     ),
     ("api", "proto config rules"),
     (
         "relay",
-        "proto config rules net http upstream observe identity proxy",
+        "proto config rules net http upstream observe identity packet proxy",
     ),
     (
         "translate",
-        "proto config rules net http upstream observe identity proxy",
+        "proto config rules net http upstream observe identity packet proxy",
     ),
     (
         "agent",
-        "proto config rules net http observe identity proxy api",
+        "proto config rules net http observe identity packet proxy api",
     ),
     ("control", "proto config rules net http api"),
     (
         "hermes",
-        "proto config rules net http upstream observe identity proxy api relay translate agent control",
+        "proto config rules net http upstream observe identity packet proxy api relay translate agent control",
     ),
     ("lab", "proto config net"),
     (
         "tests",
-        "proto config rules net http upstream observe identity proxy api relay translate agent control hermes lab",
+        "proto config rules net http upstream observe identity packet proxy api relay translate agent control hermes lab",
     ),
     ("xtask", ""),
 ];

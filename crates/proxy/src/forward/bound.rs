@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use hermes_config::model::Bind;
 use hermes_net::descriptors::Shortage;
+use hermes_packet::{Bound, Lane, Limits, Stop};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::udp_bind::{CONNECT_UDP_BIND, PROXY_PUBLIC_ADDRESS};
@@ -12,7 +13,6 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::datagrams::Ends;
 use super::{Broken, Failed, Side, Unanswered, holding, silence};
 use crate::arrival::{Arrival, End};
-use crate::datagrams::{Bound, Lane, Limits, Stop};
 use crate::next::Next;
 use crate::redecide::{Opened, Place, stand};
 use crate::refusal::Refusal;

@@ -12,6 +12,10 @@ use hermes_http::{Incoming, Outgoing, Reset};
 use hermes_net::UdpSocket;
 use hermes_net::wake_gated::wake_gated;
 use hermes_observe::{Counters, Exchange};
+use hermes_packet::{Asked, Claim};
+use hermes_packet::{
+    Bounds, Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader,
+};
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
 use hermes_upstream::Active;
@@ -24,12 +28,8 @@ use super::resume::Again;
 use super::stalled::{Stalled, carried};
 use super::{Broken, Side, departure, paths};
 use crate::arrival::End;
-use crate::datagrams::{
-    Bounds, Lane, Left, Limits, Origin, Received, Session, Sink, Stop, UdpEnd, UdpReader,
-};
 use crate::redecide::{Move, Opened, Order, Place};
 use crate::refusal::Refusal;
-use crate::resume::{Asked, Claim};
 use crate::routed::Routed;
 
 /// How long answers are still taken from a way that was left: longer than any sensible path takes to answer.

@@ -6,6 +6,7 @@ use hermes_config::model::{Oversize, Route};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_observe::trace;
+use hermes_packet::Asked;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
 use hermes_proto::{datagram_floor, datagram_limit};
@@ -17,7 +18,6 @@ use http::{HeaderName, Method, StatusCode};
 use super::form;
 use crate::next::{Next, To};
 use crate::refusal::Refusal;
-use crate::resume::Asked;
 use crate::routed::Routed;
 use crate::target::Target;
 

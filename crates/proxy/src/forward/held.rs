@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use crate::resume::{Claim, Seat, Token};
+use hermes_packet::{Claim, Seat, Token};
 
 /// What lets a UDP session go on when the way to it breaks.
 pub(crate) enum Held {

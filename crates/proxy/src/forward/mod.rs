@@ -40,19 +40,19 @@ mod wait;
 
 use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
+use hermes_packet::Asked;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::route::Act;
 use http::StatusCode;
 
 use crate::arrival::Arrival;
-pub use crate::broken::{Broken, Side};
 use crate::next::{Next, pick};
 use crate::refusal::Refusal;
-use crate::resume::Asked;
 use crate::routed::Routed;
 use broadcast::Offer;
 pub(crate) use carried::Carried;
 pub(crate) use failed::{Failed, Unanswered};
+pub use hermes_packet::{Broken, Side};
 pub use pump::silence;
 pub(crate) use upgrades::permits_upgrade;
 

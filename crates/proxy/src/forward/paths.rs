@@ -6,6 +6,8 @@ use std::sync::Arc;
 use hermes_http::{Event, RequestHead};
 use hermes_identity::Proof;
 use hermes_net::UdpSocket;
+use hermes_packet::UdpEnd;
+use hermes_packet::{Asked, Destination, Handed, Token};
 use hermes_proto::datagram_limit;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_upstream::{ConnectFailure, UdpDialled, UdpWay};
@@ -18,12 +20,10 @@ use super::held::Held;
 use super::holding;
 use super::retry::Tries;
 use super::{reach, tunnel};
-use crate::datagrams::UdpEnd;
 use crate::next::Next;
 use crate::next::next_hop;
 use crate::redecide::Opened;
 use crate::refusal::Refusal;
-use crate::resume::{Asked, Bound, Handed, Token};
 use crate::routed::Routed;
 use crate::target::Target;
 
@@ -140,7 +140,7 @@ pub(super) fn no_room() -> Refusal {
 }
 
 /// Whose the session is, and where it leads. A client without a credential that is no peer is known by its address alone.
-fn bound(routed: &Routed, next: &Next, target: &Target) -> Bound {
+fn bound(routed: &Routed, next: &Next, target: &Target) -> Destination {
     let Routed {
         auth,
         source,
@@ -149,11 +149,11 @@ fn bound(routed: &Routed, next: &Next, target: &Target) -> Bound {
         ..
     } = routed;
     let known = auth.peer || !matches!(auth.proof, Proof::Nothing);
-    Bound {
+    Destination {
         user: user.clone(),
         source: source.peer.ip().filter(|_| !known),
         listener: listener.name.clone(),
-        target: target.clone(),
+        target: target.to_string(),
         upstream: next.name().clone(),
     }
 }
@@ -163,7 +163,7 @@ async fn take_over(
     tries: &Tries<'_>,
     head: &RequestHead,
     token: &Token,
-    bound: &Bound,
+    bound: &Destination,
 ) -> Option<(Path, Opened)> {
     let routed = tries.routed;
     let next = tries.next;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use hermes_http::{Frame, Incoming, Outgoing, Reset, StreamError};
 use hermes_net::{SpliceError, splice};
 use hermes_observe::Counters;
+use hermes_packet::{Broken, Side};
 use http::HeaderMap;
 use tokio::net::TcpStream;
 
-use crate::broken::{Broken, Side};
 use crate::redecide::Place;
 use crate::snapshot::Snapshot;
 

@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_http::Reset;
+use hermes_packet::{Asked, Claim, Handed, KEPT_FOR, Token};
+use hermes_packet::{Origin, UdpReader};
 use hermes_proto::proxy_status::ProxyError;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::datagrams::{Path, Tunnel};
 use super::held::Held;
 use super::{Broken, paths};
-use crate::datagrams::{Origin, UdpReader};
 use crate::redecide::{Opened, Place, Standing};
 use crate::refusal::Refusal;
-use crate::resume::{Asked, Claim, Handed, KEPT_FOR, Token};
 
 /// A way that was opened again and broke within this time is not opened once more: it would be the same.
 #[doc(alias = "bound")]

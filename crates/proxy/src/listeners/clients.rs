@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hermes_rules::session::{Candidate, Class, evicted};
 use parking_lot::Mutex;
 
-use crate::datagrams::Session;
+use hermes_packet::Session;
 
 /// The fraction of all sessions that ends at once to make room, so that the search for them is not
 /// paid for by each.
@@ -135,8 +135,8 @@ mod tests {
     use hermes_net::{PeerAddress, UdpSocket};
 
     use super::*;
-    use crate::datagrams::Bounds;
     use hermes_observe::{AccessSink, Begin, Seeing};
+    use hermes_packet::Bounds;
 
     struct Listener {
         clients: Clients,

@@ -11,6 +11,7 @@ use hermes_http::RequestHead;
 use hermes_net::wake_gated::wake_gated;
 use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_observe::DropReason;
+use hermes_packet::{Queue, Session};
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::udp_template;
 use hermes_proto::upgrade::Protocol;
@@ -20,7 +21,6 @@ use tokio::time::Instant;
 
 use super::clients::Clients;
 use crate::arrival::Arrival;
-use crate::datagrams::{Queue, Session};
 use crate::entrance::Entrance;
 use crate::pipeline;
 

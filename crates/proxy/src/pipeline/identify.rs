@@ -2,6 +2,7 @@
 
 use hermes_http::{Kind, RequestHead};
 use hermes_identity::AuthContext;
+use hermes_packet::Asked;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{hop, path};
 use http::{HeaderMap, StatusCode};
@@ -9,7 +10,6 @@ use http::{HeaderMap, StatusCode};
 use super::entered::Entered;
 use crate::max_forwards;
 use crate::refusal::Refusal;
-use crate::resume::Asked;
 use crate::snapshot::Snapshot;
 use crate::target::Target;
 

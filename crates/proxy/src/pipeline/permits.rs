@@ -2,6 +2,7 @@
 
 use hermes_http::Kind;
 use hermes_identity::Proof;
+use hermes_packet::Asked;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
@@ -9,7 +10,6 @@ use super::entered::Entered;
 use super::identify::Identified;
 use crate::listeners::{Joined, Place, SessionPlace};
 use crate::refusal::Refusal;
-use crate::resume::Asked;
 use crate::snapshot::ListenerRules;
 
 /// The key that bounds a user's connections.

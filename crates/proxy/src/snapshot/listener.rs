@@ -16,12 +16,12 @@ use hermes_identity::Authenticator;
 use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
 use hermes_net::{PeerAddress, StreamInfo, quic};
 use hermes_observe::{ListenerSeeing, Seeing};
+use hermes_packet::Bounds;
 use hermes_proto::uri_template::UriTemplate;
 
 use hermes_rules::judge::{is_identified, listener_user};
 use hermes_upstream::ATTACHMENT_KEEPALIVE;
 
-use crate::datagrams::Bounds;
 use crate::snapshot::crowded::Crowded;
 use crate::target::Forms;
 

@@ -25,14 +25,14 @@ const MOST: u8 = 2;
 const INTERIM: usize = 8;
 
 /// A response head, and what it stands on.
-pub(in crate::forward) struct Answered {
-    pub(in crate::forward) head: ResponseHead,
-    pub(in crate::forward) incoming: Incoming,
+pub(crate) struct Answered {
+    pub(crate) head: ResponseHead,
+    pub(crate) incoming: Incoming,
     /// Interim responses that came before.
-    pub(in crate::forward) interim: Vec<ResponseHead>,
-    pub(in crate::forward) endpoint: Arc<str>,
+    pub(crate) interim: Vec<ResponseHead>,
+    pub(crate) endpoint: Arc<str>,
     /// To be kept until the content has passed: the exchange's other half, and its place on the endpoint.
-    pub(in crate::forward) held: (Outgoing, Pending, hermes_upstream::Active),
+    pub(crate) held: (Outgoing, Pending, hermes_upstream::Active),
 }
 
 impl Answered {
@@ -47,7 +47,7 @@ type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Answered, NoResponse>> + S
 ///
 /// # Errors
 /// No attempt had a response.
-pub(in crate::forward) async fn race(
+pub(crate) async fn race(
     tries: &Tries<'_>,
     head: &RequestHead,
     target: &Target,

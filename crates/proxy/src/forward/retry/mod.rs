@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use hermes_config::model::Hedge;
 use hermes_http::{Kind, RequestHead, ResponseHead};
+use hermes_packet::{Early, Session};
 use hermes_rules::retry::{Made, Outcome, Policy, Stop, decide};
 use hermes_upstream::{Allowance, Budget, Hop};
 use http::Method;
@@ -21,7 +22,6 @@ pub(super) use outcome::{of_connect, of_stream};
 pub(super) use replay::Replay;
 
 use super::wait::{Key, Wait};
-use crate::datagrams::{Early, Session};
 use crate::next::Next;
 use crate::refusal::Refusal;
 use crate::routed::Routed;

@@ -10,7 +10,7 @@ use http::header::RETRY_AFTER;
 
 /// A stream that failed before its response; `None` if another attempt would end in the same way. `reused`: the connection had
 /// served other exchanges.
-pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option<Outcome> {
+pub(crate) fn of_stream(error: &StreamError, reused: bool) -> Option<Outcome> {
     match &error.cause {
         Cause::Invalid(_) | Cause::Slow | Cause::Memory(_) => None,
         _ if error.processed == Processed::No => Some(Outcome::Refused),
@@ -24,7 +24,7 @@ pub(in crate::forward) fn of_stream(error: &StreamError, reused: bool) -> Option
 }
 
 /// A connection that did not come about; `None` if a rule or a limit forbids it, now and the next time.
-pub(in crate::forward) fn of_connect(kind: FailureKind) -> Option<Outcome> {
+pub(crate) fn of_connect(kind: FailureKind) -> Option<Outcome> {
     match kind {
         FailureKind::Dotless | FailureKind::Prohibited | FailureKind::Limit => None,
         FailureKind::Descriptors | FailureKind::Ports => None,

@@ -22,7 +22,7 @@ const FIRST_BLOCK: usize = 64;
 const LINE_OVERHEAD: usize = 32;
 
 /// Content that is kept while it streams, up to a bound.
-pub(in crate::forward) struct Replay<'a> {
+pub(crate) struct Replay<'a> {
     incoming: Incoming,
     length: Option<u64>,
     kept: Kept,
@@ -109,7 +109,7 @@ impl Kept {
 
 impl<'a> Replay<'a> {
     /// Keeps at most `room` bytes.
-    pub(in crate::forward) fn new(
+    pub(crate) fn new(
         incoming: Incoming,
         room: u64,
         lost: &'a AtomicBool,
@@ -127,13 +127,13 @@ impl<'a> Replay<'a> {
     }
 
     /// Begins again with the first piece.
-    pub(in crate::forward) fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         self.kept.close();
         self.again = Some(0);
     }
 
     /// Bytes of the whole content, where the client announced them.
-    pub(in crate::forward) fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         self.length
     }
 

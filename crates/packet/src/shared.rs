@@ -5,13 +5,13 @@ use hermes_http::{Outgoing, Reset, StreamError};
 
 /// The stream, and whether the next that is written may begin a capsule. A writer that gives up in the middle of one leaves it so: nothing
 /// can follow.
-pub(crate) struct Shared {
+pub struct Shared {
     outgoing: Outgoing,
     within: bool,
 }
 
 impl Shared {
-    pub(super) fn new(outgoing: Outgoing) -> Self {
+    pub(crate) fn new(outgoing: Outgoing) -> Self {
         Self {
             outgoing,
             within: false,
@@ -19,12 +19,12 @@ impl Shared {
     }
 
     /// Whether a capsule may begin here.
-    pub(super) fn is_between(&self) -> bool {
+    pub(crate) fn is_between(&self) -> bool {
         !self.within
     }
 
     /// Writes a piece; `ends` says whether a capsule ends with it.
-    pub(super) async fn data(&mut self, bytes: Bytes, ends: bool) -> Result<(), StreamError> {
+    pub(crate) async fn data(&mut self, bytes: Bytes, ends: bool) -> Result<(), StreamError> {
         self.within = true;
         let written = self.outgoing.data(bytes, false).await;
         // A stream that is broken says so itself.
@@ -32,22 +32,22 @@ impl Shared {
         written
     }
 
-    pub(super) async fn flush(&mut self) -> Result<(), StreamError> {
+    pub(crate) async fn flush(&mut self) -> Result<(), StreamError> {
         let within = std::mem::replace(&mut self.within, true);
         let flushed = self.outgoing.flush().await;
         self.within = flushed.is_ok() && within;
         flushed
     }
 
-    pub(super) async fn finish(&mut self) -> Result<(), StreamError> {
+    pub(crate) async fn finish(&mut self) -> Result<(), StreamError> {
         self.outgoing.finish(None).await
     }
 
-    pub(super) fn reset(&mut self, reset: Reset) {
+    pub(crate) fn reset(&mut self, reset: Reset) {
         self.outgoing.reset(reset);
     }
 
-    pub(super) async fn broken(&mut self) -> Reset {
+    pub(crate) async fn broken(&mut self) -> Reset {
         self.outgoing.broken().await
     }
 }

@@ -47,7 +47,7 @@ pub struct Received {
 
 impl Received {
     /// Nothing yet.
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: Bounds) -> Self {
         let taken = Queue::new(bounds);
         let waiting = Queue::new(bounds);
         Self {
@@ -59,19 +59,19 @@ impl Received {
     }
 
     /// What it keeps.
-    pub(crate) fn bounds(&self) -> Bounds {
+    pub fn bounds(&self) -> Bounds {
         self.waiting.bounds()
     }
 
     /// The same for a socket of another worker: what was taken was sent.
-    pub(crate) fn handed_over(mut self) -> Self {
+    pub fn handed_over(mut self) -> Self {
         self.give_back();
         self.taken.clear();
         self
     }
 
     /// Waits for datagrams; what was kept comes first.
-    pub(super) async fn fill(&mut self, socket: &UdpSocket) -> Result<(), UdpError> {
+    pub(crate) async fn fill(&mut self, socket: &UdpSocket) -> Result<(), UdpError> {
         self.give_back();
         self.taken.clear();
         if !self.waiting.is_empty() {
@@ -94,7 +94,7 @@ impl Received {
     }
 
     /// What [`Self::fill`] found.
-    pub(super) fn datagrams(&self) -> impl Iterator<Item = (Option<SocketAddr>, &[u8])> {
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = (Option<SocketAddr>, &[u8])> {
         let kept = self.taken.iter().map(|datagram| (None, datagram));
         let batch = self
             .batch
@@ -110,7 +110,7 @@ impl Received {
     }
 
     /// Keeps what [`Self::fill`] found, because it cannot be sent now.
-    pub(super) fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         let now = Instant::now();
         let mut full = 0;
         if self.taken.is_empty() {
@@ -135,7 +135,7 @@ impl Received {
 
     /// Waits for `write`, which sends what was found. If that takes long, the socket is emptied meanwhile, and `lost` is told of
     /// datagrams for which there was no room, and of those that waited too long.
-    pub(super) async fn during<W: Future>(
+    pub(crate) async fn during<W: Future>(
         &mut self,
         socket: &UdpSocket,
         write: W,
@@ -185,7 +185,7 @@ impl Received {
 }
 
 /// Keeps a batch for the next socket of this worker.
-pub(super) fn give_back(batch: RecvBatch) {
+pub(crate) fn give_back(batch: RecvBatch) {
     KEPT.with_borrow_mut(|kept| {
         if kept.len() < KEPT_BATCHES {
             kept.push(batch);
@@ -194,7 +194,7 @@ pub(super) fn give_back(batch: RecvBatch) {
 }
 
 /// A batch that was kept, or a new one.
-pub(super) fn kept() -> RecvBatch {
+pub(crate) fn kept() -> RecvBatch {
     KEPT.with_borrow_mut(Vec::pop)
         .unwrap_or_else(|| RecvBatch::with_slots(SLOTS))
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::lane::in_room;
+use super::room::in_room;
 use super::{Bounds, Queue};
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a

@@ -11,13 +11,12 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::Token;
-use crate::datagrams::Received;
-use crate::target::Target;
+use crate::received::Received;
+use crate::resume::Token;
 
 /// How long a session whose path broke waits to be resumed: a restart takes less.
 #[doc(alias = "bound")]
-pub(crate) const KEPT_FOR: Duration = Duration::from_secs(10);
+pub const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// Sessions of the process that wait at once; others end with their way. Each keeps a socket and what came for it meanwhile.
 #[doc(alias = "bound")]
@@ -29,33 +28,39 @@ const HAND_OVER: Duration = Duration::from_millis(500);
 
 /// Whose a session is and where it leads: all of it must be the same for the one who takes it over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Bound {
-    pub(crate) user: Option<String>,
+pub struct Destination {
+    /// The user, if one is known.
+    pub user: Option<String>,
     /// Where the client is, where nothing else says who it is.
-    pub(crate) source: Option<IpAddr>,
-    pub(crate) listener: Arc<str>,
-    pub(crate) target: Target,
+    pub source: Option<IpAddr>,
+    /// Where its exchange came in.
+    pub listener: Arc<str>,
+    /// What it is for, as records show it.
+    pub target: String,
     /// Where the route sent it.
-    pub(crate) upstream: Arc<str>,
+    pub upstream: Arc<str>,
 }
 
 /// A session on its way from one tunnel to another.
-pub(crate) struct Handed {
-    pub(crate) socket: std::net::UdpSocket,
-    pub(crate) remote: SocketAddr,
+pub struct Handed {
+    /// The socket towards the target.
+    pub socket: std::net::UdpSocket,
+    /// The address that it is connected to.
+    pub remote: SocketAddr,
     /// What came and was not taken yet.
-    pub(crate) received: Received,
-    pub(crate) active: Active,
+    pub received: Received,
+    /// Counts it at its endpoint.
+    pub active: Active,
     /// How often it was taken over, this time included.
-    pub(crate) times: u32,
+    pub times: u32,
 }
 
 /// Someone waits here to be handed a session.
-pub(crate) type Claim = oneshot::Sender<Handed>;
+pub type Claim = oneshot::Sender<Handed>;
 
 /// The sessions.
 #[derive(Default)]
-pub(crate) struct Resumable {
+pub struct Resumable {
     held: Mutex<HashMap<Token, Entry>>,
     numbers: AtomicU64,
     waiting: Mutex<Option<Shares>>,
@@ -63,12 +68,12 @@ pub(crate) struct Resumable {
 
 struct Entry {
     number: u64,
-    bound: Bound,
+    bound: Destination,
     claims: mpsc::Sender<Claim>,
 }
 
 /// A session's place in the table, with its carrier. It leaves when this is dropped.
-pub(crate) struct Seat {
+pub struct Seat {
     resumable: Arc<Resumable>,
     token: Token,
     number: u64,
@@ -76,18 +81,18 @@ pub(crate) struct Seat {
     /// Whose it is.
     owner: String,
     /// How often it was taken over.
-    pub(crate) times: u32,
+    pub times: u32,
 }
 
 /// A session that waits, counted.
-pub(crate) struct Waiting {
+pub struct Waiting {
     resumable: Arc<Resumable>,
     owner: String,
 }
 
 impl Resumable {
     /// Enters a session that was taken over `times` times.
-    pub(crate) fn enter(self: &Arc<Self>, token: Token, bound: Bound, times: u32) -> Seat {
+    pub fn enter(self: &Arc<Self>, token: Token, bound: Destination, times: u32) -> Seat {
         let (sender, claims) = mpsc::channel(1);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let of_source = || bound.source.map(|source| source.to_string());
@@ -111,7 +116,7 @@ impl Resumable {
     }
 
     /// Whether a session of this user can be taken over with the token.
-    pub(crate) fn knows(&self, token: &Token, user: Option<&str>) -> bool {
+    pub fn knows(&self, token: &Token, user: Option<&str>) -> bool {
         self.held
             .lock()
             .get(token)
@@ -119,7 +124,7 @@ impl Resumable {
     }
 
     /// Takes a session over, whether it waits or is still carried; `None` for a token that is not known here, or to others.
-    pub(crate) async fn claim(&self, token: &Token, bound: &Bound) -> Option<Handed> {
+    pub async fn claim(&self, token: &Token, bound: &Destination) -> Option<Handed> {
         let (claim, handed) = oneshot::channel();
         {
             let held = self.held.lock();
@@ -136,12 +141,12 @@ impl Resumable {
 
 impl Seat {
     /// What stands for it.
-    pub(crate) fn token(&self) -> Token {
+    pub fn token(&self) -> Token {
         self.token
     }
 
     /// Waits until someone claims the session. May be dropped and called again.
-    pub(crate) async fn claimed(&mut self) -> Claim {
+    pub async fn claimed(&mut self) -> Claim {
         loop {
             match self.claims.recv().await {
                 Some(claim) if claim.is_closed() => {}
@@ -153,7 +158,7 @@ impl Seat {
     }
 
     /// A place to wait in, if there is one: its user has no more than half of what others leave.
-    pub(crate) fn wait(&self) -> Option<Waiting> {
+    pub fn wait(&self) -> Option<Waiting> {
         let mut waiting = self.resumable.waiting.lock();
         let joined = waiting
             .get_or_insert_with(|| Shares::new(WAITING))
@@ -190,9 +195,9 @@ impl Drop for Waiting {
 mod tests {
     use super::*;
 
-    fn bound(user: &str) -> Bound {
-        let target = Target::host_port("video".to_owned(), 5004);
-        Bound {
+    fn bound(user: &str) -> Destination {
+        let target = "video:5004".to_owned();
+        Destination {
             user: Some(user.to_owned()),
             source: None,
             listener: "web".into(),
@@ -201,7 +206,7 @@ mod tests {
         }
     }
 
-    fn handed(bounds: crate::datagrams::Bounds) -> Handed {
+    fn handed(bounds: crate::Bounds) -> Handed {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let remote = socket.local_addr().unwrap();
         Handed {
@@ -219,7 +224,7 @@ mod tests {
         let token = Token::random().unwrap();
         let mut seat = resumable.enter(token, bound("alice"), 0);
         let carrier = tokio::spawn(async move {
-            let bounds = crate::datagrams::Bounds {
+            let bounds = crate::Bounds {
                 bytes: 1,
                 age: Duration::ZERO,
             };
@@ -261,7 +266,7 @@ mod tests {
             "it was given up"
         );
         let carrier = tokio::spawn(async move {
-            let bounds = crate::datagrams::Bounds {
+            let bounds = crate::Bounds {
                 bytes: 1,
                 age: Duration::ZERO,
             };

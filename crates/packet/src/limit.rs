@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const CONTEXT_SIZE: usize = 1;
 
 /// The limits of a tunnel.
-pub(crate) struct Limits {
+pub struct Limits {
     client: Limit,
     target: Limit,
     /// Bytes of UDP payloads that go as capsules where QUIC datagrams are too small for them, because the client asked for that:
@@ -54,7 +54,7 @@ struct Told {
 
 impl Limits {
     /// Of a tunnel for whose client this `floor` holds.
-    pub(crate) fn new(floor: usize) -> Self {
+    pub fn new(floor: usize) -> Self {
         Self {
             client: Limit::none(),
             target: Limit::none(),
@@ -63,12 +63,12 @@ impl Limits {
     }
 
     /// The floor.
-    pub(crate) fn floor(&self) -> usize {
+    pub fn floor(&self) -> usize {
         self.floor
     }
 
     /// A side leads to this sink from now on, and what is behind it `listens` or does not. It has not heard or said anything yet.
-    pub(crate) fn lead(&mut self, side: Side, sink: &Sink, listens: bool) {
+    pub fn lead(&mut self, side: Side, sink: &Sink, listens: bool) {
         let limit = match side {
             Side::Client => &mut self.client,
             Side::Target => &mut self.target,
@@ -81,17 +81,17 @@ impl Limits {
     }
 
     /// The largest payload that goes to this side by its own word.
-    pub(super) fn heard(&self, side: Side) -> usize {
+    pub(crate) fn heard(&self, side: Side) -> usize {
         self.of(side).heard.load(Ordering::Relaxed).max(self.floor)
     }
 
     /// The largest payload that goes to this side as a QUIC datagram, by its own word and by what the path carries.
-    pub(super) fn fits(&self, side: Side) -> usize {
+    pub(crate) fn fits(&self, side: Side) -> usize {
         self.of(side).own().min(self.heard(side))
     }
 
     /// This side said how large payloads may be.
-    pub(super) fn hear(&self, side: Side, limit: usize) {
+    pub(crate) fn hear(&self, side: Side, limit: usize) {
         let of = self.of(side);
         if of.heard.swap(limit, Ordering::Relaxed) != limit {
             // Something larger was sent there: its sender may have to know.
@@ -101,7 +101,7 @@ impl Limits {
     }
 
     /// A payload of this many bytes did not fit this side.
-    pub(super) fn exceeded(&self, side: Side, size: usize) {
+    pub(crate) fn exceeded(&self, side: Side, size: usize) {
         let of = self.of(side);
         let mut told = of.told.lock();
         if told.largest == 0 && size > 0 {
@@ -111,7 +111,7 @@ impl Limits {
     }
 
     /// Waits until this side is to be told a limit. Dropping the future loses nothing.
-    pub(super) async fn due(&self, side: Side) -> usize {
+    pub(crate) async fn due(&self, side: Side) -> usize {
         let of = self.of(side.other());
         if !self.of(side).listens {
             return std::future::pending().await;

@@ -8,15 +8,11 @@
 //! The value is a boolean or a byte sequence of RFC 9651. It stands in no log and no record, is taken out of every request as it
 //! arrives, and goes on to the next proxy only.
 
-mod table;
-
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
-
-pub(crate) use table::{Bound, Claim, Handed, KEPT_FOR, Resumable, Seat};
 
 /// The field.
 const FIELD: HeaderName = HeaderName::from_static("hermes-session");
@@ -26,11 +22,11 @@ const LENGTH: usize = 16;
 
 /// What only those know through whose hands a session went.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Token([u8; LENGTH]);
+pub struct Token([u8; LENGTH]);
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub enum Asked {
     /// A session.
     New,
     /// The session that this token stands for, or else a fresh one.
@@ -41,7 +37,7 @@ pub(crate) enum Asked {
 
 impl Asked {
     /// Takes what is asked for out of a request.
-    pub(crate) fn take(fields: &mut HeaderMap) -> Option<Self> {
+    pub fn take(fields: &mut HeaderMap) -> Option<Self> {
         let value = only(fields)?;
         match value.as_bytes() {
             b"?1" => Some(Self::New),
@@ -50,7 +46,7 @@ impl Asked {
     }
 
     /// Asks for it.
-    pub(crate) fn write(self, fields: &mut HeaderMap) {
+    pub fn write(self, fields: &mut HeaderMap) {
         match self {
             Self::New => drop(fields.insert(FIELD, HeaderValue::from_static("?1"))),
             Self::Again(token) | Self::Only(token) => token.write(fields),
@@ -60,7 +56,7 @@ impl Asked {
 
 impl Token {
     /// A new one; none where the system has no random numbers.
-    pub(crate) fn random() -> Option<Self> {
+    pub fn random() -> Option<Self> {
         let mut bytes = [0; LENGTH];
         // From the system itself: the generator of the TLS library takes a tenth of a second to begin, on each worker.
         getrandom::fill(&mut bytes).ok()?;
@@ -68,12 +64,12 @@ impl Token {
     }
 
     /// Takes the token out of a response.
-    pub(crate) fn take(fields: &mut HeaderMap) -> Option<Self> {
+    pub fn take(fields: &mut HeaderMap) -> Option<Self> {
         Self::parse(only(fields)?.as_bytes())
     }
 
     /// Writes it.
-    pub(crate) fn write(self, fields: &mut HeaderMap) {
+    pub fn write(self, fields: &mut HeaderMap) {
         if let Ok(mut value) = HeaderValue::try_from(format!(":{}:", STANDARD.encode(self.0))) {
             value.set_sensitive(true);
             fields.insert(FIELD, value);

@@ -15,9 +15,9 @@ use super::{Bounds, Queue};
 const MOST: usize = 128;
 
 /// QUIC datagrams that belong to a stream, those of them that were taken and not moved yet, and what waits until it can go on.
-pub(super) struct Beside {
+pub(crate) struct Beside {
     receiver: Option<DatagramReceiver>,
-    pub(super) taken: Vec<Bytes>,
+    pub(crate) taken: Vec<Bytes>,
     /// Bounds on what waits.
     bounds: Bounds,
     /// What waits, where anything does.
@@ -25,7 +25,7 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    pub(super) fn new(receiver: Option<DatagramReceiver>) -> Self {
+    pub(crate) fn new(receiver: Option<DatagramReceiver>) -> Self {
         Self {
             receiver,
             taken: Vec::new(),
@@ -35,17 +35,17 @@ impl Beside {
     }
 
     /// Lets so much wait.
-    pub(super) fn set_bounds(&mut self, bounds: Bounds) {
+    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
     }
 
     /// Whether something waits.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.kept.is_some()
     }
 
     /// Lets what was taken wait; returns how many datagrams had to go for it.
-    pub(super) fn keep(&mut self) -> u64 {
+    pub(crate) fn keep(&mut self) -> u64 {
         let bounds = self.bounds;
         let kept = self
             .kept
@@ -58,7 +58,7 @@ impl Beside {
     }
 
     /// Takes what waited before what came since; returns how many datagrams had waited for too long.
-    pub(super) fn release(&mut self) -> u64 {
+    pub(crate) fn release(&mut self) -> u64 {
         let Some(mut kept) = self.kept.take() else {
             return 0;
         };
@@ -69,7 +69,7 @@ impl Beside {
     }
 
     /// Waits for `done`, and keeps what comes meanwhile.
-    pub(super) async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
+    pub(crate) async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
         let mut done = pin!(done);
         loop {
             tokio::select! {
@@ -81,12 +81,12 @@ impl Beside {
     }
 
     /// Whether there are any, ever.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.receiver.is_some()
     }
 
     /// Waits for datagrams; for ever once none can come. Dropping the future loses nothing.
-    pub(super) async fn fill(&mut self) {
+    pub(crate) async fn fill(&mut self) {
         if !self.taken.is_empty() {
             return;
         }
@@ -101,7 +101,7 @@ impl Beside {
     }
 
     /// How many were dropped since this was last asked, because they were not taken in time.
-    pub(super) fn lost(&mut self) -> u64 {
+    pub(crate) fn lost(&mut self) -> u64 {
         self.receiver
             .as_mut()
             .map_or(0, |receiver| receiver.take_lost().datagrams)

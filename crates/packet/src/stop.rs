@@ -9,7 +9,7 @@ const BOTH: usize = 2;
 
 /// Tells lanes to stop. The task that sets it or takes it back polls them next, so that none is woken for it.
 #[derive(Debug, Default)]
-pub(crate) struct Stop {
+pub struct Stop {
     is_set: AtomicBool,
     /// Lanes that have stopped or ended.
     resting: AtomicUsize,
@@ -19,22 +19,22 @@ pub(crate) struct Stop {
 
 impl Stop {
     /// From now on.
-    pub(crate) fn set(&self) {
+    pub fn set(&self) {
         self.is_set.store(true, Ordering::Relaxed);
     }
 
     /// Lanes go on, those that have stopped too.
-    pub(crate) fn take_back(&self) {
+    pub fn take_back(&self) {
         self.is_set.store(false, Ordering::Relaxed);
     }
 
     /// A lane has ended, for good.
-    pub(crate) fn ended(&self) {
+    pub fn ended(&self) {
         self.resting.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits, with a lane that has stopped, for the other one: false if both are to go on.
-    pub(crate) async fn rest(&self) -> bool {
+    pub async fn rest(&self) -> bool {
         self.resting.fetch_add(1, Ordering::Relaxed);
         poll_fn(|_| {
             if !self.is_set() {
@@ -50,12 +50,12 @@ impl Stop {
         .await
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)
     }
 
     /// Resolves when it is set, as far as the waiting task is polled then.
-    pub(super) async fn seen(&self) {
+    pub(crate) async fn seen(&self) {
         poll_fn(|_| {
             if self.is_set() {
                 Poll::Ready(())
@@ -66,12 +66,12 @@ impl Stop {
         .await;
     }
 
-    pub(super) fn client_reached(&self, is_between: bool) {
+    pub(crate) fn client_reached(&self, is_between: bool) {
         self.within.store(!is_between, Ordering::Relaxed);
     }
 
     /// Whether the next reader from the client begins with a capsule.
-    pub(crate) fn client_is_between(&self) -> bool {
+    pub fn client_is_between(&self) -> bool {
         !self.within.load(Ordering::Relaxed)
     }
 }

@@ -47,7 +47,7 @@ struct Others {
 
 impl Lane<'_> {
     /// Sends what was taken to UDP, in runs.
-    pub(super) async fn deliver_beside(
+    pub(crate) async fn deliver_beside(
         &self,
         beside: &mut Beside,
         batch: &mut Batch,
@@ -64,7 +64,7 @@ impl Lane<'_> {
     }
 
     /// UDP in, QUIC datagrams out.
-    pub(super) async fn udp_to_quic(
+    pub(crate) async fn udp_to_quic(
         &self,
         reader: &mut UdpReader,
         stream: &Arc<Mutex<Shared>>,
@@ -130,7 +130,7 @@ impl Lane<'_> {
     }
 
     /// Capsules in, QUIC datagrams out; other capsules go on as they are.
-    pub(super) async fn capsules_to_quic(
+    pub(crate) async fn capsules_to_quic(
         &self,
         capsules: &mut Capsules,
         stream: &Arc<Mutex<Shared>>,
@@ -200,7 +200,7 @@ impl Lane<'_> {
     }
 
     /// Sends what waited as capsules.
-    pub(super) async fn release_capsules(
+    pub(crate) async fn release_capsules(
         &self,
         beside: &mut Beside,
         stream: &Mutex<Shared>,
@@ -271,7 +271,7 @@ impl Lane<'_> {
     }
 
     /// QUIC datagrams and a stream of capsules in; out go QUIC datagrams, or capsules where the other side has none.
-    pub(super) async fn quic_to_stream(
+    pub(crate) async fn quic_to_stream(
         &self,
         capsules: &mut Capsules,
         stream: &Arc<Mutex<Shared>>,
@@ -339,7 +339,7 @@ impl Lane<'_> {
     }
 
     /// The side that it comes from says how large payloads may be that are sent there.
-    pub(super) fn heed(&self, limit: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn heed(&self, limit: &[u8]) -> Result<(), Broken> {
         let limit = datagram_limit::decode(limit);
         let limit = limit
             .ok_or_else(|| Broken::malformed(self.from, "a limit that is no number".to_owned()))?;
@@ -349,7 +349,7 @@ impl Lane<'_> {
 
     /// Tells the side that it leads to how large payloads may be that come from there.
     async fn tell(&self, stream: &Mutex<Shared>, limit: usize) -> Result<(), Broken> {
-        tracing::debug!(exchange = %self.exchange.id(), limit, "the largest payload that goes on");
+        tracing::debug!(target: hermes_observe::LOG, exchange = %self.exchange.id(), limit, "the largest payload that goes on");
         let mut capsule = BytesMut::new();
         datagram_limit::encode(limit, &mut capsule);
         self.write_on(stream, capsule.freeze()).await
@@ -380,7 +380,7 @@ impl Lane<'_> {
     }
 
     /// Passes datagrams on as they are, and waits for room for more.
-    pub(super) async fn forward(
+    pub(crate) async fn forward(
         &self,
         datagrams: &mut Vec<Bytes>,
         stream: &Mutex<Shared>,
@@ -425,7 +425,7 @@ impl Lane<'_> {
     }
 
     /// Writes datagrams as capsules.
-    pub(super) fn encode(&self, datagrams: &mut Vec<Bytes>, room: &mut BytesMut) {
+    pub(crate) fn encode(&self, datagrams: &mut Vec<Bytes>, room: &mut BytesMut) {
         let bytes: usize = datagrams.iter().map(Bytes::len).sum();
         self.moved(datagrams.len() as u64, bytes as u64);
         room.reserve(bytes + datagrams.len() * capsule::MAX_HEADER);
@@ -463,7 +463,7 @@ impl Lane<'_> {
     }
 
     /// Writes whole capsules.
-    pub(super) async fn write_on(
+    pub(crate) async fn write_on(
         &self,
         stream: &Mutex<Shared>,
         bytes: Bytes,

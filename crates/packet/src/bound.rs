@@ -13,18 +13,19 @@ use hermes_proto::udp_bind::{Contexts, MAX_CAPSULE, Outbound};
 use parking_lot::Mutex;
 use tokio::task::coop::consume_budget;
 
-use super::lane::{Lane, Left, Origin, Sink, broken};
+use super::lane::{Lane, Left, Origin, broken};
 use super::received::{give_back, kept};
+use super::sink::Sink;
 use crate::broken::Broken;
 
 /// The rules for addresses that a client chooses, as they are now.
-pub(crate) trait Egress {
+pub trait Egress {
     /// Whether datagrams may go to this peer and come from it.
     fn may_choose(&self, peer: SocketAddr) -> bool;
 }
 
 /// The sockets of one request, and the contexts of its client.
-pub(crate) struct Bound<E> {
+pub struct Bound<E> {
     /// One for each family, with its address.
     sockets: Vec<(SocketAddr, UdpSocket)>,
     contexts: Mutex<Contexts>,
@@ -36,10 +37,7 @@ impl<E: Egress> Bound<E> {
     ///
     /// # Errors
     /// An address is not one of this machine, or no port or descriptor is left.
-    pub(crate) fn open(
-        addresses: impl Iterator<Item = IpAddr>,
-        egress: Arc<E>,
-    ) -> std::io::Result<Self> {
+    pub fn open(addresses: impl Iterator<Item = IpAddr>, egress: Arc<E>) -> std::io::Result<Self> {
         let socket = |address| {
             let socket = UdpSocket::bound(claim(std::net::UdpSocket::bind(SocketAddr::new(
                 address, 0,
@@ -55,7 +53,7 @@ impl<E: Egress> Bound<E> {
     }
 
     /// Where the sockets are.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.sockets.iter().map(|(address, _)| *address)
     }
 
@@ -111,7 +109,7 @@ impl<E: Egress> Bound<E> {
 
 impl Lane<'_> {
     /// From the client to peers. Capsules about contexts are answered before the next is read, so that no answers pile up.
-    pub(crate) async fn client_to_peers<E: Egress>(
+    pub async fn client_to_peers<E: Egress>(
         &self,
         origin: &mut Origin,
         sink: &Sink,
@@ -189,7 +187,7 @@ impl Lane<'_> {
     }
 
     /// From peers to the client.
-    pub(crate) async fn peers_to_client<E: Egress>(
+    pub async fn peers_to_client<E: Egress>(
         &self,
         bound: &Bound<E>,
         sink: &Sink,

@@ -8,17 +8,17 @@ use bytes::Bytes;
 use hermes_http::{Frame, Incoming, StreamError};
 
 /// The stream alone.
-pub(super) struct CapsuleStream {
+pub(crate) struct CapsuleStream {
     incoming: Incoming,
     /// What was read beyond the capsule at which the lane was stopped.
-    pub(super) rest: Bytes,
+    pub(crate) rest: Bytes,
     /// Where what was read ends.
-    pub(super) reached: Reached,
+    pub(crate) reached: Reached,
 }
 
 /// Where what was read of a stream of capsules ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reached {
+pub(crate) enum Reached {
     /// Between two capsules.
     Between,
     /// Within one, of which nothing was passed on.
@@ -29,7 +29,7 @@ pub(super) enum Reached {
 
 impl Reached {
     /// Of what is passed on as it comes.
-    pub(super) fn passing(is_between: bool) -> Self {
+    pub(crate) fn passing(is_between: bool) -> Self {
         if is_between {
             Self::Between
         } else {
@@ -39,7 +39,7 @@ impl Reached {
 }
 
 impl CapsuleStream {
-    pub(super) fn new(incoming: Incoming) -> Self {
+    pub(crate) fn new(incoming: Incoming) -> Self {
         Self {
             incoming,
             rest: Bytes::new(),
@@ -48,7 +48,7 @@ impl CapsuleStream {
     }
 
     /// What is there without waiting.
-    pub(super) async fn ready(&mut self) -> Option<Option<Result<Bytes, StreamError>>> {
+    pub(crate) async fn ready(&mut self) -> Option<Option<Result<Bytes, StreamError>>> {
         poll_fn(|cx| match pin!(self.next()).poll(cx) {
             Poll::Ready(data) => Poll::Ready(Some(data)),
             Poll::Pending => Poll::Ready(None),
@@ -56,7 +56,7 @@ impl CapsuleStream {
         .await
     }
 
-    pub(super) async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, StreamError>> {
         if !self.rest.is_empty() {
             return Some(Ok(std::mem::take(&mut self.rest)));
         }

@@ -1,15 +1,13 @@
 //! One direction of a tunnel of datagrams, between any two ends, which can be stopped where nothing is lost.
 
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use bytes::{Bytes, BytesMut};
-use hermes_http::h3::DatagramSender;
-use hermes_http::{Incoming, Outgoing, Reset, StreamError};
+use bytes::Bytes;
+use hermes_http::{Incoming, Reset, StreamError};
 use hermes_observe::{DropReason, Exchange};
 use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS};
 use hermes_proto::capsule::{CapsuleCursor, CapsuleDecoder, CapsuleType};
@@ -19,35 +17,16 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::beside::Beside;
 use super::end::UdpReader;
 use super::limit::Limits;
+use super::room::in_room;
 use super::shared::Shared;
+use super::sink::Sink;
 use super::stop::Stop;
 use super::stream::{CapsuleStream, Reached};
 use super::{Bounds, UdpEnd};
 use crate::broken::{Broken, Side};
 
-/// Bytes for the capsules of one wake-up; one such room serves all tunnels of a worker.
-#[doc(alias = "bound")]
-const CAPSULE_ROOM: usize = 32 * 1024;
-
-thread_local! {
-    /// The room of all tunnels of a worker: one of its own would be most of what a short session touches.
-    static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
-}
-
-/// What is written into the room of this worker.
-pub(super) fn in_room(write: impl FnOnce(&mut BytesMut)) -> Bytes {
-    ROOM.with_borrow_mut(|room| {
-        // While what was sent last is still on its way, reserving is allocating: so not for each wake-up.
-        if room.capacity() < CAPSULE_ROOM / 2 {
-            room.reserve(CAPSULE_ROOM);
-        }
-        write(room);
-        room.split().freeze()
-    })
-}
-
 /// Where datagrams come from.
-pub(crate) enum Origin {
+pub enum Origin {
     /// UDP.
     Udp(UdpReader),
     /// Capsules.
@@ -55,23 +34,14 @@ pub(crate) enum Origin {
 }
 
 /// A stream of capsules that is read, and the QUIC datagrams beside it.
-pub(crate) struct Capsules {
-    pub(super) stream: CapsuleStream,
-    pub(super) beside: Beside,
-}
-
-/// Where datagrams go. A stream is shared by the lanes that lead there: a writer holds it to the end of a capsule.
-#[derive(Clone)]
-pub(crate) enum Sink {
-    /// UDP.
-    Udp(UdpEnd),
-    /// Capsules, and QUIC datagrams where there are any.
-    Stream(Arc<Mutex<Shared>>, Option<DatagramSender>),
+pub struct Capsules {
+    pub(crate) stream: CapsuleStream,
+    pub(crate) beside: Beside,
 }
 
 /// How a lane was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub enum Left {
     /// It was told to stop, and everything that was read has been sent.
     Stopped,
     /// The stream that it read has ended.
@@ -79,20 +49,22 @@ pub(crate) enum Left {
 }
 
 /// A lane: what it counts, whence, and when it stops.
-pub(crate) struct Lane<'a> {
-    pub(crate) exchange: &'a Exchange,
+pub struct Lane<'a> {
+    /// Whose datagrams they are.
+    pub exchange: &'a Exchange,
     /// The side that it comes from.
-    pub(crate) from: Side,
-    pub(crate) stop: &'a Stop,
+    pub from: Side,
+    /// Ends it where nothing is lost.
+    pub stop: &'a Stop,
     /// Whether it is the only one into its sink, and hears when that breaks.
-    pub(crate) alone: bool,
+    pub alone: bool,
     /// How large payloads may be, and who is told.
-    pub(crate) limits: &'a Limits,
+    pub limits: &'a Limits,
 }
 
 impl Origin {
     /// Reads a stream.
-    pub(crate) fn stream(mut incoming: Incoming) -> Self {
+    pub fn stream(mut incoming: Incoming) -> Self {
         let beside = Beside::new(incoming.datagrams());
         Self::Stream(Capsules {
             stream: CapsuleStream::new(incoming),
@@ -101,21 +73,21 @@ impl Origin {
     }
 
     /// Lets so much of a stream's datagrams wait where they cannot go on. UDP has its own bounds.
-    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+    pub fn set_bounds(&mut self, bounds: Bounds) {
         if let Self::Stream(capsules) = self {
             capsules.beside.set_bounds(bounds);
         }
     }
 
     /// Keeps what UDP brought last, as if it had not been sent.
-    pub(crate) fn keep(&mut self) {
+    pub fn keep(&mut self) {
         if let Self::Udp(reader) = self {
             reader.keep();
         }
     }
 
     /// Waits for `done`. Datagrams that come meanwhile wait within their bounds; capsules do in their stream.
-    pub(crate) async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
+    pub async fn during<W: Future>(&mut self, done: W, exchange: &Exchange) -> W::Output {
         match self {
             Self::Stream(capsules) => capsules.beside.during(done, exchange).await,
             Self::Udp(_) => done.await,
@@ -123,7 +95,7 @@ impl Origin {
     }
 
     /// Waits for the end of a stream; what still comes is of no use.
-    pub(crate) async fn drain(&mut self) {
+    pub async fn drain(&mut self) {
         if let Self::Stream(capsules) = self {
             while let Some(Ok(_)) = capsules.stream.next().await {}
         }
@@ -131,68 +103,19 @@ impl Origin {
 
     /// Whether the last that was read is a piece of a capsule, which has been passed on: nothing else can follow it there, nor its other
     /// piece anywhere else.
-    pub(crate) fn is_within(&self) -> bool {
+    pub fn is_within(&self) -> bool {
         matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Passed)
     }
 
     /// Whether the next reader here begins with a capsule.
-    pub(crate) fn is_between(&self) -> bool {
+    pub fn is_between(&self) -> bool {
         matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Between)
             || self.is_udp()
     }
 
     /// Whether it is UDP.
-    pub(crate) fn is_udp(&self) -> bool {
+    pub fn is_udp(&self) -> bool {
         matches!(self, Self::Udp(_))
-    }
-}
-
-impl Sink {
-    /// Writes a stream.
-    pub(crate) fn stream(outgoing: Outgoing) -> Self {
-        let quic = outgoing.datagrams();
-        Self::Stream(Arc::new(Mutex::new(Shared::new(outgoing))), quic)
-    }
-
-    /// Whether no one is writing there, and the next writer begins with a capsule.
-    pub(crate) fn is_between(&self) -> bool {
-        match self {
-            Self::Udp(_) => true,
-            Self::Stream(stream, _) => stream.try_lock().is_ok_and(|stream| stream.is_between()),
-        }
-    }
-
-    /// Ends a stream; UDP has no end.
-    pub(crate) async fn finish(&self) -> Result<(), StreamError> {
-        match self {
-            Self::Udp(_) => Ok(()),
-            Self::Stream(outgoing, _) => outgoing.lock().await.finish().await,
-        }
-    }
-
-    /// Where QUIC datagrams go beside it.
-    pub(super) fn quic(&self) -> Option<&DatagramSender> {
-        if let Self::Stream(_, quic) = self {
-            quic.as_ref()
-        } else {
-            None
-        }
-    }
-
-    /// Accounts for datagrams that were dropped before the tunnel saw them.
-    pub(crate) fn settle(&self, exchange: &Exchange) {
-        if let Self::Udp(udp) = self {
-            udp.settle(exchange);
-        }
-    }
-
-    /// Resets a stream.
-    pub(crate) fn reset(&self, reset: Reset) {
-        if let Self::Stream(outgoing, _) = self
-            && let Ok(mut outgoing) = outgoing.try_lock()
-        {
-            outgoing.reset(reset);
-        }
     }
 }
 
@@ -201,7 +124,7 @@ impl Lane<'_> {
     ///
     /// # Errors
     /// A side broke.
-    pub(crate) async fn run(&self, origin: &mut Origin, sink: &Sink) -> Result<Left, Broken> {
+    pub async fn run(&self, origin: &mut Origin, sink: &Sink) -> Result<Left, Broken> {
         match (origin, sink) {
             (Origin::Udp(reader), Sink::Udp(udp)) => self.udp_to_udp(reader, udp).await,
             (Origin::Udp(reader), Sink::Stream(stream, Some(quic))) => {
@@ -225,12 +148,12 @@ impl Lane<'_> {
         }
     }
 
-    pub(super) fn moved(&self, datagrams: u64, bytes: u64) {
+    pub(crate) fn moved(&self, datagrams: u64, bytes: u64) {
         Self::count(self.exchange, self.from, datagrams, bytes);
     }
 
     /// Counts what went from a side to the other.
-    pub(crate) fn count(exchange: &Exchange, from: Side, datagrams: u64, bytes: u64) {
+    pub fn count(exchange: &Exchange, from: Side, datagrams: u64, bytes: u64) {
         let counters = exchange.counters();
         let (count, sum) = match from {
             Side::Client => (&counters.datagrams_in, &counters.client_to_target),
@@ -244,7 +167,7 @@ impl Lane<'_> {
     }
 
     /// Notes where what was read ends.
-    pub(super) fn reached(&self, stream: &mut CapsuleStream, reached: Reached) {
+    pub(crate) fn reached(&self, stream: &mut CapsuleStream, reached: Reached) {
         stream.reached = reached;
         if self.from == Side::Client {
             self.stop.client_reached(reached == Reached::Between);
@@ -252,7 +175,7 @@ impl Lane<'_> {
     }
 
     /// Holds a stream, to begin a capsule there.
-    pub(super) async fn hold(
+    pub(crate) async fn hold(
         &self,
         stream: &Arc<Mutex<Shared>>,
     ) -> Result<OwnedMutexGuard<Shared>, Broken> {
@@ -264,11 +187,11 @@ impl Lane<'_> {
         }
     }
 
-    pub(super) fn read(&self, error: &StreamError) -> Broken {
+    pub(crate) fn read(&self, error: &StreamError) -> Broken {
         Broken::read(self.from, error)
     }
 
-    pub(super) fn write(&self, error: &StreamError) -> Broken {
+    pub(crate) fn write(&self, error: &StreamError) -> Broken {
         Broken::write(self.from.other(), error)
     }
 
@@ -459,7 +382,7 @@ impl Lane<'_> {
     }
 
     /// Puts a datagram into the batch, which is sent when it is full.
-    pub(super) async fn collect(
+    pub(crate) async fn collect(
         &self,
         datagram: &UdpDatagram,
         batch: &mut Batch,
@@ -474,7 +397,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    pub(super) async fn send(&self, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
+    pub(crate) async fn send(&self, batch: &mut Batch, udp: &UdpEnd) -> Result<(), Broken> {
         for run in batch.runs() {
             let segment = (run.count > 1).then_some(run.segment_size);
             let sent = udp.send(run.bytes, segment).await;
@@ -490,7 +413,7 @@ impl Lane<'_> {
 }
 
 /// Resolves when the stream breaks, as far as that can be seen while no one writes to it.
-pub(super) async fn broken(sink: &Mutex<Shared>) -> Reset {
+pub(crate) async fn broken(sink: &Mutex<Shared>) -> Reset {
     poll_fn(|cx| match sink.try_lock() {
         Ok(mut outgoing) => pin!(outgoing.broken()).poll(cx),
         Err(_) => Poll::Pending,

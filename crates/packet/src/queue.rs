@@ -16,7 +16,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Nothing waits.
-    pub(crate) const NOTHING: Self = Self {
+    pub const NOTHING: Self = Self {
         bytes: 0,
         age: Duration::ZERO,
     };
