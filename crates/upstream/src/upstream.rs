@@ -47,7 +47,7 @@ pub struct Upstream {
     /// Whether certificates of its endpoints are checked.
     verifies: bool,
     /// What it was built from, for [`Self::same`].
-    source: (String, u64),
+    source: Source,
 }
 
 impl Upstream {
@@ -369,12 +369,23 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
+/// What an upstream is built from.
+#[derive(Debug, PartialEq)]
+struct Source {
+    config: model::Upstream,
+    /// Of the content of the files that it names.
+    files: u64,
+}
+
 /// Retries and hedges are decided elsewhere: a change of them keeps the connections.
-fn source(config: &model::Upstream) -> (String, u64) {
+fn source(config: &model::Upstream) -> Source {
     let config = model::Upstream {
         retry: None,
         hedge: None,
         ..config.clone()
     };
-    (format!("{config:?}"), security::fingerprint(&config))
+    Source {
+        files: security::fingerprint(&config),
+        config,
+    }
 }
