@@ -66,6 +66,27 @@ fn what_may_be_repeated_is(node: &Node, failing: u16) {
     });
 }
 
+/// As [`what_may_be_repeated_is`], of an endpoint that breaks off as soon as it has accepted: what had not left by then may be
+/// repeated, too, so a POST fails or does not.
+fn what_may_be_repeated_is_wherever_it_broke(node: &Node) {
+    for _ in 0..6 {
+        assert_eq!(send(node, "PUT"), (200, "well".to_owned()));
+    }
+    eventually("a POST comes to the one that fails", || {
+        let before = failures(node);
+        let status = send(node, "POST").0;
+        assert!([200, 502].contains(&status), "{status}");
+        (failures(node) > before).then_some(())
+    });
+}
+
+/// Failures of the first endpoint so far.
+fn failures(node: &Node) -> u64 {
+    let status = node.status();
+    let endpoint = &status["upstreams"][0]["endpoints"][0];
+    endpoint["failures"].as_u64().unwrap()
+}
+
 const RETRY: &str = "retry: { on: 5xx, budget: { min: 100 per second } }";
 
 #[test]
@@ -90,19 +111,24 @@ fn what_haproxy_refuses_or_breaks_off_is_sent_to_the_next() {
             version,
             "http-request return status 200 content-type text/plain string well",
         );
-        let rules = [
+        let before = |rule| {
+            let ill = haproxy(version, rule);
+            let endpoints = [ill.address(), well.address()];
+            (
+                ill,
+                before(&endpoints, &format!("http: {version}, {RETRY}")),
+            )
+        };
+        for (rule, status) in [
             ("http-request deny deny_status 503", 503),
             ("http-request reject", 502),
-            ("tcp-request connection reject", 502),
-        ];
-        for (rule, status) in rules {
-            let ill = haproxy(version, rule);
-            let node = before(
-                &[ill.address(), well.address()],
-                &format!("http: {version}, {RETRY}"),
-            );
+        ] {
+            let (_ill, node) = before(rule);
             what_may_be_repeated_is(&node, status);
         }
+
+        let (_ill, node) = before("tcp-request connection reject");
+        what_may_be_repeated_is_wherever_it_broke(&node);
     }
 }
 
