@@ -8,7 +8,7 @@
 //! never match are found by the rules crate, which points to them through [`Places`]. Both are reported at once:
 //! [`read`] gives also what remains of a document with problems, and tells what is found in it from what only follows.
 //!
-//! Documents are written, too: [`write`] gives the text of one, in the words of the reference and without secrets, and [`diff`]
+//! Documents are written, too: [`write()`] gives the text of one, in the words of the reference and without secrets, and [`diff`]
 //! says by the paths of keys what differs between two.
 //!
 //! Specifications: YAML 1.2.2 (core schema, without aliases, tags and several documents), JSON Schema 2020-12.

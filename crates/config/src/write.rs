@@ -30,7 +30,7 @@ pub fn write_whole(document: &Document, places: &Places) -> String {
     emit::document(&root)
 }
 
-/// The document as JSON with the same keys, for scripts. Secrets are as in [`write`].
+/// The document as JSON with the same keys, for scripts. Secrets are as in [`write()`].
 pub fn to_json(document: &Document, places: &Places) -> Json {
     let mut root = said(document);
     replace(&mut root, &|spot, text| {

@@ -499,7 +499,7 @@ impl ListenerSeeing {
         self.malformed.inc();
     }
 
-    /// Counts a request whose sender was refused; `scheme` is that of [`crate::identify::Challenge`].
+    /// Counts a request whose sender was refused; `scheme` is that of a challenge.
     pub fn auth_failure(&self, scheme: &'static str) {
         let labels = SchemeLabels {
             listener: self.name.clone(),

@@ -175,7 +175,7 @@ impl Seeing {
         self.metrics.broadcasts().ended(route, copies);
     }
 
-    /// Counts datagrams that were not delivered. Add them to the exchange's [`Counters`] as well.
+    /// Counts datagrams that were not delivered. Add them to the exchange's counters as well.
     pub fn datagrams_dropped(&self, reason: DropReason, count: u64) {
         self.metrics.datagrams_dropped(reason, count);
     }
