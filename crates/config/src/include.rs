@@ -25,7 +25,7 @@ const FILES: usize = 256;
 const OWN_KEYS: [&str; 3] = ["version", "$schema", "include"];
 
 /// Reads files; collects what is wrong with them.
-pub(crate) struct Reader<'a> {
+pub(crate) struct IncludeReader<'a> {
     env: Env<'a>,
     /// Every file that was opened, absolute, in order.
     pub(crate) files: Vec<PathBuf>,
@@ -39,7 +39,7 @@ pub(crate) struct Reader<'a> {
     given: Option<String>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> IncludeReader<'a> {
     pub(crate) fn new(env: Env<'a>) -> Self {
         Self {
             env,

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use crate::defaults::write_out;
 use crate::env::Env;
-use crate::include::Reader;
+use crate::include::IncludeReader;
 use crate::lost::Lost;
 use crate::mend::mend;
 use crate::model::Document;
@@ -90,7 +90,7 @@ pub fn parse(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> 
 /// # Errors
 /// A document with problems.
 pub fn read(file: &Path, env: Env<'_>) -> Result<Loaded, Flawed> {
-    read_by(Reader::new(env), file)
+    read_by(IncludeReader::new(env), file)
 }
 
 /// Reads a document like [`read`] whose text is there already, such as that of standard input; problems call it `name`.
@@ -98,12 +98,12 @@ pub fn read(file: &Path, env: Env<'_>) -> Result<Loaded, Flawed> {
 /// # Errors
 /// A document with problems.
 pub fn read_text(name: &Path, text: String, env: Env<'_>) -> Result<Loaded, Flawed> {
-    read_by(Reader::of_text(text, env), name)
+    read_by(IncludeReader::of_text(text, env), name)
 }
 
-fn read_by(mut reader: Reader<'_>, file: &Path) -> Result<Loaded, Flawed> {
+fn read_by(mut reader: IncludeReader<'_>, file: &Path) -> Result<Loaded, Flawed> {
     let root = reader.read(file, None);
-    let Reader {
+    let IncludeReader {
         files, problems, ..
     } = reader;
     let Some(root) = root else {

@@ -24,8 +24,8 @@ mod incoming;
 mod offered;
 mod outgoing;
 mod pace;
-mod patience;
 mod pending;
+mod reusable_timer;
 pub mod server;
 mod websocket;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Cause, StreamError};
-use crate::patience::Patience;
+use crate::reusable_timer::ReusableTimer;
 
 /// How fast a client must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ struct Measure {
     /// Nothing is measured before the first byte: the client may be waiting for `100 (Continue)`.
     held: bool,
     answered: Answered,
-    patience: Patience,
+    timer: ReusableTimer,
 }
 
 impl Pace {
@@ -98,7 +98,7 @@ impl Pace {
             waiting: None,
             held,
             answered,
-            patience: Patience::default(),
+            timer: ReusableTimer::default(),
         })))
     }
 
@@ -152,7 +152,7 @@ impl Measure {
             return Poll::Pending;
         }
         let since = *self.waiting.get_or_insert_with(Instant::now);
-        self.patience.poll_over(cx, since + self.left)
+        self.timer.poll_over(cx, since + self.left)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a listener asks for, and whether what was shown proves it.
 
-use hermes_config::model::{Auth, AuthMode, AuthWays, Listener};
+use hermes_config::model::{Auth, AuthMethods, AuthMode, Listener};
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo};
 use http::HeaderMap;
 
@@ -45,22 +45,22 @@ impl Authenticator {
         path: &str,
         previous: Option<&Self>,
     ) -> Result<Self, Vec<BuildError>> {
-        let ways = match &listener.auth {
-            None | Some(Auth::Word(AuthMode::None)) => AuthWays::default(),
-            Some(Auth::Word(AuthMode::Mtls)) => AuthWays {
+        let methods = match &listener.auth {
+            None | Some(Auth::Word(AuthMode::None)) => AuthMethods::default(),
+            Some(Auth::Word(AuthMode::Mtls)) => AuthMethods {
                 mtls: true,
-                ..AuthWays::default()
+                ..AuthMethods::default()
             },
-            Some(Auth::Ways(ways)) => ways.clone(),
+            Some(Auth::Methods(methods)) => methods.clone(),
         };
         let mut errors = Vec::new();
         let mut built = |error: Vec<BuildError>| errors.extend(error);
         let known = previous.and_then(|previous| previous.basic.as_ref());
-        let basic = ways
+        let basic = methods
             .basic
             .map(|basic| BasicAuth::build(&basic, &format!("{path}.auth.basic"), known));
         let basic = basic.and_then(|basic| basic.map_err(&mut built).ok());
-        let bearer = ways
+        let bearer = methods
             .bearer
             .map(|bearer| BearerAuth::build(&bearer, &format!("{path}.auth.bearer")));
         let bearer = bearer.and_then(|bearer| bearer.map_err(&mut built).ok());
@@ -68,7 +68,7 @@ impl Authenticator {
             Ok(Self {
                 basic,
                 bearer,
-                mtls: ways.mtls,
+                mtls: methods.mtls,
             })
         } else {
             Err(errors)

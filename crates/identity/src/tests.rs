@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use hermes_config::model::{Auth, AuthMode, AuthWays, Basic, Bearer, FilePath, Listener};
+use hermes_config::model::{Auth, AuthMethods, AuthMode, Basic, Bearer, FilePath, Listener};
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
 use http::header::{
     AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE,
@@ -78,7 +78,7 @@ impl Issuer {
         FilePath(file)
     }
 
-    fn ways(&self) -> Bearer {
+    fn methods(&self) -> Bearer {
         let keys: Vec<_> = self
             .keys
             .iter()
@@ -125,15 +125,15 @@ fn claims(changes: Value) -> Value {
     claims
 }
 
-fn listener(ways: AuthWays) -> Listener {
+fn listener(methods: AuthMethods) -> Listener {
     Listener {
-        auth: Some(Auth::Ways(ways)),
+        auth: Some(Auth::Methods(methods)),
         ..Listener::default()
     }
 }
 
-fn build(ways: AuthWays) -> Authenticator {
-    Authenticator::build(&listener(ways), "listeners.web", None).unwrap()
+fn build(methods: AuthMethods) -> Authenticator {
+    Authenticator::build(&listener(methods), "listeners.web", None).unwrap()
 }
 
 /// Users alice and bob, whose passwords are `wonder` and `builder`.
@@ -234,9 +234,9 @@ async fn no_one_is_asked_and_credentials_are_removed_all_the_same() {
 #[tokio::test]
 async fn passwords_are_checked() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays {
+    let authenticator = build(AuthMethods {
         basic: Some(users(&issuer)),
-        ..AuthWays::default()
+        ..AuthMethods::default()
     });
     let refused = "user and password do not match";
     let cases = [
@@ -270,12 +270,12 @@ async fn passwords_are_checked() {
 #[tokio::test]
 async fn a_missing_credential_is_challenged_for_each_scheme() {
     let issuer = Issuer::new();
-    let ways = AuthWays {
+    let methods = AuthMethods {
         basic: Some(users(&issuer)),
-        bearer: Some(issuer.ways()),
+        bearer: Some(issuer.methods()),
         mtls: true,
     };
-    let authenticator = build(ways);
+    let authenticator = build(methods);
     let challenge = ask(&authenticator, None).await.unwrap_err();
     assert_eq!(
         (challenge.status, challenge.scheme),
@@ -302,9 +302,9 @@ async fn a_missing_credential_is_challenged_for_each_scheme() {
 #[tokio::test]
 async fn a_gateway_reads_authorization_and_only_if_it_asks() {
     let issuer = Issuer::new();
-    let asking = build(AuthWays {
+    let asking = build(AuthMethods {
         basic: Some(users(&issuer)),
-        ..AuthWays::default()
+        ..AuthMethods::default()
     });
     let shown =
         |name, value: &str| HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())]);
@@ -344,9 +344,9 @@ async fn a_gateway_reads_authorization_and_only_if_it_asks() {
 #[tokio::test]
 async fn two_lines_of_credentials_are_refused() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays {
+    let authenticator = build(AuthMethods {
         basic: Some(users(&issuer)),
-        ..AuthWays::default()
+        ..AuthMethods::default()
     });
     let value = HeaderValue::from_str(&basic("alice", "wonder")).unwrap();
     let mut fields = HeaderMap::new();
@@ -438,10 +438,10 @@ async fn a_user_of_a_certificate_ends_with_it_to_the_second() {
 #[tokio::test]
 async fn a_wrong_credential_is_refused_even_with_a_certificate() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays {
+    let authenticator = build(AuthMethods {
         basic: Some(users(&issuer)),
         mtls: true,
-        ..AuthWays::default()
+        ..AuthMethods::default()
     });
     let source = stream(Some(named("bob")));
     let cases = [
@@ -471,9 +471,9 @@ async fn a_wrong_credential_is_refused_even_with_a_certificate() {
 #[tokio::test]
 async fn tokens_of_every_algorithm_are_verified() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays {
-        bearer: Some(issuer.ways()),
-        ..AuthWays::default()
+    let authenticator = build(AuthMethods {
+        bearer: Some(issuer.methods()),
+        ..AuthMethods::default()
     });
     for (algorithm, _) in &issuer.keys {
         for kid in [None, Some(format!("{algorithm:?}"))] {
@@ -494,9 +494,9 @@ async fn tokens_of_every_algorithm_are_verified() {
 #[tokio::test]
 async fn claims_are_checked() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays {
-        bearer: Some(issuer.ways()),
-        ..AuthWays::default()
+    let authenticator = build(AuthMethods {
+        bearer: Some(issuer.methods()),
+        ..AuthMethods::default()
     });
     let wrong_issuer = "the token is not from the expected issuer";
     let wrong_audience = "the token is not for this audience";
@@ -549,9 +549,9 @@ async fn claims_are_checked() {
 #[tokio::test]
 async fn a_remembered_token_expires_like_any_other() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays {
-        bearer: Some(issuer.ways()),
-        ..AuthWays::default()
+    let authenticator = build(AuthMethods {
+        bearer: Some(issuer.methods()),
+        ..AuthMethods::default()
     });
     let shown = format!(
         "Bearer {}",
@@ -575,11 +575,11 @@ async fn another_claim_can_name_the_user() {
     let issuer = Issuer::new();
     let bearer = Bearer {
         user_claim: Some("email".to_owned()),
-        ..issuer.ways()
+        ..issuer.methods()
     };
-    let authenticator = build(AuthWays {
+    let authenticator = build(AuthMethods {
         bearer: Some(bearer),
-        ..AuthWays::default()
+        ..AuthMethods::default()
     });
     let token = issuer.token(
         Algorithm::ES256,
@@ -596,9 +596,9 @@ async fn another_claim_can_name_the_user() {
 async fn forged_tokens_are_refused() {
     let issuer = Issuer::new();
     let stranger = Issuer::new();
-    let authenticator = build(AuthWays {
-        bearer: Some(issuer.ways()),
-        ..AuthWays::default()
+    let authenticator = build(AuthMethods {
+        bearer: Some(issuer.methods()),
+        ..AuthMethods::default()
     });
     let right = issuer.token(Algorithm::ES256, None, &claims(json!({})));
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
@@ -691,8 +691,8 @@ fn busy_is_not_the_fault_of_the_credential() {
 }
 
 /// The errors of a configuration that cannot be built, without the folder's name.
-fn errors(issuer: &Issuer, ways: AuthWays) -> Vec<String> {
-    let errors = Authenticator::build(&listener(ways), "listeners.web", None).unwrap_err();
+fn errors(issuer: &Issuer, methods: AuthMethods) -> Vec<String> {
+    let errors = Authenticator::build(&listener(methods), "listeners.web", None).unwrap_err();
     let folder = format!("{}/", issuer.folder.path().display());
     errors
         .iter()
@@ -713,9 +713,9 @@ fn every_bad_line_of_users_is_reported() {
     let file = issuer.write("users", &content);
     let found = errors(
         &issuer,
-        AuthWays {
+        AuthMethods {
             basic: Some(Basic { file, realm: None }),
-            ..AuthWays::default()
+            ..AuthMethods::default()
         },
     );
     let expected = [
@@ -743,9 +743,9 @@ fn unusable_files_are_reported_together() {
     };
     let bearer = |content: &str| Bearer {
         jwks_file: issuer.write("bad.json", content),
-        ..issuer.ways()
+        ..issuer.methods()
     };
-    let both = AuthWays {
+    let both = AuthMethods {
         basic: Some(basic("# none\n")),
         bearer: Some(bearer("{}")),
         mtls: false,
@@ -764,9 +764,9 @@ fn unusable_files_are_reported_together() {
     let many = "x\n".repeat(30);
     let found = errors(
         &issuer,
-        AuthWays {
+        AuthMethods {
             basic: Some(basic(&many)),
-            ..AuthWays::default()
+            ..AuthMethods::default()
         },
     );
     assert_eq!(found.len(), 21);
@@ -778,9 +778,9 @@ fn unusable_files_are_reported_together() {
     let large = "#".repeat((1 << 20) + 1);
     let found = errors(
         &issuer,
-        AuthWays {
+        AuthMethods {
             basic: Some(basic(&large)),
-            ..AuthWays::default()
+            ..AuthMethods::default()
         },
     );
     assert_eq!(
@@ -794,9 +794,9 @@ fn unusable_files_are_reported_together() {
     };
     let found = errors(
         &issuer,
-        AuthWays {
+        AuthMethods {
             basic: Some(realm),
-            ..AuthWays::default()
+            ..AuthMethods::default()
         },
     );
     assert_eq!(
@@ -806,13 +806,13 @@ fn unusable_files_are_reported_together() {
 
     let missing = Bearer {
         jwks_file: FilePath(issuer.folder.path().join("none")),
-        ..issuer.ways()
+        ..issuer.methods()
     };
     let found = errors(
         &issuer,
-        AuthWays {
+        AuthMethods {
             bearer: Some(missing),
-            ..AuthWays::default()
+            ..AuthMethods::default()
         },
     );
     assert!(found[0].contains("jwks_file: none: "), "{found:?}");
@@ -870,18 +870,18 @@ fn key_sets_hold_public_signature_keys_only() {
     ];
     for (keys, expected) in cases {
         let jwks_file = issuer.write("keys.json", &json!({ "keys": keys }).to_string());
-        let ways = AuthWays {
+        let methods = AuthMethods {
             bearer: Some(Bearer {
                 jwks_file,
-                ..issuer.ways()
+                ..issuer.methods()
             }),
-            ..AuthWays::default()
+            ..AuthMethods::default()
         };
         match expected {
-            None => assert!(build(ways).asks()),
+            None => assert!(build(methods).asks()),
             Some(reason) => {
                 let expected = format!("listeners.web.auth.bearer.jwks_file: keys.json: {reason}");
-                assert_eq!(errors(&issuer, ways), [expected]);
+                assert_eq!(errors(&issuer, methods), [expected]);
             }
         }
     }
@@ -890,9 +890,9 @@ fn key_sets_hold_public_signature_keys_only() {
 #[test]
 fn debug_output_tells_no_secret() {
     let issuer = Issuer::new();
-    let authenticator = build(AuthWays {
+    let authenticator = build(AuthMethods {
         basic: Some(users(&issuer)),
-        bearer: Some(issuer.ways()),
+        bearer: Some(issuer.methods()),
         mtls: true,
     });
     let text = format!("{authenticator:?}");

@@ -5,7 +5,7 @@
 //! literals are themselves; neither asks anybody. `/etc/hosts` comes before DNS, as it was at the start. Those who ask for the
 //! same name at once share one lookup; lookups take turns ([`Asker`]).
 
-mod flights;
+mod single_flight;
 mod sockets;
 mod turns;
 
@@ -22,7 +22,7 @@ use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, lookup};
 use tokio::time::{sleep, timeout};
 
-use flights::Flights;
+use single_flight::SingleFlights;
 use sockets::Sockets;
 pub use turns::Asker;
 use turns::{Full, Turns, Zone};
@@ -47,7 +47,7 @@ pub struct Resolver {
     dns: hickory_resolver::Resolver<Sockets>,
     hosts: Arc<Hosts>,
     turns: Turns,
-    flights: Flights,
+    single_flights: SingleFlights,
 }
 
 /// What a name stands for.
@@ -139,7 +139,7 @@ impl Resolver {
             dns: builder.build()?,
             hosts: Arc::new(hosts),
             turns: Turns::default(),
-            flights: Flights::default(),
+            single_flights: SingleFlights::default(),
         })
     }
 
@@ -191,7 +191,7 @@ impl Resolver {
             return self.both_families(name, fqdn).await;
         };
         loop {
-            if let Some(answer) = self.flights.join(&fqdn).await {
+            if let Some(answer) = self.single_flights.join(&fqdn).await {
                 return answer;
             }
             let turn = self
@@ -203,11 +203,11 @@ impl Resolver {
                     ..DnsError::new(DnsErrorKind::Failed, name)
                 })?;
             // Someone else may have begun while this one waited.
-            let Some(flight) = self.flights.begin(&fqdn) else {
+            let Some(single_flight) = self.single_flights.begin(&fqdn) else {
                 continue;
             };
             let answer = self.both_families(name, fqdn.clone()).await;
-            flight.land(&answer);
+            single_flight.answer(&answer);
             drop(turn);
             return answer;
         }

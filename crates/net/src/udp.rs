@@ -56,7 +56,7 @@ pub enum UdpError {
     /// ICMP said that nothing listens on the port. On a send: an earlier datagram was refused and the one at
     /// hand did not leave.
     Refused,
-    /// There is no way to the destination.
+    /// There is no addresses to the destination.
     Unreachable,
     /// Anything else.
     Io(io::Error),
@@ -261,19 +261,19 @@ impl UdpSocket {
             return Err(UdpError::Io(io::ErrorKind::NotConnected.into()));
         };
         let segment = segment.filter(|&segment| segment > 0 && segment < data.len());
-        let way = SendAddresses {
+        let addresses = SendAddresses {
             destination: self.in_our_family(destination),
             local,
         };
         let Some(segment) = segment else {
-            return self.send_one(way, data, None).await;
+            return self.send_one(addresses, data, None).await;
         };
         let mut rest = data;
         let mut too_large = false;
         while !rest.is_empty() {
-            let length = self.train(destination, segment).min(rest.len());
-            let (train, later) = rest.split_at(length);
-            too_large |= self.send_train(way, train, segment).await?;
+            let length = self.gso_batch_bytes(destination, segment).min(rest.len());
+            let (batch, later) = rest.split_at(length);
+            too_large |= self.send_gso_batch(addresses, batch, segment).await?;
             rest = later;
         }
         if too_large {
@@ -284,7 +284,7 @@ impl UdpSocket {
     }
 
     /// How many bytes go into one send: whole segments, as many as GSO takes; one segment without GSO.
-    fn train(&self, destination: SocketAddr, segment: usize) -> usize {
+    fn gso_batch_bytes(&self, destination: SocketAddr, segment: usize) -> usize {
         let unlimited = self.remote.is_none() && canonical(destination).ip().is_loopback();
         let most = if unlimited || segment <= self.largest_segment() {
             self.segments
@@ -297,17 +297,17 @@ impl UdpSocket {
         segment * most
     }
 
-    /// Sends one train, segment by segment if the system cannot do it in one call. True when some segment was
+    /// Sends one GSO batch, segment by segment if the system cannot do it in one call. True when some segment was
     /// too large.
-    async fn send_train(
+    async fn send_gso_batch(
         &self,
-        way: SendAddresses,
-        train: &[u8],
+        addresses: SendAddresses,
+        batch: &[u8],
         segment: usize,
     ) -> Result<bool, UdpError> {
-        let single = train.len() <= segment;
+        let single = batch.len() <= segment;
         match self
-            .send_one(way, train, (!single).then_some(segment))
+            .send_one(addresses, batch, (!single).then_some(segment))
             .await
         {
             Ok(()) => return Ok(false),
@@ -319,8 +319,8 @@ impl UdpSocket {
             Err(error) => return Err(error),
         }
         let mut too_large = false;
-        for datagram in train.chunks(segment) {
-            match self.send_one(way, datagram, None).await {
+        for datagram in batch.chunks(segment) {
+            match self.send_one(addresses, datagram, None).await {
                 Ok(()) => {}
                 Err(UdpError::TooLarge) => too_large = true,
                 Err(error) => return Err(error),
@@ -331,14 +331,14 @@ impl UdpSocket {
 
     async fn send_one(
         &self,
-        way: SendAddresses,
+        addresses: SendAddresses,
         contents: &[u8],
         segment_size: Option<usize>,
     ) -> Result<(), UdpError> {
         let SendAddresses {
             destination,
             local: src_ip,
-        } = way;
+        } = addresses;
         let transmit = Transmit {
             destination,
             ecn: None,

@@ -1,4 +1,4 @@
-//! A connection's place among those of its source: for as long as it is open, or until its client is known.
+//! A connection's permit among those of its source: for as long as it is open, or until its client is known.
 //!
 //! Strangers cost a listener what they like until they have shown who they are, so that is when their source is held to account.
 //! A client that has shown it counts among the connections of its user instead; a peer, which carries many users, not at all.
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hermes_net::PeerAddress;
 use parking_lot::Mutex;
 
-use crate::listeners::Place;
+use crate::listeners::Permit;
 use crate::snapshot::{Counted, ListenerRules};
 use crate::worker::Shared;
 
-/// The places of one connection. They are given back with its last exchange.
+/// The permits of one connection. They are given back with its last exchange.
 #[derive(Debug)]
 pub(crate) struct Admission {
     /// Connections that its source may have.
@@ -22,17 +22,17 @@ pub(crate) struct Admission {
     /// Whether the source is let go once the client is known.
     until_known: bool,
     known: AtomicBool,
-    places: Mutex<Places>,
+    permits: Mutex<HeldPermits>,
 }
 
 #[derive(Debug, Default)]
-struct Places {
-    source: Option<Place<IpAddr>>,
-    user: Option<Place<String>>,
+struct HeldPermits {
+    source: Option<Permit<IpAddr>>,
+    user: Option<Permit<String>>,
 }
 
 impl Admission {
-    /// Of a connection from `peer` that has no place yet; `None` where no bound counts.
+    /// Of a connection from `peer` that has no permit yet; `None` where no bound counts.
     pub(crate) fn of(rules: &ListenerRules, peer: &PeerAddress) -> Option<Arc<Self>> {
         let (most, until_known) = match rules.counted(peer) {
             Counted::Never => return None,
@@ -43,11 +43,11 @@ impl Admission {
             most,
             until_known,
             known: AtomicBool::new(false),
-            places: Mutex::default(),
+            permits: Mutex::default(),
         }))
     }
 
-    /// Takes a place among the connections of `peer`, unless its client is known already; false when there is none.
+    /// Takes a permit among the connections of `peer`, unless its client is known already; false when there is none.
     pub(crate) fn enter(&self, shared: &Shared, rules: &ListenerRules, peer: &PeerAddress) -> bool {
         if self.is_free() {
             return true;
@@ -57,9 +57,9 @@ impl Admission {
             rules.source_refused(peer);
             return false;
         }
-        let mut places = self.places.lock();
+        let mut permits = self.permits.lock();
         if !self.is_free() {
-            places.source = source;
+            permits.source = source;
         }
         true
     }
@@ -72,7 +72,7 @@ impl Admission {
     /// The client has shown a certificate that is believed.
     pub(crate) fn certified(&self) {
         if !self.known.swap(true, Ordering::Relaxed) && self.until_known {
-            drop(self.places.lock().source.take());
+            drop(self.permits.lock().source.take());
         }
     }
 
@@ -90,15 +90,15 @@ impl Admission {
             return Ok(());
         }
         let most = rules.connections_per_user();
-        let Some(place) = shared.connections.join(&rules.name, user, most) else {
+        let Some(permit) = shared.connections.join(&rules.name, user, most) else {
             return Err(most);
         };
 
-        let mut places = self.places.lock();
+        let mut permits = self.permits.lock();
         if !self.known.swap(true, Ordering::Relaxed) {
-            places.user = Some(place);
+            permits.user = Some(permit);
             if self.until_known {
-                drop(places.source.take());
+                drop(permits.source.take());
             }
         }
         Ok(())

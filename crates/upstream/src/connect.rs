@@ -220,7 +220,7 @@ impl Attempt<'_> {
                 let connection =
                     crate::quic::connect(addresses, &config, name, bounds.until, &endpoint.text)
                         .await?;
-                endpoint.quic.measured(connection.pulse().rtt);
+                endpoint.quic.measured(connection.path_stats().rtt);
                 let address = Some(connection.peer());
                 (connection, address, None)
             }

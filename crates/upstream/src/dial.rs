@@ -79,11 +79,11 @@ pub struct Dialled {
     pub active: Active,
 }
 
-/// The way to a UDP endpoint.
+/// The path to a UDP endpoint.
 #[derive(Debug)]
 pub struct UdpDialled {
     /// What datagrams pass.
-    pub way: UdpWay,
+    pub path: UdpPath,
     /// The endpoint as it is configured, or host and port of the target.
     pub endpoint: Arc<str>,
     /// Counts the tunnel; to be kept until it is over.
@@ -92,7 +92,7 @@ pub struct UdpDialled {
 
 /// What datagrams pass on their way to an endpoint.
 #[derive(Debug)]
-pub enum UdpWay {
+pub enum UdpPath {
     /// A socket towards this address.
     Address(SocketAddr),
     /// A CONNECT-UDP tunnel of another proxy, and whether that understands `Hermes-Datagram-Limit`.
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Finds the way for a CONNECT-UDP that ends here. DNS is asked now, so that a failure is known before the tunnel is accepted
+    /// Finds the path for a CONNECT-UDP that ends here. DNS is asked now, so that a failure is known before the tunnel is accepted
     /// (RFC 9298, 3.1); an endpoint behind another proxy is asked for there.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Client {
                 };
                 let address = routable(&allowed?, &endpoint).await?;
                 Ok(UdpDialled {
-                    way: UdpWay::Address(address),
+                    path: UdpPath::Address(address),
                     endpoint: endpoint.into(),
                     active: Active::default(),
                 })
@@ -244,16 +244,16 @@ impl Inner {
         while let Some(next) = attempts.next() {
             match timeout_at(
                 next.until,
-                self.udp_way(upstream, &next.endpoint, next.until),
+                self.udp_path(upstream, &next.endpoint, next.until),
             )
             .await
             {
-                Ok(Ok((way, outer))) => {
+                Ok(Ok((path, outer))) => {
                     next.endpoint.succeeded();
                     let endpoint = next.endpoint.text.clone();
                     let active = next.active.inside(outer);
                     return Ok(UdpDialled {
-                        way,
+                        path,
                         endpoint,
                         active,
                     });
@@ -268,12 +268,12 @@ impl Inner {
         Err(attempts.failure())
     }
 
-    async fn udp_way(
+    async fn udp_path(
         &self,
         upstream: &Upstream,
         endpoint: &Endpoint,
         until: Instant,
-    ) -> Result<(UdpWay, Active), ConnectFailure> {
+    ) -> Result<(UdpPath, Active), ConnectFailure> {
         match (&endpoint.address, &upstream.via) {
             (EndpointAddress::Tcp(place), Some(via)) => {
                 let tunnel = via::tunnel(
@@ -292,12 +292,12 @@ impl Inner {
                     ..
                 } = tunnel;
                 Ok((
-                    UdpWay::Tunnel(Box::new((incoming, outgoing)), listens),
+                    UdpPath::Tunnel(Box::new((incoming, outgoing)), listens),
                     active,
                 ))
             }
             _ => Ok((
-                UdpWay::Address(self.udp_of(upstream, endpoint).await?),
+                UdpPath::Address(self.udp_of(upstream, endpoint).await?),
                 Active::default(),
             )),
         }

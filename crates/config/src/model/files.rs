@@ -40,15 +40,15 @@ fn of_listener(listener: &Listener) -> Vec<&FilePath> {
             .flatten()
             .chain(tls.crl_file.iter().flatten())
     });
-    let ways = match &listener.auth {
-        Some(Auth::Ways(ways)) => Some(ways),
+    let methods = match &listener.auth {
+        Some(Auth::Methods(methods)) => Some(methods),
         Some(Auth::Word(_)) | None => None,
     };
-    let basic = ways
-        .and_then(|ways| ways.basic.as_ref())
+    let basic = methods
+        .and_then(|methods| methods.basic.as_ref())
         .map(|basic| &basic.file);
-    let bearer = ways
-        .and_then(|ways| ways.bearer.as_ref())
+    let bearer = methods
+        .and_then(|methods| methods.bearer.as_ref())
         .map(|bearer| &bearer.jwks_file);
     tls.chain(basic).chain(bearer).collect()
 }

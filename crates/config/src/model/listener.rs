@@ -143,20 +143,20 @@ pub struct ServerTls {
     pub early_data: bool,
 }
 
-/// Who may use a listener: a word, or one or more ways to show who one is (any of them suffices).
+/// Who may use a listener: a word, or one or more methods to show who one is (any of them suffices).
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Auth {
     /// `none` or `mtls`.
     Word(AuthMode),
-    /// Ways to authenticate.
-    Ways(AuthWays),
+    /// Methods to authenticate.
+    Methods(AuthMethods),
 }
 
-/// Ways to authenticate; any of them suffices.
+/// Methods to authenticate; any of them suffices.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AuthWays {
+pub struct AuthMethods {
     /// User and password, checked against a file of bcrypt hashes.
     #[serde(default)]
     pub basic: Option<Basic>,

@@ -36,7 +36,9 @@ pub use defaults::{DefaultLimits, Defaults, NodeTls};
 pub use egress::Egress;
 pub use health::{CheckKind, Eject, Health};
 pub use keeping::{Keepalive, UpstreamLimits};
-pub use listener::{Auth, AuthMode, AuthWays, Basic, Bearer, Forged, Limits, Listener, ServerTls};
+pub use listener::{
+    Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls,
+};
 pub use memory::Memory;
 pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer, default_provenance};
 pub use pac::{Pac, PacWord};

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::{Connection, Ends, Incoming, Outgoing, Rejoin, WriteSide};
 use crate::error::{Cause, StreamError};
 use crate::pace::{Answered, Pace};
-use crate::patience::Patience;
+use crate::reusable_timer::ReusableTimer;
 use crate::server::{Handler, Options};
 use crate::{Incoming as AnyIncoming, Kind, MinRate, Offered, Outgoing as AnyOutgoing};
 use crate::{RequestHead, Responder as AnyResponder, ResponseHead};
@@ -47,11 +47,11 @@ pub(crate) async fn serve<H: Handler>(
     let watch = Arc::new(watch.clone());
     // Both are kept from one exchange to the next: to begin them anew costs more than to wait.
     let mut farewell = pin!(crate::server::farewell(&watch));
-    let mut patience = Patience::default();
+    let mut timer = ReusableTimer::default();
     loop {
         let decoded = tokio::select! {
             biased;
-            decoded = next_head(&mut connection, options, &mut patience) => decoded,
+            decoded = next_head(&mut connection, options, &mut timer) => decoded,
             () = &mut farewell => return,
         };
         let head = match decoded {
@@ -84,10 +84,10 @@ pub(crate) async fn serve<H: Handler>(
 async fn next_head(
     connection: &mut Connection,
     options: &Options,
-    patience: &mut Patience,
+    timer: &mut ReusableTimer,
 ) -> Result<Option<codec::RequestHead>, Bad> {
     if connection.read.buffer.is_empty() {
-        match patience
+        match timer
             .bound(Instant::now() + options.idle_time, connection.read.fill())
             .await
         {
@@ -104,7 +104,7 @@ async fn next_head(
             return Ok(Some(head));
         }
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + options.head_time);
-        match patience.bound(deadline, connection.read.fill()).await {
+        match timer.bound(deadline, connection.read.fill()).await {
             Some(Ok(length)) if length > 0 => {}
             Some(_) => return Ok(None),
             None => return Err(Bad::Slow),

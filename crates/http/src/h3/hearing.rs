@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use hermes_net::quic::Pulse;
+use hermes_net::quic::PathStats;
 use tokio::time::Instant;
 
 /// How often to look.
@@ -23,7 +23,7 @@ const BOUNDS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::
 /// What was seen of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
-    seen: Pulse,
+    seen: PathStats,
     looked: Option<Instant>,
     /// Since when something waits to be acknowledged, as far as was seen.
     waiting: Option<Instant>,
@@ -32,7 +32,7 @@ pub(super) struct Hearing {
 
 impl Hearing {
     /// Whether what was sent waits for too long.
-    pub(super) fn look(&mut self, now: Instant, pulse: impl FnOnce() -> Pulse) -> bool {
+    pub(super) fn look(&mut self, now: Instant, stats: impl FnOnce() -> PathStats) -> bool {
         if self
             .looked
             .is_some_and(|last| now.duration_since(last) < LOOK)
@@ -44,13 +44,13 @@ impl Hearing {
             .looked
             .replace(now)
             .filter(|last| now.duration_since(*last) <= SOON);
-        let pulse = pulse();
-        if pulse.acknowledged != self.seen.acknowledged {
-            (self.seen, self.waiting) = (pulse, None);
-        } else if pulse.sent != self.seen.sent {
+        let stats = stats();
+        if stats.acknowledged != self.seen.acknowledged {
+            (self.seen, self.waiting) = (stats, None);
+        } else if stats.sent != self.seen.sent {
             self.waiting.get_or_insert(last.unwrap_or(now));
         }
-        let bound = (pulse.rtt * ROUND_TRIPS).clamp(*BOUNDS.start(), *BOUNDS.end());
+        let bound = (stats.rtt * ROUND_TRIPS).clamp(*BOUNDS.start(), *BOUNDS.end());
         self.quiet = self
             .waiting
             .is_some_and(|since| now.duration_since(since) >= bound);
@@ -62,8 +62,8 @@ impl Hearing {
 mod tests {
     use super::*;
 
-    fn pulse(sent: u64, acknowledged: u64) -> Pulse {
-        Pulse {
+    fn stats(sent: u64, acknowledged: u64) -> PathStats {
+        PathStats {
             sent,
             acknowledged,
             rtt: Duration::from_millis(20),
@@ -71,29 +71,29 @@ mod tests {
     }
 
     /// Looks at `counts`, 30 ms after each other, and says when it was quiet.
-    fn quiet(counts: impl IntoIterator<Item = Pulse>) -> Vec<bool> {
+    fn quiet(counts: impl IntoIterator<Item = PathStats>) -> Vec<bool> {
         let (mut hearing, began) = (Hearing::default(), Instant::now());
         let looks = counts.into_iter().enumerate();
         looks
-            .map(|(look, pulse)| {
-                hearing.look(began + Duration::from_millis(30) * look as u32, || pulse)
+            .map(|(look, stats)| {
+                hearing.look(began + Duration::from_millis(30) * look as u32, || stats)
             })
             .collect()
     }
 
     #[test]
     fn what_is_acknowledged_is_sent_on_however_rarely_something_is_sent() {
-        assert!(!quiet((1..100).map(|sent| pulse(sent, sent))).contains(&true));
+        assert!(!quiet((1..100).map(|sent| stats(sent, sent))).contains(&true));
         assert!(
-            !quiet(std::iter::repeat_n(pulse(1, 1), 100)).contains(&true),
+            !quiet(std::iter::repeat_n(stats(1, 1), 100)).contains(&true),
             "nothing was sent since"
         );
     }
 
     #[test]
     fn what_is_not_acknowledged_in_time_is_held_back_until_something_is() {
-        let dead = (1..20).map(|sent| pulse(sent, 1));
-        let looks = quiet(dead.chain([pulse(20, 2)]));
+        let dead = (1..20).map(|sent| stats(sent, 1));
+        let looks = quiet(dead.chain([stats(20, 2)]));
         assert_eq!(
             looks.iter().position(|quiet| *quiet),
             Some(4),
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn it_is_not_looked_for_each_datagram() {
         let (mut hearing, now) = (Hearing::default(), Instant::now());
-        assert!(!hearing.look(now, || pulse(1, 1)));
+        assert!(!hearing.look(now, || stats(1, 1)));
         assert!(!hearing.look(now + LOOK / 2, || unreachable!()));
     }
 }

@@ -132,7 +132,7 @@ impl Shared {
         let looks = || {
             self.hearing
                 .lock()
-                .look(Instant::now(), || self.connection.pulse())
+                .look(Instant::now(), || self.connection.path_stats())
         };
         !self.ended.load(Ordering::Relaxed) && (self.is_silent() || looks())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hermes_net::quic::Pulse;
+use hermes_net::quic::PathStats;
 use hermes_proto::h3::Code;
 use tokio::sync::mpsc;
 
@@ -21,8 +21,8 @@ pub(super) const NOTHING: &[u8] = &[0x21, 0];
 
 impl Watched {
     /// What tells whether the path still works.
-    pub fn pulse(&self) -> Pulse {
-        self.shared.connection.pulse()
+    pub fn path_stats(&self) -> PathStats {
+        self.shared.connection.path_stats()
     }
 
     /// Resolves when the link has ended.

@@ -25,7 +25,7 @@ fn server() -> ServerOptions {
     std::fs::write(&cert, params.self_signed(&pair).unwrap().pem()).unwrap();
     std::fs::write(&key, pair.serialize_pem()).unwrap();
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let options = tls::ServerOptions {
+    let options = tls::TlsServerOptions {
         cert_file: &cert,
         key_file: &key,
         client_ca_file: None,

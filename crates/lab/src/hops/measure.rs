@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::download;
 use super::plan::{HopExperiment, Point};
 use super::qlog;
-use super::systems::{Around, Entry, Running};
+use super::systems::{Around, HopEntry, Running};
 use crate::experiment::{Figure, Measured};
 use crate::origin;
 use crate::report::median;
@@ -85,7 +85,7 @@ impl HopBench<'_> {
         }
     }
 
-    async fn datagrams(&self, entry: &Entry, amounts: &Amounts) -> Result<Measured> {
+    async fn datagrams(&self, entry: &HopEntry, amounts: &Amounts) -> Result<Measured> {
         let mut sender =
             Sender::several(entry.udp, self.origin.udp, self.point.transactions as usize).await?;
         let found = highest(&mut sender, amounts.rate_time, || {
@@ -104,7 +104,7 @@ impl HopBench<'_> {
         Ok(measured)
     }
 
-    async fn latency(&self, entry: &Entry, amounts: &Amounts) -> Result<Measured> {
+    async fn latency(&self, entry: &HopEntry, amounts: &Amounts) -> Result<Measured> {
         let entry = entry.for_datagrams();
         let mut session = self.client.open(&entry).await?;
         let mut kept = Vec::with_capacity(amounts.kept);
@@ -139,7 +139,7 @@ impl HopBench<'_> {
     }
 
     /// Many new flows at once, over a connection that is open.
-    async fn flows(&self, entry: &Entry) -> Result<Measured> {
+    async fn flows(&self, entry: &HopEntry) -> Result<Measured> {
         let entry = entry.for_datagrams();
         self.client.once(&entry).await?;
         tokio::time::sleep(REST).await;
@@ -169,7 +169,7 @@ impl HopBench<'_> {
         ])
     }
 
-    async fn download(&self, entry: &Entry, amounts: &Amounts) -> Result<Measured> {
+    async fn download(&self, entry: &HopEntry, amounts: &Amounts) -> Result<Measured> {
         let before = self.running.processor_times();
         let done = download::run(
             entry.http,
@@ -234,7 +234,7 @@ impl HopBench<'_> {
     }
 }
 
-impl Entry {
+impl HopEntry {
     /// For clients of datagrams.
     fn for_datagrams(&self) -> traffic::Entry {
         traffic::Entry {

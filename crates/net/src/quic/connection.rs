@@ -19,7 +19,7 @@ use super::datagrams::{self, Counters, DatagramCounts, SentDatagrams};
 use super::error::ConnectionError;
 use super::flows::Flows;
 use super::handshakes::Handshake;
-use super::pulse::Pulse;
+use super::path_stats::PathStats;
 use super::recv::RecvStream;
 use super::refusals::Refusals;
 use super::send::{SendStream, code_of};
@@ -150,8 +150,8 @@ impl Connection {
 
     /// What tells whether the path still works.
     #[must_use]
-    pub fn pulse(&self) -> Pulse {
-        Pulse::of(&self.state.quinn.stats())
+    pub fn path_stats(&self) -> PathStats {
+        PathStats::of(&self.state.quinn.stats())
     }
 
     /// Opens a stream of both directions. Waits while the peer allows no more. Dropping the future opens none.

@@ -10,18 +10,18 @@ use quinn::{EndpointConfig, TokioRuntime};
 use socket2::SockRef;
 
 use super::cid::WorkerIds;
+use super::coalescing_socket::CoalescingSocket;
 use super::config::{ClientConfig, ServerOptions};
 use super::connection::{Connection, Unfinished};
 use super::error::ConnectionError;
 use super::handshakes::{Handshake, Handshakes, Judged};
 use super::incoming::Incoming;
 use super::keys::Keys;
+use super::nested_path::Socket;
 use super::record::Record;
 use super::refusals::Refusals;
 use super::send::code_of;
 use super::transport::{KEEP_ALIVE, Sizes, transport};
-use super::way::Socket;
-use super::wire::Wire;
 use crate::descriptors::{claim, noted};
 use crate::listen;
 use crate::os;
@@ -67,8 +67,8 @@ impl Endpoint {
     pub fn server(socket: UdpSocket, worker: u8, options: &ServerOptions) -> io::Result<Self> {
         let current = Current::build(options)?;
         let ours = endpoint_config(worker, &options.keys, Sizes::OWN);
-        let wire = wire(socket, None)?;
-        let endpoint = Self::on(wire, ours, Some((*current.config).clone()))?;
+        let socket = coalescing(socket, None)?;
+        let endpoint = Self::on(socket, ours, Some((*current.config).clone()))?;
         *endpoint.serving.current.lock() = Some(current);
         Ok(endpoint)
     }
@@ -91,8 +91,12 @@ impl Endpoint {
         // Where errors are not told, silence says the same later.
         let _ = os::report_errors(&socket, towards.is_ipv6());
         let refusals = Arc::<Refusals>::default();
-        let wire = wire(socket, Some(refusals.clone()))?;
-        let endpoint = Self::on(wire, endpoint_config(0, &Keys::random(), Sizes::OWN), None)?;
+        let socket = coalescing(socket, Some(refusals.clone()))?;
+        let endpoint = Self::on(
+            socket,
+            endpoint_config(0, &Keys::random(), Sizes::OWN),
+            None,
+        )?;
         Ok(Self {
             refusals,
             ..endpoint
@@ -131,14 +135,14 @@ impl Endpoint {
     }
 
     fn on(
-        wire: Wire,
+        socket: CoalescingSocket,
         ours: EndpointConfig,
         config: Option<quinn::ServerConfig>,
     ) -> io::Result<Self> {
         let quinn = quinn::Endpoint::new_with_abstract_socket(
             ours,
             config,
-            Arc::new(wire),
+            Arc::new(socket),
             Arc::new(TokioRuntime),
         )?;
         Ok(Self {
@@ -270,7 +274,8 @@ impl Endpoint {
     /// # Errors
     /// When the system refuses the socket.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
-        self.quinn.rebind_abstract(Arc::new(wire(socket, None)?))
+        self.quinn
+            .rebind_abstract(Arc::new(coalescing(socket, None)?))
     }
 
     /// Our own address.
@@ -298,9 +303,9 @@ impl Endpoint {
     }
 }
 
-fn wire(socket: UdpSocket, refusals: Option<Arc<Refusals>>) -> io::Result<Wire> {
+fn coalescing(socket: UdpSocket, refusals: Option<Arc<Refusals>>) -> io::Result<CoalescingSocket> {
     socket.set_nonblocking(true)?;
-    Wire::new(socket, refusals)
+    CoalescingSocket::new(socket, refusals)
 }
 
 fn endpoint_config(worker: u8, keys: &Keys, sizes: Sizes) -> EndpointConfig {

@@ -7,6 +7,7 @@
 //! What it is not: it knows no HTTP. Outside this folder nothing knows quinn's types.
 
 mod cid;
+mod coalescing_socket;
 mod config;
 mod connection;
 mod datagrams;
@@ -16,7 +17,8 @@ mod flows;
 mod handshakes;
 mod incoming;
 mod keys;
-mod pulse;
+mod nested_path;
+mod path_stats;
 mod readers;
 mod record;
 mod recv;
@@ -25,8 +27,6 @@ mod room;
 mod send;
 pub mod steering;
 mod transport;
-mod way;
-mod wire;
 
 pub use config::{ClientConfig, ServerOptions};
 pub use connection::{Connection, WeakConnection};
@@ -36,12 +36,12 @@ pub use error::{ConnectionError, ReadError, Stopped, WriteError};
 pub use handshakes::{HANDSHAKES, HANDSHAKES_OF_SOURCE, RETRY_ABOVE};
 pub use incoming::Incoming;
 pub use keys::Keys;
-pub use pulse::Pulse;
+pub use nested_path::{Carrier, Socket};
+pub use path_stats::PathStats;
 pub use record::Record;
 pub use recv::RecvStream;
 pub use send::SendStream;
 pub use transport::{DATAGRAMS_OUT, INITIAL_MTU, SMALLEST_MTU, Sizes};
-pub use way::{Carrier, Socket};
 
 /// The application protocol of HTTP/3 (RFC 9114 section 3.1).
 pub const ALPN: &[u8] = b"h3";

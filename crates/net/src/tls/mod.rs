@@ -22,7 +22,7 @@ pub use client::{ClientOptions, TlsClient, client};
 pub use files::TlsFileError;
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
 pub use names::certificate_names;
-pub use server::{Clients, ServerOptions, server};
+pub use server::{Clients, TlsServerOptions, server};
 pub use validity::{Span, of_certificates, of_revocations};
 pub use words::Fault;
 

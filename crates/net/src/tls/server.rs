@@ -14,7 +14,7 @@ use super::{provider, words};
 
 /// What an accepting configuration is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct ServerOptions<'a> {
+pub struct TlsServerOptions<'a> {
     /// Our certificate, then those that issued it (PEM).
     pub cert_file: &'a Path,
     /// Its private key (PEM), readable for its owner only.
@@ -36,7 +36,7 @@ pub struct ServerOptions<'a> {
 ///
 /// # Errors
 /// The file at fault, and why.
-pub fn server(options: ServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileError> {
+pub fn server(options: TlsServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileError> {
     let chain = own_certificates(options.cert_file)?;
     let key = private_key(options.key_file)?;
     let builder = ServerConfig::builder_with_provider(provider())
@@ -94,7 +94,7 @@ fn authorities(
 }
 
 fn client_verifier(
-    options: &ServerOptions<'_>,
+    options: &TlsServerOptions<'_>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
     let Some(file) = options.client_ca_file else {
         if options.client_required {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hermes_net::tls::{self, ClientOptions, ServerOptions, TlsError};
+use hermes_net::tls::{self, ClientOptions, TlsError, TlsServerOptions};
 use hermes_net::{Stream, Transport};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use tempfile::TempDir;
@@ -95,8 +95,8 @@ impl Authority {
 
 impl Identity {
     /// Options for a server that asks no client for a certificate.
-    pub fn serving(&self) -> ServerOptions<'_> {
-        ServerOptions {
+    pub fn serving(&self) -> TlsServerOptions<'_> {
+        TlsServerOptions {
             cert_file: &self.cert,
             key_file: &self.key,
             client_ca_file: None,
@@ -111,7 +111,7 @@ impl Identity {
 pub async fn handshake(
     pair: (Stream, Stream),
     client: ClientOptions<'_>,
-    server: ServerOptions<'_>,
+    server: TlsServerOptions<'_>,
     name: &str,
 ) -> (Result<Stream, TlsError>, Result<Stream, TlsError>) {
     let (client, server) = (tls::client(client).unwrap(), tls::server(server).unwrap());

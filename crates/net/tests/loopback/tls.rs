@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hermes_net::Transport;
-use hermes_net::tls::{self, ClientOptions, ServerOptions, TlsClient, TlsError, TlsErrorKind};
+use hermes_net::tls::{self, ClientOptions, TlsClient, TlsError, TlsErrorKind, TlsServerOptions};
 use rcgen::SanType;
 use rustls::HandshakeKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,7 +30,7 @@ async fn mutual_tls_tells_each_side_the_others_names_and_protocol() {
         alpn: &[b"h2", b"http/1.1"],
         ..ClientOptions::default()
     };
-    let serving = ServerOptions {
+    let serving = TlsServerOptions {
         client_ca_file: Some(&ca),
         client_required: true,
         alpn: &[b"http/1.1"],
@@ -138,7 +138,7 @@ async fn a_client_without_the_required_certificate_is_refused() {
         ca_file: Some(&ca),
         ..ClientOptions::default()
     };
-    let serving = ServerOptions {
+    let serving = TlsServerOptions {
         client_ca_file: Some(&ca),
         client_required: true,
         ..server.serving()
@@ -157,7 +157,7 @@ async fn a_client_without_the_required_certificate_is_refused() {
 async fn an_optional_client_certificate_may_be_missing_but_not_be_wrong() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (server, ca) = (authority.server(), authority.ca());
-    let serving = ServerOptions {
+    let serving = TlsServerOptions {
         client_ca_file: Some(&ca),
         ..server.serving()
     };
@@ -248,7 +248,7 @@ fn a_key_that_others_can_read_is_refused_with_the_chmod_that_mends_it() {
 fn a_key_of_another_certificate_is_refused() {
     let authority = Authority::new();
     let (server, other) = (authority.server(), authority.issue("other", Vec::new()));
-    let error = tls::server(ServerOptions {
+    let error = tls::server(TlsServerOptions {
         key_file: &other.key,
         ..server.serving()
     })
@@ -284,7 +284,7 @@ fn broken_files_are_named() {
         (&bad, "bad base64"),
     ];
     for (file, reason) in reasons {
-        let error = tls::server(ServerOptions {
+        let error = tls::server(TlsServerOptions {
             cert_file: file,
             ..server.serving()
         })
@@ -292,7 +292,7 @@ fn broken_files_are_named() {
         assert_eq!(&error.file, file);
         assert!(error.reason.contains(reason), "{error}");
     }
-    let options = ServerOptions {
+    let options = TlsServerOptions {
         key_file: &empty,
         ..server.serving()
     };
@@ -308,7 +308,7 @@ fn broken_files_are_named() {
 fn options_that_need_another_are_refused() {
     let authority = Authority::new();
     let server = authority.server();
-    let options = ServerOptions {
+    let options = TlsServerOptions {
         client_required: true,
         ..server.serving()
     };

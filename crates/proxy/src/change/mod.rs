@@ -21,7 +21,7 @@ use hermes_observe::AccessSink;
 use serde::Serialize;
 
 use crate::hold;
-use crate::listeners::table::Changes;
+use crate::listeners::table::ListenerChanges;
 use crate::node::{Changing, Node, check_rest, doubts, log_doubts, own_addresses, unbound};
 use crate::redecide::Redecided;
 use crate::snapshot::Snapshot;
@@ -38,7 +38,7 @@ pub struct ReloadReport {
     /// Number of the snapshot now in force.
     pub revision: u64,
     /// What happened to the listeners.
-    pub listeners: Changes,
+    pub listeners: ListenerChanges,
     /// Upstreams whose configuration changed, or that are new.
     pub upstreams_changed: Vec<String>,
     /// What became of open tunnels.

@@ -19,9 +19,9 @@ use super::departure::{self, depart};
 use super::heads::Heads;
 use super::pump::{Direction, Source, meanwhile, pump, silence};
 use super::reach::{self, Reached, Unreached};
-use super::retry::hedge::{self, Answered};
+use super::retry::hedge::{self, Responded};
 use super::retry::{self, Replay, Tries};
-use super::wait::{Key, Wait};
+use super::wait::{TimeoutKey, Wait};
 use super::{Broken, Failed, Side, Unanswered, verdict};
 use crate::alternative;
 use crate::arrival::Arrival;
@@ -204,7 +204,7 @@ impl Request<'_> {
                 again: Ok(pause),
             });
         }
-        let Answered {
+        let Responded {
             head,
             incoming,
             interim,
@@ -364,7 +364,7 @@ impl Request<'_> {
         let time = Some(self.tries.next.timeouts.idle_of(hop));
         Wait {
             time,
-            key: Key::Idle,
+            key: TimeoutKey::Idle,
         }
         .told(self.tries)
     }

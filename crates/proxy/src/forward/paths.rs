@@ -10,7 +10,7 @@ use hermes_packet::UdpEnd;
 use hermes_packet::{Asked, Destination, Handed, Token};
 use hermes_proto::datagram_limit;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_upstream::{ConnectFailure, UdpDialled, UdpWay};
+use hermes_upstream::{ConnectFailure, UdpDialled, UdpPath};
 use http::StatusCode;
 
 use super::datagrams::{Ends, Path};
@@ -86,11 +86,13 @@ pub(crate) async fn socket(
         return Err(no_room());
     }
     holding::hold(routed)?;
-    let UdpDialled { way, active, .. } = reach::dial_udp(&tries, &target).await?;
+    let UdpDialled {
+        path: way, active, ..
+    } = reach::dial_udp(&tries, &target).await?;
     let silence = reach::silence(&tries.next.timeouts);
     let address = match way {
-        UdpWay::Address(address) => address,
-        UdpWay::Tunnel(streams, listens) => {
+        UdpPath::Address(address) => address,
+        UdpPath::Tunnel(streams, listens) => {
             let path = Path {
                 ends: Ends::streams(streams.0, streams.1),
                 active,

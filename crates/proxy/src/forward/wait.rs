@@ -14,12 +14,12 @@ use crate::refusal::Refusal;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wait {
     pub(super) time: Option<Duration>,
-    pub(super) key: Key,
+    pub(super) key: TimeoutKey,
 }
 
 /// The key that sets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum TimeoutKey {
     Header,
     Idle,
     PerTry,
@@ -56,17 +56,17 @@ impl Wait {
 }
 
 /// Where the key stands that counts for this exchange; where none is written, the place for one.
-fn path(tries: &Tries<'_>, key: Key) -> String {
+fn path(tries: &Tries<'_>, key: TimeoutKey) -> String {
     let document = &tries.routed.snapshot.document;
     let route = &tries.routed.route.config;
     let index = tries.routed.route.index;
     let says = |timeouts: &model::Timeouts| match key {
-        Key::Header => timeouts.header.is_some(),
-        Key::Idle => timeouts.idle.is_some(),
-        Key::PerTry => false,
+        TimeoutKey::Header => timeouts.header.is_some(),
+        TimeoutKey::Idle => timeouts.idle.is_some(),
+        TimeoutKey::PerTry => false,
     };
     let of_route = says(&route.timeouts)
-        || key == Key::PerTry && route.retry.as_ref().is_some_and(has_per_try);
+        || key == TimeoutKey::PerTry && route.retry.as_ref().is_some_and(has_per_try);
     let of_node = says(&document.defaults.timeouts);
     let place = match tries.next.upstream() {
         _ if of_route => element("routes", index),
@@ -86,9 +86,9 @@ fn path(tries: &Tries<'_>, key: Key) -> String {
         None => element("routes", index),
     };
     let key = match key {
-        Key::Header => "timeouts.header",
-        Key::Idle => "timeouts.idle",
-        Key::PerTry => "retry.per_try_timeout",
+        TimeoutKey::Header => "timeouts.header",
+        TimeoutKey::Idle => "timeouts.idle",
+        TimeoutKey::PerTry => "retry.per_try_timeout",
     };
     format!("{place}.{key}")
 }

@@ -32,8 +32,8 @@ use crate::snapshot::ListenerRules;
 use crate::worker::Worker;
 pub use joins::{JoinView, Joins};
 pub use passed::PassedSockets;
-pub use sessions::{Joined, SessionPlace, Sessions};
-pub use sources::{Place, Sources, Users};
+pub use sessions::{Joined, SessionPermit, Sessions};
+pub use sources::{Permit, Sources, Users};
 pub use table::ListenerTable;
 
 /// One worker's share of a listener's socket.

@@ -1,4 +1,4 @@
-//! The CONNECT-UDP sessions of each user at each listener. Where they have all the places there are, one that is of little use makes
+//! The CONNECT-UDP sessions of each user at each listener. Where they have all the permits there are, one that is of little use makes
 //! room for the next: a name server that is asked from ever new ports must not end a call.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +17,7 @@ use crate::target::Target;
 #[doc(alias = "bound")]
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The fraction of all places that is made free at once, so that the search for them is not paid
+/// The fraction of all permits that is made free at once, so that the search for them is not paid
 /// for by each.
 #[doc(alias = "bound")]
 const PART: usize = 16;
@@ -25,17 +25,17 @@ const PART: usize = 16;
 /// Sessions of each user at each listener, over all workers.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<Members>>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    users: HashMap<Key, BTreeMap<u64, Member>>,
+struct Members {
+    users: HashMap<UserOfListener, BTreeMap<u64, Member>>,
     next: u64,
 }
 
 /// A listener and a user.
-type Key = (Arc<str>, String);
+type UserOfListener = (Arc<str>, String);
 
 #[derive(Debug)]
 struct Member {
@@ -45,25 +45,25 @@ struct Member {
     seen: (u64, Instant),
 }
 
-/// A session's place, held until this is dropped. One that has to make room loses it before.
+/// A session's permit, held until this is dropped. One that has to make room loses it before.
 #[derive(Debug)]
-pub struct SessionPlace {
-    open: Arc<Mutex<Open>>,
-    key: Key,
+pub struct SessionPermit {
+    open: Arc<Mutex<Members>>,
+    key: UserOfListener,
     number: u64,
 }
 
-/// How a session got its place.
+/// How a session got its permit.
 #[derive(Debug)]
 pub struct Joined {
-    /// The place.
-    pub place: SessionPlace,
+    /// The permit.
+    pub permit: SessionPermit,
     /// How many others lost theirs for it.
     pub evicted: usize,
 }
 
 impl Sessions {
-    /// A place for a session of `user` for `target`, of which `most` may be open at `listener`; `None` when there is none, and none
+    /// A permit for a session of `user` for `target`, of which `most` may be open at `listener`; `None` when there is none, and none
     /// can be made.
     pub fn join(
         &self,
@@ -96,7 +96,7 @@ impl Sessions {
         );
         open.next += 1;
         Some(Joined {
-            place: SessionPlace {
+            permit: SessionPermit {
                 open: self.open.clone(),
                 key,
                 number,
@@ -115,7 +115,7 @@ impl Sessions {
     }
 }
 
-/// Tells some of these sessions to end, and takes their places at once.
+/// Tells some of these sessions to end, and takes their permits at once.
 fn make_room(
     held: &mut BTreeMap<u64, Member>,
     most: usize,
@@ -154,7 +154,7 @@ impl Member {
     }
 }
 
-impl Drop for SessionPlace {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         let mut open = self.open.lock();
         if let Some(held) = open.users.get_mut(&self.key) {
@@ -213,11 +213,14 @@ mod tests {
         let call = session(&seeing, "ctc");
         let kept = join(&call, "VIDEO").unwrap();
         let questions: Vec<_> = (0..9).map(|_| session(&seeing, "ct")).collect();
-        let places: Vec<_> = questions
+        let permits: Vec<_> = questions
             .iter()
             .map(|one| join(one, "DNS").unwrap())
             .collect();
-        assert_eq!(places.iter().map(|joined| joined.evicted).sum::<usize>(), 6);
+        assert_eq!(
+            permits.iter().map(|joined| joined.evicted).sum::<usize>(),
+            6
+        );
         let gone: Vec<_> = questions.iter().map(|one| is_evicted(one)).collect();
         assert_eq!(
             gone,
@@ -226,7 +229,7 @@ mod tests {
         );
         assert!(!is_evicted(&call));
         assert_eq!(sessions.count(&name, "alice"), 4);
-        drop((places, kept));
+        drop((permits, kept));
         assert!(sessions.open.lock().users.is_empty());
     }
 

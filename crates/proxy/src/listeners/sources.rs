@@ -10,29 +10,29 @@ use hermes_net::peer::network;
 use parking_lot::Mutex;
 
 /// Connections or sessions of each source at each listener, over all workers.
-pub type Sources = Places<IpAddr>;
+pub type Sources = PermitTable<IpAddr>;
 
 /// Exchanges of each user at each listener, over all workers.
-pub type Users = Places<String>;
+pub type Users = PermitTable<String>;
 
-/// How many places each holder has at each listener.
+/// How many permits each holder has at each listener.
 #[derive(Debug)]
-pub struct Places<T> {
-    open: Open<T>,
+pub struct PermitTable<T> {
+    open: Counts<T>,
 }
 
-type Open<T> = Arc<Mutex<HashMap<Key<T>, usize>>>;
+type Counts<T> = Arc<Mutex<HashMap<HolderKey<T>, usize>>>;
 
 /// A listener and a holder.
-type Key<T> = (Arc<str>, T);
+type HolderKey<T> = (Arc<str>, T);
 
-/// A place that is held until this is dropped.
+/// A permit that is held until this is dropped.
 #[derive(Debug)]
-pub struct Place<T: Eq + Hash> {
-    held: Option<(Open<T>, Key<T>)>,
+pub struct Permit<T: Eq + Hash> {
+    held: Option<(Counts<T>, HolderKey<T>)>,
 }
 
-impl<T> Default for Places<T> {
+impl<T> Default for PermitTable<T> {
     fn default() -> Self {
         Self {
             open: Arc::default(),
@@ -41,33 +41,33 @@ impl<T> Default for Places<T> {
 }
 
 impl Sources {
-    /// A place for one more of `peer`, of which `most` may be open at `listener`; `None` when there is none. A peer without an
+    /// A permit for one more of `peer`, of which `most` may be open at `listener`; `None` when there is none. A peer without an
     /// address (a Unix socket) is not counted.
     pub fn enter(
         &self,
         listener: &Arc<str>,
         peer: &PeerAddress,
         most: usize,
-    ) -> Option<Place<IpAddr>> {
+    ) -> Option<Permit<IpAddr>> {
         let PeerAddress::Ip(address) = peer else {
-            return Some(Place { held: None });
+            return Some(Permit { held: None });
         };
         if most == usize::MAX {
-            return Some(Place { held: None });
+            return Some(Permit { held: None });
         }
         self.hold((listener.clone(), network(address.ip())), most)
     }
 }
 
 impl Users {
-    /// A place for one more of `user`, of which `most` may be open at `listener`; `None` when there is none.
-    pub fn join(&self, listener: &Arc<str>, user: &str, most: usize) -> Option<Place<String>> {
+    /// A permit for one more of `user`, of which `most` may be open at `listener`; `None` when there is none.
+    pub fn join(&self, listener: &Arc<str>, user: &str, most: usize) -> Option<Permit<String>> {
         self.hold((listener.clone(), user.to_owned()), most)
     }
 }
 
-impl<T: Clone + Eq + Hash> Places<T> {
-    fn hold(&self, key: Key<T>, most: usize) -> Option<Place<T>> {
+impl<T: Clone + Eq + Hash> PermitTable<T> {
+    fn hold(&self, key: HolderKey<T>, most: usize) -> Option<Permit<T>> {
         let mut open = self.open.lock();
         let count = open.entry(key.clone()).or_default();
         if *count >= most {
@@ -75,13 +75,13 @@ impl<T: Clone + Eq + Hash> Places<T> {
         }
         *count += 1;
         drop(open);
-        Some(Place {
+        Some(Permit {
             held: Some((self.open.clone(), key)),
         })
     }
 }
 
-impl<T: Eq + Hash> Drop for Place<T> {
+impl<T: Eq + Hash> Drop for Permit<T> {
     fn drop(&mut self) {
         let Some((open, key)) = self.held.take() else {
             return;
@@ -105,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_given_back_when_it_is_dropped() {
+    fn a_permit_is_given_back_when_it_is_dropped() {
         let (sources, name) = (Sources::default(), Arc::from("web"));
-        let places = [(); 2].map(|()| sources.enter(&name, &peer("192.0.2.1"), 2).unwrap());
+        let permits = [(); 2].map(|()| sources.enter(&name, &peer("192.0.2.1"), 2).unwrap());
         assert!(sources.enter(&name, &peer("192.0.2.1"), 2).is_none());
         assert!(
             sources.enter(&name, &peer("192.0.2.2"), 2).is_some(),
-            "another source has places of its own"
+            "another source has permits of its own"
         );
         assert!(
             sources
@@ -119,7 +119,7 @@ mod tests {
                 .is_some(),
             "and so has another listener"
         );
-        drop(places);
+        drop(permits);
         assert!(sources.enter(&name, &peer("192.0.2.1"), 2).is_some());
         assert!(
             sources.open.lock().is_empty(),
@@ -154,7 +154,7 @@ mod tests {
     fn unix_sockets_are_not_counted() {
         let sources = Sources::default();
         let unix = PeerAddress::Unix { uid: None };
-        let places = [(); 9].map(|()| sources.enter(&Arc::from("web"), &unix, 1));
-        assert!(places.iter().all(Option::is_some));
+        let permits = [(); 9].map(|()| sources.enter(&Arc::from("web"), &unix, 1));
+        assert!(permits.iter().all(Option::is_some));
     }
 }

@@ -26,7 +26,7 @@ const PORT_TRIES: usize = 16;
 pub struct ListenerTable {
     /// Those that the service manager opened; listeners come and go over them.
     passed: PassedSockets,
-    open: BTreeMap<Part, Open>,
+    open: BTreeMap<Part, OpenPart>,
     /// What is no longer wanted, while its sockets are there still.
     closing: Vec<Closing>,
     /// The next door's number.
@@ -37,7 +37,7 @@ pub struct ListenerTable {
 type Part = (Arc<str>, Serves);
 
 /// The sockets of one part.
-struct Open {
+struct OpenPart {
     door: DoorId,
     wanted: Wanted,
     bound: Bound,
@@ -81,7 +81,7 @@ pub struct BindError {
 
 /// What a change of configuration did to the listeners.
 #[derive(Debug, Default, Clone, serde::Serialize)]
-pub struct Changes {
+pub struct ListenerChanges {
     /// Listeners that were opened.
     pub opened: Vec<String>,
     /// Listeners that accept nothing more; what they accepted goes on.
@@ -95,18 +95,18 @@ pub struct Changes {
 /// Sockets that are bound and not yet served.
 pub struct Prepared {
     new: Vec<New>,
-    kept: Vec<Kept>,
+    kept: Vec<KeptPart>,
 }
 
 /// A part whose sockets were bound for this change.
 struct New {
     name: Arc<str>,
     door: DoorId,
-    opened: Opened,
+    opened: BoundSockets,
 }
 
 /// The sockets of one part, which are bound.
-struct Opened {
+struct BoundSockets {
     wanted: Wanted,
     bound: Bound,
     passed: Vec<Passed>,
@@ -123,7 +123,7 @@ struct Missing<'a> {
 }
 
 /// A part whose sockets stay.
-struct Kept {
+struct KeptPart {
     name: Arc<str>,
     before: Part,
     door: DoorId,
@@ -199,7 +199,7 @@ impl ListenerTable {
     }
 
     /// What applying a document would do to the listeners, if all that it asks for can be bound.
-    pub fn preview(&self, document: &Document) -> Changes {
+    pub fn preview(&self, document: &Document) -> ListenerChanges {
         let listeners = document.listeners.iter();
         let wanted: Vec<(Arc<str>, Wanted)> = listeners
             .flat_map(|(name, listener)| {
@@ -207,8 +207,8 @@ impl ListenerTable {
             })
             .collect();
         let kept = self.kept(&wanted);
-        let mut changes = Changes::default();
-        for Kept { name, before, .. } in &kept {
+        let mut changes = ListenerChanges::default();
+        for KeptPart { name, before, .. } in &kept {
             add(&mut changes.kept, name, before.1);
             if before.0 != *name {
                 let renamed = format!("{} -> {name}", before.0);
@@ -236,7 +236,7 @@ impl ListenerTable {
     fn missing<'a>(
         &self,
         document: &'a Document,
-        kept: &[Kept],
+        kept: &[KeptPart],
         wanted: &'a [(Arc<str>, Wanted)],
     ) -> Vec<Missing<'a>> {
         let is_kept = |name: &Arc<str>, part: &Wanted| {
@@ -313,7 +313,7 @@ impl ListenerTable {
         missing: &[Missing<'_>],
         beside: Option<SocketAddr>,
         workers: usize,
-    ) -> io::Result<Vec<Opened>> {
+    ) -> io::Result<Vec<BoundSockets>> {
         let chosen = missing.len() > 1 && !missing[0].wanted.is_definite();
         let mut tries = if chosen { PORT_TRIES } else { 1 };
         loop {
@@ -331,7 +331,7 @@ impl ListenerTable {
         missing: &[Missing<'_>],
         mut beside: Option<SocketAddr>,
         workers: usize,
-    ) -> io::Result<Vec<Opened>> {
+    ) -> io::Result<Vec<BoundSockets>> {
         let mut done = Vec::new();
         for part in missing {
             let (bound, sockets) = match part.passed.as_slice() {
@@ -343,7 +343,7 @@ impl ListenerTable {
                 }
             };
             beside = beside.or(bound.address());
-            done.push(Opened {
+            done.push(BoundSockets {
                 wanted: part.wanted.clone(),
                 bound,
                 passed: part.passed.clone(),
@@ -407,26 +407,27 @@ impl ListenerTable {
     }
 
     /// Whose sockets stay: first by name and address, then by address alone.
-    fn kept(&self, wanted: &[(Arc<str>, Wanted)]) -> Vec<Kept> {
+    fn kept(&self, wanted: &[(Arc<str>, Wanted)]) -> Vec<KeptPart> {
         let open_of = |(name, wanted): &(Arc<str>, Wanted)| {
             let part = (name.clone(), wanted.serves);
             self.open
                 .get_key_value(&part)
                 .filter(|(_, open)| open.wanted == *wanted)
         };
-        let kept = |before: &Part, name: &Arc<str>, open: &Open| Kept {
+        let kept = |before: &Part, name: &Arc<str>, open: &OpenPart| KeptPart {
             name: name.clone(),
             before: before.clone(),
             door: open.door,
         };
         let (as_they_were, others): (Vec<_>, Vec<_>) =
             wanted.iter().partition(|part| open_of(part).is_some());
-        let mut all: Vec<Kept> = as_they_were
+        let mut all: Vec<KeptPart> = as_they_were
             .iter()
             .filter_map(|part| open_of(part).map(|(before, open)| kept(before, &part.0, open)))
             .collect();
         for (name, wanted) in others.iter().filter(|(_, wanted)| wanted.is_definite()) {
-            let unclaimed = |door: DoorId, all: &[Kept]| all.iter().all(|kept| kept.door != door);
+            let unclaimed =
+                |door: DoorId, all: &[KeptPart]| all.iter().all(|kept| kept.door != door);
             let found = self
                 .open
                 .iter()
@@ -454,10 +455,10 @@ impl ListenerTable {
         snapshot: &Snapshot,
         doors: &[UnboundedSender<Door>],
         watch: &Watch,
-    ) -> Changes {
-        let mut changes = Changes::default();
+    ) -> ListenerChanges {
+        let mut changes = ListenerChanges::default();
         let mut before = std::mem::take(&mut self.open);
-        for Kept {
+        for KeptPart {
             name, before: old, ..
         } in prepared.kept
         {
@@ -491,7 +492,7 @@ impl ListenerTable {
             name,
             door,
             opened:
-                Opened {
+                BoundSockets {
                     wanted,
                     bound,
                     passed,
@@ -519,7 +520,7 @@ impl ListenerTable {
             add(&mut changes.opened, &name, wanted.serves);
             self.open.insert(
                 (name, wanted.serves),
-                Open {
+                OpenPart {
                     door,
                     wanted,
                     bound,

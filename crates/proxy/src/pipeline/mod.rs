@@ -34,7 +34,7 @@ struct Answerer<'a> {
 }
 
 /// A tunnel that is open, and what it holds while it is carried.
-struct Open {
+struct OpenTunnel {
     routed: Routed,
     carried: Carried,
     _permits: Permits,
@@ -62,7 +62,11 @@ async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
 }
 
 /// All of an exchange, but for a tunnel only its opening.
-async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Option<Box<Open>> {
+async fn begin(
+    entrance: &Entrance,
+    mut arrival: Arrival,
+    too_early: bool,
+) -> Option<Box<OpenTunnel>> {
     let entered = Entered::new(entrance, &mut arrival);
     if let Some(file) = entered.proxy_pac(&arrival) {
         Box::pin(here(
@@ -107,7 +111,7 @@ async fn begin(entrance: &Entrance, mut arrival: Arrival, too_early: bool) -> Op
     match forwarded {
         Ok(Carried::Over(reason)) => routed.exchange.finish(&reason),
         Ok(carried) => {
-            return Some(Box::new(Open {
+            return Some(Box::new(OpenTunnel {
                 routed,
                 carried,
                 _permits: permits,

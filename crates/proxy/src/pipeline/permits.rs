@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::entered::Entered;
 use super::identify::Identified;
-use crate::listeners::{Joined, Place, SessionPlace};
+use crate::listeners::{Joined, Permit, SessionPermit};
 use crate::refusal::Refusal;
 use crate::snapshot::ListenerRules;
 
@@ -24,8 +24,8 @@ const SESSIONS_PER_USER: &str = "limits.sessions_per_user";
 /// What an exchange of a user takes of the user's bounds; given back when this is dropped.
 #[derive(Default)]
 pub(super) struct Permits {
-    _exchange: Option<Place<String>>,
-    _session: Option<SessionPlace>,
+    _exchange: Option<Permit<String>>,
+    _session: Option<SessionPermit>,
 }
 
 /// What there may be only so many of.
@@ -79,7 +79,7 @@ impl Permits {
     }
 }
 
-fn exchange_of(entered: &Entered, user: &str) -> Result<Option<Place<String>>, Refusal> {
+fn exchange_of(entered: &Entered, user: &str) -> Result<Option<Permit<String>>, Refusal> {
     let listener = &entered.listener;
     let most = listener.config.limits.per_user.unwrap_or(usize::MAX);
     if most == usize::MAX {
@@ -87,7 +87,7 @@ fn exchange_of(entered: &Entered, user: &str) -> Result<Option<Place<String>>, R
     }
     let users = &entered.entrance.worker.shared.users;
     let joined = users.join(&listener.name, user, most);
-    let place = joined.ok_or_else(|| {
+    let permit = joined.ok_or_else(|| {
         let bounded = Bounded {
             what: "exchanges",
             key: PER_USER,
@@ -95,7 +95,7 @@ fn exchange_of(entered: &Entered, user: &str) -> Result<Option<Place<String>>, R
         };
         too_many(listener, user, &bounded)
     })?;
-    Ok(Some(place))
+    Ok(Some(permit))
 }
 
 fn session_of(
@@ -103,7 +103,7 @@ fn session_of(
     identified: &mut Identified,
     user: &str,
     kind: Kind,
-) -> Result<Option<SessionPlace>, Refusal> {
+) -> Result<Option<SessionPermit>, Refusal> {
     let listener = &entered.listener;
     if kind != Kind::ConnectUdp {
         return Ok(None);
@@ -128,7 +128,7 @@ fn session_of(
     let joined = shared
         .sessions
         .join((&listener.name, user), most, target, &entered.exchange);
-    let Joined { place, evicted } = joined.ok_or_else(|| {
+    let Joined { permit, evicted } = joined.ok_or_else(|| {
         let bounded = Bounded {
             what: "sessions",
             key: SESSIONS_PER_USER,
@@ -144,7 +144,7 @@ fn session_of(
     {
         identified.asked = Some(Asked::Only(token));
     }
-    Ok(Some(place))
+    Ok(Some(permit))
 }
 
 /// The user has as many as allowed.

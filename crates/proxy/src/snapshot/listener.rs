@@ -13,7 +13,7 @@ use hermes_config::model::{
 use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_identity::Authenticator;
-use hermes_net::tls::{self, Clients, ServerOptions, TlsFileError};
+use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions};
 use hermes_net::{PeerAddress, StreamInfo, quic};
 use hermes_observe::{ListenerSeeing, Seeing};
 use hermes_packet::Bounds;
@@ -498,7 +498,7 @@ fn server_tls(
         .filter(|(version, _)| versions.contains(version))
         .map(|(_, id)| id)
         .collect();
-    let made = tls::server(ServerOptions {
+    let made = tls::server(TlsServerOptions {
         cert_file: &tls.cert_file.0,
         key_file: &tls.key_file.0,
         client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
@@ -541,7 +541,7 @@ fn requires_certificate(auth: Option<&Auth>) -> bool {
     match auth {
         None | Some(Auth::Word(AuthMode::None)) => false,
         Some(Auth::Word(AuthMode::Mtls)) => true,
-        Some(Auth::Ways(ways)) => ways.mtls && ways.basic.is_none() && ways.bearer.is_none(),
+        Some(Auth::Methods(ways)) => ways.mtls && ways.basic.is_none() && ways.bearer.is_none(),
     }
 }
 
@@ -590,7 +590,7 @@ fn min_rate(config: &Listener, link: bool) -> Option<MinRate> {
 
 #[cfg(test)]
 mod tests {
-    use hermes_config::model::{AuthWays, ByteSize, Limits};
+    use hermes_config::model::{AuthMethods, ByteSize, Limits};
 
     use super::*;
 
@@ -619,9 +619,9 @@ mod tests {
         };
         assert_eq!(options(&trusted).min_rate, None);
         let asked = Listener {
-            auth: Some(Auth::Ways(AuthWays {
+            auth: Some(Auth::Methods(AuthMethods {
                 mtls: true,
-                ..AuthWays::default()
+                ..AuthMethods::default()
             })),
             ..Listener::default()
         };

@@ -134,13 +134,13 @@ fn asks(listener: &Listener) -> bool {
     match &listener.auth {
         None | Some(Auth::Word(AuthMode::None)) => false,
         Some(Auth::Word(AuthMode::Mtls)) => true,
-        Some(Auth::Ways(ways)) => ways.basic.is_some() || ways.bearer.is_some() || ways.mtls,
+        Some(Auth::Methods(ways)) => ways.basic.is_some() || ways.bearer.is_some() || ways.mtls,
     }
 }
 
 fn empty_auth(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        if matches!(listener.auth, Some(Auth::Ways(_))) && !asks(listener) {
+        if matches!(listener.auth, Some(Auth::Methods(_))) && !asks(listener) {
             let reason = "`auth` names no way to authenticate";
             report.add(
                 format!("{path}.auth"),
@@ -187,7 +187,7 @@ fn mtls(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
         let wanted = match &listener.auth {
             Some(Auth::Word(mode)) => *mode == AuthMode::Mtls,
-            Some(Auth::Ways(ways)) => ways.mtls,
+            Some(Auth::Methods(ways)) => ways.mtls,
             None => false,
         };
         let remedy = match &listener.tls {

@@ -11,15 +11,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hermes_http::h3::Watched;
-use hermes_net::quic::Pulse;
+use hermes_net::quic::PathStats;
 use tokio::time::{Instant, sleep};
 
 use super::uses::Use;
 use super::{Pool, Slot};
 use crate::deaths::{Ear, Word};
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::liveness::{Liveness, SILENCE};
 use crate::quic::SILENT;
-use crate::silence::{SILENCE, Silence};
 
 /// How often a link that carries something is looked at; the first look at what begins is at once.
 #[doc(alias = "bound")]
@@ -81,7 +81,7 @@ type Reaching = Pin<Box<dyn Future<Output = Result<ReachedOtherwise, ConnectFail
 /// What is known of a link.
 struct Sight<'a> {
     monitor: &'a LivenessMonitor,
-    silence: Silence,
+    liveness: Liveness,
     reaching: Option<Reaching>,
     chance: Option<Chance>,
     /// The peer's machine has said that nothing listens there, and nothing was heard since.
@@ -122,12 +122,12 @@ impl Chance {
     }
 
     /// Of a link to a peer that another link has found gone: a round trip, and a moment.
-    fn after_death(pulse: Pulse, now: Instant) -> Self {
+    fn after_death(stats: PathStats, now: Instant) -> Self {
         Self {
             reason: GONE,
-            sent: pulse.sent,
-            since: Some(now + pulse.rtt),
-            until: now + pulse.rtt,
+            sent: stats.sent,
+            since: Some(now + stats.rtt),
+            until: now + stats.rtt,
         }
     }
 
@@ -142,10 +142,10 @@ impl Chance {
 
 impl<'a> Sight<'a> {
     fn of(monitor: &'a LivenessMonitor) -> Self {
-        let silence = Silence::new(monitor.link.pulse(), Instant::now());
+        let liveness = Liveness::new(monitor.link.path_stats(), Instant::now());
         Self {
             monitor,
-            silence,
+            liveness,
             reaching: None,
             chance: None,
             refused: false,
@@ -158,7 +158,7 @@ impl<'a> Sight<'a> {
         if !self.refused {
             self.monitor.link.probe();
         }
-        self.silence.refused(Instant::now());
+        self.liveness.refused(Instant::now());
         self.refused = true;
     }
 
@@ -166,7 +166,7 @@ impl<'a> Sight<'a> {
     fn gone(&mut self) {
         self.refused();
         self.chance = Some(Chance::after_death(
-            self.monitor.link.pulse(),
+            self.monitor.link.path_stats(),
             Instant::now(),
         ));
     }
@@ -176,9 +176,9 @@ impl<'a> Sight<'a> {
         let monitor = self.monitor;
         match reached {
             Ok(reached) => {
-                let sent = monitor.link.pulse().sent;
+                let sent = monitor.link.path_stats().sent;
                 monitor.link.probe();
-                let heard_at = self.silence.heard_at();
+                let heard_at = self.liveness.heard_at();
                 self.chance = Some(Chance::new(
                     reached,
                     self.refused,
@@ -191,7 +191,7 @@ impl<'a> Sight<'a> {
             Err(failure)
                 if self.refused
                     && failure.kind == FailureKind::Refused
-                    && !self.silence.has_heard() =>
+                    && !self.liveness.has_heard() =>
             {
                 true
             }
@@ -211,18 +211,18 @@ impl<'a> Sight<'a> {
         let link = &self.monitor.link;
         let now = Instant::now();
         let was_silent = link.is_silent();
-        let pulse = link.pulse();
-        let is_silent = self.silence.handle(pulse, now);
+        let path_stats = link.path_stats();
+        let is_silent = self.liveness.handle(path_stats, now);
         self.refused &= is_silent;
         // Someone answers after all; a second time, and all is well.
-        if self.refused && self.silence.has_heard() {
+        if self.refused && self.liveness.has_heard() {
             link.probe();
         }
-        if self.monitor.uses.streams() > 0 && self.silence.wants_probe(now) {
+        if self.monitor.uses.streams() > 0 && self.liveness.wants_probe(now) {
             link.probe();
         }
         link.set_silent(is_silent);
-        link.set_lost(self.silence.lasts(now) >= LOST);
+        link.set_lost(self.liveness.lasts(now) >= LOST);
         match (was_silent, is_silent) {
             (false, true) => self.reaching = self.monitor.reach(Duration::ZERO),
             (true, false) => {
@@ -233,8 +233,8 @@ impl<'a> Sight<'a> {
         }
         let over = self
             .chance
-            .take_if(|chance| chance.is_over(pulse.sent, now))?;
-        if !self.silence.has_heard() {
+            .take_if(|chance| chance.is_over(path_stats.sent, now))?;
+        if !self.liveness.has_heard() {
             return Some(over.reason);
         }
         self.reaching = self.monitor.reach(PAUSE);
@@ -252,7 +252,7 @@ impl LivenessMonitor {
         let mut refusals = link.refusals();
         loop {
             tokio::select! {
-                () = self.next_look(&sight.silence) => {}
+                () = self.next_look(&sight.liveness) => {}
                 () = &mut closed => return,
                 () = link.refused(refusals) => {
                     refusals = link.refusals();
@@ -288,8 +288,8 @@ impl LivenessMonitor {
         }
     }
 
-    async fn next_look(&self, silence: &Silence) {
-        if self.uses.streams() > 0 || silence.is_waiting() {
+    async fn next_look(&self, liveness: &Liveness) {
+        if self.uses.streams() > 0 || liveness.is_waiting() {
             return sleep(LOOK).await;
         }
         tokio::select! {
@@ -407,7 +407,7 @@ mod tests {
     fn where_another_link_found_the_peer_gone_a_link_has_a_round_trip_to_say_otherwise() {
         let (now, rtt) = (Instant::now(), Duration::from_millis(300));
         let mut chance = Chance::after_death(
-            Pulse {
+            PathStats {
                 sent: 10,
                 acknowledged: 10,
                 rtt,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use hermes_proto::proxy_protocol::Header;
-use hermes_upstream::{Allow, Asking, Dial, FailureKind, Origin, Timeouts, UdpDialled, UdpWay};
+use hermes_upstream::{Allow, Asking, Dial, FailureKind, Origin, Timeouts, UdpDialled, UdpPath};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -176,12 +176,12 @@ async fn localhost_has_an_address_for_udp() {
         port: 5004,
         asking: asking(&anything),
     };
-    let UdpDialled { way, endpoint, .. } = near
+    let UdpDialled { path, endpoint, .. } = near
         .client
         .dial_udp(dial, &Timeouts::default())
         .await
         .unwrap();
-    let UdpWay::Address(address) = way else {
+    let UdpPath::Address(address) = path else {
         panic!("it is reached directly")
     };
     assert!(address.ip().is_loopback());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use hermes_upstream::{Dial, FailureKind, Timeouts, UdpDialled, UdpWay};
+use hermes_upstream::{Dial, FailureKind, Timeouts, UdpDialled, UdpPath};
 use serde_json::json;
 
 use crate::far::Far;
@@ -98,7 +98,7 @@ async fn udp_has_an_address_and_is_counted() {
     let upstream = near.upstream("x", json!({ "endpoints": ["127.0.0.1:5004"] }));
     let dial = Dial::to(&upstream);
     let UdpDialled {
-        way,
+        path,
         endpoint,
         active,
     } = near
@@ -106,7 +106,7 @@ async fn udp_has_an_address_and_is_counted() {
         .dial_udp(dial, &Timeouts::default())
         .await
         .unwrap();
-    let UdpWay::Address(address) = way else {
+    let UdpPath::Address(address) = path else {
         panic!("it is reached directly")
     };
     assert_eq!(

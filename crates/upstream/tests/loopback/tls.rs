@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hermes_http::server::Options;
-use hermes_net::tls::{self, ServerOptions};
+use hermes_net::tls::{self, TlsServerOptions};
 use hermes_proto::proxy_protocol::Header;
 use hermes_upstream::{Dial, FailureKind};
 use rustls::ServerConfig;
@@ -17,7 +17,7 @@ use crate::far::{Far, Seen};
 
 pub fn serving(authority: &Authority, alpn: &[&[u8]]) -> Arc<ServerConfig> {
     let identity = authority.server();
-    let options = ServerOptions {
+    let options = TlsServerOptions {
         cert_file: &identity.cert,
         key_file: &identity.key,
         client_ca_file: None,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Around, Entry, StartedChains, THREADS, write};
+use super::{Around, HopEntry, StartedChains, THREADS, write};
 use crate::hops::network::{origin_address, proxy_address};
 use crate::hops::plan::Way;
 use crate::peers::envoy::{
@@ -58,7 +58,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
     }
     Ok((
         processes,
-        vec![Entry {
+        vec![HopEntry {
             way: Way::Forwarded,
             hops: 1,
             udp: ENTRY,

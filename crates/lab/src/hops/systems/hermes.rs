@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Around, Entry, StartedChains, THREADS, UDP_IDLE, write};
+use super::{Around, HopEntry, StartedChains, THREADS, UDP_IDLE, write};
 use crate::hops::network::{HOPS, origin_address, proxy_address};
 use crate::hops::plan::Way;
 use crate::pki::{PROXY, Pki};
@@ -53,8 +53,8 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
 }
 
 /// A proxy beside the client with a single chain, whose connections are written down in `folder`.
-pub fn traced(around: &Around<'_>, entry: &Entry, folder: &Path) -> Result<(Process, Entry)> {
-    let entry = Entry {
+pub fn traced(around: &Around<'_>, entry: &HopEntry, folder: &Path) -> Result<(Process, HopEntry)> {
+    let entry = HopEntry {
         udp: TRACED.0,
         http: TRACED.1,
         ..entry.clone()
@@ -77,7 +77,7 @@ fn general(name: &str) -> String {
     )
 }
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<HopEntry> {
     let ways = [(Way::Forwarded, 0), (Way::Nested, 10)];
     let each = ways.into_iter().flat_map(|(way, from)| {
         way.hops()
@@ -85,7 +85,7 @@ fn entries() -> Vec<Entry> {
     });
     let entry = |(way, hops, number)| {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port + number));
-        Entry {
+        HopEntry {
             way,
             hops,
             udp: at(UDP),
@@ -101,12 +101,12 @@ fn host(hops: u8) -> String {
     format!("hop{hops}.lab")
 }
 
-fn dependent(pki: &Pki, entries: &[Entry]) -> String {
+fn dependent(pki: &Pki, entries: &[HopEntry]) -> String {
     let mut listeners = String::new();
     let mut routes = String::new();
     let mut upstreams = String::new();
     for entry in entries {
-        let Entry {
+        let HopEntry {
             way,
             hops,
             udp,

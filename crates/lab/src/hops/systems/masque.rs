@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use super::{Around, Entry, StartedChains};
+use super::{Around, HopEntry, StartedChains};
 use crate::hops::network::{origin_address, proxy_address};
 use crate::hops::plan::Way;
 use crate::pki::PROXY;
@@ -53,7 +53,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
     )?;
     Ok((
         vec![client, server],
-        vec![Entry {
+        vec![HopEntry {
             way: Way::Forwarded,
             hops: 1,
             udp: ENTRY,

@@ -47,12 +47,12 @@ pub struct Running {
     pub system: HopSystem,
     /// The proxy beside the client, then those of the row.
     pub processes: Vec<Process>,
-    entries: Vec<Entry>,
+    entries: Vec<HopEntry>,
 }
 
 /// Where a chain begins.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct HopEntry {
     way: Way,
     hops: u8,
     /// Where datagrams enter.
@@ -128,7 +128,7 @@ impl Running {
         point: Point,
         around: &Around<'_>,
         folder: &Path,
-    ) -> Result<(Process, Entry)> {
+    ) -> Result<(Process, HopEntry)> {
         hermes::traced(
             around,
             self.entry(point).context("there is no such chain")?,
@@ -137,7 +137,7 @@ impl Running {
     }
 
     /// Where the chain of a point begins.
-    pub fn entry(&self, point: Point) -> Option<&Entry> {
+    pub fn entry(&self, point: Point) -> Option<&HopEntry> {
         self.entries
             .iter()
             .find(|entry| entry.hops == point.hops && entry.way == point.way)
@@ -150,13 +150,13 @@ impl Running {
 }
 
 /// The processes and chains of a system.
-type StartedChains = Result<(Vec<Process>, Vec<Entry>)>;
+type StartedChains = Result<(Vec<Process>, Vec<HopEntry>)>;
 
-fn direct(around: &Around<'_>) -> Entry {
+fn direct(around: &Around<'_>) -> HopEntry {
     let to = |port: SocketAddr| SocketAddr::from((origin_address(0), port.port()));
     let udp = to(around.origin.udp);
     let http = to(around.origin.http);
-    Entry {
+    HopEntry {
         way: Way::Direct,
         hops: 0,
         udp,

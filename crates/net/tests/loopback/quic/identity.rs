@@ -22,7 +22,7 @@ async fn each_side_learns_of_the_other_what_it_would_over_tcp() {
         )],
     );
     let identity = trust.authority.server();
-    let serving = tls::ServerOptions {
+    let serving = tls::TlsServerOptions {
         client_ca_file: Some(&ca),
         client_required: true,
         ..identity.serving()

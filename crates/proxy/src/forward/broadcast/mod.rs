@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
 use crate::routed::Routed;
 use crate::whole::{self, Content, Failure};
 use copies::{Copies, Reply};
-use tally::{End, Tally};
+use tally::{StopReason, Tally};
 
 /// Copies of one request: one request makes so many.
 #[doc(alias("bound", "copies"))]
@@ -187,7 +187,7 @@ async fn gather(
                     break end;
                 }
             }
-            () = tokio::time::sleep_until(until) => break End::Time,
+            () = tokio::time::sleep_until(until) => break StopReason::Time,
         }
     };
     drop((out, held));
@@ -210,7 +210,7 @@ async fn gather(
 fn conclude(
     routed: &Routed,
     rule: Rule,
-    end: End,
+    end: StopReason,
     (mut replies, labels): (Vec<Reply>, Vec<(usize, String)>),
     said: String,
 ) -> Result<Gathered, Refusal> {
@@ -225,12 +225,12 @@ fn conclude(
     }
     let wanted = |reply: &Reply| match (rule, end) {
         // None succeeded: what was said first is still an answer.
-        (Rule::First, End::Exhausted) => reply.outcome.is_ok(),
-        (_, End::Enough) => reply.is_success(),
+        (Rule::First, StopReason::Exhausted) => reply.outcome.is_ok(),
+        (_, StopReason::Enough) => reply.is_success(),
         _ => false,
     };
     let Some(found) = replies.iter().position(wanted) else {
-        return Err(if end == End::Time {
+        return Err(if end == StopReason::Time {
             too_slow(&said)
         } else {
             unavailable(&said)

@@ -6,7 +6,7 @@ use hermes_config::model::Reply as Rule;
 
 /// Why no further reply is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum StopReason {
     /// The rule is fulfilled.
     Enough,
     /// It cannot be fulfilled any more.
@@ -36,18 +36,18 @@ impl Tally {
     }
 
     /// Takes a reply; the end, if it was the last that matters.
-    pub(super) fn take(&mut self, success: bool) -> Option<End> {
+    pub(super) fn take(&mut self, success: bool) -> Option<StopReason> {
         self.out = self.out.saturating_sub(1);
         self.successes += usize::from(success);
         let wanted = match self.rule {
             Rule::First => 1,
             Rule::Quorum(wanted) => wanted.get(),
-            Rule::All => return (self.out == 0).then_some(End::Enough),
+            Rule::All => return (self.out == 0).then_some(StopReason::Enough),
         };
         if self.successes >= wanted {
-            Some(End::Enough)
+            Some(StopReason::Enough)
         } else if self.successes + self.out < wanted {
-            Some(End::Exhausted)
+            Some(StopReason::Exhausted)
         } else {
             None
         }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     /// What each of the replies leads to, until the end.
-    fn ends(rule: Rule, copies: usize, replies: &[bool]) -> (usize, Option<End>) {
+    fn ends(rule: Rule, copies: usize, replies: &[bool]) -> (usize, Option<StopReason>) {
         let mut tally = Tally::new(rule, copies);
         for (count, success) in replies.iter().enumerate() {
             if let Some(end) = tally.take(*success) {
@@ -89,11 +89,14 @@ mod tests {
 
     #[test]
     fn the_first_success_is_enough() {
-        assert_eq!(ends(Rule::First, 3, &[false, true]), (2, Some(End::Enough)));
+        assert_eq!(
+            ends(Rule::First, 3, &[false, true]),
+            (2, Some(StopReason::Enough))
+        );
         assert_eq!(ends(Rule::First, 3, &[false, false]), (2, None));
         assert_eq!(
             ends(Rule::First, 3, &[false, false, false]),
-            (3, Some(End::Exhausted))
+            (3, Some(StopReason::Exhausted))
         );
     }
 
@@ -101,21 +104,30 @@ mod tests {
     fn a_quorum_ends_when_it_is_reached_or_out_of_reach() {
         assert_eq!(
             ends(quorum(2), 3, &[true, false, true]),
-            (3, Some(End::Enough))
+            (3, Some(StopReason::Enough))
         );
-        assert_eq!(ends(quorum(2), 3, &[true, true]), (2, Some(End::Enough)));
+        assert_eq!(
+            ends(quorum(2), 3, &[true, true]),
+            (2, Some(StopReason::Enough))
+        );
         assert_eq!(
             ends(quorum(2), 3, &[false, false]),
-            (2, Some(End::Exhausted))
+            (2, Some(StopReason::Exhausted))
         );
-        assert_eq!(ends(quorum(4), 3, &[true]), (1, Some(End::Exhausted)));
+        assert_eq!(
+            ends(quorum(4), 3, &[true]),
+            (1, Some(StopReason::Exhausted))
+        );
         assert_eq!(ends(quorum(2), 3, &[true, false]), (2, None));
     }
 
     #[test]
     fn all_waits_for_all() {
         assert_eq!(ends(Rule::All, 2, &[true]), (1, None));
-        assert_eq!(ends(Rule::All, 2, &[false, false]), (2, Some(End::Enough)));
+        assert_eq!(
+            ends(Rule::All, 2, &[false, false]),
+            (2, Some(StopReason::Enough))
+        );
     }
 
     #[test]

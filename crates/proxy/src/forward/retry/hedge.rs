@@ -25,7 +25,7 @@ const MOST: u8 = 2;
 const INTERIM: usize = 8;
 
 /// A response head, and what it stands on.
-pub(crate) struct Answered {
+pub(crate) struct Responded {
     pub(crate) head: ResponseHead,
     pub(crate) incoming: Incoming,
     /// Interim responses that came before.
@@ -35,13 +35,13 @@ pub(crate) struct Answered {
     pub(crate) held: (Outgoing, Pending, hermes_upstream::Active),
 }
 
-impl Answered {
+impl Responded {
     fn is_good(&self) -> bool {
         !self.head.status.is_server_error()
     }
 }
 
-type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Answered, NoResponse>> + Send + 'a>>;
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Responded, NoResponse>> + Send + 'a>>;
 
 /// The first good response to a request without content; else the best that came. The loser is cancelled.
 ///
@@ -52,11 +52,11 @@ pub(crate) async fn race(
     head: &RequestHead,
     target: &Target,
     hedge: &Hedge,
-) -> Result<Answered, NoResponse> {
+) -> Result<Responded, NoResponse> {
     let begin = || -> Attempt<'_> { Box::pin(attempt(tries, head, target)) };
     let mut running = vec![begin()];
     let mut left = hedge.most.unwrap_or(MOST).saturating_sub(1);
-    let mut best: Option<Result<Answered, NoResponse>> = None;
+    let mut best: Option<Result<Responded, NoResponse>> = None;
     let late = tokio::time::sleep(hedge.after.0);
     tokio::pin!(late);
     loop {
@@ -88,7 +88,7 @@ pub(crate) async fn race(
 }
 
 /// The next attempt that ends.
-async fn first(running: &mut [Attempt<'_>]) -> (usize, Result<Answered, NoResponse>) {
+async fn first(running: &mut [Attempt<'_>]) -> (usize, Result<Responded, NoResponse>) {
     poll_fn(|cx| {
         for (index, attempt) in running.iter_mut().enumerate() {
             if let Poll::Ready(ended) = attempt.as_mut().poll(cx) {
@@ -105,7 +105,7 @@ async fn attempt(
     tries: &Tries<'_>,
     head: &RequestHead,
     target: &Target,
-) -> Result<Answered, NoResponse> {
+) -> Result<Responded, NoResponse> {
     let deadline = tries.begin();
     let reached = within(deadline, pin!(reach::open(tries, head, target, Some(0)))).await;
     let Reached {
@@ -144,7 +144,7 @@ async fn attempt(
     let answered = answered.unwrap_or_else(|| Err(NoResponse::timeout(wait.no_head(tries))));
     let (head, incoming) = answered.map_err(|error| error.next_hop(&endpoint))?;
     verdict::answered(&active, tries.next, head.status);
-    Ok(Answered {
+    Ok(Responded {
         head,
         incoming,
         interim,

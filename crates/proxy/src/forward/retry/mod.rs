@@ -21,7 +21,7 @@ use tokio::time::Instant;
 pub(super) use outcome::{of_connect, of_stream};
 pub(super) use replay::Replay;
 
-use super::wait::{Key, Wait};
+use super::wait::{TimeoutKey, Wait};
 use crate::next::Next;
 use crate::refusal::Refusal;
 use crate::routed::Routed;
@@ -87,11 +87,11 @@ impl<'a> Tries<'a> {
         match (own, most) {
             (Some(own), Some(most)) if most > own => Wait {
                 time: Some(most),
-                key: Key::PerTry,
+                key: TimeoutKey::PerTry,
             },
             _ => Wait {
                 time: own,
-                key: Key::Header,
+                key: TimeoutKey::Header,
             },
         }
     }
@@ -100,7 +100,7 @@ impl<'a> Tries<'a> {
     pub(super) fn attempt(&self) -> Wait {
         Wait {
             time: self.policy.per_try,
-            key: Key::PerTry,
+            key: TimeoutKey::PerTry,
         }
     }
 

@@ -40,12 +40,12 @@ const NEAR: SocketAddr = SocketAddr::new(
 /// The side that carries the packets. When it is dropped, the connection ends.
 #[derive(Debug)]
 pub struct Carrier {
-    way: Arc<Way>,
+    path: Arc<NestedPath>,
 }
 
 /// The side of the connection, in place of a socket.
 #[derive(Debug)]
-pub struct Way {
+pub struct NestedPath {
     leaving: Mutex<Queue>,
     coming: Mutex<Queue>,
     dropped: AtomicU64,
@@ -98,19 +98,19 @@ impl Carrier {
     /// A new way: the carrier of its packets, and what the connection has in place of a socket.
     #[must_use]
     pub fn new() -> (Self, Socket) {
-        let way = Arc::new(Way {
+        let path = Arc::new(NestedPath {
             leaving: Mutex::default(),
             coming: Mutex::default(),
             dropped: AtomicU64::new(0),
         });
-        (Self { way: way.clone() }, Socket(way))
+        (Self { path: path.clone() }, Socket(path))
     }
 
     /// Waits for packets of the connection and takes those that are there, `most` at most; false when the connection is gone.
     /// One task at a time. Dropping the future loses nothing.
     pub async fn take(&self, into: &mut Vec<Bytes>, most: usize) -> bool {
         poll_fn(|cx| {
-            let mut queue = self.way.leaving.lock();
+            let mut queue = self.path.leaving.lock();
             if queue.packets.is_empty() {
                 if queue.closed {
                     return Poll::Ready(false);
@@ -128,7 +128,7 @@ impl Carrier {
     /// Waits until the connection is gone. Not while another task [takes](Self::take) packets. Dropping the future loses nothing.
     pub async fn gone(&self) {
         poll_fn(|cx| {
-            let mut queue = self.way.leaving.lock();
+            let mut queue = self.path.leaving.lock();
             if queue.closed {
                 return Poll::Ready(());
             }
@@ -140,11 +140,11 @@ impl Carrier {
 
     /// Gives packets to the connection.
     pub fn give(&self, packets: impl IntoIterator<Item = Bytes>) {
-        let mut queue = self.way.coming.lock();
+        let mut queue = self.path.coming.lock();
         for packet in packets {
             queue.push(packet);
             while queue.bytes > COMING && queue.pop().is_some() {
-                self.way.dropped.fetch_add(1, Ordering::Relaxed);
+                self.path.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
         queue.taker.take().into_iter().for_each(Waker::wake);
@@ -153,20 +153,20 @@ impl Carrier {
     /// Packets for the connection that were dropped, because it did not take them in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.way.dropped.load(Ordering::Relaxed)
+        self.path.dropped.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        self.way.leaving.lock().close();
-        self.way.coming.lock().close();
+        self.path.leaving.lock().close();
+        self.path.coming.lock().close();
     }
 }
 
 /// What stands in place of a socket. When it is dropped, there is nothing more to carry.
 #[derive(Debug)]
-pub struct Socket(Arc<Way>);
+pub struct Socket(Arc<NestedPath>);
 
 impl Socket {
     /// Where the other end seems to be.
@@ -309,7 +309,7 @@ mod tests {
         while let Poll::Ready(Ok(_)) = receive() {}
         assert!(
             matches!(receive(), Poll::Ready(Err(_))),
-            "then the way has ended"
+            "then the path has ended"
         );
     }
 }

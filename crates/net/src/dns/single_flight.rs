@@ -14,18 +14,18 @@ type Answers = watch::Receiver<Option<Answer>>;
 
 /// The names that are asked for now. Only lookups that have a turn are here, so their number is bounded.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Flights {
+pub(super) struct SingleFlights {
     running: Arc<Mutex<HashMap<Name, Answers>>>,
 }
 
 /// A lookup that is under way. Dropped without an answer, it lets the waiting tasks ask themselves.
-pub(super) struct Flight {
-    of: Flights,
+pub(super) struct SingleFlight {
+    of: SingleFlights,
     name: Name,
     tell: watch::Sender<Option<Answer>>,
 }
 
-impl Flights {
+impl SingleFlights {
     /// The answer to a lookup of this name that is under way; `None` if there is none, or it was given up.
     pub(super) async fn join(&self, name: &Name) -> Option<Answer> {
         let mut answers = self.running.lock().get(name).cloned()?;
@@ -34,14 +34,14 @@ impl Flights {
     }
 
     /// Begins a lookup; `None` when one is under way.
-    pub(super) fn begin(&self, name: &Name) -> Option<Flight> {
+    pub(super) fn begin(&self, name: &Name) -> Option<SingleFlight> {
         let mut running = self.running.lock();
         if running.contains_key(name) {
             return None;
         }
         let (tell, answers) = watch::channel(None);
         running.insert(name.clone(), answers);
-        Some(Flight {
+        Some(SingleFlight {
             of: self.clone(),
             name: name.clone(),
             tell,
@@ -49,15 +49,15 @@ impl Flights {
     }
 }
 
-impl Flight {
+impl SingleFlight {
     /// Tells the answer to all who wait.
-    pub(super) fn land(self, answer: &Answer) {
+    pub(super) fn answer(self, answer: &Answer) {
         // No one may be waiting.
         let _ = self.tell.send(Some(answer.clone()));
     }
 }
 
-impl Drop for Flight {
+impl Drop for SingleFlight {
     fn drop(&mut self) {
         self.of.running.lock().remove(&self.name);
     }
@@ -70,17 +70,22 @@ mod tests {
 
     #[tokio::test]
     async fn all_who_ask_share_an_answer_and_go_on_where_the_first_gives_up() {
-        let (flights, name) = (Flights::default(), Name::from_ascii("a.example.").unwrap());
-        assert!(flights.join(&name).await.is_none());
-        let flight = flights.begin(&name).unwrap();
-        assert!(flights.begin(&name).is_none());
+        let (single_flights, name) = (
+            SingleFlights::default(),
+            Name::from_ascii("a.example.").unwrap(),
+        );
+        assert!(single_flights.join(&name).await.is_none());
+        let single_flight = single_flights.begin(&name).unwrap();
+        assert!(single_flights.begin(&name).is_none());
         let answer = Err(DnsError::new(DnsErrorKind::NotFound, "a.example"));
-        let (joined, ()) = tokio::join!(flights.join(&name), async { flight.land(&answer) });
+        let (joined, ()) = tokio::join!(single_flights.join(&name), async {
+            single_flight.answer(&answer)
+        });
         assert_eq!(joined, Some(answer));
 
-        let flight = flights.begin(&name).unwrap();
-        let (joined, ()) = tokio::join!(flights.join(&name), async { drop(flight) });
+        let single_flight = single_flights.begin(&name).unwrap();
+        let (joined, ()) = tokio::join!(single_flights.join(&name), async { drop(single_flight) });
         assert_eq!(joined, None);
-        assert!(flights.running.lock().is_empty());
+        assert!(single_flights.running.lock().is_empty());
     }
 }

@@ -38,13 +38,13 @@ const FEW: usize = 4;
 
 /// A UDP socket that quinn uses.
 #[derive(Debug)]
-pub(super) struct Wire(Arc<Shared>);
+pub(super) struct CoalescingSocket(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     io: UdpSocket,
     state: UdpSocketState,
-    train: Mutex<Train>,
+    batch: Mutex<GsoBatch>,
     /// The last send found no room, or there was none yet.
     blocked: AtomicBool,
     /// The last answer brought as many packets as were asked for.
@@ -56,26 +56,26 @@ struct Shared {
 
 /// Packets of equal size to one peer that wait for those that follow, until the tasks that are due have run.
 #[derive(Debug, Default)]
-struct Train {
-    head: Option<Head>,
+struct GsoBatch {
+    key: Option<BatchKey>,
     bytes: Vec<u8>,
-    /// Something was added since the conductor looked.
+    /// Something was added since the sender looked.
     grown: bool,
     /// Nothing is added any more.
     closed: bool,
-    conductor: Option<Waker>,
+    sender: Option<Waker>,
 }
 
-/// What packets of a train have in common.
+/// What packets of a batch have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Head {
+struct BatchKey {
     destination: SocketAddr,
     ecn: Option<EcnCodepoint>,
     size: usize,
     src_ip: Option<IpAddr>,
 }
 
-impl Head {
+impl BatchKey {
     /// Of a send in packets of this `size`.
     fn of(transmit: &Transmit<'_>, size: usize) -> Self {
         let Transmit {
@@ -100,18 +100,18 @@ fn full(transmit: &Transmit<'_>) -> Option<usize> {
         .filter(|size| transmit.contents.len() >= size * FULL)
 }
 
-impl Train {
+impl GsoBatch {
     /// Whether a send goes on where this ends: a single packet does too, if it is not larger than the others.
     fn takes(&self, transmit: &Transmit<'_>) -> bool {
-        let Some(head) = self.head else { return false };
+        let Some(key) = self.key else { return false };
         let length = transmit.contents.len();
         let fits = transmit
             .segment_size
-            .map_or(length <= head.size, |size| size == head.size);
+            .map_or(length <= key.size, |size| size == key.size);
         let bytes = self.bytes.len() + length;
-        fits && Head::of(transmit, head.size) == head
+        fits && BatchKey::of(transmit, key.size) == key
             && bytes <= MOST_BYTES
-            && bytes <= head.size * MOST
+            && bytes <= key.size * MOST
     }
 
     fn push(&mut self, transmit: &Transmit<'_>) {
@@ -120,11 +120,11 @@ impl Train {
     }
 
     fn wake(&mut self) {
-        self.conductor.take().into_iter().for_each(Waker::wake);
+        self.sender.take().into_iter().for_each(Waker::wake);
     }
 }
 
-impl Wire {
+impl CoalescingSocket {
     /// Takes a socket that does not block.
     ///
     /// # Panics
@@ -138,13 +138,13 @@ impl Wire {
         // Whether there is room is not known yet.
         let blocked = AtomicBool::new(true);
         let plenty = AtomicBool::new(false);
-        let train = Mutex::default();
+        let batch = Mutex::default();
         let closed = Notify::new();
         let hears = refusals.is_some();
         let shared = Arc::new(Shared {
             io,
             state,
-            train,
+            batch,
             blocked,
             plenty,
             refusals,
@@ -158,36 +158,36 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for CoalescingSocket {
     fn drop(&mut self) {
-        let mut train = self.0.train.lock();
-        train.closed = true;
-        train.wake();
-        drop(train);
+        let mut batch = self.0.batch.lock();
+        batch.closed = true;
+        batch.wake();
+        drop(batch);
         self.0.closed.notify_one();
     }
 }
 
 impl Shared {
-    /// Sends trains to which nothing was added while other tasks ran. Ends with the socket.
+    /// Sends batches to which nothing was added while other tasks ran. Ends with the socket.
     async fn conduct(self: Arc<Self>) {
         poll_fn(|cx| {
-            let mut train = self.train.lock();
-            train.conductor = Some(cx.waker().clone());
+            let mut batch = self.batch.lock();
+            batch.sender = Some(cx.waker().clone());
             loop {
-                if train.head.is_none() {
-                    return if train.closed {
+                if batch.key.is_none() {
+                    return if batch.closed {
                         Poll::Ready(())
                     } else {
                         Poll::Pending
                     };
                 }
-                if std::mem::take(&mut train.grown) {
+                if std::mem::take(&mut batch.grown) {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 // A socket that cannot be waited for is at its end, and loses what it has as any other way does.
-                if self.leave(&mut train).is_err() && ready!(self.io.poll_send_ready(cx)).is_err() {
+                if self.leave(&mut batch).is_err() && ready!(self.io.poll_send_ready(cx)).is_err() {
                     return Poll::Ready(());
                 }
             }
@@ -195,29 +195,29 @@ impl Shared {
         .await;
     }
 
-    /// Sends the train, if there is one.
+    /// Sends the batch, if there is one.
     ///
     /// # Errors
     /// `WouldBlock`: it still waits.
-    fn leave(&self, train: &mut Train) -> io::Result<()> {
-        let Some(Head {
+    fn leave(&self, batch: &mut GsoBatch) -> io::Result<()> {
+        let Some(BatchKey {
             destination,
             ecn,
             size,
             src_ip,
-        }) = train.head
+        }) = batch.key
         else {
             return Ok(());
         };
-        let segment_size = (train.bytes.len() > size).then_some(size);
+        let segment_size = (batch.bytes.len() > size).then_some(size);
         self.send(&Transmit {
             destination,
             ecn,
-            contents: &train.bytes,
+            contents: &batch.bytes,
             segment_size,
             src_ip,
         })?;
-        (train.head, train.bytes, train.grown) = (None, Vec::new(), false);
+        (batch.key, batch.bytes, batch.grown) = (None, Vec::new(), false);
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl Shared {
     }
 }
 
-impl AsyncUdpSocket for Wire {
+impl AsyncUdpSocket for CoalescingSocket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
         Box::pin(SocketPoller {
             shared: self.0.clone(),
@@ -292,20 +292,20 @@ impl AsyncUdpSocket for Wire {
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let shared = &self.0;
-        let mut train = shared.train.lock();
-        if train.takes(transmit) {
-            train.push(transmit);
-            if full(transmit).is_none() && shared.leave(&mut train).is_err() {
-                train.wake();
+        let mut batch = shared.batch.lock();
+        if batch.takes(transmit) {
+            batch.push(transmit);
+            if full(transmit).is_none() && shared.leave(&mut batch).is_err() {
+                batch.wake();
             }
             return Ok(());
         }
-        shared.leave(&mut train)?;
+        shared.leave(&mut batch)?;
         if let Some(size) = full(transmit).filter(|_| shared.state.max_gso_segments() > FULL) {
-            train.head = Some(Head::of(transmit, size));
-            train.bytes.reserve(MOST_BYTES);
-            train.push(transmit);
-            train.wake();
+            batch.key = Some(BatchKey::of(transmit, size));
+            batch.bytes.reserve(MOST_BYTES);
+            batch.push(transmit);
+            batch.wake();
             return Ok(());
         }
         shared.send(transmit)
@@ -400,14 +400,14 @@ mod tests {
     use super::*;
 
     /// What sends, and what receives.
-    async fn both() -> (Wire, UdpSocket, SocketAddr) {
-        let (wire, far) = (
-            Wire::new(bound(), None).unwrap(),
+    async fn both() -> (CoalescingSocket, UdpSocket, SocketAddr) {
+        let (socket, far) = (
+            CoalescingSocket::new(bound(), None).unwrap(),
             UdpSocket::from_std(bound()).unwrap(),
         );
-        wire.0.io.writable().await.unwrap();
+        socket.0.io.writable().await.unwrap();
         let to = far.local_addr().unwrap();
-        (wire, far, to)
+        (socket, far, to)
     }
 
     fn bound() -> std::net::UdpSocket {
@@ -439,19 +439,21 @@ mod tests {
 
     #[tokio::test]
     async fn full_sends_wait_for_what_follows_and_everything_leaves_in_order() {
-        let (wire, far, to) = both().await;
+        let (socket, far, to) = both().await;
         let packets = vec![7; 1000 * FULL];
         assert!(
-            wire.0.state.max_gso_segments() > FULL,
+            socket.0.state.max_gso_segments() > FULL,
             "the kernel segments"
         );
         for _ in 0..3 {
-            wire.try_send(&transmit(to, &packets, 1000)).unwrap();
+            socket.try_send(&transmit(to, &packets, 1000)).unwrap();
         }
-        assert_eq!(wire.0.train.lock().bytes.len(), 3000 * FULL);
-        wire.try_send(&transmit(to, &packets[..500], 1000)).unwrap();
+        assert_eq!(socket.0.batch.lock().bytes.len(), 3000 * FULL);
+        socket
+            .try_send(&transmit(to, &packets[..500], 1000))
+            .unwrap();
         assert!(
-            wire.0.train.lock().bytes.is_empty(),
+            socket.0.batch.lock().bytes.is_empty(),
             "nothing follows a short packet"
         );
         let mut lengths = received(&far).await;
@@ -461,13 +463,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_train_leaves_when_nothing_follows() {
-        let (wire, far, to) = both().await;
-        wire.try_send(&transmit(to, &vec![7; 1000 * FULL], 1000))
+        let (socket, far, to) = both().await;
+        socket
+            .try_send(&transmit(to, &vec![7; 1000 * FULL], 1000))
             .unwrap();
         assert_eq!(received(&far).await, [1000; FULL]);
-        wire.try_send(&transmit(to, &vec![7; 1000 * FULL], 1000))
+        socket
+            .try_send(&transmit(to, &vec![7; 1000 * FULL], 1000))
             .unwrap();
-        drop(wire);
+        drop(socket);
         assert_eq!(
             received(&far).await,
             [1000; FULL],
@@ -477,16 +481,18 @@ mod tests {
 
     #[tokio::test]
     async fn what_differs_is_not_joined() {
-        let (wire, far, to) = both().await;
+        let (socket, far, to) = both().await;
         let packets = vec![7; 1000 * FULL];
-        wire.try_send(&transmit(to, &packets, 1000)).unwrap();
-        wire.try_send(&transmit(to, &packets[..900 * FULL], 900))
+        socket.try_send(&transmit(to, &packets, 1000)).unwrap();
+        socket
+            .try_send(&transmit(to, &packets[..900 * FULL], 900))
             .unwrap();
-        assert_eq!(wire.0.train.lock().head.map(|head| head.size), Some(900));
-        wire.try_send(&transmit(to, &packets[..1000], 1000))
+        assert_eq!(socket.0.batch.lock().key.map(|key| key.size), Some(900));
+        socket
+            .try_send(&transmit(to, &packets[..1000], 1000))
             .unwrap();
         assert!(
-            wire.0.train.lock().head.is_none(),
+            socket.0.batch.lock().key.is_none(),
             "a packet that is larger leaves alone"
         );
         let mut expected = vec![1000; FULL];
@@ -497,12 +503,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_train_is_no_longer_than_the_kernel_takes() {
-        let (wire, far, to) = both().await;
+        let (socket, far, to) = both().await;
         for size in [100, 1452] {
             let packets = vec![7; size * FULL];
             for _ in 0..8 {
-                wire.try_send(&transmit(to, &packets, size)).unwrap();
-                let bytes = wire.0.train.lock().bytes.len();
+                socket.try_send(&transmit(to, &packets, size)).unwrap();
+                let bytes = socket.0.batch.lock().bytes.len();
                 assert!(bytes <= MOST_BYTES && bytes <= MOST * size);
             }
             let mut lengths = Vec::new();
@@ -519,23 +525,24 @@ mod tests {
         let far = UdpSocket::from_std(bound()).unwrap();
         os::report_errors(&near, false).unwrap();
         let refusals = Arc::<Refusals>::default();
-        let wire = Wire::new(near, Some(refusals.clone())).unwrap();
-        wire.0.io.writable().await.unwrap();
+        let socket = CoalescingSocket::new(near, Some(refusals.clone())).unwrap();
+        socket.0.io.writable().await.unwrap();
         for count in 0..3 {
-            wire.try_send(&transmit(gone, &[7; 50], 50)).unwrap();
+            socket.try_send(&transmit(gone, &[7; 50], 50)).unwrap();
             refusals.more_than(count).await;
         }
-        wire.try_send(&transmit(gone, &[7; 50], 50)).unwrap();
+        socket.try_send(&transmit(gone, &[7; 50], 50)).unwrap();
         // The error of the packet before is not this one's.
-        wire.try_send(&transmit(far.local_addr().unwrap(), &[7; 60], 60))
+        socket
+            .try_send(&transmit(far.local_addr().unwrap(), &[7; 60], 60))
             .unwrap();
         assert_eq!(received(&far).await, [60]);
     }
 
     #[tokio::test]
     async fn takes_all_packets_that_came() {
-        let (wire, near) = (Wire::new(bound(), None).unwrap(), bound());
-        let to = wire.local_addr().unwrap();
+        let (socket, near) = (CoalescingSocket::new(bound(), None).unwrap(), bound());
+        let to = socket.local_addr().unwrap();
         let mut taken = 0;
         for count in [1, 3, 40, 2] {
             for _ in 0..count {
@@ -546,7 +553,7 @@ mod tests {
                 let mut buffer = vec![0; 32 * 2000];
                 let mut bufs: Vec<_> = buffer.chunks_mut(2000).map(IoSliceMut::new).collect();
                 let mut meta = [RecvMeta::default(); 32];
-                let got = poll_fn(|cx| wire.poll_recv(cx, &mut bufs, &mut meta))
+                let got = poll_fn(|cx| socket.poll_recv(cx, &mut bufs, &mut meta))
                     .await
                     .unwrap();
                 taken += meta[..got]

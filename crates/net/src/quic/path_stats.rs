@@ -6,7 +6,7 @@ use quinn::{ConnectionStats, FrameStats};
 
 /// Counts of one connection since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pulse {
+pub struct PathStats {
     /// Frames sent that the peer must acknowledge (RFC 9002 section 2), those sent again and probes among them.
     pub sent: u64,
     /// Acknowledgements received. Other frames prove only that one direction works.
@@ -15,7 +15,7 @@ pub struct Pulse {
     pub rtt: Duration,
 }
 
-impl Pulse {
+impl PathStats {
     pub(super) fn of(stats: &ConnectionStats) -> Self {
         Self {
             sent: eliciting(&stats.frame_tx),

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use hermes_net::quic::Pulse;
+use hermes_net::quic::PathStats;
 use tokio::time::Instant;
 
 /// Without an acknowledgement for so long, a connection is silent. On paths below 100 ms two or three probes were lost then, of two
@@ -33,8 +33,8 @@ const RECOVERED: u32 = 2;
 
 /// What was seen of one connection.
 #[derive(Debug)]
-pub(crate) struct Silence {
-    seen: Pulse,
+pub(crate) struct Liveness {
+    seen: PathStats,
     /// When something was acknowledged last.
     heard_at: Instant,
     /// Since when something waits to be acknowledged, as far as was seen.
@@ -43,11 +43,11 @@ pub(crate) struct Silence {
     heard: u32,
 }
 
-impl Silence {
+impl Liveness {
     /// A connection that works.
-    pub(crate) fn new(pulse: Pulse, now: Instant) -> Self {
+    pub(crate) fn new(stats: PathStats, now: Instant) -> Self {
         Self {
-            seen: pulse,
+            seen: stats,
             heard_at: now,
             waiting: None,
             silent: false,
@@ -56,14 +56,14 @@ impl Silence {
     }
 
     /// Whether it is silent, by its counts as they are now.
-    pub(crate) fn handle(&mut self, pulse: Pulse, now: Instant) -> bool {
-        let bound = (pulse.rtt * ROUND_TRIPS).clamp(SILENCE, LONGEST);
-        if pulse.acknowledged != self.seen.acknowledged {
+    pub(crate) fn handle(&mut self, stats: PathStats, now: Instant) -> bool {
+        let bound = (stats.rtt * ROUND_TRIPS).clamp(SILENCE, LONGEST);
+        if stats.acknowledged != self.seen.acknowledged {
             // What was sent just before may still be on its way: if it is lost, probes will be sent for it.
-            (self.seen, self.heard_at, self.waiting) = (pulse, now, None);
+            (self.seen, self.heard_at, self.waiting) = (stats, now, None);
             self.heard += 1;
             self.silent &= self.heard < RECOVERED;
-        } else if pulse.sent != self.seen.sent || self.waiting.is_some() {
+        } else if stats.sent != self.seen.sent || self.waiting.is_some() {
             let since = *self.waiting.get_or_insert(now);
             if now.duration_since(since) >= bound {
                 (self.silent, self.heard) = (true, 0);
@@ -117,8 +117,8 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(200);
 
-    fn pulse(sent: u64, acknowledged: u64, rtt: u64) -> Pulse {
-        Pulse {
+    fn stats(sent: u64, acknowledged: u64, rtt: u64) -> PathStats {
+        PathStats {
             sent,
             acknowledged,
             rtt: Duration::from_millis(rtt),
@@ -126,26 +126,26 @@ mod tests {
     }
 
     /// Looks at `counts`, one after each tick; returns after how long it was silent first.
-    fn first(counts: impl IntoIterator<Item = Pulse>) -> Option<Duration> {
-        let (mut silence, began) = (
-            Silence::new(Pulse::default(), Instant::now()),
+    fn first(counts: impl IntoIterator<Item = PathStats>) -> Option<Duration> {
+        let (mut liveness, began) = (
+            Liveness::new(PathStats::default(), Instant::now()),
             Instant::now(),
         );
         let mut looks = counts.into_iter().enumerate();
-        looks.find_map(|(tick, pulse)| {
+        looks.find_map(|(tick, stats)| {
             let passed = TICK * tick as u32;
-            silence.handle(pulse, began + passed).then_some(passed)
+            liveness.handle(stats, began + passed).then_some(passed)
         })
     }
 
     #[test]
     fn what_is_sent_and_never_acknowledged_is_noticed_in_time() {
-        let noticed = first((1..100).map(|tick| pulse(tick, 0, 20))).unwrap();
+        let noticed = first((1..100).map(|tick| stats(tick, 0, 20))).unwrap();
         assert!(
             noticed >= SILENCE && noticed < SILENCE + TICK,
             "{noticed:?}"
         );
-        let noticed = first(std::iter::repeat_n(pulse(1, 0, 20), 100)).unwrap();
+        let noticed = first(std::iter::repeat_n(stats(1, 0, 20), 100)).unwrap();
         assert!(
             noticed < SILENCE + TICK,
             "one packet is enough: {noticed:?}"
@@ -154,16 +154,16 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_not_silent_nor_is_one_that_only_sends_what_is_acknowledged() {
-        assert_eq!(first(std::iter::repeat_n(Pulse::default(), 1000)), None);
+        assert_eq!(first(std::iter::repeat_n(PathStats::default(), 1000)), None);
         assert_eq!(
-            first((0..1000).map(|tick| pulse(tick * 100, tick, 20))),
+            first((0..1000).map(|tick| stats(tick * 100, tick, 20))),
             None
         );
     }
 
     #[test]
     fn a_long_path_has_time_for_its_probes() {
-        let noticed = |rtt| first((1..100).map(|tick| pulse(tick, 0, rtt))).unwrap();
+        let noticed = |rtt| first((1..100).map(|tick| stats(tick, 0, rtt))).unwrap();
         assert!(noticed(600) >= Duration::from_millis(4800));
         assert!(noticed(60_000) < LONGEST + TICK);
     }
@@ -171,44 +171,44 @@ mod tests {
     #[test]
     fn a_quiet_connection_is_probed_once_and_again_when_it_has_answered() {
         let now = Instant::now();
-        let mut silence = Silence::new(pulse(5, 5, 20), now);
+        let mut liveness = Liveness::new(stats(5, 5, 20), now);
         assert!(
-            !silence.wants_probe(now)
-                && silence.wants_probe(now + QUIET)
-                && !silence.wants_probe(now + QUIET * 2)
+            !liveness.wants_probe(now)
+                && liveness.wants_probe(now + QUIET)
+                && !liveness.wants_probe(now + QUIET * 2)
         );
-        assert!(!silence.handle(pulse(6, 6, 20), now + QUIET * 2));
-        assert!(!silence.wants_probe(now + QUIET * 2) && silence.wants_probe(now + QUIET * 3));
-        assert!(!silence.handle(pulse(7, 6, 20), now + QUIET * 4));
+        assert!(!liveness.handle(stats(6, 6, 20), now + QUIET * 2));
+        assert!(!liveness.wants_probe(now + QUIET * 2) && liveness.wants_probe(now + QUIET * 3));
+        assert!(!liveness.handle(stats(7, 6, 20), now + QUIET * 4));
         assert!(
-            silence.handle(pulse(8, 6, 20), now + QUIET * 3 + SILENCE),
+            liveness.handle(stats(8, 6, 20), now + QUIET * 3 + SILENCE),
             "counted from the probe"
         );
     }
 
     #[test]
     fn a_connection_whose_peer_is_gone_is_silent_at_once_and_a_forged_word_costs_a_moment() {
-        let (mut silence, now) = (
-            Silence::new(pulse(5, 5, 20), Instant::now()),
+        let (mut liveness, now) = (
+            Liveness::new(stats(5, 5, 20), Instant::now()),
             Instant::now(),
         );
-        silence.refused(now);
-        assert!(silence.handle(pulse(6, 5, 20), now) && !silence.has_heard());
-        assert!(silence.handle(pulse(6, 6, 20), now) && silence.has_heard());
-        assert!(!silence.handle(pulse(7, 7, 20), now));
+        liveness.refused(now);
+        assert!(liveness.handle(stats(6, 5, 20), now) && !liveness.has_heard());
+        assert!(liveness.handle(stats(6, 6, 20), now) && liveness.has_heard());
+        assert!(!liveness.handle(stats(7, 7, 20), now));
     }
 
     #[test]
     fn a_single_acknowledgement_does_not_bring_it_back() {
-        let (mut silence, now) = (
-            Silence::new(Pulse::default(), Instant::now()),
+        let (mut liveness, now) = (
+            Liveness::new(PathStats::default(), Instant::now()),
             Instant::now(),
         );
-        assert!(!silence.handle(pulse(1, 0, 20), now));
-        assert!(silence.handle(pulse(2, 0, 20), now + SILENCE));
-        assert!(silence.handle(pulse(3, 1, 20), now + SILENCE));
-        assert!(silence.is_waiting());
-        assert!(!silence.handle(pulse(4, 2, 20), now + SILENCE));
+        assert!(!liveness.handle(stats(1, 0, 20), now));
+        assert!(liveness.handle(stats(2, 0, 20), now + SILENCE));
+        assert!(liveness.handle(stats(3, 1, 20), now + SILENCE));
+        assert!(liveness.is_waiting());
+        assert!(!liveness.handle(stats(4, 2, 20), now + SILENCE));
     }
 
     proptest! {
@@ -216,7 +216,7 @@ mod tests {
         /// something was sent and a gap is longer than the bound and two looks.
         #[test]
         fn silence_is_a_gap_in_the_acknowledgements(looks in prop::collection::vec((0u64..3, any::<bool>(), 1u64..400), 1..200)) {
-            let (mut silence, mut now) = (Silence::new(Pulse::default(), Instant::now()), Instant::now());
+            let (mut liveness, mut now) = (Liveness::new(PathStats::default(), Instant::now()), Instant::now());
             let (mut sent, mut acknowledged) = (0, 0);
             let (mut heard, mut asked, mut recovering) = (now, None::<Instant>, false);
             for (more, answered, pause) in looks {
@@ -228,7 +228,7 @@ mod tests {
                 } else if more > 0 {
                     asked.get_or_insert(now);
                 }
-                let silent = silence.handle(pulse(sent, acknowledged, 20), now);
+                let silent = liveness.handle(stats(sent, acknowledged, 20), now);
                 let gap = now.duration_since(heard);
                 if gap < SILENCE && !recovering {
                     prop_assert!(!silent, "{gap:?}");

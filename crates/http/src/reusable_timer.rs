@@ -9,9 +9,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Bounds waits that follow each other. To set and clear a timer for each would cost more than most of them: this one is set
 /// anew only when it rings too early, or would ring too late.
 #[derive(Debug, Default)]
-pub(crate) struct Patience(Option<Pin<Box<Sleep>>>);
+pub(crate) struct ReusableTimer(Option<Pin<Box<Sleep>>>);
 
-impl Patience {
+impl ReusableTimer {
     /// Ready at `end`, which may be another one at each call.
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>, end: Instant) -> Poll<()> {
         let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(end)));
@@ -51,17 +51,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_wait_has_its_own_end_earlier_or_later_than_the_one_before() {
-        let mut patience = Patience::default();
+        let mut timer = ReusableTimer::default();
         for seconds in [10, 60, 5, 5, 600, 1] {
             let since = Instant::now();
             let time = Duration::from_secs(seconds);
             assert_eq!(
-                patience
+                timer
                     .bound(since + time / 2, tokio::time::sleep(time / 4))
                     .await,
                 Some(())
             );
-            assert_eq!(patience.bound(since + time, pending::<()>()).await, None);
+            assert_eq!(timer.bound(since + time, pending::<()>()).await, None);
             assert_eq!(since.elapsed(), time + Duration::from_millis(0));
         }
     }
