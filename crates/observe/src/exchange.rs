@@ -1,153 +1,21 @@
 //! The guard of one exchange: what is learnt about it on its way.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
-use hermes_net::PeerAddress;
 use hermes_net::shares::Share;
-use hermes_rules::session::{Speaker, Traffic, Turn};
 use http::Method;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
-use super::live::{Attempt, Hop, Id, Live};
+use super::counters::Counters;
+use super::live::{Attempt, Hop, Id, Live, TEXT_LIMIT, clip};
 use super::span::Span;
 use super::{CLIENT_CLOSED, DropReason, Seeing, class_of};
 use crate::LOG;
 
-/// Bytes of a text that a client chose, in records and views: the queue of records stays below some
-/// megabytes.
-#[doc(alias = "bound")]
-const TEXT_LIMIT: usize = 1024;
-
 /// Stands for a status where the client went away before it was answered. It is never sent: no such status is registered.
 const CLIENT_GONE: u16 = 499;
-
-/// What is known when an exchange begins.
-#[derive(Debug, Clone)]
-pub struct Begin {
-    /// `http`, `connect`, `connect-tcp`, `connect-udp` or `upgrade`; a tunnel over POST is known [later](Exchange::is_post).
-    pub kind: &'static str,
-    /// The listener's name.
-    pub listener: Arc<str>,
-    /// Where it comes from.
-    pub source: PeerAddress,
-    /// How it came: `h1`, `h2`, `tcp` or `udp`.
-    pub protocol: &'static str,
-}
-
-/// What an exchange has moved so far; add with [`Ordering::Relaxed`].
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Bytes of content or tunnel from the client.
-    pub client_to_target: AtomicU64,
-    /// Bytes of content or tunnel to the client.
-    pub target_to_client: AtomicU64,
-    /// Datagrams from the client.
-    pub datagrams_in: AtomicU64,
-    /// Datagrams to the client.
-    pub datagrams_out: AtomicU64,
-    /// Datagrams of either direction that were not delivered.
-    pub dropped: AtomicU64,
-    /// Bytes of the largest UDP payload that goes on as a QUIC datagram, from the client; 0: no limit is known.
-    pub datagram_limit_in: AtomicU16,
-    /// The same to the client.
-    pub datagram_limit_out: AtomicU16,
-    /// Who spoke, in order: the number of a [`Turn`].
-    turn: AtomicU8,
-    /// When the target spoke last, in milliseconds since [`CLOCK`] began, as long as there is no conversation.
-    answered_at: AtomicU64,
-}
-
-/// What answers and what follows them are timed by.
-static CLOCK: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-/// Bytes that count as a datagram where datagrams are not counted: a stream of capsules that is passed on as it is.
-const CAPSULE_BYTES: u64 = 8 * 1024;
-
-impl Counters {
-    /// Counts bytes from the client.
-    pub fn from_client(&self, bytes: u64) {
-        self.client_to_target.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Notes how large UDP payloads may be that go on in QUIC datagrams.
-    pub fn datagram_limit(&self, from_client: bool, limit: usize) {
-        let of = if from_client {
-            &self.datagram_limit_in
-        } else {
-            &self.datagram_limit_out
-        };
-        of.store(u16::try_from(limit).unwrap_or(u16::MAX), Ordering::Relaxed);
-    }
-
-    /// Notes that the client, or else the target, has sent something in a tunnel of datagrams.
-    pub fn spoke(&self, by_client: bool) {
-        let turn = self.turn();
-        if turn == Turn::AskedAgain {
-            return;
-        }
-        let now = CLOCK.elapsed().as_millis() as u64;
-        let speaker = if by_client {
-            Speaker::Client(Duration::from_millis(
-                now.saturating_sub(self.answered_at.load(Ordering::Relaxed)),
-            ))
-        } else {
-            self.answered_at.store(now, Ordering::Relaxed);
-            Speaker::Target
-        };
-        let next = turn.spoken(speaker);
-        if next != turn {
-            self.turn.store(next as u8, Ordering::Relaxed);
-        }
-    }
-
-    /// All that it has moved: it changes with each byte and each datagram.
-    #[must_use]
-    pub fn moved(&self) -> u64 {
-        let all = [
-            &self.client_to_target,
-            &self.target_to_client,
-            &self.datagrams_in,
-            &self.datagrams_out,
-        ];
-        all.iter().fold(0, |sum, count| {
-            sum.wrapping_add(count.load(Ordering::Relaxed))
-        })
-    }
-
-    /// What went to and fro in a tunnel of datagrams.
-    #[must_use]
-    pub fn traffic(&self) -> Traffic {
-        let count = |datagrams: &AtomicU64, bytes: &AtomicU64| {
-            datagrams
-                .load(Ordering::Relaxed)
-                .max(bytes.load(Ordering::Relaxed) / CAPSULE_BYTES)
-        };
-        let asked = count(&self.datagrams_in, &self.client_to_target);
-        let answered = count(&self.datagrams_out, &self.target_to_client);
-        Traffic {
-            asked,
-            answered,
-            turn: self.turn(),
-        }
-    }
-
-    fn turn(&self) -> Turn {
-        match self.turn.load(Ordering::Relaxed) {
-            0 => Turn::Asked,
-            1 => Turn::Answered,
-            2 => Turn::AskedAnew,
-            _ => Turn::AskedAgain,
-        }
-    }
-
-    /// Counts bytes to the client.
-    pub fn to_client(&self, bytes: u64) {
-        self.target_to_client.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
 
 /// A live exchange. Dropping it without [`Self::finish`] ends it as `abandoned`.
 ///
@@ -405,15 +273,12 @@ impl Drop for Exchange {
     }
 }
 
-/// At most [`TEXT_LIMIT`] bytes of `text`.
-pub(super) fn clip(text: &str) -> String {
-    text[..text.floor_char_boundary(TEXT_LIMIT)].to_owned()
-}
-
 #[cfg(test)]
 mod tests {
+    use hermes_net::PeerAddress;
+
     use super::*;
-    use crate::AccessSink;
+    use crate::{AccessSink, Begin};
 
     #[test]
     fn a_target_is_kept_without_secrets_and_not_at_any_length() {

@@ -20,9 +20,12 @@ mod access;
 pub mod admin;
 mod broadcasts;
 mod certificates;
+mod counters;
+mod counts;
 mod exchange;
 mod filters;
 mod lines;
+mod listener;
 mod live;
 mod metrics;
 mod otlp;
@@ -44,15 +47,18 @@ pub mod validity;
 mod tests;
 
 pub use access::AccessSink;
-pub use exchange::{Begin, Counters, Exchange};
-pub use live::{ExchangeView, Id};
-pub use metrics::{ConnectionGuard, DropReason, ListenerSeeing};
+pub use counters::Counters;
+pub use counts::Counts;
+pub use exchange::Exchange;
+pub use listener::{ConnectionGuard, ListenerSeeing};
+pub use live::{Begin, ExchangeView, Id, LONG_AFTER};
+pub use metrics::DropReason;
 pub use otlp::Destination;
 pub use periodic::Periodic;
 pub use reason::{CLIENT_CLOSED, class_of};
-pub use seeing::{LONG_AFTER, Seeing, VIEW_LIMIT};
+pub use seeing::{Seeing, VIEW_LIMIT};
 pub use span::Span;
-pub use usage::{Counts, UsageView};
+pub use usage::UsageView;
 
 /// What the log's lines about exchanges are under: filters such as `hermes_proxy=debug` name the data plane as a whole.
 pub const LOG: &str = "hermes_proxy";

@@ -4,20 +4,41 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use hermes_net::PeerAddress;
 use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::exchange::{Begin, Counters, clip};
-use super::metrics::ListenerSeeing;
-use super::seeing::LONG_AFTER;
+use super::counters::Counters;
+use super::counts::Counts;
+use super::listener::ListenerSeeing;
 use super::span::Span;
-use super::usage::Counts;
 
 /// Parts of the table, so that workers rarely meet at one lock.
 const SHARDS: u64 = 16;
+
+/// Age at which a tunnel writes its first `long` record, and the time between two of them.
+pub const LONG_AFTER: Duration = Duration::from_secs(600);
+
+/// Bytes of a text that a client chose, in records and views: the queue of records stays below some
+/// megabytes.
+#[doc(alias = "bound")]
+pub(super) const TEXT_LIMIT: usize = 1024;
+
+/// What is known when an exchange begins.
+#[derive(Debug, Clone)]
+pub struct Begin {
+    /// `http`, `connect`, `connect-tcp`, `connect-udp` or `upgrade`; a tunnel over POST is known [later](crate::Exchange::is_post).
+    pub kind: &'static str,
+    /// The listener's name.
+    pub listener: Arc<str>,
+    /// Where it comes from.
+    pub source: PeerAddress,
+    /// How it came: `h1`, `h2`, `tcp` or `udp`.
+    pub protocol: &'static str,
+}
 
 /// The identifier of an exchange, unique across restarts. It is written out only where someone reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,6 +242,11 @@ impl Live {
             datagram_limit_out: limit(&self.counters.datagram_limit_out),
         }
     }
+}
+
+/// At most [`TEXT_LIMIT`] bytes of `text`.
+pub(super) fn clip(text: &str) -> String {
+    text[..text.floor_char_boundary(TEXT_LIMIT)].to_owned()
 }
 
 /// A live exchange as the administrator sees it.

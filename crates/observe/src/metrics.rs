@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hermes_net::shares::Shares;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -19,15 +19,15 @@ use prometheus_client::registry::Registry;
 
 use super::broadcasts::BroadcastFamilies;
 use super::certificates::Certificates;
+use super::counts::Counts;
 use super::filters::FilterFamilies;
-use super::lines::Lines;
+use super::listener::{ConnectionGuard, ListenerFamilies, ListenerSeeing};
 use super::live::Live;
 use super::otlp::SpanCounters;
-use super::periodic::Periodic;
 use super::process::ProcessCollector;
 use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
-use super::usage::{Counts, Usage, UsageCollector};
+use super::usage::{Usage, UsageCollector};
 
 /// Bounds of the duration histogram in seconds: from a local answer to a long download.
 const DURATIONS: [f64; 14] = [
@@ -43,10 +43,6 @@ macro_rules! labels {
     };
 }
 
-labels!(ListenerLabel { listener: Arc<str> });
-labels!(DirectionLabels { listener: Arc<str>, direction: &'static str });
-labels!(SchemeLabels { listener: Arc<str>, scheme: &'static str });
-labels!(HandshakeLabels { listener: Arc<str>, reason: &'static str });
 labels!(ExchangeLabels { listener: Arc<str>, kind: &'static str, route: Arc<str>, status: &'static str, reason: &'static str });
 labels!(ConnectLabels { upstream: String, kind: &'static str });
 labels!(RetryLabels { upstream: String, reason: &'static str });
@@ -119,18 +115,6 @@ pub(super) struct Metrics {
     pub(super) certificates: Certificates,
 }
 
-/// Families with a series per listener.
-#[derive(Debug, Default)]
-struct ListenerFamilies {
-    bytes: Family<DirectionLabels, Counter>,
-    accepted: Family<ListenerLabel, Counter>,
-    connections: Family<ListenerLabel, Gauge>,
-    exchanges: Family<ListenerLabel, Gauge>,
-    malformed: Family<ListenerLabel, Counter>,
-    auth_failures: Family<SchemeLabels, Counter>,
-    handshakes: Family<HandshakeLabels, Counter>,
-}
-
 /// Families about attempts that follow others.
 #[derive(Debug, Default)]
 struct RetryFamilies {
@@ -147,69 +131,6 @@ impl RetryFamilies {
         );
         let help = "Attempts that the budget did not allow";
         registry.register("retry_budget_exhausted", help, self.exhausted.clone());
-    }
-}
-
-impl ListenerFamilies {
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "bytes",
-            "Content and tunnel bytes moved",
-            self.bytes.clone(),
-        );
-        registry.register(
-            "connections_accepted",
-            "Connections accepted",
-            self.accepted.clone(),
-        );
-        registry.register(
-            "connections_active",
-            "Connections open now",
-            self.connections.clone(),
-        );
-        registry.register(
-            "exchanges_active",
-            "Exchanges open now",
-            self.exchanges.clone(),
-        );
-        registry.register(
-            "malformed_requests",
-            "Requests that broke their protocol",
-            self.malformed.clone(),
-        );
-        registry.register(
-            "auth_failures",
-            "Requests whose sender was refused",
-            self.auth_failures.clone(),
-        );
-        let help = "Handshakes of TLS and QUIC that came to nothing";
-        registry.register("handshakes_refused", help, self.handshakes.clone());
-    }
-
-    fn handles(&self, listener: &str) -> ListenerSeeing {
-        let name: Arc<str> = listener.into();
-        let label = || ListenerLabel {
-            listener: name.clone(),
-        };
-        let bytes = |direction| {
-            self.bytes.get_or_create_owned(&DirectionLabels {
-                listener: name.clone(),
-                direction,
-            })
-        };
-        ListenerSeeing {
-            name: name.clone(),
-            from_client: bytes("client_to_target"),
-            to_client: bytes("target_to_client"),
-            accepted: self.accepted.get_or_create_owned(&label()),
-            connections: self.connections.get_or_create_owned(&label()),
-            exchanges: self.exchanges.get_or_create_owned(&label()),
-            malformed: self.malformed.get_or_create_owned(&label()),
-            auth_failures: self.auth_failures.clone(),
-            handshakes: self.handshakes.clone(),
-            lines: Mutex::default(),
-            oversize: Periodic::default(),
-        }
     }
 }
 
@@ -300,8 +221,7 @@ impl Metrics {
 
     /// Counts an attachment to this node; it is open until the guard is dropped.
     pub fn attached(&self) -> ConnectionGuard {
-        self.attached.inc();
-        ConnectionGuard(self.attached.clone())
+        ConnectionGuard::of(&self.attached)
     }
 
     /// The metrics of broadcasts.
@@ -333,7 +253,7 @@ impl Metrics {
         gained: Counts,
         usage: &Usage,
     ) {
-        live.listener.exchanges.dec();
+        live.listener.exchange_ended();
         let seconds = now.saturating_duration_since(live.since).as_secs_f64();
         let facts = live.facts.lock();
         usage.add_for(facts.user.as_deref(), gained);
@@ -464,81 +384,5 @@ fn status_class(status: Option<u16>) -> &'static str {
         Some(4) => "4xx",
         Some(5) => "5xx",
         _ => "none",
-    }
-}
-
-/// The handles of one listener: counting takes no lock and no look-up, except for failures to authenticate.
-#[derive(Debug)]
-pub struct ListenerSeeing {
-    name: Arc<str>,
-    from_client: Counter,
-    to_client: Counter,
-    accepted: Counter,
-    connections: Gauge,
-    exchanges: Gauge,
-    malformed: Counter,
-    auth_failures: Family<SchemeLabels, Counter>,
-    handshakes: Family<HandshakeLabels, Counter>,
-    /// Of the log, about handshakes.
-    lines: Mutex<Lines>,
-    /// Datagrams that were too large for QUIC datagrams, as the log tells of them.
-    pub(super) oversize: Periodic,
-}
-
-impl ListenerSeeing {
-    /// Counts a connection; it is open until the guard is dropped.
-    #[must_use]
-    pub fn accepted(&self) -> ConnectionGuard {
-        self.accepted.inc();
-        self.connections.inc();
-        ConnectionGuard(self.connections.clone())
-    }
-
-    /// Counts a request that broke its protocol.
-    pub fn malformed(&self) {
-        self.malformed.inc();
-    }
-
-    /// Counts a request whose sender was refused; `scheme` is that of a challenge.
-    pub fn auth_failure(&self, scheme: &'static str) {
-        let labels = SchemeLabels {
-            listener: self.name.clone(),
-            scheme,
-        };
-        self.auth_failures.get_or_create(&labels).inc();
-    }
-
-    /// Counts a handshake that came to nothing for this reason. Where it is one to `tell` of, and not too many were told of lately:
-    /// how many were left out before it.
-    pub fn handshake_refused(&self, reason: &'static str, tell: bool) -> Option<u64> {
-        let labels = HandshakeLabels {
-            listener: self.name.clone(),
-            reason,
-        };
-        self.handshakes.get_or_create(&labels).inc();
-        if tell {
-            self.lines.lock().next(Instant::now())
-        } else {
-            None
-        }
-    }
-
-    pub(super) fn exchange_began(&self) {
-        self.exchanges.inc();
-    }
-
-    pub(super) fn moved(&self, from_client: u64, to_client: u64) {
-        self.from_client.inc_by(from_client);
-        self.to_client.inc_by(to_client);
-    }
-}
-
-/// An open connection; dropping it closes it for the metrics.
-#[derive(Debug)]
-pub struct ConnectionGuard(Gauge);
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }

@@ -10,21 +10,20 @@ use parking_lot::RwLock;
 
 use crate::LOG;
 use crate::access::{AccessSink, Writer};
-use crate::exchange::{Begin, Exchange};
-use crate::live::{ExchangeView, Id, Live, Table};
-use crate::metrics::{ConnectionGuard, DropReason, ListenerSeeing, Metrics};
+use crate::counts::Counts;
+use crate::exchange::Exchange;
+use crate::listener::{ConnectionGuard, ListenerSeeing};
+use crate::live::{Begin, ExchangeView, Id, Live, Table};
+use crate::metrics::{DropReason, Metrics};
 use crate::otlp::Spans;
 use crate::reason::class_of;
 use crate::record::{Event, Record};
-use crate::usage::{Counts, Usage, UsageView};
+use crate::usage::{Usage, UsageView};
 use crate::validity::Held;
 
 /// Views of live exchanges in one answer; the rest is only counted, so that an answer stays below some megabytes.
 #[doc(alias = "bound")]
 pub const VIEW_LIMIT: usize = 5000;
-
-/// Age at which a tunnel writes its first `long` record, and the time between two of them.
-pub const LONG_AFTER: Duration = Duration::from_secs(600);
 
 /// Users with counters of their own: users must not decide how much memory metrics take.
 #[doc(alias("bound", "metrics.users"))]
@@ -224,7 +223,7 @@ impl Seeing {
         self.metrics.text()
     }
 
-    /// Writes a `long` record of every tunnel whose last record (or begin) is [`LONG_AFTER`] before `now`.
+    /// Writes a `long` record of every tunnel whose last record (or begin) is [`LONG_AFTER`](crate::LONG_AFTER) before `now`.
     pub fn write_long(&self, now: Instant) {
         self.table.each(|live| {
             if live.is_long(now) {

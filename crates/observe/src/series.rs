@@ -6,8 +6,8 @@ use std::sync::Arc;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::metrics::ListenerSeeing;
-use super::usage::Tally;
+use super::counts::Tally;
+use super::listener::ListenerSeeing;
 
 /// How exchanges end that are counted in the same series. All but the words are compared as the objects that they are: those of
 /// one configuration are the same for all exchanges.

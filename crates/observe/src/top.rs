@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::usage::Counts;
+use super::counts::Counts;
 
 /// The name under which all others are counted; no scheme of names that is used for users has parentheses.
 pub(super) const OTHER: &str = "(other)";

@@ -1,0 +1,64 @@
+//! Sums of what exchanges amount to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+/// What exchanges amount to. Only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Exchanges that ended.
+    pub exchanges: u64,
+    /// Those of them that failed: without a response, with a 5xx, or broken off by the target.
+    pub failures: u64,
+    /// Bytes from clients.
+    pub client_to_target: u64,
+    /// Bytes to clients.
+    pub target_to_client: u64,
+}
+
+/// Counts that are added to without a lock.
+#[derive(Debug, Default)]
+pub(super) struct Tally([AtomicU64; 4]);
+
+impl Tally {
+    /// Adds what an exchange gained.
+    pub fn add(&self, gained: Counts) {
+        let Counts {
+            exchanges,
+            failures,
+            client_to_target,
+            target_to_client,
+        } = gained;
+        for (count, more) in
+            self.0
+                .iter()
+                .zip([exchanges, failures, client_to_target, target_to_client])
+        {
+            if more > 0 {
+                count.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What was added so far.
+    pub fn counts(&self) -> Counts {
+        let [exchanges, failures, client_to_target, target_to_client] =
+            self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Counts {
+            exchanges,
+            failures,
+            client_to_target,
+            target_to_client,
+        }
+    }
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: Self) {
+        self.exchanges += other.exchanges;
+        self.failures += other.failures;
+        self.client_to_target += other.client_to_target;
+        self.target_to_client += other.target_to_client;
+    }
+}

@@ -1,0 +1,200 @@
+//! What is counted at one listener: handles that need no look-up.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::lines::Lines;
+use super::periodic::Periodic;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ListenerLabel {
+    listener: Arc<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabels {
+    listener: Arc<str>,
+    direction: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SchemeLabels {
+    listener: Arc<str>,
+    scheme: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabels {
+    listener: Arc<str>,
+    reason: &'static str,
+}
+
+/// Families with a series per listener.
+#[derive(Debug, Default)]
+pub(super) struct ListenerFamilies {
+    bytes: Family<DirectionLabels, Counter>,
+    accepted: Family<ListenerLabel, Counter>,
+    connections: Family<ListenerLabel, Gauge>,
+    exchanges: Family<ListenerLabel, Gauge>,
+    malformed: Family<ListenerLabel, Counter>,
+    auth_failures: Family<SchemeLabels, Counter>,
+    handshakes: Family<HandshakeLabels, Counter>,
+}
+
+impl ListenerFamilies {
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "bytes",
+            "Content and tunnel bytes moved",
+            self.bytes.clone(),
+        );
+        registry.register(
+            "connections_accepted",
+            "Connections accepted",
+            self.accepted.clone(),
+        );
+        registry.register(
+            "connections_active",
+            "Connections open now",
+            self.connections.clone(),
+        );
+        registry.register(
+            "exchanges_active",
+            "Exchanges open now",
+            self.exchanges.clone(),
+        );
+        registry.register(
+            "malformed_requests",
+            "Requests that broke their protocol",
+            self.malformed.clone(),
+        );
+        registry.register(
+            "auth_failures",
+            "Requests whose sender was refused",
+            self.auth_failures.clone(),
+        );
+        let help = "Handshakes of TLS and QUIC that came to nothing";
+        registry.register("handshakes_refused", help, self.handshakes.clone());
+    }
+
+    /// The handles of a listener.
+    pub fn handles(&self, listener: &str) -> ListenerSeeing {
+        let name: Arc<str> = listener.into();
+        let label = || ListenerLabel {
+            listener: name.clone(),
+        };
+        let bytes = |direction| {
+            self.bytes.get_or_create_owned(&DirectionLabels {
+                listener: name.clone(),
+                direction,
+            })
+        };
+        ListenerSeeing {
+            name: name.clone(),
+            from_client: bytes("client_to_target"),
+            to_client: bytes("target_to_client"),
+            accepted: self.accepted.get_or_create_owned(&label()),
+            connections: self.connections.get_or_create_owned(&label()),
+            exchanges: self.exchanges.get_or_create_owned(&label()),
+            malformed: self.malformed.get_or_create_owned(&label()),
+            auth_failures: self.auth_failures.clone(),
+            handshakes: self.handshakes.clone(),
+            lines: Mutex::default(),
+            oversize: Periodic::default(),
+        }
+    }
+}
+
+/// The handles of one listener: counting takes no lock and no look-up, except for failures to authenticate.
+#[derive(Debug)]
+pub struct ListenerSeeing {
+    name: Arc<str>,
+    from_client: Counter,
+    to_client: Counter,
+    accepted: Counter,
+    connections: Gauge,
+    exchanges: Gauge,
+    malformed: Counter,
+    auth_failures: Family<SchemeLabels, Counter>,
+    handshakes: Family<HandshakeLabels, Counter>,
+    /// Of the log, about handshakes.
+    lines: Mutex<Lines>,
+    /// Datagrams that were too large for QUIC datagrams, as the log tells of them.
+    pub(super) oversize: Periodic,
+}
+
+impl ListenerSeeing {
+    /// Counts a connection; it is open until the guard is dropped.
+    #[must_use]
+    pub fn accepted(&self) -> ConnectionGuard {
+        self.accepted.inc();
+        ConnectionGuard::of(&self.connections)
+    }
+
+    /// Counts a request that broke its protocol.
+    pub fn malformed(&self) {
+        self.malformed.inc();
+    }
+
+    /// Counts a request whose sender was refused; `scheme` is that of a challenge.
+    pub fn auth_failure(&self, scheme: &'static str) {
+        let labels = SchemeLabels {
+            listener: self.name.clone(),
+            scheme,
+        };
+        self.auth_failures.get_or_create(&labels).inc();
+    }
+
+    /// Counts a handshake that came to nothing for this reason. Where it is one to `tell` of, and not too many were told of lately:
+    /// how many were left out before it.
+    pub fn handshake_refused(&self, reason: &'static str, tell: bool) -> Option<u64> {
+        let labels = HandshakeLabels {
+            listener: self.name.clone(),
+            reason,
+        };
+        self.handshakes.get_or_create(&labels).inc();
+        if tell {
+            self.lines.lock().next(Instant::now())
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn exchange_began(&self) {
+        self.exchanges.inc();
+    }
+
+    pub(super) fn exchange_ended(&self) {
+        self.exchanges.dec();
+    }
+
+    pub(super) fn moved(&self, from_client: u64, to_client: u64) {
+        self.from_client.inc_by(from_client);
+        self.to_client.inc_by(to_client);
+    }
+}
+
+/// An open connection; dropping it closes it for the metrics.
+#[derive(Debug)]
+pub struct ConnectionGuard(Gauge);
+
+impl ConnectionGuard {
+    /// One more is open.
+    pub(super) fn of(open: &Gauge) -> Self {
+        open.inc();
+        Self(open.clone())
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
