@@ -52,6 +52,7 @@ pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
         .rev()
         .map(|back| Aligned::Both(old.len() - 1 - back, new.len() - 1 - back));
     steps.extend(ends);
+
     steps
 }
 
@@ -63,6 +64,7 @@ fn middle(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     let mut steps = Vec::new();
     let mut one = 0;
     let mut two = 0;
+
     for (anchor_one, anchor_two) in anchors(old, new) {
         let piece = piece(&old[one..anchor_one], &new[two..anchor_two]);
         steps.extend(piece.into_iter().map(|step| step.behind(one, two)));
@@ -70,6 +72,7 @@ fn middle(old: &[Json], new: &[Json]) -> Vec<Aligned> {
         one = anchor_one + 1;
         two = anchor_two + 1;
     }
+
     let last = piece(&old[one..], &new[two..]);
     steps.extend(last.into_iter().map(|step| step.behind(one, two)));
     steps
@@ -90,6 +93,7 @@ fn anchors(old: &[Json], new: &[Json]) -> Vec<(usize, usize)> {
     for (index, value) in old.iter().enumerate() {
         indices.entry(value.to_string()).or_default().0.push(index);
     }
+
     for (index, value) in new.iter().enumerate() {
         indices.entry(value.to_string()).or_default().1.push(index);
     }
@@ -97,6 +101,7 @@ fn anchors(old: &[Json], new: &[Json]) -> Vec<(usize, usize)> {
         ([one], [two]) => Some((*one, *two)),
         _ => None,
     };
+
     let mut pairs: Vec<(usize, usize)> = indices.into_values().filter_map(single).collect();
     pairs.sort_unstable();
     longest_row(&pairs)
@@ -116,12 +121,14 @@ fn longest_row(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
             ends[length] = index;
         }
     }
+
     let mut row = Vec::with_capacity(ends.len());
     let mut next = ends.last().copied();
     while let Some(index) = next {
         row.push(pairs[index]);
         next = before[index];
     }
+
     row.reverse();
     row
 }
@@ -132,12 +139,14 @@ fn closely(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     let mut steps = Vec::new();
     let mut one = 0;
     let mut two = 0;
+
     while one < old.len() && two < new.len() {
         let step = table.step(one, two);
         steps.push(step);
         one += usize::from(!matches!(step, Aligned::New(_)));
         two += usize::from(!matches!(step, Aligned::Old(_)));
     }
+
     steps.extend((one..old.len()).map(Aligned::Old));
     steps.extend((two..new.len()).map(Aligned::New));
     steps
@@ -163,6 +172,7 @@ impl Table {
             pairs: pairs.collect(),
             best: vec![0; (old.len() + 1) * (new.len() + 1)],
         };
+
         for one in (0..old.len()).rev() {
             for two in (0..new.len()).rev() {
                 let apart = table.from(one + 1, two).max(table.from(one, two + 1));
@@ -170,6 +180,7 @@ impl Table {
                 table.best[one * (new.len() + 1) + two] = apart.max(together);
             }
         }
+
         table
     }
 
@@ -203,12 +214,14 @@ fn points(old: &Json, new: &Json) -> u32 {
     let (Json::Object(old), Json::Object(new)) = (old, new) else {
         return 0;
     };
+
     let named = old
         .get("name")
         .is_some_and(|name| new.get("name") == Some(name));
     if named {
         return SIMILAR;
     }
+
     let shared = old
         .iter()
         .filter(|(key, value)| new.get(*key) == Some(value))
@@ -219,5 +232,6 @@ fn points(old: &Json, new: &Json) -> u32 {
     let same_keys = missing == 0 && old.len() == new.len();
     let least = if same_keys { SAME_KEYS } else { 0 };
     let points = share.max(least);
+
     if points >= SAME_KEYS { points } else { 0 }
 }

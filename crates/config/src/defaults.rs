@@ -30,6 +30,7 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
             .and_then(|part| part.get(path[1]))
             .and_then(Json::as_object)
     };
+
     let tls = defaults
         .get("tls")
         .and_then(Json::as_object)
@@ -41,6 +42,7 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
         }
         limits(upstream, part(["limits", "upstreams"]));
     }
+
     for authorize in root
         .get_mut("authorize")
         .and_then(Json::as_array_mut)
@@ -49,6 +51,7 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
     {
         of_url(authorize, "url", &tls);
     }
+
     if let Some(trace) = root.get_mut("trace") {
         of_url(trace, "otlp", &tls);
     }
@@ -58,6 +61,7 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
         if listener_tls(listener, &tls) {
             continue;
         }
+
         listener.remove("tls");
         let path = child(&child("listeners", name), "tls");
         let place = Places::new(tree.clone()).locate(&path);
@@ -73,6 +77,7 @@ pub(crate) fn write_out(root: &mut Object, tree: &Node) -> Vec<Problem> {
             remedy,
         });
     }
+
     problems
 }
 
@@ -88,6 +93,7 @@ pub(crate) fn take_back(root: &mut Object) {
         let part = defaults.pointer(pointer).and_then(Json::as_object);
         part.cloned().unwrap_or_default()
     };
+
     let tls = part("/tls");
     let of_upstreams = part("/limits/upstreams");
     let of_listeners = part("/limits/listeners");
@@ -101,6 +107,7 @@ pub(crate) fn take_back(root: &mut Object) {
             } else {
                 Json::Object(short)
             };
+
             try_tls(upstream, Some(short), |upstream| {
                 upstream
                     .get_mut("tls")
@@ -109,6 +116,7 @@ pub(crate) fn take_back(root: &mut Object) {
             });
         }
     }
+
     for (_, listener) in entries(root, "listeners") {
         unlimited(listener, &of_listeners);
         if listener.contains_key("tls") {
@@ -117,6 +125,7 @@ pub(crate) fn take_back(root: &mut Object) {
             });
         }
     }
+
     let servers = root.get_mut("authorize").and_then(Json::as_array_mut);
     for server in servers
         .into_iter()
@@ -125,6 +134,7 @@ pub(crate) fn take_back(root: &mut Object) {
     {
         shorten_url(server, "url", &tls);
     }
+
     if let Some(trace) = root.get_mut("trace").and_then(Json::as_object_mut) {
         shorten_url(trace, "otlp", &tls);
     }
@@ -157,6 +167,7 @@ fn try_tls(entry: &mut Object, short: Option<Json>, write_out: impl Fn(&mut Obje
         Some(short) => drop(shortened.insert("tls".to_owned(), short)),
         None => drop(shortened.remove("tls")),
     }
+
     let mut again = shortened.clone();
     write_out(&mut again);
     if again == *entry {
@@ -217,12 +228,14 @@ fn connecting(tls: &mut Json, defaults: &Object) {
     if *tls == json!(true) {
         *tls = json!({});
     }
+
     let Some(own) = tls.as_object_mut() else {
         return;
     };
     if !SHOWN.iter().any(|key| own.contains_key(*key)) {
         fill(own, defaults, SHOWN.into_iter());
     }
+
     if !own.contains_key("ca_file") && defaults.contains_key("ca_file") {
         fill(own, defaults, BELIEVED.into_iter());
     }
@@ -253,6 +266,7 @@ fn listener_tls(listener: &mut Object, defaults: &Object) -> bool {
             if defaults.contains_key("client_ca_file") {
                 fill(&mut own, defaults, BELIEVED_OF_CLIENTS.into_iter());
             }
+
             let whole = own.contains_key("cert_file") && own.contains_key("key_file");
             *tls = Json::Object(own);
             return whole;
@@ -275,6 +289,7 @@ impl Places {
             }
             _ => return path.to_owned(),
         };
+
         if !self.has(path) && self.has(&default) {
             default
         } else {

@@ -57,6 +57,7 @@ pub fn diff(old: &Loaded, new: &Loaded) -> Vec<Change> {
     let new_root = said(&new.document);
     changes.maps(&old_root, &new_root, &Paths::default());
     let mut changes = changes.found;
+
     for change in &mut changes {
         change.conceal(old, new);
     }
@@ -71,6 +72,7 @@ impl Change {
             let instead = |spot: &Spot<'_>, text: &str| withhold::instead(&old.places, spot, text);
             withhold::replace(value, &Spot::At(before), &instead);
         }
+
         if let Some(value) = &mut self.new {
             let instead = |spot: &Spot<'_>, text: &str| withhold::instead(&new.places, spot, text);
             withhold::replace(value, &Spot::At(&self.path), &instead);
@@ -84,6 +86,7 @@ impl fmt::Display for Change {
         let value = |value: &Option<Json>| value.as_ref().map(emit::whole).unwrap_or_default();
         let old = value(&self.old);
         let new = value(&self.new);
+
         match self.kind {
             Kind::Moved => {
                 let from = self.from.as_deref().unwrap_or_default();
@@ -119,10 +122,12 @@ fn valued(
     if line.chars().count() <= WIDTH {
         return out.write_str(&line);
     }
+
     write!(out, "{sign} {path}:")?;
     for line in emit::block(value).lines() {
         write!(out, "\n    {line}")?;
     }
+
     Ok(())
 }
 
@@ -242,6 +247,7 @@ fn moved(steps: &[Aligned], old: &[Json], new: &[Json]) -> BTreeMap<usize, usize
                 .push(*index);
         }
     }
+
     let mut moved = BTreeMap::new();
     for step in steps {
         if let Aligned::New(index) = step
@@ -250,5 +256,6 @@ fn moved(steps: &[Aligned], old: &[Json], new: &[Json]) -> BTreeMap<usize, usize
             moved.insert(*index, from);
         }
     }
+
     moved
 }

@@ -23,12 +23,15 @@ pub(crate) fn document(root: &Map<String, Json>) -> String {
             Some(text) => push(&mut out, &format!("{}: {text}", scalar_key(key))),
             None => entry(&mut out, 0, key, value, true),
         }
+
         let is_block = out[start..].matches('\n').count() > 1;
         if start > 0 && (is_block || apart) {
             out.insert(start, '\n');
         }
+
         apart = is_block;
     }
+
     out
 }
 
@@ -52,6 +55,7 @@ fn entry(out: &mut String, indent: usize, key: &str, value: &Json, block: bool) 
     let margin = " ".repeat(indent);
     let in_line = if block { None } else { flow(value) };
     let line = in_line.map(|text| format!("{margin}{key}: {text}"));
+
     if let Some(line) = line.filter(|line| !is_composed(value) || line.chars().count() <= WIDTH) {
         return push(out, &line);
     }
@@ -85,6 +89,7 @@ fn list(out: &mut String, indent: usize, items: &[Json]) {
         } else {
             flow(item)
         };
+
         let line = in_line.map(|text| format!("{margin}- {text}"));
         let line = line.filter(|line| !is_composed(item) || line.chars().count() <= WIDTH);
         match (line, item) {
@@ -203,6 +208,7 @@ fn quoted(text: &str) -> String {
             letter => drop(write!(out, "\\U{:08x}", u32::from(letter))),
         }
     }
+
     out.push('"');
     out
 }
@@ -234,6 +240,7 @@ fn literal(out: &mut String, key: &str, indent: usize, text: &str) {
         Some(lines) => ("|", lines),
         None => ("|-", text),
     };
+
     push(out, &format!("{key}: {sign}"));
     let margin = " ".repeat(indent + INDENT);
     for line in lines.split('\n') {

@@ -78,6 +78,7 @@ fn expanded(text: &str, env: Env<'_>) -> Result<String, Wrong> {
             rest = after;
             continue;
         }
+
         out.push_str(before);
         let (inner, after) = after.split_once('}').ok_or_else(|| {
             Wrong::new(
@@ -85,9 +86,11 @@ fn expanded(text: &str, env: Env<'_>) -> Result<String, Wrong> {
                 "write $${ for ${ as it stands",
             )
         })?;
+
         out.push_str(&variable(inner, env)?);
         rest = after;
     }
+
     out.push_str(rest);
     Ok(out)
 }
@@ -100,10 +103,12 @@ fn variable(inner: &str, env: Env<'_>) -> Result<String, Wrong> {
             "write the secret, or a variable that holds it: ${NAME}",
         ));
     }
+
     let (name, default) = match inner.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inner, None),
     };
+
     let named = name
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -113,6 +118,7 @@ fn variable(inner: &str, env: Env<'_>) -> Result<String, Wrong> {
             "write ${NAME} or ${NAME:-default}",
         ));
     }
+
     match (env(name), default) {
         (Some(value), None) => Ok(value),
         (Some(value), Some(_)) if !value.is_empty() => Ok(value),

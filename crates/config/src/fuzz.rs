@@ -20,12 +20,14 @@ pub fn fuzz_one(bytes: &[u8]) {
         document.is_some() || !problems.is_empty(),
         "a document or its problems"
     );
+
     if let Some(document) = document.filter(|_| problems.is_empty()) {
         let written = write_whole(&document, &Places::nowhere());
         let again = check_text(&written, &env);
         assert!(again.problems.is_empty(), "{:?}: {written}", again.problems);
         assert!(again.document == Some(document), "written as {written}");
     }
+
     for problem in &problems {
         assert!(!problem.reason.starts_with(DISAGREE), "{problem}");
         assert_eq!(problem.to_string().lines().count(), 1, "{problem}");

@@ -73,9 +73,11 @@ impl<'a> IncludeReader<'a> {
                     reason,
                     remedy: None,
                 });
+
                 return None;
             }
         };
+
         let mut root = match yaml::parse(&text, &file, &mut self.problems) {
             Ok(root) => root,
             Err(problem) => {
@@ -83,11 +85,13 @@ impl<'a> IncludeReader<'a> {
                 return None;
             }
         };
+
         expand(&mut root, self.env, "", &mut self.problems);
         self.open
             .push(self.known.last().cloned().unwrap_or_default());
         self.include_all(&mut root);
         self.open.pop();
+
         Some(root)
     }
 
@@ -98,6 +102,7 @@ impl<'a> IncludeReader<'a> {
                 .push(std::path::absolute(file).unwrap_or_default());
             return Ok(text);
         }
+
         let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
         let mut bytes = Vec::new();
         File::open(file)
@@ -105,6 +110,7 @@ impl<'a> IncludeReader<'a> {
             .take(FILE_BYTES + 1)
             .read_to_end(&mut bytes)
             .map_err(failed)?;
+
         if bytes.len() as u64 > FILE_BYTES {
             return Err(format!(
                 "{} is larger than {} MiB",
@@ -112,6 +118,7 @@ impl<'a> IncludeReader<'a> {
                 FILE_BYTES >> 20
             ));
         }
+
         self.known.push(file.canonicalize().map_err(failed)?);
         self.files.push(std::path::absolute(file).map_err(failed)?);
         String::from_utf8(bytes).map_err(|error| {
@@ -146,6 +153,7 @@ impl<'a> IncludeReader<'a> {
             self.problems.push(Problem::new(place, path, reason));
             return;
         }
+
         let Some(included) = self.read(file, Some((place, path))) else {
             return;
         };
@@ -166,6 +174,7 @@ impl<'a> IncludeReader<'a> {
         if self.open.contains(&name) {
             return Some(format!("{} includes itself", file.display()));
         }
+
         if self.known.contains(&name) {
             return Some(format!("{} is included twice", file.display()));
         }
@@ -174,6 +183,7 @@ impl<'a> IncludeReader<'a> {
                 "more than {DEEPEST} files include each other in a row"
             ));
         }
+
         (self.known.len() >= FILES).then(|| format!("more than {FILES} files"))
     }
 

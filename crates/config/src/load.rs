@@ -114,11 +114,13 @@ fn read_by(mut reader: IncludeReader<'_>, file: &Path) -> Result<Loaded, Flawed>
             files,
         });
     };
+
     let Typed {
         document,
         problems,
         lost,
     } = typed(&root, problems);
+
     match document {
         Some(document) if problems.is_empty() => Ok(Loaded {
             document,
@@ -131,6 +133,7 @@ fn read_by(mut reader: IncludeReader<'_>, file: &Path) -> Result<Loaded, Flawed>
                 places: Places::new(root),
                 files: files.clone(),
             };
+
             let rest = document.map(loaded).map(Box::new);
             Err(Flawed {
                 problems,
@@ -179,6 +182,7 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
             lost: Lost::default(),
         };
     }
+
     let (mut json, mut found) = walk::read(schema::cached(), root);
     if let Json::Object(json) = &mut json {
         let without = write_out(json, root);
@@ -187,6 +191,7 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
             .extend(without.iter().map(|problem| problem.path.clone()));
         found.problems.extend(without);
     }
+
     let paths = problems.iter().map(|problem| problem.path.as_str());
     let lost = Lost::new(paths.chain(found.lost.iter().map(String::as_str)));
     problems.extend(found.problems);
@@ -195,12 +200,14 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
     {
         mend(root, &lost);
     }
+
     // What an included file would have said is anybody's guess.
     let is_rest = json.is_object() && !lost.touches("include");
     // What they say is part of the document now.
     if let Json::Object(root) = &mut json {
         root.remove("include");
     }
+
     let document = is_rest
         .then(|| {
             deserialized(json, root)
@@ -208,6 +215,7 @@ fn typed(root: &Node, mut problems: Vec<Problem>) -> Typed {
                 .ok()
         })
         .flatten();
+
     Typed {
         document,
         problems,

@@ -29,6 +29,7 @@ pub(crate) fn mend(root: &mut Map<String, Json>, lost: &Lost) {
             fill(entry, &stand_in);
         }
     }
+
     for (name, listener) in root
         .get_mut("listeners")
         .and_then(Json::as_object_mut)
@@ -37,6 +38,7 @@ pub(crate) fn mend(root: &mut Map<String, Json>, lost: &Lost) {
     {
         mend_listener(listener, &child("listeners", name), lost);
     }
+
     for (index, route) in root
         .get_mut("routes")
         .and_then(Json::as_array_mut)
@@ -47,6 +49,7 @@ pub(crate) fn mend(root: &mut Map<String, Json>, lost: &Lost) {
         fill(route, &json!({}));
         mend_route(route, &element("routes", index), lost);
     }
+
     root.retain(|_, value| keep_said(value));
 }
 
@@ -76,6 +79,7 @@ fn mend_route(route: &mut Json, path: &str, lost: &Lost) {
     if !acts && ACTIONS.into_iter().any(is_lost) {
         route["terminate"] = json!(true);
     }
+
     if is_lost("match") {
         if !route["match"].is_object() {
             route["match"] = json!({});

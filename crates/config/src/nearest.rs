@@ -16,6 +16,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
             best = Some((distance, candidate));
         }
     }
+
     best.map(|(_, candidate)| candidate)
 }
 

@@ -26,6 +26,7 @@ pub fn child(path: &str, key: &str) -> String {
             || letter.is_whitespace()
             || letter.is_control()
     };
+
     if key.is_empty() || key.contains(misread) {
         return format!("{path}[{}]", serde_json::Value::from(key));
     }
@@ -60,6 +61,7 @@ fn step(path: &str) -> Option<(Step, &str)> {
             index(inner)
         };
     }
+
     let name = path.strip_prefix('.').unwrap_or(path);
     let end = name.find(['.', '[']).unwrap_or(name.len());
     (end > 0).then(|| (Step::Key(name[..end].to_owned()), &name[end..]))

@@ -43,6 +43,7 @@ impl Places {
                 _ => break,
             }
         }
+
         Some(place.clone())
     }
 
@@ -71,6 +72,7 @@ impl Places {
                 _ => None,
             };
         }
+
         node
     }
 }

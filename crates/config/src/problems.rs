@@ -57,6 +57,7 @@ impl fmt::Display for Problem {
         if !self.path.is_empty() {
             write!(out, "{}: ", self.path)?;
         }
+
         out.write_str(&one_line(&self.reason))?;
         self.remedy
             .as_ref()
@@ -74,6 +75,7 @@ fn one_line(text: &str) -> String {
             false => line.push(letter),
         }
     }
+
     if text.chars().nth(LONGEST).is_some() {
         line + "..."
     } else {
@@ -98,6 +100,7 @@ impl Problems {
                 place.column,
             )
         };
+
         self.0
             .sort_by_cached_key(|problem| problem.place.as_ref().map(rank));
         self.0.dedup();

@@ -26,6 +26,7 @@ pub(crate) fn cached() -> &'static Value {
         if let Value::Object(root) = &mut schema {
             root.insert("title".into(), "Hermes configuration, version 1".into());
         }
+
         schema
     })
 }
@@ -42,6 +43,7 @@ fn without_null(schema: &mut Value) {
                 Some(default) => drop(keep_said(default)),
                 None => {}
             }
+
             object.values_mut().for_each(without_null);
         }
         _ => {}
@@ -79,6 +81,7 @@ fn drop_null_branch(object: &mut Map<String, Value>) {
     let [Value::Object(only)] = branches.as_slice() else {
         return;
     };
+
     let only = only.clone();
     object.remove("anyOf");
     for (key, value) in only {

@@ -22,6 +22,7 @@ pub fn secret(path: &Path) -> Result<String, String> {
     file.take(LONGEST + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
+
     if text.len() as u64 > LONGEST {
         return Err(format!("{shown} is larger than {} MiB", LONGEST >> 20));
     }
@@ -46,6 +47,7 @@ fn private(file: &File, path: &Path) -> Result<(), String> {
         .permissions()
         .mode()
         & 0o777;
+
     if mode & OTHERS == 0 {
         return Ok(());
     }
@@ -80,6 +82,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         write(&file, "abc").unwrap();
+
         for mode in [0o640, 0o604, 0o620] {
             set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             let error = secret(&file).unwrap_err();

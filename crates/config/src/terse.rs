@@ -42,6 +42,7 @@ impl<'s> Walked<'s> {
             let default = property(key).and_then(|property| property.get("default"));
             default != Some(value)
         });
+
         for (key, value) in entries {
             if let Some(schema) = property(key).or_else(|| schema.get("additionalProperties")) {
                 self.remove(schema, value);
@@ -58,6 +59,7 @@ impl<'s> Walked<'s> {
         if let Some(target) = pointer.and_then(|pointer| self.root.pointer(pointer)) {
             return self.branches(target, out);
         }
+
         match schema.get("anyOf").or_else(|| schema.get("oneOf")) {
             Some(Json::Array(alternatives)) => alternatives
                 .iter()

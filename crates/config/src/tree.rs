@@ -90,16 +90,19 @@ fn number(text: &str) -> Option<Value> {
     if let Some(digits) = text.strip_prefix("0o") {
         return whole(digits, 8);
     }
+
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.bytes().all(|byte| byte.is_ascii_digit())
         && let Ok(number) = text.parse()
     {
         return Some(Value::Int(number));
     }
+
     let float = digits
         .bytes()
         .all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte))
         && digits.bytes().any(|byte| byte.is_ascii_digit());
+
     if float {
         text.parse().ok().map(Value::Float)
     } else {

@@ -86,6 +86,7 @@ pub(crate) fn is_secret(spot: &Spot<'_>, text: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let named =
         CREDENTIALS.contains(&name.as_str()) || SIGNS.iter().any(|sign| name.contains(sign));
+
     // An expression is a condition on credentials, and a text of variables alone says none.
     named && !text.starts_with('~') && has_words(text)
 }

@@ -31,6 +31,7 @@ pub(crate) fn parse(
         file,
         problems,
     };
+
     loop {
         match reader.event()? {
             (Event::StreamStart | Event::DocumentStart(_), _) => {}
@@ -150,6 +151,7 @@ impl<'a> Reader<'a> {
                 }
                 (event, span) => self.entry(event, span, path, depth)?,
             };
+
             if let Some(first) = seen.get(&entry.key) {
                 let reason = format!("this was already given at {first}");
                 self.problems.push(
@@ -158,6 +160,7 @@ impl<'a> Reader<'a> {
                 );
                 continue;
             }
+
             seen.insert(entry.key.clone(), entry.place.clone());
             entries.push(entry);
         }
@@ -180,6 +183,7 @@ impl<'a> Reader<'a> {
                     .remedy("if it is text, write it in quotes"));
             }
         };
+
         let (event, span) = self.event()?;
         let node = self.node(event, span, &child(path, &key), depth + 1)?;
         Ok(Entry {
@@ -204,6 +208,7 @@ impl<'a> Reader<'a> {
         if error.info().contains("unknown anchor") {
             return self.alias(*error.marker());
         }
+
         if let Some(problem) = self.glued(error) {
             return problem;
         }
@@ -216,6 +221,7 @@ impl<'a> Reader<'a> {
             *error.marker(),
             format!("this is not YAML: {}", error.info()),
         );
+
         Problem {
             remedy: syntax_remedy(error.info(), line),
             ..problem
@@ -241,6 +247,7 @@ impl<'a> Reader<'a> {
             (word && !value.is_empty() && !value.starts_with(' '))
                 .then(|| (key.to_owned(), value.to_owned()))
         };
+
         let (index, (key, value)) = lines
             .iter()
             .enumerate()
@@ -256,6 +263,7 @@ impl<'a> Reader<'a> {
             line: index + 1,
             column,
         };
+
         let reason = format!("`{key}:{value}` is one word, and no key with a value");
         Some(
             Problem::new(&place, "", reason)
@@ -299,5 +307,6 @@ fn syntax_remedy(info: &str, line: &str) -> Option<String> {
     } else {
         return None;
     };
+
     Some(remedy.to_owned())
 }

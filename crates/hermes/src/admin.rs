@@ -82,6 +82,7 @@ fn running(folder: &Path) -> Vec<PathBuf> {
         .filter(|path| UnixStream::connect(path).is_ok())
         .collect();
     found.sort_unstable();
+
     found
 }
 
@@ -120,6 +121,7 @@ pub async fn call(
         Bytes::copy_from_slice(body.as_bytes()),
     )
     .await;
+
     let (status, body) = answer.map_err(|error| Failure::unreachable(error.to_string()))?;
     let text = || Value::String(String::from_utf8_lossy(&body).trim().to_owned());
     Ok((

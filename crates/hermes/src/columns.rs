@@ -65,6 +65,7 @@ pub fn fit(columns: &[Column], rows: &[Vec<String>], width: usize) -> Fitted {
             .max()
             .unwrap_or(0)
     };
+
     let mut widths: Vec<usize> = columns.iter().enumerate().map(longest).collect();
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let needed = |kept: &[usize], widths: &[usize]| {
@@ -83,6 +84,7 @@ pub fn fit(columns: &[Column], rows: &[Vec<String>], width: usize) -> Fitted {
         };
         kept.retain(|index| *index != last);
     }
+
     while needed(&kept, &widths) > width {
         let texts = kept
             .iter()
@@ -91,6 +93,7 @@ pub fn fit(columns: &[Column], rows: &[Vec<String>], width: usize) -> Fitted {
         let Some(widest) = texts.max_by_key(|index| widths[*index]) else {
             break;
         };
+
         widths[widest] -= 1;
     }
 
@@ -118,11 +121,13 @@ fn line(columns: &[Column], row: &[String], kept: &[usize], widths: &[usize]) ->
         let cell = cut(cell, widths[*index]);
         let space = " ".repeat(widths[*index] - cell.chars().count());
         line.push_str(&" ".repeat(GAP));
+
         match columns[*index].side {
             Side::Left => line.extend([cell.as_str(), &space]),
             Side::Right => line.extend([&space, cell.as_str()]),
         }
     }
+
     line.trim_end().to_owned()
 }
 

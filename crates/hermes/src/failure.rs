@@ -73,6 +73,7 @@ impl Failure {
             }
             text.push('\n');
         }
+
         text
     }
 
@@ -82,6 +83,7 @@ impl Failure {
         if let Some(remedy) = &self.remedy {
             object["remedy"] = json!(remedy);
         }
+
         if !self.problems.is_empty() {
             object["problems"] = json!(self.problems);
         }
@@ -97,6 +99,7 @@ impl From<Problems> for Failure {
         } else {
             format!("{count} problems")
         };
+
         Self {
             problems: problems.0,
             ..Self::invalid(reason)

@@ -63,9 +63,11 @@ impl Logging {
             Some(lines) => BoxMakeWriter::new(move || lines.clone()),
             None => BoxMakeWriter::new(|| SafeErrors),
         };
+
         let lines = fmt::layer().with_writer(writer).with_ansi(colours);
         let registry = tracing_subscriber::registry().with(layer).with(lines);
         registry.try_init().map_err(|error| error.to_string())?;
+
         Ok(Self {
             handle,
             current: Arc::new(Mutex::new(filter.to_owned())),
@@ -102,15 +104,18 @@ fn without_frames(filter: &str) -> String {
             .iter()
             .any(|word| word.eq_ignore_ascii_case(directive.trim()))
     };
+
     if !filter.split(',').any(|directive| is_debug(&directive)) {
         return filter.to_owned();
     }
     let own = log_filter::PARTS.map(|part| format!("{part}=debug"));
+
     // What stands later is what counts.
     let given = filter
         .split(',')
         .filter(|directive| !is_debug(directive))
         .map(str::to_owned);
+
     std::iter::once("info".to_owned())
         .chain(own)
         .chain(given)

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         let runtime = runtime()?;
         runtime.block_on(dispatch(cli.command, output, passed))
     });
+
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -63,6 +63,7 @@ impl Output {
             Colour::Good => 32,
             Colour::Bad => 31,
         };
+
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
@@ -130,6 +131,7 @@ pub fn safe(text: &str) -> Cow<'_, str> {
     if !text.contains(ESC) {
         return for_terminal(text, is_layout);
     }
+
     let mut parts = text.split(ESC);
     let mut shown = for_terminal(parts.next().unwrap_or_default(), is_layout).into_owned();
     for part in parts {
@@ -139,6 +141,7 @@ pub fn safe(text: &str) -> Cow<'_, str> {
         shown.push_str(if own { "\x1b" } else { r"\u{1b}" });
         shown.push_str(&for_terminal(part, is_layout));
     }
+
     Cow::Owned(shown)
 }
 

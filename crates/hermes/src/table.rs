@@ -19,6 +19,7 @@ pub fn fitted(header: &[String], rows: &[Vec<String>], width: Option<usize>) -> 
     let mut table = plain(&header.iter().map(String::as_str).collect::<Vec<_>>());
     table.add_rows(rows);
     let text = table.trim_fmt();
+
     match width {
         Some(width) if text.lines().any(|line| line.chars().count() > width) => {
             paragraphs(header, rows, width)
@@ -40,6 +41,7 @@ fn paragraphs(header: &[String], rows: &[Vec<String>], width: usize) -> String {
             .map(|(name, cell)| format!("{name} {cell}"));
         lines.extend(wrapped(&said.collect::<Vec<_>>().join(", "), 4, width));
     }
+
     lines.join("\n")
 }
 
@@ -55,6 +57,7 @@ pub fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
             _ => lines.push(format!("{space}{word}")),
         }
     }
+
     lines
 }
 
@@ -64,6 +67,7 @@ pub fn bytes(count: u64) -> String {
     if count < 1000 {
         return format!("{count} B");
     }
+
     // Three figures are shown, so what a float cannot hold is not missed.
     let mut size = count as f64 / 1024.0;
     let mut unit = 0;
@@ -71,6 +75,7 @@ pub fn bytes(count: u64) -> String {
         size /= 1024.0;
         unit += 1;
     }
+
     let decimals = if size < 10.0 { 1 } else { 0 };
     format!("{size:.decimals$} {}", UNITS[unit])
 }
@@ -91,6 +96,7 @@ pub fn age(time: Duration) -> String {
     let minutes = seconds / 60;
     let hours = seconds / 3600;
     let days = seconds / 86_400;
+
     if days > 0 {
         format!("{days}d {:02}h", hours % 24)
     } else if hours > 0 {

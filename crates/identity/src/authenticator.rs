@@ -53,6 +53,7 @@ impl Authenticator {
             },
             Some(Auth::Methods(methods)) => methods.clone(),
         };
+
         let mut errors = Vec::new();
         let mut built = |error: Vec<BuildError>| errors.extend(error);
         let known = previous.and_then(|previous| previous.basic.as_ref());
@@ -64,6 +65,7 @@ impl Authenticator {
             .bearer
             .map(|bearer| BearerAuth::build(&bearer, &format!("{path}.auth.bearer")));
         let bearer = bearer.and_then(|bearer| bearer.map_err(&mut built).ok());
+
         if errors.is_empty() {
             Ok(Self {
                 basic,
@@ -199,10 +201,12 @@ fn certificate_user(certificate: Option<&CertificateNames>) -> Result<String, Re
         .primary()
         .ok_or(Refusal::Certificate("the certificate holds no name"))?;
     let printable = user.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+
     if user.trim().is_empty() || user.trim() != user || !printable || user.len() > USER_LIMIT {
         return Err(Refusal::Certificate(
             "the certificate's name cannot be a user",
         ));
     }
+
     Ok(user.to_owned())
 }

@@ -71,6 +71,7 @@ impl BasicAuth {
                 remedy: None,
             }]
         };
+
         let realm = config.realm.clone().unwrap_or_else(|| REALM.to_owned());
         if realm.len() > 128 || !realm.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return Err(error(
@@ -78,6 +79,7 @@ impl BasicAuth {
                 "a realm is at most 128 printable ASCII characters",
             ));
         }
+
         let users = Users::read(&config.file.0, &format!("{path}.file"))?;
         let memory = match previous {
             Some(previous) => previous.memory.clone(),
@@ -90,6 +92,7 @@ impl BasicAuth {
                 })
             }
         };
+
         let hashing = previous.map_or_else(Hashing::new, |previous| previous.hashing.clone());
         Ok(Self {
             realm,
@@ -124,6 +127,7 @@ impl BasicAuth {
         if let Some(known) = self.recall(user, &digest, now) {
             return known;
         }
+
         if password.len() > PASSWORD_LIMIT {
             return Err(Refusal::Basic);
         }
@@ -132,6 +136,7 @@ impl BasicAuth {
             .turn(source.ip().map(network), user)
             .await
             .map_err(|_| Refusal::Busy)?;
+
         // Another check of the same pair may have ended meanwhile.
         if let Some(known) = self.recall(user, &digest, now) {
             return known;
@@ -140,6 +145,7 @@ impl BasicAuth {
             .hash(turn, user, password, digest, now)
             .await
             .ok_or(Refusal::Busy)?;
+
         if right { Ok(()) } else { Err(Refusal::Basic) }
     }
 
@@ -157,6 +163,7 @@ impl BasicAuth {
         let user = user.to_owned();
         let memory = self.memory.clone();
         let wrong = self.wrong.clone();
+
         let check = tokio::task::spawn_blocking(move || {
             let right = bcrypt::verify(password, &hash).unwrap_or(false) && known;
             // Before the turn ends, so that a check of the same pair finds it.
@@ -171,10 +178,12 @@ impl BasicAuth {
                     .lock()
                     .insert(digest, (), now.saturating_add(WRONG_FOR));
             }
+
             // Kept until here: the waiting client may be gone, the processor is busy all the same.
             turn.found(right);
             right
         });
+
         check.await.ok()
     }
 
@@ -187,6 +196,7 @@ impl BasicAuth {
         {
             return Some(Ok(()));
         }
+
         self.wrong
             .lock()
             .find(digest, now)

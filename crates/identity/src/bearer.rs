@@ -64,6 +64,7 @@ impl BearerAuth {
                 .clone()
                 .unwrap_or_else(|| "sub".to_owned()),
         };
+
         Ok(Self {
             keys,
             expected,
@@ -77,6 +78,7 @@ impl BearerAuth {
         if let Some(known) = self.verified.lock().find(name.as_slice(), now) {
             return Ok(known.clone());
         }
+
         let proof = Arc::new(self.proof(token)?);
         let (user, expires) = self.expected.check(&proof.claims, now)?;
         let verified = Verified {
@@ -84,6 +86,7 @@ impl BearerAuth {
             expires,
             proof,
         };
+
         self.verified
             .lock()
             .insert(name, verified.clone(), expires.saturating_add(LEEWAY));
@@ -110,12 +113,14 @@ impl BearerAuth {
             .filter(|(_, claims)| !claims.contains('.'))
             .ok_or(MALFORMED)?;
         let header: Header = decode(header).ok_or("the header of the token cannot be used")?;
+
         if header.crit.is_some() {
             return Err("the token demands extensions that are not known here");
         }
         if header.alg.family() == AlgorithmFamily::Hmac {
             return Err("the token is not signed with a public key");
         }
+
         let mut tried = self
             .keys
             .candidates(header.kid.as_deref(), header.alg)
@@ -127,11 +132,13 @@ impl BearerAuth {
                 Ok(true)
             )
         };
+
         let signer = tried
             .find(|candidate| right(&candidate.key))
             .ok_or("the signature of the token is wrong")?;
         let key = signer.print.clone();
         let kid = header.kid.clone();
+
         Ok(TokenProof {
             kid,
             algorithm: header.alg,

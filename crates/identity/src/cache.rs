@@ -49,6 +49,7 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
         {
             return;
         }
+
         self.order.push_back(key);
         if self.order.len() > self.limit
             && let Some(oldest) = self.order.pop_front()

@@ -59,6 +59,7 @@ impl Challenge {
                 scheme,
             };
         }
+
         // RFC 9110 sections 15.5.2 and 15.5.8: a 401 or 407 carries a challenge; without one it is a 403.
         let lines = schemes.lines(refusal);
         let (status, name) = match gateway {
@@ -69,12 +70,14 @@ impl Challenge {
                 PROXY_AUTHENTICATE,
             ),
         };
+
         for line in lines {
             // Realms were checked when they were built in: the line is always a field value.
             if let Ok(value) = HeaderValue::try_from(line) {
                 fields.append(&name, value);
             }
         }
+
         Self {
             status,
             fields,
@@ -112,6 +115,7 @@ impl Schemes<'_> {
                 escaped(realm)
             ));
         }
+
         if self.bearer {
             let realm = escaped(self.basic.unwrap_or(REALM));
             // RFC 6750 section 3.1: no error code for a request that showed no token.
@@ -122,6 +126,7 @@ impl Schemes<'_> {
                 _ => format!(r#"Bearer realm="{realm}""#),
             });
         }
+
         lines
     }
 }

@@ -35,6 +35,7 @@ impl Expected {
         {
             return Err("the token is not for this audience");
         }
+
         let expires = claims
             .get("exp")
             .and_then(seconds)
@@ -42,16 +43,19 @@ impl Expected {
         if now >= expires.saturating_add(LEEWAY) {
             return Err("the token has expired");
         }
+
         if let Some(before) = claims.get("nbf") {
             let before = seconds(before).ok_or("the token's nbf is not a time")?;
             if before > now.saturating_add(LEEWAY) {
                 return Err("the token is not valid yet");
             }
         }
+
         let user = claims
             .get(&self.user_claim)
             .and_then(Value::as_str)
             .filter(|user| is_user(user));
+
         Ok((
             user.ok_or("the token does not name a user")?.to_owned(),
             expires,

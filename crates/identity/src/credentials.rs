@@ -44,15 +44,18 @@ pub(crate) fn take(
     } else {
         PROXY_AUTHORIZATION
     };
+
     let shown: Vec<HeaderValue> = match asks {
         true => fields.get_all(&name).iter().cloned().collect(),
         false => Vec::new(),
     };
+
     // RFC 9110 section 11.7.2: consumed by the first proxy that expects it, and by us in any case.
     fields.remove(PROXY_AUTHORIZATION);
     if asks {
         fields.remove(&name);
     }
+
     match shown.as_slice() {
         [] => Ok(None),
         [one] => parse(one).map(Some),
@@ -71,6 +74,7 @@ fn parse(value: &HeaderValue) -> Result<Credentials, &'static str> {
         .trim();
     let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
     let rest = rest.trim_start();
+
     if scheme.eq_ignore_ascii_case("basic") {
         parse_basic(rest)
     } else if scheme.eq_ignore_ascii_case("bearer") {
@@ -89,6 +93,7 @@ fn parse_basic(encoded: &str) -> Result<Credentials, &'static str> {
     if pair.chars().any(char::is_control) {
         return Err("the basic credentials hold control characters");
     }
+
     let (user, password) = pair
         .split_once(':')
         .ok_or("the basic credentials hold no colon")?;

@@ -56,6 +56,7 @@ impl Hashing {
             waiting: HashMap::new(),
             tickets: 0,
         };
+
         Arc::new(Self {
             state: Mutex::new(state),
         })
@@ -70,6 +71,7 @@ impl Hashing {
             source,
             user: user.to_owned(),
         };
+
         let (sender, mut turn) = oneshot::channel();
         let lost = {
             let mut state = self.state.lock();
@@ -82,6 +84,7 @@ impl Hashing {
             state.waiting.insert(ticket, sender);
             (lost, ticket)
         };
+
         // Tells the waiting check, without the lock.
         let (lost, ticket) = lost;
         drop(lost);
@@ -90,6 +93,7 @@ impl Hashing {
             pair: &pair,
             ticket,
         };
+
         let until = tokio::time::Instant::now() + WAIT;
         loop {
             self.grant();
@@ -117,11 +121,13 @@ impl Hashing {
                 pair,
                 right: None,
             };
+
             match state.waiting.remove(&ticket) {
                 Some(waiting) => gone.extend(waiting.send(turn).err()),
                 None => gone.push(turn),
             }
         }
+
         drop(state);
         drop(gone);
     }

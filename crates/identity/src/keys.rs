@@ -54,26 +54,31 @@ impl KeySet {
             reason: format!("{}: {reason}", file.display()),
             remedy: Some("take the key set that the issuer publishes (its `jwks_uri`)".to_owned()),
         };
+
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
         let parsed: Result<Document, _> = serde_json::from_str(&text);
         let document =
             parsed.map_err(|why| vec![error(format!("not a JSON Web Key Set: {why}"))])?;
+
         if document.keys.len() > KEY_LIMIT {
             return Err(vec![error(format!("more than {KEY_LIMIT} keys"))]);
         }
         let mut keys = Vec::new();
         let mut errors = Vec::new();
+
         for (index, value) in document.keys.into_iter().enumerate() {
             match parse(value) {
                 Ok(key) => keys.extend(key),
                 Err(why) => errors.push(error(format!("keys[{index}]: {why}"))),
             }
         }
+
         if errors.is_empty() && keys.is_empty() {
             errors.push(error(
                 "no key can verify a signature (RSA, P-256, P-384 or Ed25519)".to_owned(),
             ));
         }
+
         if errors.is_empty() {
             Ok(Self(keys))
         } else {
@@ -106,10 +111,12 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
             "a symmetric key: anyone who verifies with it can sign with it as well".to_owned(),
         );
     }
+
     let jwk: Jwk = serde_json::from_value(value).map_err(|why| why.to_string())?;
     if !verifies(&jwk) {
         return Ok(None);
     }
+
     let mut algorithms: Vec<Algorithm> = match &jwk.algorithm {
         AlgorithmParameters::RSA(rsa) if rsa.n.len() < RSA_DIGITS => {
             return Err("an RSA key of less than 2048 bits".to_owned());
@@ -128,12 +135,14 @@ fn parse(value: serde_json::Value) -> Result<Option<Key>, String> {
         }
         _ => return Ok(None),
     };
+
     if let Some(only) = jwk.common.key_algorithm {
         algorithms.retain(|algorithm| only == (*algorithm).into());
     }
     let key = DecodingKey::from_jwk(&jwk).map_err(|why| why.to_string())?;
     let print = serde_json::to_vec(&jwk.algorithm).map_err(|why| why.to_string())?;
     let print = digest(&SHA256, &print).as_ref().to_vec();
+
     Ok(Some(Key {
         id: jwk.common.key_id,
         algorithms,

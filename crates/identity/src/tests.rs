@@ -31,9 +31,11 @@ impl Issuer {
                 .unwrap()
                 .serialize_der()
         };
+
         let rsa = aws_lc_rs::rsa::KeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
         let rsa =
             aws_lc_rs::encoding::AsDer::<aws_lc_rs::encoding::Pkcs8V1Der>::as_der(&rsa).unwrap();
+
         // The PKCS #1 key begins behind the 26 bytes with which PKCS #8 introduces a 2048-bit RSA key.
         let rsa = &rsa.as_ref()[26..];
         let keys = vec![
@@ -51,6 +53,7 @@ impl Issuer {
             ),
             (Algorithm::RS256, EncodingKey::from_rsa_der(rsa)),
         ];
+
         Self {
             folder: tempfile::tempdir().unwrap(),
             keys,
@@ -68,6 +71,7 @@ impl Issuer {
             Algorithm::EdDSA => ed25519_jwk(key),
             _ => serde_json::to_value(Jwk::from_encoding_key(key, algorithm).unwrap()).unwrap(),
         };
+
         jwk["kid"] = format!("{algorithm:?}").into();
         jwk
     }
@@ -103,6 +107,7 @@ impl Issuer {
             kid: kid.map(str::to_owned),
             ..Header::default()
         };
+
         jsonwebtoken::encode(&header, claims, key).unwrap()
     }
 }
@@ -122,6 +127,7 @@ fn claims(changes: Value) -> Value {
             value => claims[name] = value.clone(),
         }
     }
+
     claims
 }
 
@@ -144,6 +150,7 @@ fn users(issuer: &Issuer) -> Basic {
         line("alice", "wonder"),
         line("bob", "builder")
     );
+
     Basic {
         file: issuer.write("users", &content),
         realm: Some("the \"lab\"".to_owned()),
@@ -225,6 +232,7 @@ async fn no_one_is_asked_and_credentials_are_removed_all_the_same() {
             None,
         )
         .unwrap();
+
         assert!(!authenticator.asks());
         let shown = basic("alice", "wrong");
         assert_eq!(outcome(ask(&authenticator, Some(&shown)).await), "none ");
@@ -239,6 +247,7 @@ async fn passwords_are_checked() {
         ..AuthMethods::default()
     });
     let refused = "user and password do not match";
+
     let cases = [
         (basic("alice", "wonder"), "basic alice"),
         (basic("bob", "builder"), "basic bob"),
@@ -257,6 +266,7 @@ async fn passwords_are_checked() {
         ),
         ("Basic x".to_owned(), "the basic credentials are not base64"),
     ];
+
     // Twice: the second time, what was right is remembered.
     for (shown, expected) in cases.iter().chain(&cases) {
         assert_eq!(
@@ -275,6 +285,7 @@ async fn a_missing_credential_is_challenged_for_each_scheme() {
         bearer: Some(issuer.methods()),
         mtls: true,
     };
+
     let authenticator = build(methods);
     let challenge = ask(&authenticator, None).await.unwrap_err();
     assert_eq!(
@@ -365,6 +376,7 @@ async fn a_certificate_names_the_user() {
         auth: Some(Auth::Word(AuthMode::Mtls)),
         ..Listener::default()
     };
+
     let authenticator = Authenticator::build(&mtls, "listeners.web", None).unwrap();
     let cases = [
         (Some(named("Alice Adams")), "mtls Alice Adams"),
@@ -390,6 +402,7 @@ async fn a_certificate_names_the_user() {
         ),
         (None, "no credentials were shown"),
     ];
+
     for (certificate, expected) in cases {
         // A token for a later hop is no credential here.
         let mut fields =
@@ -403,6 +416,7 @@ async fn a_certificate_names_the_user() {
                 (StatusCode::FORBIDDEN, 0)
             );
         }
+
         if let Ok(identity) = &result {
             assert_eq!(identity.certificate, certificate);
         }
@@ -416,11 +430,13 @@ async fn a_user_of_a_certificate_ends_with_it_to_the_second() {
         auth: Some(Auth::Word(AuthMode::Mtls)),
         ..Listener::default()
     };
+
     let authenticator = Authenticator::build(&mtls, "listeners.web", None).unwrap();
     let certificate = CertificateNames {
         not_after: Some(NOW + 600),
         ..named("alice")
     };
+
     let identity = authenticator
         .authenticate(
             &mut HeaderMap::new(),
@@ -429,6 +445,7 @@ async fn a_user_of_a_certificate_ends_with_it_to_the_second() {
             NOW,
         )
         .await;
+
     assert_eq!(
         identity.unwrap().expires.map(|end| end + LEEWAY),
         Some(NOW + 600)
@@ -444,6 +461,7 @@ async fn a_wrong_credential_is_refused_even_with_a_certificate() {
         ..AuthMethods::default()
     });
     let source = stream(Some(named("bob")));
+
     let cases = [
         (Some(basic("alice", "wonder")), "basic alice"),
         (
@@ -452,6 +470,7 @@ async fn a_wrong_credential_is_refused_even_with_a_certificate() {
         ),
         (None, "mtls bob"),
     ];
+
     for (shown, expected) in cases {
         let mut fields = HeaderMap::new();
         fields.extend(
@@ -475,6 +494,7 @@ async fn tokens_of_every_algorithm_are_verified() {
         bearer: Some(issuer.methods()),
         ..AuthMethods::default()
     });
+
     for (algorithm, _) in &issuer.keys {
         for kid in [None, Some(format!("{algorithm:?}"))] {
             let token = issuer.token(*algorithm, kid.as_deref(), &claims(json!({})));
@@ -502,6 +522,7 @@ async fn claims_are_checked() {
     let wrong_audience = "the token is not for this audience";
     let no_user = "the token does not name a user";
     let expired = "the token has expired";
+
     let cases = [
         (json!({}), "bearer alice"),
         (json!({ "aud": ["other", "overlay"] }), "bearer alice"),
@@ -536,6 +557,7 @@ async fn claims_are_checked() {
         (json!({ "sub": "a".repeat(257) }), no_user),
         (json!({ "sub": 7 }), no_user),
     ];
+
     for (changes, expected) in cases {
         let token = issuer.token(Algorithm::ES256, None, &claims(changes.clone()));
         assert_eq!(
@@ -557,6 +579,7 @@ async fn a_remembered_token_expires_like_any_other() {
         "Bearer {}",
         issuer.token(Algorithm::ES256, None, &claims(json!({})))
     );
+
     for (now, expected) in [
         (NOW, "bearer alice"),
         (NOW + 629, "bearer alice"),
@@ -577,6 +600,7 @@ async fn another_claim_can_name_the_user() {
         user_claim: Some("email".to_owned()),
         ..issuer.methods()
     };
+
     let authenticator = build(AuthMethods {
         bearer: Some(bearer),
         ..AuthMethods::default()
@@ -604,6 +628,7 @@ async fn forged_tokens_are_refused() {
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let payload = part(claims(json!({ "sub": "root" })));
     let signature = right.rsplit('.').next().unwrap();
+
     // The public key as the secret of HMAC: the classic confusion of algorithms.
     let secret = EncodingKey::from_secret(
         issuer.jwk(Algorithm::RS256)["n"]
@@ -611,10 +636,12 @@ async fn forged_tokens_are_refused() {
             .unwrap()
             .as_bytes(),
     );
+
     let confused =
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims(json!({})), &secret).unwrap();
     let bad_header = "the header of the token cannot be used";
     let wrong = "the signature of the token is wrong";
+
     let cases = [
         (
             format!("{}.{payload}.", part(json!({ "alg": "none" }))),
@@ -667,6 +694,7 @@ async fn forged_tokens_are_refused() {
             "the token is not a signed JSON Web Token",
         ),
     ];
+
     for (token, expected) in cases {
         assert_eq!(
             outcome(ask(&authenticator, Some(&format!("Bearer {token}"))).await),
@@ -682,6 +710,7 @@ fn busy_is_not_the_fault_of_the_credential() {
         basic: Some("lab"),
         bearer: false,
     };
+
     let challenge = Challenge::new(Refusal::Busy, &schemes, false);
     assert_eq!(
         (challenge.status, challenge.reason.as_str()),
@@ -711,6 +740,7 @@ fn every_bad_line_of_users_is_reported() {
         "alice:{good}\nalice:{good}\nbob\ncarol:secret\nd d:{good}\neve:{dear}\nf:{cut}\n{long}:{good}\n"
     );
     let file = issuer.write("users", &content);
+
     let found = errors(
         &issuer,
         AuthMethods {
@@ -718,6 +748,7 @@ fn every_bad_line_of_users_is_reported() {
             ..AuthMethods::default()
         },
     );
+
     let expected = [
         "users:2: user alice stands there twice",
         "users:3: there is no colon between user and hash",
@@ -727,6 +758,7 @@ fn every_bad_line_of_users_is_reported() {
         "users:7: the hash of f is not whole",
         "users:8: the user is not 1 to 256 visible ASCII characters",
     ];
+
     assert_eq!(
         found,
         expected.map(|line| format!("listeners.web.auth.basic.file: {line}"))
@@ -741,15 +773,18 @@ fn unusable_files_are_reported_together() {
         file: issuer.write("users", content),
         realm: None,
     };
+
     let bearer = |content: &str| Bearer {
         jwks_file: issuer.write("bad.json", content),
         ..issuer.methods()
     };
+
     let both = AuthMethods {
         basic: Some(basic("# none\n")),
         bearer: Some(bearer("{}")),
         mtls: false,
     };
+
     let found = errors(&issuer, both);
     assert_eq!(
         found[0],
@@ -769,6 +804,7 @@ fn unusable_files_are_reported_together() {
             ..AuthMethods::default()
         },
     );
+
     assert_eq!(found.len(), 21);
     assert_eq!(
         found[20],
@@ -783,6 +819,7 @@ fn unusable_files_are_reported_together() {
             ..AuthMethods::default()
         },
     );
+
     assert_eq!(
         found,
         ["listeners.web.auth.basic.file: users: larger than 1048576 bytes"]
@@ -792,6 +829,7 @@ fn unusable_files_are_reported_together() {
         realm: Some("a\r\nb".to_owned()),
         ..basic("")
     };
+
     let found = errors(
         &issuer,
         AuthMethods {
@@ -799,6 +837,7 @@ fn unusable_files_are_reported_together() {
             ..AuthMethods::default()
         },
     );
+
     assert_eq!(
         found,
         ["listeners.web.auth.basic.realm: a realm is at most 128 printable ASCII characters"]
@@ -808,6 +847,7 @@ fn unusable_files_are_reported_together() {
         jwks_file: FilePath(issuer.folder.path().join("none")),
         ..issuer.methods()
     };
+
     let found = errors(
         &issuer,
         AuthMethods {
@@ -815,6 +855,7 @@ fn unusable_files_are_reported_together() {
             ..AuthMethods::default()
         },
     );
+
     assert!(found[0].contains("jwks_file: none: "), "{found:?}");
 }
 
@@ -827,6 +868,7 @@ fn key_sets_hold_public_signature_keys_only() {
         jwk[name] = value;
         jwk
     };
+
     let cases = [
         (vec![], Some(none)),
         (
@@ -868,6 +910,7 @@ fn key_sets_hold_public_signature_keys_only() {
             Some("more than 64 keys"),
         ),
     ];
+
     for (keys, expected) in cases {
         let jwks_file = issuer.write("keys.json", &json!({ "keys": keys }).to_string());
         let methods = AuthMethods {
@@ -877,6 +920,7 @@ fn key_sets_hold_public_signature_keys_only() {
             }),
             ..AuthMethods::default()
         };
+
         match expected {
             None => assert!(build(methods).asks()),
             Some(reason) => {

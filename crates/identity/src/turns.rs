@@ -105,6 +105,7 @@ impl Turns {
             }
             () => None,
         };
+
         if !self.lines.contains_key(&pair.source) {
             self.order.push_back(pair.source);
         }
@@ -115,6 +116,7 @@ impl Turns {
                 .users
                 .push_back((pair.user.clone(), VecDeque::from([ticket]))),
         }
+
         line.waiting += 1;
         self.waiting += 1;
         lost
@@ -128,10 +130,12 @@ impl Turns {
         let Some(user) = line.users.iter().position(|(user, _)| *user == pair.user) else {
             return;
         };
+
         let tickets = &mut line.users[user].1;
         let Some(at) = tickets.iter().position(|known| *known == ticket) else {
             return;
         };
+
         tickets.remove(at);
         self.removed(pair.source, user);
     }
@@ -144,6 +148,7 @@ impl Turns {
         } else {
             self.eligible(now, |wrong, source| !wrong.knows(source))
         };
+
         let (at, user) = found.or_else(|| self.eligible(now, |_, _| true))?;
         self.turn = self.turn.wrapping_add(1);
         let source = self.order.remove(at)?;
@@ -155,10 +160,12 @@ impl Turns {
             source,
             user: name.clone(),
         };
+
         line.users.push_back((name, tickets));
         let last = line.users.len() - 1;
         self.removed(source, last);
         self.running.insert(pair.clone());
+
         Some((pair, ticket))
     }
 
@@ -197,6 +204,7 @@ impl Turns {
                         .rests_until(&pair)
                         .is_none_or(|until| until <= now)
             })?;
+
             Some((at, user))
         })
     }
@@ -220,6 +228,7 @@ impl Turns {
         if line.users[user].1.is_empty() {
             line.users.remove(user);
         }
+
         line.waiting -= 1;
         self.waiting -= 1;
         if line.waiting == 0 {
@@ -252,11 +261,13 @@ impl Wrong {
             };
             return;
         }
+
         if self.order.len() >= COUNTED
             && let Some(oldest) = self.order.pop_front()
         {
             self.remove(&oldest);
         }
+
         self.pairs.insert(
             pair.clone(),
             Count {
@@ -264,6 +275,7 @@ impl Wrong {
                 last: now,
             },
         );
+
         self.order.push_back(pair.clone());
         *self.sources.entry(pair.source).or_default() += 1;
     }
@@ -285,6 +297,7 @@ impl Wrong {
             if !ended {
                 return;
             }
+
             self.order.pop_front();
             self.remove(&oldest);
         }

@@ -38,21 +38,25 @@ impl Users {
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
         let mut hashes = HashMap::new();
         let mut errors = Vec::new();
+
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
+
             let added = parse_line(line).and_then(|(user, hash)| {
                 match hashes.insert(user.to_owned(), hash) {
                     None => Ok(()),
                     Some(_) => Err(format!("user {user} stands there twice")),
                 }
             });
+
             if let Err(reason) = added {
                 errors.push(bad_line(file, index + 1, &reason, path));
             }
         }
+
         let decoy = hashes.values().max_by_key(|hash| cost(hash)).cloned();
         match decoy {
             Some(decoy) if errors.is_empty() => Ok(Self { hashes, decoy }),
@@ -79,6 +83,7 @@ fn parse_line(line: &str) -> Result<(&str, String), String> {
     if !is_user(user) {
         return Err("the user is not 1 to 256 visible ASCII characters".to_owned());
     }
+
     if !["$2a$", "$2b$", "$2y$"]
         .iter()
         .any(|prefix| hash.starts_with(prefix))
@@ -87,12 +92,14 @@ fn parse_line(line: &str) -> Result<(&str, String), String> {
             "the hash of {user} is not bcrypt ($2a$, $2b$ or $2y$)"
         ));
     }
+
     let cost = cost(hash).ok_or_else(|| format!("the hash of {user} is not whole"))?;
     if !(4..=COST_LIMIT).contains(&cost) {
         return Err(format!(
             "the cost {cost} of {user}'s hash is not between 4 and {COST_LIMIT}"
         ));
     }
+
     Ok((user, hash.to_owned()))
 }
 
@@ -109,12 +116,14 @@ pub(crate) fn read_bounded(file: &Path, limit: u64, path: &str) -> Result<String
         reason: format!("{}: {reason}", file.display()),
         remedy: None,
     };
+
     let opened = std::fs::File::open(file).map_err(|error| failed(error.to_string()))?;
     let mut text = String::new();
     opened
         .take(limit + 1)
         .read_to_string(&mut text)
         .map_err(|error| failed(error.to_string()))?;
+
     if text.len() as u64 > limit {
         return Err(failed(format!("larger than {limit} bytes")));
     }
@@ -149,6 +158,7 @@ fn shortened(mut errors: Vec<BuildError>, file: &Path, path: &str) -> Vec<BuildE
             remedy: None,
         });
     }
+
     errors
 }
 

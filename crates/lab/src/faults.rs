@@ -70,6 +70,7 @@ fn run_program(arguments: &LinkArguments) -> Result<u8> {
     topology.add("near")?;
     topology.add("far")?;
     let profile = profile(arguments);
+
     let end = |name, device, address| {
         Ok::<_, anyhow::Error>(End {
             namespace: topology.namespace(name)?,
@@ -78,6 +79,7 @@ fn run_program(arguments: &LinkArguments) -> Result<u8> {
             profile: &profile,
         })
     };
+
     let wire = Wire::lay(
         end("near", "far", NEAR)?,
         end("far", "near", FAR)?,
@@ -91,6 +93,7 @@ fn run_program(arguments: &LinkArguments) -> Result<u8> {
             .spawn()
             .context("sh")
     });
+
     let mut far = far.transpose()?;
     let (program, words) = arguments
         .program
@@ -102,10 +105,12 @@ fn run_program(arguments: &LinkArguments) -> Result<u8> {
         .args(words)
         .status()
         .with_context(|| program.clone())?;
+
     if let Some(far) = &mut far {
         far.kill()?;
         far.wait()?;
     }
+
     drop(wire);
     Ok(status
         .code()

@@ -72,6 +72,7 @@ fn spoken(arguments: impl Iterator<Item = String>) -> String {
             _ => words.push(word),
         }
     }
+
     words.join(" ")
 }
 

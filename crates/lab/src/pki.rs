@@ -38,6 +38,7 @@ impl Pki {
         parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)?;
         fs::write(folder.join("ca.pem"), authority.pem())?;
+
         for name in [ORIGIN, PROXY] {
             let mut parameters = CertificateParams::new([name.to_owned()])?;
             parameters.use_authority_key_identifier_extension = true;
@@ -54,6 +55,7 @@ impl Pki {
             fs::write(&file, key.serialize_pem())?;
             fs::set_permissions(&file, Permissions::from_mode(0o600))?;
         }
+
         Ok(Self::open(folder))
     }
 
@@ -89,6 +91,7 @@ impl Pki {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config =
             ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+
         Ok(Arc::new(
             config.with_no_client_auth().with_single_cert(chain, key)?,
         ))
@@ -106,6 +109,7 @@ impl Pki {
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
+
         Ok(Arc::new(config))
     }
 }

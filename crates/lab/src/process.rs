@@ -57,12 +57,14 @@ impl Process {
         let output = File::create(&log).with_context(|| log.display().to_string())?;
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "--"]);
+
         if let Some(namespace) = namespace {
             command
                 .arg("nsenter")
                 .arg(format!("--net={}", namespace.path()))
                 .arg("--");
         }
+
         let child = command
             .arg(program)
             .args(arguments)
@@ -71,6 +73,7 @@ impl Process {
             .stderr(output)
             .spawn()
             .with_context(|| format!("{name}: cannot start {}", program.display()))?;
+
         Ok(Self {
             name: name.to_owned(),
             child,
@@ -148,6 +151,7 @@ impl Drop for Process {
             }
             std::thread::sleep(step);
         }
+
         drop(self.child.kill());
         drop(self.child.wait());
     }

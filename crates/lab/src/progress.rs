@@ -39,6 +39,7 @@ impl Progress {
         } else if self.done.is_multiple_of(EVERY) {
             eprintln!("{line}");
         }
+
         self.done += 1;
     }
 

@@ -172,6 +172,7 @@ pub(crate) fn parse(
         .split(':')
         .map(|name| (!name.is_empty()).then(|| name.to_owned()))
         .collect();
+
     // No names and one without letters are written alike.
     match names.as_slice() {
         [None] => Ok(vec![None; sockets]),

@@ -50,6 +50,7 @@ impl AppendedFile {
         if self.is_in_place() {
             return;
         }
+
         match opened(&self.path) {
             Ok(file) => (self.file, self.failing) = (file, false),
             Err(error) if !std::mem::replace(&mut self.failing, true) => {

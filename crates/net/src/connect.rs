@@ -80,6 +80,7 @@ pub async fn tcp(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStream,
     if let Ok(done) = timeout(limit, race(addresses, &mut last)).await {
         return done;
     }
+
     let address = last.map_or(Remote::Nothing, Remote::Ip);
     Err(ConnectError {
         kind: ConnectErrorKind::Timeout,
@@ -121,9 +122,11 @@ async fn race(
         *last = Some(*only);
         return attempt(*only).await;
     }
+
     let mut waiting = interleave(addresses).into_iter();
     let mut running: Vec<Attempt<'_>> = Vec::new();
     let mut worst: Option<ConnectError> = None;
+
     loop {
         if let Some(next) = waiting.next() {
             *last = Some(next);
@@ -132,6 +135,7 @@ async fn race(
             let nothing = ConnectErrorKind::NoAddress;
             return Err(worst.unwrap_or(ConnectError::without_source(nothing, Remote::Nothing)));
         }
+
         let more = waiting.len() > 0;
         tokio::select! {
             done = first_done(&mut running) => match done {
@@ -199,10 +203,12 @@ fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut preferred = addresses.iter().filter(same);
     let mut other = addresses.iter().filter(|address| !same(address));
     let mut order = Vec::with_capacity(addresses.len());
+
     while order.len() < addresses.len() {
         order.extend(preferred.next());
         order.extend(other.next());
     }
+
     order
 }
 

@@ -99,9 +99,11 @@ impl Resolver {
             rcode: None,
             detail: Some(error.to_string()),
         };
+
         let (config, mut options) = read_system_conf().map_err(broken)?;
         options.timeout = options.timeout.min(QUERY_TIMEOUT);
         let hosts = Hosts::from_system().unwrap_or_default();
+
         Self::build(config, options, hosts).map_err(broken)
     }
 
@@ -114,6 +116,7 @@ impl Resolver {
         for connection in &mut name_server.connections {
             connection.port = server.port();
         }
+
         let config = ResolverConfig::from_name_servers(vec![name_server]);
         let options = ResolverOpts::default();
         Self::build(config, options, Hosts::default())
@@ -129,12 +132,14 @@ impl Resolver {
         if servers.is_empty() {
             return Err(NetError::Message("no name server is listed"));
         }
+
         let config = ResolverConfig::from_parts(None, Vec::new(), servers);
         // The hosts file is asked here, so that a name in it is never asked of a server for the other family.
         options.use_hosts_file = ResolveHosts::Never;
         let provider = Sockets::default();
         let builder =
             hickory_resolver::Resolver::builder_with_config(config, provider).with_options(options);
+
         Ok(Self {
             dns: builder.build()?,
             hosts: Arc::new(hosts),
@@ -174,6 +179,7 @@ impl Resolver {
         if let Some(lookup) = self.in_hosts(&fqdn) {
             return Ok(lookup);
         }
+
         match timeout(LOOKUP_LIMIT, self.in_turn(name, fqdn, asker)).await {
             Ok(done) => done,
             Err(_) => Err(DnsError::new(DnsErrorKind::Timeout, name)),
@@ -202,6 +208,7 @@ impl Resolver {
                     detail: Some("too many lookups wait for their turn".to_owned()),
                     ..DnsError::new(DnsErrorKind::Failed, name)
                 })?;
+
             // Someone else may have begun while this one waited.
             let Some(single_flight) = self.single_flights.begin(&fqdn) else {
                 continue;
@@ -218,6 +225,7 @@ impl Resolver {
             self.hosts
                 .lookup_static_host(&Query::query(fqdn.clone(), kind))
         };
+
         let found = [find(RecordType::AAAA), find(RecordType::A)];
         let addresses: Vec<IpAddr> = found.iter().flatten().flat_map(addresses_in).collect();
         (!addresses.is_empty()).then_some(Lookup {
@@ -230,6 +238,7 @@ impl Resolver {
         let v6 = self.dns.lookup(fqdn.clone(), RecordType::AAAA);
         let v4 = self.dns.lookup(fqdn, RecordType::A);
         tokio::pin!(v6, v4);
+
         // Each family's answer, and the other's if it came in time.
         let (v6, v4) = tokio::select! {
             first = &mut v6 => {
@@ -241,6 +250,7 @@ impl Resolver {
                 (other, Some(first))
             }
         };
+
         merge(name, [v6, v4])
     }
 }
@@ -267,6 +277,7 @@ fn merge(name: &str, answers: [Option<LookupResult>; 2]) -> Result<Lookup, DnsEr
     let mut addresses = Vec::new();
     let mut ttl = Duration::MAX;
     let mut failure: Option<DnsError> = None;
+
     for answer in answers.into_iter().flatten() {
         match answer {
             Ok(lookup) => {
@@ -282,6 +293,7 @@ fn merge(name: &str, answers: [Option<LookupResult>; 2]) -> Result<Lookup, DnsEr
             }
         }
     }
+
     if addresses.is_empty() {
         return Err(failure.unwrap_or_else(|| DnsError::new(DnsErrorKind::NotFound, name)));
     }
@@ -307,10 +319,12 @@ fn without_dns(name: &str) -> Option<Lookup> {
             ttl: Duration::MAX,
         });
     }
+
     let lower = name.trim_end_matches('.').to_ascii_lowercase();
     if lower != "localhost" && !lower.ends_with(".localhost") {
         return None;
     }
+
     let addresses = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
     Some(Lookup {
         addresses,
@@ -326,10 +340,12 @@ fn fully_qualified(name: &str) -> Result<Name, DnsError> {
     } else {
         Name::from_utf8(name)
     };
+
     let parsed = parsed.map(|mut parsed| {
         parsed.set_fqdn(true);
         parsed
     });
+
     match parsed {
         Ok(parsed) if !parsed.is_root() => Ok(parsed),
         Ok(_) => Err(DnsError::new(DnsErrorKind::Invalid, name)),

@@ -109,6 +109,7 @@ impl Drain {
         if timeout(deadline, tracker.wait()).await.is_ok() {
             return Ended::Gracefully;
         }
+
         let tasks = tracker.len();
         self.watch.forced.cancel();
         match timeout(FORCED_LIMIT, tracker.wait()).await {

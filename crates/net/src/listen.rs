@@ -86,6 +86,7 @@ pub fn check_free(address: SocketAddr, carries: Carries) -> io::Result<()> {
         Carries::Tcp => (Type::STREAM, Protocol::TCP),
         Carries::Udp => (Type::DGRAM, Protocol::UDP),
     };
+
     let socket = family_socket(address, kind, protocol)?;
     // Connections of an earlier process that are still closing do not count.
     socket.set_reuse_address(carries == Carries::Tcp)?;
@@ -146,10 +147,12 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
+
     if !kind.is_socket() {
         let reason = format!("{} exists and is not a socket", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
     }
+
     // Non-blocking: a live listener whose queue is full says so instead of keeping us waiting.
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     probe.set_nonblocking(true)?;
@@ -268,6 +271,7 @@ impl Acceptor {
                 let Ok(tcp) = claim_or_reset(tcp) else {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 };
+
                 if !INHERITED {
                     tune(&tcp);
                 }

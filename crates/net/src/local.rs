@@ -52,6 +52,7 @@ impl LocalAddresses {
         let mut changes = AddressChanges::hear().inspect_err(|error| {
             tracing::info!(%error, "changes of this machine's addresses are noticed within {LOOK:?}, not at once");
         });
+
         // What changed before anybody listened.
         self.look_aside().await;
         loop {
@@ -64,6 +65,7 @@ impl LocalAddresses {
                     }
                 }
             }
+
             self.look_aside().await;
             tokio::time::sleep(SHORTEST).await;
         }

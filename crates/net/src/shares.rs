@@ -80,11 +80,13 @@ impl Shares {
             }
             (None, None) => return Ok(Share::of(descriptors, [Some(&self.held), None])),
         };
+
         let holds = own.load(Ordering::Relaxed);
         let taken = self.taken();
         if holds.saturating_add(descriptors) > ceiling().saturating_sub(taken) {
             return Err(Exceeded { holds, taken });
         }
+
         Ok(Share::of(descriptors, [Some(&self.held), Some(&own)]))
     }
 
@@ -113,6 +115,7 @@ impl Shares {
             .sources
             .largest()
             .map(|(source, count)| (format!("source {source}"), count));
+
         user.into_iter()
             .chain(source)
             .max_by_key(|(_, count)| *count)
@@ -125,6 +128,7 @@ impl Share {
         for count in counts.iter().flatten() {
             count.fetch_add(descriptors, Ordering::Relaxed);
         }
+
         Self {
             descriptors,
             counts,
@@ -166,6 +170,7 @@ impl<K: Hash + Eq + Clone> Holders<K> {
             known.counts.retain(|_, count| Arc::strong_count(count) > 1);
             known.room = REMEMBERED.max(2 * known.counts.len());
         }
+
         known.counts.entry(name()).or_default().clone()
     }
 
@@ -178,6 +183,7 @@ impl<K: Hash + Eq + Clone> Holders<K> {
         let (holder, count) = counts
             .filter(|(_, count)| *count > 0)
             .max_by_key(|(_, count)| *count)?;
+
         Some((holder.clone(), count))
     }
 }

@@ -72,10 +72,12 @@ pub async fn splice(
             Some(came) => came,
             None => return Ok(Spliced::End),
         };
+
         drop(pipe);
         if came < WORTH {
             return Ok(Spliced::Little);
         }
+
         tokio::select! {
             biased;
             ready = from.readable() => ready.map_err(SpliceError::Read)?,
@@ -96,6 +98,7 @@ async fn pass(
     };
     let mut came = 0;
     let mut turn = 0;
+
     while *most > 0 {
         let room = usize::try_from(*most).map_or(PIPE_BYTES, |most| most.min(PIPE_BYTES));
         let taken = match from.try_io(Interest::READABLE, || pipe.fill(from, room)) {
@@ -104,6 +107,7 @@ async fn pass(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(came)),
             Err(error) => return Err(SpliceError::Read(error)),
         };
+
         while pipe.held() > 0 {
             match to.try_io(Interest::WRITABLE, || pipe.empty(to)) {
                 Ok(given) => moved(given),
@@ -113,6 +117,7 @@ async fn pass(
                 Err(error) => return Err(SpliceError::Write(error)),
             }
         }
+
         *most -= taken as u64;
         (came, turn) = (came + taken, turn + taken);
         if turn >= TURN {
@@ -120,6 +125,7 @@ async fn pass(
             tokio::task::yield_now().await;
         }
     }
+
     Ok(Some(came))
 }
 

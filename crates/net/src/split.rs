@@ -89,6 +89,7 @@ pub(crate) fn halves(stream: Stream) -> (ReadHalf, WriteHalf) {
             (ReadIo::Shared(read), WriteIo::Shared(write))
         }
     };
+
     let read = ReadHalf {
         io: read,
         unread,
@@ -96,6 +97,7 @@ pub(crate) fn halves(stream: Stream) -> (ReadHalf, WriteHalf) {
         info: info.clone(),
         abort: abort.clone(),
     };
+
     (
         read,
         WriteHalf {
@@ -129,6 +131,7 @@ impl ReadHalf {
         if !self.unread.is_empty() || self.failed.is_some() {
             return;
         }
+
         let mut room = [0; LOOK];
         match rustix::net::recv(half.as_ref(), &mut room, RecvFlags::DONTWAIT) {
             // An end is told again to the next reader; an error is not.
@@ -227,6 +230,7 @@ impl AsyncRead for ReadHalf {
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(error));
         }
+
         match &mut self.io {
             ReadIo::Tcp(io) => Pin::new(io).poll_read(cx, buf),
             ReadIo::Unix(io) => Pin::new(io).poll_read(cx, buf),

@@ -121,6 +121,7 @@ impl Stream {
         let mut room = AHEAD.take();
         room.reserve(AHEAD_BYTES);
         let read = poll_read_buf(Pin::new(&mut self.transport), cx, &mut room);
+
         if room.len() <= buf.remaining() {
             buf.put_slice(&room);
             room.clear();
@@ -133,8 +134,10 @@ impl Stream {
             } else {
                 room.split().freeze()
             };
+
             room.clear();
         }
+
         AHEAD.set(room);
         read.map_ok(drop)
     }

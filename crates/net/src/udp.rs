@@ -78,6 +78,7 @@ impl UdpSocket {
             .and_then(claim)?;
         enlarge_receive_buffer(&SockRef::from(&socket));
         let (state, segments) = udp_system::prepare(&socket, remote.is_ipv6())?;
+
         // The port is chosen with it.
         socket.connect(&remote.into()).map_err(noted)?;
         Self::wrap(
@@ -123,6 +124,7 @@ impl UdpSocket {
         socket.set_nonblocking(true)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let segments = state.max_gso_segments();
+
         Self::wrap(
             tokio::net::UdpSocket::from_std(socket)?,
             (Arc::new(state), segments),
@@ -139,6 +141,7 @@ impl UdpSocket {
         let segments = AtomicUsize::new(segments);
         let largest_segment = OnceLock::new();
         let waited = Once::new();
+
         Ok(Self {
             io,
             state,
@@ -214,6 +217,7 @@ impl UdpSocket {
                 let all = into
                     .fill(|slots, meta| self.state.recv(UdpSockRef::from(&self.io), slots, meta))?;
                 some = true;
+
                 // The kernel had no more: a reader that waits need not ask it first.
                 if all {
                     Ok(())
@@ -221,12 +225,14 @@ impl UdpSocket {
                     Err(io::ErrorKind::WouldBlock.into())
                 }
             });
+
             match received {
                 _ if some => return Ok(Some(into.len())),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
                 _ => {}
             }
         }
+
         into.clear();
         Ok(None)
     }
@@ -265,17 +271,20 @@ impl UdpSocket {
             destination: self.in_our_family(destination),
             local,
         };
+
         let Some(segment) = segment else {
             return self.send_one(addresses, data, None).await;
         };
         let mut rest = data;
         let mut too_large = false;
+
         while !rest.is_empty() {
             let length = self.gso_batch_bytes(destination, segment).min(rest.len());
             let (batch, later) = rest.split_at(length);
             too_large |= self.send_gso_batch(addresses, batch, segment).await?;
             rest = later;
         }
+
         if too_large {
             Err(UdpError::TooLarge)
         } else {
@@ -294,6 +303,7 @@ impl UdpSocket {
         } else {
             1
         };
+
         segment * most
     }
 
@@ -318,6 +328,7 @@ impl UdpSocket {
             }
             Err(error) => return Err(error),
         }
+
         let mut too_large = false;
         for datagram in batch.chunks(segment) {
             match self.send_one(addresses, datagram, None).await {
@@ -326,6 +337,7 @@ impl UdpSocket {
                 Err(error) => return Err(error),
             }
         }
+
         Ok(too_large)
     }
 
@@ -346,6 +358,7 @@ impl UdpSocket {
             segment_size,
             src_ip,
         };
+
         let send = || self.state.try_send(UdpSockRef::from(&self.io), &transmit);
         // Room in the socket's buffer is the rule, so the first try does not ask the runtime.
         let sent = match self.io.try_io(Interest::WRITABLE, send) {
@@ -357,6 +370,7 @@ impl UdpSocket {
             }
             done => done,
         };
+
         sent.map_err(UdpError::from)
     }
 

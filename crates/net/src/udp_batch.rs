@@ -73,6 +73,7 @@ impl RecvBatch {
             } else {
                 meta.stride.min(data.len())
             };
+
             Run {
                 source: canonical(meta.addr),
                 local: meta.dst_ip,

@@ -21,11 +21,13 @@ pub(crate) fn prepare(socket: &Socket, ipv6: bool) -> io::Result<(Arc<UdpSocketS
         os::prepare_datagrams(socket, ipv6)?;
         return Ok((state.clone(), *segments));
     }
+
     let state = Arc::new(UdpSocketState::new(UdpSockRef::from(socket))?);
     let segments = state.max_gso_segments();
     if os::PREPARES_DATAGRAMS && !state.may_fragment() && segments > 1 && state.gro_segments() > 1 {
         let _ = FOUND.set((state.clone(), segments));
     }
+
     Ok((state, segments))
 }
 
@@ -50,6 +52,7 @@ mod tests {
                 ip_mtu_discover(&later).unwrap(),
                 ip_mtu_discover(&first).unwrap()
             );
+
             if ipv6 {
                 assert_eq!(
                     ipv6_mtu_discover(&later).unwrap(),

@@ -30,6 +30,7 @@ where
         let thread = thread::Builder::new().name(format!("{name}-{index}"));
         threads.push(thread.spawn(move || runtime.block_on(f(index)))?);
     }
+
     Ok(Workers { threads })
 }
 
@@ -64,6 +65,7 @@ impl Workers {
                 panicked.push(name);
             }
         }
+
         if panicked.is_empty() {
             Ok(())
         } else {

@@ -111,6 +111,7 @@ impl Writer {
             let counted = lost.clone();
             let thread = std::thread::Builder::new().name("hermes-access".to_owned());
             let started = thread.spawn(move || write_all(&far, writer, &counted));
+
             if let Err(error) = &started {
                 tracing::error!(target: LOG, "no access records: their thread does not start: {error}");
             }
@@ -147,6 +148,7 @@ impl Writer {
         let deadline = Instant::now() + limit;
         let (done, heard) = sync_channel(1);
         let mut message = Message::Flush(done);
+
         while let Err(TrySendError::Full(back)) = queue.try_send(message) {
             if Instant::now() >= deadline {
                 return false;
@@ -154,6 +156,7 @@ impl Writer {
             message = back;
             std::thread::sleep(RETRY);
         }
+
         heard
             .recv_timeout(deadline.saturating_duration_since(Instant::now()))
             .is_ok()

@@ -33,12 +33,14 @@ impl Collector for Certificates {
         if all.is_empty() {
             return Ok(());
         }
+
         let mut family = encoder.encode_descriptor(
             "hermes_certificate_seconds_left",
             "Time until a certificate ends, or a revocation list is to be renewed; below 0 afterwards",
             None,
             MetricType::Gauge,
         )?;
+
         for (number, held) in all.iter().enumerate() {
             let Some(left) = held.left(now) else { continue };
             // Several lists may stand under one key.
@@ -50,6 +52,7 @@ impl Collector for Certificates {
             let labels = [("key", held.path.as_str()), ("number", number.as_str())];
             ConstGauge::new(left).encode(family.encode_family(&labels)?)?;
         }
+
         Ok(())
     }
 }

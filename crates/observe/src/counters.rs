@@ -58,6 +58,7 @@ impl Counters {
         if turn == Turn::AskedAgain {
             return;
         }
+
         let now = CLOCK.elapsed().as_millis() as u64;
         let speaker = if by_client {
             Speaker::Client(Duration::from_millis(
@@ -67,6 +68,7 @@ impl Counters {
             self.answered_at.store(now, Ordering::Relaxed);
             Speaker::Target
         };
+
         let next = turn.spoken(speaker);
         if next != turn {
             self.turn.store(next as u8, Ordering::Relaxed);
@@ -95,6 +97,7 @@ impl Counters {
                 .load(Ordering::Relaxed)
                 .max(bytes.load(Ordering::Relaxed) / CAPSULE_BYTES)
         };
+
         let asked = count(&self.datagrams_in, &self.client_to_target);
         let answered = count(&self.datagrams_out, &self.target_to_client);
         Traffic {

@@ -30,6 +30,7 @@ impl Tally {
             client_to_target,
             target_to_client,
         } = gained;
+
         for (count, more) in
             self.0
                 .iter()

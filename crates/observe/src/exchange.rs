@@ -91,6 +91,7 @@ impl Exchange {
         let is_end = |byte: u8| matches!(byte, b'?' | b'#');
         target.truncate(target.bytes().position(is_end).unwrap_or(target.len()));
         let authority = target.bytes().take_while(|byte| *byte != b'/');
+
         if let Some((at, _)) = authority
             .enumerate()
             .filter(|(_, byte)| *byte == b'@')
@@ -98,6 +99,7 @@ impl Exchange {
         {
             target.drain(..=at);
         }
+
         target.truncate(target.floor_char_boundary(TEXT_LIMIT));
         tracing::debug!(target: LOG, exchange = %self.live.id, ?target, "is for");
         self.live.facts.lock().target = target;
@@ -129,10 +131,12 @@ impl Exchange {
             upstream: Arc::clone(name),
             endpoint: Arc::clone(endpoint),
         };
+
         match &mut facts.ahead {
             Some(ahead) => *ahead = Some(hop),
             None => facts.goes_by(hop),
         }
+
         // Most exchanges have one attempt, and the list waits as long as its tunnel does.
         facts.tried.reserve_exact(1);
         facts.tried.push(Attempt {

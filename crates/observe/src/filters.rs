@@ -47,6 +47,7 @@ impl FilterFamilies {
             "Time that filters took to decide",
             durations.clone(),
         );
+
         Self {
             decisions,
             durations,
@@ -64,6 +65,7 @@ impl FilterFamilies {
                 remembered,
             })
             .inc();
+
         if let Some(took) = took {
             self.durations
                 .get_or_create(&FilterLabel { filter })

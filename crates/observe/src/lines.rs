@@ -27,10 +27,12 @@ impl Lines {
         {
             (self.began, self.told) = (Some(now), 0);
         }
+
         if self.told >= LINES {
             self.left_out += 1;
             return None;
         }
+
         self.told += 1;
         Some(std::mem::take(&mut self.left_out))
     }

@@ -90,12 +90,14 @@ impl ListenerFamilies {
         let label = || ListenerLabel {
             listener: name.clone(),
         };
+
         let bytes = |direction| {
             self.bytes.get_or_create_owned(&DirectionLabels {
                 listener: name.clone(),
                 direction,
             })
         };
+
         ListenerSeeing {
             name: name.clone(),
             from_client: bytes("client_to_target"),
@@ -159,6 +161,7 @@ impl ListenerSeeing {
             listener: self.name.clone(),
             reason,
         };
+
         self.handshakes.get_or_create(&labels).inc();
         if tell {
             self.lines.lock().next(Instant::now())

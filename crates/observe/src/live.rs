@@ -192,12 +192,14 @@ impl Live {
             target_to_client: received.wrapping_sub(settled.target_to_client),
             ..Counts::default()
         };
+
         self.listener
             .moved(gained.client_to_target, gained.target_to_client);
         *settled = Settled {
             client_to_target: sent,
             target_to_client: received,
         };
+
         gained
     }
 
@@ -217,6 +219,7 @@ impl Live {
         let limit =
             |limit: &AtomicU16| Some(limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0);
         let age = now.saturating_duration_since(self.since).as_millis();
+
         ExchangeView {
             id: self.id.to_string(),
             kind: self.kind(),

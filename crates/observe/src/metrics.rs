@@ -188,6 +188,7 @@ impl Metrics {
         let filters = FilterFamilies::register(hermes);
         let broadcasts = BroadcastFamilies::register(hermes);
         let listeners = RwLock::default();
+
         Self {
             registry,
             listeners,
@@ -257,6 +258,7 @@ impl Metrics {
         let seconds = now.saturating_duration_since(live.since).as_secs_f64();
         let facts = live.facts.lock();
         usage.add_for(facts.user.as_deref(), gained);
+
         let ending = Ending {
             listener: live.listener.clone(),
             kind: live.kind(),
@@ -265,6 +267,7 @@ impl Metrics {
             status: status_class(live.status()),
             reason: class,
         };
+
         drop(facts);
         let find = || self.series(&live.begin.listener, &ending, usage);
         series::with(&ending, find, |series| {
@@ -273,6 +276,7 @@ impl Metrics {
             if let Some(lasted) = &series.upstream_lasted {
                 lasted.observe(seconds);
             }
+
             [&series.route_use, &series.upstream_use]
                 .into_iter()
                 .flatten()
@@ -288,6 +292,7 @@ impl Metrics {
             reason,
             ..
         } = *ending;
+
         let route = ending.route.clone().unwrap_or_default();
         let by_upstream = |upstream: &Arc<str>| {
             self.upstream_durations
@@ -296,6 +301,7 @@ impl Metrics {
                     kind,
                 })
         };
+
         Series {
             ended: self.exchanges.get_or_create_owned(&ExchangeLabels {
                 listener: listener.clone(),
@@ -372,6 +378,7 @@ fn durations(registry: &mut Registry) -> (Durations<KindLabel>, Durations<Upstre
         "As above, of exchanges that went to an upstream",
         by_upstream.clone(),
     );
+
     (by_kind, by_upstream)
 }
 

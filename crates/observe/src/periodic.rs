@@ -26,6 +26,7 @@ impl Periodic {
         let due = state
             .told
             .is_none_or(|told| now.duration_since(told) >= PERIOD);
+
         if !due || state.count == 0 {
             return None;
         }

@@ -41,6 +41,7 @@ impl Collector for ProcessCollector {
         let held = descriptors(self.shares.taken());
         let open = descriptors(stats.open_files);
         let most = descriptors(stats.open_files_limit);
+
         let values = [
             (
                 "process_start_time_seconds",
@@ -80,12 +81,14 @@ impl Collector for ProcessCollector {
             ("process_open_fds", "Open file descriptors", open),
             ("process_max_fds", "File descriptors that may be open", most),
         ];
+
         for (name, help, value) in values {
             let Some(value) = value else { continue };
             let gauge = ConstGauge::new(value);
             let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(metric)?;
         }
+
         Ok(())
     }
 }

@@ -92,6 +92,7 @@ impl Record {
         let facts = live.facts.lock().clone();
         let counters = &live.counters;
         let duration = now.saturating_duration_since(live.since).as_millis();
+
         Self {
             time: humantime::format_rfc3339_millis(time).to_string(),
             id: live.id.to_string(),

@@ -54,6 +54,7 @@ impl Seeing {
         let usage = Usage::new(USERS);
         let shares = Arc::new(Shares::default());
         let metrics = Metrics::new(&usage, &shares);
+
         Arc::new(Self {
             node: node.into(),
             writer: RwLock::new(Writer::start(access, metrics.access_lost())),
@@ -110,12 +111,14 @@ impl Seeing {
             begin,
             listener,
         ));
+
         let Begin {
             kind,
             listener,
             source,
             protocol,
         } = &live.begin;
+
         tracing::debug!(target: LOG, exchange = %live.id, %listener, %source, protocol, kind, "arrives");
         self.table.insert(Arc::clone(&live));
         Exchange::new(Arc::clone(self), live)
@@ -238,6 +241,7 @@ impl Seeing {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let end = watch.graceful();
         tokio::pin!(end);
+
         loop {
             tokio::select! {
                 () = &mut end => return,
@@ -257,6 +261,7 @@ impl Seeing {
             failures: u64::from(failed),
             ..live.settle()
         };
+
         self.metrics.ended(live, class, now, gained, &self.usage);
         self.write(live, Event::End, reason, now);
         if self.spans.wants(live) {
@@ -266,6 +271,7 @@ impl Seeing {
                 failed,
             );
         }
+
         self.table.remove(live.id.number);
     }
 

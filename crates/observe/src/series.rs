@@ -44,6 +44,7 @@ impl Ending {
             ^ (self.kind.len() << 3)
             ^ usize::from(self.status.as_bytes().first().copied().unwrap_or_default())
             ^ (self.reason.len() << 1);
+
         (mixed ^ (mixed >> 6) ^ (mixed >> 12)) % PLACES
     }
 }

@@ -27,6 +27,7 @@ pub fn for_terminal(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(escaped) {
         return Cow::Borrowed(text);
     }
+
     let mut safe = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
         if escaped(letter) {
@@ -35,6 +36,7 @@ pub fn for_terminal(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
             safe.push(letter);
         }
     }
+
     Cow::Owned(safe)
 }
 
@@ -45,6 +47,7 @@ pub fn json_for_terminal(json: &str) -> Cow<'_, str> {
     if !json.contains(escaped) {
         return Cow::Borrowed(json);
     }
+
     let mut safe = String::with_capacity(json.len() + 8);
     for letter in json.chars() {
         if escaped(letter) {
@@ -54,6 +57,7 @@ pub fn json_for_terminal(json: &str) -> Cow<'_, str> {
             safe.push(letter);
         }
     }
+
     Cow::Owned(safe)
 }
 

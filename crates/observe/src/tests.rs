@@ -101,6 +101,7 @@ fn a_record_says_what_happened_and_no_query() {
         (record.remove("trace"), record.remove("span")),
         (Some(Value::Null), Some(Value::Null))
     );
+
     let expected = serde_json::json!({
         "kind": "http", "event": "end", "node": "alice", "listener": "web", "source": "192.0.2.1:4711",
         "protocol": "h1", "user": "bob", "method": "GET", "target": "video:80/film", "route": "video",
@@ -109,6 +110,7 @@ fn a_record_says_what_happened_and_no_query() {
         "datagrams": { "client_to_target": 0, "target_to_client": 0, "dropped": 2 },
         "reason": "done",
     });
+
     assert_eq!(Value::Object(record.clone()), expected);
 }
 
@@ -140,12 +142,14 @@ fn tunnels_write_a_long_record_each_ten_minutes() {
     let _request = seeing.begin(begin("http"));
     let tunnel = seeing.begin(begin("connect-udp"));
     let start = Instant::now();
+
     for seconds in [0, 599, 601, 1100, 1201, 1202] {
         seeing.write_long(start + Duration::from_secs(seconds));
     }
     assert!(seeing.flush_access(LIMIT));
     let records = shared.records();
     assert_eq!(records.len(), 2);
+
     for record in records {
         assert_eq!(
             (&record["event"], &record["id"]),
@@ -189,6 +193,7 @@ fn bytes_of_live_exchanges_are_counted_once() {
     let sent = |bytes| {
         format!(r#"hermes_bytes_total{{listener="web",direction="client_to_target"}} {bytes}"#)
     };
+
     exchange.counters().from_client(10);
     assert!(has(&seeing, &sent(10)) && has(&seeing, &sent(10)));
     assert!(has(&seeing, r#"hermes_exchanges_active{listener="web"} 1"#));
@@ -214,6 +219,7 @@ fn every_metric_counts() {
     seeing.datagrams_dropped(DropReason::TooLarge, 3);
     seeing.reload("applied");
     let version = env!("CARGO_PKG_VERSION");
+
     let lines = [
         r#"hermes_connections_accepted_total{listener="web"} 2"#.to_owned(),
         r#"hermes_connections_active{listener="web"} 1"#.to_owned(),
@@ -226,6 +232,7 @@ fn every_metric_counts() {
         "hermes_access_records_dropped_total 0".to_owned(),
         format!(r#"hermes_build_info{{version="{version}"}} 1"#),
     ];
+
     for line in lines {
         assert!(has(&seeing, &line), "{line}");
     }
@@ -258,6 +265,7 @@ fn a_stuck_writer_costs_records_and_not_time() {
     let (let_go, wait) = channel();
     let seeing = Seeing::new("alice", AccessSink::writer(Box::new(Stuck(wait))));
     let count = 3 * 8192;
+
     for _ in 0..count {
         seeing.begin(begin("http")).finish("done");
     }
@@ -269,6 +277,7 @@ fn a_stuck_writer_costs_records_and_not_time() {
             .find_map(|line| line.strip_prefix("hermes_access_records_dropped_total "));
         line.unwrap().parse::<usize>().unwrap()
     };
+
     assert!((8192..count).contains(&lost(&seeing)), "{}", lost(&seeing));
     drop(let_go);
 }

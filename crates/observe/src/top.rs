@@ -66,6 +66,7 @@ impl Top {
             }
             None => self.chosen.entry(user.to_owned()).or_default(),
         };
+
         entry.recent += weight;
         entry.counts.add(gained);
     }
@@ -75,6 +76,7 @@ impl Top {
             *waiting += weight;
             return;
         }
+
         let mut inherited = 0;
         if self.waiting.len() >= self.limit * WAITING {
             let least = self.waiting.iter().min_by_key(|(_, weight)| **weight);
@@ -84,6 +86,7 @@ impl Top {
             self.waiting.remove(&name);
             inherited = weight;
         }
+
         self.waiting.insert(user.to_owned(), inherited + weight);
     }
 
@@ -106,6 +109,7 @@ impl Top {
                 self.waiting.insert(name, weight / 2);
             }
         }
+
         self.chosen.values_mut().for_each(|entry| entry.recent /= 2);
     }
 
@@ -131,6 +135,7 @@ impl Top {
         if self.other != Counts::default() {
             counts.push((OTHER.to_owned(), self.other));
         }
+
         counts
     }
 }

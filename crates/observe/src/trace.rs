@@ -36,6 +36,7 @@ pub fn enter(
         },
         None => begin(sample.unwrap_or(SAMPLE)),
     };
+
     exchange.trace(Span {
         context,
         parent: before.map(|before| before.parent),
@@ -51,6 +52,7 @@ pub fn leave(exchange: &Exchange, fields: &mut HeaderMap, may_know: impl Fn(&Hea
     if may_know(&TRACEPARENT) {
         fields.insert(TRACEPARENT, span.context.format());
     }
+
     if let Some(state) = span.state.as_ref().filter(|_| may_know(&TRACESTATE)) {
         fields.insert(TRACESTATE, state.clone());
     }
@@ -69,6 +71,7 @@ fn begin(share: Percent) -> TraceContext {
     let bytes = fastrand::u128(..).to_be_bytes();
     let trace = random(bytes);
     let parent = random(fastrand::u64(..).to_be_bytes());
+
     TraceContext {
         trace,
         parent,

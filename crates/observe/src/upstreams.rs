@@ -40,6 +40,7 @@ impl Collector for Upstreams {
             .iter()
             .map(|upstream| upstream.status())
             .collect();
+
         if all.is_empty() {
             return Ok(());
         }
@@ -49,32 +50,38 @@ impl Collector for Upstreams {
             None,
             MetricType::Gauge,
         )?;
+
         for status in &all {
             for health in ["healthy", "failing", "unhealthy", "ejected"] {
                 let labels = [("upstream", status.name.as_str()), ("health", health)];
                 ConstGauge::new(count(status, health)).encode(family.encode_family(&labels)?)?;
             }
         }
+
         let mut family = encoder.encode_descriptor(
             "hermes_upstream_waiting",
             "Exchanges that wait for room under the limits",
             None,
             MetricType::Gauge,
         )?;
+
         for status in &all {
             ConstGauge::new(status.waiting as u64)
                 .encode(family.encode_family(&[("upstream", status.name.as_str())])?)?;
         }
+
         let mut family = encoder.encode_descriptor(
             "hermes_upstream_refused",
             "Exchanges that the limits refused",
             None,
             MetricType::Counter,
         )?;
+
         for status in &all {
             ConstCounter::new(status.refused)
                 .encode(family.encode_family(&[("upstream", status.name.as_str())])?)?;
         }
+
         Ok(())
     }
 }

@@ -118,6 +118,7 @@ impl Usage {
         }
         let facts = live.facts.lock();
         self.add_for(facts.user.as_deref(), gained);
+
         if let Some(route) = &facts.route {
             self.route(route).add(gained);
         }
@@ -139,6 +140,7 @@ impl Usage {
             users.chosen = Instant::now();
             users.top.choose();
         }
+
         UsageView {
             total: self.total.counts(),
             users: sorted(users.top.counts()),
@@ -205,14 +207,17 @@ fn encode(
             ConstCounter::new(figure(counts)).encode(family.encode_family(&labels)?)?;
         }
     }
+
     let name = format!("hermes_{label}_bytes");
     let help = format!("Content and tunnel bytes, by {label}");
     let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
+
     for (name, counts) in counts {
         for (direction, figure) in DIRECTIONS {
             let labels = [(label, name.as_str()), ("direction", direction)];
             ConstCounter::new(figure(counts)).encode(family.encode_family(&labels)?)?;
         }
     }
+
     Ok(())
 }

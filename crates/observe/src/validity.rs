@@ -62,12 +62,14 @@ impl Held {
             Role::List => of_revocations(file),
             Role::Own | Role::Authority => of_certificates(file),
         };
+
         let spans = spans.ok()?;
         let first_of = |span: &&Span| span.until.unwrap_or(u64::MAX);
         let span = match role {
             Role::Own | Role::List => spans.iter().min_by_key(first_of)?.clone(),
             Role::Authority => spans.iter().max_by_key(first_of)?.clone(),
         };
+
         let latest = spans
             .iter()
             .map(|span| span.from)
@@ -77,6 +79,7 @@ impl Held {
             from: latest.unwrap_or(span.from),
             ..span
         };
+
         Some(Self {
             path,
             file: file.to_owned(),
@@ -114,6 +117,7 @@ impl Held {
             Role::Authority => format!("the authority {of}"),
             Role::List => format!("the revocation list of {of}"),
         };
+
         let until = date(self.span.until.unwrap_or_default());
         let told = match (self.state(now), self.role) {
             (Validity::Valid, _) => return None,
@@ -134,6 +138,7 @@ impl Held {
                 "check the clock of this machine",
             ),
         };
+
         Some(told)
     }
 
@@ -147,6 +152,7 @@ impl Held {
             Validity::Ended => "expired".to_owned(),
             Validity::NotYet => "not yet valid".to_owned(),
         };
+
         json!({
             "key": self.path,
             "of": self.span.of,
@@ -170,6 +176,7 @@ pub fn all(document: &Document) -> Vec<Held> {
         let path = child(&child("listeners", name), "tls");
         held.extend(of_server(&path, tls));
     }
+
     for (name, upstream) in &document.upstreams {
         let Some(TlsChoice::Details(tls)) = &upstream.tls else {
             continue;
@@ -181,6 +188,7 @@ pub fn all(document: &Document) -> Vec<Held> {
             tls.crl_file.as_ref(),
         ));
     }
+
     if let Some(tls) = &document.trace.tls {
         held.extend(of_client(
             "trace.tls",
@@ -188,6 +196,7 @@ pub fn all(document: &Document) -> Vec<Held> {
             tls.crl_file.as_ref(),
         ));
     }
+
     held
 }
 
@@ -199,6 +208,7 @@ fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
         authority
             .and_then(|file| Held::new(child(path, "client_ca_file"), &file.0, Role::Authority)),
     );
+
     held
 }
 
@@ -216,6 +226,7 @@ fn of_client(
         .flatten()
         .map(|file| ("crl_file", file, Role::List));
     let named = own.chain(authority).chain(lists);
+
     named
         .filter_map(|(key, file, role)| Held::new(child(path, key), &file.0, role))
         .collect()
@@ -228,6 +239,7 @@ pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
         let (reason, remedy) = held.warning(now)?;
         let place = loaded.places.locate(&held.path);
         let reason = format!("{}: {reason}", held.file.display());
+
         Some(Problem {
             place,
             path: held.path,
@@ -235,6 +247,7 @@ pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
             remedy: Some(remedy.to_owned()),
         })
     };
+
     all(&loaded.document)
         .into_iter()
         .filter_map(warning)

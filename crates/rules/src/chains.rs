@@ -17,6 +17,7 @@ pub fn expand(document: &mut Document) {
         .filter_map(chain_of)
         .cloned()
         .collect();
+
     let mut behind = HashSet::new();
     for (hop, way, name) in chains.iter().flat_map(Chain::links) {
         let Some(hop) = document.upstreams.get_key_value(hop) else {
@@ -26,15 +27,18 @@ pub fn expand(document: &mut Document) {
             via: Some(way),
             ..hop.1.clone()
         };
+
         let hop = hop.0.clone();
         behind.insert(hop);
         document.upstreams.insert(name, reached);
     }
+
     let direct = named(document);
     let only_behind: Vec<String> = behind
         .into_iter()
         .filter(|name| !direct.contains(name))
         .collect();
+
     for name in only_behind {
         document.upstreams.shift_remove(&name);
     }
@@ -57,17 +61,21 @@ pub(crate) fn named(document: &Document) -> HashSet<String> {
             Some(Hops::Chain(chain)) => chain.hops().first().into_iter().collect(),
             None => Vec::new(),
         };
+
         let end = match &route.terminate {
             Some(Terminate::Upstream(name)) => Some(name),
             _ => None,
         };
+
         let copied = route
             .broadcast
             .iter()
             .flat_map(|broadcast| &broadcast.upstreams)
             .flat_map(|names| names.iter());
+
         to.into_iter().chain(end).chain(copied)
     });
+
     let via = document
         .upstreams
         .values()
@@ -76,6 +84,7 @@ pub(crate) fn named(document: &Document) -> HashSet<String> {
         .authorize
         .iter()
         .filter_map(|authorize| authorize.upstream.as_ref());
+
     routes.chain(via).chain(asked).cloned().collect()
 }
 

@@ -12,6 +12,7 @@ pub fn expand(document: &mut Document) {
         if document.upstreams.contains_key(name) {
             continue;
         }
+
         // What is no address is a name that nothing has, which is reported as such.
         if let Ok(address) = name.parse::<EndpointAddress>() {
             let upstream = Upstream {

@@ -56,12 +56,14 @@ fn unknown(part: &str) -> Option<(String, String)> {
     let name = part.split("::").next().unwrap_or_default();
     let letters = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let near = nearest(name, PARTS.into_iter());
+
     let remedy = match near {
         Some(near) => format!("did you mean `{near}`?"),
         None if name.starts_with("hermes") => format!("parts are {}", PARTS.join(", ")),
         None if !name.is_empty() && name.chars().all(letters) => return None,
         None => "write it like `hermes_proxy=debug,info`".to_owned(),
     };
+
     Some((format!("nothing is logged as `{part}`"), remedy))
 }
 

@@ -115,6 +115,7 @@ pub fn redecide<H>(tunnel: &Tunnel<'_>, table: &Table<H>, same: impl Fn(&H) -> b
 
     let rewrite = route.config.rewrite.as_ref();
     let rewritten = rewrite.and_then(|rewrite| rewrite.target.as_ref());
+
     // An origin was told nothing.
     let as_told = end == End::Socket || !tunnel.relabelled;
     let unchanged = as_told && same_hop && rewritten == way.rewritten.as_ref();

@@ -80,6 +80,7 @@ impl Policy {
         }
         let base = first(levels, |retry| retry.backoff.base).map_or(BACKOFF.0, |time| time.0);
         let max = first(levels, |retry| retry.backoff.max).map_or(BACKOFF.1, |time| time.0);
+
         Self {
             attempts: first(levels, |retry| retry.attempts).map_or(ATTEMPTS, u32::from),
             on: first(levels, |retry| retry.on.as_ref().map(|on| on.0.clone()))
@@ -262,12 +263,14 @@ pub fn decide(
         _ if unprocessed => policy.attempts.max(ATTEMPTS_UNPROCESSED),
         _ => policy.attempts,
     };
+
     if made.attempts >= attempts {
         return Err(Stop::Attempts);
     }
     if outcome.maybe_processed() && !made.idempotent {
         return Err(Stop::MaybeProcessed);
     }
+
     if !made.replayable {
         return Err(Stop::NotKept);
     }

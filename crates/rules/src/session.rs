@@ -182,11 +182,13 @@ pub fn evicted(candidates: &[Candidate], most: usize) -> Vec<usize> {
     } else {
         Class::Answered
     };
+
     let ranked = candidates.iter().enumerate();
     let mut ranked: Vec<_> = ranked
         .filter_map(|(index, one)| Some((one.rank(fills)?, index)))
         .collect();
     let most = most.min(ranked.len());
+
     if let Some(last) = most.checked_sub(1) {
         ranked.select_nth_unstable(last);
     }

@@ -31,6 +31,7 @@ pub fn shadows(routes: &[Route]) -> Vec<Shadow> {
         let by = earlier.find(|route| implies(later, &routes[*route].matches))?;
         Some(Shadow { dead, by })
     };
+
     (0..routes.len()).filter_map(blame).collect()
 }
 
@@ -128,6 +129,7 @@ fn port_follows(later: &Match, earlier: &Match) -> bool {
             .iter()
             .any(|range| range.low <= low && high <= range.high)
     };
+
     let by_range = later
         .port
         .as_deref()
@@ -136,6 +138,7 @@ fn port_follows(later: &Match, earlier: &Match) -> bool {
         own.iter()
             .all(|target| target.port.is_some_and(|port| within(port, port)))
     });
+
     by_range || by_target
 }
 

@@ -81,6 +81,7 @@ pub fn render(template: &Template, values: &Values<'_>) -> String {
             TemplatePart::Variable(variable) => text.push_str(&values.value(*variable)),
         }
     }
+
     text
 }
 

@@ -78,6 +78,7 @@ impl Claim {
         let Some(first) = lines.next() else {
             return Self::Nothing;
         };
+
         let user = first.trim_matches([' ', '\t']);
         if let Some(second) = lines.next() {
             let others = lines
@@ -86,6 +87,7 @@ impl Claim {
             let all = format!("{user}, {}{others}", second.trim_matches([' ', '\t']));
             return Self::Unusable("more than one user field", all);
         }
+
         let is_bad = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
         match user {
             "" => Self::Nothing,
@@ -128,6 +130,7 @@ pub fn believe(
             |_| true,
         )?,
     };
+
     let value = match &user {
         Some(user) => Some(
             field_value(user)
@@ -141,6 +144,7 @@ pub fn believe(
         ),
         None => None,
     };
+
     if matches!(source, Source::Client) {
         overlay.strip(fields, accepts);
     }
@@ -148,6 +152,7 @@ pub fn believe(
     if let Some(value) = value {
         fields.insert(USER, value);
     }
+
     Ok(user)
 }
 
@@ -174,6 +179,7 @@ fn client_user(
         ),
         (Claim::Unusable(reason, claimed), _) => (reason.to_owned(), claimed),
     };
+
     match forged {
         Forged::Remove => Ok(truth),
         Forged::Refuse => Err(Refusal::new(reason, &claimed)),
@@ -194,12 +200,14 @@ fn peer_user(
         }
         Claim::User(user) => user,
     };
+
     if !speaks_for(&user) {
         return Err(Refusal::new(
             format!("{} does not speak for user {user}", who()),
             &user,
         ));
     }
+
     match authenticated {
         Some(authenticated) if authenticated != user => {
             let reason = format!(

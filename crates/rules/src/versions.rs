@@ -36,5 +36,6 @@ fn may_be_quic(document: &Document, listener: &Listener, address: &ListenAddress
             Some(ListenAddress::Ip(udp)) => Some(*udp),
             _ => None,
         });
+
     listener.proxy_protocol.is_none() && !claims.into_iter().any(|udp| overlap(udp, *address))
 }

@@ -23,6 +23,7 @@ fn unused_upstreams(document: &Document) -> impl Iterator<Item = Finding> {
             .flat_map(Chain::hops)
             .cloned(),
     );
+
     let attaching = document
         .listeners
         .values()

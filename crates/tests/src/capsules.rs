@@ -62,6 +62,7 @@ impl UdpTunnel {
              Capsule-Protocol: ?1\r\n{fields}\r\n"
         ));
         let head = raw.head();
+
         if head.status() == 101 {
             Ok(Self {
                 carrier: Carrier::H1(raw),
@@ -87,6 +88,7 @@ impl UdpTunnel {
             .into_iter()
             .chain(fields.iter().copied())
             .collect();
+
         client
             .extended("connect-udp", &uri, &fields)
             .map(|stream| Self {
@@ -226,6 +228,7 @@ pub fn varint(value: u64) -> Vec<u8> {
         0x4000..0x4000_0000 => (4, 0x80),
         _ => (8, 0xc0),
     };
+
     let mut encoded = bytes[8 - length..].to_vec();
     encoded[0] |= mark;
     encoded

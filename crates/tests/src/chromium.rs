@@ -22,6 +22,7 @@ pub fn load(url: &str, certificate: &Issued, force: &str) -> String {
     let key = KeyPair::from_pem(&std::fs::read_to_string(&certificate.key).unwrap()).unwrap();
     let known = STANDARD.encode(digest(&SHA256, &key.subject_public_key_info()));
     let mut command = program();
+
     // No sandbox: it needs a user other than root. Time as the page sees it stands still while something is under way.
     command
         .args([
@@ -35,6 +36,7 @@ pub fn load(url: &str, certificate: &Issued, force: &str) -> String {
         .arg(format!("--ignore-certificate-errors-spki-list={known}"))
         .arg(format!("--origin-to-force-quic-on={force}"))
         .args(["--dump-dom", url]);
+
     let output = command
         .output()
         .expect("Chromium runs; ./test install brings it");
@@ -42,6 +44,7 @@ pub fn load(url: &str, certificate: &Issued, force: &str) -> String {
     assert!(output.status.success(), "{said}");
     let document = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!document.is_empty(), "{said}");
+
     document
 }
 
@@ -56,6 +59,7 @@ pub fn version() -> String {
         .expect("Chromium runs; ./test install brings it");
     let said = String::from_utf8(output.stdout).unwrap();
     let is_version = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+
     said.split_whitespace()
         .find(is_version)
         .expect("a version")

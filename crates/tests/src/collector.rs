@@ -30,14 +30,17 @@ impl Collector {
             .unwrap()
             .parse()
             .unwrap();
+
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = said.clone();
+
         // It ends with the process, whose output it reads.
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 heard.lock().push(serde_json::from_str(&line).unwrap());
             }
         });
+
         Self {
             process,
             address: SocketAddr::from(([127, 0, 0, 1], port)),
@@ -89,6 +92,7 @@ pub fn openmetrics(text: &str) -> Vec<String> {
         .unwrap()
         .write_all(text.as_bytes())
         .unwrap();
+
     let output = process.wait_with_output().unwrap();
     assert!(output.status.success(), "it refuses\n{text}");
     String::from_utf8(output.stdout)

@@ -39,6 +39,7 @@ pub fn smuggling() -> Vec<Case> {
         ("one", Verdict::Passed(1)),
         ("two", Verdict::Passed(2)),
     ];
+
     let mut cases = Vec::new();
     for (name, verdict) in verdicts {
         for entry in fs::read_dir(folder.join(name)).unwrap() {
@@ -53,6 +54,7 @@ pub fn smuggling() -> Vec<Case> {
             });
         }
     }
+
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     cases
 }

@@ -48,6 +48,7 @@ impl Crowd {
             egress: { allow: [127.0.0.0/8] }
             "#,
         );
+
         let entry = Node::start(
             "entry",
             &format!(
@@ -60,6 +61,7 @@ impl Crowd {
                 end.address("web")
             ),
         );
+
         Self {
             entry,
             end,
@@ -156,6 +158,7 @@ pub fn resident(node: &Node) -> usize {
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))
         .unwrap();
+
     line.trim()
         .trim_end_matches(" kB")
         .parse::<usize>()

@@ -63,6 +63,7 @@ pub fn curl(arguments: &[&str]) -> Output {
         .arg(&heads)
         .arg("-o")
         .arg(&body);
+
     for name in [
         "http_proxy",
         "https_proxy",
@@ -74,6 +75,7 @@ pub fn curl(arguments: &[&str]) -> Output {
     ] {
         command.env_remove(name);
     }
+
     let ended = command.args(arguments).output().expect("curl runs");
     let figures = String::from_utf8_lossy(&ended.stdout).into_owned();
     let figure = |position| {
@@ -85,12 +87,14 @@ pub fn curl(arguments: &[&str]) -> Output {
             .nth(position)
             .unwrap_or_default()
     };
+
     let connects = figures
         .lines()
         .filter_map(|line| line.split(' ').nth(2)?.parse::<usize>().ok())
         .sum();
     let heads = fs::read(&heads).unwrap_or_default();
     let heads = String::from_utf8_lossy(&heads).into_owned();
+
     Output {
         exit: ended.status.code().unwrap_or(-1),
         status: figure(0).parse().unwrap_or(0),

@@ -41,6 +41,7 @@ impl Echo {
         let [http, tcp, udp] = addresses[..] else {
             panic!("hermes echo ended")
         };
+
         Self {
             process,
             http,

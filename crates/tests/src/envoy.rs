@@ -39,6 +39,7 @@ impl Envoy {
         });
         fs::write(&file, format!("{bootstrap:#}")).unwrap();
         let (admin, log) = (folder.path().join("admin"), folder.path().join("log"));
+
         let mut process = Command::new(program())
             // Several run at once, in other tests and other checkouts.
             .args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning", "--log-path"])
@@ -52,6 +53,7 @@ impl Envoy {
             .stderr(fs::File::create(folder.path().join("stderr")).unwrap())
             .spawn()
             .unwrap();
+
         let said = |name| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
         let admin = eventually("Envoy is ready", || {
             let ended = process.try_wait().unwrap();
@@ -61,11 +63,13 @@ impl Envoy {
                 said("stderr"),
                 said("log")
             );
+
             let admin = said("admin").trim().parse().ok()?;
             ask(admin, "/ready")
                 .filter(|(status, _)| *status == 200)
                 .map(|_| admin)
         });
+
         Self {
             name: name.to_owned(),
             folder,
@@ -85,6 +89,7 @@ impl Envoy {
         let found = views
             .find(|view| view["name"] == listener)
             .map(|view| &view["local_address"]["socket_address"]);
+
         let address = found.and_then(|address| {
             let port = u16::try_from(address["port_value"].as_u64()?).ok()?;
             Some(SocketAddr::new(
@@ -92,6 +97,7 @@ impl Envoy {
                 port,
             ))
         });
+
         address.unwrap_or_else(|| panic!("no listener {listener} in {all:#}"))
     }
 
@@ -160,6 +166,7 @@ fn program() -> PathBuf {
         "HERMES_ENVOY names {}, which is no file; run `./test install`",
         path.display()
     );
+
     path
 }
 
@@ -180,6 +187,7 @@ fn ask(admin: SocketAddr, path: &str) -> Option<(u16, String)> {
     let chunked = head
         .to_ascii_lowercase()
         .contains("transfer-encoding: chunked");
+
     Some((
         status,
         if chunked {

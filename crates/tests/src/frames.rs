@@ -80,6 +80,7 @@ pub fn parse(mut bytes: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
         frames.push((*kind, *flags, stream, rest[..length].to_vec()));
         bytes = &rest[length..];
     }
+
     frames
 }
 

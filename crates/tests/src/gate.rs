@@ -68,6 +68,7 @@ impl Gate {
             answer_delay: Mutex::default(),
             sent: Mutex::default(),
         });
+
         let packets = runtime::handle().spawn(packets(Arc::new(udp), next, open.clone()));
         let streams = runtime::handle().spawn(streams(tcp, next));
         Self {
@@ -158,9 +159,11 @@ async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
                     from,
                     (udp.clone(), of),
                 ));
+
                 (of, towards)
             }
         };
+
         if udp.lets(of) {
             udp.keep(from, &room[..length]);
             // The node may have ended.
@@ -195,6 +198,7 @@ async fn answers(
                 to.send_to(&datagram, client).await
             });
         }
+
         while under_way.try_join_next().is_some() {}
     }
 }

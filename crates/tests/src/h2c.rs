@@ -52,10 +52,12 @@ impl Client {
                 .initial_window_size(stream_window)
                 .initial_connection_window_size(connection_window);
             let (requests, mut connection) = builder.handshake(stream).await.unwrap();
+
             // Extended CONNECT may be used once the settings came, which a ping shows.
             let mut pings = connection.ping_pong().unwrap();
             runtime::handle().spawn(connection);
             pings.ping(h2::Ping::opaque()).await.unwrap();
+
             Self { requests }
         })
     }
@@ -86,6 +88,7 @@ impl Client {
                 .ready()
                 .await?
                 .send_request(request, false)?;
+
             sender.send_reset(h2::Reason::CANCEL);
             Ok(())
         })
@@ -106,6 +109,7 @@ impl Client {
                 .unwrap()
                 .send_request(request, false)
                 .unwrap();
+
             runtime::handle().spawn(response);
             sender
         })
@@ -123,6 +127,7 @@ impl Client {
                 .ready()
                 .await?
                 .send_request(request, content.is_empty())?;
+
             if !content.is_empty() {
                 sender.send_data(Bytes::copy_from_slice(content), true)?;
             }
@@ -145,6 +150,7 @@ impl Client {
                 .send_request(request, false)
                 .unwrap()
         });
+
         Upload { sender, response }
     }
 
@@ -180,6 +186,7 @@ impl Client {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
+
         self.open(
             request
                 .extension(Protocol::from_static(protocol))
@@ -198,6 +205,7 @@ impl Client {
                 .unwrap()
                 .send_request(request, false)
                 .unwrap();
+
             let response = response.await.unwrap();
             if response.status().is_success() {
                 let fields = response.headers().clone();
@@ -222,6 +230,7 @@ async fn whole(response: Response<RecvStream>) -> Result<Answer, h2::Error> {
         content.flow_control().release_capacity(data.len())?;
         body.extend_from_slice(&data);
     }
+
     let trailers = content.trailers().await?;
     Ok(Answer {
         status: head.status.as_u16(),

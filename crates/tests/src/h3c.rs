@@ -15,16 +15,19 @@ pub fn ask(ca: &Path, address: SocketAddr, lines: &[(&str, &str)]) -> Value {
     let python = std::env::var_os("HERMES_PYTHON").expect("HERMES_PYTHON is set: ./test sets it");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/h3c.py");
     let lines = serde_json::to_string(lines).unwrap();
+
     let output = Command::new(python)
         .arg(script)
         .arg(ca)
         .args([&address.to_string(), &lines])
         .output()
         .unwrap();
+
     assert!(
         output.status.success(),
         "{lines}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
+
     serde_json::from_slice(&output.stdout).unwrap()
 }

@@ -42,6 +42,7 @@ pub fn start(
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+
     let mut line = String::new();
     BufReader::new(process.stdout.take().unwrap())
         .read_line(&mut line)

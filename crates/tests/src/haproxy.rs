@@ -47,6 +47,7 @@ impl Haproxy {
     pub fn reload(&self) {
         let before = self.workers();
         kill_process(Pid::from_child(&self.process), Signal::USR2).unwrap();
+
         // A master that is not done with one reload does not hear of the next.
         eventually("a new worker serves alone", || {
             let workers = self.workers();
@@ -67,6 +68,7 @@ impl Haproxy {
         let folder = tempfile::tempdir().unwrap();
         let (file, log) = (folder.path().join("haproxy.cfg"), folder.path().join("log"));
         let program = std::env::var_os("HERMES_HAPROXY").unwrap_or_else(|| "haproxy".into());
+
         for _ in 0..TRIES {
             let address = TcpListener::bind("127.0.0.1:0")
                 .and_then(|listener| listener.local_addr())
@@ -86,6 +88,7 @@ impl Haproxy {
                 .stdout(Stdio::null())
                 .stderr(fs::File::create(&log).unwrap())
                 .spawn();
+
             let mut process = match spawned {
                 Ok(process) => process,
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -96,6 +99,7 @@ impl Haproxy {
                 }
                 Err(error) => panic!("{}: {error}", program.display()),
             };
+
             let up = eventually("HAProxy listens", || match process.try_wait().unwrap() {
                 Some(_) => Some(false),
                 None => TcpStream::connect(address).is_ok().then_some(true),
@@ -107,12 +111,14 @@ impl Haproxy {
                     address,
                 };
             }
+
             let said = fs::read_to_string(&log).unwrap_or_default();
             assert!(
                 said.contains("cannot bind"),
                 "HAProxy did not start:\n{said}"
             );
         }
+
         panic!("HAProxy found no free port in {TRIES} tries");
     }
 

@@ -18,6 +18,7 @@ impl Head {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             (name.to_ascii_lowercase(), value.trim().to_owned())
         };
+
         Self {
             line,
             fields: lines.map(field).collect(),

@@ -77,11 +77,13 @@ impl Http3Peer {
             .args(action)
             .output()
             .unwrap();
+
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),
             "{self:?}: {action:?} failed:\n{said}"
         );
+
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
@@ -115,6 +117,7 @@ impl Http3Peer {
             .read_line(&mut said)
             .unwrap();
         let port: u16 = said.trim().parse().expect("the server starts");
+
         Http3Server {
             process,
             address: SocketAddr::from(([127, 0, 0, 1], port)),
@@ -126,6 +129,7 @@ impl Http3Peer {
             std::env::var_os(name)
                 .unwrap_or_else(|| panic!("{name} is set: ./test interop sets it"))
         };
+
         if matches!(self, Self::Aioquic | Self::Curl) {
             let mut command = Command::new(named("HERMES_PYTHON"));
             command.arg(format!(
@@ -135,6 +139,7 @@ impl Http3Peer {
             ));
             return command;
         }
+
         Command::new(PathBuf::from(named("HERMES_PEERS")).join(self.name()))
     }
 }

@@ -99,10 +99,12 @@ fn spawn(log: &PathBuf, addresses: [SocketAddr; 3]) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+
     let mut said = String::new();
     BufReader::new(process.stdout.take().unwrap())
         .read_line(&mut said)
         .unwrap();
     assert_eq!(said, "ready\n", "the origin did not start");
+
     process
 }

@@ -90,6 +90,7 @@ impl Nginx {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("www")).unwrap();
         prepare(&folder.path().join("www"));
+
         for _ in 0..TRIES {
             // nginx cannot tell which port it got, so it is given one that was free just now.
             let address = TcpListener::bind("127.0.0.1:0")
@@ -100,6 +101,7 @@ impl Nginx {
                 Some(_) => Some(false),
                 None => listens(folder.path(), &process).then_some(true),
             });
+
             if up {
                 return Self {
                     folder,
@@ -107,12 +109,14 @@ impl Nginx {
                     address,
                 };
             }
+
             let log = error_log(folder.path());
             assert!(
                 log.contains("Address already in use"),
                 "nginx did not start:\n{log}"
             );
         }
+
         panic!("nginx found no free port in {TRIES} tries");
     }
 
@@ -153,12 +157,14 @@ fn run(folder: &Path, address: SocketAddr, server: &str, mode: Mode) -> Child {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {at}/{name};\n"))
         .concat();
+
     // Workers would give up the rights to the folder.
     let master = match mode {
         Mode::Alone => "master_process off;",
         Mode::Master if getuid().is_root() => "user root; worker_processes 1;",
         Mode::Master => "worker_processes 1;",
     };
+
     let configuration = format!(
         "daemon off; {master} pid {at}/pid; error_log {at}/error.log;\n\
          events {{ worker_connections 512; }}\n\
@@ -169,9 +175,11 @@ fn run(folder: &Path, address: SocketAddr, server: &str, mode: Mode) -> Child {
          server {{ listen {address}; root {at}/www; keepalive_timeout 30s;\n{server}\n}}\n\
          }}\n"
     );
+
     let file = folder.join("nginx.conf");
     fs::write(&file, configuration).unwrap();
     let program = std::env::var_os("HERMES_NGINX").unwrap_or_else(|| "nginx".into());
+
     let spawned = Command::new(&program)
         .arg("-p")
         .arg(folder)
@@ -183,6 +191,7 @@ fn run(folder: &Path, address: SocketAddr, server: &str, mode: Mode) -> Child {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
+
     match spawned {
         Ok(process) => process,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -210,6 +219,7 @@ fn parse(line: &str) -> Access {
     let [connection, method, uri, status] = parts[..] else {
         panic!("nginx logged {line:?}")
     };
+
     Access {
         connection: connection.parse().unwrap(),
         method: method.to_owned(),

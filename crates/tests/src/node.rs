@@ -75,6 +75,7 @@ impl Node {
             folder,
             process,
         };
+
         node.await_health();
         node
     }
@@ -92,6 +93,7 @@ impl Node {
             folder,
             process,
         };
+
         node.await_health();
         node
     }
@@ -116,6 +118,7 @@ impl Node {
             folder,
             process,
         };
+
         node.await_health();
         node
     }
@@ -166,6 +169,7 @@ impl Node {
                 ended.unwrap(),
                 self.log()
             );
+
             self.try_ask("GET", "/healthz", "")
                 .filter(|(status, _)| *status == 200)
         });
@@ -376,6 +380,7 @@ impl Node {
             !head.to_ascii_lowercase().contains("transfer-encoding"),
             "the admin answers with a length: {head}"
         );
+
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 }
@@ -386,6 +391,7 @@ impl Drop for Node {
         // It may have ended already.
         drop(self.process.kill());
         drop(self.process.wait());
+
         if std::thread::panicking() {
             let file = fs::read_to_string(self.file()).unwrap_or_default();
             let records = fs::read_to_string(self.folder().join("access.json")).unwrap_or_default();
@@ -461,6 +467,7 @@ fn complete(name: &str, yaml: &str) -> String {
             text.push_str(&format!("{key}: {value}\n"));
         }
     }
+
     text
 }
 
@@ -473,6 +480,7 @@ pub fn dedent(text: &str) -> String {
         .map(indentation)
         .min()
         .unwrap_or(0);
+
     let lines = text.lines().skip_while(|line| line.trim().is_empty());
     lines
         .map(|line| format!("{}\n", line.get(depth..).unwrap_or_default()))

@@ -27,6 +27,7 @@ impl Opa {
         let file = folder.path().join("policy.rego");
         fs::write(&file, policy).unwrap();
         let create = |name| File::create(folder.path().join(name)).unwrap();
+
         let process = Command::new(program())
             .args([
                 "run",
@@ -46,12 +47,14 @@ impl Opa {
             .stderr(create("stderr"))
             .spawn()
             .unwrap();
+
         let mut opa = Self { folder, process };
         eventually("OPA answers", || {
             let ended = opa.process.try_wait().unwrap();
             assert!(ended.is_none(), "OPA ended:\n{}", opa.log());
             healthy(&opa.socket())
         });
+
         opa
     }
 
@@ -85,6 +88,7 @@ fn healthy(socket: &Path) -> Option<()> {
         .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
+
     answer.starts_with("HTTP/1.1 200").then_some(())
 }
 
@@ -98,5 +102,6 @@ fn program() -> PathBuf {
         "HERMES_OPA names {}, which is no file; run `./test install`",
         path.display()
     );
+
     path
 }

@@ -49,6 +49,7 @@ impl Peer {
                     format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{file}.so\n")
                 })
                 .concat();
+
             // Started by root, it takes another user's rights; started by anybody else, it ignores this.
             let file = format!(
                 "{modules}ServerRoot {at}\nServerName video\nListen {address}\nPidFile {at}/pid\nDefaultRuntimeDir {at}\n\
@@ -111,12 +112,14 @@ fn start(variable: &str, name: &str, prepare: impl Fn(&Path, SocketAddr) -> Vec<
     } else {
         "stdout"
     };
+
     let spawned = Command::new(&program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(create(said))
         .stderr(create("stderr"))
         .spawn();
+
     let process = spawned.unwrap_or_else(|error| match error.kind() {
         ErrorKind::NotFound => panic!(
             "there is no {}; run `./test install`, or set {variable}",
@@ -124,16 +127,19 @@ fn start(variable: &str, name: &str, prepare: impl Fn(&Path, SocketAddr) -> Vec<
         ),
         _ => panic!("{}: {error}", program.display()),
     });
+
     let mut peer = Peer {
         folder,
         process,
         address,
     };
+
     eventually("the peer listens", || {
         let ended = peer.process.try_wait().unwrap();
         assert!(ended.is_none(), "{name} ended:\n{}", peer.said());
         TcpStream::connect(address).ok()
     });
+
     peer
 }
 

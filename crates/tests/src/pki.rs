@@ -57,6 +57,7 @@ impl Pki {
             CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+
         Self {
             folder,
             authority,
@@ -119,9 +120,11 @@ impl Pki {
             key: path("key"),
             serial,
         };
+
         fs::write(&issued.cert, certificate.pem()).unwrap();
         fs::write(&issued.key, key.serialize_pem()).unwrap();
         fs::set_permissions(&issued.key, fs::Permissions::from_mode(0o600)).unwrap();
+
         issued
     }
 
@@ -137,6 +140,7 @@ impl Pki {
             reason_code: None,
             invalidity_date: None,
         };
+
         let list = CertificateRevocationListParams {
             this_update: (SystemTime::now() - 30 * day).into(),
             next_update: next.into(),
@@ -145,12 +149,14 @@ impl Pki {
             revoked_certs: certificates.iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
+
         let file = self.folder.path().join("crl.pem");
         fs::write(
             &file,
             list.signed_by(&self.authority).unwrap().pem().unwrap(),
         )
         .unwrap();
+
         file
     }
 
@@ -172,6 +178,7 @@ impl Pki {
             .with_protocol_versions(versions)
             .unwrap();
         let builder = builder.with_root_certificates(roots);
+
         Arc::new(match own {
             None => builder.with_no_client_auth(),
             Some(own) => {
@@ -198,16 +205,19 @@ impl Pki {
             .collect();
         let key = PrivateKeyDer::from_pem_file(&issued.key).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(certificates, key)
             .unwrap();
+
         config.alpn_protocols = alpn
             .iter()
             .map(|protocol| protocol.as_bytes().to_vec())
             .collect();
+
         Arc::new(config)
     }
 }

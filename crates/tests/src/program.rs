@@ -15,12 +15,14 @@ pub fn path() -> PathBuf {
             .unwrap()
             .join("hermes")
     };
+
     let path = std::env::var_os("HERMES_BIN").map_or_else(built, PathBuf::from);
     assert!(
         path.is_file(),
         "there is no {}; build it with `cargo build -p hermes` or set HERMES_BIN",
         path.display()
     );
+
     path
 }
 
@@ -37,6 +39,7 @@ pub fn command() -> Command {
     ] {
         command.env_remove(name);
     }
+
     command
 }
 

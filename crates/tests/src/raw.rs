@@ -68,6 +68,7 @@ impl Raw {
             "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{fields}\r\n"
         ));
         let head = raw.head();
+
         if head.status() == 200 {
             Ok(raw)
         } else {
@@ -112,6 +113,7 @@ impl Raw {
             {
                 break end + 4;
             }
+
             let read = self.fill().unwrap();
             assert!(
                 read > 0,
@@ -119,6 +121,7 @@ impl Raw {
                 String::from_utf8_lossy(&self.unread)
             );
         };
+
         let head: Vec<u8> = self.unread.drain(..end).collect();
         Head::parse(&String::from_utf8_lossy(&head))
     }
@@ -171,6 +174,7 @@ impl Raw {
                 Err(error) => panic!("{error} after {} bytes", self.unread.len()),
             }
         }
+
         Ok(self.unread.drain(..bytes.len()).collect())
     }
 

@@ -27,6 +27,7 @@ impl Secured {
         tcp.set_read_timeout(Some(PATIENCE)).unwrap();
         let connection =
             ClientConnection::new(config.clone(), ServerName::from(address.ip())).unwrap();
+
         Self {
             stream: StreamOwned::new(connection, tcp),
             unread: Vec::new(),
@@ -54,12 +55,14 @@ impl Secured {
             .write_all(request.as_bytes())
             .map_err(|error| error.to_string())?;
         self.stream.flush().map_err(|error| error.to_string())?;
+
         let end = self.until(|bytes| {
             bytes
                 .windows(4)
                 .position(|window| window == b"\r\n\r\n")
                 .map(|at| at + 4)
         })?;
+
         let head: Vec<u8> = self.unread.drain(..end).collect();
         let head = Head::parse(&String::from_utf8_lossy(&head));
         let length = head
@@ -67,6 +70,7 @@ impl Secured {
             .map_or(0, |length| length.parse().unwrap());
         self.until(|bytes| (bytes.len() >= length).then_some(()))?;
         self.unread.drain(..length);
+
         Ok(head)
     }
 

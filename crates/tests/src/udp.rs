@@ -27,9 +27,11 @@ impl Client {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
         };
+
         let socket = UdpSocket::bind(local).unwrap();
         socket.connect(address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
+
         Self(socket)
     }
 
@@ -63,6 +65,7 @@ impl Client {
         let mut buffer = vec![0; 65_536];
         let received = self.0.recv(&mut buffer);
         self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+
         match received {
             Ok(length) => Some(buffer[..length].to_vec()),
             Err(error) if NOTHING.contains(&error.kind()) => None,

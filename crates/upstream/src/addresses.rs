@@ -43,6 +43,7 @@ impl Addresses {
             failed: None,
             asked: false,
         };
+
         Self {
             host: place.host.clone(),
             port: place.port,
@@ -77,6 +78,7 @@ impl Addresses {
                     this.ask(&resolver).await;
                     drop(asked);
                 });
+
                 Ok(list)
             }
             Look::Failed(failure) => Err(failure),
@@ -90,6 +92,7 @@ impl Addresses {
         if matches!(look, Look::Missing) {
             self.ask(resolver).await;
         }
+
         let known = self.known.lock();
         match (&known.list, &known.failed) {
             (Some(list), _) => Ok(list.clone()),
@@ -102,6 +105,7 @@ impl Addresses {
         let answer = resolver.lookup_endpoint(&self.host).await;
         let place = format!("{}:{}", self.host, self.port);
         let answer = answer.map_err(|error| ConnectFailure::dns(&place, &error));
+
         if let Err(failure) = &answer {
             tracing::warn!(
                 host = self.host,
@@ -109,6 +113,7 @@ impl Addresses {
                 "an endpoint's name cannot be resolved"
             );
         }
+
         self.known.lock().learn(answer, self.port, Instant::now());
     }
 }

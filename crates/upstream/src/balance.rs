@@ -46,6 +46,7 @@ impl RoundRobin {
         self.credit.resize(candidates.len(), 0);
         let mut total = 0;
         let mut winner: Option<usize> = None;
+
         for (index, candidate) in candidates
             .iter()
             .enumerate()
@@ -58,6 +59,7 @@ impl RoundRobin {
                 winner = Some(index);
             }
         }
+
         let winner = winner?;
         self.credit[winner] -= total;
         Some(winner)
@@ -74,8 +76,10 @@ pub(crate) fn least_request(
     let Some(second) = draw(candidates, best, Some(first), &mut below) else {
         return Some(first);
     };
+
     let one = candidates[first];
     let two = candidates[second];
+
     // active / weight of both, multiplied out; equal ones leave it to the draw, which followed the weights.
     let busier = one.active as u64 * u64::from(two.weight.max(1))
         > two.active as u64 * u64::from(one.weight.max(1));
@@ -93,10 +97,12 @@ fn draw(
         all.filter(move |(index, one)| one.standing == standing && Some(*index) != without)
             .map(|(index, one)| (index, u64::from(one.weight.max(1))))
     };
+
     let total = open().map(|(_, weight)| weight).sum::<u64>();
     if total == 0 {
         return None;
     }
+
     let mut left = below(total);
     for (index, weight) in open() {
         if left < weight {
@@ -104,6 +110,7 @@ fn draw(
         }
         left -= weight;
     }
+
     None
 }
 

@@ -63,12 +63,14 @@ impl Budget {
         let now =
             u64::try_from(now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX);
         let newer = |paid: u64| (paid < now).then_some(now);
+
         let Ok(paid) = self
             .paid
             .try_update(Ordering::Relaxed, Ordering::Relaxed, newer)
         else {
             return;
         };
+
         // A thousandth of a retry for each millisecond and each retry a second.
         let earned =
             i64::try_from((now - paid).min(1000)).unwrap_or(0) * i64::from(allowance.per_second);

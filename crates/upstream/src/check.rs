@@ -56,6 +56,7 @@ impl Checks {
                 .unwrap_or_else(|| self.start(upstream));
             still.insert(upstream.id, token);
         }
+
         running.values().for_each(CancellationToken::cancel);
         *running = still;
     }
@@ -77,6 +78,7 @@ impl Checks {
                 }
             });
         }
+
         token
     }
 }
@@ -104,6 +106,7 @@ impl<'a> Plan<'a> {
         const TIMEOUT: Duration = Duration::from_secs(1);
         let healthy = health.healthy.unwrap_or(2);
         let unhealthy = health.unhealthy.unwrap_or(3);
+
         Self {
             health,
             interval: health.interval.map_or(INTERVAL, |interval| interval.0),
@@ -117,11 +120,13 @@ impl<'a> Plan<'a> {
             low: 200,
             high: 299,
         };
+
         let expected = self
             .health
             .expect
             .as_ref()
             .map_or(&[SUCCESS][..], |expected| expected);
+
         expected.iter().any(|range| range.matches(status))
     }
 }
@@ -134,6 +139,7 @@ async fn check(client: &Client, upstream: &Arc<Upstream>, endpoint: &Arc<Endpoin
     };
     let plan = Plan::new(health);
     sleep(plan.interval.mul_f64(fastrand::f64() / 10.0)).await;
+
     loop {
         let outcome = timeout(
             plan.timeout,

@@ -114,6 +114,7 @@ impl Checkout {
             active,
             home,
         } = self;
+
         let active = active.in_rooms(None, Some(room.clone()));
         let ((outgoing, pending), stream) = match carrier {
             Carrier::H1(connection) => {
@@ -129,6 +130,7 @@ impl Checkout {
             }
             Carrier::Shared(link, counted) => (link.open(head, length).await?, Some(counted)),
         };
+
         Ok(Opened {
             outgoing,
             pending,
@@ -154,12 +156,14 @@ pub(crate) async fn endpoint(
         active,
         until,
     } = attempt;
+
     let addresses = connect::dial_addresses(client, upstream, &endpoint).await?;
     // An address that the name no longer stands for serves no new exchange.
     let fits = |address: Option<SocketAddr>| match (&addresses, address) {
         (Some(known), Some(address)) => known.contains(&address),
         (known, address) => known.is_none() == address.is_none(),
     };
+
     let key = Key::Endpoint(upstream.id, index);
     let slot = match own {
         None => client.pool.slot(key, Some(upstream), upstream.may_share()),
@@ -169,12 +173,14 @@ pub(crate) async fn endpoint(
                 .own_slot(Some(upstream), index, !upstream.speaks_h1())
         }),
     };
+
     let attempt = Attempt {
         client,
         upstream,
         endpoint: &endpoint,
         bounds: Bounds { until, depth },
     };
+
     let dial = || -> Dialling<'_> {
         if own.is_some() && upstream.speaks_h1() {
             Box::pin(attempt.http1(&addresses))
@@ -182,10 +188,12 @@ pub(crate) async fn endpoint(
             Box::pin(attempt.http(&addresses))
         }
     };
+
     let taken = client.pool.acquire(&slot, &fits, dial).await?;
     if !taken.reused {
         endpoint.succeeded();
     }
+
     Ok(Checkout::new(
         Some((client.pool.clone(), slot)),
         taken,

@@ -75,6 +75,7 @@ impl Upstream {
         let now = Instant::now();
         let mut candidates = self.candidates(tried, now);
         self.prefer_zone(&mut candidates, key.0 % WHOLE);
+
         match self.choice.balance {
             Balance::RoundRobin => self.choice.turns.lock().pick(&candidates),
             Balance::LeastRequest => least_request(&candidates, |total| fastrand::u64(0..total)),
@@ -84,10 +85,12 @@ impl Upstream {
                 let grown = |index: usize| {
                     ring::admits(key, &self.endpoints[index].text, self.part(index, now))
                 };
+
                 let picked = self
                     .choice
                     .ring
                     .pick(key, |index| may(index) && grown(index));
+
                 picked.or_else(|| self.choice.ring.pick(key, may))
             }
         }
@@ -115,6 +118,7 @@ impl Upstream {
                 () => Standing::Ready,
             },
         };
+
         self.endpoints.iter().enumerate().map(candidate).collect()
     }
 
@@ -155,6 +159,7 @@ impl Upstream {
             let open = side.filter(|(one, _)| !only_ready || one.standing == Standing::Ready);
             open.map(|(one, _)| u64::from(one.weight)).sum::<u64>()
         };
+
         let home =
             roll < zones::stays(weight(true, true), weight(true, false), weight(false, true));
         for (candidate, _) in candidates

@@ -158,6 +158,7 @@ impl Client {
             until: Instant::now() + timeouts.connect,
             depth: 0,
         };
+
         let attempts = EndpointAttempts::begin(upstream, affinity, bounds.until).await?;
         self.inner
             .take(upstream, bounds, attempts.avoiding(avoid), None)
@@ -180,6 +181,7 @@ impl Client {
             until: Instant::now() + timeouts.connect,
             depth: 0,
         };
+
         let attempts = EndpointAttempts::begin(upstream, affinity, bounds.until).await?;
         self.inner
             .take(upstream, bounds, attempts.avoiding(avoid), Some(own))
@@ -214,12 +216,14 @@ impl Inner {
             let endpoint = next.endpoint.clone();
             let until = next.until;
             let attempt = pin!(checkout::endpoint(self, upstream, next, bounds.depth, own));
+
             match within(|| until, attempt).await {
                 Some(Ok(checkout)) => return Ok(checkout),
                 Some(Err(failure)) => attempts.failed(&endpoint, failure),
                 None => attempts.failed(&endpoint, ConnectFailure::timeout(&*endpoint.text)),
             }
         }
+
         Err(attempts.failure())
     }
 

@@ -75,21 +75,25 @@ impl Condition {
         if let Err(reason) = outcome {
             self.check_reason = reason;
         }
+
         if self.sound == Some(good) {
             self.against = 0;
             return false;
         }
+
         self.against += 1;
         let needed = match self.sound {
             None => 1,
             Some(_) if good => thresholds.healthy,
             Some(_) => thresholds.unhealthy,
         };
+
         if self.against < needed {
             return false;
         }
         self.back = (self.sound.is_some() && good).then_some(now).or(self.back);
         (self.sound, self.against) = (Some(good), 0);
+
         true
     }
 
@@ -106,12 +110,14 @@ impl Condition {
         if self.failed < consecutive || self.is_ejected(now) {
             return false;
         }
+
         let again = self
             .ejection
             .as_ref()
             .filter(|last| now < last.until + last.time);
         let times = again.map_or(1, |last| (last.times + 1).min(LONGEST));
         let time = time * times;
+
         if !admit(now + time) {
             return false;
         }
@@ -122,6 +128,7 @@ impl Condition {
             times,
             reason,
         });
+
         self.failed = 0;
         true
     }

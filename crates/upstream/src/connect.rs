@@ -59,6 +59,7 @@ impl Attempt<'_> {
             room,
             ..self.unbounded(addresses).await?
         };
+
         self.endpoint
             .hop
             .reached(&reached, |version| self.why(version));
@@ -85,6 +86,7 @@ impl Attempt<'_> {
         let Some(config) = self.quic_config() else {
             return tcp.await;
         };
+
         let quic = Box::pin(self.over_quic(config, addresses));
         let memory = &self.endpoint.quic;
         let first = match self.upstream.versions.as_slice() {
@@ -102,6 +104,7 @@ impl Attempt<'_> {
             // The other way round there is nothing to remember: TCP is tried first anyway.
             _ => return staggered(HEAD_START, tcp, quic).await.0,
         };
+
         // Where nothing listens over TCP either, it is not QUIC that failed.
         if !matches!(&first.0, Err(failure) if failure.kind == FailureKind::Refused) {
             remember(memory, &first.1);
@@ -122,6 +125,7 @@ impl Attempt<'_> {
                 "no QUIC is configured",
             ));
         };
+
         let room = self.room().await?;
         Ok(Reached {
             room,
@@ -140,6 +144,7 @@ impl Attempt<'_> {
         let Some(security) = &self.upstream.security else {
             return Ok((stream, address));
         };
+
         let name = security.server_name(&self.endpoint.address);
         let stream = secure(
             stream,
@@ -149,6 +154,7 @@ impl Attempt<'_> {
             &self.endpoint.text,
         )
         .await?;
+
         Ok((stream, address))
     }
 
@@ -193,6 +199,7 @@ impl Attempt<'_> {
             endpoint,
             bounds,
         } = self;
+
         let name = upstream
             .security
             .as_ref()
@@ -203,6 +210,7 @@ impl Attempt<'_> {
                 let tunnel = via::tunnel(client, via, place, Carries::Quic, bounds).await?;
                 let depth = quic_depth(client, via);
                 let to = (name, config);
+
                 let nested = nested::connect(
                     tunnel,
                     depth,
@@ -211,6 +219,7 @@ impl Attempt<'_> {
                     &endpoint.text,
                     &client.tasks,
                 );
+
                 let (connection, nested_mtu) = nested.await?;
                 (connection, None, Some(nested_mtu))
             }
@@ -222,9 +231,11 @@ impl Attempt<'_> {
                         .await?;
                 endpoint.quic.measured(connection.path_stats().rtt);
                 let address = Some(connection.peer());
+
                 (connection, address, None)
             }
         };
+
         Ok(Reached {
             nested_mtu,
             ..self.reached(Transport::H3(connection), address)
@@ -240,6 +251,7 @@ impl Attempt<'_> {
             upstream, endpoint, ..
         } = self;
         let (stream, address) = self.plain(addresses).await?;
+
         // The connection will carry exchanges of many clients.
         let stream = self.introduce(stream, Header::Local).await?;
         let transport = match &upstream.security {
@@ -250,6 +262,7 @@ impl Attempt<'_> {
                 } else {
                     &security.http
                 };
+
                 let stream =
                     secure(stream, config, name, self.bounds.until, &endpoint.text).await?;
                 agreed(stream, versions, &endpoint.text)?
@@ -257,6 +270,7 @@ impl Attempt<'_> {
             None if versions.first() == Some(&HttpVersion::H2) => Transport::H2(stream),
             None => Transport::H1(stream),
         };
+
         Ok(self.reached(transport, address))
     }
 
@@ -311,6 +325,7 @@ impl Attempt<'_> {
             stream.write_all(&header).await?;
             stream.flush().await
         };
+
         let endpoint = &*self.endpoint.text;
         match timeout_at(self.bounds.until, written).await {
             Ok(Ok(())) => Ok(stream),
@@ -345,6 +360,7 @@ fn quic_depth(client: &Inner, via: &str) -> u8 {
             .as_deref()
             .and_then(|via| client.directory.upstream(via));
     }
+
     depth
 }
 
@@ -412,9 +428,11 @@ pub(crate) fn agreed(
     if alpn == Some(b"h2") && wanted.contains(&HttpVersion::H2) {
         return Ok(Transport::H2(stream));
     }
+
     if alpn != Some(b"h2") && wanted.contains(&HttpVersion::H1) {
         return Ok(Transport::H1(stream));
     }
+
     // RFC 9113, 3.2: HTTP/2 over TLS needs ALPN.
     Err(ConnectFailure::new(
         FailureKind::Protocol,

@@ -159,6 +159,7 @@ impl Client {
                 else {
                     return Err(ConnectFailure::timeout(endpoint));
                 };
+
                 let address = routable(&allowed?, &endpoint).await?;
                 Ok(UdpDialled {
                     path: UdpPath::Address(address),
@@ -182,6 +183,7 @@ impl Inner {
         let addresses = self.allowed(host, port, asking).await?;
         let stream = self.race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
+
         Ok(Dialled {
             stream,
             endpoint: endpoint.into(),
@@ -201,12 +203,14 @@ impl Inner {
                 until: next.until,
                 depth: 0,
             };
+
             let attempt = Attempt {
                 client: self,
                 upstream,
                 endpoint: &next.endpoint,
                 bounds,
             };
+
             let attempt = async {
                 let room = upstream
                     .limits
@@ -214,6 +218,7 @@ impl Inner {
                     .await?;
                 Ok((Box::pin(attempt.bare(whose)).await?, room))
             };
+
             match timeout_at(next.until, attempt).await {
                 Ok(Ok(((stream, address), room))) => {
                     next.endpoint.succeeded();
@@ -284,6 +289,7 @@ impl Inner {
                     Bounds { until, depth: 0 },
                 )
                 .await?;
+
                 let Tunnel {
                     incoming,
                     outgoing,
@@ -291,6 +297,7 @@ impl Inner {
                     listens,
                     ..
                 } = tunnel;
+
                 Ok((
                     UdpPath::Tunnel(Box::new((incoming, outgoing)), listens),
                     active,
@@ -340,6 +347,7 @@ async fn routable(addresses: &[SocketAddr], endpoint: &str) -> Result<SocketAddr
             Err(error) => reason = format!("{address}: {error}"),
         }
     }
+
     Err(ConnectFailure::new(
         FailureKind::Unreachable,
         endpoint,

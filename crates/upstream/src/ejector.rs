@@ -24,6 +24,7 @@ impl Ejector {
         let consecutive = config.consecutive.unwrap_or(CONSECUTIVE).max(1);
         let most = config.most.unwrap_or(MOST).of(endpoints as u64);
         let rule = (consecutive, config.time.map_or(TIME, |time| time.0));
+
         Self {
             rule,
             most: usize::try_from(most).unwrap_or(endpoints),

@@ -81,6 +81,7 @@ impl Endpoint {
             EndpointAddress::Tcp(place) => Some(Arc::new(Addresses::new(place))),
             EndpointAddress::Unix(_) => None,
         };
+
         Self {
             text,
             weight: config.weight().max(1),
@@ -185,6 +186,7 @@ impl Endpoint {
         {
             return;
         }
+
         match reason {
             Some(reason) => tracing::warn!(
                 upstream,
@@ -208,6 +210,7 @@ impl Endpoint {
         if fitness != Fitness::Healthy || outcomes.failed == 0 {
             return (fitness.word(), self.unfit_because(now));
         }
+
         let mut reason = format!(
             "{} of the last {} attempts failed",
             outcomes.failed, outcomes.of
@@ -216,6 +219,7 @@ impl Endpoint {
             let ago = now.saturating_duration_since(trouble.when).as_secs();
             reason = format!("{reason}, the last {ago}s ago: {}", trouble.reason);
         }
+
         (
             if outcomes.is_failing() {
                 FAILING

@@ -76,6 +76,7 @@ impl<'a> EndpointAttempts<'a> {
         let chances = ATTEMPTS.min(self.upstream.endpoints.len());
         let left = u32::try_from(chances.checked_sub(self.tried.len())?).ok()?;
         let time = self.deadline.saturating_duration_since(Instant::now());
+
         if left == 0 || (time == Duration::ZERO && self.last.is_some()) {
             return None;
         }
@@ -91,6 +92,7 @@ impl<'a> EndpointAttempts<'a> {
         } else {
             Instant::now() + time / left
         };
+
         let active = Active::on(&endpoint).in_rooms(Some(self.room.clone()), None);
         Some(EndpointAttempt {
             index,
@@ -110,6 +112,7 @@ impl<'a> EndpointAttempts<'a> {
             .filter(|(_, endpoint)| self.avoid.contains(&endpoint.text))
             .map(|(index, _)| index);
         let closed: Vec<usize> = self.tried.iter().copied().chain(avoided).collect();
+
         self.upstream.pick(&closed, self.affinity)
     }
 
@@ -121,6 +124,7 @@ impl<'a> EndpointAttempts<'a> {
             reason = failure.reason,
             "no connection"
         );
+
         endpoint.failed(&failure);
         self.last = Some(failure);
     }

@@ -71,8 +71,10 @@ impl Last {
             Transport::H2(_) => (2, None),
             Transport::H3(connection) => (3, Some(connection.downgrade())),
         };
+
         let mut known = self.0.lock();
         let before = known.take();
+
         // It is still there beside TCP, and may be used again.
         let connection = connection.or_else(|| before.as_ref()?.connection.clone());
         let kept = before
@@ -132,6 +134,7 @@ impl Last {
         let by_mtu = nested_mtu
             .as_ref()
             .and_then(|nested_mtu| nested_mtu.stream_because());
+
         let stream_because = match http {
             Some(3) => by_mtu,
             Some(version) if behind => Some(match quic {
@@ -140,12 +143,14 @@ impl Last {
             }),
             _ => None,
         };
+
         let carried_by = http.map(|http| match (behind, http, &stream_because) {
             (false, 3, _) => "udp",
             (false, ..) => "tcp",
             (true, 3, None) => "datagrams",
             (true, ..) => "stream",
         });
+
         HopStatus {
             hop: hop.to_owned(),
             endpoint: endpoint.to_owned(),

@@ -104,12 +104,14 @@ impl Limits {
         if let Ok(permit) = gate.room.clone().try_acquire_owned() {
             return Ok(Some(Arc::new(permit)));
         }
+
         if self.waiting() >= self.pending {
             return Err(self.refuse(
                 place,
                 format!("too many {} are open, and too many wait", gate.what),
             ));
         }
+
         let _waiting = Waiting::new([&self.waiting, &gate.waiting]);
         match timeout_at(until, gate.room.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Some(Arc::new(permit))),

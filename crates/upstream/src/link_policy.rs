@@ -22,6 +22,7 @@ impl LinkPolicy {
             every: keepalive.every.map_or(EVERY, |every| every.0),
             timeout: keepalive.timeout.map_or(TIMEOUT, |timeout| timeout.0),
         });
+
         Self {
             warm: usize::from(config.warm),
             keepalive,

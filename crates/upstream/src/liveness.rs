@@ -69,6 +69,7 @@ impl Liveness {
                 (self.silent, self.heard) = (true, 0);
             }
         }
+
         self.silent
     }
 

@@ -65,10 +65,12 @@ pub(crate) async fn connect(
         Some(quic) => Sizes::inside(depth, settled(quic).await, tunnel.has_floor),
         None => Sizes::inside(0, usize::MAX, true),
     };
+
     let (carrier, socket) = Carrier::new();
     let nested_mtu = Arc::new(NestedMtu::new(quic.as_ref().map(payload)));
     tasks.spawn(carry(carrier, tunnel, quic, nested_mtu.clone()));
     let connecting = Endpoint::connect_through(socket, sizes, name, config);
+
     match timeout_at(until, connecting).await {
         Ok(connected) => connected
             .map(|connection| (connection, nested_mtu))
@@ -89,6 +91,7 @@ async fn settled(quic: &DatagramSender) -> usize {
             sleep(ROUND).await;
         }
     };
+
     // What is there in the end counts either way.
     let _ = timeout(SETTLE, grown).await;
     payload(quic)
@@ -107,11 +110,13 @@ async fn carry(
         active,
         ..
     } = tunnel;
+
     let datagrams = incoming.datagrams();
     let gone = tokio::select! {
         gone = leave(&carrier, &mut outgoing, quic, &nested_mtu) => gone,
         () = come(&carrier, &mut incoming, datagrams, &nested_mtu) => false,
     };
+
     drop(carrier);
     if gone {
         // Dropped half open, the tunnel would look broken.
@@ -122,6 +127,7 @@ async fn carry(
         })
         .await;
     }
+
     drop(active);
 }
 
@@ -142,6 +148,7 @@ async fn leave(
             let by_stream = |packet: &&Bytes| {
                 small && packet.len() > largest && packet.len() <= usize::from(SMALLEST_MTU)
             };
+
             write(packets.iter().filter(by_stream), &mut capsules);
             // What the hop before would drop is not sent there.
             let goes = |packet: &&Bytes| !by_stream(packet) && packet.len() <= nested_mtu.limit();
@@ -157,24 +164,29 @@ async fn leave(
         } else {
             write(packets.iter(), &mut capsules);
         }
+
         packets.clear();
         if !capsules.is_empty() {
             let write = async {
                 outgoing.data(capsules.split().freeze(), false).await?;
                 outgoing.flush().await
             };
+
             let written = tokio::select! {
                 written = write => written.is_ok(),
                 () = abandoned(carrier) => false,
             };
+
             if !written {
                 return false;
             }
         }
+
         if let Some(quic) = &quic {
             room(quic).await;
         }
     }
+
     true
 }
 
@@ -224,6 +236,7 @@ async fn come(
                 let Some(Ok(frame)) = frame else { return };
                 let Frame::Data(data) = frame else { continue };
                 decoder.push(data);
+
                 loop {
                     match decoder.next() {
                         Ok(Some(capsule)) if capsule.kind == CapsuleType::Datagram => {

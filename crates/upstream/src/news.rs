@@ -87,6 +87,7 @@ impl News {
         }
         self.failing.store(false, Ordering::Relaxed);
         let line = self.story.lock().answered(Instant::now());
+
         if let Some(Line::Works { after, failures }) = line {
             let upstream = &*self.upstream;
             let endpoint = &*self.endpoint;
@@ -107,6 +108,7 @@ impl Story {
         self.failures = self.failures.saturating_add(weight);
         self.since.get_or_insert(now);
         let is_new = self.told_at.is_none_or(|last| now >= last + PAUSE);
+
         if self.told || self.failures < BROKEN || !is_new {
             return None;
         }
@@ -121,6 +123,7 @@ impl Story {
         (self.failures, self.told) = (0, false);
         let since = since.filter(|_| told)?;
         self.told_at = Some(now);
+
         Some(Line::Works {
             after: now.duration_since(since),
             failures,

@@ -108,6 +108,7 @@ impl Inner {
             None => self.pool.slot(origin.key(), None, origin.tls),
             Some(own) => own.slot(origin.key(), || self.pool.own_slot(None, 0, false)),
         };
+
         let own = own.is_some();
         let taken = self
             .pool
@@ -115,6 +116,7 @@ impl Inner {
                 Box::pin(self.reach(origin, asking, until, own))
             })
             .await?;
+
         let endpoint = place(&origin.host, origin.port);
         Ok(Checkout::new(
             Some((self.pool.clone(), slot)),
@@ -135,6 +137,7 @@ impl Inner {
         let addresses = self.allowed(&origin.host, origin.port, asking).await?;
         let stream = self.race(&addresses, until, &endpoint).await?;
         let address = stream.info().peer.socket();
+
         if !origin.tls {
             return Ok(Reached {
                 transport: Transport::H1(stream),
@@ -145,12 +148,14 @@ impl Inner {
                 nested_mtu: None,
             });
         }
+
         let roots = self.origin_tls();
         let roots =
             roots.map_err(|reason| ConnectFailure::new(FailureKind::Local, &endpoint, reason))?;
         let roots = if own { &roots.h1 } else { &roots.any };
         let stream = connect::secure(stream, roots, &origin.host, until, &endpoint).await?;
         let transport = connect::agreed(stream, &[HttpVersion::H1, HttpVersion::H2], &endpoint)?;
+
         Ok(Reached {
             transport,
             address,
@@ -174,6 +179,7 @@ impl Inner {
             .lookup_target(unbracketed(host), asking.asker)
             .await;
         let lookup = lookup.map_err(|error| ConnectFailure::dns(&endpoint, &error))?;
+
         permitted(
             lookup
                 .addresses
@@ -199,6 +205,7 @@ fn permitted(
             false
         }
     };
+
     let allowed: Vec<_> = addresses.filter(check).collect();
     match reason {
         Some(reason) if allowed.is_empty() => Err(ConnectFailure::new(

@@ -40,20 +40,24 @@ impl Client {
                 "no endpoint to try",
             ));
         };
+
         let until = Instant::now() + timeouts.connect;
         let room = upstream.limits.exchange(until, upstream.name()).await?;
         let active = Active::on(&endpoint).in_rooms(Some(room), None);
+
         let attempt = EndpointAttempt {
             index,
             active,
             endpoint: endpoint.clone(),
             until,
         };
+
         let attempt = timeout_at(
             until,
             checkout::endpoint(&self.inner, upstream, attempt, 0, None),
         )
         .await;
+
         attempt
             .unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text)))
             .inspect_err(|failure| endpoint.failed(failure))

@@ -95,6 +95,7 @@ impl Own<'_> {
             drop(places);
             drop(oldest);
         }
+
         slot
     }
 

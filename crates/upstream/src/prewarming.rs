@@ -30,6 +30,7 @@ impl Client {
                     _ = rounds.tick() => {}
                     () = closed.cancelled() => return,
                 }
+
                 let Some(client) = client.upgrade() else {
                     return;
                 };
@@ -54,6 +55,7 @@ async fn warm_all(client: &Arc<Inner>) {
             attempts.spawn(warm(client.clone(), upstream.clone(), index));
         }
     }
+
     while attempts.join_next().await.is_some() {}
 }
 
@@ -64,6 +66,7 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
     if endpoint.fitness(now) != Fitness::Healthy || endpoint.is_resting(now) {
         return;
     }
+
     let until = now + upstream.timeouts().connect;
     let slot = client
         .pool
@@ -72,6 +75,7 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
         let addresses = connect::dial_addresses(&client, &upstream, endpoint).await?;
         let client = &*client;
         let upstream = &*upstream;
+
         let dial = Attempt {
             client,
             upstream,
@@ -79,11 +83,13 @@ async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
             bounds: Bounds { until, depth: 0 },
         }
         .http(&addresses);
+
         client
             .pool
             .warm(&slot, upstream.links.warm, Box::pin(dial))
             .await
     };
+
     let done = timeout_at(until, attempt).await;
     if let Err(failure) = done.unwrap_or_else(|_| Err(ConnectFailure::timeout(&*endpoint.text))) {
         tracing::debug!(

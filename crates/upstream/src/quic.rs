@@ -210,10 +210,12 @@ fn race<'a>(
                 "the name has no address",
             ));
         };
+
         let first = one(*first, config, name, endpoint);
         if rest.is_empty() {
             return first.await;
         }
+
         staggered(HEAD_START, first, race(rest, config, name, endpoint))
             .await
             .0
@@ -261,6 +263,7 @@ pub(crate) async fn staggered<T>(
         Ok(Err(failure)) => return (second.await, First::Failed(failure.reason)),
         Err(_) => {}
     }
+
     let mut second = pin!(second);
     tokio::select! {
         done = &mut first => match done {
@@ -291,6 +294,7 @@ pub(crate) fn failure(endpoint: &str, error: &ConnectionError) -> ConnectFailure
         | ConnectionError::Version => FailureKind::Protocol,
         ConnectionError::Local | ConnectionError::Other(_) => FailureKind::Unreachable,
     };
+
     ConnectFailure::new(kind, endpoint, error.to_string())
 }
 

@@ -58,6 +58,7 @@ impl Recent {
         let of = (state >> WINDOW) as u32;
         let bits = state as u32;
         let newest = (1 << LATEST) - 1;
+
         Outcomes {
             failed: bits.count_ones(),
             of,

@@ -32,10 +32,12 @@ impl Ring {
             .sum::<u64>()
             .max(1);
         let mut points = Vec::new();
+
         for (index, (text, weight)) in (0_u32..).zip(endpoints) {
             let own = (POINTS * count * u64::from(weight) / total).max(1);
             points.extend((1..=own).map(|number| (hash(text.as_bytes(), number), index)));
         }
+
         points.sort_unstable();
         Self(points)
     }
@@ -70,6 +72,7 @@ fn hash(bytes: &[u8], number: u64) -> u64 {
         .fold(number.to_le_bytes().iter().fold(BASIS, fold), fold);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+
     mixed ^ (mixed >> 31)
 }
 

@@ -49,6 +49,7 @@ impl Security {
         let cert = path(&details.cert_file);
         let key = path(&details.key_file);
         let lists = crl_files(&details);
+
         let options = ClientOptions {
             crl_files: &lists,
             ca_file: ca.as_deref(),
@@ -57,6 +58,7 @@ impl Security {
             insecure_skip_verify: details.insecure_skip_verify,
             alpn: &alpn,
         };
+
         let wrong = |error: tls::TlsFileError| {
             let is = |file: &Option<PathBuf>| file.as_deref() == Some(&*error.file);
             let key = match () {
@@ -66,6 +68,7 @@ impl Security {
                 () if lists.contains(&error.file) => ".crl_file",
                 () => "",
             };
+
             let reason = format!("{}: {}", error.file.display(), error.reason);
             BuildError {
                 path: format!("upstreams.{name}.tls{key}"),
@@ -73,6 +76,7 @@ impl Security {
                 remedy: error.remedy,
             }
         };
+
         let http = tls::client(options).map_err(wrong)?;
         let quic = versions.contains(&HttpVersion::H3);
         let quic = quic.then(|| quic::ClientConfig::new(&http, config.early_data, record.clone()));
@@ -81,6 +85,7 @@ impl Security {
             Some(keepalive) => quic.kept_alive(keepalive.every),
             None => quic,
         });
+
         let security = Self {
             h1: h1_only(&http),
             bare: without_protocols(&http),
@@ -88,6 +93,7 @@ impl Security {
             quic,
             server_name: details.server_name.clone(),
         };
+
         security.check_names(name, config, &details)?;
         Ok(Some(security))
     }
@@ -156,6 +162,7 @@ pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
             read(&file.0).hash(&mut hasher);
         }
     }
+
     hasher.finish()
 }
 

@@ -31,6 +31,7 @@ impl Shares {
         if free == 0 || own >= FEW.max(free / 2) {
             return false;
         }
+
         self.taken += 1;
         *self.of.entry(who.to_owned()).or_default() += 1;
         true
@@ -43,6 +44,7 @@ impl Shares {
         };
         self.taken -= 1;
         *own -= 1;
+
         if *own == 0 {
             self.of.remove(who);
         }

@@ -65,12 +65,14 @@ impl fmt::Display for Found {
             Some(address) => write!(f, "{address}")?,
             None => f.write_str("connected")?,
         }
+
         if !self.names.is_empty() {
             write!(f, ", certificate of {}", self.names.join(", "))?;
         }
         if self.datagrams {
             f.write_str(" refuses connections, and no datagrams: right if it is for UDP")?;
         }
+
         match self.answer {
             Some((version, status)) => write!(f, ", HTTP/{version}, answered {status}"),
             None => Ok(()),
@@ -93,16 +95,19 @@ impl Client {
                 way,
                 outcome,
             };
+
             let bounds = Bounds {
                 until: Instant::now() + time,
                 depth: 0,
             };
+
             let addresses = within(
                 endpoint,
                 bounds,
                 connect::dial_addresses(&self.inner, upstream, endpoint),
             )
             .await;
+
             let addresses = match addresses {
                 Ok(addresses) => addresses,
                 Err(failure) => {
@@ -110,6 +115,7 @@ impl Client {
                     continue;
                 }
             };
+
             if upstream
                 .versions
                 .iter()
@@ -126,16 +132,19 @@ impl Client {
                     within(endpoint, bounds, over_tcp(attempt, &addresses, question)).await,
                 ));
             }
+
             let bounds = Bounds {
                 until: Instant::now() + time,
                 depth: 0,
             };
+
             let attempt = Attempt {
                 client: &self.inner,
                 upstream,
                 endpoint,
                 bounds,
             };
+
             if attempt.quic_config().is_some() {
                 trials.push(trial(
                     "QUIC",
@@ -143,6 +152,7 @@ impl Client {
                 ));
             }
         }
+
         trials
     }
 }
@@ -196,6 +206,7 @@ async fn datagrams(attempt: Attempt<'_>) -> Option<Found> {
     socket.send_segments(None, &[0], None).await.ok()?;
     let mut batch = RecvBatch::with_slots(1);
     let refused = matches!(timeout(REFUSAL, socket.recv(&mut batch)).await, Ok(Err(_)));
+
     (!refused).then(|| Found {
         address: Some(address),
         datagrams: true,
@@ -221,11 +232,13 @@ async fn answered(attempt: Attempt<'_>, reached: Reached) -> Result<Found, Conne
         endpoint,
         ..
     } = attempt;
+
     let (version, names) = match &reached.transport {
         Transport::H1(stream) => (1, names(stream.info())),
         Transport::H2(stream) => (2, names(stream.info())),
         Transport::H3(connection) => (3, names(connection.info())),
     };
+
     let answer = ask(client, upstream, endpoint, reached.transport).await;
     let status = answer
         .map_err(|reason| ConnectFailure::new(FailureKind::Protocol, &*endpoint.text, reason))?;
@@ -247,6 +260,7 @@ async fn ask(
         EndpointAddress::Tcp(place) => place.to_string(),
         EndpointAddress::Unix(_) => "localhost".to_owned(),
     };
+
     let mut fields = HeaderMap::new();
     // A proxy answers for itself (RFC 9110, 7.6.2).
     fields.insert(header::MAX_FORWARDS, HeaderValue::from_static("0"));
@@ -264,6 +278,7 @@ async fn ask(
         version: Version::HTTP_11,
         origin_form: true,
     };
+
     probe::ask(client, transport, &head).await
 }
 
@@ -275,5 +290,6 @@ fn names(info: &StreamInfo) -> Vec<String> {
         .map(str::to_owned)
         .collect();
     names.dedup();
+
     names
 }

@@ -34,6 +34,7 @@ impl Tunnel {
             local: None,
             tls: None,
         };
+
         Stream::other(
             Box::new(TunnelIo::new(self.incoming, self.outgoing).holding(self.active)),
             info,

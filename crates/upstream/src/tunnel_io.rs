@@ -59,6 +59,7 @@ impl TunnelIo {
             Sending::Failed(kind) => return Poll::Ready(Err((*kind).into())),
             Sending::Busy(future) => ready!(future.as_mut().poll(cx)),
         };
+
         let (outgoing, result) = sent;
         match result {
             Ok(()) => {
@@ -118,9 +119,11 @@ impl AsyncRead for TunnelIo {
                 Some(Err(error)) => return Poll::Ready(Err(to_io(error))),
             }
         }
+
         let count = self.unread.len().min(buf.remaining());
         buf.put_slice(&self.unread[..count]);
         self.unread.advance(count);
+
         Poll::Ready(Ok(()))
     }
 }
@@ -134,6 +137,7 @@ impl AsyncWrite for TunnelIo {
         ready!(self.poll_idle(cx))?;
         let piece = Bytes::copy_from_slice(&data[..data.len().min(PIECE)]);
         let count = piece.len();
+
         if count == 0 {
             return Poll::Ready(Ok(0));
         }
@@ -141,6 +145,7 @@ impl AsyncWrite for TunnelIo {
             let result = outgoing.data(piece, false).await;
             (outgoing, result)
         });
+
         // The bytes are ours now; whether they are sent already makes no difference to the caller.
         match self.poll_idle(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

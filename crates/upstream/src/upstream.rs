@@ -84,6 +84,7 @@ impl Upstream {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let versions = versions(config);
         check(name, config, &versions)?;
+
         // Before the files are used: one that changes meanwhile counts as changed.
         let source = source(config);
         let templates = templates(name, config)?;
@@ -96,6 +97,7 @@ impl Upstream {
         let endpoint =
             |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone(), (&upstream, count)));
         let endpoints: Vec<_> = config.endpoints.iter().map(endpoint).collect();
+
         Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             name: upstream,
@@ -215,6 +217,7 @@ impl Upstream {
         let version = endpoint.hop.version();
         let speaks_h3 = self.versions.contains(&HttpVersion::H3);
         let (health, reason) = endpoint.health(now);
+
         EndpointStatus {
             address: endpoint.text.to_string(),
             weight: endpoint.weight,
@@ -255,6 +258,7 @@ impl Upstream {
                 .hop
                 .status(&self.name, &endpoint.text, behind, quic)
         };
+
         self.endpoints.iter().map(status).collect()
     }
 
@@ -295,6 +299,7 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
         reason,
         remedy: Some(remedy.to_owned()),
     };
+
     if config.endpoints.is_empty() && config.attached.is_none() {
         return Err(wrong(
             "endpoints",
@@ -302,6 +307,7 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
             "write at least one host:port",
         ));
     }
+
     if versions.is_empty() {
         return Err(wrong(
             "http",
@@ -309,6 +315,7 @@ fn check(name: &str, config: &model::Upstream, versions: &[HttpVersion]) -> Resu
             "write 1, 2 or [2, 1]",
         ));
     }
+
     let is_unix = |address: &EndpointAddress| matches!(address, EndpointAddress::Unix(_));
     match config
         .endpoints
@@ -338,6 +345,7 @@ fn templates(name: &str, config: &model::Upstream) -> Result<[Option<UriTemplate
                 remedy: Some(mistake.remedy().to_owned()),
             })
     };
+
     let Some(templates) = &config.templates else {
         return Ok([None, None]);
     };
@@ -355,6 +363,7 @@ fn sends_token(config: &model::Upstream) -> bool {
             Err(_) => is_localhost(&place.host),
         },
     };
+
     // What is local to another proxy is not local to us.
     let all_local =
         config.attached.is_none() && config.via.is_none() && config.endpoints.iter().all(is_local);

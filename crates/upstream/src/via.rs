@@ -56,6 +56,7 @@ pub(crate) fn tunnel<'a>(
         let unreachable = |reason: String| {
             ConnectFailure::new(FailureKind::Via { status: None }, &target, reason)
         };
+
         if bounds.depth >= DEPTH {
             return Err(unreachable(format!("more than {DEPTH} proxies on the way")));
         }
@@ -64,10 +65,12 @@ pub(crate) fn tunnel<'a>(
                 "there is no upstream `{via}` to go through"
             )));
         };
+
         let further = Bounds {
             depth: bounds.depth + 1,
             ..bounds
         };
+
         for attempt in 1..=ATTEMPTS {
             let checkout = client
                 .checkout(&upstream, further)
@@ -77,6 +80,7 @@ pub(crate) fn tunnel<'a>(
                     endpoint: target.clone(),
                     ..failure
                 })?;
+
             let reused = checkout.reused;
             let proxy = checkout.endpoint.clone();
             let head = head(client, &upstream, &proxy, place, carries).map_err(unreachable)?;
@@ -84,6 +88,7 @@ pub(crate) fn tunnel<'a>(
                 Ok(opened) => ask(opened).await,
                 Err(error) => Err(error),
             };
+
             match answer {
                 Ok(Answer::Tunnel(tunnel)) => return Ok(*tunnel),
                 Ok(Answer::Refused(status, why)) => {
@@ -95,6 +100,7 @@ pub(crate) fn tunnel<'a>(
                 Err(error) => return Err(unreachable(format!("via {proxy}: {error}"))),
             }
         }
+
         Err(unreachable(format!("via {via}: no tunnel")))
     })
 }
@@ -126,6 +132,7 @@ fn head(
         text.parse::<Authority>()
             .map_err(|error| format!("`{text}` is no authority: {error}"))
     };
+
     let mut fields = HeaderMap::new();
     if let Some(token) = upstream
         .sends_token()
@@ -134,6 +141,7 @@ fn head(
     {
         fields.insert(PROXY_AUTHORIZATION, token);
     }
+
     let connect = RequestHead {
         method: Method::CONNECT,
         scheme: None,
@@ -144,18 +152,21 @@ fn head(
         version: Version::HTTP_11,
         origin_form: false,
     };
+
     if carries == Carries::Bytes {
         return Ok(connect);
     }
     let mut fields = connect.fields;
     fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
     fields.insert(datagram_limit::FIELD, datagram_limit::understood());
+
     if carries == Carries::Quic {
         fields.insert(
             datagram_floor::FIELD,
             datagram_floor::value(datagram_floor::QUIC),
         );
     }
+
     let template = upstream
         .template(Kind::ConnectUdp)
         .unwrap_or(&uri_template::UDP);
@@ -172,6 +183,7 @@ fn head(
             authority(proxy).unwrap_or_else(|_| Authority::from_static("localhost")),
         )
     });
+
     Ok(RequestHead {
         scheme: Some(scheme),
         authority: Some(authority),
@@ -199,6 +211,7 @@ async fn ask(opened: Opened) -> Result<Answer, StreamError> {
         address,
         ..
     } = opened;
+
     outgoing.flush().await?;
     loop {
         match pending.event(Some(&mut outgoing)).await? {
@@ -218,6 +231,7 @@ async fn ask(opened: Opened) -> Result<Answer, StreamError> {
                     has_floor,
                     listens,
                 };
+
                 return Ok(Answer::Tunnel(Box::new(tunnel)));
             }
         }

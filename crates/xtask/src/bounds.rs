@@ -87,10 +87,12 @@ fn render(tree: &Tree) -> (String, Vec<Violation>) {
             page,
             "\n## {folder}\n\n| Bound | Value | What it bounds, and why | File |\n|---|---|---|---|\n"
         );
+
         for (file, bound) in bounds {
             page.push_str(&row(file, bound, configuration));
         }
     }
+
     (page, violations)
 }
 
@@ -105,6 +107,7 @@ fn row(file: &File, bound: &Bound, configuration: &str) -> String {
         .split_once("/src/")
         .map_or(path.as_str(), |(_, short)| short);
     let reason = bound.reason.replace('|', "\\|");
+
     format!(
         "| {name} | {} | {reason} | [{short}](../{path}) |\n",
         bound.value
@@ -119,6 +122,7 @@ fn faults(file: &File, bound: &Bound, configuration: &str) -> Vec<Violation> {
             "`{name}` is a bound: document what it bounds, and why"
         ));
     }
+
     for key in &bound.keys {
         if anchor(configuration, key).is_none() {
             faults.push(format!(
@@ -126,6 +130,7 @@ fn faults(file: &File, bound: &Bound, configuration: &str) -> Vec<Violation> {
             ));
         }
     }
+
     let at = |message| Violation::new(&file.path, bound.line, message);
     faults.into_iter().map(at).collect()
 }
@@ -138,6 +143,7 @@ fn bounds(text: &str) -> Vec<Bound> {
         let (marks, keys): (Vec<String>, _) = aliases.into_iter().partition(|alias| alias == MARK);
         (!marks.is_empty()).then_some((at, keys))
     });
+
     marks
         .filter_map(|(at, keys)| bound(&lines, at, keys))
         .collect()
@@ -161,6 +167,7 @@ fn bound(lines: &[&str], at: usize, keys: Vec<String>) -> Option<Bound> {
             .rev()
             .take_while(|line| of_item(line))
             .count();
+
     let item = at + lines[at..].iter().take_while(|line| of_item(line)).count();
 
     let words = lines[start..item]
@@ -174,6 +181,7 @@ fn bound(lines: &[&str], at: usize, keys: Vec<String>) -> Option<Bound> {
     let definition = definition(&lines[item..]);
     let (head, value) = definition.split_once(" = ")?;
     let name = head.split_once("const ")?.1.split(':').next()?;
+
     Some(Bound {
         line: item + 1,
         name: name.to_owned(),
@@ -201,15 +209,18 @@ fn readable(value: &str) -> String {
         else {
             break;
         };
+
         let unit = match unit {
             "secs" => "s",
             "millis" => "ms",
             "micros" => "µs",
             other => other,
         };
+
         let _ = write!(text, "{before}{number} {unit}");
         rest = end;
     }
+
     text.push_str(rest);
     format!(
         "`{}`",
@@ -229,11 +240,13 @@ fn anchor(configuration: &str, key: &str) -> Option<String> {
     let mut heading = "";
     let mut table = "";
     let mut before = "";
+
     for line in configuration.lines() {
         if line.starts_with("##") {
             heading = line.trim_start_matches('#').trim();
             table = "";
         }
+
         if line.starts_with('|') && !before.starts_with('|') {
             table = line;
         }
@@ -241,12 +254,14 @@ fn anchor(configuration: &str, key: &str) -> Option<String> {
         let Some(cell) = line.strip_prefix('|').and_then(|row| row.split('|').next()) else {
             continue;
         };
+
         let of_section =
             section.is_empty() || [heading, table].iter().any(|head| has(head, section));
         if has(cell, key) || of_section && has(cell, part) {
             return Some(slug(heading));
         }
     }
+
     None
 }
 

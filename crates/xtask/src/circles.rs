@@ -21,6 +21,7 @@ pub fn large(tree: &Tree) -> Vec<Sized> {
     for file in tree.files.iter().filter(|file| file.is_production()) {
         crates.entry(crate_of(&file.path)).or_default().push(file);
     }
+
     crates
         .into_iter()
         .filter_map(|(name, files)| Graph::new(&files).sized(name))
@@ -53,6 +54,7 @@ impl<'a> Graph<'a> {
             names: &names,
             imports: &imports,
         };
+
         let edges = imports.iter().enumerate().map(|(from, imports)| {
             let known = imports.iter().filter(|import| !import.is_facade());
             let known = known.filter_map(|import| resolver.module(from, &import.path, RE_EXPORTS));
@@ -71,6 +73,7 @@ impl<'a> Graph<'a> {
         let share = |circle: &[usize]| self.lines(circle) * 100 / all.max(1);
         let circle = self.largest(&self.edges);
         let size = share(&circle);
+
         if size <= PERCENT {
             return None;
         }
@@ -103,6 +106,7 @@ impl<'a> Graph<'a> {
             let back = reached[at].iter().filter(|to| reached[**to].contains(&at));
             back.copied().collect::<Vec<_>>()
         });
+
         circles
             .max_by_key(|circle| self.lines(circle))
             .unwrap_or_default()
@@ -114,10 +118,12 @@ impl<'a> Graph<'a> {
         let order = order(&self.edges);
         let mut left = self.edges.clone();
         let mut removed = Vec::new();
+
         for (from, known) in self.edges.iter().enumerate() {
             let backwards = known.iter().filter(|to| order[from] > order[**to]);
             removed.extend(backwards.map(|to| (from, *to)));
         }
+
         for (from, to) in &removed {
             left[*from].remove(to);
         }
@@ -130,6 +136,7 @@ impl<'a> Graph<'a> {
             }
             needed
         });
+
         let file = |at: usize| self.modules[at].file;
         removed
             .into_iter()
@@ -191,6 +198,7 @@ fn base<'p>(from: &[String], path: &'p [String]) -> (Vec<String>, &'p [String]) 
         }
         rest = after;
     }
+
     (at, rest)
 }
 
@@ -201,6 +209,7 @@ fn order(edges: &[BTreeSet<usize>]) -> Vec<usize> {
     let mut place = vec![0; edges.len()];
     let mut first = 0;
     let mut last = edges.len();
+
     while !left.is_empty() {
         let known = |at: &usize| edges[*at].intersection(&left).count();
         let importers = |at: &usize| {
@@ -208,12 +217,14 @@ fn order(edges: &[BTreeSet<usize>]) -> Vec<usize> {
                 .filter(|from| edges[**from].contains(at))
                 .count()
         };
+
         let lowest = left.iter().copied().find(|at| known(at) == 0);
         let highest = left.iter().copied().find(|at| importers(at) == 0);
         let next = highest.or_else(|| {
             let candidates = left.iter().copied();
             candidates.max_by_key(|at| known(at).wrapping_sub(importers(at)).cast_signed())
         });
+
         match (lowest, next) {
             (Some(lowest), _) => {
                 last -= 1;
@@ -228,6 +239,7 @@ fn order(edges: &[BTreeSet<usize>]) -> Vec<usize> {
             (None, None) => break,
         }
     }
+
     place
 }
 

@@ -24,6 +24,7 @@ fn check_file(file: &File) -> Option<Violation> {
     {
         return None;
     }
+
     let is_root = ["/src/lib.rs", "/src/main.rs"]
         .iter()
         .any(|root| file.path.ends_with(root));
@@ -32,6 +33,7 @@ fn check_file(file: &File) -> Option<Violation> {
     } else {
         ": what this file is"
     };
+
     Some(Violation::new(
         &file.path,
         1,

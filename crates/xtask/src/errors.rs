@@ -22,12 +22,14 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         .map_or("", |file| &file.text);
     let rows = rows(page);
     let mut violations = Vec::new();
+
     for file in tree.files.iter().filter(|file| file.is_production()) {
         let Some(rust) = &file.rust else { continue };
         let mut words: Vec<(usize, String)> = produced(&rust.production);
         if file.path == ENDS {
             words.extend(listed(&file.text));
         }
+
         for (line, word) in words {
             if !rows
                 .get(word.as_str())
@@ -39,6 +41,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
             }
         }
     }
+
     violations
 }
 
@@ -51,6 +54,7 @@ fn rows(page: &str) -> BTreeMap<&str, Vec<&str>> {
             rows.insert(word, cells[1..].to_vec());
         }
     }
+
     rows
 }
 
@@ -76,6 +80,7 @@ fn snake(name: &str) -> String {
         }
         text.push(letter.to_ascii_lowercase());
     }
+
     text
 }
 

@@ -33,6 +33,7 @@ pub fn of(code: &str, children: &[String]) -> Vec<Import> {
         let Some(length) = code[at..].find(';') else {
             continue;
         };
+
         // `use<'a>` in a return type is none.
         let tree = &code[at + "use".len()..at + length];
         if tree.starts_with(char::is_whitespace) {
@@ -40,6 +41,7 @@ pub fn of(code: &str, children: &[String]) -> Vec<Import> {
             rest[at..at + length].fill(b' ');
         }
     }
+
     imports.retain(|import| import.public || begins_here(&import.path, children));
     imports.extend(paths(&String::from_utf8_lossy(&rest), children));
     imports
@@ -79,6 +81,7 @@ fn expand(prefix: &[String], tree: &str, public: bool, imports: &mut Vec<Import>
         if name != "self" || path.is_empty() {
             path.push(name.to_owned());
         }
+
         let Some(deeper) = after.strip_prefix("::") else {
             let alias = after.strip_prefix("as ").map(identifier);
             imports.push(Import {
@@ -88,6 +91,7 @@ fn expand(prefix: &[String], tree: &str, public: bool, imports: &mut Vec<Import>
             });
             return;
         };
+
         rest = deeper.trim_start();
     }
 }
@@ -103,6 +107,7 @@ fn branches(trees: &str) -> Vec<&str> {
         }
         char == ',' && depth == 0
     });
+
     split.filter(|tree| !tree.trim().is_empty()).collect()
 }
 
@@ -129,6 +134,7 @@ fn path(text: &str) -> Option<Import> {
         path.push(name.to_owned());
         rest = &after[name.len()..];
     }
+
     (path.len() > 1).then_some(Import {
         path,
         alias: None,

@@ -83,6 +83,7 @@ pub fn check(metadata: &Value) -> Vec<Violation> {
         let mut trail = vec![package.name];
         check_purity(package, package, &packages, &mut trail, &mut violations);
     }
+
     violations
 }
 
@@ -117,6 +118,7 @@ fn package<'a>(value: &'a Value, root: &str) -> Package<'a> {
         name: text(&to["name"]),
         normal: to["kind"].is_null(),
     });
+
     Package {
         name: text(&value["name"]),
         manifest,
@@ -145,12 +147,14 @@ fn check_edges(package: &Package<'_>, all: &[Package<'_>]) -> Vec<Violation> {
         );
         return vec![Violation::new(&package.manifest, 0, message)];
     };
+
     let ours = |name: &str| all.iter().any(|other| other.name == name);
     let allowed = |name: &str| may_know.split(' ').any(|known| known == short(name));
     let forbidden = package
         .dependencies
         .iter()
         .filter(|to| ours(to.name) && !allowed(to.name));
+
     forbidden
         .map(|to| edge_violation(package, to.name, may_know))
         .collect()
@@ -162,10 +166,12 @@ fn edge_violation(package: &Package<'_>, to: &str, may_know: &str) -> Violation 
     } else {
         may_know
     };
+
     let message = format!(
         "{} may not depend on {to}: a crate depends only downwards, here on: {known}",
         package.name
     );
+
     Violation::new(&package.manifest, 0, message)
 }
 

@@ -20,6 +20,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
             )
         })
     });
+
     violations.collect()
 }
 
@@ -49,6 +50,7 @@ fn links(page: &str) -> Vec<(usize, &str)> {
             );
         }
     }
+
     found
 }
 

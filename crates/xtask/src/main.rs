@@ -58,16 +58,19 @@ fn tidy() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+
     let violations = check(&tree);
     for violation in &violations {
         say(&violation.to_string());
     }
+
     let files = tree.files.len();
     let found = violations.len();
     say(&format!(
         "tidy: {files} files, {found} violations, {} ms",
         start.elapsed().as_millis()
     ));
+
     if violations.is_empty() {
         ExitCode::SUCCESS
     } else {
@@ -94,6 +97,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(pairs::check(tree));
     violations.extend(bounds::check(tree));
     violations.sort();
+
     violations
 }
 

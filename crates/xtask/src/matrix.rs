@@ -44,10 +44,12 @@ pub fn run(folder: &str, check: bool) -> Result<(), String> {
     let (present, after) = rest
         .split_once(END)
         .ok_or(format!("{DOCUMENT} has no line {END}"))?;
+
     if !check {
         let text = format!("{before}{BEGIN}{table}{END}{after}");
         return fs::write(&path, text).map_err(|error| format!("{DOCUMENT}: {error}"));
     }
+
     if unpinned(present) == unpinned(&table) {
         return Ok(());
     }
@@ -67,9 +69,11 @@ fn read(folder: &Path) -> io::Result<Shown> {
                 "{text:?} is no line of four words"
             )));
         };
+
         let key = (peer.to_owned(), role.to_owned(), version.to_owned());
         shown.entry(key).or_default().insert(payload.to_owned());
     }
+
     Ok(shown)
 }
 
@@ -81,6 +85,7 @@ fn render(shown: &Shown) -> Result<String, String> {
     if let Some(payload) = unknown {
         return Err(format!("no column is called {payload:?}"));
     }
+
     let mut rows = vec![
         ["peer", "version", "its role"]
             .into_iter()
@@ -88,6 +93,7 @@ fn render(shown: &Shown) -> Result<String, String> {
             .map(str::to_owned)
             .collect(),
     ];
+
     for ((peer, role, version), payloads) in shown {
         let cells = PAYLOADS.map(|payload| {
             if payloads.contains(payload) {
@@ -105,6 +111,7 @@ fn render(shown: &Shown) -> Result<String, String> {
                 .collect::<Vec<_>>(),
         );
     }
+
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0))
         .collect();
@@ -117,6 +124,7 @@ fn render(shown: &Shown) -> Result<String, String> {
             .collect();
         format!("| {} |\n", cells.join(" | "))
     };
+
     Ok(rows.iter().map(line).collect())
 }
 

@@ -24,11 +24,13 @@ pub fn shared(tree: &Tree) -> Vec<Sized> {
                 budget: DEFINITIONS,
                 remedy: "name each after what it is".into(),
             });
+
             shared.path.clone_from(&file.path);
             shared.line = named.line;
             shared.size += 1;
         }
     }
+
     types
         .into_values()
         .filter(|shared| shared.size > shared.budget)

@@ -22,6 +22,7 @@ fn check_file(file: &File) -> Vec<Violation> {
         .match_indices("let (")
         .filter(|(at, _)| is_pair(&code[at + "let ".len()..]));
     let message = "several values are bound in one statement; give each its own `let`";
+
     starts
         .map(|(at, _)| Violation::new(&file.path, line_of(code, at), message))
         .collect()
@@ -35,6 +36,7 @@ fn is_pair(text: &str) -> bool {
     let Some(values) = text[names..].trim_start().strip_prefix('=') else {
         return false;
     };
+
     let values = values.trim_start();
     tuple(values).is_some_and(|end| values[end..].trim_start().starts_with(';'))
 }
@@ -51,6 +53,7 @@ fn tuple(text: &str) -> Option<usize> {
             _ => {}
         }
     }
+
     None
 }
 

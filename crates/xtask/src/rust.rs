@@ -49,6 +49,7 @@ impl Rust {
         let code = keep(text, &kinds, Kind::Code);
         let comments = keep(text, &kinds, Kind::Comment);
         let production = without_tests(&code);
+
         Self {
             code,
             comments,
@@ -116,6 +117,7 @@ fn function(code: &str, at: usize) -> Option<Function<'_>> {
     let open = body(code, at)?;
     let end = closing(code, open);
     let tokens = tokens(code.get(at..=end).unwrap_or(&code[at..]));
+
     (!name.is_empty()).then_some(Function {
         name,
         line: line_of(code, at),
@@ -136,6 +138,7 @@ fn definition<'a>(code: &'a str, keyword: &str, at: usize) -> Type<'a> {
         Some(open) if keyword == "struct" => fields(&code[open + 1..closing(code, open)]),
         _ => 0,
     };
+
     Type {
         name,
         line: line_of(code, at),
@@ -148,6 +151,7 @@ fn fields(body: &str) -> usize {
     let mut depth = 0_i32;
     let mut count = 0;
     let mut before = ' ';
+
     for (at, char) in body.char_indices() {
         match char {
             '(' | '[' | '{' | '<' => depth += 1,
@@ -158,6 +162,7 @@ fn fields(body: &str) -> usize {
         }
         before = char;
     }
+
     count
 }
 
@@ -170,6 +175,7 @@ pub fn tokens(code: &str) -> usize {
     ];
     let mut count = 0;
     let mut rest = code.trim_start();
+
     while let Some(first) = rest.chars().next() {
         let word = rest
             .find(|char: char| !char.is_alphanumeric() && char != '_')
@@ -179,9 +185,11 @@ pub fn tokens(code: &str) -> usize {
             0 => first.len_utf8(),
             word => word,
         };
+
         count += 1;
         rest = rest[length..].trim_start();
     }
+
     count
 }
 
@@ -197,6 +205,7 @@ fn body(code: &str, from: usize) -> Option<usize> {
             _ => {}
         }
     }
+
     None
 }
 
@@ -211,6 +220,7 @@ fn closing(code: &str, open: usize) -> usize {
             _ => {}
         }
     }
+
     code.len()
 }
 
@@ -219,6 +229,7 @@ fn without_tests(code: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut production = code.as_bytes().to_vec();
     let mut from = 0;
+
     while let Some(at) = code[from..].find(MARK).map(|offset| from + offset) {
         from = at + MARK.len();
         let has_body = matches!(item_keyword(&code[from..]), "mod" | "fn" | "impl");
@@ -230,6 +241,7 @@ fn without_tests(code: &str) -> String {
                 .for_each(|byte| *byte = b' ');
         }
     }
+
     String::from_utf8_lossy(&production).into_owned()
 }
 
@@ -254,6 +266,7 @@ fn keep(text: &str, kinds: &[Kind], kind: Kind) -> String {
             b' '
         }
     };
+
     let bytes: Vec<u8> = text.bytes().zip(kinds).map(kept).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -268,6 +281,7 @@ fn kinds(text: &[u8]) -> Vec<Kind> {
         kinds[at..end].fill(kind);
         at = end;
     }
+
     kinds
 }
 
@@ -281,12 +295,14 @@ fn token(text: &[u8], at: usize) -> (Kind, usize) {
             .unwrap_or(rest.len());
         return (Kind::Comment, at + end);
     }
+
     if rest.starts_with(b"/*") {
         return (Kind::Comment, at + block_comment(rest));
     }
     if let Some(length) = raw_string(text, at) {
         return (Kind::Literal, at + length);
     }
+
     match rest[0] {
         b'"' => (Kind::Literal, at + quoted(rest, b'"')),
         b'\'' if is_character(rest) => (Kind::Literal, at + quoted(rest, b'\'')),
@@ -307,11 +323,13 @@ fn block_comment(text: &[u8]) -> usize {
                 continue;
             }
         }
+
         at += 2;
         if depth == 0 {
             return at;
         }
     }
+
     at
 }
 
@@ -326,6 +344,7 @@ fn raw_string(text: &[u8], at: usize) -> Option<usize> {
         .take_while(|byte| **byte == b'#')
         .count();
     let open = at + prefix.len() + hashes;
+
     if after_name || text.get(open) != Some(&b'"') {
         return None;
     }
@@ -337,6 +356,7 @@ fn raw_string(text: &[u8], at: usize) -> Option<usize> {
         .windows(close.len())
         .position(|window| window == close)
         .unwrap_or(content.len());
+
     Some(open + 1 + length + close.len() - at)
 }
 

@@ -57,6 +57,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     large.extend(circles::large(tree));
     let (allowed, mut violations) = parse(list);
     violations.extend(judge(&large, &allowed));
+
     violations
 }
 
@@ -74,6 +75,7 @@ fn large(file: &File) -> Vec<Sized> {
         budget: FILE_TOKENS,
         remedy: SPLIT.into(),
     }];
+
     sized.extend(rust.functions().into_iter().map(|function| Sized {
         subject: format!("{}::{}", file.path, function.name),
         path: file.path.clone(),
@@ -83,6 +85,7 @@ fn large(file: &File) -> Vec<Sized> {
         budget: FUNCTION_TOKENS,
         remedy: SPLIT.into(),
     }));
+
     sized.extend(rust.types().into_iter().map(|named| Sized {
         subject: format!("{}::{}", file.path, named.name),
         path: file.path.clone(),
@@ -92,6 +95,7 @@ fn large(file: &File) -> Vec<Sized> {
         budget: FIELDS,
         remedy: SPLIT.into(),
     }));
+
     sized.retain(|sized| sized.size > sized.budget);
     sized
 }
@@ -104,6 +108,7 @@ fn parse(list: &str) -> (Vec<Allowed>, Vec<Violation>) {
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+
     for (index, line) in lines {
         match entry(line) {
             Some((subject, ceiling)) => allowed.push(Allowed {
@@ -118,6 +123,7 @@ fn parse(list: &str) -> (Vec<Allowed>, Vec<Violation>) {
             )),
         }
     }
+
     (allowed, violations)
 }
 
@@ -136,6 +142,7 @@ fn judge(large: &[Sized], allowed: &[Allowed]) -> Vec<Violation> {
             .map_or(sized.budget, |entry| entry.ceiling);
         (sized.size > ceiling).then(|| over(sized, ceiling))
     });
+
     let needed = |entry: &Allowed| large.iter().any(|sized| sized.subject == entry.subject);
     let stale = allowed.iter().filter(|entry| !needed(entry)).map(|entry| {
         Violation::new(
@@ -147,6 +154,7 @@ fn judge(large: &[Sized], allowed: &[Allowed]) -> Vec<Violation> {
             ),
         )
     });
+
     too_large.chain(stale).collect()
 }
 
@@ -156,6 +164,7 @@ fn over(sized: &Sized, ceiling: usize) -> Violation {
     } else {
         "the crate"
     };
+
     let name = sized
         .subject
         .rsplit_once("::")
@@ -164,6 +173,7 @@ fn over(sized: &Sized, ceiling: usize) -> Violation {
         size, unit, remedy, ..
     } = sized;
     let message = format!("{name} has {size} {unit}, more than {ceiling}; {remedy}");
+
     Violation::new(&sized.path, sized.line, message)
 }
 

@@ -69,6 +69,7 @@ impl Tree {
         let files = tracked(&root)?
             .into_iter()
             .filter_map(|path| read(&root, &path).transpose());
+
         Ok(Self {
             files: files.collect::<Result<_, _>>()?,
             root,
@@ -94,6 +95,7 @@ fn tracked(root: &Path) -> Result<Vec<String>, String> {
         "--others",
         "--exclude-standard",
     ]);
+
     let output = String::from_utf8(run(&mut command)?)
         .map_err(|_| "git lists a file name that is not UTF-8")?;
     Ok(output.split_terminator('\0').map(str::to_owned).collect())
@@ -105,6 +107,7 @@ fn read(root: &Path, path: &str) -> Result<Option<File>, String> {
     if !full.is_file() {
         return Ok(None);
     }
+
     let bytes = std::fs::read(&full).map_err(|error| format!("{path}: {error}"))?;
     Ok(String::from_utf8(bytes)
         .ok()
@@ -123,6 +126,7 @@ pub fn run(command: &mut Command) -> Result<Vec<u8>, String> {
     if output.status.success() {
         return Ok(output.stdout);
     }
+
     Err(format!(
         "{name} failed: {}",
         String::from_utf8_lossy(&output.stderr).trim()

@@ -87,12 +87,14 @@ fn check_file(file: &File) -> Vec<Violation> {
     let mut violations = machine_paths(file);
     violations.extend(notes(file));
     violations.extend(english(file));
+
     if let Some(rust) = &file.rust {
         violations.extend(file_name(&file.path));
         violations.extend(code(file, rust));
         violations.extend(functions(&file.path, rust));
         violations.extend(types(&file.path, rust));
     }
+
     violations
 }
 
@@ -109,6 +111,7 @@ fn code(file: &File, rust: &Rust) -> Vec<Violation> {
             violations.extend(banned(&file.path, &rust.production, NOT_IN_PURE_CRATES));
         }
     }
+
     violations
 }
 
@@ -125,6 +128,7 @@ fn banned(path: &str, view: &str, list: &[(&str, &str)]) -> Vec<Violation> {
                 format!("`{word}` is banned: {reason}"),
             )
         };
+
         places.map(violation).collect::<Vec<_>>()
     };
     list.iter().flat_map(hits).collect()
@@ -138,6 +142,7 @@ fn grouped_mutex(path: &str, code: &str) -> Vec<Violation> {
     let hits = code
         .match_indices(GROUP)
         .filter(|(at, _)| words(group(*at), "Mutex").next().is_some());
+
     hits.map(|(at, _)| {
         Violation::new(
             path,
@@ -160,6 +165,7 @@ fn functions(path: &str, rust: &Rust) -> Vec<Violation> {
             format!("`{name}`: no `{prefix}` names; {reason}"),
         ))
     });
+
     judged.collect()
 }
 
@@ -174,6 +180,7 @@ fn types(path: &str, rust: &Rust) -> Vec<Violation> {
         let message = format!("`{name}`: no `{suffix}` types; name the concept that it is");
         Some(Violation::new(path, line_of(&rust.code, at), message))
     });
+
     judged.collect()
 }
 
@@ -201,6 +208,7 @@ fn notes(file: &File) -> Vec<Violation> {
             format!("{note}: an open end belongs in an issue"),
         ))
     });
+
     lines.collect()
 }
 
@@ -234,6 +242,7 @@ fn machine_paths(file: &File) -> Vec<Violation> {
             line.match_indices(**path)
                 .any(|(at, _)| starts_a_path(line, at))
         };
+
         let path = MACHINE_PATHS.iter().find(named)?;
         Some(Violation::new(
             &file.path,

@@ -80,6 +80,7 @@ impl Authorize {
             .tls
             .clone()
             .map_or(TlsChoice::Switch(true), TlsChoice::Details);
+
         Some(Upstream {
             endpoints,
             tls: url.tls.then_some(tls),

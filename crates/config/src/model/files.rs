@@ -24,6 +24,7 @@ impl Document {
             .chain(listeners)
             .chain(upstreams)
             .chain(servers);
+
         all.map(|file| file.0.as_path()).collect()
     }
 }
@@ -40,10 +41,12 @@ fn of_listener(listener: &Listener) -> Vec<&FilePath> {
             .flatten()
             .chain(tls.crl_file.iter().flatten())
     });
+
     let methods = match &listener.auth {
         Some(Auth::Methods(methods)) => Some(methods),
         Some(Auth::Word(_)) | None => None,
     };
+
     let basic = methods
         .and_then(|methods| methods.basic.as_ref())
         .map(|basic| &basic.file);

@@ -113,6 +113,7 @@ impl Route {
             self.respond.as_ref().map(Action::Respond),
             self.redirect.as_ref().map(Action::Redirect),
         ];
+
         let mut given = actions.into_iter().flatten();
         let action = given.next();
         action.filter(|_| given.next().is_none())

@@ -15,6 +15,7 @@ impl<'s> Walk<'s> {
         let mut unknown = Vec::new();
         let mut meant = Vec::new();
         let mut json = Map::new();
+
         for entry in entries {
             let path = child(at.path, &entry.key);
             let known = properties.and_then(|properties| properties.get(&entry.key));
@@ -30,6 +31,7 @@ impl<'s> Walk<'s> {
                 unknown.push(&entry.node.value);
             }
         }
+
         self.missing(schema, entries, &meant, at);
         for (key, schema) in properties
             .into_iter()
@@ -40,6 +42,7 @@ impl<'s> Walk<'s> {
                 self.found.lost.insert(child(at.path, key));
             }
         }
+
         let lacks = required(schema).any(|key| json.get(key).is_none_or(Json::is_null));
         if lacks && !at.path.is_empty() {
             Json::Null
@@ -71,6 +74,7 @@ impl<'s> Walk<'s> {
                 .flatten()
                 .map(|(key, _)| key.as_str())
         };
+
         // `ca` for `ca_file`: what is only shorter is nearer than anything that resembles it.
         let file = format!("{}_file", entry.key);
         let near = keys()
@@ -80,6 +84,7 @@ impl<'s> Walk<'s> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("keys here are {}", keys().collect::<Vec<_>>().join(", ")),
         };
+
         self.found
             .problems
             .push(Problem::new(&entry.place, path, "unknown key").remedy(remedy));
@@ -99,6 +104,7 @@ impl<'s> Walk<'s> {
                 Some(says) => format!("add `{key}`: {}", says.trim_end_matches('.')),
                 None => format!("add `{key}`"),
             };
+
             self.found
                 .problems
                 .push(at.problem(format!("`{key}` is missing")).remedy(remedy));
@@ -113,6 +119,7 @@ impl<'s> Walk<'s> {
                     .remedy("write a value, or remove the key"),
             );
         }
+
         let Some(items) = schema.get("items") else {
             return Json::Array(Vec::new());
         };
@@ -128,6 +135,7 @@ impl<'s> Walk<'s> {
                 },
             ));
         }
+
         Json::Array(json)
     }
 }

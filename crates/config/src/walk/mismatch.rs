@@ -29,6 +29,7 @@ impl<'s> Walk<'s> {
                 }
             }
         };
+
         self.wrong(problem)
     }
 }
@@ -42,6 +43,7 @@ impl<'s> Walk<'s> {
                 .iter()
                 .filter_map(|branch| branch.get("properties")?.as_object())
         };
+
         if let Some(inner) = maps().find_map(|properties| properties.get(text)) {
             let mut alternatives = Vec::new();
             self.branches(inner, &mut alternatives);
@@ -53,6 +55,7 @@ impl<'s> Walk<'s> {
                 .flatten()
                 .filter_map(Json::as_str)
                 .collect();
+
             let value = match keys.as_slice() {
                 [] => "..".to_owned(),
                 keys => format!(
@@ -63,8 +66,10 @@ impl<'s> Walk<'s> {
                         .join(", ")
                 ),
             };
+
             return Some(format!("write a map: {{ {text}: {value} }}"));
         }
+
         let path =
             text.contains(['/', '.']) && maps().any(|properties| properties.contains_key("file"));
         path.then(|| format!("write a map: {{ file: {text} }}"))
@@ -106,6 +111,7 @@ fn expected(branches: &[&Json]) -> String {
             kinds.push(kind);
         }
     }
+
     kinds.join(" or ")
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Found) {
         root: schema,
         found: Found::default(),
     };
+
     let json = walk.value(
         schema,
         At {
@@ -40,6 +41,7 @@ pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Found) {
             place: &root.place,
         },
     );
+
     (json, walk.found)
 }
 
@@ -74,6 +76,7 @@ impl<'s> Walk<'s> {
             Value::Unread => Json::Null,
             _ => self.meant(schema, at),
         };
+
         if json.is_null() {
             self.found.lost.insert(at.path.to_owned());
         }
@@ -97,6 +100,7 @@ impl<'s> Walk<'s> {
             .collect();
         let problems = self.found.problems.len();
         let json = self.of_kind(&branches, &fitting, at);
+
         // A word that is none of those listed may be the beginning of a map.
         if let Value::Text(text) = &at.node.value
             && fitting.iter().all(|branch| scalar::is_choice(branch))
@@ -106,6 +110,7 @@ impl<'s> Walk<'s> {
         {
             problem.remedy = Some(form);
         }
+
         json
     }
 
@@ -152,6 +157,7 @@ impl<'s> Walk<'s> {
         }
         let kept = std::mem::take(&mut self.found);
         let mut best: Option<(Found, Json)> = None;
+
         for branch in several {
             let json = self.typed(branch, at);
             let found = std::mem::take(&mut self.found);
@@ -162,10 +168,12 @@ impl<'s> Walk<'s> {
                 best = Some((found, json));
             }
         }
+
         self.found = kept;
         let (found, json) = best.unwrap_or_default();
         self.found.problems.extend(found.problems);
         self.found.lost.extend(found.lost);
+
         json
     }
 
@@ -219,6 +227,7 @@ fn accepts(schema: &Json, value: &Value) -> bool {
         Value::List(_) => *name == "array",
         Value::Map(_) => *name == "object",
     };
+
     let types = types(schema);
     types.is_empty() || types.iter().any(fits)
 }

@@ -50,6 +50,7 @@ impl<'s> Walk<'s> {
             Value::Bool(switch) => Json::from(*switch),
             _ => Json::Null,
         };
+
         if !all.contains(&&json) {
             let words: Vec<String> = all.iter().map(|choice| written(choice)).collect();
             let near = nearest(&written(&json), words.iter().map(String::as_str));
@@ -57,11 +58,13 @@ impl<'s> Walk<'s> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("write {}", one_of(&words)),
             };
+
             return self.wrong(
                 at.problem(format!("`{}` is not allowed here", written(&json)))
                     .remedy(remedy),
             );
         }
+
         json
     }
 
@@ -73,6 +76,7 @@ impl<'s> Walk<'s> {
         if let Err(error) = check(format, text) {
             return self.wrong(Problem::scalar(at.place, at.path, error));
         }
+
         Json::from(absolute(format, text, &at.node.place.file))
     }
 
@@ -80,18 +84,21 @@ impl<'s> Walk<'s> {
         let bound = |name: &str| schema.get(name).and_then(Json::as_f64);
         let least = bound("minimum");
         let most = bound("maximum").or(widest(schema));
+
         if let Some(least) = least.filter(|least| (number as f64) < *least) {
             return self.wrong(
                 at.problem(format!("{number} is too small"))
                     .remedy(format!("the least is {least}")),
             );
         }
+
         if let Some(most) = most.filter(|most| (number as f64) > *most) {
             return self.wrong(
                 at.problem(format!("{number} is too large"))
                     .remedy(format!("the most is {most}")),
             );
         }
+
         Json::from(number)
     }
 }

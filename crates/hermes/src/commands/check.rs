@@ -68,6 +68,7 @@ pub async fn run(check: &Check, output: Output) -> Result<(), Failure> {
         }
         all.push(judged);
     }
+
     if output.json {
         output.value(&as_json(&all, check.connect));
     }
@@ -79,6 +80,7 @@ pub async fn run(check: &Check, output: Output) -> Result<(), Failure> {
         .iter()
         .flat_map(|judged| &judged.tried)
         .any(|tried| tried.outcome.is_err());
+
     if failed {
         Err(Failure::told(1))
     } else {
@@ -97,6 +99,7 @@ async fn judge(file: &Path, connect: bool) -> Judged {
             };
         }
     };
+
     let mut warnings = hermes_proxy::doubts(&loaded);
     warnings.extend(hermes_observe::validity::warnings(&loaded));
     warnings.extend(unwritable(&loaded));
@@ -106,6 +109,7 @@ async fn judge(file: &Path, connect: bool) -> Judged {
     } else {
         Vec::new()
     };
+
     Judged {
         warnings,
         tried,
@@ -121,6 +125,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
     }
     let mut text = String::new();
     let read = std::io::stdin().take(BYTES).read_to_string(&mut text);
+
     if let Err(error) = read {
         let reason = format!("cannot read standard input: {error}");
         return Err(Problems(vec![Problem {
@@ -130,6 +135,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
             remedy: None,
         }]));
     }
+
     let read = hermes_config::read_text(file, text, &|name| std::env::var(name).ok());
     read.map_err(|flawed| flawed.judged(hermes_proxy::check_rest))
 }
@@ -143,6 +149,7 @@ fn unwritable(loaded: &Loaded) -> Option<Problem> {
     let place = if file.0.exists() { &*file.0 } else { folder };
     let error = access(place, Mode::WRITE_OK).err()?;
     let path = "log.access.file".to_owned();
+
     Some(Problem {
         place: loaded.places.locate(&path),
         path,
@@ -170,6 +177,7 @@ async fn try_out(loaded: Loaded) -> Vec<Tried> {
             }];
         }
     };
+
     let mut all = Vec::new();
     for (upstream, trials) in tried {
         for trial in trials {
@@ -185,6 +193,7 @@ async fn try_out(loaded: Loaded) -> Vec<Tried> {
             });
         }
     }
+
     all
 }
 
@@ -207,6 +216,7 @@ fn show(file: &Path, judged: &Judged, output: Output) {
             }
         ));
     }
+
     for Tried {
         upstream,
         endpoint,
@@ -224,15 +234,18 @@ fn show(file: &Path, judged: &Judged, output: Output) {
             output.paint(colour, word)
         ));
     }
+
     let verdict = if judged.problems.is_empty() {
         judged.content.clone()
     } else {
         count(judged.problems.len(), "problem")
     };
+
     let doubts = match judged.warnings.len() {
         0 => String::new(),
         number => format!(", {}", count(number, "warning")),
     };
+
     output.line(format_args!("{}: {verdict}{doubts}", file.display()));
 }
 
@@ -243,6 +256,7 @@ fn as_json(all: &[Judged], connect: bool) -> Value {
         value["level"] = json!(level);
         value
     };
+
     let of = |judged: &Judged| {
         let problems = judged.problems.iter().map(|problem| said(problem, "error"));
         problems
@@ -254,15 +268,18 @@ fn as_json(all: &[Judged], connect: bool) -> Value {
             )
             .collect::<Vec<_>>()
     };
+
     let problems: Vec<Value> = all.iter().flat_map(of).collect();
     if !connect {
         return json!(problems);
     }
+
     let tried = all.iter().flat_map(|judged| &judged.tried).map(|tried| {
         let said = tried.outcome.as_ref().ok();
         let why = tried.outcome.as_ref().err();
         json!({ "upstream": tried.upstream, "endpoint": tried.endpoint, "way": tried.way, "found": said, "error": why })
     });
+
     json!({ "problems": problems, "tried": tried.collect::<Vec<_>>() })
 }
 

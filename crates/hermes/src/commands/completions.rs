@@ -29,9 +29,11 @@ pub fn run(completions: &Completions, output: Output) -> Result<(), Failure> {
             .for_each(|name| output.line(name));
         return Ok(());
     };
+
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "hermes", &mut script);
     output.raw(&with_nodes(shell, &String::from_utf8_lossy(&script)));
+
     Ok(())
 }
 

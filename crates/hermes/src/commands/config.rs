@@ -23,6 +23,7 @@ pub async fn run(config: &Config, output: Output) -> Result<(), Failure> {
         output.value(&answer["document"]);
         return Ok(());
     }
+
     let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
     output.line(format_args!(
         "# node {}, revision {}, of {}",
@@ -30,6 +31,7 @@ pub async fn run(config: &Config, output: Output) -> Result<(), Failure> {
         answer["revision"],
         text("file")
     ));
+
     output.raw(&text("text"));
     Ok(())
 }

@@ -22,6 +22,7 @@ pub async fn run(confirm: &Confirm, output: Output) -> Result<(), Failure> {
     let socket = confirm.node.socket()?;
     let (status, answer) = admin::call(&socket, Method::POST, "/confirm", "").await?;
     let revision = &answer["revision"];
+
     match status {
         200 if output.json => output.value(&answer),
         200 if answer["confirmed"] == true => {
@@ -37,5 +38,6 @@ pub async fn run(confirm: &Confirm, output: Output) -> Result<(), Failure> {
         }
         _ => return Err(Failure::failed(admin::refusal("/confirm", status, &answer))),
     }
+
     Ok(())
 }

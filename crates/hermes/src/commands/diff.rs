@@ -51,6 +51,7 @@ async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
         Some(file) => file.clone(),
         None => of_node(&socket).await?,
     };
+
     let loaded = super::check::load(&file).map_err(|problems| {
         let failure = Failure::from(problems);
         match diff.file.as_deref().and_then(Path::to_str) {
@@ -60,12 +61,14 @@ async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
             _ => failure,
         }
     })?;
+
     // Nothing of it is shown by the node but what differs, and no secret at all.
     let text = write_whole(&loaded.document, &Places::nowhere());
     let (status, answer) = admin::call(&socket, Method::POST, "/diff", &text).await?;
     if status != 200 {
         return Err(Failure::failed(admin::refusal("/diff", status, &answer)));
     }
+
     shown(&file, &loaded, answer, output)
 }
 
@@ -82,6 +85,7 @@ fn shown(file: &Path, loaded: &Loaded, mut answer: Value, output: Output) -> Res
         // Which values came from variables is known here only.
         change.conceal(loaded, loaded);
     }
+
     let problems = problems(file, loaded, answer["problems"].take());
     if output.json {
         answer["changes"] = serde_json::json!(changes);
@@ -97,6 +101,7 @@ fn shown(file: &Path, loaded: &Loaded, mut answer: Value, output: Output) -> Res
             output.line(foreseen(&answer["reload"]));
         }
     }
+
     if !problems.is_empty() {
         let failure = Failure {
             problems,
@@ -108,6 +113,7 @@ fn shown(file: &Path, loaded: &Loaded, mut answer: Value, output: Output) -> Res
             failure
         });
     }
+
     if changes.is_empty() {
         Ok(())
     } else {
@@ -129,6 +135,7 @@ fn problems(file: &Path, loaded: &Loaded, found: Value) -> Vec<hermes_config::Pr
             remedy: text(&found["remedy"]),
         }
     };
+
     found.into_iter().map(problem).collect()
 }
 
@@ -151,6 +158,7 @@ fn foreseen(reload: &Value) -> String {
             .filter_map(Value::as_str);
         names.collect::<Vec<_>>().join(", ")
     };
+
     let listeners = &reload["listeners"];
     let effects = [
         ("open", names(&listeners["opened"])),
@@ -166,10 +174,12 @@ fn foreseen(reload: &Value) -> String {
         [] => "a reload would open and close no listener".to_owned(),
         said => format!("a reload would {}", said.join("; ")),
     };
+
     let restart = names(&reload["needs_restart"]);
     if !restart.is_empty() {
         line += &format!("; only a restart changes {restart}");
     }
+
     line
 }
 

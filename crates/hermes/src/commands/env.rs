@@ -65,6 +65,7 @@ pub async fn run(env: &Env, output: Output) -> Result<(), Failure> {
         output.value(&object);
         return Ok(());
     }
+
     for (name, value) in variables {
         output.line(format_args!("export {name}={}", quoted(&value)));
     }
@@ -114,6 +115,7 @@ fn in_status(status: &Value) -> Result<String, Failure> {
             listener["tls"].as_bool().unwrap_or(false),
         )
     });
+
     let none = || Failure::failed("the node has no `http` listener on an IP address");
     found.ok_or_else(|| none().remedy("name a proxy with --proxy URL"))
 }

@@ -46,11 +46,13 @@ pub async fn run(exchanges: &Exchanges, output: Output) -> Result<(), Failure> {
         }
         return Ok(());
     }
+
     output.raw(ENTER);
     let ended = tokio::select! {
         failure = draw(&socket, output) => Err(failure),
         _ = tokio::signal::ctrl_c() => Ok(()),
     };
+
     output.raw(LEAVE);
     ended
 }
@@ -99,6 +101,7 @@ fn text(answer: &Value, width: Option<usize>, most: Option<usize>) -> String {
     if list.is_empty() {
         return "no exchange is live".to_owned();
     }
+
     let shown = &list[..list.len().min(most.unwrap_or(usize::MAX))];
     let table = fit(
         &COLUMNS,
@@ -106,6 +109,7 @@ fn text(answer: &Value, width: Option<usize>, most: Option<usize>) -> String {
         width.unwrap_or(usize::MAX),
     );
     let mut lines = table.lines;
+
     if list.len() > shown.len() {
         lines.push(format!("  and {} more", list.len() - shown.len()));
     }
@@ -115,6 +119,7 @@ fn text(answer: &Value, width: Option<usize>, most: Option<usize>) -> String {
             table.missing.join(", ")
         ));
     }
+
     lines.join("\n")
 }
 
@@ -126,11 +131,13 @@ fn row(exchange: &Value) -> Vec<String> {
             .unwrap_or("-")
             .to_owned()
     };
+
     let count = |name: &str| exchange[name].as_u64().unwrap_or(0);
     let to = match (exchange["upstream"].as_str(), exchange["endpoint"].as_str()) {
         (Some(name), Some(endpoint)) => format!("{name} {endpoint}"),
         (name, endpoint) => name.or(endpoint).unwrap_or("-").to_owned(),
     };
+
     vec![
         format!("{} {}", text("kind"), text("protocol")),
         text("target"),

@@ -38,6 +38,7 @@ pub async fn run(exec: Exec) -> Result<(), Failure> {
         .args(arguments)
         .envs(variables(&proxy))
         .exec();
+
     Err(not_run(program, &error))
 }
 

@@ -29,6 +29,7 @@ pub async fn run(log: &Log, output: Output) -> Result<(), Failure> {
     if let Some((reason, remedy)) = log_filter::mistake(level) {
         return Err(Failure::invalid(reason).remedy(remedy));
     }
+
     let socket = log.which.socket()?;
     match admin::call(&socket, Method::PUT, "/log", level).await? {
         (200..300, _) if output.json => output.value(&json!({ "level": level })),
@@ -38,6 +39,7 @@ pub async fn run(log: &Log, output: Output) -> Result<(), Failure> {
         }
         (status, answer) => return Err(Failure::failed(admin::refusal("/log", status, &answer))),
     }
+
     Ok(())
 }
 
@@ -49,5 +51,6 @@ async fn show(log: &Log, output: Output) -> Result<(), Failure> {
     } else {
         output.line(level)
     }
+
     Ok(())
 }

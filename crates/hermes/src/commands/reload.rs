@@ -47,6 +47,7 @@ pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
     let answer = admin::call(&socket, Method::POST, "/reload", &time).await?;
     let is_settled = answer.0 == 200 && answer.1.get(UNCONFIRMED).is_none();
     changed(answer, "/reload", "file", output)?;
+
     if reload.confirm.is_some() && is_settled && !output.json {
         output.line("nothing to confirm: the file says what was in force and confirmed");
     }
@@ -67,10 +68,12 @@ pub fn changed(
         shown(&answer, path, output);
         return Ok(());
     }
+
     let problems = answer.get("problems").and_then(Value::as_array);
     let Some(problems) = problems.filter(|_| matches!(status, 409 | 422)) else {
         return Err(Failure::failed(admin::refusal(path, status, &answer)));
     };
+
     // What cannot be bound now may be free a moment later, with the same file.
     let failure = match status {
         409 => Failure::failed(format!(
@@ -78,10 +81,12 @@ pub fn changed(
         )),
         _ => Failure::invalid(format!("the {what} is not valid")),
     };
+
     if output.json {
         output.value(&answer);
         return Err(Failure::told(failure.code));
     }
+
     problems
         .iter()
         .for_each(|problem| output.line(line(problem)));
@@ -93,6 +98,7 @@ fn shown(answer: &Value, path: &str, output: Output) {
         output.value(answer);
         return;
     }
+
     output.line(match path {
         "/reload" => "reloaded",
         _ => "rolled back",
@@ -104,6 +110,7 @@ fn shown(answer: &Value, path: &str, output: Output) {
             output.line(format_args!("  {}: {words}", name.replace('_', " ")));
         }
     }
+
     if let Some(unconfirmed) = answer.get(UNCONFIRMED) {
         output.line(format_args!("unconfirmed: {}", condition(unconfirmed)));
     }
@@ -116,6 +123,7 @@ pub fn condition(unconfirmed: &Value) -> String {
         Some(revision) => format!("back to revision {revision}"),
         None => "the node stops".to_owned(),
     };
+
     let line = format!("{left} s left, then {otherwise}; keep it: hermes confirm");
     match unconfirmed["warning"].as_str() {
         Some(warning) => format!("{line}; {warning}"),
@@ -132,6 +140,7 @@ pub fn summary(report: &ReloadReport) -> String {
         .flatten()
         .filter(|(name, _)| *name != UNCONFIRMED)
         .map(|(name, value)| (name.replace('_', " "), words(value)));
+
     let said = parts
         .filter(|(_, words)| !words.is_empty())
         .map(|(name, words)| format!("{name}: {words}"));
@@ -169,6 +178,7 @@ fn line(problem: &Value) -> String {
             place["column"]
         );
     }
+
     if let Some(path) = problem["path"].as_str().filter(|path| !path.is_empty()) {
         line += &format!("{path}: ");
     }
@@ -176,6 +186,7 @@ fn line(problem: &Value) -> String {
     if let Some(remedy) = problem["remedy"].as_str() {
         line += &format!("; {remedy}");
     }
+
     line
 }
 

@@ -24,12 +24,14 @@ pub async fn run(rollback: &Rollback, output: Output) -> Result<(), Failure> {
     if let (409, Some(reason)) = (status, answer["error"].as_str()) {
         return Err(Failure::failed(reason));
     }
+
     super::reload::changed(
         (status, answer),
         "/rollback",
         "earlier configuration",
         output,
     )?;
+
     if !output.json {
         output.line("the file still says otherwise: mend it before the next reload or restart");
     }

@@ -45,6 +45,7 @@ pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     proxy.watch_files(run.watch);
     announce(&proxy);
     proxy.await_confirmation(run.confirm);
+
     loop {
         let asked = tokio::select! {
             asked = signals.next() => asked,
@@ -72,12 +73,14 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
     } else {
         undumped
     };
+
     let filter = loaded
         .document
         .log
         .level
         .as_deref()
         .unwrap_or(logging::DEFAULT);
+
     // What is wrong with the filter is said with its place, and with all else that is wrong.
     let place = loaded
         .document
@@ -85,6 +88,7 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
         .file
         .as_ref()
         .map(|file| file.0.as_path());
+
     let start = |filter| Logging::start(filter, place);
     let logging = start(filter)
         .or_else(|_| start(logging::DEFAULT))
@@ -92,12 +96,14 @@ fn start(file: PathBuf, passed: Vec<PassedSocket>) -> Result<Proxy, Failure> {
     if let Err(error) = dumps {
         tracing::warn!("the process can be dumped as the system says: {error}");
     }
+
     if let Err(error) = hermes_net::os::raise_open_files() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }
     if let limit @ 1.. = hermes_net::os::process_stats().open_files_limit {
         hermes_net::descriptors::keep_back(limit);
     }
+
     let files = loaded.files.clone();
     let started = Proxy::start(loaded, file.clone(), Box::new(logging), passed);
     started.map_err(|problems| not_started(problems.in_order(&files), &file))
@@ -151,6 +157,7 @@ async fn stop(proxy: &mut Proxy, signals: &mut Signals) -> Result<(), Failure> {
         how = proxy.drain(time) => Some(how),
         () = signals.stop_again() => None,
     };
+
     match kindly {
         Some(how) => ended(how),
         None => ended(proxy.drain(Duration::ZERO).await),
@@ -220,6 +227,7 @@ fn end_of_input() -> oneshot::Receiver<()> {
         {}
         drop(ended);
     });
+
     heard
 }
 

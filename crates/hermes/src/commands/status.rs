@@ -55,6 +55,7 @@ fn text(status: &Value, width: Option<usize>) -> String {
             None => lines.push_str(&line(&words(name), &shown(name, value), width)),
         }
     }
+
     lines + &tables
 }
 
@@ -77,6 +78,7 @@ fn rows(value: &Value, width: Option<usize>) -> Option<String> {
     });
     let header: Vec<String> = names.iter().map(|name| words(name)).collect();
     let row = |item: &Value| names.iter().map(|name| shown(name, &item[*name])).collect();
+
     Some(table::fitted(
         &header,
         &items.iter().map(row).collect::<Vec<_>>(),
@@ -104,6 +106,7 @@ fn inner(outer: &str, value: &Value, width: Option<usize>) -> Option<String> {
         let cells = names.iter().map(|name| shown(name, &object[*name]));
         std::iter::once(shown("", of)).chain(cells).collect()
     };
+
     let rows: Vec<Vec<String>> = all.into_iter().map(row).collect();
     Some(format!(
         "\n{}\n{}\n",

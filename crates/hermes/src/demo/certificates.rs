@@ -86,6 +86,7 @@ fn identity(
     ];
     let key = KeyPair::generate()?;
     let certificate = parameters.signed_by(&key, authority)?;
+
     Ok(Identity {
         name,
         certificate_pem: certificate.pem(),

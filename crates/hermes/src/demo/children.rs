@@ -56,11 +56,13 @@ impl Children {
                 .kill_on_drop(true);
             let mut process = command.spawn().says(name)?;
             let log = NodeLog::default();
+
             if let Some(lines) = process.stderr.take() {
                 tokio::spawn(keep_last(lines, log.clone()));
             }
             Ok(Node { name, process, log })
         };
+
         NODES.iter().map(node).collect::<Result<_, _>>().map(Self)
     }
 
@@ -72,12 +74,14 @@ impl Children {
             }
             Ok(())
         };
+
         let late = || {
             Err(format!(
                 "the nodes are not ready after {} s",
                 PATIENCE.as_secs()
             ))
         };
+
         timeout(PATIENCE, all).await.unwrap_or_else(|_| late())
     }
 
@@ -122,6 +126,7 @@ impl Node {
             if let Ok(Some(status)) = self.process.try_wait() {
                 return Err(format!("{} did not start: {status}", self.name));
             }
+
             if matches!(
                 admin::call(&socket, Method::GET, "/healthz", "").await,
                 Ok((200, _))

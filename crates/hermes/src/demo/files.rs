@@ -33,6 +33,7 @@ pub fn write(place: &Place, certificates: &Certificates) -> Result<(), String> {
             &identity.key_pem,
         )?;
     }
+
     Ok(())
 }
 

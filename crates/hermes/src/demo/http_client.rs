@@ -43,6 +43,7 @@ impl Client {
     ) -> Result<Self, String> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.says("HTTP")?;
         let mut driver = JoinSet::new();
+
         // Its errors show in the request that meets them.
         driver.spawn(async move { drop(connection.with_upgrades().await) });
         Ok(Self {
@@ -62,11 +63,13 @@ impl Client {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
+
         let request = request.body(Empty::new()).says(uri)?;
         self.sender.ready().await.says(uri)?;
         let response = self.sender.send_request(request).await.says(uri)?;
         let (head, body) = response.into_parts();
         let content = body.collect().await.says(uri)?.to_bytes();
+
         Ok(Answer {
             status: head.status,
             fields: head.headers,
@@ -116,6 +119,7 @@ pub async fn connect(address: SocketAddr, target: &str) -> Result<TokioIo<Upgrad
     expect(response.status().is_success(), || {
         format!("CONNECT {target}: status {}", response.status())
     })?;
+
     // The tunnel outlives the client; the driver has handed the connection over when this resolves.
     hyper::upgrade::on(response)
         .await

@@ -30,6 +30,7 @@ pub async fn follow(place: &Place, target: &str) -> Result<Journey, String> {
         let exchange = live(place, node, target).await?;
         hops.push(node.to_owned());
         let endpoint = exchange["endpoint"].as_str().unwrap_or_default();
+
         match owner(place, endpoint) {
             Some(name) if NODES.contains(&name) => node = name,
             Some(origin) => {
@@ -46,6 +47,7 @@ pub async fn follow(place: &Place, target: &str) -> Result<Journey, String> {
             }
         }
     }
+
     Err(format!(
         "{target} goes round in circles: {}",
         hops.join(" -> ")
@@ -61,6 +63,7 @@ async fn live(place: &Place, node: &str, target: &str) -> Result<Value, String> 
             .as_str()
             .is_some_and(|found| found.eq_ignore_ascii_case(target))
     };
+
     let found = list(&answer).iter().rfind(is_it);
     found
         .cloned()
@@ -94,6 +97,7 @@ fn seen_by_route(place: &Place, node: &str, exchange: &Value) -> Result<Vec<Stri
     let user = exchange["user"]
         .as_str()
         .map(|user| format!("user: {user}"));
+
     let asked = route
         .matches
         .fields
@@ -102,6 +106,7 @@ fn seen_by_route(place: &Place, node: &str, exchange: &Value) -> Result<Vec<Stri
             FieldMatch::Value(TextMatch::Exact(text)) => Some(format!("{name}: {text}")),
             _ => None,
         });
+
     Ok(user.into_iter().chain(asked).collect())
 }
 

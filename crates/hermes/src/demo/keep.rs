@@ -25,6 +25,7 @@ fn text(place: &Place, program: &Path) -> String {
     let web = address("ALICE_WEB");
     let hermes = program.display();
     let file = |name: &str| place.file(name).display().to_string();
+
     let lines = [
         (
             "a name that no DNS knows",
@@ -76,11 +77,13 @@ fn text(place: &Place, program: &Path) -> String {
             format!("less {}", file("core.yaml")),
         ),
     ];
+
     let mut text = "\nThe overlay stays up until Ctrl-C. To try, in another terminal:\n".to_owned();
     for (what, line) in lines {
         // Writing to a string does not fail.
         let _ = write!(text, "\n  # {what}\n  {line}\n");
     }
+
     text
 }
 
@@ -99,6 +102,7 @@ fn stranger(place: &Place) -> String {
     let name = "ingress.overlay";
     let address = ingress.ip();
     let port = ingress.port();
+
     format!(
         "curl --resolve {name}:{port}:{address} --proxy-cacert {authority} -x https://{name}:{port} http://VIDEO/hello"
     )

@@ -47,10 +47,12 @@ pub async fn run(demo: &Demo, output: Output) -> Result<(), Failure> {
         ended = shown(demo, &scene, &mut children, output) => ended,
         () = told_to_stop() => Err(Failure::failed("stopped before it was done")),
     };
+
     if demo.keep && ended.is_ok() {
         told_to_stop().await;
         note("stopping");
     }
+
     children.stop().await;
     ended
 }
@@ -70,6 +72,7 @@ async fn shown(
         Ok(()) => {}
         Err(_) => children.last_words(),
     }
+
     played
 }
 
@@ -86,6 +89,7 @@ impl Scene {
         let origins = Origins::start(&certificates).await?;
         let place = Place::choose(origins.addresses())?;
         files::write(&place, &certificates)?;
+
         Ok(Self {
             place,
             certificates,
@@ -108,5 +112,6 @@ async fn play(
             "Four proxies are up on loopback: alice -> ingress -> core -> edge. Sending traffic through them.",
         );
     }
+
     Ok(checks::all(scene).await)
 }

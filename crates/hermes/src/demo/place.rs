@@ -39,6 +39,7 @@ impl Place {
             .says("a folder for the demo")?;
         let mut addresses = origins.to_vec();
         let mut free = free_addresses();
+
         for name in LISTENERS {
             addresses.push((name, free.next().ok_or("no free port on loopback")?));
         }

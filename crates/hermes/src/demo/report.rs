@@ -64,6 +64,7 @@ fn paragraph(result: &Checked) -> String {
         Ok(evidence) => (evidence, format!("{GOOD}{}", result.what)),
         Err(reason) => return block(format!("{BAD}{}", result.what), &[reason]),
     };
+
     let times = evidence.latency.map(times).unwrap_or_default();
     // The times stand at the end of the line.
     let room = WIDTH.saturating_sub(times.chars().count() + 1);
@@ -72,10 +73,12 @@ fn paragraph(result: &Checked) -> String {
     } else {
         format!("{what:<room$} {times}")
     };
+
     let fields = match evidence.journey.fields.as_slice() {
         [] => String::new(),
         fields => format!("fields added: {}", fields.join(", ")),
     };
+
     block(
         title,
         &[

@@ -69,6 +69,7 @@ impl<P> Direction<P> {
         {
             return Fate::Down;
         }
+
         // As on a real link: what is lost on the way has taken its time at the sender.
         let Some(sent_at) = self.sent(bytes, now) else {
             return Fate::NoRoom;
@@ -76,6 +77,7 @@ impl<P> Direction<P> {
         if self.loses() {
             return Fate::Lost;
         }
+
         let departure = self.departure(sent_at);
         self.number += 1;
         self.on_the_way.push(Reverse(OnTheWay {
@@ -83,6 +85,7 @@ impl<P> Direction<P> {
             number: self.number,
             packet,
         }));
+
         Fate::Departs(departure)
     }
 
@@ -109,6 +112,7 @@ impl<P> Direction<P> {
         else {
             return Some(now);
         };
+
         let takes = |bytes: usize| {
             Duration::from_secs_f64(bytes as f64 * 8.0 / bits_per_second.max(1) as f64)
         };
@@ -116,6 +120,7 @@ impl<P> Direction<P> {
         if begins > now && begins + takes(bytes) > now + takes(queue_bytes) {
             return None;
         }
+
         self.sent_at = begins + takes(bytes);
         Some(self.sent_at)
     }

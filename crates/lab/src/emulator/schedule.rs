@@ -22,6 +22,7 @@ impl Schedule {
         let Some(since_offset) = since_start.checked_sub(self.offset) else {
             return false;
         };
+
         let period = (self.up + self.down).as_nanos();
         since_offset.as_nanos() % period < self.up.as_nanos()
     }

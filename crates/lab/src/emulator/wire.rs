@@ -49,6 +49,7 @@ impl Wire {
         let profiles = [one.profile.clone(), other.profile.clone()];
         let end = Arc::new(Notify::new());
         let ended = Arc::clone(&end);
+
         let thread = spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -59,6 +60,7 @@ impl Wire {
                 let other = other?;
                 let [forth, back] = profiles;
                 let start = Instant::now();
+
                 tokio::select! {
                     done = forward(&one, &other, Direction::new(forth, seed, start)) => done,
                     done = forward(&other, &one, Direction::new(back, !seed, start)) => done,
@@ -66,6 +68,7 @@ impl Wire {
                 }
             })
         });
+
         Ok(Self {
             end,
             thread: Some(thread),
@@ -92,6 +95,7 @@ impl End<'_> {
                     .name(self.device)
                     .mtu(MTU)
                     .tx_queue_len(KERNEL_QUEUE);
+
                 builder
                     .build_sync()
                     .with_context(|| format!("TUN device {}", self.device))
@@ -100,6 +104,7 @@ impl End<'_> {
                 .join()
                 .map_err(|_| anyhow!("the thread that opens {} panicked", self.device))?
         })?;
+
         self.namespace.attach(self.device, self.address)?;
         Ok(device)
     }
@@ -117,6 +122,7 @@ async fn forward(
             // The other device may be down for a moment; a packet is lost then, as on any link.
             to.send(&packet).await.ok();
         }
+
         let next = direction.next_departure();
         tokio::select! {
             biased;

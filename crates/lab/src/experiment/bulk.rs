@@ -27,6 +27,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     ensure!(bytes > 0, "no byte came");
     let gigabytes = bytes as f64 / 1e9;
     let mut measured = vec![(Figure::more("rate", "Gbit/s"), gigabytes * 8.0 / seconds)];
+
     if !bench.system.processes.is_empty() {
         measured.push((Figure::less("proxies' time", "CPU s/GB"), used / gigabytes));
     }

@@ -18,20 +18,24 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     bench.client.once(bench.entry).await?;
     let mut measured = Vec::new();
     let mut failed = 0;
+
     for clients in if bench.short { SHORT } else { LONG } {
         tokio::time::sleep(REST).await;
         let begin = Instant::now();
         let mut tasks = JoinSet::new();
+
         for _ in 0..*clients {
             let client = bench.client.clone();
             let entry = bench.entry.clone();
             tasks.spawn(async move { client.once(&entry).await });
         }
+
         let done = tasks.join_all().await;
         let time = begin.elapsed().as_secs_f64() * 1e3;
         failed += done.iter().filter(|done| done.is_err()).count();
         measured.push((Figure::less(format!("{clients} clients"), "ms"), time));
     }
+
     measured.push((Figure::less("failures", "exchanges"), failed as f64));
     Ok(measured)
 }

@@ -18,10 +18,12 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let mut sender = Sender::new(bench.entry, bench.origin.udp).await?;
     let found = highest(&mut sender, time, || bench.system.processor_time()).await?;
     let mut measured = vec![(Figure::more("rate", "1000/s"), found.rate / 1e3)];
+
     if !bench.system.processes.is_empty() {
         let used = found.used.1 - found.used.0;
         let cost = used.as_secs_f64() * 1e6 / found.received.max(1) as f64;
         measured.push((Figure::less("proxies' time", "CPU us each"), cost));
     }
+
     Ok(measured)
 }

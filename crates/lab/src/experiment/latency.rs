@@ -34,6 +34,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
         bench.client.once(bench.entry).await?;
         new.push(begin.elapsed().as_secs_f64() * 1e6);
     }
+
     let mut session = bench.client.open(bench.entry).await?;
     let mut kept = Vec::with_capacity(counts.kept);
     for _ in 0..WARM_UP + counts.kept {
@@ -41,6 +42,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
         session.exchange().await?;
         kept.push(begin.elapsed().as_secs_f64() * 1e6);
     }
+
     Ok(vec![
         (Figure::less("new", "us"), median(&new[WARM_UP..])),
         (Figure::less("kept", "us"), median(&kept[WARM_UP..])),

@@ -19,6 +19,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let time = if bench.short { SHORT } else { LONG };
     let mut tasks = JoinSet::new();
     let begin = Instant::now();
+
     for _ in 0..CLIENTS {
         tasks.spawn(go_on(
             bench.client.clone(),
@@ -26,12 +27,14 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
             begin + time,
         ));
     }
+
     let counts = tasks.join_all().await;
     let seconds = begin.elapsed().as_secs_f64();
     let (done, failed) = counts
         .iter()
         .fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     ensure!(done > 0, "no exchange was done, {failed} failed");
+
     Ok(vec![
         (
             Figure::more("rate", "exchanges/s"),
@@ -53,6 +56,7 @@ async fn go_on(client: Client, entry: Entry, end: Instant) -> (u32, u32) {
         };
         failed += u32::from(ended.is_err());
     }
+
     (done, failed)
 }
 

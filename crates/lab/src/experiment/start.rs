@@ -21,17 +21,20 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let entry = system
         .entry(bench.case.kind, bench.case.link)
         .context("no such way")?;
+
     while let Err(error) = bench.client.once(entry).await {
         if begin.elapsed() > LIMIT {
             bail!(error.context("it does not start"));
         }
         tokio::time::sleep(STEP).await;
     }
+
     let time = begin.elapsed().as_secs_f64() * 1e3;
     tokio::time::sleep(REST).await;
     let memory = system.resident() as f64 / system.processes.len() as f64;
     let mut measured = vec![(Figure::less("start", "ms"), time)];
     measured.push((Figure::less("memory", "MB"), memory / 1e6));
+
     if let Some(process) = system
         .processes
         .first()
@@ -42,5 +45,6 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
             process.program_size() as f64 / 1e6,
         ));
     }
+
     Ok(measured)
 }

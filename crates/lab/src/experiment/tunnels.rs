@@ -20,6 +20,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
         .context("no such way")?;
     let before = system.memory();
     let mut sessions = Vec::with_capacity(count);
+
     for number in 0..count {
         let opened = async {
             let mut session = bench.client.open(entry).await?;
@@ -28,6 +29,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
         };
         sessions.push(opened.await.with_context(|| format!("tunnel {number}"))?);
     }
+
     tokio::time::sleep(idle).await;
     let grown = system.memory().saturating_sub(before);
     Ok(vec![(

@@ -22,6 +22,7 @@ pub async fn connections(listener: TcpListener, to: SocketAddr) -> Result<()> {
     let (mut receiver, sender) = link(to).await?;
     let exchanges: Exchanges = Rc::default();
     let answers = Rc::clone(&exchanges);
+
     let back = spawn_local(async move {
         loop {
             let (number, piece) = receiver.receive().await?;
@@ -33,6 +34,7 @@ pub async fn connections(listener: TcpListener, to: SocketAddr) -> Result<()> {
             }
         }
     });
+
     let forth = accept(listener, sender, exchanges);
     tokio::select! {
         ended = forth => ended,
@@ -65,6 +67,7 @@ pub async fn datagrams(socket: UdpSocket, to: SocketAddr) -> Result<()> {
     let (mut receiver, sender) = link(to).await?;
     let answers = Rc::clone(&socket);
     let addresses = Rc::clone(&clients);
+
     let back = spawn_local(async move {
         loop {
             let (number, datagram) = receiver.receive().await?;
@@ -72,6 +75,7 @@ pub async fn datagrams(socket: UdpSocket, to: SocketAddr) -> Result<()> {
             drop(answers.send_segments(client, datagram, None).await);
         }
     });
+
     let forth = receive(&socket, &clients, &sender);
     tokio::select! {
         ended = forth => ended,
@@ -87,6 +91,7 @@ async fn receive(
     let mut numbers: HashMap<SocketAddr, u32> = HashMap::new();
     let mut batch = RecvBatch::new();
     let mut piece = Vec::new();
+
     loop {
         if socket.recv(&mut batch).await.is_err() {
             continue;
@@ -113,6 +118,7 @@ async fn link(to: SocketAddr) -> Result<(Receiver, LinkSender)> {
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     };
+
     stream.set_nodelay(true)?;
     let (from, back) = stream.into_split();
     Ok((Receiver::new(from), LinkSender::new(back)))

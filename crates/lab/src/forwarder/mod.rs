@@ -77,6 +77,7 @@ impl FromStr for ForwarderAddresses {
         let mut next = || parts.next().ok_or("expected MODE=LISTEN=TO");
         let mode = clap::ValueEnum::from_str(next()?, false)?;
         let mut address = || next()?.parse().map_err(|error| format!("{error}"));
+
         Ok(Self {
             mode,
             listen: address()?,
@@ -102,6 +103,7 @@ pub fn serve(arguments: &ForwarderArguments) -> Result<()> {
         for way in ways.collect::<Vec<_>>() {
             way.await??;
         }
+
         Ok(())
     })
 }
@@ -113,11 +115,13 @@ async fn forward(way: ForwarderAddresses) -> Result<()> {
         Mode::Join => return join::connections(tcp_listener(listen)?, to).await,
         _ => {}
     }
+
     let listener = tcp_listener(listen)?;
     let idle = Rc::new(plain::Idle::new(
         to,
         matches!(mode, Mode::Kept | Mode::SplitKept),
     ));
+
     loop {
         let (stream, _) = listener.accept().await.context("accept")?;
         stream.set_nodelay(true)?;
@@ -148,6 +152,7 @@ fn tcp_listener(address: SocketAddr) -> Result<TcpListener> {
         .bind(&address.into())
         .with_context(|| address.to_string())?;
     socket.listen(BACKLOG)?;
+
     Ok(TcpListener::from_std(socket.into())?)
 }
 

@@ -57,6 +57,7 @@ pub async fn forward(mut client: TcpStream, idle: &Idle) -> Result<()> {
         tokio::io::copy_bidirectional_with_sizes(&mut client, &mut target, READ, READ).await?;
         return Ok(());
     }
+
     let mut up = Vec::with_capacity(READ);
     let mut down = Vec::with_capacity(READ);
     loop {

@@ -26,12 +26,14 @@ pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
     let mut receiver = Receiver::new(from);
     let sender = LinkSender::new(back);
     let mut exchanges: HashMap<u32, mpsc::Sender<Vec<u8>>> = HashMap::new();
+
     loop {
         let (number, piece) = receiver.receive().await?;
         if piece.is_empty() {
             exchanges.remove(&number);
             continue;
         }
+
         let pieces = exchanges.entry(number).or_insert_with(|| {
             let (pieces, queue) = mpsc::channel(WAITING);
             let idle = Rc::clone(&idle);
@@ -40,8 +42,10 @@ pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
                 drop(exchange(queue, &idle, &sender, number).await);
                 drop(sender.end(number).await);
             });
+
             pieces
         });
+
         drop(pieces.send(piece.to_vec()).await);
     }
 }
@@ -78,6 +82,7 @@ pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
     let mut receiver = Receiver::new(from);
     let sender = LinkSender::new(back);
     let mut sockets: HashMap<u32, (Rc<UdpSocket>, AbortHandle)> = HashMap::new();
+
     loop {
         let (number, datagram) = receiver.receive().await?;
         let socket = match sockets.get(&number) {
@@ -89,17 +94,20 @@ pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
                 {
                     oldest.abort();
                 }
+
                 let socket = Rc::new(UdpSocket::connected(to).await?);
                 let answers = Rc::clone(&socket);
                 let sender = sender.clone();
                 let task =
                     spawn_local(async move { drop(answer(&answers, &sender, number).await) });
+
                 &sockets
                     .entry(number)
                     .or_insert((socket, task.abort_handle()))
                     .0
             }
         };
+
         drop(socket.send_segments(None, datagram, None).await);
     }
 }

@@ -34,6 +34,7 @@ pub async fn run(entry: SocketAddr, host: &str, bytes: u64, parts: u32) -> Resul
     let begin = Instant::now();
     let each = bytes / u64::from(parts);
     let mut tasks = JoinSet::new();
+
     for number in 0..u64::from(parts) {
         let first = number * each;
         let last = if number + 1 == u64::from(parts) {
@@ -48,10 +49,12 @@ pub async fn run(entry: SocketAddr, host: &str, bytes: u64, parts: u32) -> Resul
                 .context("not done in time")?
         });
     }
+
     let mut first_bytes = Vec::with_capacity(parts as usize);
     while let Some(done) = tasks.join_next().await {
         first_bytes.push(done.context("a task of a part")??);
     }
+
     Ok(Done {
         time: begin.elapsed(),
         first_bytes,
@@ -69,6 +72,7 @@ async fn part(entry: SocketAddr, host: &str, first: u64, last: u64) -> Result<Du
     stream.write_all(request.as_bytes()).await?;
     let mut head = Vec::with_capacity(LONGEST);
     let mut first_byte = None;
+
     let content = loop {
         ensure!(head.len() < LONGEST, "the response head is too long");
         ensure!(
@@ -76,10 +80,12 @@ async fn part(entry: SocketAddr, host: &str, first: u64, last: u64) -> Result<Du
             "the connection ended before the response did"
         );
         first_byte.get_or_insert_with(|| begin.elapsed());
+
         if let Some(end) = head.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
         }
     };
+
     let line = String::from_utf8_lossy(&head[..content])
         .lines()
         .next()
@@ -91,6 +97,7 @@ async fn part(entry: SocketAddr, host: &str, first: u64, last: u64) -> Result<Du
     );
     let mut left = (last - first + 1).saturating_sub((head.len() - content) as u64);
     let mut room = vec![0; READ];
+
     while left > 0 {
         let read = discard(&stream, &mut room).await?;
         ensure!(
@@ -99,6 +106,7 @@ async fn part(entry: SocketAddr, host: &str, first: u64, last: u64) -> Result<Du
         );
         left = left.saturating_sub(read as u64);
     }
+
     first_byte.context("no byte came")
 }
 

@@ -99,6 +99,7 @@ impl HopBench<'_> {
                 found.rate * PAYLOAD as f64 * 8.0 / 1e6,
             ),
         ];
+
         let gigabytes = found.received as f64 * PAYLOAD as f64 / 1e9;
         self.cost(&mut measured, &found.used, gigabytes);
         Ok(measured)
@@ -108,17 +109,20 @@ impl HopBench<'_> {
         let entry = entry.for_datagrams();
         let mut session = self.client.open(&entry).await?;
         let mut kept = Vec::with_capacity(amounts.kept);
+
         for _ in 0..WARM_UP + amounts.kept {
             let begin = Instant::now();
             session.exchange().await?;
             kept.push(begin.elapsed().as_secs_f64() * 1e6);
         }
+
         let mut new = Vec::with_capacity(amounts.new);
         for _ in 0..WARM_UP + amounts.new {
             let begin = Instant::now();
             self.client.once(&entry).await?;
             new.push(begin.elapsed().as_secs_f64() * 1e6);
         }
+
         let kept = &mut kept[WARM_UP..];
         // As RTP's receivers see it: how much one differs from the one before.
         let jitter = kept
@@ -127,6 +131,7 @@ impl HopBench<'_> {
             .sum::<f64>()
             / kept.len() as f64;
         kept.sort_by(f64::total_cmp);
+
         Ok(vec![
             (Figure::less("kept flow", "us"), median(kept)),
             (
@@ -145,11 +150,13 @@ impl HopBench<'_> {
         tokio::time::sleep(REST).await;
         let begin = Instant::now();
         let mut tasks = JoinSet::new();
+
         for _ in 0..self.point.transactions {
             let client = self.client.clone();
             let entry = entry.clone();
             tasks.spawn(async move { client.once(&entry).await.map(|()| begin.elapsed()) });
         }
+
         let done = tasks.join_all().await;
         let times: Vec<_> = done
             .iter()
@@ -157,6 +164,7 @@ impl HopBench<'_> {
             .map(|time| time.as_secs_f64() * 1e3)
             .collect();
         ensure!(!times.is_empty(), "no flow got an answer");
+
         Ok(vec![
             (
                 Figure::less("last answer", "ms"),
@@ -178,6 +186,7 @@ impl HopBench<'_> {
             self.point.transactions,
         )
         .await?;
+
         let after = self.running.processor_times();
         let first: Vec<_> = done
             .first_bytes
@@ -191,6 +200,7 @@ impl HopBench<'_> {
             ),
             (Figure::less("first byte", "ms"), median(&first)),
         ];
+
         self.cost(&mut measured, &(before, after), amounts.bytes as f64 / 1e9);
         Ok(measured)
     }
@@ -202,12 +212,15 @@ impl HopBench<'_> {
             .running
             .traced(self.point, self.around, folder.path())?;
         let begin = Instant::now();
+
         while let Err(error) = self.client.once(&entry.for_datagrams()).await {
             process.check()?;
             ensure!(begin.elapsed() < START_LIMIT, error.context(process.log()));
         }
+
         let mut sender = Sender::several(entry.udp, self.origin.udp, 1).await?;
         sender.send(TRACED_RATE, TRACED_TIME).await?;
+
         // Its end writes the files to their ends.
         drop(process);
         qlog::read(&folder.path().join("qlog"))

@@ -54,10 +54,12 @@ pub fn run(arguments: &HopArguments) -> Result<()> {
     } else {
         measure_all(arguments)?
     };
+
     let failed = results.failures.len();
     if let Some(file) = options.earlier() {
         results = results.after(HopResults::load(file)?);
     }
+
     if let Some(file) = options.later() {
         results.save(file)?;
     }
@@ -67,10 +69,12 @@ pub fn run(arguments: &HopArguments) -> Result<()> {
         .map(|folder| plot::save(&results, folder))
         .transpose()?
         .unwrap_or_default();
+
     if let Some(file) = &options.markdown {
         std::fs::write(file, show::page(&results, &pictures))
             .with_context(|| file.display().to_string())?;
     }
+
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
@@ -79,6 +83,7 @@ pub fn run(arguments: &HopArguments) -> Result<()> {
         show::summary_line(&results)
     )
     .context("standard output")?;
+
     ensure!(failed == 0, "{failed} measurements failed; see above");
     Ok(())
 }
@@ -93,6 +98,7 @@ fn measure_all(arguments: &HopArguments) -> Result<HopResults> {
     let steps = points.iter().map(measured).sum::<usize>() * arguments.options.repeats as usize;
     let mut results = HopResults::default();
     let mut progress = Progress::new(steps);
+
     for links in Links::ALL {
         let points: Vec<_> = points
             .iter()
@@ -110,6 +116,7 @@ fn measure_all(arguments: &HopArguments) -> Result<HopResults> {
             )?;
         }
     }
+
     progress.end();
     results.runs.push(arguments.options.run(begin));
     Ok(results)
@@ -129,6 +136,7 @@ fn measure_on(
     let pki = Pki::create(folder.path())?;
     let anywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let (_origin, origin) = origin::start_in(Some(network.origin()?), anywhere, folder.path())?;
+
     let around = Around {
         network: &network,
         origin,
@@ -136,6 +144,7 @@ fn measure_on(
         folder: folder.path(),
         programs,
     };
+
     let mut running = systems
         .iter()
         .map(|system| Running::launch(*system, &around))
@@ -159,6 +168,7 @@ fn measure_on(
                     results,
                 )
                 .await;
+
                 Ok(())
             })
         });
@@ -195,6 +205,7 @@ async fn rounds(
             .filter(|(point, running)| running.system.has(*point))
             .collect();
         random.shuffle(&mut order);
+
         for (point, running) in order {
             let what = format!("round {round}: {}: {point}", running.system);
             progress.step(&what);
@@ -206,6 +217,7 @@ async fn rounds(
                 origin,
                 short: arguments.options.short,
             };
+
             match bench.run().await {
                 Ok(measured) => {
                     for (figure, value) in measured {

@@ -70,6 +70,7 @@ impl Network {
         for name in names.iter().map(String::as_str).chain([ORIGIN]) {
             topology.add(name)?;
         }
+
         for (number, name) in (0..).zip(&names) {
             if let Some(next) = names.get(usize::from(number) + 1) {
                 let near = format!("10.77.{}.1/24", number + 1);
@@ -87,6 +88,7 @@ impl Network {
                 links,
             )?;
         }
+
         Ok(Self { topology })
     }
 
@@ -149,5 +151,6 @@ fn cable(topology: &Topology, one: (&str, &str), other: (&str, &str), links: Lin
                 .context("a kernel with the scheduler `tbf` is needed")?;
         }
     }
+
     Ok(())
 }

@@ -92,12 +92,14 @@ impl FromStr for Part {
         let experiment = || HopExperiment::from_str(text, false).map(Self::Experiment);
         let links = || Links::from_str(text, false).map(Self::Links);
         let way = || Way::from_str(text, false).map(Self::Way);
+
         let hops = || {
             text.parse()
                 .ok()
                 .filter(|hops| *hops <= HOPS)
                 .map(Self::Hops)
         };
+
         let transactions = || text.strip_prefix('x')?.parse().ok().map(Self::Transactions);
         let word = experiment().or_else(|_| links()).or_else(|_| way()).ok();
         word.or_else(hops).or_else(transactions).ok_or_else(|| {
@@ -225,6 +227,7 @@ pub fn points(only: &[Part]) -> Vec<Point> {
                     let few = if hops <= 1 { few } else { &[] };
                     let mut transactions: Vec<u32> = always.iter().chain(few).copied().collect();
                     transactions.sort_unstable();
+
                     let point = |transactions| Point {
                         experiment,
                         links,
@@ -232,11 +235,13 @@ pub fn points(only: &[Part]) -> Vec<Point> {
                         hops,
                         transactions,
                     };
+
                     points.extend(transactions.into_iter().map(point));
                 }
             }
         }
     }
+
     points.retain(|point| wanted(only, *point));
     points
 }

@@ -90,6 +90,7 @@ pub fn save(results: &HopResults, folder: &Path) -> Result<Vec<String>> {
         if panels.is_empty() {
             continue;
         }
+
         let places = (0..).map(|place| f64::from(place) * WIDTH);
         let placed = panels
             .iter()
@@ -104,12 +105,14 @@ pub fn save(results: &HopResults, folder: &Path) -> Result<Vec<String>> {
         .with_context(|| file.display().to_string())?;
         written.push(shown.file.to_owned());
     }
+
     Ok(written)
 }
 
 fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> {
     let axis = axis(results, shown, links);
     let lines = lines(results, shown, links, &axis);
+
     // Without a proxy there may be twenty times as much: what is above the others is left out.
     let largest = |line: &&Line| line.points.iter().map(|point| point.1).reduce(f64::max);
     let proxies = lines
@@ -122,6 +125,7 @@ fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> 
             .filter_map(|line| largest(&line))
             .reduce(f64::max)
     })?;
+
     let x = |place: usize| {
         LEFT + (WIDTH - LEFT - RIGHT) * place as f64 / (axis.len() - 1).max(1) as f64
     };
@@ -131,6 +135,7 @@ fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> 
     } else {
         "hops"
     };
+
     let title = format!(
         "{}, {} links: {} in {} over {over}",
         shown.experiment.name(),
@@ -138,6 +143,7 @@ fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> 
         shown.figure,
         shown.unit
     );
+
     let mut content = text(4.0, 16.0, "start", &title);
     let frame = format!(
         "M{LEFT:.1} {:.1}V{:.1}H{:.1}",
@@ -145,9 +151,11 @@ fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> 
         y(0.0),
         x(axis.len() - 1)
     );
+
     content += &format!("<path d=\"{frame}\" fill=\"none\" stroke=\"#999999\"/>\n");
     content += &text(LEFT - 4.0, y(most) + 4.0, "end", &number(most));
     content += &text(LEFT - 4.0, y(0.0), "end", "0");
+
     for (place, value) in axis.iter().enumerate() {
         content += &text(x(place), HEIGHT - 14.0, "middle", &value.to_string());
     }
@@ -155,6 +163,7 @@ fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> 
         line.points.retain(|point| point.1 <= most);
         content += &drawn(&line, x, y);
     }
+
     Some(content)
 }
 
@@ -168,6 +177,7 @@ fn drawn(line: &Line, x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Strin
     if points.is_empty() {
         return String::new();
     }
+
     let places: Vec<_> = points
         .iter()
         .map(|(place, value)| (x(*place), y(*value)))
@@ -180,12 +190,14 @@ fn drawn(line: &Line, x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Strin
         "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n",
         path.join("L")
     );
+
     for (x, y) in &places {
         content += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
     }
     if let Some((x, y)) = places.last() {
         content += &text(x + 6.0, y + 4.0, "start", name);
     }
+
     content
 }
 
@@ -199,6 +211,7 @@ fn axis(results: &HopResults, shown: &Picture, links: Links) -> Vec<u32> {
     let mut values: Vec<u32> = own.map(|point| value(shown, point)).collect();
     values.sort_unstable();
     values.dedup();
+
     values
 }
 
@@ -228,6 +241,7 @@ fn lines(results: &HopResults, shown: &Picture, links: Links, axis: &[u32]) -> V
         (HopSystem::Envoy, Way::Forwarded, "#00798c"),
         (HopSystem::MasqueGo, Way::Forwarded, "#edae49"),
     ];
+
     let mut lines = Vec::new();
     for (system, way, colour) in kinds {
         let own = results.series.iter().filter(|series| {
@@ -245,6 +259,7 @@ fn lines(results: &HopResults, shown: &Picture, links: Links, axis: &[u32]) -> V
                 ))
             })
             .collect();
+
         points.sort_by_key(|point| point.0);
         if !points.is_empty() {
             let name = if way == Way::Nested {
@@ -259,5 +274,6 @@ fn lines(results: &HopResults, shown: &Picture, links: Links, axis: &[u32]) -> V
             });
         }
     }
+
     lines
 }

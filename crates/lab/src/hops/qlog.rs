@@ -37,6 +37,7 @@ pub fn read(folder: &Path) -> Result<Measured> {
         let text = fs::read_to_string(entry?.path())?;
         connections.push(connection(&text));
     }
+
     let used = connections
         .into_iter()
         .filter(|connection| connection.sent >= FEW);
@@ -46,6 +47,7 @@ pub fn read(folder: &Path) -> Result<Measured> {
         !furthest.round_trips.is_empty(),
         "the qlog files have no round trips"
     );
+
     let mut measured = vec![
         (
             Figure::less("QUIC round trip", "us"),
@@ -60,11 +62,13 @@ pub fn read(folder: &Path) -> Result<Measured> {
             100.0 * furthest.lost as f64 / furthest.sent as f64,
         ),
     ];
+
     measured.extend(
         furthest
             .ready
             .map(|ready| (Figure::less("QUIC first byte", "ms"), ready)),
     );
+
     Ok(measured)
 }
 
@@ -81,6 +85,7 @@ fn connection(text: &str) -> Connection {
             .as_str()
             .and_then(|name| name.rsplit(':').next())
             .unwrap_or_default();
+
         match event {
             "metrics_updated" | "recovery_metrics_updated" => {
                 found.round_trips.extend(data["latest_rtt"].as_f64());
@@ -102,6 +107,7 @@ fn connection(text: &str) -> Connection {
             _ => {}
         }
     }
+
     found
 }
 

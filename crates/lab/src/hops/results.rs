@@ -65,6 +65,7 @@ impl HopResults {
         series.sort_by_key(|series| (series.point, series.system));
         let runs = earlier.runs.into_iter().chain(self.runs).collect();
         let failures = earlier.failures.into_iter().chain(self.failures).collect();
+
         Self {
             runs,
             series,
@@ -92,6 +93,7 @@ impl HopResults {
                 rows.push((*point, figure.clone()));
             }
         }
+
         rows.sort_by_key(|(point, _)| *point);
         rows
     }

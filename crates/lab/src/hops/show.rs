@@ -16,10 +16,12 @@ pub fn print(results: &HopResults) -> String {
             text += &format!("\n{}: median (least to most)\n{table}\n", experiment.name());
         }
     }
+
     text += &format!("\n{}\n", goals(results, NOTHING));
     for failure in &results.failures {
         text += &format!("failed: {failure}\n");
     }
+
     text
 }
 
@@ -32,6 +34,7 @@ pub fn summary_line(results: &HopResults) -> String {
             .filter(|target| target.verdict() == verdict)
             .count()
     };
+
     let seconds: f64 = results.runs.iter().map(|run| run.seconds).sum();
     format!(
         "hops: {} goals reached, {} missed, {} too close to say; {seconds:.0} s, {} failed",
@@ -53,6 +56,7 @@ pub fn page(results: &HopResults, pictures: &[String]) -> String {
             run.command, run.seconds, run.seed, run.machine
         );
     }
+
     for failure in &results.failures {
         text += &format!("- failed: {failure}\n");
     }
@@ -71,8 +75,10 @@ pub fn page(results: &HopResults, pictures: &[String]) -> String {
         {
             text += &format!("![{}]({picture})\n\n", picture.trim_end_matches(".svg"));
         }
+
         text += &format!("{}\n", compact(&table));
     }
+
     text
 }
 
@@ -107,6 +113,7 @@ fn goals(results: &HopResults, style: TableStyle) -> Table {
     let mut table = Table::new();
     table.load_style(style);
     table.set_header(["goal", "measured", ""]);
+
     for target in targets(results) {
         table.add_row([
             target.words.clone(),
@@ -114,6 +121,7 @@ fn goals(results: &HopResults, style: TableStyle) -> Table {
             target.verdict().to_owned(),
         ]);
     }
+
     table
 }
 
@@ -127,6 +135,7 @@ fn table(results: &HopResults, experiment: HopExperiment, style: TableStyle) -> 
         rows.iter()
             .any(|(point, figure)| results.of(*point, *system, &figure.name).is_some())
     };
+
     let systems: Vec<_> = HopSystem::ALL.into_iter().filter(measured).collect();
     let mut table = Table::new();
     table.load_style(style);
@@ -136,6 +145,7 @@ fn table(results: &HopResults, experiment: HopExperiment, style: TableStyle) -> 
             .into_iter()
             .chain(names),
     );
+
     for (point, figure) in &rows {
         let chain = format!("{} {}", point.hops, point.way.name());
         let start = [
@@ -149,6 +159,7 @@ fn table(results: &HopResults, experiment: HopExperiment, style: TableStyle) -> 
             .map(|system| cell(results.of(*point, *system, &figure.name)));
         table.add_row(start.into_iter().chain([name]).chain(values));
     }
+
     for column in table.column_iter_mut().skip(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }

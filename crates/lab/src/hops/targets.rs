@@ -60,11 +60,13 @@ fn point(experiment: HopExperiment, links: Links, hops: u8) -> Point {
     } else {
         Way::Forwarded
     };
+
     let transactions = if experiment == HopExperiment::Flows {
         1000
     } else {
         1
     };
+
     Point {
         experiment,
         links,
@@ -82,6 +84,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
             .of(point(experiment, links, 1), system, figure)
             .map(|summary| summary.median)
     };
+
     let name = links.name();
     for other in [HopSystem::Envoy, HopSystem::MasqueGo] {
         let rates = [HopSystem::Hermes, other]
@@ -96,6 +99,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
             });
         }
     }
+
     let direct = results
         .of(
             point(HopExperiment::Latency, links, 0),
@@ -103,6 +107,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
             "kept flow",
         )
         .map(|s| s.median);
+
     let kept = [HopSystem::Hermes, HopSystem::Envoy]
         .map(|system| value(HopExperiment::Latency, system, "kept flow"));
     if let (Some(direct), [Some(own), Some(theirs)]) = (direct, kept) {
@@ -114,6 +119,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
             more: false,
         });
     }
+
     let times = [HopSystem::Hermes, HopSystem::Envoy]
         .map(|system| value(HopExperiment::Flows, system, "last answer"));
     if let [Some(own), Some(theirs)] = times {
@@ -125,6 +131,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
             more: false,
         });
     }
+
     if let Some(lost) = results.of(
         point(HopExperiment::Flows, links, 1),
         HopSystem::Hermes,
@@ -139,6 +146,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
             more: false,
         });
     }
+
     found
 }
 
@@ -152,11 +160,13 @@ fn further(results: &HopResults, links: Links) -> Vec<Target> {
                 .of(point(experiment, links, hops), HopSystem::Hermes, figure)
                 .map(|summary| summary.median)
         };
+
         let time = |hops: u8| {
             (1..=hops)
                 .map(|hop| value(hops, &format!("time of proxy {hop}")))
                 .sum::<Option<f64>>()
         };
+
         for hops in 2..=HOPS {
             let words = |measure: &str| format!("{}: {what}: {measure} at {hops}", links.name());
             if let (Some(first), Some(before), Some(now)) = (time(1), time(hops - 1), time(hops)) {
@@ -168,6 +178,7 @@ fn further(results: &HopResults, links: Links) -> Vec<Target> {
                     more: false,
                 });
             }
+
             if let (Links::Gigabit, Some(before), Some(now)) = (
                 links,
                 value(hops - 1, "throughput"),
@@ -183,6 +194,7 @@ fn further(results: &HopResults, links: Links) -> Vec<Target> {
             }
         }
     }
+
     found
 }
 
@@ -197,6 +209,7 @@ fn steady(results: &HopResults, links: Links) -> Vec<Target> {
                 ..*other
             } == one
         };
+
         let medians = |figure: &str| -> Vec<f64> {
             let mut points: Vec<_> = results
                 .series
@@ -210,9 +223,11 @@ fn steady(results: &HopResults, links: Links) -> Vec<Target> {
                 .filter_map(|point| Some(results.of(*point, HopSystem::Hermes, figure)?.median))
                 .collect()
         };
+
         let medians = medians("throughput");
         let least = medians.iter().copied().fold(f64::NAN, f64::min);
         let peak = medians.iter().copied().fold(0.0, f64::max);
+
         if medians.len() > 1 {
             let what = experiment.name();
             let words = format!(
@@ -227,6 +242,7 @@ fn steady(results: &HopResults, links: Links) -> Vec<Target> {
             });
         }
     }
+
     found
 }
 

@@ -45,6 +45,7 @@ pub async fn serve(socket: UdpSocket) -> Result<()> {
                     .to_vec(),
                 _ => continue,
             };
+
             drop(socket.send_segments(Some(source), &answer, None).await);
         }
     }
@@ -60,6 +61,7 @@ pub async fn received(origin: SocketAddr, name: [u8; 4]) -> Result<u64> {
     question.extend(name);
     let mut answer = [0; 8];
     let mut answered = None;
+
     // Where too much is sent, the question or the answer may be lost too.
     for _ in 0..QUESTIONS {
         socket.send_to(&question, origin).await?;
@@ -68,6 +70,7 @@ pub async fn received(origin: SocketAddr, name: [u8; 4]) -> Result<u64> {
             break;
         }
     }
+
     let length = answered.context("the origin does not answer")?;
     ensure!(length == answer.len(), "the origin gave another answer");
     Ok(u64::from_be_bytes(answer))

@@ -92,6 +92,7 @@ pub fn start_in(
     let program = std::env::current_exe()?;
     let file = folder.join(FILE);
     let address = address.to_string();
+
     let words = [
         "origin".as_ref(),
         "--address".as_ref(),
@@ -99,6 +100,7 @@ pub fn start_in(
         "--folder".as_ref(),
         folder.as_os_str(),
     ];
+
     let mut process = Process::start_in(namespace, "origin", folder, &program, &words)?;
     let step = Duration::from_millis(5);
     for _ in 0..START_LIMIT.as_millis() / step.as_millis() {
@@ -108,6 +110,7 @@ pub fn start_in(
         }
         std::thread::sleep(step);
     }
+
     anyhow::bail!("the origin does not start:\n{}", process.log())
 }
 
@@ -128,12 +131,14 @@ async fn serve_all(folder: &Path, address: IpAddr) -> Result<()> {
     let secure = listen(address)?;
     let plain = listen(address)?;
     let udp = udp_socket(address)?;
+
     let addresses = Addresses {
         http: web.local_addr()?,
         tls: secure.local_addr()?,
         tcp: plain.local_addr()?,
         udp: udp.local_addr()?,
     };
+
     let written = folder.join("origin.json.new");
     fs::write(&written, serde_json::to_string(&addresses)?)?;
     fs::rename(&written, folder.join(FILE))?;
@@ -146,6 +151,7 @@ async fn serve_all(folder: &Path, address: IpAddr) -> Result<()> {
         }),
         datagrams::serve(udp),
     )?;
+
     Ok(())
 }
 
@@ -160,6 +166,7 @@ async fn accept<F: Future<Output = Result<()>> + 'static>(
             loop {
                 let (stream, _) = listener.accept().await.context("accept")?;
                 stream.set_nodelay(true)?;
+
                 // The last to close resets: no port of the first to close waits for late segments, so that thousands
                 // of new connections a second do not use up all ports.
                 stream.set_zero_linger()?;

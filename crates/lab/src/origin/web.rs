@@ -49,6 +49,7 @@ async fn send_range(stream: &mut TcpStream, first: u64, last: u64) -> Result<()>
         "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {first}-{last}/*\r\ncontent-length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await?;
+
     send_so_many(stream, length).await
 }
 
@@ -60,20 +61,25 @@ pub async fn answer(mut stream: TcpStream) -> Result<()> {
         if stream.read_buf(&mut unread).await? == 0 {
             return Ok(());
         }
+
         while let Some(end) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
             let bulk = is_bulk(&unread[..end]);
             let range = range(&unread[..end]);
             unread.drain(..end + 4);
+
             if let (true, Some((first, last))) = (bulk, range) {
                 send_range(&mut stream, first, last).await?;
                 continue;
             }
+
             if bulk {
                 stream.write_all(BULK.as_bytes()).await?;
                 return send_without_end(stream).await;
             }
+
             stream.write_all(RESPONSE.as_bytes()).await?;
         }
+
         ensure!(unread.len() < LONGEST, "the request head is too long");
     }
 }

@@ -50,12 +50,14 @@ pub fn run(arguments: &OverheadArguments) -> Result<()> {
     } else {
         measure_all(arguments)?
     };
+
     if let Some(file) = options.earlier() {
         results = results.after(report::load(file)?);
     }
     if let Some(file) = options.later() {
         report::save(&results, file)?;
     }
+
     if let Some(folder) = &options.svg {
         report::svg::save(&results, folder)?;
     }
@@ -63,6 +65,7 @@ pub fn run(arguments: &OverheadArguments) -> Result<()> {
         std::fs::write(file, report::page(&results, options.svg.is_some()))
             .with_context(|| file.display().to_string())?;
     }
+
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
@@ -82,6 +85,7 @@ fn measure_all(arguments: &OverheadArguments) -> Result<Results> {
     let begin = Instant::now();
     let mut results = runtime.block_on(measure(arguments, programs))?;
     results.runs.push(arguments.options.run(begin));
+
     Ok(results)
 }
 
@@ -90,6 +94,7 @@ async fn measure(arguments: &OverheadArguments, programs: Programs) -> Result<Re
     let pki = Pki::create(folder.path())?;
     let client = Client::new(pki.client()?)?;
     let (origin_process, origin) = origin::start(folder.path())?;
+
     let around = Surroundings {
         origin,
         pki,
@@ -97,14 +102,17 @@ async fn measure(arguments: &OverheadArguments, programs: Programs) -> Result<Re
         programs,
         client,
     };
+
     let mut systems = Vec::new();
     for name in &arguments.systems {
         systems.push(System::start(*name, &around).await?);
     }
+
     let results = rounds(arguments, &around, &systems).await;
     // The proxies first, so that none of them complains about the origin.
     drop(systems);
     drop::<Process>(origin_process);
+
     Ok(results)
 }
 
@@ -118,6 +126,7 @@ async fn rounds(
     let mut random = fastrand::Rng::with_seed(arguments.options.seed);
     let mut progress =
         Progress::new(arguments.options.repeats as usize * cases.len() * systems.len());
+
     for round in 1..=arguments.options.repeats {
         for case in &cases {
             let mut order: Vec<_> = systems.iter().collect();
@@ -140,6 +149,7 @@ async fn rounds(
             }
         }
     }
+
     progress.end();
     results
 }
@@ -157,6 +167,7 @@ async fn measure_one(
     else {
         return Ok(());
     };
+
     let bench = Bench {
         case,
         client: &around.client,
@@ -166,6 +177,7 @@ async fn measure_one(
         around,
         short,
     };
+
     for (figure, value) in Experiment::run(case.experiment, &bench).await? {
         results.add(case, system.name, figure, value);
     }

@@ -46,6 +46,7 @@ pub fn cases(only: &[OverheadPart], links: &[Link]) -> Vec<Case> {
     let wanted =
         |experiment: &Experiment| experiments.is_empty() || experiments.contains(experiment);
     let mut cases = Vec::new();
+
     for experiment in Experiment::ALL.into_iter().filter(wanted) {
         for kind in experiment
             .kinds()
@@ -63,6 +64,7 @@ pub fn cases(only: &[OverheadPart], links: &[Link]) -> Vec<Case> {
             }
         }
     }
+
     cases
 }
 

@@ -18,6 +18,7 @@ pub fn start(around: &Surroundings) -> Started {
             asks: false,
         }
     };
+
     let entries = Link::ALL
         .iter()
         .flat_map(|link| Kind::ALL.map(|kind| (*link, entry(kind))));

@@ -22,11 +22,13 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let secure = ports::free()?;
     let (dependent, entries) = dependent(&around.pki, clear, secure)?;
     let standalone = standalone(around, clear, secure);
+
     let processes =
         [("standalone", standalone), ("dependent", dependent)].map(|(name, resources)| {
             let file = folder.join(format!("{name}.json"));
             fs::write(&file, json!({ "static_resources": resources }).to_string())?;
             let threads = THREADS.to_string();
+
             let fixed = [
                 "--concurrency",
                 &threads,
@@ -35,13 +37,16 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
                 "error",
                 "-c",
             ];
+
             let arguments: Vec<_> = fixed
                 .iter()
                 .map(AsRef::as_ref)
                 .chain([file.as_os_str()])
                 .collect();
+
             Process::start(name, folder, &around.programs.envoy, &arguments)
         });
+
     Ok((processes.into_iter().collect::<Result<_>>()?, entries))
 }
 
@@ -74,6 +79,7 @@ fn dependent(
                 asks: false,
             },
         ));
+
         entries.push((
             link,
             Entry {
@@ -82,6 +88,7 @@ fn dependent(
                 asks: true,
             },
         ));
+
         entries.push((
             link,
             Entry {
@@ -90,6 +97,7 @@ fn dependent(
                 asks: false,
             },
         ));
+
         // Its UDP tunnels need HTTP/2.
         if link != Link::H1 {
             let udp = ports::free()?;
@@ -104,6 +112,7 @@ fn dependent(
             ));
         }
     }
+
     let h2 = json!({ "http2_protocol_options": { "allow_connect": true } });
     let mut tls = cluster("tls", secure, "TCP", &h2);
     tls["transport_socket"] = transport("UpstreamTlsContext", pki, json!({ "sni": PROXY }));
@@ -112,6 +121,7 @@ fn dependent(
         cluster("h2", clear, "TCP", &h2),
         tls,
     ];
+
     Ok((
         json!({ "listeners": listeners, "clusters": clusters }),
         entries,
@@ -130,6 +140,7 @@ fn standalone(around: &Surroundings, clear: SocketAddr, secure: SocketAddr) -> V
         host("tcp", &["tcp.lab:7"], terminate("CONNECT", "tcp")),
         host("udp", &["*"], terminate("CONNECT-UDP", "udp")),
     ];
+
     let mut under_tls = listener("secure", secure, json!({ "filters": [manager(&hosts)] }));
     under_tls["filter_chains"][0]["transport_socket"] = transport(
         "DownstreamTlsContext",
@@ -142,12 +153,14 @@ fn standalone(around: &Surroundings, clear: SocketAddr, secure: SocketAddr) -> V
         "source_address": { "address": "127.0.0.1", "port_value": 0 },
         "socket_options": receive_buffer(),
     });
+
     let clusters = [
         cluster("web", origin.http, "TCP", &h1),
         cluster("tls", origin.tls, "TCP", &h1),
         cluster("tcp", origin.tcp, "TCP", &h1),
         udp,
     ];
+
     let plain = listener("clear", clear, json!({ "filters": [manager(&hosts)] }));
     json!({ "listeners": [plain, under_tls], "clusters": clusters })
 }
@@ -215,6 +228,7 @@ pub(crate) fn udp_tunnel(name: &str, address: SocketAddr, next: &str) -> Value {
             "buffer_options": { "max_buffered_datagrams": 1024, "max_buffered_bytes": 1 << 20 },
         },
     });
+
     json!({
         "name": name,
         "address": socket(address, "UDP"),
@@ -238,6 +252,7 @@ pub(crate) fn cluster(name: &str, endpoint: SocketAddr, protocol: &str, explicit
         "max_requests": NO_LIMIT,
         "max_retries": NO_LIMIT,
     });
+
     json!({
         "name": name,
         "type": "STATIC",
@@ -264,6 +279,7 @@ pub(crate) fn transport(context: &str, pki: &Pki, mut more: Value) -> Value {
         }],
         "validation_context": { "trusted_ca": { "filename": pki.ca() } },
     });
+
     json!({ "name": "tls", "typed_config": more })
 }
 

@@ -18,6 +18,7 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let web = around.origin.http;
     let standalone = hop("h1", link1, "", web, "") + &hop("h2", link2, " proto h2", web, "");
     let dependent = hop("h1", entry1, "", link1, "") + &hop("h2", entry2, "", link2, " proto h2");
+
     let processes = [("standalone", standalone), ("dependent", dependent)].map(|(name, hops)| {
         let file = folder.join(format!("{name}.cfg"));
         fs::write(&file, general() + &hops)?;
@@ -27,13 +28,16 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
             "-f".as_ref(),
             file.as_os_str(),
         ];
+
         Process::start(name, folder, &around.programs.haproxy, &arguments)
     });
+
     let entry = |address| Entry {
         kind: Kind::Http,
         address,
         asks: false,
     };
+
     let entries = vec![(Link::H1, entry(entry1)), (Link::H2, entry(entry2))];
     Ok((processes.into_iter().collect::<Result<_>>()?, entries))
 }

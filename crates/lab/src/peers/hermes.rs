@@ -20,6 +20,7 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let secure = ports::free()?;
     let (dependent, entries) = dependent(&around.pki, clear, secure)?;
     let standalone = standalone(around, clear, secure);
+
     let processes = [("standalone", standalone), ("dependent", dependent)].map(|(name, yaml)| {
         let file = folder.join(format!("{name}.yaml"));
         let general = format!(
@@ -28,6 +29,7 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
         fs::write(&file, general + &yaml)?;
         Process::start(name, folder, &around.programs.hermes, &["run".as_ref(), file.as_os_str()])
     });
+
     Ok((processes.into_iter().collect::<Result<_>>()?, entries))
 }
 
@@ -39,6 +41,7 @@ fn dependent(
     let mut listeners = String::new();
     let mut routes = String::new();
     let mut entries = Vec::new();
+
     for link in Link::ALL {
         for kind in [Kind::Http, Kind::Tcp, Kind::Udp] {
             let name = format!("{}-{}", kind.name(), link.name());
@@ -48,6 +51,7 @@ fn dependent(
                 Kind::Tcp => ", target: \"tcp.lab:7\"",
                 Kind::Udp => ", target: \"udp.lab:7\"",
             };
+
             listeners += &format!("  {name}: {{ {}: \"{address}\"{target} }}\n", kind.name());
             routes += &format!(
                 "  - {{ match: {{ listener: {name} }}, to: {} }}\n",
@@ -61,6 +65,7 @@ fn dependent(
                     asks: false,
                 },
             ));
+
             if kind == Kind::Http {
                 entries.push((
                     link,
@@ -73,15 +78,18 @@ fn dependent(
             }
         }
     }
+
     let ca = pki.ca();
     let cert = pki.cert(PROXY);
     let key = pki.key(PROXY);
+
     let tls = format!(
         "ca_file: {}, cert_file: {}, key_file: {}, server_name: {PROXY}",
         ca.display(),
         cert.display(),
         key.display()
     );
+
     let timeouts = format!("timeouts: {{ udp: {UDP_IDLE} }}");
     let upstreams = format!(
         "  h1: {{ endpoints: [\"{clear}\"], http: 1, {timeouts} }}\n  h2: {{ endpoints: [\"{clear}\"], http: 2, {timeouts} }}\n  \
@@ -90,6 +98,7 @@ fn dependent(
     let yaml = format!(
         "identity: {{ user: bench }}\nlisteners:\n{listeners}routes:\n{routes}upstreams:\n{upstreams}"
     );
+
     Ok((yaml, entries))
 }
 
@@ -98,12 +107,14 @@ fn standalone(around: &Surroundings, clear: SocketAddr, secure: SocketAddr) -> S
     let ca = around.pki.ca();
     let cert = around.pki.cert(PROXY);
     let key = around.pki.key(PROXY);
+
     let tls = format!(
         "cert_file: {}, key_file: {}, client_ca_file: {}",
         cert.display(),
         key.display(),
         ca.display()
     );
+
     let limits = format!("limits: {{ sessions_per_user: {SESSIONS} }}");
     format!(
         "listeners:\n  clear: {{ http: \"{clear}\", insecure_trust: [127.0.0.0/8], {limits} }}\n  \

@@ -140,6 +140,7 @@ impl System {
             Name::Nginx => nginx::start(around, &folder),
             Name::Haproxy => haproxy::start(around, &folder),
         }?;
+
         Ok(Self {
             name,
             processes,
@@ -185,9 +186,11 @@ impl System {
                         link.name()
                     )));
                 }
+
                 tokio::time::sleep(STEP).await;
             }
         }
+
         Ok(())
     }
 }

@@ -17,12 +17,14 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
         ("standalone", second, around.origin.http),
         ("dependent", first, second),
     ];
+
     let processes = hops.map(|(name, listen, to)| {
         let home = folder.join(name);
         fs::create_dir_all(&home)?;
         let file = home.join("nginx.conf");
         fs::write(&file, configuration(&home, listen, to))?;
         let log = home.join("error.log");
+
         let arguments = [
             "-p".as_ref(),
             home.as_os_str(),
@@ -31,13 +33,16 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
             "-c".as_ref(),
             file.as_os_str(),
         ];
+
         Process::start(name, folder, &around.programs.nginx, &arguments)
     });
+
     let entry = Entry {
         kind: Kind::Http,
         address: first,
         asks: false,
     };
+
     Ok((
         processes.into_iter().collect::<Result<_>>()?,
         vec![(Link::H1, entry)],

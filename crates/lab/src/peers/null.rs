@@ -25,6 +25,7 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
     let mut entries = Vec::new();
     let mut first = Vec::new();
     let mut second = Vec::new();
+
     for (kind, link, beside_client, beside_origin) in WAYS {
         let target = match kind {
             Kind::Http => origin.http,
@@ -32,6 +33,7 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
             Kind::Tcp => origin.tcp,
             Kind::Udp => origin.udp,
         };
+
         let address = ports::free()?;
         let between = ports::free()?;
         first.push(format!("{beside_client}={address}={between}"));
@@ -45,6 +47,7 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
             },
         ));
     }
+
     let program = std::env::current_exe()?;
     let start = |name, ways: Vec<String>| {
         let arguments: Vec<_> = std::iter::once("forwarder".to_owned())
@@ -52,9 +55,11 @@ pub fn start(around: &Surroundings, folder: &Path) -> Started {
             .collect();
         Process::start(name, folder, &program, &arguments)
     };
+
     let processes: Result<_> = [("standalone", second), ("dependent", first)]
         .into_iter()
         .map(|(n, w)| start(n, w))
         .collect();
+
     Ok((processes?, entries))
 }

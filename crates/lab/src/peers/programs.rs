@@ -40,12 +40,14 @@ impl Programs {
                 programs.hermes.display()
             );
         }
+
         if systems
             .iter()
             .any(|name| matches!(name, Name::Envoy | Name::Nginx | Name::Haproxy))
         {
             programs.install()?;
         }
+
         Ok(programs)
     }
 
@@ -73,6 +75,7 @@ impl Programs {
         let output = output.with_context(|| script.display().to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         ensure!(output.status.success(), "./test peers failed:\n{text}");
+
         let path = |name: &str| {
             let line = text
                 .lines()
@@ -80,10 +83,12 @@ impl Programs {
             line.map(PathBuf::from)
                 .with_context(|| format!("./test peers names no {name}:\n{text}"))
         };
+
         self.envoy = path("HERMES_ENVOY")?;
         self.nginx = path("HERMES_NGINX")?;
         self.haproxy = path("HERMES_HAPROXY")?;
         self.masque_go = path("HERMES_PEERS")?.join("masque-go");
+
         Ok(())
     }
 }
@@ -99,12 +104,14 @@ fn build_hermes() -> Result<PathBuf> {
         "--message-format",
         "json-render-diagnostics",
     ];
+
     let mut cargo = Command::new("cargo")
         .args(arguments)
         .current_dir(workspace())
         .stdout(Stdio::piped())
         .spawn()
         .context("cargo")?;
+
     let output = cargo.stdout.take().context("cargo has no output")?;
     let mut binary = None;
     for line in BufReader::new(output).lines() {
@@ -113,6 +120,7 @@ fn build_hermes() -> Result<PathBuf> {
             binary = Some(PathBuf::from(path));
         }
     }
+
     if !cargo.wait()?.success() {
         bail!("hermes cannot be built");
     }

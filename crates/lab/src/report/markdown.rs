@@ -19,6 +19,7 @@ pub fn page(results: &Results, pictures: bool) -> String {
             run.command, run.seconds, run.seed, run.machine
         );
     }
+
     for experiment in Experiment::ALL {
         let rows: Vec<_> = results
             .rows()
@@ -29,10 +30,12 @@ pub fn page(results: &Results, pictures: bool) -> String {
             rows.iter()
                 .any(|(case, figure)| results.of(*case, figure, *name).is_some())
         };
+
         let systems: Vec<_> = Name::ALL.into_iter().filter(measured).collect();
         if systems.is_empty() {
             continue;
         }
+
         let names: String = systems
             .iter()
             .map(|name| format!(" {} |", name.text()))
@@ -40,6 +43,7 @@ pub fn page(results: &Results, pictures: bool) -> String {
         let lines = "-----:|".repeat(systems.len());
         let name = experiment.name();
         text += &format!("\n## {name}\n\n");
+
         if pictures {
             text += &format!("![{name}]({name}.svg)\n\n");
         }
@@ -59,10 +63,12 @@ pub fn page(results: &Results, pictures: bool) -> String {
             );
         }
     }
+
     let targets = super::targets::lines(results);
     if !targets.is_empty() {
         text += &format!("\n## targets\n\n- {}\n", targets.join("\n- "));
     }
+
     text
 }
 

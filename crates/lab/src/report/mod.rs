@@ -88,6 +88,7 @@ impl Results {
         series.append(&mut self.series);
         series.sort_by_key(|series| (series.case, series.system));
         let runs = earlier.runs.into_iter().chain(self.runs).collect();
+
         Self {
             runs,
             series,
@@ -106,6 +107,7 @@ impl Results {
                 rows.push((series.case, series.figure.clone()));
             }
         }
+
         rows.sort_by_key(|(case, _)| *case);
         rows
     }

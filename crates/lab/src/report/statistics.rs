@@ -29,6 +29,7 @@ pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
+
     match (sorted.len() % 2, sorted.get(middle)) {
         (_, None) => 0.0,
         (0, Some(upper)) => f64::midpoint(sorted[middle - 1], *upper),

@@ -26,6 +26,7 @@ pub fn print(results: &Results) -> String {
             );
         }
     }
+
     for line in super::targets::lines(results) {
         text += &format!("\n{line}");
     }
@@ -33,6 +34,7 @@ pub fn print(results: &Results) -> String {
     for failure in &results.failures {
         text += &format!("failed: {failure}\n");
     }
+
     text
 }
 
@@ -47,9 +49,11 @@ pub fn summary_line(results: &Results) -> String {
         let count = |wanted: fn(&Verdict) -> bool| {
             verdicts.iter().filter(|verdict| wanted(verdict)).count()
         };
+
         let better = count(|verdict| matches!(verdict, Verdict::Better(_)));
         let worse = count(|verdict| matches!(verdict, Verdict::Worse(_)));
         let close = verdicts.len() - better - worse;
+
         (!verdicts.is_empty()).then(|| {
             format!(
                 "against {} better in {better}, worse in {worse}, within 20 % in {close}",
@@ -57,6 +61,7 @@ pub fn summary_line(results: &Results) -> String {
             )
         })
     });
+
     let against: Vec<_> = against.into_iter().flatten().collect();
     let seconds: f64 = results.runs.iter().map(|run| run.seconds).sum();
     format!(
@@ -71,6 +76,7 @@ fn table(results: &Results, rows: &[Row]) -> Table {
         rows.iter()
             .any(|(case, figure)| results.of(*case, figure, *system).is_some())
     };
+
     let systems: Vec<_> = Name::ALL.into_iter().filter(measured).collect();
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -81,6 +87,7 @@ fn table(results: &Results, rows: &[Row]) -> Table {
             .chain(names)
             .chain(["hermes to envoy"]),
     );
+
     for (case, figure) in rows {
         let start = [case.kind.name(), case.link.name()].map(str::to_owned);
         let figure_cell = format!("{}, {}", figure.name, figure.unit);
@@ -96,6 +103,7 @@ fn table(results: &Results, rows: &[Row]) -> Table {
                 .chain([verdict]),
         );
     }
+
     for column in table.column_iter_mut().skip(3) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -232,6 +232,7 @@ pub fn lines(results: &Results) -> Vec<String> {
     if checked.is_empty() {
         return Vec::new();
     }
+
     let count = |outcome| checked.iter().filter(|one| one.outcome == outcome).count();
     let sum = format!(
         "targets: {} reached, {} missed, {} too close to say",
@@ -239,6 +240,7 @@ pub fn lines(results: &Results) -> Vec<String> {
         count(Outcome::Missed),
         count(Outcome::Close)
     );
+
     checked
         .iter()
         .map(ToString::to_string)
@@ -269,6 +271,7 @@ fn check(results: &Results) -> Vec<Checked> {
             }
         }
     }
+
     checked
 }
 
@@ -279,11 +282,13 @@ fn found(results: &Results, case: Case, figure: &Figure, bound: Bound) -> Option
             .of(case, figure, system)
             .map(|summary| summary.median)
     };
+
     let base = if case.experiment == Experiment::Latency {
         value(Name::Direct)?
     } else {
         0.0
     };
+
     let ours = value(Name::Hermes)? - base;
     match bound {
         Bound::Below(_) => Some(ours),
@@ -317,11 +322,13 @@ impl fmt::Display for Checked {
             found,
             outcome,
         } = self;
+
         let word = match outcome {
             Outcome::Reached => "reached",
             Outcome::Missed => "missed",
             Outcome::Close => "too close to say",
         };
+
         let experiment = case.experiment.name();
         let kind = case.kind.name();
         let link = case.link.name();
@@ -330,6 +337,7 @@ impl fmt::Display for Checked {
             "{word}: {experiment} of {kind} over {link}, {}: ",
             figure.name
         )?;
+
         match bound {
             Bound::Most(other, most) => write!(
                 f,

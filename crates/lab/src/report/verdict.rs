@@ -26,10 +26,12 @@ pub fn verdict(results: &Results, case: Case, figure: &Figure, other: Name) -> O
             .of(case, figure, system)
             .map(|summary| summary.median)
     };
+
     let base = match case.experiment {
         Experiment::Latency => value(Name::Direct)?,
         _ => 0.0,
     };
+
     let ours = value(Name::Hermes)? - base;
     let theirs = value(other)? - base;
     judge(ours, theirs, figure.better)
@@ -43,6 +45,7 @@ fn judge(ours: f64, theirs: f64, better: Better) -> Option<Verdict> {
         Better::Less => theirs / ours,
         Better::More => ours / theirs,
     };
+
     Some(if gain > 1.0 + TOO_CLOSE {
         Verdict::Better(gain)
     } else if gain < 1.0 / (1.0 + TOO_CLOSE) {

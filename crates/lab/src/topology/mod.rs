@@ -50,6 +50,7 @@ impl Topology {
         );
         let namespace = Namespace::new().with_context(|| format!("namespace {name}"))?;
         namespace.ip("link set lo up\n")?;
+
         for key in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
             namespace.run(&["sysctl", "-q", "-w", key])?;
         }
@@ -79,6 +80,7 @@ impl Topology {
                 "{name} is too long for the name of a device"
             );
         }
+
         let near = other.namespace;
         let far = one.namespace;
         from.ip(&format!(
@@ -86,6 +88,7 @@ impl Topology {
             to.holder()
         ))?;
         from.attach(near, one.address)?;
+
         to.attach(far, other.address)
     }
 

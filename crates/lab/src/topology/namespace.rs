@@ -32,6 +32,7 @@ impl Namespace {
             .stderr(Stdio::piped())
             .spawn()
             .context("unshare")?;
+
         let mut said = [0; 1];
         let output = holder.stdout.as_mut().context("the holder has no output")?;
         if output.read(&mut said)? == 0 {
@@ -41,6 +42,7 @@ impl Namespace {
                 String::from_utf8_lossy(&output.stderr).trim()
             );
         }
+
         Ok(Self { holder })
     }
 
@@ -120,6 +122,7 @@ fn finished(command: &mut Command, input: &str) -> Result<String> {
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(input.as_bytes())?;
     }
+
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -127,5 +130,6 @@ fn finished(command: &mut Command, input: &str) -> Result<String> {
         output.status.success(),
         "{command:?} on {input:?}: {said}{error}"
     );
+
     Ok(said.into_owned())
 }

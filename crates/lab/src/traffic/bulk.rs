@@ -35,6 +35,7 @@ impl Download {
             Kind::Tcp => stream.write_all(&[SOURCE]).await?,
             Kind::Connect | Kind::Udp => bail!("{} has no downloads", entry.kind.name()),
         }
+
         Ok(Self {
             stream,
             room: vec![0; READ],
@@ -57,6 +58,7 @@ impl Download {
                 read => bytes += read as u64,
             }
         }
+
         Ok(bytes)
     }
 

@@ -59,6 +59,7 @@ impl Sender {
         for _ in 0..clients {
             sockets.push(open(entry).await?);
         }
+
         Ok(Self {
             sockets,
             origin,
@@ -81,6 +82,7 @@ impl Sender {
         let sent = self.send_until(begin + time, rate, &datagram).await?;
         let rate = sent as f64 / begin.elapsed().as_secs_f64();
         let received = self.settled(name).await?;
+
         Ok(Trial {
             rate,
             received,
@@ -94,11 +96,13 @@ impl Sender {
         let mut owed = 0.0;
         let mut sent = 0;
         let mut last = Instant::now();
+
         while Instant::now() < end {
             sleep(TICK).await;
             let now = Instant::now();
             owed += (now - last).min(BEHIND).as_secs_f64() * rate;
             last = now;
+
             while owed >= 1.0 && Instant::now() < end {
                 let socket = &self.sockets[sent as usize % self.sockets.len()];
                 match socket.send_segments(None, datagram, None).await {
@@ -108,6 +112,7 @@ impl Sender {
                 owed -= 1.0;
             }
         }
+
         Ok(sent)
     }
 
@@ -135,5 +140,6 @@ async fn open(entry: SocketAddr) -> Result<UdpSocket> {
     answer
         .context("no datagram comes back")?
         .map_err(|error| anyhow!("receive: {error:?}"))?;
+
     Ok(socket)
 }

@@ -33,6 +33,7 @@ impl Buffer {
             }
             self.fill(stream).await?;
         };
+
         while self.bytes.len() < head + content {
             self.fill(stream).await?;
         }
@@ -62,11 +63,13 @@ fn parse(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     let Some("200") = status.split(' ').nth(1) else {
         bail!("answered with {status}");
     };
+
     let length = lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length")
             .then(|| value.trim().parse::<usize>())
     });
+
     Ok(Some((end + 4, length.transpose()?.unwrap_or(0))))
 }
 

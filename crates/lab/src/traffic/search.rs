@@ -44,6 +44,7 @@ pub async fn highest<U>(
         usage,
         found: None,
     };
+
     let mut bad = FIRST;
     let mut halvings = HALVINGS;
     while let Some(rate) = search.carries(bad).await? {
@@ -53,6 +54,7 @@ pub async fn highest<U>(
         }
         bad *= GROWTH;
     }
+
     for _ in 0..halvings {
         let good = search.found.as_ref().map_or(0.0, |found| found.rate);
         let middle = f64::midpoint(good, bad);
@@ -60,6 +62,7 @@ pub async fn highest<U>(
             bad = middle;
         }
     }
+
     search.found.context("more than 1 % is lost at any rate")
 }
 
@@ -92,10 +95,12 @@ impl<U, F: Fn() -> U> Search<'_, U, F> {
                     });
                 }
             }
+
             if best.is_some_and(|best| best >= rate * SENT) {
                 break;
             }
         }
+
         Ok(best)
     }
 }

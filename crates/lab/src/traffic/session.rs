@@ -84,10 +84,12 @@ impl Client {
             } else {
                 Ipv4Addr::UNSPECIFIED
             };
+
             let socket = UdpSocket::bind((from, 0)).await?;
             socket.connect(entry.address).await?;
             return Ok(Session::Udp(socket));
         }
+
         let mut stream = connect(entry.address).await?;
         Ok(match entry.kind {
             Kind::Http => Session::Http(stream, Buffer::default()),
@@ -131,6 +133,7 @@ impl Session {
                     answer[..length] == [ECHO; MESSAGE],
                     "another datagram came back"
                 );
+
                 Ok(())
             }
         }

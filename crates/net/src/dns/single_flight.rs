@@ -39,6 +39,7 @@ impl SingleFlights {
         if running.contains_key(name) {
             return None;
         }
+
         let (tell, answers) = watch::channel(None);
         running.insert(name.clone(), answers);
         Some(SingleFlight {

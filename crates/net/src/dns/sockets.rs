@@ -49,6 +49,7 @@ impl RuntimeProvider for Sockets {
             if let Some(from) = from {
                 socket.bind(from)?;
             }
+
             socket.set_nodelay(true)?;
             let connected = timeout(time.unwrap_or(CONNECT_TIME), socket.connect(to)).await;
             let slow = || {
@@ -57,6 +58,7 @@ impl RuntimeProvider for Sockets {
                     "the name server does not answer over TCP",
                 )
             };
+
             Ok(AsyncIoTokioAsStd(connected.map_err(|_| slow())??))
         })
     }

@@ -55,6 +55,7 @@ impl Zone {
         let country =
             labels.first().is_some_and(|last| last.len() == 2) && labels.get(1).is_some_and(short);
         let kept = labels.iter().take(if country { 3 } else { 2 }).rev();
+
         Self(
             kept.copied()
                 .collect::<Vec<_>>()
@@ -141,6 +142,7 @@ impl Turns {
             };
             left -= 1;
             let next = state.next_of(asker);
+
             if state
                 .askers
                 .get(&asker)
@@ -148,6 +150,7 @@ impl Turns {
             {
                 state.order.push_back(asker);
             }
+
             let Some(Waiting { zone, tell }) = next else {
                 continue;
             };
@@ -158,6 +161,7 @@ impl Turns {
                 unwanted.held = None;
                 state.end(asker, &zone);
             }
+
             left = state.order.len();
         }
     }
@@ -182,6 +186,7 @@ impl TurnTable {
         if own >= CONCURRENT_LOOKUPS - self.running {
             return false;
         }
+
         let Some(turns) = self.zones.get(zone) else {
             return true;
         };
@@ -205,16 +210,19 @@ impl TurnTable {
         if let Some(lookups) = self.askers.get_mut(&asker) {
             lookups.running -= 1;
         }
+
         self.forget(asker);
         let Some(turns) = self.zones.get_mut(zone) else {
             return;
         };
+
         if let Some(own) = turns.get_mut(&asker) {
             *own -= 1;
             if *own == 0 {
                 turns.remove(&asker);
             }
         }
+
         if turns.is_empty() {
             self.zones.remove(zone);
         }
@@ -236,16 +244,19 @@ impl TurnTable {
             return Err(Full);
         }
         let lookups = self.askers.entry(asker).or_default();
+
         // Those who gave up make room.
         let before = lookups.waiting.len();
         lookups.waiting.retain(|waiting| !waiting.tell.is_closed());
         self.waiting -= before - lookups.waiting.len();
+
         if lookups.waiting.len() >= WAITING_OF_ASKER {
             return Err(Full);
         }
         let (tell, told) = oneshot::channel();
         lookups.waiting.push_back(Waiting { zone, tell });
         self.waiting += 1;
+
         if !self.order.contains(&asker) {
             self.order.push_back(asker);
         }
@@ -262,6 +273,7 @@ impl TurnTable {
             .position(|waiting| self.may(asker, &waiting.zone));
         let next = found.and_then(|index| lookups.remove(index));
         self.waiting -= before - lookups.len();
+
         if let Some(own) = self.askers.get_mut(&asker) {
             own.waiting = lookups;
         }

@@ -70,6 +70,7 @@ impl Arrivals {
         let Some(unread) = streams.get_mut(&stream) else {
             return;
         };
+
         *unread += bytes;
         drop(streams);
         self.add(bytes);
@@ -82,6 +83,7 @@ impl Arrivals {
         let Some(unread) = streams.get_mut(&stream) else {
             return;
         };
+
         let bytes = bytes.min(*unread);
         *unread -= bytes;
         drop(streams);

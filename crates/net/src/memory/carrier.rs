@@ -39,6 +39,7 @@ impl Account {
         let Flow { kept, moved } = transport.look(pressure);
         let before = self.kept.swap(kept, Ordering::Relaxed);
         self.moved.fetch_add(moved, Ordering::Relaxed);
+
         if kept > before {
             self.add(kept - before);
         } else if before > kept {

@@ -123,6 +123,7 @@ impl Memory {
         let mut holders: Vec<Holder> = holders.filter(|holder| holder.held > 0).collect();
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
         holders.truncate(count);
+
         holders
     }
 
@@ -133,6 +134,7 @@ impl Memory {
         let pressure = Pressure {
             fair: self.is_full().then(|| self.fair()),
         };
+
         accounts
             .iter()
             .for_each(|account| account.measure(pressure));
@@ -146,11 +148,13 @@ impl Memory {
         still.sort_by_key(|account| std::cmp::Reverse(account.held()));
         let fair = self.fair();
         let mut ended = Vec::new();
+
         for account in still {
             let held = account.held();
             if over == 0 || held <= fair.min(self.budget() / 8) {
                 break;
             }
+
             over = over.saturating_sub(held);
             account.end();
             ended.push(Holder {
@@ -158,6 +162,7 @@ impl Memory {
                 held,
             });
         }
+
         ended
     }
 
@@ -186,6 +191,7 @@ impl Memory {
         } else if now == 0 {
             self.holding.fetch_sub(1, Ordering::Relaxed);
         }
+
         if now > before {
             self.held
                 .fetch_add((now - before) * STEP, Ordering::Relaxed);
@@ -254,10 +260,12 @@ impl Account {
             transport: OnceLock::new(),
             kept: AtomicUsize::new(0),
         });
+
         let mut accounts = memory.accounts.lock();
         if accounts.len() == accounts.capacity() {
             accounts.retain(|account| account.strong_count() > 0);
         }
+
         accounts.push(Arc::downgrade(&account));
         account
     }
@@ -422,6 +430,7 @@ impl Part {
             if room > 0 {
                 return room;
             }
+
             tokio::select! {
                 room = std::future::poll_fn(|cx| self.poll_room(cx)) => return room,
                 () = tokio::time::sleep(LOOK) => {}
@@ -445,6 +454,7 @@ impl Part {
         if self.held.fetch_sub(bytes, Ordering::SeqCst) == bytes {
             self.account.holders.fetch_sub(1, Ordering::Relaxed);
         }
+
         self.account.take(bytes);
         if self.waiting.load(Ordering::SeqCst) && self.waiting.swap(false, Ordering::SeqCst) {
             let waker = self.waker.lock().take();

@@ -107,12 +107,14 @@ pub fn attach_reuseport_filter(
         jf: op.jf,
         k: op.k,
     };
+
     let mut filter: Vec<libc::sock_filter> = program.iter().map(form).collect();
     let len = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog {
         len,
         filter: filter.as_mut_ptr(),
     };
+
     // The kernel copies the program before it returns.
     setsockopt(socket, sockopt::AttachReusePortCbpf, &program)?;
     Ok(())
@@ -131,6 +133,7 @@ pub fn raise_open_files() -> io::Result<u64> {
         };
         setrlimit(Resource::Nofile, raised)?;
     }
+
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
@@ -164,6 +167,7 @@ pub fn process_stats() -> ProcessStats {
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))
         .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+
     // The directory is itself open while it is counted.
     let open = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1));
     ProcessStats {

@@ -97,8 +97,10 @@ pub fn local_addresses() -> Vec<IpNet> {
                 .as_sockaddr_in6()
                 .map(|address| IpAddr::V6(address.ip()))
         })?;
+
         Some(IpNet::from(ip.to_canonical()))
     });
+
     addresses.collect()
 }
 

@@ -109,6 +109,7 @@ impl GsoBatch {
             .segment_size
             .map_or(length <= key.size, |size| size == key.size);
         let bytes = self.bytes.len() + length;
+
         fits && BatchKey::of(transmit, key.size) == key
             && bytes <= MOST_BYTES
             && bytes <= key.size * MOST
@@ -135,12 +136,14 @@ impl CoalescingSocket {
     ) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let io = UdpSocket::from_std(socket)?;
+
         // Whether there is room is not known yet.
         let blocked = AtomicBool::new(true);
         let plenty = AtomicBool::new(false);
         let batch = Mutex::default();
         let closed = Notify::new();
         let hears = refusals.is_some();
+
         let shared = Arc::new(Shared {
             io,
             state,
@@ -150,10 +153,12 @@ impl CoalescingSocket {
             refusals,
             closed,
         });
+
         tokio::spawn(shared.clone().conduct());
         if hears {
             tokio::spawn(shared.clone().hear());
         }
+
         Ok(Self(shared))
     }
 }
@@ -182,10 +187,12 @@ impl Shared {
                         Poll::Pending
                     };
                 }
+
                 if std::mem::take(&mut batch.grown) {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
+
                 // A socket that cannot be waited for is at its end, and loses what it has as any other way does.
                 if self.leave(&mut batch).is_err() && ready!(self.io.poll_send_ready(cx)).is_err() {
                     return Poll::Ready(());
@@ -209,6 +216,7 @@ impl Shared {
         else {
             return Ok(());
         };
+
         let segment_size = (batch.bytes.len() > size).then_some(size);
         self.send(&Transmit {
             destination,
@@ -217,6 +225,7 @@ impl Shared {
             segment_size,
             src_ip,
         })?;
+
         (batch.key, batch.bytes, batch.grown) = (None, Vec::new(), false);
         Ok(())
     }
@@ -228,6 +237,7 @@ impl Shared {
                 ready = self.io.ready(Interest::ERROR) => if ready.is_err() { return },
                 () = self.closed.notified() => return,
             }
+
             // Until there is nothing left: what waits takes room from packets that come.
             while self
                 .io
@@ -275,6 +285,7 @@ impl Shared {
                 sent => sent,
             }
         });
+
         if sent.is_err() {
             self.blocked.store(true, Ordering::Relaxed);
         }
@@ -300,6 +311,7 @@ impl AsyncUdpSocket for CoalescingSocket {
             }
             return Ok(());
         }
+
         shared.leave(&mut batch)?;
         if let Some(size) = full(transmit).filter(|_| shared.state.max_gso_segments() > FULL) {
             batch.key = Some(BatchKey::of(transmit, size));
@@ -308,6 +320,7 @@ impl AsyncUdpSocket for CoalescingSocket {
             batch.wake();
             return Ok(());
         }
+
         shared.send(transmit)
     }
 
@@ -325,6 +338,7 @@ impl AsyncUdpSocket for CoalescingSocket {
         } else {
             FEW.min(bufs.len())
         };
+
         loop {
             ready!(io.poll_recv_ready(cx))?;
             let mut count = 0;
@@ -337,6 +351,7 @@ impl AsyncUdpSocket for CoalescingSocket {
                     Ok(())
                 }
             });
+
             if let Err(error) = &tried {
                 self.0.note(error);
             }
@@ -391,6 +406,7 @@ impl UdpPoller for SocketPoller {
         let ready = ready!(waiting.as_mut().poll(cx));
         self.waiting = None;
         self.shared.blocked.store(false, Ordering::Relaxed);
+
         Poll::Ready(ready)
     }
 }

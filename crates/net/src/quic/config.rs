@@ -67,6 +67,7 @@ impl ServerOptions {
         let mut tls = rustls::ServerConfig::clone(&self.tls);
         tls.alpn_protocols = vec![ALPN.to_vec()];
         tls.max_early_data_size = if self.early_data { EARLY_DATA } else { 0 };
+
         if let Some(log) = self.record.key_log() {
             tls.key_log = log;
         }
@@ -78,6 +79,7 @@ impl ServerOptions {
             .max_incoming(WAITING)
             .incoming_buffer_size(WAITING_BYTES)
             .incoming_buffer_size_total(WAITING_BYTES_OF_ALL);
+
         Ok(config)
     }
 }
@@ -104,12 +106,14 @@ impl ClientConfig {
         let mut tls = tls.apart(SERVERS);
         tls.alpn_protocols = vec![ALPN.to_vec()];
         tls.enable_early_data = early_data;
+
         if let Some(log) = record.key_log() {
             tls.key_log = log;
         }
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| no_suite(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
         config.transport_config(transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN));
+
         Ok(Self {
             config,
             early_data,
@@ -160,6 +164,7 @@ impl ClientConfig {
             }
             None => {}
         }
+
         config
     }
 }

@@ -86,9 +86,11 @@ impl Connection {
             lost: AtomicBool::new(false),
             pending: Mutex::new(pending),
         };
+
         let counters = Counters::default();
         let flows = Arc::default();
         let refusals = OnceLock::new();
+
         Self {
             state: Arc::new(State {
                 quinn,
@@ -236,6 +238,7 @@ impl Connection {
             }
             tokio::task::yield_now().await;
         }
+
         let until = Instant::now() + WAIT_FOR_ROOM;
         while self.datagram_room() < bytes {
             if Instant::now() >= until || self.state.quinn.close_reason().is_some() {
@@ -243,6 +246,7 @@ impl Connection {
             }
             tokio::time::sleep(ROUND).await;
         }
+
         true
     }
 
@@ -326,12 +330,14 @@ impl Connection {
         if confirmation.done.load(Ordering::Acquire) {
             return;
         }
+
         let mut pending = confirmation.pending.lock().await;
         if let Some(unfinished) = pending.as_mut() {
             let accepted = (&mut unfinished.accepted).await;
             confirmation.lost.store(!accepted, Ordering::Relaxed);
             *pending = None;
         }
+
         confirmation.done.store(true, Ordering::Release);
     }
 
@@ -349,6 +355,7 @@ impl Connection {
         if confirmation.done.load(Ordering::Acquire) {
             return true;
         }
+
         // The holder of the lock waits for it, and will say so.
         let Ok(mut pending) = confirmation.pending.try_lock() else {
             return false;
@@ -365,10 +372,12 @@ impl Connection {
             }
             None => true,
         };
+
         if ended {
             *pending = None;
             confirmation.done.store(true, Ordering::Release);
         }
+
         ended
     }
 
@@ -423,6 +432,7 @@ fn info_of(quinn: &quinn::Connection, local: Option<SocketAddr>) -> StreamInfo {
         Some(ip) => canonical(SocketAddr::new(ip, local.port())),
         None => canonical(local),
     });
+
     StreamInfo {
         peer: PeerAddress::Ip(canonical(quinn.remote_address())),
         local,

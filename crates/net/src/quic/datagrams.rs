@@ -71,6 +71,7 @@ impl Counters {
                 counter.fetch_add(count as u64, Ordering::Relaxed);
             }
         };
+
         add(&self.sent, batch.sent);
         add(&self.too_large, batch.too_large);
         add(&self.dropped, batch.dropped);
@@ -87,6 +88,7 @@ pub(super) fn send(
     let largest = connection.max_datagram_size().unwrap_or(0);
     let mut room = connection.datagram_send_buffer_space();
     let mut batch = SentDatagrams::default();
+
     for datagram in datagrams {
         let needs = datagram.len() + OVERHEAD;
         if datagram.len() > largest {
@@ -104,6 +106,7 @@ pub(super) fn send(
             }
         }
     }
+
     counters.count_sent(batch);
     batch
 }
@@ -118,6 +121,7 @@ pub(super) async fn receive(
     let before = into.len();
     into.push(connection.read_datagram().await?);
     let mut cx = Context::from_waker(Waker::noop());
+
     while into.len() - before < most {
         match pin!(connection.read_datagram()).poll(&mut cx) {
             Poll::Ready(Ok(datagram)) => into.push(datagram),
@@ -125,6 +129,7 @@ pub(super) async fn receive(
             Poll::Ready(Err(_)) | Poll::Pending => break,
         }
     }
+
     counters
         .received
         .fetch_add((into.len() - before) as u64, Ordering::Relaxed);

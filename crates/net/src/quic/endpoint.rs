@@ -85,9 +85,11 @@ impl Endpoint {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
+
         // Not `listen::udp`: of ports that may be shared, the system gives out those that someone has.
         let socket = UdpSocket::bind(any).map_err(noted).and_then(claim)?;
         listen::enlarge_buffers(&SockRef::from(&socket));
+
         // Where errors are not told, silence says the same later.
         let _ = os::report_errors(&socket, towards.is_ipv6());
         let refusals = Arc::<Refusals>::default();
@@ -97,6 +99,7 @@ impl Endpoint {
             endpoint_config(0, &Keys::random(), Sizes::OWN),
             None,
         )?;
+
         Ok(Self {
             refusals,
             ..endpoint
@@ -124,11 +127,13 @@ impl Endpoint {
             Arc::new(TokioRuntime),
         )
         .map_err(|error| ConnectionError::Other(error.to_string()))?;
+
         let endpoint = Self {
             quinn,
             serving: Arc::default(),
             refusals: Arc::default(),
         };
+
         endpoint
             .connect_sized(Socket::FAR, server_name, config, sizes)
             .await
@@ -183,6 +188,7 @@ impl Endpoint {
                 incoming.refuse();
                 continue;
             };
+
             let peer = incoming.remote_address();
             let proved = incoming.remote_address_validated();
             match self
@@ -242,6 +248,7 @@ impl Endpoint {
         let bare = server_name
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));
+
         // RFC 6066 section 3: the name is sent without its trailing dot.
         let name = bare.unwrap_or(server_name).trim_end_matches('.');
         let connecting = self
@@ -251,10 +258,12 @@ impl Endpoint {
                 quinn::ConnectError::InvalidServerName(name) => ConnectionError::bad_name(&name),
                 other => ConnectionError::Other(other.to_string()),
             })?;
+
         let local = self.quinn.local_addr().ok();
         if !config.early_data() {
             return Ok(Connection::new(connecting.await?, local, None).told(&self.refusals));
         }
+
         let connection = match connecting.into_0rtt() {
             Ok((connection, accepted)) => Connection::new(
                 connection,
@@ -266,6 +275,7 @@ impl Endpoint {
             ),
             Err(connecting) => Connection::new(connecting.await?, local, None),
         };
+
         Ok(connection.told(&self.refusals))
     }
 
@@ -336,6 +346,7 @@ impl Current {
             KEEP_ALIVE,
             Sizes::OWN,
         ));
+
         Arc::new(config)
     }
 

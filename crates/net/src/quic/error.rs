@@ -123,6 +123,7 @@ fn tls(code: u64, said: &str, kind: impl FnOnce(u8) -> TlsErrorKind) -> Option<C
     let alert = (code & 0xff) as u8;
     let plain = TlsError::new(kind(alert), said.to_owned());
     let ours = !matches!(plain.kind, TlsErrorKind::Alert { .. });
+
     Some(ConnectionError::Tls(TlsError {
         fault: if ours {
             Fault::of_alert(alert)

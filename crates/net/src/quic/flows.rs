@@ -75,20 +75,24 @@ impl Flows {
         let mut seen = self.seen.lock();
         let windows = windows(fed, link, pressure);
         let before = seen.windows.replace(windows);
+
         if before != Some(windows) {
             set_receive_window(quinn, windows.0);
             quinn.set_send_window(windows.1);
         }
+
         if seen.kept == 0 && fed == 0 && (written, read) == (seen.written, seen.read) {
             return Flow { kept: 0, moved: 0 };
         }
         let flight = BytesInFlight::of(quinn);
         let stats = quinn.stats();
+
         if link {
             let grown = before.is_some_and(|before| before.0 < windows.0);
             let given = grown || read - seen.read >= windows.0 / GIVEN;
             self.relieve(quinn, &mut seen, stats.frame_rx.data_blocked, given);
         }
+
         let moved = read - seen.read + flight.acknowledged.saturating_sub(seen.acknowledged);
         let unread = seen.unread(read, stats.udp_rx.bytes, fed, windows.0);
         let kept = seen.unacknowledged(written, &flight) + unread;
@@ -96,6 +100,7 @@ impl Flows {
             + DATAGRAMS_OUT.saturating_sub(quinn.datagram_send_buffer_space());
         (seen.written, seen.read, seen.kept) = (written, read, kept);
         (seen.drains, seen.acknowledged) = (flight.drains, flight.acknowledged);
+
         Flow {
             kept,
             moved: usize::try_from(moved).unwrap_or(usize::MAX),
@@ -116,11 +121,13 @@ impl Flows {
             given,
             still: self.readers.look(),
         };
+
         let relief = seen.room.handle_look(look);
         if relief.end > 0 {
             let ended = self.readers.end(relief.end);
             tracing::debug!(peer = %quinn.remote_address(), still = look.still, ended, "a link was full of what no one reads");
         }
+
         if relief.ask
             && let Some((window, _)) = seen.windows
         {

@@ -61,6 +61,7 @@ impl Handshakes {
         if open.all >= HANDSHAKES {
             return Judged::Refused;
         }
+
         if !proved && open.all >= retry_above {
             return Judged::Retry;
         }
@@ -73,6 +74,7 @@ impl Handshakes {
             }
             *held += 1;
         }
+
         open.all += 1;
         drop(open);
         Judged::Welcome(Handshake {
@@ -87,6 +89,7 @@ impl Drop for Handshake {
         let mut open = self.of.open.lock();
         open.all -= 1;
         let Some(source) = self.source else { return };
+
         if let Some(held) = open.proved.get_mut(&source) {
             *held -= 1;
             if *held == 0 {

@@ -43,15 +43,18 @@ impl Incoming {
             local,
             handshake,
         } = self;
+
         // Not what was in force when the client's first packet came: a new certificate counts from now on.
         let Some(current) = serving.current() else {
             quinn.refuse();
             return Err(ConnectionError::Local);
         };
+
         let mut connecting = quinn.accept_with(current.one())?;
         if !current.early_data {
             return Ok(Connection::new(connecting.await?, local, None));
         }
+
         connecting.handshake_data().await?;
         match connecting.into_0rtt() {
             Ok((connection, accepted)) => {

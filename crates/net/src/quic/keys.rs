@@ -29,6 +29,7 @@ impl Keys {
         expand(&secret, b"stateless reset", &mut reset);
         let mut token = [0; RESET_KEY];
         expand(&secret, b"token", &mut token);
+
         Self {
             reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &reset)),
             token: Arc::new(Salt::new(HKDF_SHA256, &[]).extract(&token)),

@@ -118,6 +118,7 @@ impl Carrier {
                 queue.wait_for_packets(cx);
                 return Poll::Pending;
             }
+
             into.extend(std::iter::from_fn(|| queue.pop()).take(most));
             queue.givers.drain(..).for_each(Waker::wake);
             Poll::Ready(true)
@@ -147,6 +148,7 @@ impl Carrier {
                 self.path.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
+
         queue.taker.take().into_iter().for_each(Waker::wake);
     }
 
@@ -189,11 +191,13 @@ impl AsyncUdpSocket for Socket {
         if queue.closed {
             return Err(io::ErrorKind::NotConnected.into());
         }
+
         if queue.bytes >= LEAVING {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         queue.push(Bytes::copy_from_slice(transmit.contents));
         queue.taker.take().into_iter().for_each(Waker::wake);
+
         Ok(())
     }
 
@@ -214,6 +218,7 @@ impl AsyncUdpSocket for Socket {
             (meta.addr, meta.len, meta.stride) = (FAR, length, length);
             count += 1;
         }
+
         match count {
             0 if queue.closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             0 => {

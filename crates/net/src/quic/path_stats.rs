@@ -44,6 +44,7 @@ fn eliciting(frames: &FrameStats) -> u64 {
         frames.streams_blocked_uni,
         frames.stream_data_blocked,
     ];
+
     let payload = [
         frames.stream,
         frames.datagram,
@@ -51,5 +52,6 @@ fn eliciting(frames: &FrameStats) -> u64 {
         frames.reset_stream,
         frames.stop_sending,
     ];
+
     control.iter().chain(&payload).sum()
 }

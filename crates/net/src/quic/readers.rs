@@ -100,6 +100,7 @@ impl Readers {
                     .map(|reader| (watched.still, reader)),
             );
         }
+
         still.sort_by_key(|(looks, _)| std::cmp::Reverse(*looks));
         still
             .iter()
@@ -121,6 +122,7 @@ impl Watched {
         } else {
             0
         };
+
         self.reads = reads;
     }
 }
@@ -139,6 +141,7 @@ impl Reader {
             ended: AtomicBool::new(false),
             waiting: Mutex::default(),
         });
+
         if id & UNIDIRECTIONAL == 0 {
             let watched = Watched {
                 reader: Arc::downgrade(&reader),
@@ -147,6 +150,7 @@ impl Reader {
             };
             readers.exchanges.lock().insert(id, watched);
         }
+
         reader
     }
 
@@ -169,10 +173,12 @@ impl Reader {
         if self.ended.load(Ordering::Relaxed) {
             return Poll::Ready(Err(ReadError::Still));
         }
+
         let Some(stream) = stream.as_mut() else {
             return Poll::Ready(Err(ReadError::Closed));
         };
         self.came.store(false, Ordering::SeqCst);
+
         // The waker is kept by the connection, not by the future.
         let polled = pin!(stream.read_chunk(most, true)).poll(&mut Context::from_waker(woken));
         match &polled {
@@ -186,6 +192,7 @@ impl Reader {
             Poll::Ready(_) => self.feed(false),
             Poll::Pending => self.wait(cx),
         }
+
         polled.map(|chunk| Ok(chunk?.map(|chunk| chunk.bytes)))
     }
 
@@ -225,9 +232,11 @@ impl Reader {
         if stopped {
             self.ended.store(true, Ordering::SeqCst);
         }
+
         drop(stream);
         self.feed(false);
         self.wake_waiting();
+
         stopped
     }
 

@@ -65,6 +65,7 @@ impl Record {
             path: path.to_owned(),
             opened: Mutex::new(Opened::NotYet),
         });
+
         Self {
             qlog: qlog.map(Arc::new),
             keys: keys.map(Arc::new),
@@ -99,6 +100,7 @@ impl Record {
         if number >= QLOG_FILES {
             return None;
         }
+
         let path = folder
             .path
             .join(format!("{}-{number}-{role}.sqlog", std::process::id()));
@@ -144,12 +146,14 @@ impl KeyFile {
                 }
             };
         }
+
         let Opened::File(file) = &mut *opened else {
             return Ok(());
         };
         if file.is_due() {
             file.follow();
         }
+
         file.write_all(line.as_bytes())
     }
 }

@@ -68,10 +68,12 @@ impl Room {
         if given {
             return (if blocked { Self::Blocked } else { Self::Enough }, nothing);
         }
+
         let ask = Relief {
             ask: true,
             ..nothing
         };
+
         match self {
             Self::Enough if !blocked => (Self::Enough, nothing),
             Self::Enough | Self::Blocked => (

@@ -57,6 +57,7 @@ impl SendStream {
                 Poll::Pending => self.poll_stopped(cx).map(Err),
             }
         });
+
         let written = written.await?;
         self.flows.wrote(written.bytes);
         Ok(())
@@ -72,6 +73,7 @@ impl SendStream {
         else {
             return Poll::Pending;
         };
+
         self.stopped = None;
         Poll::Ready(match stopped {
             Stopped::Code(code) => WriteError::Stopped(code),

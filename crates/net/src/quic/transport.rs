@@ -118,6 +118,7 @@ impl Sizes {
             true if now < INITIAL_MTU => now,
             true => largest,
         };
+
         Self {
             initial: now.min(INITIAL_MTU),
             largest,
@@ -187,6 +188,7 @@ fn settings(
         // Not BBR: quinn's grows without bound where the application does not fill the path, as a tunnel does.
         .congestion_controller_factory(Arc::new(Counting::default()))
         .qlog_stream(qlog);
+
     config
 }
 

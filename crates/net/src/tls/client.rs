@@ -82,6 +82,7 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsFileError::new(Path::new("tls"), error.to_string()))?;
     let verified = (!options.insecure_skip_verify).then(Verified::default);
+
     let builder = if options.insecure_skip_verify {
         let anything = Arc::new(AcceptAnyServer::new(provider));
         builder
@@ -92,6 +93,7 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
             Some(file) => roots(file)?,
             None => system_roots()?,
         };
+
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider)
             .with_crls(revocations(options.crl_files)?)
             .build()
@@ -101,11 +103,13 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
                     error.to_string(),
                 )
             })?;
+
         let noting = NotingVerifier::new(verifier, verified.clone().unwrap_or_default());
         builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(noting))
     };
+
     let mut config = match (options.cert_file, options.key_file) {
         (Some(cert), Some(key)) => builder
             .with_client_auth_cert(own_certificates(cert)?, private_key(key)?)
@@ -118,6 +122,7 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
         }
         (None, None) => builder.with_no_client_auth(),
     };
+
     config.alpn_protocols = options
         .alpn
         .iter()
@@ -135,6 +140,7 @@ fn system_roots() -> Result<RootCertStore, TlsFileError> {
     let mut found = rustls_native_certs::load_native_certs();
     let mut trusted = RootCertStore::empty();
     trusted.add_parsable_certificates(std::mem::take(&mut found.certs));
+
     if trusted.is_empty() {
         let why = found
             .errors
@@ -144,5 +150,6 @@ fn system_roots() -> Result<RootCertStore, TlsFileError> {
         return Err(TlsFileError::new(Path::new("/etc/ssl/certs"), reason)
             .remedy("install the package ca-certificates, or set ca_file"));
     }
+
     Ok(trusted)
 }

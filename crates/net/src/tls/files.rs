@@ -61,10 +61,12 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     let text = read(file)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.map_err(|error| bad_pem(file, &error))?;
+
     if found.is_empty() {
         return Err(TlsFileError::new(file, "no certificate in it")
             .remedy("it must hold PEM blocks that start with -----BEGIN CERTIFICATE-----"));
     }
+
     Ok(found)
 }
 
@@ -76,6 +78,7 @@ pub(super) fn own_certificates(file: &Path) -> Result<Vec<CertificateDer<'static
             .ok()
             .map(|(_, one)| one.version())
     };
+
     match found.iter().position(|one| version(one) == Some(X509Version::V1)) {
         Some(index) => Err(TlsFileError::new(file, format!("certificate {} is {}", index + 1, words::VERSION_1))
             .remedy("issue it as version 3, with its names as subjectAltName (openssl: -addext or -extfile)")),
@@ -91,6 +94,7 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFile
         let reason = format!("private key that others can use (mode {mode:04o})");
         return Err(TlsFileError::new(file, reason).remedy(format!("chmod 600 {}", file.display())));
     }
+
     match PrivateKeyDer::from_pem_slice(&read(file)?) {
         Ok(key) => Ok(key),
         Err(pem::Error::NoItemsFound) => Err(TlsFileError::new(file, "no private key in it")
@@ -110,6 +114,7 @@ pub(super) fn roots(file: &Path) -> Result<RootCertStore, TlsFileError> {
             )
         })?;
     }
+
     Ok(roots)
 }
 
@@ -134,6 +139,7 @@ pub(super) fn revocations_of(
         true => CertificateRevocationListDer::pem_slice_iter(&content).collect(),
         false => Ok(vec![CertificateRevocationListDer::from(content)]),
     };
+
     let found = found.map_err(|error| bad_pem(file, &error))?;
     let is_list =
         |list: &CertificateRevocationListDer<'_>| CertificateRevocationList::from_der(list).is_ok();
@@ -144,6 +150,7 @@ pub(super) fn revocations_of(
             ),
         );
     }
+
     Ok(found)
 }
 

@@ -84,6 +84,7 @@ pub async fn accept(
             }
         }
     };
+
     let tls = time::timeout(timeout, handshake)
         .await
         .unwrap_or_else(|_| Err(timed_out(timeout)))?;
@@ -98,6 +99,7 @@ pub async fn accept(
         chain,
         ..peer_of(session)
     };
+
     Ok(wrap(&below, peer, Transport::TlsServer(Box::new(tls))))
 }
 
@@ -115,6 +117,7 @@ pub async fn connect(
     let bare = server_name
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
+
     // RFC 6066 section 3: the name is sent without its trailing dot.
     let name = bare.unwrap_or(server_name).trim_end_matches('.').to_owned();
     let name = ServerName::try_from(name).map_err(|error| {
@@ -127,6 +130,7 @@ pub async fn connect(
     )
     .await?;
     let peer = peer_of(tls.get_ref().1);
+
     Ok(wrap(&below, peer, Transport::TlsClient(Box::new(tls))))
 }
 
@@ -143,6 +147,7 @@ async fn say_farewell(mut stream: Stream) {
             }
         }
     };
+
     let _ = time::timeout(FAREWELL, drain).await;
 }
 
@@ -213,9 +218,11 @@ impl TlsError {
             (None, io::ErrorKind::UnexpectedEof) => TlsErrorKind::Eof,
             (None, _) => TlsErrorKind::Io,
         };
+
         let fault = inner.map(Fault::of);
         let detail = inner.map_or_else(|| error.to_string(), |inner| detail_of(inner, error));
         let plain = Self::new(kind, detail);
+
         Self {
             fault: fault.unwrap_or(plain.fault),
             ..plain

@@ -15,6 +15,7 @@ pub fn certificate_names(der: &[u8]) -> CertificateNames {
         sha256: sha256(der),
         ..CertificateNames::default()
     };
+
     let Ok((_, certificate)) = X509Certificate::from_der(der) else {
         return names;
     };
@@ -24,6 +25,7 @@ pub fn certificate_names(der: &[u8]) -> CertificateNames {
         .next()
         .and_then(|name| name.as_str().ok())
         .map(str::to_owned);
+
     names.not_after = u64::try_from(certificate.validity().not_after.timestamp()).ok();
     let alternatives = certificate.subject_alternative_name().ok().flatten();
     for name in alternatives
@@ -37,6 +39,7 @@ pub fn certificate_names(der: &[u8]) -> CertificateNames {
             _ => {}
         }
     }
+
     names
 }
 

@@ -51,6 +51,7 @@ pub fn server(options: TlsServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFil
         .iter()
         .map(|protocol| protocol.to_vec())
         .collect();
+
     Ok(Arc::new(config))
 }
 
@@ -103,12 +104,14 @@ fn client_verifier(
         }
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
+
     let builder = authorities(file, options.client_crl_files)?;
     let builder = if options.client_required {
         builder
     } else {
         builder.allow_unauthenticated()
     };
+
     let verifier = builder
         .build()
         .map_err(|error| TlsFileError::new(file, error.to_string()))?;

@@ -112,6 +112,7 @@ impl ServerCertVerifier for NotingVerifier {
             self.verified
                 .note(&server_name.to_owned(), end, now.as_secs());
         }
+
         Ok(found)
     }
 
@@ -160,9 +161,11 @@ impl Sessions {
         if ends.get(name).is_some_and(|end| now() < *end) {
             return true;
         }
+
         ends.remove(name);
         self.sessions.remove_tls12_session(name);
         while self.sessions.take_tls13_ticket(name).is_some() {}
+
         false
     }
 }

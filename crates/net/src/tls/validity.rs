@@ -28,6 +28,7 @@ pub fn of_certificates(file: &Path) -> Result<Vec<Span>, TlsFileError> {
         let validity = certificate.validity();
         let from = seconds(validity.not_before);
         let until = Some(seconds(validity.not_after));
+
         Some(Span {
             of: certificate.subject().to_string(),
             from,
@@ -46,6 +47,7 @@ pub fn of_revocations(file: &Path) -> Result<Vec<Span>, TlsFileError> {
         let (_, list) = CertificateRevocationList::from_der(&der).ok()?;
         let from = seconds(list.last_update());
         let until = list.next_update().map(seconds);
+
         Some(Span {
             of: list.issuer().to_string(),
             from,

@@ -51,6 +51,7 @@ impl Answer for Admin {
         let Some(allowed) = method_of(&path) else {
             return not_found(&path);
         };
+
         if !is_allowed(request.method(), &allowed) {
             return not_allowed(&path, &allowed);
         }
@@ -106,6 +107,7 @@ impl Admin {
             Ok(text) => text,
             Err(refused) => return refused,
         };
+
         let time = Some(text.trim()).filter(|text| !text.is_empty());
         match time.map(confirm_time).transpose() {
             Ok(confirm) => {
@@ -193,10 +195,12 @@ async fn content(
         let reason = format!("{what} did not arrive in time");
         return Err(error(StatusCode::REQUEST_TIMEOUT, &reason));
     };
+
     let Ok(content) = content else {
         let reason = format!("{what} is larger than {} KiB, or was cut off", most / 1024);
         return Err(error(StatusCode::PAYLOAD_TOO_LARGE, &reason));
     };
+
     String::from_utf8(content.to_bytes().into()).map_err(|_| {
         error(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -240,12 +244,14 @@ fn not_allowed(path: &str, allowed: &Method) -> Response<Full<Bytes>> {
     } else {
         allowed.as_str()
     };
+
     // A method's name is a field value.
     answer.headers_mut().extend(
         HeaderValue::from_str(allow)
             .ok()
             .map(|value| (ALLOW, value)),
     );
+
     answer
 }
 

@@ -71,6 +71,7 @@ fn listed(found: &[PathBuf]) -> String {
         .iter()
         .map(|path| path.display().to_string())
         .collect();
+
     shown.join(", ")
 }
 
@@ -108,6 +109,7 @@ async fn ask(
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| broken(&error))?;
+
     let exchange = async {
         let answer = sender
             .send_request(request)
@@ -117,8 +119,10 @@ async fn ask(
         let content = Limited::new(answer.into_body(), ANSWER_BYTES)
             .collect()
             .await;
+
         Ok((status, content.map_err(|error| broken(&error))?.to_bytes()))
     };
+
     tokio::pin!(exchange, connection);
     let mut open = true;
     loop {

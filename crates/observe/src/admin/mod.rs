@@ -97,10 +97,12 @@ pub async fn serve_unix(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
     serve::serve(&listener, Arc::new(Admin { control, seeing }), &watch).await;
+
     if let Some(file) = file {
         // Someone may have removed it before us.
         let _ = std::fs::remove_file(file);
     }
+
     Ok(())
 }
 
@@ -125,5 +127,6 @@ pub async fn serve_metrics(
         &watch,
     )
     .await;
+
     Ok(())
 }

@@ -82,6 +82,7 @@ pub(super) async fn serve<L: Accept, A: Answer>(listener: &L, answer: Arc<A>, wa
         let slot = Arc::clone(&slots).acquire_owned().await.ok();
         (slot, listener.next().await)
     };
+
     loop {
         let (slot, accepted) = tokio::select! {
             () = watch.graceful() => return,
@@ -122,6 +123,7 @@ async fn connection<A: Answer>(
         CONNECTION_TIME,
         http.serve_connection(TokioIo::new(io), service),
     );
+
     tokio::select! {
         () = watch.forced() => {}
         // A client that left or broke the protocol is no concern of ours.

@@ -86,6 +86,7 @@ pub fn take(socket: &Path, passed: &PassedSocket) -> io::Result<AdminSocket> {
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
+
     match passed.listener().map_err(|error| named(socket, error))? {
         Listener::Unix(listener) => Ok(AdminSocket {
             listener,
@@ -105,6 +106,7 @@ fn prepare_folder(socket: &Path, user: u32) -> io::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
+
     DirBuilder::new()
         .recursive(true)
         .mode(FOLDER_MODE)
@@ -112,6 +114,7 @@ fn prepare_folder(socket: &Path, user: u32) -> io::Result<()> {
     let found = std::fs::metadata(folder)?;
     let owned = found.uid() == user || found.uid() == 0;
     let open = found.mode() & 0o022 != 0 && found.mode() & STICKY == 0;
+
     if !owned || open {
         let reason = format!(
             "other users can write in {}; choose another folder, or chmod 700 it",
@@ -119,6 +122,7 @@ fn prepare_folder(socket: &Path, user: u32) -> io::Result<()> {
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
+
     Ok(())
 }
 
@@ -144,6 +148,7 @@ pub(super) fn found(near: &Path) -> Vec<PathBuf> {
         .filter(|path| is_socket_name(path))
         .collect();
     sockets.sort();
+
     sockets
 }
 

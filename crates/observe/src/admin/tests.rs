@@ -79,12 +79,14 @@ fn run(node: Node) -> Running {
     let node = Arc::new(node);
     let seeing = Seeing::new("alice", AccessSink::off());
     let drain = Drain::new();
+
     let served = serve_unix(
         listener,
         Arc::clone(&node) as Arc<dyn Control>,
         Arc::clone(&seeing),
         drain.watch(),
     );
+
     drain.watch().spawn(async move { served.await.unwrap() });
     Running {
         _folder: folder,
@@ -115,6 +117,7 @@ async fn every_path_answers() {
         source: hermes_net::PeerAddress::Unix { uid: None },
         protocol: "h1",
     };
+
     let _exchange = running.seeing.begin(begin);
     let cases = [
         (
@@ -231,6 +234,7 @@ async fn every_path_answers() {
             json!({ "error": "ask /status with GET" }),
         ),
     ];
+
     for (method, path, body, status, expected) in cases {
         assert_eq!(
             ask(&running.socket, method, path, body).await,
@@ -238,6 +242,7 @@ async fn every_path_answers() {
             "{path}"
         );
     }
+
     assert_eq!(*running.node.filter.lock(), "debug");
     let (_, exchanges) = ask(&running.socket, Method::GET, "/exchanges", "").await;
     assert_eq!(
@@ -280,6 +285,7 @@ async fn a_large_body_is_refused() {
         &"x".repeat(64 * 1024 + 1),
     )
     .await;
+
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(*running.node.filter.lock(), "");
 }
@@ -295,6 +301,7 @@ async fn connections_beyond_the_bound_wait() {
                 .unwrap(),
         );
     }
+
     // All places are taken by connections that say nothing: the question waits until one leaves.
     let question = ask(&running.socket, Method::GET, "/healthz", "");
     tokio::pin!(question);
@@ -304,6 +311,7 @@ async fn connections_beyond_the_bound_wait() {
         assert!(polled.is_pending());
         tokio::task::yield_now().await;
     }
+
     idle.pop();
     assert_eq!(question.await.0, StatusCode::OK);
 }
@@ -367,6 +375,7 @@ async fn over_tcp_there_are_metrics_and_nothing_else() {
     );
     drain.watch().spawn(async move { served.await.unwrap() });
     let local = address.to_string();
+
     let cases = [
         ("/metrics", local.as_str(), "HTTP/1.1 200 "),
         ("/metrics", "localhost", "HTTP/1.1 200 "),
@@ -375,10 +384,12 @@ async fn over_tcp_there_are_metrics_and_nothing_else() {
         ("/status", &local, "HTTP/1.1 404 "),
         ("/exchanges", &local, "HTTP/1.1 404 "),
     ];
+
     for (path, host, expected) in cases {
         let answer = get(address, path, host).await;
         assert!(answer.starts_with(expected), "{path} {host}: {answer}");
     }
+
     let answer = get(address, "/metrics", &local).await;
     assert!(
         answer.contains("application/openmetrics-text") && answer.ends_with("# EOF\n"),

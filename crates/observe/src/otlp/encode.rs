@@ -44,6 +44,7 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
         || record.kind.to_owned(),
         |route| format!("{} {route}", record.kind),
     );
+
     let mut span = json!({
         "traceId": context.trace.to_string(),
         "spanId": context.parent.to_string(),
@@ -56,6 +57,7 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
         "attributes": attributes(ended, user),
         "events": events(record),
     });
+
     if let Some(parent) = ended.span.parent {
         span["parentSpanId"] = json!(parent.to_string());
     }
@@ -67,6 +69,7 @@ fn span(ended: &Ended, user: TraceUser) -> Value {
     {
         span["traceState"] = json!(state);
     }
+
     if ended.failed {
         span["status"] = json!({ "code": ERROR, "message": record.reason });
     }
@@ -106,6 +109,7 @@ fn attributes(ended: &Ended, user: TraceUser) -> Vec<Value> {
         ("hermes.reason", Some(record.reason.as_str())),
         ("http.request.method", Some(record.method.as_str())),
     ];
+
     let texts = texts
         .into_iter()
         .filter_map(|(name, value)| Some(text(name, value.filter(|value| !value.is_empty())?)));
@@ -128,6 +132,7 @@ fn attributes(ended: &Ended, user: TraceUser) -> Vec<Value> {
         ),
         ("hermes.datagrams.dropped", record.datagrams.dropped),
     ];
+
     let numbers = numbers
         .into_iter()
         .filter(|(name, value)| !name.contains("datagrams") || *value > 0);
@@ -139,6 +144,7 @@ fn attributes(ended: &Ended, user: TraceUser) -> Vec<Value> {
         .as_deref()
         .and_then(|name| user_text(name, user))
         .map(|name| text("user.id", &name));
+
     texts
         .chain(
             numbers

@@ -63,6 +63,7 @@ impl Seeing {
         let metrics_sent = now;
         let well = true;
         let began = SystemTime::now();
+
         let mut exporter = Exporter {
             seeing: self,
             queue,
@@ -73,9 +74,11 @@ impl Seeing {
             began,
             well,
         };
+
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = pin!(watch.graceful());
+
         loop {
             let (trace, to) = config();
             exporter
@@ -83,11 +86,13 @@ impl Seeing {
                 .spans
                 .on
                 .store(to.is_some(), Ordering::Relaxed);
+
             tokio::select! {
                 () = &mut end => break,
                 () = exporter.turn(&trace, to.as_ref(), ticks.tick()) => {}
             }
         }
+
         let (trace, to) = config();
         let _ = timeout(LAST, exporter.finish(&trace, to.as_ref())).await;
     }
@@ -110,6 +115,7 @@ impl Exporter {
                 _ = &mut tick => break,
             }
         }
+
         if self.batch.len() == BATCH && Instant::now() < self.not_before {
             tick.await;
         }
@@ -134,6 +140,7 @@ impl Exporter {
         let sent = post(to, "traces", &message).await;
         self.tell(to, &sent);
         let counters = &self.seeing.spans.counters;
+
         match sent {
             Ok(()) => counters.count("exported", self.batch.len()),
             Err(refused) if refused.again && self.tries + 1 < TRIES => {
@@ -143,6 +150,7 @@ impl Exporter {
             }
             Err(_) => counters.count("failed", self.batch.len()),
         }
+
         self.batch.clear();
         self.tries = 0;
     }
@@ -165,6 +173,7 @@ impl Exporter {
             {
                 self.batch.push(ended);
             }
+
             if self.batch.is_empty() {
                 return;
             }
@@ -184,6 +193,7 @@ impl Exporter {
             }
             _ => {}
         }
+
         self.well = sent.is_ok();
     }
 }

@@ -45,6 +45,7 @@ fn read(openmetrics: &str) -> Vec<Metric<'_>> {
             else {
                 continue;
             };
+
             if metrics.last().is_none_or(|last| last.name != name) {
                 metrics.push(Metric {
                     name,
@@ -53,6 +54,7 @@ fn read(openmetrics: &str) -> Vec<Metric<'_>> {
                     samples: Vec::new(),
                 });
             }
+
             match (what, metrics.last_mut()) {
                 ("HELP", Some(metric)) => metric.help = rest.trim_end_matches('.'),
                 ("TYPE", Some(metric)) => metric.kind = rest,
@@ -62,6 +64,7 @@ fn read(openmetrics: &str) -> Vec<Metric<'_>> {
             metric.samples.push(sample);
         }
     }
+
     metrics
 }
 
@@ -74,12 +77,14 @@ fn sample(line: &str) -> Option<Sample<'_>> {
             value,
         });
     };
+
     let mut labels = Vec::new();
     while let Some((key, quoted)) = rest.split_once("=\"") {
         let (value, after) = unquote(quoted)?;
         labels.push((key, value));
         rest = after.trim_start_matches(',');
     }
+
     Some(Sample {
         name,
         labels,
@@ -101,6 +106,7 @@ fn unquote(quoted: &str) -> Option<(String, &str)> {
             other => value.push(other),
         }
     }
+
     None
 }
 
@@ -145,6 +151,7 @@ impl Metric<'_> {
         let mut sum = 0.0;
         let mut below = 0;
         let (mut counts, mut bounds): (Vec<u64>, Vec<f64>) = Default::default();
+
         for sample in &self.samples {
             if sample.name.ends_with("_sum") {
                 sum = sample.value.parse().unwrap_or_default();
@@ -152,19 +159,23 @@ impl Metric<'_> {
             let Some((_, bound)) = sample.labels.iter().find(|(key, _)| *key == "le") else {
                 continue;
             };
+
             let cumulative: u64 = sample.value.parse().unwrap_or_default();
             counts.push(cumulative.saturating_sub(below));
             below = cumulative;
+
             if bound != "+Inf" {
                 bounds.extend(bound.parse::<f64>());
                 continue;
             }
+
             let labels: Vec<_> = sample
                 .labels
                 .iter()
                 .filter(|(key, _)| *key != "le")
                 .cloned()
                 .collect();
+
             let mut point = base(&labels, times);
             let buckets: Vec<String> = std::mem::take(&mut counts)
                 .iter()
@@ -177,6 +188,7 @@ impl Metric<'_> {
             points.push(Value::Object(point));
             below = 0;
         }
+
         points
     }
 }
@@ -191,6 +203,7 @@ fn base(labels: &[(&str, String)], [began, now]: &[String; 2]) -> Map<String, Va
         ("startTimeUnixNano", json!(began)),
         ("timeUnixNano", json!(now)),
     ];
+
     pairs
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value))

@@ -83,6 +83,7 @@ impl Spans {
             ended: SystemTime::now(),
             failed,
         };
+
         if self.queue.try_send(ended).is_err() {
             self.counters.count("queue_full", 1);
         }
@@ -108,6 +109,7 @@ impl SpanCounters {
             spans.clone(),
         );
         let counters = Self(spans);
+
         for outcome in ["exported", "queue_full", "failed"] {
             counters.count(outcome, 0);
         }

@@ -74,16 +74,19 @@ async fn send(to: &Destination, signal: &str, message: &Value) -> Result<(), Ref
             reason: error.to_string(),
             again: false,
         })?;
+
     let address = (collector.address.host.as_str(), collector.address.port);
     let stream = TcpStream::connect(address).await.map_err(Refused::again)?;
     let peer = stream.peer_addr().map_err(Refused::again)?;
     let mut stream = Stream::tcp(stream, peer);
+
     if let Some(config) = &to.tls {
         let name = to.server_name.as_deref().unwrap_or(&collector.address.host);
         stream = tls::connect(stream, config.clone(), name, TIME)
             .await
             .map_err(Refused::again)?;
     }
+
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(Refused::again)?;
@@ -96,6 +99,7 @@ async fn send(to: &Destination, signal: &str, message: &Value) -> Result<(), Ref
             .await;
         judge(status)
     };
+
     tokio::pin!(exchange, connection);
     let mut open = true;
     loop {

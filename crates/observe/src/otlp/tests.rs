@@ -28,6 +28,7 @@ fn exchange(seeing: &std::sync::Arc<Seeing>, flags: &str) -> super::super::Excha
         source: PeerAddress::Ip(([192, 0, 2, 1], 4711).into()),
         protocol: "h1",
     };
+
     let exchange = seeing.begin(begin);
     let context = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
     let context = TraceContext::parse(context.as_bytes()).unwrap();
@@ -36,6 +37,7 @@ fn exchange(seeing: &std::sync::Arc<Seeing>, flags: &str) -> super::super::Excha
         parent: Some(context.parent),
         state: None,
     });
+
     exchange
 }
 
@@ -55,6 +57,7 @@ fn only_sampled_exchanges_are_queued_and_only_while_there_is_room() {
     for _ in 0..QUEUE + 3 {
         exchange(&seeing, "01").finish("done");
     }
+
     assert_eq!(seeing.spans.far.lock().as_ref().unwrap().len(), QUEUE);
     assert!(
         seeing
@@ -75,6 +78,7 @@ fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
     exchange.attempt_ended("reset");
     exchange.upstream(&"video".into(), &"192.0.2.2:80".into());
     exchange.finish("connection_refused: 192.0.2.1:80");
+
     let ended = seeing
         .spans
         .far
@@ -83,11 +87,13 @@ fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
         .unwrap()
         .try_recv()
         .unwrap();
+
     let batch = [ended];
     let span = |user| {
         encode::request("alice", &batch, user)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
             .clone()
     };
+
     let omitted = span(TraceUser::Omit);
     assert_eq!(omitted["name"], "http video");
     assert_eq!(omitted["flags"], 0x303);
@@ -121,10 +127,12 @@ fn a_span_says_what_the_record_says_and_of_users_only_what_it_may() {
         ),
         (&json!({ "intValue": "2" }), &Value::Null)
     );
+
     assert_eq!(
         attribute(&span(TraceUser::Name), "user.id")["stringValue"],
         "alice"
     );
+
     // printf alice | sha256sum
     assert_eq!(
         attribute(&span(TraceUser::Hash), "user.id")["stringValue"],
@@ -144,6 +152,7 @@ fn metrics_are_sums_gauges_and_histograms() {
         UNIX_EPOCH,
         UNIX_EPOCH + Duration::from_nanos(7),
     );
+
     let metrics = &message["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
     assert_eq!(metrics.as_array().unwrap().len(), 3, "{metrics:#}");
     let sum = &metrics[0]["sum"];

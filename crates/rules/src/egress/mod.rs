@@ -74,14 +74,17 @@ impl EgressRules {
         {
             return Err(denied(format!("egress.deny_ports names port {range}")));
         }
+
         let outer = address.ip();
         if let Some(net) = self.deny.iter().find(|net| net.contains(&outer)) {
             return Err(denied(format!("egress.deny names {net}")));
         }
+
         for ip in judged(outer).into_iter().flatten() {
             self.judge(ip, address.port(), is_local(ip))
                 .map_err(denied)?;
         }
+
         Ok(())
     }
 
@@ -97,11 +100,13 @@ impl EgressRules {
         {
             return Err(format!("this proxy itself listens on {own}"));
         }
+
         if let Some(net) = self.deny.iter().find(|net| net.contains(&ip)) {
             return Err(format!("egress.deny names {net}"));
         }
         let mut allowing = self.allow.iter().filter(|net| net.contains(&ip)).peekable();
         let named = allowing.peek().is_some();
+
         if allowing.any(|net| !local || may_open_local(net)) {
             return Ok(());
         }

@@ -68,11 +68,13 @@ pub(super) fn judged(address: IpAddr) -> [Option<IpAddr>; 2] {
     let IpAddr::V6(v6) = address else {
         return one(address);
     };
+
     let inner = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
         let [c, d] = low.to_be_bytes();
         IpAddr::V4(Ipv4Addr::new(a, b, c, d))
     };
+
     match v6.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => one(address),
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]

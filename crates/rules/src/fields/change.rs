@@ -47,6 +47,7 @@ pub fn apply(
             named(name.as_str()) && !is_reserved(name.as_str())
         });
     }
+
     for (name, template) in set {
         let (name, value) = field(name, template, values)?;
         fields.remove(&name);
@@ -54,11 +55,13 @@ pub fn apply(
             fields.insert(name, value);
         }
     }
+
     for (name, template) in append {
         if let (name, Some(value)) = field(name, template, values)? {
             fields.append(name, value);
         }
     }
+
     Ok(())
 }
 
@@ -76,6 +79,7 @@ fn field(
             "belongs to the connection or to the proxy and cannot be changed",
         ));
     }
+
     let text = render(template, values);
     let Some(value) = field_value(&text) else {
         return Err(BadField::new(
@@ -83,6 +87,7 @@ fn field(
             "the value would hold a control character",
         ));
     };
+
     Ok((name, Some(value).filter(|value| !value.is_empty())))
 }
 

@@ -41,6 +41,7 @@ impl OverlayFields {
             prefix: name.to_owned(),
             wildcard: false,
         });
+
         self.declared
             .iter()
             .chain(&own)

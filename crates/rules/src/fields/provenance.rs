@@ -29,6 +29,7 @@ impl Provenance {
                 [first, second, ..] => pairs[pair(*first, *second)] = true,
             }
         }
+
         Self {
             patterns: patterns.to_vec(),
             pairs,
@@ -42,6 +43,7 @@ impl Provenance {
             [first, second, ..] => self.pairs[pair(*first, *second)],
             _ => true,
         };
+
         maybe
             && (self.is_named(name)
                 || (name.contains('_') && self.is_named(&name.replace('_', "-"))))

@@ -166,6 +166,7 @@ impl<H> Rules<H> {
             &self.overlay,
             fields,
         );
+
         let believed =
             believed.inspect_err(|refusal| steps::refused(steps, entrance, source, refusal))?;
 
@@ -176,10 +177,12 @@ impl<H> Rules<H> {
             }
             (believed, _) => believed,
         };
+
         steps::identified(steps, entrance, source, user.as_deref());
         if let Some(before) = before {
             steps::removed(steps, entrance, &before, fields);
         }
+
         Ok(user)
     }
 
@@ -222,6 +225,7 @@ impl<H> Rules<H> {
             authenticated,
             ..
         } = arrived;
+
         let user = self.identify(entrance, source, *authenticated, &mut fields, steps)?;
 
         let values = Values {
@@ -235,6 +239,7 @@ impl<H> Rules<H> {
             path: arrived.path,
             method: arrived.method.as_str(),
         };
+
         self.tag(entrance, &values, &mut fields, steps)?;
 
         let facts = Facts {
@@ -249,6 +254,7 @@ impl<H> Rules<H> {
             source: arrived.peer.map(|peer| peer.ip()),
             listener: entrance.name,
         };
+
         let route = self.route(&facts, steps).cloned();
         Ok(Judged {
             route: route.ok_or(Unrouted::NoRoute)?,

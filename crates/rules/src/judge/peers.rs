@@ -37,6 +37,7 @@ impl Peers {
                     .or_insert(index);
             }
         }
+
         found
     }
 

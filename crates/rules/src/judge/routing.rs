@@ -21,11 +21,13 @@ pub(super) fn compared<H>(table: &Table<H>, facts: &Facts<'_>, steps: &mut impl 
                 (place, format!("{name}: yes; {action}"))
             }
         };
+
         steps.take(Step {
             phase: Phase::Route,
             path,
             said,
         });
+
         if explained.matched {
             break;
         }
@@ -60,10 +62,12 @@ fn describe_hops(hops: &Hops) -> String {
         Hops::Chain(chain) => return chain.name().to_owned(),
         Hops::Split(split) => split,
     };
+
     let total: u64 = split.values().map(|weight| u64::from(*weight)).sum();
     let share = |(name, weight): (&String, &u32)| {
         let percent = u64::from(*weight) * 100 / total.max(1);
         format!("{name} ({percent} %)")
     };
+
     split.iter().map(share).collect::<Vec<_>>().join(", ")
 }

@@ -98,6 +98,7 @@ pub(super) fn identified(
         Source::Peer { name, .. } => format!("peer {name}"),
         Source::InsecurePeer => "a peer listed in insecure_trust".to_owned(),
     };
+
     let is_own = matches!(source, Source::Client) && user.is_some() && user == entrance.user;
     let whose = user.map_or_else(|| "no user".to_owned(), |user| format!("user {user}"));
     steps.take(Step {
@@ -143,6 +144,7 @@ pub(super) fn tagged(steps: &mut impl Steps, entrance: &Entrance<'_>, fields: &H
     let config = entrance.config;
     let written = config.set.keys().map(|name| ("set", name));
     let appended = config.append.keys().map(|name| ("append", name));
+
     for (key, name) in written.chain(appended) {
         let value = fields.get_all(name.as_str()).iter().next_back();
         let said = match value {
@@ -152,6 +154,7 @@ pub(super) fn tagged(steps: &mut impl Steps, entrance: &Entrance<'_>, fields: &H
             ),
             None => format!("field {name}: nothing to write"),
         };
+
         steps.take(Step {
             phase: Phase::Tag,
             path: child(&key_of(entrance, key), name),

@@ -38,6 +38,7 @@ fn to(document: &Document, report: &mut Report) {
         } else {
             path.to_owned()
         };
+
         match document.upstreams.get(name) {
             None => {
                 let known = document.upstreams.keys().map(String::as_str);
@@ -72,6 +73,7 @@ fn name(document: &Document, report: &mut Report) {
                 "write `{ to: UPSTREAM, as: NAME }`, or give the node an `identity`",
             );
         };
+
         let fits = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
         if !(1..=256).contains(&name.len()) || !name.bytes().all(fits) {
             let key = if attach.name().is_some() {
@@ -79,6 +81,7 @@ fn name(document: &Document, report: &mut Report) {
             } else {
                 path.to_owned()
             };
+
             let reason = format!("no one can be attached as `{name}`");
             report.add(
                 key,
@@ -115,6 +118,7 @@ fn listener_keys(document: &Document, report: &mut Report) {
         if listener.attach.is_none() || is_port {
             return;
         }
+
         let upstream = "the upstream that it attaches to says so";
         let keys = [
             ("tls", listener.tls.is_some(), upstream),
@@ -136,6 +140,7 @@ fn listener_keys(document: &Document, report: &mut Report) {
                 "each request names its own",
             ),
         ];
+
         for (key, _, why) in keys.into_iter().filter(|(_, given, _)| *given) {
             report.add(
                 format!("{path}.{key}"),
@@ -215,6 +220,7 @@ fn upstream_keys(document: &Document, report: &mut Report) {
             ("proxy_protocol", upstream.proxy_protocol.is_some()),
             ("send_token", upstream.send_token == Some(true)),
         ];
+
         for (key, _) in keys.into_iter().filter(|(_, given)| *given) {
             let reason = format!(
                 "`{key}` says nothing of nodes that are attached here: they open the connections"
@@ -225,6 +231,7 @@ fn upstream_keys(document: &Document, report: &mut Report) {
                 "remove it, or remove `attached`",
             );
         }
+
         if upstream.attached.as_ref().is_some_and(is_capital) {
             let reason = "no one can be attached under a name with capitals";
             report.add(
@@ -250,6 +257,7 @@ fn leads(document: &Document, report: &mut Report) {
             .get(name)
             .is_some_and(|upstream| upstream.attached.is_some())
     };
+
     for (index, route) in document.routes.iter().enumerate() {
         if let Some(Terminate::Upstream(name)) = &route.terminate
             && attached(name)
@@ -262,6 +270,7 @@ fn leads(document: &Document, report: &mut Report) {
                 format!("write `to: {name}`"),
             );
         }
+
         if let Some(Hops::Chain(chain)) = &route.to
             && chain.hops().len() > 1
             && chain.hops().iter().any(|name| attached(name))
@@ -273,6 +282,7 @@ fn leads(document: &Document, report: &mut Report) {
                 "write the name of that upstream alone",
             );
         }
+
         if route.broadcast.is_some()
             && route
                 .to
@@ -287,6 +297,7 @@ fn leads(document: &Document, report: &mut Report) {
             );
         }
     }
+
     each_upstream(document, |path, upstream: &Upstream| {
         if upstream.via.as_deref().is_some_and(attached) {
             let reason =

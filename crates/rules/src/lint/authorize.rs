@@ -32,6 +32,7 @@ fn names(document: &Document, report: &mut Report) {
             .iter()
             .filter(|other| other.name == authorize.name)
             .count();
+
         if !is_token(&authorize.name) {
             let reason = format!(
                 "`{}` cannot be a filter's name",
@@ -152,12 +153,14 @@ fn times(document: &Document, report: &mut Report) {
                 report.add(format!("{path}.{key}"), "the time cannot be kept", remedy);
             }
         };
+
         if let Some(timeout) = &authorize.timeout {
             check("timeout", timeout.0, LONGEST);
         }
         if let Some(recheck) = &authorize.recheck {
             check("recheck", recheck.0, LONGEST_CHECKED);
         }
+
         if let Some(cache) = &authorize.cache {
             check("cache.for", cache.time.0, Duration::from_secs(3600));
         }
@@ -189,6 +192,7 @@ fn fields(document: &Document, report: &mut Report) {
                 }
             }
         };
+
         check("send", &authorize.send);
         check("allow_fields", &authorize.allow_fields);
     });

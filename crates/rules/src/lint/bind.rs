@@ -26,6 +26,7 @@ fn addresses(document: &Document, report: &mut Report) {
         let Some(bind) = &route.bind else { continue };
         let path = format!("routes[{index}].bind");
         let listen = parse(&format!("{path}.listen"), &bind.listen, report);
+
         if listen.is_empty() && bind.listen.is_empty() {
             report.add(
                 format!("{path}.listen"),
@@ -33,10 +34,12 @@ fn addresses(document: &Document, report: &mut Report) {
                 "give one, such as `192.0.2.45`",
             );
         }
+
         let Some(public) = &bind.public else { continue };
         let families =
             |addresses: &[IpAddr]| addresses.iter().map(IpAddr::is_ipv4).collect::<Vec<_>>();
         let public = parse(&format!("{path}.public"), public, report);
+
         if families(&public) != families(&listen) {
             let reason = "each address of `listen` needs one of its own family here";
             report.add(
@@ -73,5 +76,6 @@ fn parse(path: &str, texts: &[String], report: &mut Report) -> Vec<IpAddr> {
             ),
         }
     }
+
     found
 }

@@ -79,12 +79,14 @@ fn upstreams(document: &Document, report: &mut Report) {
                 );
             }
         }
+
         let sends = route.to.is_some() || route.terminate.is_some();
         let has_group = matches!(
             (&route.to, &route.terminate),
             (Some(Hops::One(_) | Hops::Chain(_) | Hops::Split(_)), _)
                 | (_, Some(Terminate::Upstream(_)))
         );
+
         if !sends {
             report.add(
                 path,
@@ -127,6 +129,7 @@ fn bounds(document: &Document, report: &mut Report) {
                 format!("write at most {COPIES}"),
             );
         }
+
         let sizes = [
             ("request_bytes", broadcast.request_bytes),
             ("reply_bytes", broadcast.reply_bytes),
@@ -141,6 +144,7 @@ fn bounds(document: &Document, report: &mut Report) {
                 "write at most 64MiB",
             );
         }
+
         if broadcast
             .time
             .is_some_and(|time| time.0.is_zero() || time.0 > LONGEST)

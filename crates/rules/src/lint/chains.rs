@@ -26,6 +26,7 @@ fn lengths(document: &Document, report: &mut Report) {
                 "name the upstreams that are passed, the nearest first",
             );
         };
+
         let before = depth(document, first).unwrap_or(0);
         if chain.hops().len() > MOST {
             let reason = format!(
@@ -82,10 +83,12 @@ fn unfit(before: &str, hop: &str, upstream: &Upstream) -> Option<(String, String
             "remove its `via`, or make an upstream without".to_owned(),
         ));
     }
+
     if upstream.endpoints.iter().any(is_unix) {
         let reason = format!("`{before}` cannot reach the Unix socket of `{hop}`");
         return Some((reason, "write a host and a port".to_owned()));
     }
+
     (!has_tls(upstream)).then(|| {
         let reason = format!("`{hop}` has no TLS, so `{before}` could read all that is meant for `{hop}`");
         (reason, format!("add `tls` to `{hop}`; if that is meant, give it `via: {before}` and write `to: {hop}`"))
@@ -132,5 +135,6 @@ fn depth(document: &Document, name: &str) -> Option<usize> {
         };
         upstream = document.upstreams.get(via)?;
     }
+
     None
 }

@@ -108,11 +108,13 @@ fn tunnel_action(document: &Document, report: &mut Report) {
                 "remove it, or give `to` or `terminate`",
             );
         }
+
         let form = route
             .tunnel
             .as_ref()
             .map(Tunnel::word)
             .filter(|form| *form != TunnelWord::Post);
+
         if form.is_some() && route.terminate.is_some() {
             let reason = "the form of a tunnel that leaves is of no use where it ends";
             report.add(

@@ -97,6 +97,7 @@ fn health_kind(document: &Document, report: &mut Report) {
             ),
             ("send", health.send.is_some() && !is(CheckKind::Udp), "udp"),
         ];
+
         for (key, _, kind) in keys.into_iter().filter(|(_, misplaced, _)| *misplaced) {
             let reason = format!("only checks of `kind: {kind}` have it");
             report.add(
@@ -105,6 +106,7 @@ fn health_kind(document: &Document, report: &mut Report) {
                 format!("remove it, or write `kind: {kind}`"),
             );
         }
+
         if let Some(wrong) = health.path.as_ref().filter(|path| !path.starts_with('/')) {
             report.add(
                 format!("{path}.health.path"),
@@ -112,6 +114,7 @@ fn health_kind(document: &Document, report: &mut Report) {
                 "begin it with `/`",
             );
         }
+
         if health
             .expect
             .as_ref()
@@ -142,6 +145,7 @@ fn health_numbers(document: &Document, report: &mut Report) {
                 "give a longer one, or remove it for the default",
             );
         }
+
         for (key, _) in [("healthy", health.healthy), ("unhealthy", health.unhealthy)]
             .into_iter()
             .filter(|(_, n)| *n == Some(0))
@@ -184,6 +188,7 @@ fn eject(document: &Document, report: &mut Report) {
                 "write 1 or more",
             );
         }
+
         if eject.time.is_some_and(|time| time.0.is_zero()) {
             report.add(
                 format!("{path}.eject.for"),
@@ -231,6 +236,7 @@ fn links(document: &Document, report: &mut Report) {
                 "write `http: 2`, or remove `warm`",
             );
         }
+
         if upstream.keepalive.is_some() && !may_speak(upstream, &[HttpVersion::H2]) {
             let reason =
                 "PINGs are sent on links of HTTP/2; QUIC keeps those of HTTP/3 alive by itself";
@@ -240,6 +246,7 @@ fn links(document: &Document, report: &mut Report) {
                 "add 2 to `http`, or remove `keepalive`",
             );
         }
+
         let Some(keepalive) = &upstream.keepalive else {
             return;
         };

@@ -11,12 +11,14 @@ pub fn holds(lost: &Lost, path: &str) -> bool {
     let words: Vec<&str> = steps.iter().map(Step::key).collect();
     let is_whole = |path: &str| !lost.touches(path);
     let is_known = |section: &str| !lost.covers(&[Step::Key(section.to_owned())]);
+
     // What an entry does not say, `defaults` may.
     if matches!(words.first(), Some(&("listeners" | "upstreams" | "peers")))
         && !is_whole("defaults")
     {
         return false;
     }
+
     match words.as_slice() {
         // That it does nothing cannot be found: see `mend`. That it never matches rests on its conditions.
         ["routes", _] => {
@@ -47,6 +49,7 @@ pub fn holds(lost: &Lost, path: &str) -> bool {
         }
         _ => {}
     }
+
     !lost.is_within(up_to_list(&steps))
 }
 

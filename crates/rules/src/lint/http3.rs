@@ -27,6 +27,7 @@ fn listener_versions(document: &Document, report: &mut Report) {
             );
             return;
         }
+
         if stated.is_empty() {
             report.add(
                 &path,
@@ -37,6 +38,7 @@ fn listener_versions(document: &Document, report: &mut Report) {
             let reason = "without TLS no version can be agreed on: the client sends HTTP/1.1 or HTTP/2 as it likes";
             report.add(&path, reason, "remove `versions`, or add `tls`");
         }
+
         for (index, version) in stated.iter().enumerate() {
             if stated[..index].contains(version) {
                 let reason = format!("HTTP version {} is listed twice", version.number());
@@ -56,6 +58,7 @@ fn listener_quic(document: &Document, report: &mut Report) {
         if !wanted {
             return;
         }
+
         let path = format!("{path}.versions");
         if matches!(listener.http, Some(ListenAddress::Unix(_))) {
             report.add(
@@ -96,6 +99,7 @@ fn upstream_quic(document: &Document, report: &mut Report) {
         if !versions.contains(&HttpVersion::H3) {
             return;
         }
+
         let path = format!("{path}.http");
         if !has_tls(upstream) {
             report.add(
@@ -135,6 +139,7 @@ fn upstream_early_data(document: &Document, report: &mut Report) {
         if !upstream.early_data {
             return;
         }
+
         if upstream.http.as_deref() != Some(&[HttpVersion::H3]) {
             let reason =
                 "early data is sent over HTTP/3 only, and there is no way back to another version";

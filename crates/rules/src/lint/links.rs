@@ -55,6 +55,7 @@ fn cycle_from<'a>(document: &'a Document, start: &'a str) -> Option<Vec<&'a str>
         if next == start {
             return Some(passed);
         }
+
         if passed.contains(&next) {
             return None;
         }
@@ -71,6 +72,7 @@ fn via_to_unix(document: &Document, report: &mut Report) {
         if upstream.via.is_none() {
             return;
         }
+
         for (index, _) in upstream.endpoints.iter().enumerate().filter(sockets) {
             let reason = "a Unix socket cannot be reached through another proxy";
             report.add(

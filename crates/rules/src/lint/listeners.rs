@@ -106,6 +106,7 @@ fn http_only_keys(document: &Document, report: &mut Report) {
             ("tls", listener.tls.is_some(), remove),
             ("gateway", listener.gateway, remove),
         ];
+
         for (key, _, remedy) in keys.into_iter().filter(|(_, given, _)| *given) {
             report.add(
                 format!("{path}.{key}"),
@@ -166,6 +167,7 @@ fn open(document: &Document, report: &mut Report) {
             if !is_open(listener, *address) {
                 continue;
             }
+
             let reason =
                 format!("strangers can reach {address}, and no authentication is configured");
             let local = if address.is_ipv4() {
@@ -173,6 +175,7 @@ fn open(document: &Document, report: &mut Report) {
             } else {
                 "[::1]"
             };
+
             let add = if key == "http" { "add `auth`, or " } else { "" };
             let remedy = format!(
                 "{add}listen on {local}:{}, or write `public: true`",
@@ -190,12 +193,14 @@ fn mtls(document: &Document, report: &mut Report) {
             Some(Auth::Methods(ways)) => ways.mtls,
             None => false,
         };
+
         let remedy = match &listener.tls {
             _ if !wanted => return,
             Some(tls) if tls.client_ca_file.is_some() => return,
             Some(_) => "add `tls.client_ca_file`",
             None => "add `tls` with `cert_file`, `key_file` and `client_ca_file`",
         };
+
         let reason = "`mtls` needs to know whose client certificates are accepted";
         report.add(format!("{path}.auth"), reason, remedy);
     });
@@ -251,6 +256,7 @@ fn limits(document: &Document, report: &mut Report) {
             ),
             ("streams", limits.streams == Some(0)),
         ];
+
         for (key, _) in zero.into_iter().filter(|(_, is_zero)| *is_zero) {
             let reason = "a limit of zero lets nothing in";
             report.add(

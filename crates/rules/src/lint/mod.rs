@@ -57,9 +57,11 @@ pub fn lint(document: &Document) -> Vec<Finding> {
         templates::CHECKS,
         trace::CHECKS,
     ];
+
     let mut report = Report::default();
     for check in lists.into_iter().flatten() {
         check(document, &mut report);
     }
+
     report.findings()
 }

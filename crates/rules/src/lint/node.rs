@@ -65,6 +65,7 @@ fn users(document: &Document, report: &mut Report) {
             );
         }
     };
+
     if let Some(identity) = &document.identity {
         check("identity.user".to_owned(), &identity.user);
     }

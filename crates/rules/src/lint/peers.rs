@@ -18,6 +18,7 @@ fn unknowable(document: &Document, report: &mut Report) {
             .get(attach.upstream())
             .is_some_and(has_tls)
     };
+
     let knows = document.listeners.values().any(|listener| {
         listener.tls.as_ref().is_some_and(asked) || listener.attach.as_ref().is_some_and(sees)
     });

@@ -33,6 +33,7 @@ fn conflicts(document: &Document, report: &mut Report) {
         else {
             continue;
         };
+
         let reason = match (&earlier.place, &claim.place) {
             (Place::Unix(path), _) => format!(
                 "{} listens on unix:{} already",
@@ -51,6 +52,7 @@ fn conflicts(document: &Document, report: &mut Report) {
                 )
             }
         };
+
         report.add(&claim.path, reason, "choose another address or port");
     }
 }
@@ -74,6 +76,7 @@ fn claims(document: &Document) -> Vec<AddressClaim<'_>> {
                 place,
             }));
         }
+
         let quic = versions(document, listener).contains(&HttpVersion::H3);
         if let Some(ListenAddress::Ip(address)) = listener.http.as_ref().filter(|_| quic) {
             let path = child(
@@ -90,6 +93,7 @@ fn claims(document: &Document) -> Vec<AddressClaim<'_>> {
             });
         }
     }
+
     let metrics = document
         .admin
         .metrics
@@ -108,6 +112,7 @@ fn claims(document: &Document) -> Vec<AddressClaim<'_>> {
         path: "admin.socket".to_owned(),
         place,
     }));
+
     claims
 }
 

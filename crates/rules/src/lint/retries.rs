@@ -27,6 +27,7 @@ fn check_retry(path: &str, retry: &Retry, report: &mut Report) {
         let reason = format!("{attempts} is not a number of attempts");
         report.add(format!("{path}.attempts"), reason, "write one from 1 to 10");
     }
+
     let on = retry.on.as_deref().unwrap_or_default();
     if retry.on.is_some() && on.is_empty() {
         report.add(
@@ -35,6 +36,7 @@ fn check_retry(path: &str, retry: &Retry, report: &mut Report) {
             "remove `on` for the default, or name a condition",
         );
     }
+
     for (index, condition) in on
         .iter()
         .enumerate()
@@ -46,6 +48,7 @@ fn check_retry(path: &str, retry: &Retry, report: &mut Report) {
             "remove one",
         );
     }
+
     if retry.per_try_timeout.is_some_and(|time| time.0.is_zero()) {
         let reason = "a time-out of zero lets nothing happen";
         report.add(
@@ -54,6 +57,7 @@ fn check_retry(path: &str, retry: &Retry, report: &mut Report) {
             "give a longer one, or remove it",
         );
     }
+
     if let (Some(base), Some(max)) = (retry.backoff.base, retry.backoff.max)
         && base > max
     {

@@ -36,11 +36,13 @@ fn action(document: &Document, report: &mut Report) {
             ("respond", route.respond.is_some()),
             ("redirect", route.redirect.is_some()),
         ];
+
         let given: Vec<&str> = actions
             .into_iter()
             .filter(|(_, given)| *given)
             .map(|(key, _)| key)
             .collect();
+
         if given.is_empty() {
             report.add(
                 path,
@@ -76,6 +78,7 @@ fn upstream_names(document: &Document, report: &mut Report) {
                 report.add(path, format!("there is no upstream `{name}`"), remedy);
             }
         };
+
         match &route.to {
             Some(Hops::One(name)) => check(format!("{path}.to"), name),
             Some(Hops::Split(split)) => split
@@ -90,6 +93,7 @@ fn upstream_names(document: &Document, report: &mut Report) {
             }
             None => {}
         }
+
         if let Some(Terminate::Upstream(name)) = &route.terminate {
             check(format!("{path}.terminate"), name);
         }
@@ -135,12 +139,14 @@ fn statuses(document: &Document, report: &mut Report) {
                 "write one from 200 to 599",
             );
         }
+
         // RFC 9110, 15.4: the others do not send a client elsewhere, or are no longer used.
         let status = route
             .redirect
             .as_ref()
             .and_then(|redirect| redirect.status)
             .unwrap_or(302);
+
         if ![301, 302, 303, 307, 308].contains(&status) {
             let reason = format!("{status} is not the status of a redirect");
             report.add(
@@ -193,6 +199,7 @@ fn shadowed(document: &Document, report: &mut Report) {
             Some(name) => format!("routes[{}] ({name})", shadow.by),
             None => format!("routes[{}]", shadow.by),
         };
+
         let reason = format!("the route can never match: {by} takes everything that it would");
         report.add(
             format!("routes[{}]", shadow.dead),

@@ -17,6 +17,7 @@ fn listeners(document: &Document, report: &mut Report) {
             );
             return;
         }
+
         let Some(templates) = &listener.templates else {
             return;
         };
@@ -41,6 +42,7 @@ fn served(path: &str, templates: Option<&OneOrMany<String>>, report: &mut Report
         let Some(template) = parse(&path, text, report) else {
             continue;
         };
+
         if template.origin().is_some() {
             let reason = "the template of a listener is a path: its host is whatever leads here";
             report.add(path, reason, format!("write `{}`", template.path()));

@@ -51,6 +51,7 @@ fn versions(document: &Document, report: &mut Report) {
                 "remove `http` for the default, or give one",
             );
         }
+
         for (index, version) in versions.iter().enumerate() {
             if versions[..index].contains(version) {
                 let reason = format!("HTTP version {} is listed twice", version.number());
@@ -120,6 +121,7 @@ pub(super) fn zero_timeouts(path: &str, timeouts: &Timeouts, report: &mut Report
         ("udp_unanswered", timeouts.udp_unanswered),
         ("udp_answered", timeouts.udp_answered),
     ];
+
     for (key, _) in times
         .into_iter()
         .filter(|(_, time)| time.is_some_and(|time| time.0.is_zero()))

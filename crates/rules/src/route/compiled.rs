@@ -76,6 +76,7 @@ impl<H> Route<H> {
             route: index,
             reason,
         };
+
         let mut found = |hop: Hop<'_>| {
             let name = match hop {
                 Hop::Proxy(name) | Hop::Origin(name) => name,
@@ -99,6 +100,7 @@ impl<H> Route<H> {
             Some(Action::Redirect(redirect)) => Act::Redirect(redirect.clone()),
             None => return Err(unfit("the route has no action".to_owned())),
         };
+
         let copies = broadcast_hops(config, action).into_iter().map(found);
 
         Ok(Self {
@@ -132,6 +134,7 @@ fn broadcast_hops<'a>(config: &'a model::Route, action: Option<Action<'a>>) -> V
         Some(Action::Terminate(Terminate::Upstream(name))) => (vec![name.as_str()], Hop::Origin),
         _ => (Vec::new(), Hop::Origin),
     };
+
     match &rule.upstreams {
         Some(named) => named.iter().map(|name| hop(name)).collect(),
         None => own.into_iter().map(hop).collect(),

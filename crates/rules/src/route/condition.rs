@@ -49,6 +49,7 @@ impl Condition {
                 .as_ref()
                 .map(|list| Self::Listener(list.to_vec())),
         );
+
         conditions.extend(matches.kind.as_ref().map(|list| Self::Kind(list.to_vec())));
         conditions.extend(matches.port.as_ref().map(|list| Self::Port(list.to_vec())));
         conditions.extend(
@@ -57,30 +58,35 @@ impl Condition {
                 .as_ref()
                 .map(|list| Self::Method(list.to_vec())),
         );
+
         conditions.extend(
             matches
                 .protocol
                 .as_ref()
                 .map(|list| Self::Protocol(list.to_vec())),
         );
+
         conditions.extend(
             matches
                 .target
                 .as_ref()
                 .map(|list| Self::Target(targets(list))),
         );
+
         conditions.extend(
             matches
                 .authority
                 .as_ref()
                 .map(|list| Self::Authority(targets(list))),
         );
+
         conditions.extend(
             matches
                 .source
                 .as_ref()
                 .map(|list| Self::Source(list.iter().map(|net| canonical_net(*net)).collect())),
         );
+
         conditions.extend(matches.user.as_ref().map(|list| Self::User(list.to_vec())));
         conditions.extend(
             matches
@@ -88,6 +94,7 @@ impl Condition {
                 .iter()
                 .map(|(name, test)| Self::Field(FieldTest::compile(name, test))),
         );
+
         conditions.extend(matches.path.as_ref().map(|list| {
             Self::Path(
                 list.iter()
@@ -95,6 +102,7 @@ impl Condition {
                     .collect(),
             )
         }));
+
         conditions
     }
 
@@ -224,6 +232,7 @@ pub(crate) fn canonical_net(net: IpNet) -> IpNet {
     ) else {
         return net;
     };
+
     Ipv4Net::new(address, length).map_or(net, IpNet::V4)
 }
 

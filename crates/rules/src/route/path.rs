@@ -45,6 +45,7 @@ impl Iterator for Walk<'_> {
         while self.after_slash && token == Token::Plain(b'/') {
             token = self.tokens.next()?;
         }
+
         self.after_slash = token == Token::Plain(b'/');
         Some(match token {
             Token::Encoded(byte) if !is_unreserved(byte) => {
@@ -79,6 +80,7 @@ pub(crate) fn normalise_written(path: &str) -> String {
             encoded.extend([b'%', capital(byte >> 4), capital(byte)].map(char::from));
         }
     }
+
     normalise(&encoded).into_owned()
 }
 
@@ -100,10 +102,12 @@ pub fn rewrite_path(
         (None, false) if !rest.is_empty() => (with, "/"),
         _ => (with, ""),
     };
+
     let (mark, query) = path.query().map_or(("", ""), |query| ("?", query));
     // What came in was checked, and what stands in the document is checked with it.
     let rewritten = decode(format!("{with}{slash}{rest}{mark}{query}").into())?;
     refuse_dots(rewritten.path())?;
+
     Ok(Some(rewritten))
 }
 
@@ -115,10 +119,12 @@ fn after_prefix<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
         let (bytes, length) = walk.next()?;
         wanted = wanted.strip_prefix(&bytes[..length])?;
     }
+
     let rest = std::str::from_utf8(walk.rest()).ok()?;
     if prefix.ends_with('/') {
         return Some(rest.trim_start_matches('/'));
     }
+
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 

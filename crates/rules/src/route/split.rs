@@ -26,6 +26,7 @@ impl<H> Split<H> {
             total += u64::from(weight);
             found.push((total, find(name)?));
         }
+
         Ok(found.pop().map(|(total, last)| Self {
             before: found,
             last,
@@ -38,10 +39,12 @@ impl<H> Split<H> {
         if self.before.is_empty() {
             return &self.last;
         }
+
         // The high half of a product maps all u64 evenly to 0..total.
         let product = u128::from(random) * u128::from(self.total);
         let point = (product >> 64) as u64;
         let chosen = self.before.iter().find(|(upto, _)| point < *upto);
+
         chosen.map_or(&self.last, |(_, hop)| hop)
     }
 
@@ -71,11 +74,13 @@ fn weighted(hops: &Hops) -> impl Iterator<Item = (&str, u32)> {
         Hops::Chain(chain) => (Some(chain.name()), None),
         Hops::Split(split) => (None, Some(split)),
     };
+
     let many = split
         .into_iter()
         .flatten()
         .map(|(name, weight)| (name.as_str(), *weight))
         .filter(|(_, weight)| *weight > 0);
+
     one.map(|name| (name, 1)).into_iter().chain(many)
 }
 

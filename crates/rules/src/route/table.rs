@@ -80,6 +80,7 @@ impl<H> Table<H> {
                 failed,
             }
         };
+
         self.routes.iter().map(explain).collect()
     }
 

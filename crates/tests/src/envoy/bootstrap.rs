@@ -98,6 +98,7 @@ pub fn udp(name: &str, cluster: &str, host: &str, port: u16) -> Value {
             "buffer_options": { "max_buffered_datagrams": 1024, "max_buffered_bytes": 1 << 20 },
         },
     });
+
     json!({
         "name": name,
         "address": socket(ANY.into(), "UDP"),
@@ -194,11 +195,13 @@ pub fn authorized(mut listener: Value, cluster: &str, [asks, gives, tells]: [&st
             "authorization_response": { "allowed_upstream_headers": only(gives), "allowed_client_headers": only(tells) },
         },
     });
+
     let filters = &mut listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"];
     filters
         .as_array_mut()
         .unwrap()
         .insert(0, json!({ "name": "ext_authz", "typed_config": filter }));
+
     listener
 }
 
@@ -213,6 +216,7 @@ pub fn over_tls(mut cluster: Value, name: &str, issued: Option<&Issued>, ca: &Pa
         "common_tls_context": common,
     });
     cluster["transport_socket"] = transport(&context);
+
     cluster
 }
 
@@ -245,6 +249,7 @@ pub(super) fn connection_manager(routes: &[Value]) -> Value {
         "upgrade_configs": upgrades,
         "route_config": { "virtual_hosts": [{ "name": "all", "domains": ["*"], "routes": routes }] },
     });
+
     json!({ "name": "http", "typed_config": manager })
 }
 
@@ -254,6 +259,7 @@ pub(super) fn of_protocol(name: &str, address: &Value, explicit: Value) -> Value
         "@type": url("extensions.upstreams.http.v3.HttpProtocolOptions"),
         "explicit_http_config": explicit,
     });
+
     json!({
         "name": name,
         "type": "STATIC",

@@ -18,6 +18,7 @@ pub fn listener(name: &str, at: SocketAddr, routes: &[Value], issued: &Issued) -
         "@type": url("extensions.transport_sockets.quic.v3.QuicDownstreamTransport"),
         "downstream_tls_context": { "common_tls_context": { "tls_certificates": [pair] } },
     } });
+
     json!({
         "name": name,
         "address": socket(at, "UDP"),
@@ -37,5 +38,6 @@ pub fn cluster(cluster: &str, endpoint: SocketAddr, name: &str, ca: &Path) -> Va
         "@type": url("extensions.transport_sockets.quic.v3.QuicUpstreamTransport"),
         "upstream_tls_context": { "sni": name, "common_tls_context": { "validation_context": trusted } },
     } });
+
     cluster
 }

@@ -82,6 +82,7 @@ pub fn refusing(refusals: usize) -> Origin<String> {
                     respond.send_reset(h2::Reason::REFUSED_STREAM);
                     continue;
                 }
+
                 memory.remember(method);
                 tokio::spawn(async move {
                     let mut content = request.into_body();
@@ -90,6 +91,7 @@ pub fn refusing(refusals: usize) -> Origin<String> {
                         content.flow_control().release_capacity(data.len()).ok()?;
                         echo.extend_from_slice(&data);
                     }
+
                     let response = http::Response::builder()
                         .header("content-length", echo.len())
                         .body(())
@@ -111,6 +113,7 @@ async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<String>
                 .lines()
                 .find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
             let whole = end + 4 + length.unwrap_or(0_usize);
+
             if unread.len() >= whole {
                 let request = unread.drain(..whole).collect::<Vec<_>>();
                 return Some(String::from_utf8_lossy(&request).into_owned());

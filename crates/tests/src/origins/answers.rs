@@ -25,6 +25,7 @@ pub(super) async fn answer(request: Request<Incoming>, release: &Arc<Notify>) ->
         .map_or((&path[1..], 0), |(kind, number)| {
             (kind, number.parse::<u64>().unwrap_or(0))
         });
+
     match kind {
         "bytes" => Response::new(
             Piece {
@@ -70,6 +71,7 @@ fn etag(fields: &HeaderMap) -> Response<Content> {
         response = Response::new(Empty::new().boxed());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
+
     response
         .headers_mut()
         .insert(ETAG, HeaderValue::from_static("\"v1\""));
@@ -90,6 +92,7 @@ fn trailers() -> Response<Content> {
     response
         .headers_mut()
         .insert("trailer", HeaderValue::from_static("x-checksum"));
+
     response
 }
 
@@ -106,6 +109,7 @@ fn slow(release: Arc<Notify>) -> Content {
             .await
             .ok()
     });
+
     content
 }
 
@@ -117,6 +121,7 @@ fn echo(mut incoming: Incoming) -> Content {
         }
         Some(())
     });
+
     content
 }
 
@@ -134,6 +139,7 @@ async fn post(mut incoming: Incoming) -> Response<Content> {
             }
         }
     }
+
     as_json(&json!({ "bytes": bytes, "trailers": trailers }))
 }
 
@@ -144,6 +150,7 @@ async fn tell(request: Request<Incoming>) -> Response<Content> {
         .await
         .map(http_body_util::Collected::to_bytes)
         .unwrap_or_default();
+
     as_json(&json!({
         "method": head.method.as_str(),
         "uri": head.uri.to_string(),

@@ -69,6 +69,7 @@ pub fn deciding(decide: impl Fn(&Question) -> Answer + Send + Sync + 'static) ->
                         request: known,
                         content,
                     };
+
                     memory.remember(question.clone());
                     Ok::<_, Infallible>(respond(decide(&question)).await)
                 }
@@ -91,5 +92,6 @@ async fn respond(answer: Answer) -> http::Response<Full<Bytes>> {
     for (name, value) in answer.fields {
         response = response.header(name, value);
     }
+
     response.body(Full::from(answer.content)).unwrap()
 }

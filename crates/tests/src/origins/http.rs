@@ -106,6 +106,7 @@ async fn converse(
             Ok::<_, Infallible>(answers::answer(request, &memory.release).await)
         }
     });
+
     // A client that breaks off has its answer, or does not want it.
     if h2 {
         drop(

@@ -134,6 +134,7 @@ where
     let address = listener.local_addr().unwrap();
     let memory = Memory::default();
     let shared = memory.clone();
+
     let task = runtime::handle().spawn(async move {
         let mut connections = tokio::task::JoinSet::new();
         loop {
@@ -148,6 +149,7 @@ where
             }
         }
     });
+
     Origin {
         address,
         memory,

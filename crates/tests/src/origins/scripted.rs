@@ -50,6 +50,7 @@ pub fn early_hints() -> Origin<String> {
                 if stream.write_all(hints).await.is_err() {
                     return;
                 }
+
                 memory.release.notified().await;
                 let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ndone\n";
                 if stream.write_all(answer).await.is_err() {

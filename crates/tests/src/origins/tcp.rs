@@ -62,6 +62,7 @@ pub fn tcp_upgrades() -> Origin<Vec<u8>> {
                     return;
                 }
             }
+
             let accept = accept(&String::from_utf8_lossy(&head));
             let answer =
                 "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
@@ -83,11 +84,13 @@ fn accept(head: &str) -> String {
     let Some((_, key)) = keys.next() else {
         return String::new();
     };
+
     let hashed = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key.trim());
     let digest = aws_lc_rs::digest::digest(
         &aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY,
         hashed.as_bytes(),
     );
+
     format!(
         "Sec-WebSocket-Accept: {}\r\n",
         base64::engine::general_purpose::STANDARD.encode(digest)
@@ -143,6 +146,7 @@ async fn echo(mut stream: TcpStream, memory: Memory<Vec<u8>>, talks: bool) -> st
     }
     let mut heard = Vec::new();
     let mut buffer = vec![0; 64 * 1024];
+
     let ended = loop {
         let read = match stream.read(&mut buffer).await {
             Ok(0) => break Ok(()),
@@ -152,14 +156,17 @@ async fn echo(mut stream: TcpStream, memory: Memory<Vec<u8>>, talks: bool) -> st
         heard.extend_from_slice(&buffer[..read]);
         stream.write_all(&buffer[..read]).await?;
     };
+
     let length = heard.len();
     if let Err(error) = &ended {
         heard = format!("{:?}", error.kind()).into_bytes();
     }
+
     memory.remember(heard);
     ended?;
     if talks {
         stream.write_all(farewell(length).as_bytes()).await?;
     }
+
     stream.shutdown().await
 }

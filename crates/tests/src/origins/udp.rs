@@ -19,6 +19,7 @@ pub fn udp_echo(on: IpAddr) -> Origin<(SocketAddr, Vec<u8>)> {
     let address = socket.local_addr().unwrap();
     let memory = Memory::default();
     let shared = memory.clone();
+
     let task = runtime::handle().spawn(async move {
         let mut buffer = vec![0; usize::from(u16::MAX)];
         loop {
@@ -31,6 +32,7 @@ pub fn udp_echo(on: IpAddr) -> Origin<(SocketAddr, Vec<u8>)> {
             drop(socket.send_to(&buffer[..length], from).await);
         }
     });
+
     Origin {
         address,
         memory,

@@ -125,6 +125,7 @@ impl Place {
             begun = beginning => begun.ok().flatten().ok_or(Detached::NeverBegan),
             word = &mut dismissed => Err(Detached::Dismissed(word)),
         };
+
         let detached = match begun {
             Ok(link) => {
                 self.enter(self.attachment(
@@ -141,6 +142,7 @@ impl Place {
             }
             Err(detached) => detached,
         };
+
         // No one finds the link any more; it ends with its last exchange, and until then what carries it is needed.
         drop(self);
         ended.cancelled().await;

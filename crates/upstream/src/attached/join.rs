@@ -74,12 +74,14 @@ impl Client {
             let (incoming, outgoing, active) = ask(opened).await?;
             let io = TunnelIo::new(incoming, outgoing).holding(active);
             let (lent, rest) = Rest::lend(io);
+
             Ok(Joined {
                 stream: Stream::other(Box::new(lent), known(upstream, &source)),
                 endpoint: endpoint.to_string(),
                 rest,
             })
         };
+
         timeout_at(until, attempt)
             .await
             .unwrap_or(Err(NotJoined::Late))
@@ -102,6 +104,7 @@ fn head(upstream: &Upstream, endpoint: &str, name: &str, mut fields: HeaderMap) 
         Authority::try_from(endpoint).unwrap_or_else(|_| Authority::from_static("localhost"));
     let path = PathAndQuery::try_from(ptth::path(name))
         .unwrap_or_else(|_| PathAndQuery::from_static(ptth::PREFIX));
+
     RequestHead {
         method: Method::CONNECT,
         scheme: Some(if upstream.is_tls() {
@@ -126,6 +129,7 @@ async fn ask(opened: Opened) -> Result<(Incoming, Outgoing, Active), NotJoined> 
         endpoint,
         ..
     } = opened;
+
     outgoing.flush().await?;
     loop {
         match pending.event(Some(&mut outgoing)).await? {

@@ -110,6 +110,7 @@ impl Rest {
             while io.read(&mut unread).await? > 0 {}
             io::Result::Ok(())
         };
+
         // A tunnel that broke has ended, too.
         drop(timeout(FAREWELL, ending).await);
     }

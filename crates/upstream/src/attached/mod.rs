@@ -128,10 +128,12 @@ impl Attached {
         {
             return Err(Full::Name);
         }
+
         let user = user.unwrap_or_default();
         if !table.taken.take(user) {
             return Err(Full::All);
         }
+
         table.names.entry(name.to_owned()).or_default().taken += 1;
         table.last += 1;
         Ok(Place {
@@ -162,6 +164,7 @@ impl Attached {
             let reason = format!("no one is attached as {name}");
             return Err(ConnectFailure::new(FailureKind::NoEndpoint, name, reason));
         };
+
         attachment.begun.fetch_add(1, Ordering::Relaxed);
         let carrier = Carrier::Shared(
             Link::H2(attachment.link.clone()),
@@ -173,6 +176,7 @@ impl Attached {
             reused: true,
             room: None,
         };
+
         let active = Active::default().in_rooms(Some(room), None);
         Ok(Checkout::new(None, taken, attachment.text.clone(), active))
     }
@@ -185,6 +189,7 @@ impl Attached {
             .attachments
             .iter()
             .filter(|one| one.link.is_alive());
+
         alive
             .min_by_key(|one| (avoid.contains(&one.text), one.is_worn(), one.load()))
             .cloned()
@@ -219,6 +224,7 @@ impl Drop for Place {
         let Some(under) = table.names.get_mut(&self.name) else {
             return;
         };
+
         under.taken -= 1;
         under.attachments.retain(|one| one.number != self.number);
         if under.taken == 0 {

@@ -75,6 +75,7 @@ async fn http(
     .unbounded(&addresses)
     .await
     .map_err(words)?;
+
     let status = ask(client, transport, &head).await?;
     if plan.expects(status.as_u16()) {
         Ok(())
@@ -109,6 +110,7 @@ pub(crate) async fn ask(
             link.open(head, Some(0)).await.map_err(words)?
         }
     };
+
     outgoing.finish(None).await.map_err(words)?;
     loop {
         match pending.event(None).await.map_err(words)? {
@@ -124,6 +126,7 @@ fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<Req
     let authority =
         Authority::try_from(host).unwrap_or_else(|_| Authority::from_static("localhost"));
     let path = plan.health.path.as_deref().unwrap_or("/");
+
     Ok(RequestHead {
         method: Method::GET,
         scheme: Some(if upstream.is_tls() {
@@ -159,6 +162,7 @@ async fn udp(
         .await
         .map_err(words)?;
     let mut batch = RecvBatch::with_slots(1);
+
     loop {
         socket.recv(&mut batch).await.map_err(words)?;
         // What is left of an earlier check comes to another port, so a wrong answer is no stray one; a right one may follow.

@@ -51,8 +51,10 @@ impl Idle {
             if one.is_good(now) {
                 break Some(one);
             }
+
             useless.push(one);
         };
+
         drop(waiting);
         found.map(|one| {
             let carrier = Carrier::H1(Box::new(one.connection));
@@ -84,6 +86,7 @@ impl Idle {
             since: now,
             room,
         });
+
         drop(waiting);
         drop(oldest);
         true

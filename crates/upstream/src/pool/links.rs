@@ -100,6 +100,7 @@ impl Links {
         if quietest.is_retired() {
             return None;
         }
+
         if let Some(taken) = quietest.claim() {
             return Some(taken);
         }
@@ -108,6 +109,7 @@ impl Links {
                 .iter()
                 .filter(|shared| shared.is_usable() && !shared.is_retired())
         };
+
         // What peers allow differs, and changes.
         if let Some(taken) = young()
             .filter(|shared| fits(shared.address))
@@ -115,6 +117,7 @@ impl Links {
         {
             return Some(taken);
         }
+
         (young().count() >= LINKS).then(|| quietest.taken(quietest.link.clone()))
     }
 
@@ -144,6 +147,7 @@ impl Links {
                 room,
             });
         }
+
         counted
     }
 
@@ -192,6 +196,7 @@ impl Links {
             spare -= usize::from(is_old);
             is_old || retired || !shared.link.is_alive()
         };
+
         let useless: Vec<_> = links.extract_if(.., is_useless).collect();
         drop(links);
         drop(useless);

@@ -185,6 +185,7 @@ impl<'a> Sight<'a> {
                     (sent, heard_at),
                     Instant::now(),
                 ));
+
                 false
             }
             // Both the link and a new connection were refused: no one is there who knows it.
@@ -214,6 +215,7 @@ impl<'a> Sight<'a> {
         let path_stats = link.path_stats();
         let is_silent = self.liveness.handle(path_stats, now);
         self.refused &= is_silent;
+
         // Someone answers after all; a second time, and all is well.
         if self.refused && self.liveness.has_heard() {
             link.probe();
@@ -221,6 +223,7 @@ impl<'a> Sight<'a> {
         if self.monitor.uses.streams() > 0 && self.liveness.wants_probe(now) {
             link.probe();
         }
+
         link.set_silent(is_silent);
         link.set_lost(self.liveness.lasts(now) >= LOST);
         match (was_silent, is_silent) {
@@ -231,12 +234,14 @@ impl<'a> Sight<'a> {
             }
             _ => {}
         }
+
         let over = self
             .chance
             .take_if(|chance| chance.is_over(path_stats.sent, now))?;
         if !self.liveness.has_heard() {
             return Some(over.reason);
         }
+
         self.reaching = self.monitor.reach(PAUSE);
         None
     }
@@ -250,6 +255,7 @@ impl LivenessMonitor {
         let mut sight = Sight::of(&self);
         let mut ear = self.ear();
         let mut refusals = link.refusals();
+
         loop {
             tokio::select! {
                 () = self.next_look(&sight.liveness) => {}
@@ -305,6 +311,7 @@ impl LivenessMonitor {
         let dialer = pool.dialer.upgrade()?;
         let (upstream, index) = slot.endpoint()?;
         upstream.endpoints[index].quic.doubted(Instant::now());
+
         // Later than the silent link itself; links that fall silent together share what comes about.
         let since = Instant::now().checked_sub(SILENCE / 2)?;
         Some(Box::pin(async move {
@@ -313,6 +320,7 @@ impl LivenessMonitor {
             let quic = pool
                 .reach_upstream(&*dialer, &upstream, index, &slot, since)
                 .await?;
+
             Ok(ReachedOtherwise {
                 quic,
                 late: !pause.is_zero() || began.elapsed() >= LATE,
@@ -344,6 +352,7 @@ impl LivenessMonitor {
             let endpoint = &upstream.endpoints[index];
             let first = endpoint.quic.fell_silent(Instant::now());
             endpoint.hop.explain(SILENT);
+
             if first {
                 let upstream = upstream.name();
                 let endpoint = &*endpoint.text;

@@ -93,6 +93,7 @@ impl Pool {
         let kept = AtomicUsize::new(0);
         let sweeping = AtomicBool::new(false);
         let exchanges = AtomicU64::new(EXCHANGES);
+
         Arc::new(Self {
             slots,
             tasks,
@@ -120,11 +121,13 @@ impl Pool {
         if let Some(slot) = slots.get(&key) {
             return slot.clone();
         }
+
         let index = if let Key::Endpoint(_, index) = key {
             index
         } else {
             0
         };
+
         let exchanges = self.exchanges.load(Ordering::Relaxed);
         let slot = Arc::new(Slot {
             index,
@@ -135,6 +138,7 @@ impl Pool {
             drop(slots);
             self.watch();
         }
+
         slot
     }
 
@@ -178,10 +182,12 @@ impl Pool {
         if let Some(taken) = self.take(slot, fits) {
             return Ok(taken);
         }
+
         if !slot.shares() {
             drop(boarded);
             return self.connect(slot, dial).await;
         }
+
         match self.connect(slot, dial).await {
             Ok(taken) => Ok(taken),
             // A further link failed, but an exchange can still wait for room on one that there is.
@@ -200,6 +206,7 @@ impl Pool {
         if !slot.shares() || slot.links.usable() >= enough || self.closed.is_cancelled() {
             return Ok(());
         }
+
         match self.connect(slot, dial).await {
             Ok(_) => Ok(()),
             Err(failure) => Err(report(boarded, failure)),
@@ -233,6 +240,7 @@ impl Pool {
         if let Some((_, quic)) = reached.filter(|(when, _)| *when >= since) {
             return Ok(quic);
         }
+
         match self.connect(slot, dial).await {
             Ok(Taken {
                 carrier: Carrier::H1(connection),
@@ -269,6 +277,7 @@ impl Pool {
             keepalive,
             ..
         } = dial.await?;
+
         slot.shares
             .store(!matches!(transport, Transport::H1(_)), Ordering::Relaxed);
         let broken =
@@ -287,6 +296,7 @@ impl Pool {
             Transport::H2(stream) => {
                 let link = h2::client::Link::connect(stream, keepalive, &self.tasks).await;
                 let link = link.map_err(|error| broken(format!("HTTP/2: {error}")))?;
+
                 // Where peers are watched, one that takes connections and says nothing shall not take an exchange along.
                 if keepalive.is_some() && !link.settled().await {
                     // Under TLS 1.3 a server judges our certificate only now.
@@ -299,6 +309,7 @@ impl Pool {
                         None => broken("the peer does not begin HTTP/2".to_owned()),
                     });
                 }
+
                 Link::H2(link)
             }
             Transport::H3(connection) => {
@@ -306,6 +317,7 @@ impl Pool {
                 Link::H3(link.map_err(|error| broken(format!("HTTP/3: {error}")))?)
             }
         };
+
         slot.note_reached(matches!(link, Link::H3(_)));
         // Before others can take it.
         let own = link.claim(0).unwrap_or_else(|| link.clone());
@@ -315,6 +327,7 @@ impl Pool {
             room.clone(),
             !self.closed.is_cancelled(),
         );
+
         if let Link::H3(link) = &link {
             let pool = Arc::downgrade(self);
             let slot = Arc::downgrade(slot);
@@ -325,8 +338,10 @@ impl Pool {
                 slot,
                 address,
             };
+
             self.tasks.spawn(monitor.watch());
         }
+
         Ok(Taken {
             carrier: Carrier::Shared(own, counted),
             address,
@@ -347,6 +362,7 @@ impl Pool {
                     kept.checked_sub(1)
                 });
         }
+
         Some(taken)
     }
 
@@ -399,6 +415,7 @@ impl Pool {
                     () = tokio::time::sleep(ROUND) => {}
                     () = closed.cancelled() => return,
                 }
+
                 let Some(pool) = pool.upgrade() else { return };
                 if !pool.sweep(Instant::now()) {
                     return;
@@ -414,17 +431,20 @@ impl Pool {
             slot.sweep(now);
             self.probe(slot, now);
         }
+
         self.kept.store(
             all.iter().map(|slot| slot.idle.len()).sum(),
             Ordering::Relaxed,
         );
         drop(all);
         let mut slots = self.slots.lock();
+
         // A slot that someone else holds has an exchange, whose connection may come home.
         slots.retain(|_, slot| Arc::strong_count(slot) > 1 || !slot.is_empty());
         if slots.is_empty() {
             self.sweeping.store(false, Ordering::Relaxed);
         }
+
         !slots.is_empty()
     }
 }
@@ -479,11 +499,13 @@ impl Slot {
         if matches!(owner, Some(None)) {
             return self.clear();
         }
+
         if self.is_wanted() {
             self.idle.sweep(now);
         } else {
             self.idle.clear();
         }
+
         self.links
             .sweep(owner.flatten().map_or(0, |owner| owner.links.warm), now);
     }

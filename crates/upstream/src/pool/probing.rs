@@ -37,12 +37,14 @@ impl Pool {
         {
             return;
         }
+
         let Some(dialer) = self.dialer.upgrade() else {
             return;
         };
         if slot.probing.swap(true, Ordering::Relaxed) {
             return;
         }
+
         let pool = self.clone();
         let slot = slot.clone();
         self.tasks.spawn(async move {
@@ -71,8 +73,10 @@ impl Pool {
                 endpoint.hop.reached(&reached, |_| ANSWERS.to_owned());
                 Ok(reached)
             };
+
             self.connect(slot, Box::pin(used)).await
         };
+
         match tried.await {
             Ok(_) => {
                 endpoint.quic.worked_again();

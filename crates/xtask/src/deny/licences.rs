@@ -33,6 +33,7 @@ pub fn accepted(expression: &str) -> Result<bool, String> {
         words: spaced.split_whitespace().collect(),
         at: 0,
     };
+
     let accepted = words.any()?;
     match words.peek() {
         None => Ok(accepted),
@@ -88,10 +89,12 @@ impl<'a> Words<'a> {
                 Err("a parenthesis is not closed".to_owned())
             };
         }
+
         let licence = self.next()?;
         if matches!(licence, "OR" | "AND" | "WITH" | ")") {
             return Err(format!("`{licence}` is not expected"));
         }
+
         if !self.take("WITH") {
             return Ok(TAKEN.contains(&licence));
         }

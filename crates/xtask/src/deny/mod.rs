@@ -63,11 +63,13 @@ fn crates() -> Result<BTreeSet<Crate>, String> {
             "--target",
             target,
         ]);
+
         command.args(["--prefix", "none", "--no-dedupe", "--format", "{p}\t{l}"]);
         let text =
             String::from_utf8(run(&mut command)?).map_err(|_| "cargo tree writes no UTF-8")?;
         crates.extend(text.lines().filter_map(parse));
     }
+
     Ok(crates)
 }
 
@@ -76,6 +78,7 @@ fn parse(line: &str) -> Option<Crate> {
     let (package, licence) = line.split_once('\t')?;
     let (name, rest) = package.split_once(" v")?;
     let version = rest.split(' ').next().unwrap_or(rest);
+
     Some(Crate {
         name: name.to_owned(),
         version: version.to_owned(),
@@ -132,6 +135,7 @@ fn duplicates(crates: &BTreeSet<Crate>) -> Vec<String> {
             ));
         }
     }
+
     for known in TWICE {
         let of = versions
             .get(known.name)
@@ -144,6 +148,7 @@ fn duplicates(crates: &BTreeSet<Crate>) -> Vec<String> {
             ));
         }
     }
+
     broken
 }
 
@@ -177,6 +182,7 @@ fn wildcards(metadata: &Value) -> Vec<String> {
             }
         }
     }
+
     broken
 }
 

@@ -100,16 +100,20 @@ pub(super) fn split_port(text: &str) -> Result<(String, Option<u16>), ScalarErro
                 )));
             }
         };
+
         return Ok((address.to_string(), port));
     }
+
     if text.parse::<Ipv6Addr>().is_ok() || text.matches(':').count() > 1 {
         let reason = format!("`{text}` is ambiguous: an IPv6 address stands in brackets");
         return Err(ScalarError::new(reason).remedy("write it like [::1]:80"));
     }
+
     let (name, digits) = match text.split_once(':') {
         Some((name, digits)) => (name, Some(digits)),
         None => (text, None),
     };
+
     host_name(name)?;
     Ok((name.to_owned(), digits.map(port).transpose()?))
 }
@@ -120,11 +124,13 @@ pub(super) fn host_name(name: &str) -> Result<(), ScalarError> {
     if name.is_empty() {
         return Err(ScalarError::new("the host is empty"));
     }
+
     if name.len() > LONGEST {
         return Err(ScalarError::new(format!(
             "the host is longer than {LONGEST} bytes"
         )));
     }
+
     let allowed =
         |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | '~');
     match name.chars().find(|letter| !allowed(*letter)) {
@@ -189,11 +195,13 @@ fn url(scheme: &str, rest: &str) -> ScalarError {
     } else {
         (80, "")
     };
+
     let address = if split_port(host).is_ok_and(|(_, port)| port.is_some()) {
         host.to_owned()
     } else {
         format!("{host}:{port}")
     };
+
     ScalarError::new("this is a URL; an endpoint is a host and a port")
         .remedy(format!("write {address}{tls}"))
 }

@@ -146,6 +146,7 @@ impl FromStr for TargetMatch {
                 port: None,
             });
         }
+
         if text.contains('/') {
             let net = text.parse::<Prefix>()?.0;
             return Ok(Self {
@@ -153,6 +154,7 @@ impl FromStr for TargetMatch {
                 port: None,
             });
         }
+
         if text.starts_with('*') {
             let (host, digits) = match text.split_once(':') {
                 Some((host, digits)) => (host, Some(digits)),
@@ -163,6 +165,7 @@ impl FromStr for TargetMatch {
                 port: digits.map(port).transpose()?,
             });
         }
+
         let (host, port) = split_port(text)?;
         Ok(Self {
             host: HostMatch::Exact(host.to_ascii_lowercase()),

@@ -33,12 +33,14 @@ impl FromStr for HttpUrl {
             ScalarError::new(format!("`{text}` is not http://host:port")).remedy(example)
         })?;
         let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+
         if !path
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&byte))
         {
             return Err(ScalarError::new(format!("`{path}` is not a path")).remedy(example));
         }
+
         Ok(Self {
             tls,
             address: address.parse()?,

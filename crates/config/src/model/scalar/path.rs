@@ -48,10 +48,12 @@ impl FromStr for PathMatch {
                     .remedy(format!("write /{text}")),
             );
         }
+
         if text.contains(['?', '#']) {
             let reason = format!("`{text}` has a query or fragment, which is not matched");
             return Err(ScalarError::new(reason).remedy("leave it away"));
         }
+
         match text.find('*') {
             None => Ok(Self::Exact(text.to_owned())),
             Some(star) if star + 1 == text.len() && text.ends_with("/*") => {

@@ -42,6 +42,7 @@ impl FromStr for FieldPattern {
             Some(name) => (name, true),
             None => (text, false),
         };
+
         if text.is_empty() {
             return Err(ScalarError::new("the field name is empty"));
         }
@@ -50,12 +51,14 @@ impl FromStr for FieldPattern {
                 "`{text}`: `*` may stand at the end only"
             )));
         }
+
         if let Some(letter) = name.chars().find(|letter| !is_token(*letter)) {
             return Err(ScalarError::new(format!(
                 "`{}` cannot stand in the field name `{text}`",
                 letter.escape_debug()
             )));
         }
+
         Ok(Self {
             prefix: name.to_ascii_lowercase(),
             wildcard,
@@ -118,6 +121,7 @@ impl FromStr for UserPattern {
                 suffix: None,
             });
         };
+
         if suffix.contains('*') {
             return Err(ScalarError::new(format!("`{text}` has more than one `*`")));
         }

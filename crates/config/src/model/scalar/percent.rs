@@ -38,10 +38,12 @@ impl FromStr for Percent {
             ScalarError::new(format!("`{text}` is not a percentage"))
                 .remedy("write it like 1% or 0.5%")
         };
+
         let number = text.strip_suffix('%').ok_or_else(wrong)?;
         let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
         let is_number =
             |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+
         if !is_number(whole) || !is_number(decimals) || decimals.len() > DECIMALS {
             return Err(wrong());
         }
@@ -51,6 +53,7 @@ impl FromStr for Percent {
             .filter(|whole: &u32| *whole <= 100)
             .ok_or_else(wrong)?
             * ONE;
+
         let fraction: u32 = format!("{decimals:0<DECIMALS$}")
             .parse()
             .map_err(|_| wrong())?;

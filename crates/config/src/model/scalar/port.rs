@@ -33,10 +33,12 @@ impl FromStr for PortMatch {
         let (low, high) = text.split_once('-').unwrap_or((text, text));
         let low = port(low)?;
         let high = port(high)?;
+
         if low > high {
             return Err(ScalarError::new(format!("`{text}` is empty"))
                 .remedy(format!("write {high}-{low}")));
         }
+
         Ok(Self { low, high })
     }
 }

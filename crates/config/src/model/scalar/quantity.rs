@@ -26,13 +26,16 @@ impl FromStr for Duration {
             ScalarError::new(format!("`{text}` is not a duration"))
                 .remedy("write it like 250ms, 5s or 1m30s")
         };
+
         if is_number(text) {
             return Err(ScalarError::new(format!("`{text}` has no unit"))
                 .remedy(format!("write {text}s or {text}ms")));
         }
+
         let mut rest = text;
         let mut total: u64 = 0;
         let mut bound = u64::MAX;
+
         while !rest.is_empty() {
             let (number, after) = split_number(rest).ok_or_else(wrong)?;
             let (unit, after) = split_unit(after);
@@ -40,6 +43,7 @@ impl FromStr for Duration {
                 .into_iter()
                 .find(|(name, _)| *name == unit)
                 .ok_or_else(wrong)?;
+
             if millis >= bound {
                 return Err(wrong());
             }
@@ -50,6 +54,7 @@ impl FromStr for Duration {
             total = part.ok_or_else(|| ScalarError::new(format!("`{text}` is too long")))?;
             rest = after;
         }
+
         if text.is_empty() {
             Err(wrong())
         } else {
@@ -64,12 +69,14 @@ impl fmt::Display for Duration {
         if rest == 0 {
             return out.write_str("0s");
         }
+
         for (unit, millis) in TIME_UNITS {
             if rest >= millis {
                 write!(out, "{}{unit}", rest / millis)?;
                 rest %= millis;
             }
         }
+
         Ok(())
     }
 }
@@ -103,15 +110,18 @@ impl FromStr for ByteSize {
             ScalarError::new(format!("`{text}` is not a size"))
                 .remedy("write it like 9000B, 160KiB or 1MiB")
         };
+
         if is_number(text) {
             return Err(ScalarError::new(format!("`{text}` has no unit"))
                 .remedy(format!("write {text}B or {text}KiB")));
         }
+
         let (number, unit) = split_number(text).ok_or_else(wrong)?;
         let (_, bytes) = SIZE_UNITS
             .into_iter()
             .find(|(name, _)| *name == unit)
             .ok_or_else(wrong)?;
+
         number
             .checked_mul(bytes)
             .map(Self)

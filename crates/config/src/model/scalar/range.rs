@@ -18,10 +18,12 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err = ScalarErro
         Number(u16),
         Text(Cow<'text, str>),
     }
+
     let text = match Form::deserialize(from)? {
         Form::Number(number) => number.to_string(),
         Form::Text(text) => text.into_owned(),
     };
+
     text.parse().map_err(serde::de::Error::custom)
 }
 

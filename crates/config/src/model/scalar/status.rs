@@ -33,6 +33,7 @@ impl FromStr for StatusMatch {
             ScalarError::new(format!("`{text}` is no final status"))
                 .remedy("write one from 200 to 599, or 200-299")
         };
+
         let code = |text: &str| {
             let digits = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse()
@@ -40,9 +41,11 @@ impl FromStr for StatusMatch {
                 .filter(|code| digits && (200..=599).contains(code))
                 .ok_or_else(wrong)
         };
+
         let (low, high) = text.split_once('-').unwrap_or((text, text));
         let low = code(low)?;
         let high = code(high)?;
+
         if low > high {
             Err(wrong())
         } else {

@@ -42,9 +42,11 @@ impl FromStr for Template {
                 letter.escape_debug()
             )));
         }
+
         let mut parts = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
+
         while let Some((before, after)) = rest.split_once('{') {
             literal.push_str(before);
             if let Some(after) = after.strip_prefix('{') {
@@ -52,17 +54,21 @@ impl FromStr for Template {
                 rest = after;
                 continue;
             }
+
             let (name, after) = after.split_once('}').ok_or_else(|| unclosed(text))?;
             if !literal.is_empty() {
                 parts.push(TemplatePart::Text(std::mem::take(&mut literal)));
             }
+
             parts.push(TemplatePart::Variable(name.parse()?));
             rest = after;
         }
+
         literal.push_str(rest);
         if !literal.is_empty() {
             parts.push(TemplatePart::Text(literal));
         }
+
         Ok(Self { parts })
     }
 }
@@ -154,11 +160,13 @@ impl FromStr for Variable {
         {
             return Ok(variable);
         }
+
         let names = Self::ALL.map(Self::name);
         let remedy = match nearest(name, names.into_iter()) {
             Some(near) => format!("did you mean `{{{near}}}`?"),
             None => format!("variables are {}", names.join(", ")),
         };
+
         Err(ScalarError::new(format!("there is no variable `{{{name}}}`")).remedy(remedy))
     }
 }

@@ -34,17 +34,20 @@ impl FromStr for UpgradeName {
         let is_tchar =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_tchar);
+
         if !name.splitn(2, '/').all(is_token) {
             let reason = format!("`{text}` is no upgrade token");
             return Err(ScalarError::new(reason)
                 .remedy("write it like my-protocol or irc/6.9, each on its own"));
         }
+
         if OF_CONNECTIONS.contains(&name.split('/').next().unwrap_or_default()) {
             let reason =
                 format!("`{text}` would make the connection one whose requests no route sees");
             return Err(ScalarError::new(reason)
                 .remedy("remove it; HTTP/2 and TLS have `http` and `tls` of the upstream"));
         }
+
         Ok(Self(name))
     }
 }

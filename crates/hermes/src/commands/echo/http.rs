@@ -53,11 +53,13 @@ async fn answer(
         content,
         trailers,
     };
+
     let (kind, text) = if seen.wants_json() {
         ("application/json", seen.json())
     } else {
         ("text/plain; charset=utf-8", seen.text())
     };
+
     let mut response = Response::new(Full::from(text));
     response
         .headers_mut()
@@ -76,6 +78,7 @@ async fn read(mut content: Incoming) -> (Option<u64>, HeaderMap) {
         length += frame.data_ref().map_or(0, Bytes::len) as u64;
         trailers.extend(frame.into_trailers().unwrap_or_default());
     }
+
     (Some(length), trailers)
 }
 
@@ -98,6 +101,7 @@ impl Seen {
             Some(length) => format!("{length} bytes of content"),
             None => "the content broke off".to_owned(),
         };
+
         // Writing to a string does not fail.
         let _ = write!(text, "\n({content})\n");
         write_fields(&self.trailers, &mut text);

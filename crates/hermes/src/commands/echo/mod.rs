@@ -54,12 +54,14 @@ pub async fn run(mut echo: Echo, output: Output) -> Result<(), Failure> {
             http::serve(stream, from, output)
         }));
     }
+
     for address in echo.tcp {
         let listener = listen("tcp", address).await?;
         servers.spawn(accept(listener, move |stream, from| {
             plain::stream(stream, from, output)
         }));
     }
+
     for address in echo.udp {
         let socket = UdpSocket::bind(address)
             .await
@@ -114,6 +116,7 @@ where
 {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
+
     // The semaphore is never closed.
     while let Ok(permit) = room.clone().acquire_owned().await {
         // Where one cannot be accepted, such as for want of descriptors, another may be: once some have ended.
@@ -121,6 +124,7 @@ where
             connections.join_next().await;
             continue;
         };
+
         // Small answers should leave at once; where that cannot be set they merely leave later.
         drop(stream.set_nodelay(true));
         let served = serve(stream, from);
@@ -128,6 +132,7 @@ where
             served.await;
             drop(permit);
         });
+
         while connections.try_join_next().is_some() {}
     }
 }

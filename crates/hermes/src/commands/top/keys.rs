@@ -61,6 +61,7 @@ impl Keys {
             ))
         })?;
         let (sender, pressed) = channel(WAITING);
+
         // A thread that waits for a key ends with the process.
         std::thread::spawn(move || {
             for byte in stdin().lock().bytes() {
@@ -70,6 +71,7 @@ impl Keys {
                 }
             }
         });
+
         Ok(Self { settings, pressed })
     }
 

@@ -47,6 +47,7 @@ impl Top {
         if self.which.admin.is_some() || self.which.node.is_some() {
             return Ok(vec![self.which.socket()?]);
         }
+
         let running = admin::all();
         if running.is_empty() {
             Ok(vec![self.which.socket()?])
@@ -66,6 +67,7 @@ pub async fn run(top: &Top, output: Output) -> Result<(), Failure> {
     if let Some(failure) = sample::unreachable(&first) {
         return Err(failure);
     }
+
     if top.once || output.json || !output.terminal {
         sleep(REFRESH).await;
         let rates = Rates::between(&first, &samples(&sockets).await);
@@ -74,14 +76,17 @@ pub async fn run(top: &Top, output: Output) -> Result<(), Failure> {
         } else {
             output.line(Screen::default().text(&rates, None).trim_end());
         }
+
         return Ok(());
     }
+
     let keys = Keys::open()?;
     output.raw(screen::ENTER);
     tokio::select! {
         () = live(&sockets, first, keys, output) => {}
         _ = tokio::signal::ctrl_c() => {}
     }
+
     output.raw(screen::LEAVE);
     Ok(())
 }
@@ -93,6 +98,7 @@ async fn live(sockets: &[PathBuf], mut before: Vec<Sample>, mut keys: Keys, outp
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     let mut rates = Rates::between(&before, &before);
+
     loop {
         output.raw(&screen.frame(&rates));
         tokio::select! {

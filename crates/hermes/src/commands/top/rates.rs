@@ -99,11 +99,13 @@ impl Rates {
         for (before, now) in before.iter().zip(now) {
             rates.node(before, now);
         }
+
         rates.longest = joined(rates.longest);
         rates
             .longest
             .sort_by_key(|open| std::cmp::Reverse(open.age_ms));
         rates.longest.truncate(LONGEST);
+
         rates
     }
 
@@ -122,6 +124,7 @@ impl Rates {
                 });
             }
         };
+
         let seconds = now.at.saturating_duration_since(before.at).as_secs_f64();
         let then = before
             .said
@@ -136,6 +139,7 @@ impl Rates {
             live,
             flow,
         });
+
         for (key, into) in [
             ("users", &mut self.users),
             ("routes", &mut self.routes),
@@ -156,6 +160,7 @@ impl Rates {
                 });
             }
         }
+
         let list = said["exchanges"].as_array().into_iter().flatten();
         self.longest
             .extend(list.map(|exchange| Open::of(&node, exchange)));
@@ -176,6 +181,7 @@ fn joined(open: Vec<Open>) -> Vec<Open> {
             }
         }
     }
+
     joined
 }
 
@@ -200,6 +206,7 @@ fn endpoints(status: &Value, upstream: &str) -> Option<(usize, usize)> {
             .is_none_or(|health| health == "healthy")
             && endpoint["last_error"].is_null()
     };
+
     Some((all.iter().filter(works).count(), all.len()))
 }
 
@@ -215,6 +222,7 @@ impl Flow {
                 0.0
             }
         };
+
         Self {
             exchanges_per_second: rate("exchanges"),
             failures_per_second: rate("failures"),

@@ -40,6 +40,7 @@ async fn sample(socket: &Path) -> Sample {
         let exchanges = admin::ask(socket, "/exchanges").await?;
         Ok(json!({ "status": status, "usage": usage, "exchanges": exchanges["exchanges"] }))
     };
+
     let late = || Failure::unreachable(format!("{} does not answer", socket.display()));
     let said: Result<Value, Failure> = timeout(ANSWER, said).await.unwrap_or_else(|_| Err(late()));
     let of_file = || {
@@ -48,11 +49,13 @@ async fn sample(socket: &Path) -> Sample {
             .map(|stem| stem.to_string_lossy().into_owned())
             .unwrap_or_default()
     };
+
     let node = said
         .as_ref()
         .ok()
         .and_then(|said| said["status"]["node"].as_str())
         .map_or_else(of_file, str::to_owned);
+
     Sample {
         node,
         at: Instant::now(),

@@ -123,6 +123,7 @@ impl Screen {
         if size.is_some() {
             text.push_str(&self.title(rates, width));
         }
+
         text.push_str(&self.table("nodes", &NODES, &self.nodes(&rates.nodes), width));
         // Four tables share what is left; each has an empty line, a title and a header.
         let rows = (height.saturating_sub(rates.nodes.len() + 4) / 4)
@@ -140,6 +141,7 @@ impl Screen {
             };
             text.push_str(&self.table(title, header, &self.rows(list, rows), width));
         }
+
         let longest: Vec<_> = rates.longest.iter().take(rows).map(open).collect();
         text.push_str(&self.table("open longest", &OPEN, &longest, width));
         text
@@ -152,12 +154,14 @@ impl Screen {
         } else {
             format!("{count} nodes")
         };
+
         let state = if self.paused { "paused" } else { "live" };
         let text = format!(
             " hermes top   {nodes}, {state}   q quit   s sort: {}   p pause ",
             self.sort.word()
         );
         let bar = format!("{:<width$}", cut(&text, width));
+
         format!(
             "{}\n",
             if self.colours {
@@ -177,6 +181,7 @@ impl Screen {
         } else {
             ("", "", "")
         };
+
         let mut text = format!("\n{bold} {title}{off}\n");
         for (number, line) in fit(columns, rows, width).lines.iter().enumerate() {
             let line = if number == 0 {
@@ -187,6 +192,7 @@ impl Screen {
             text.push_str(&line);
             text.push('\n');
         }
+
         text
     }
 
@@ -211,6 +217,7 @@ impl Screen {
                     .as_ref()
                     .map_or(curve, |error| format!("{DOWN} {error}")),
             ]);
+
             row
         };
         nodes.iter().map(row).collect()
@@ -228,6 +235,7 @@ impl Screen {
             } else {
                 &rate.name
             };
+
             let mut row = vec![name.to_owned(), rate.node.clone()];
             row.extend(flow(&rate.flow));
             row.extend([
@@ -238,8 +246,10 @@ impl Screen {
                 0 => format!("{well} of {all} well"),
                 _ => format!("{well} of {all} well {FAILING}"),
             }));
+
             row
         };
+
         list.iter().take(count).map(row).collect()
     }
 }
@@ -290,6 +300,7 @@ fn flow(flow: &Flow) -> [String; 4] {
             format!("{rate:.1}")
         }
     };
+
     // Whole bytes are shown.
     let bytes = |rate: f64| {
         if rate == 0.0 {
@@ -298,6 +309,7 @@ fn flow(flow: &Flow) -> [String; 4] {
             table::bytes(rate as u64)
         }
     };
+
     [
         rate(flow.exchanges_per_second),
         rate(flow.failures_per_second),
@@ -330,6 +342,7 @@ fn curve(values: &VecDeque<f64>) -> String {
         };
         BARS[height.min(BARS.len() - 1)]
     };
+
     values.iter().map(bar).collect()
 }
 

@@ -87,6 +87,7 @@ pub fn run(why: &Why, output: Output) -> Result<(), Failure> {
     } else {
         show(&decided, &places, output);
     }
+
     match &decided.outcome {
         Ok(Routed {
             egress: None | Some(Ok(_)),
@@ -107,20 +108,24 @@ fn sound(
             if findings.is_empty() {
                 return Ok(loaded);
             }
+
             let at = |finding: hermes_rules::Finding| Problem {
                 place: loaded.places.locate(&finding.path),
                 path: finding.path,
                 reason: finding.reason,
                 remedy: finding.remedy,
             };
+
             findings.into_iter().map(at).collect()
         }
         Err(problems) => problems.0,
     };
+
     if output.json {
         output.value(&problems);
         return Err(Failure::told(2));
     }
+
     problems.iter().for_each(|problem| output.line(problem));
     Err(Failure::invalid("the file is not valid"))
 }
@@ -131,10 +136,12 @@ fn decide(why: &Why, document: &Document) -> Result<Decided, String> {
         Some(question) => question,
         None => Question::parse(&why.words)?,
     };
+
     let found = |hop: Hop<'_>| match hop {
         Hop::Proxy(name) | Hop::Origin(name) => name.to_owned(),
         Hop::Target => "(target)".to_owned(),
     };
+
     let node = document.node.clone().unwrap_or_else(|| "hermes".to_owned());
     let rules = Rules::compile(document, node.into(), |_, hop| Some(found(hop)))
         .map_err(|unfit| unfit.to_string())?;
@@ -162,6 +169,7 @@ fn decide(why: &Why, document: &Document) -> Result<Decided, String> {
         peer: Some(SocketAddr::new(why.source, CLIENT_PORT)),
         tls_peer: why.peer.as_deref(),
     };
+
     let mut steps = Vec::new();
     let judged = rules.judge(&arrived, question::fields(&why.fields), &mut steps);
     Ok(Decided {
@@ -188,6 +196,7 @@ fn outcome(
         .as_ref()
         .and_then(|rewrite| rewrite.target.as_ref());
     let target = rewritten.unwrap_or(&question.target);
+
     Ok(Routed {
         user,
         route: route.name.to_string(),
@@ -202,9 +211,11 @@ fn egress(document: &Document, host: &str, port: u16) -> Result<String, String> 
             "checked for each address of {host}, once it is known"
         ));
     };
+
     let rules = EgressRules::compile(&document.egress, &[]);
     let address = SocketAddr::new(ip, port);
     let checked = rules.check(address, |_| ip.is_loopback());
+
     checked
         .map(|()| format!("{address} may be chosen"))
         .map_err(|denied| denied.to_string())
@@ -227,6 +238,7 @@ fn show(decided: &Decided, places: &Places, output: Output) {
         let text = format!("{} ({}, {place})", step.said, step.path);
         paragraph(step.phase.word(), &text, output);
     }
+
     match &decided.outcome {
         Ok(routed) => {
             match &routed.egress {
@@ -238,6 +250,7 @@ fn show(decided: &Decided, places: &Places, output: Output) {
                 }
                 None => {}
             }
+
             let user = routed.user.as_deref().unwrap_or("no user");
             let text = format!("route {}, as {user}", routed.route);
             paragraph("so", &output.paint(Colour::Good, &text), output);
@@ -265,6 +278,7 @@ fn as_json(decided: &Decided, places: &Places) -> Value {
             "said": step.said,
         })
     };
+
     let routed = decided.outcome.as_ref().ok();
     let egress = routed.and_then(|routed| routed.egress.as_ref());
     json!({

@@ -53,6 +53,7 @@ impl Question {
             (_, Some(_)) => Some("connect-udp"),
             _ => return None,
         };
+
         let target = listener.target.clone()?;
         Some(Self {
             method: Method::CONNECT,
@@ -70,6 +71,7 @@ impl Question {
             Some("https") => HTTPS,
             _ => return Err(format!("{url} is no URL, such as http://VIDEO/one")),
         };
+
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16();
         Ok(Self {
@@ -163,6 +165,7 @@ pub fn fields(lines: &[FieldLine]) -> HeaderMap {
     lines.for_each(|(name, value)| {
         fields.append(name, value);
     });
+
     fields
 }
 
@@ -182,6 +185,7 @@ pub fn listener<'a>(
             http.or_else(|| all.next())
         }
     };
+
     let (name, listener) = found.ok_or_else(|| {
         let names: Vec<_> = document.listeners.keys().map(String::as_str).collect();
         match named {
@@ -192,6 +196,7 @@ pub fn listener<'a>(
             None => "the file has no listener".to_owned(),
         }
     })?;
+
     Ok((name, listener))
 }
 
@@ -210,10 +215,12 @@ pub fn source<'a>(
             .named(name)
             .ok_or_else(|| format!("there is no peer {name}"));
     }
+
     let trusted = listener
         .insecure_trust
         .iter()
         .any(|prefix| prefix.contains(&address));
+
     Ok(if trusted {
         Source::InsecurePeer
     } else {

@@ -24,6 +24,7 @@ pub async fn check(scene: &Scene) -> Result<Evidence, String> {
     echo(&overlay, b"hello").await?;
     let journey = journey::follow(&scene.place, "ECHO:7000").await?;
     journey::expect_all_nodes(&journey.hops)?;
+
     // Not all bytes alike, so that a part in the wrong place shows.
     let large: Vec<u8> = (0..LARGE).map(|at| (at % 251) as u8).collect();
     echo(&overlay, &large).await?;
@@ -32,6 +33,7 @@ pub async fn check(scene: &Scene) -> Result<Evidence, String> {
         overlay: median_of(async || echo(&overlay, b"ping").await).await?,
         direct: median_of(async || echo(&direct, b"ping").await).await?,
     };
+
     let proof = format!("one of {LARGE} bytes came back whole");
     Ok(Evidence {
         journey,
@@ -55,6 +57,7 @@ async fn echo(socket: &UdpSocket, datagram: &[u8]) -> Result<(), String> {
     let length = received
         .says(format_args!("a datagram of {} bytes", datagram.len()))?
         .says("receiving a datagram")?;
+
     expect(&buffer[..length] == datagram, || {
         format!(
             "{} bytes were sent, {length} others came back",

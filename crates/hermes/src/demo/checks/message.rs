@@ -28,6 +28,7 @@ pub async fn check(scene: &Scene) -> Result<Evidence, String> {
         format!("VIDEO saw the user {}", seen["fields"]["user"])
     })?;
     let proof = format!("{}, {} bytes", answer.status, answer.content.len());
+
     Ok(Evidence {
         journey,
         proof,
@@ -44,6 +45,7 @@ pub fn journey_of(seen: &Value) -> Journey {
         .iter()
         .filter_map(|name| Some(format!("{name}: {}", field(name)?)))
         .collect();
+
     Journey { hops, fields }
 }
 
@@ -56,6 +58,7 @@ async fn latency(scene: &Scene, mut client: Client) -> Result<Latency, String> {
             .map(drop)
     })
     .await?;
+
     let mut client = Client::dial(scene.place.address("VIDEO")).await?;
     let direct =
         median_of(async || client.get("VIDEO", "/hello", &[]).await?.seen().map(drop)).await?;

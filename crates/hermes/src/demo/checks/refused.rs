@@ -24,6 +24,7 @@ pub async fn forged_user(scene: &Scene) -> Result<Evidence, String> {
         format!("VIDEO saw the service {service:?}")
     })?;
     let proof = format!("sent as mallory, arrived as {user}");
+
     Ok(Evidence {
         journey: journey_of(&seen),
         proof,
@@ -49,6 +50,7 @@ pub async fn unknown_name(scene: &Scene) -> Result<Evidence, String> {
     hops.retain(|hop| hop != by);
     hops.push(format!("{by} (refused)"));
     let proof = format!("{}; {}", answer.status, first_member(&status));
+
     Ok(Evidence {
         journey: Journey {
             hops,
@@ -79,6 +81,7 @@ fn first_member(list: &str) -> &str {
         escaped = letter == '\\' && !escaped;
         ends
     });
+
     list[..end.unwrap_or(list.len())].trim()
 }
 

@@ -32,6 +32,7 @@ pub async fn check(scene: &Scene) -> Result<Evidence, String> {
         "a proxy has written into the request".to_owned()
     })?;
     let proof = format!("no hop opened it: SECURE's own certificate, {fingerprint}");
+
     Ok(Evidence {
         journey,
         proof,
@@ -54,6 +55,7 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         .says("TLS")?;
     let config = config.with_root_certificates(roots).with_no_client_auth();
     let name = ServerName::try_from("SECURE").says("SECURE")?;
+
     TlsConnector::from(Arc::new(config))
         .connect(name, stream)
         .await
@@ -68,11 +70,13 @@ fn own_certificate<S>(scene: &Scene, tls: &TlsStream<S>) -> Result<String, Strin
         .peer_certificates()
         .and_then(|chain| chain.first())
         .ok_or("no certificate was shown")?;
+
     let shown = fingerprint(shown);
     let own = fingerprint(&scene.certificates.secure.certificate);
     expect(shown == own, || {
         format!("a certificate {shown} was shown, SECURE's is {own}")
     })?;
+
     Ok(format!("sha256 {}...", &own[..16]))
 }
 

@@ -21,6 +21,7 @@ pub async fn check(scene: &Scene) -> Result<Evidence, String> {
     overlay.echo().await?;
     let journey = journey::follow(&scene.place, "DB:5432").await?;
     journey::expect_all_nodes(&journey.hops)?;
+
     let latency = Latency {
         overlay: median_of(async || overlay.echo().await).await?,
         direct: {
@@ -28,6 +29,7 @@ pub async fn check(scene: &Scene) -> Result<Evidence, String> {
             median_of(async || direct.echo().await).await?
         },
     };
+
     overlay.close().await?;
     let proof = "DB spoke first, and last after our half-close".to_owned();
     Ok(Evidence {
@@ -73,6 +75,7 @@ impl Talk {
             .read_to_end(&mut rest)
             .await
             .says("the end of DB's direction")?;
+
         expect(rest.is_empty(), || {
             format!("DB said {} bytes too many", rest.len())
         })
@@ -84,6 +87,7 @@ impl Talk {
             .read_line(&mut line)
             .await
             .says("a line from DB")?;
+
         expect(line == expected, || {
             format!("DB said {line:?} instead of {expected:?}")
         })

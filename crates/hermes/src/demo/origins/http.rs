@@ -32,11 +32,13 @@ fn answer(name: &str, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         "uri": request.uri().to_string(),
         "fields": joined(request.headers()),
     });
+
     let mut response = Response::new(Full::from(format!("{seen:#}\n")));
     response.headers_mut().insert(
         header::CONTENT_TYPE,
         header::HeaderValue::from_static("application/json"),
     );
+
     response
 }
 

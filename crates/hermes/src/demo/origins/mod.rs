@@ -29,6 +29,7 @@ impl Origins {
             addresses: Vec::new(),
             _tasks: JoinSet::new(),
         };
+
         origins
             .serve("VIDEO", |stream| http::serve(stream, "VIDEO"))
             .await?;
@@ -43,6 +44,7 @@ impl Origins {
             .addresses
             .push(("ECHO", socket.local_addr().says("ECHO")?));
         origins._tasks.spawn(udp::serve(socket));
+
         Ok(origins)
     }
 

@@ -20,6 +20,7 @@ async fn converse(mut stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(GREETING.as_bytes()).await?;
     let mut buffer = [0; 16 * 1024];
     let mut heard = 0;
+
     loop {
         let read = stream.read(&mut buffer).await?;
         if read == 0 {
@@ -28,6 +29,7 @@ async fn converse(mut stream: TcpStream) -> std::io::Result<()> {
         heard += read;
         stream.write_all(&buffer[..read]).await?;
     }
+
     stream.write_all(farewell(heard).as_bytes()).await?;
     stream.shutdown().await
 }

@@ -20,6 +20,7 @@ pub fn acceptor(certificates: &Certificates) -> Result<TlsAcceptor, String> {
         .with_no_client_auth()
         .with_single_cert(vec![secure.certificate.clone()], secure.key())
         .says("TLS of SECURE")?;
+
     Ok(Arc::new(config).into())
 }
 

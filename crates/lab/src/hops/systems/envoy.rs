@@ -28,10 +28,12 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
         ("client", dependent(around), network.client()?),
     ];
     let mut processes = Vec::new();
+
     for (name, resources, namespace) in configurations {
         let text = json!({ "static_resources": resources }).to_string();
         let file = write(folder, &format!("{name}.json"), text)?;
         let threads = THREADS.to_string();
+
         let fixed = [
             "--concurrency",
             &threads,
@@ -40,6 +42,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
             "error",
             "-c",
         ];
+
         let words: Vec<_> = fixed
             .iter()
             .map(AsRef::as_ref)
@@ -56,6 +59,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
             )?,
         );
     }
+
     Ok((
         processes,
         vec![HopEntry {
@@ -76,12 +80,14 @@ fn dependent(around: &Around<'_>) -> Value {
         "UDP",
         &json!({ "http3_protocol_options": streams() }),
     );
+
     next["transport_socket"] = quic(
         around,
         "QuicUpstreamTransport",
         "UpstreamTlsContext",
         json!({ "sni": PROXY }),
     );
+
     json!({ "listeners": [udp_tunnel("udp", ENTRY, "next")], "clusters": [next] })
 }
 
@@ -103,16 +109,19 @@ fn standalone(around: &Around<'_>) -> Value {
         "DownstreamTlsContext",
         json!({}),
     );
+
     let mut udp = cluster(
         "udp",
         origin,
         "UDP",
         &json!({ "http_protocol_options": {} }),
     );
+
     udp["upstream_bind_config"] = json!({
         "source_address": { "address": "0.0.0.0", "port_value": 0 },
         "socket_options": receive_buffer(),
     });
+
     json!({ "listeners": [overlay], "clusters": [udp] })
 }
 
@@ -130,12 +139,14 @@ fn quic(around: &Around<'_>, message: &str, context: &str, more: Value) -> Value
         "UpstreamTlsContext" => ("upstream_tls_context", "tls_certificates"),
         _ => ("downstream_tls_context", "validation_context"),
     };
+
     if let Some(common) = own["common_tls_context"].as_object_mut() {
         common.remove(without);
     }
     if let Some(fields) = own.as_object_mut() {
         fields.remove("@type");
     }
+
     let config = json!({ "@type": url(&format!("extensions.transport_sockets.quic.v3.{message}")), side: own });
     json!({ "name": "envoy.transport_sockets.quic", "typed_config": config })
 }

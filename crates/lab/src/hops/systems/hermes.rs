@@ -30,6 +30,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
     let entries = entries();
     let mut processes = Vec::new();
     let client = around.network.client()?;
+
     for number in 0..=HOPS {
         let (name, yaml, namespace) = match number {
             0 => ("client".to_owned(), dependent(around.pki, &entries), client),
@@ -39,6 +40,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
                 around.network.proxy(number)?,
             ),
         };
+
         let file = write(folder, &format!("{name}.yaml"), general(&name) + &yaml)?;
         let words = ["run".as_ref(), file.as_os_str()];
         processes.push(Process::start_in(
@@ -49,6 +51,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
             &words,
         )?);
     }
+
     Ok((processes, entries))
 }
 
@@ -59,12 +62,14 @@ pub fn traced(around: &Around<'_>, entry: &HopEntry, folder: &Path) -> Result<(P
         http: TRACED.1,
         ..entry.clone()
     };
+
     let text = general("traced")
         + "debug: { qlog: qlog }\n"
         + &dependent(around.pki, std::slice::from_ref(&entry));
     let file = write(folder, "traced.yaml", text)?;
     let words = ["run".as_ref(), file.as_os_str()];
     let client = Some(around.network.client()?);
+
     Ok((
         Process::start_in(client, "traced", folder, &around.programs.hermes, &words)?,
         entry,
@@ -93,6 +98,7 @@ fn entries() -> Vec<HopEntry> {
             host: host(hops),
         }
     };
+
     each.map(entry).collect()
 }
 
@@ -105,6 +111,7 @@ fn dependent(pki: &Pki, entries: &[HopEntry]) -> String {
     let mut listeners = String::new();
     let mut routes = String::new();
     let mut upstreams = String::new();
+
     for entry in entries {
         let HopEntry {
             way,
@@ -113,6 +120,7 @@ fn dependent(pki: &Pki, entries: &[HopEntry]) -> String {
             http,
             host,
         } = entry;
+
         let name = format!("{}{hops}", way.name());
         listeners += &format!("  udp-{name}: {{ udp: \"{udp}\", target: \"{host}:7\" }}\n");
         listeners += &format!("  http-{name}: {{ http: \"{http}\" }}\n");
@@ -120,12 +128,14 @@ fn dependent(pki: &Pki, entries: &[HopEntry]) -> String {
             Way::Nested => (1..=*hops).map(|number| format!("next{number}")).collect(),
             _ => vec!["next1".to_owned()],
         };
+
         let listeners = format!("[udp-{name}, http-{name}]");
         routes += &format!(
             "  - {{ match: {{ listener: {listeners} }}, to: [{}] }}\n",
             passed.join(", ")
         );
     }
+
     for number in 1..=HOPS {
         upstreams += &upstream(pki, number);
     }
@@ -142,6 +152,7 @@ fn upstream(pki: &Pki, number: u8) -> String {
     let cert = cert.display();
     let key = key.display();
     let address = SocketAddr::from((proxy_address(number), PORT));
+
     format!(
         "  next{number}: {{ endpoints: [\"{address}\"], http: 3, timeouts: {{ udp: {UDP_IDLE} }}, \
          tls: {{ ca_file: {ca}, cert_file: {cert}, key_file: {key}, server_name: {PROXY} }} }}\n"
@@ -153,12 +164,14 @@ fn standalone(around: &Around<'_>, number: u8) -> String {
     let ca = pki.ca();
     let cert = pki.cert(PROXY);
     let key = pki.key(PROXY);
+
     let tls = format!(
         "cert_file: {}, key_file: {}, client_ca_file: {}",
         cert.display(),
         key.display(),
         ca.display()
     );
+
     let listen = SocketAddr::from((proxy_address(number), PORT));
     let own = host(number);
     let at = |port: SocketAddr| SocketAddr::from((origin_address(number), port.port()));
@@ -166,6 +179,7 @@ fn standalone(around: &Around<'_>, number: u8) -> String {
     let udp = at(around.origin.udp);
     let mut routes = String::new();
     let mut upstreams = String::new();
+
     if number < HOPS {
         let next = number + 1;
         routes += &format!(
@@ -175,6 +189,7 @@ fn standalone(around: &Around<'_>, number: u8) -> String {
         routes += &format!("  - {{ match: {{ target: \"*.lab\" }}, to: next{next} }}\n");
         upstreams += &upstream(pki, next);
     }
+
     format!(
         "listeners:\n  overlay: {{ http: \"{listen}\", auth: mtls, tls: {{ {tls} }}, \
          limits: {{ sessions_per_user: {SESSIONS}, streams: {STREAMS} }} }}\n\

@@ -23,12 +23,14 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
     let cert = pki.cert(PROXY);
     let key = pki.key(PROXY);
     let entry = ENTRY.to_string();
+
     let server = [
         "relay".as_ref(),
         cert.as_os_str(),
         key.as_os_str(),
         proxy.as_ref(),
     ];
+
     let server = Process::start_in(
         Some(around.network.proxy(1)?),
         "proxy1",
@@ -36,6 +38,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
         program,
         &server,
     )?;
+
     let words = [
         ca.as_os_str(),
         proxy.as_ref(),
@@ -43,6 +46,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
         entry.as_ref(),
         origin.as_ref(),
     ];
+
     let words: Vec<_> = std::iter::once("entry".as_ref()).chain(words).collect();
     let client = Process::start_in(
         Some(around.network.client()?),
@@ -51,6 +55,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
         program,
         &words,
     )?;
+
     Ok((
         vec![client, server],
         vec![HopEntry {

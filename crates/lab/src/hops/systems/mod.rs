@@ -79,6 +79,7 @@ impl Running {
             HopSystem::Envoy => envoy::start(around, &folder)?,
             HopSystem::MasqueGo => masque::start(around, &folder)?,
         };
+
         Ok(Self {
             system,
             processes,
@@ -110,11 +111,14 @@ impl Running {
                         entry.way.name(),
                         entry.hops
                     );
+
                     return Err(error.context(format!("{chain} does not work:\n{logs}")));
                 }
+
                 tokio::time::sleep(STEP).await;
             }
         }
+
         Ok(())
     }
 
@@ -156,6 +160,7 @@ fn direct(around: &Around<'_>) -> HopEntry {
     let to = |port: SocketAddr| SocketAddr::from((origin_address(0), port.port()));
     let udp = to(around.origin.udp);
     let http = to(around.origin.http);
+
     HopEntry {
         way: Way::Direct,
         hops: 0,

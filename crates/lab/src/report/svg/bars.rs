@@ -28,6 +28,7 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
         if most <= 0.0 {
             continue;
         }
+
         let scale = |value: f64| LEFT + (RIGHT - LEFT) * value / most;
         let heading = format!(
             "{} over {}: {}, {}",
@@ -36,6 +37,7 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
             figure.name,
             figure.unit
         );
+
         content += &text(LEFT, y + 12.0, "start", &heading);
         y += HEADING;
         for (system, summary) in values {
@@ -50,15 +52,19 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
                 scale(summary.least),
                 scale(summary.most),
             );
+
             content += &text(
                 scale(summary.most) + 4.0,
                 y + 9.5,
                 "start",
                 &number(summary.median),
             );
+
             y += BAR;
         }
+
         y += GAP;
     }
+
     (WIDTH, y, content)
 }

@@ -22,12 +22,14 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
     let mut cases: Vec<Case> = rows.iter().map(|(case, _)| *case).collect();
     cases.dedup();
     let mut content = String::new();
+
     for (index, case) in cases.iter().enumerate() {
         let x = (index % COLUMNS) as f64 * WIDTH;
         let y = (index / COLUMNS) as f64 * HEIGHT;
         let panel = panel(results, *case, rows, systems);
         content += &format!("<g transform=\"translate({x:.0} {y:.0})\">\n{panel}</g>\n");
     }
+
     (
         WIDTH * COLUMNS as f64,
         HEIGHT * cases.len().div_ceil(COLUMNS) as f64,
@@ -44,6 +46,7 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         })
         .collect()
     };
+
     let lines: Vec<_> = systems
         .iter()
         .map(|system| (*system, points(*system)))
@@ -55,10 +58,12 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
             .map(part)
             .fold(1.0, f64::max)
     };
+
     let most_clients = largest(|point| point.0);
     let most_time = largest(|point| point.1);
     let x = |clients: f64| LEFT + (WIDTH - LEFT - RIGHT) * clients / most_clients;
     let y = |time: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * time / most_time;
+
     let mut content = text(
         LEFT,
         16.0,
@@ -69,6 +74,7 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
             case.link.name()
         ),
     );
+
     content += &format!(
         "<path d=\"M{:.1} {:.1}V{:.1}H{:.1}\" fill=\"none\" stroke=\"#999999\"/>\n",
         LEFT,
@@ -76,6 +82,7 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         y(0.0),
         x(most_clients)
     );
+
     content += &text(LEFT - 4.0, y(most_time) + 4.0, "end", &number(most_time));
     content += &text(LEFT - 4.0, y(0.0), "end", "0");
     content += &text(
@@ -84,6 +91,7 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         "end",
         &format!("{most_clients:.0} clients"),
     );
+
     let ends: Vec<f64> = lines
         .iter()
         .filter_map(|(_, line)| line.last())
@@ -102,6 +110,7 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         );
         content += &text(x(most_clients) + 4.0, label + 4.0, "start", system.text());
     }
+
     content
 }
 
@@ -111,11 +120,13 @@ fn apart(places: &[f64]) -> Vec<f64> {
     order.sort_by(|one, other| places[*other].total_cmp(&places[*one]));
     let mut apart = places.to_vec();
     let mut above = HEIGHT;
+
     // From the lowest upwards: the lines begin together at the bottom, and there is room above.
     for index in order {
         apart[index] = places[index].min(above - LABEL);
         above = apart[index];
     }
+
     apart
 }
 

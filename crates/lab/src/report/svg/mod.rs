@@ -28,15 +28,18 @@ pub fn save(results: &Results, folder: &Path) -> Result<()> {
         if rows.is_empty() {
             continue;
         }
+
         let systems = systems(results, &rows);
         let (width, height, content) = match experiment {
             Experiment::Burst => lines::draw(results, &rows, &systems),
             _ => bars::draw(results, &rows, &systems),
         };
+
         let picture = picture(width, height, &content);
         let file = folder.join(format!("{}.svg", experiment.name()));
         fs::write(&file, picture).with_context(|| file.display().to_string())?;
     }
+
     Ok(())
 }
 

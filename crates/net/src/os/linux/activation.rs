@@ -33,6 +33,7 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, ActivationError> {
         let owned = adopt(descriptor).map_err(|_| ActivationError::NotOpen(descriptor))?;
         Ok(PassedSocket::new(descriptor, name, owned))
     });
+
     passed.collect()
 }
 
@@ -60,6 +61,7 @@ fn forget_variables() {
     if !alone {
         return;
     }
+
     for name in VARIABLES {
         // SAFETY: there is no other thread.
         unsafe { env::remove_var(name) };
@@ -85,11 +87,13 @@ pub fn passed_kind(socket: &Socket) -> io::Result<PassedKind> {
             None => PassedKind::Unusable("a Unix socket without a file"),
         });
     }
+
     let Some(address) = bound.as_socket() else {
         return Ok(PassedKind::Unusable(
             "a socket that is neither of IP nor a Unix socket",
         ));
     };
+
     Ok(match protocol {
         Some(Protocol::TCP | Protocol::MPTCP) if streams => PassedKind::Tcp(address),
         Some(Protocol::TCP | Protocol::MPTCP) => {

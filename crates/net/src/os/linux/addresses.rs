@@ -112,6 +112,7 @@ impl AddressChanges {
                         Err(error) => Err(error.into()),
                     },
                 );
+
             match read {
                 Ok(Ok(true)) => return Ok(()),
                 Ok(Err(error)) => return Err(error),
@@ -149,6 +150,7 @@ fn of_interfaces() -> io::Result<Vec<IpNet>> {
             );
         }
     })?;
+
     Ok(found)
 }
 
@@ -164,11 +166,13 @@ fn of_routes() -> io::Result<Vec<IpNet>> {
             found.extend(local_route(content));
         }
     })?;
+
     let applies = |route: &LocalRoute| {
         tables
             .as_ref()
             .is_none_or(|tables| tables.contains(&route.table))
     };
+
     Ok(found
         .into_iter()
         .filter(applies)
@@ -191,6 +195,7 @@ fn tables() -> Option<Tables> {
             found.extend(table_looked_up(content));
         }
     });
+
     dumped.ok().filter(|()| !found.is_empty()).map(|()| found)
 }
 
@@ -199,6 +204,7 @@ fn table_looked_up(rule: &[u8]) -> Option<(u8, u32)> {
     let (head, rest) = rule.split_at_checked(FIB_RULE_HDR)?;
     let family = head[0];
     let flags = number(&head[8..])?;
+
     if head[7] != FR_ACT_TO_TBL {
         return None;
     }
@@ -207,6 +213,7 @@ fn table_looked_up(rule: &[u8]) -> Option<(u8, u32)> {
     let mut mark = 0;
     let mut mask = u32::MAX;
     let mut comes_from_here = true;
+
     for (kind, value) in attributes(rest) {
         match kind {
             FRA_TABLE => table = number(value)?,
@@ -217,6 +224,7 @@ fn table_looked_up(rule: &[u8]) -> Option<(u8, u32)> {
             _ => {}
         }
     }
+
     let may_match = comes_from_here && mark & mask == 0;
     (may_match || flags & FIB_RULE_INVERT != 0).then_some((family, table))
 }
@@ -232,6 +240,7 @@ fn local_route(route: &[u8]) -> Option<LocalRoute> {
         AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
         _ => return None,
     };
+
     if !matches!(head[7], RTN_LOCAL | RTN_ANYCAST) {
         return None;
     }
@@ -243,6 +252,7 @@ fn local_route(route: &[u8]) -> Option<LocalRoute> {
             _ => {}
         }
     }
+
     Some(LocalRoute {
         table: (family, table),
         net: IpNet::new(destination, length).ok()?.trunc(),
@@ -259,6 +269,7 @@ fn own_address(bytes: &[u8]) -> Option<IpAddr> {
             _ => {}
         }
     }
+
     found
 }
 
@@ -268,11 +279,13 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
             .ok()
             .map(|bytes| Ipv4Addr::from(bytes).into())
     };
+
     let v6 = || {
         <[u8; 16]>::try_from(bytes)
             .ok()
             .map(|bytes| Ipv6Addr::from(bytes).into())
     };
+
     v4().or_else(v6)
 }
 
@@ -287,6 +300,7 @@ fn in_proc() -> Vec<IpNet> {
                 .map(|ip| IpNet::from(IpAddr::V4(ip))),
         );
     }
+
     if let Ok(table) = fs::read_to_string("/proc/net/if_inet6") {
         found.extend(
             table
@@ -295,6 +309,7 @@ fn in_proc() -> Vec<IpNet> {
                 .map(|ip| IpNet::from(IpAddr::V6(ip))),
         );
     }
+
     found
 }
 
@@ -309,6 +324,7 @@ fn ipv4_in_fib(table: &str) -> Vec<Ipv4Addr> {
             found.extend(last);
         }
     }
+
     found
 }
 

@@ -96,6 +96,7 @@ fn message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(messages.get(..4)?.try_into().ok()?);
     let kind = u16::from_ne_bytes(messages.get(4..6)?.try_into().ok()?);
     let length = usize::try_from(length).ok()?;
+
     Some((
         kind,
         messages.get(MESSAGE..length)?,
@@ -137,6 +138,7 @@ pub(super) mod tests {
             content.extend(*value);
             content.resize(aligned(content.len()), 0);
         }
+
         let length = u32::try_from(MESSAGE + content.len()).unwrap();
         [
             &length.to_ne_bytes()[..],
@@ -156,6 +158,7 @@ pub(super) mod tests {
             message_of(20, &[9, 9, 9, 9], &[]),
         ]
         .concat();
+
         let mut heard = Vec::new();
         assert!(read(&messages, |kind, content| heard.push((kind, content[0]))).unwrap());
         assert_eq!(heard, [(20, 1), (24, 5)]);

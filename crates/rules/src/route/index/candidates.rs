@@ -56,12 +56,14 @@ impl Index {
         if let Some((host, _)) = &view.authority {
             found.host(Side::Authority, host);
         }
+
         if let Some(port) = facts.target.port() {
             found.text(Kind::Port, &port.to_be_bytes());
         }
         found.path(facts.path);
         found.text(Kind::User, facts.user.unwrap_or_default().as_bytes());
         found.text(Kind::Listener, facts.listener.as_bytes());
+
         if let Some(source) = view.source {
             found.source(source, u8::MAX);
         }
@@ -70,6 +72,7 @@ impl Index {
                 found.text(Kind::Field(number), value.as_bytes());
             }
         }
+
         found
     }
 
@@ -90,6 +93,7 @@ impl Index {
                 found.wider_host(side, &HostTest::compile(&first.host));
             }
         }
+
         let target = matches
             .target
             .as_deref()
@@ -103,12 +107,14 @@ impl Index {
         for port in [target, port].into_iter().flatten() {
             found.text(Kind::Port, &port.to_be_bytes());
         }
+
         if let Some(first) = matches.path.as_deref().and_then(<[_]>::first) {
             found.wider_path(first);
         }
         if let Some(TextMatch::Exact(user)) = matches.user.as_deref().and_then(<[_]>::first) {
             found.text(Kind::User, user.as_bytes());
         }
+
         if let Some(listener) = matches.listener.as_deref().and_then(<[_]>::first) {
             found.text(Kind::Listener, listener.as_bytes());
         }
@@ -116,6 +122,7 @@ impl Index {
             let net = canonical_net(*net);
             found.source(net.network(), net.prefix_len());
         }
+
         found.wider_fields(matches);
         found
     }
@@ -129,6 +136,7 @@ impl<'a> Candidates<'a> {
             count: 0,
             all: None,
         };
+
         found.push(&index.always);
         found
     }
@@ -161,6 +169,7 @@ impl<'a> Candidates<'a> {
         } else if let Some(net) = host.net {
             self.nets(side, net.network(), net.prefix_len());
         }
+
         if !self.has(Kind::Name(side)) && !self.has(Kind::Suffix(side)) {
             return;
         }
@@ -174,9 +183,11 @@ impl<'a> Candidates<'a> {
                 &mut long[..]
             }
         };
+
         name.copy_from_slice(host.name.as_bytes());
         name.make_ascii_lowercase();
         self.text(Kind::Name(side), name);
+
         // What is before the suffix is not empty.
         self.suffixes(side, name, 1);
     }
@@ -234,6 +245,7 @@ impl<'a> Candidates<'a> {
         let Some(buckets) = index.kinds.get(&Kind::Prefix) else {
             return;
         };
+
         for start in buckets
             .lengths
             .iter()
@@ -264,6 +276,7 @@ impl<'a> Candidates<'a> {
             let Ok(net) = IpNet::new(address, length) else {
                 continue;
             };
+
             if let Some(routes) = buckets.by_text.get(octets(net.trunc().addr()).as_slice()) {
                 self.push(routes);
             }
@@ -280,6 +293,7 @@ impl<'a> Candidates<'a> {
                 .fields
                 .iter()
                 .position(|field| name.eq_ignore_ascii_case(field.as_str()));
+
             if let Some(number) = number {
                 self.text(Kind::Field(number), value.as_bytes());
             }
@@ -303,6 +317,7 @@ impl<'a> Candidates<'a> {
                 *bucket = rest;
             }
         }
+
         Some(first)
     }
 }

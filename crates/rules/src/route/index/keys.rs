@@ -65,6 +65,7 @@ pub(super) fn keys_of(matches: &Match, fields: &mut Vec<HeaderName>) -> Vec<Vec<
     add(all(matches.listener.as_deref(), |name| {
         Some((Kind::Listener, name.as_bytes().into()))
     }));
+
     for (name, test) in &matches.fields {
         add(of_field(name, test, fields).map(|key| vec![key]));
     }
@@ -132,6 +133,7 @@ fn of_field(name: &str, test: &FieldMatch, fields: &mut Vec<HeaderName>) -> Opti
             fields.push(name);
             fields.len() - 1
         });
+
     Some((Kind::Field(number), value.as_bytes().into()))
 }
 

@@ -44,6 +44,7 @@ impl Index {
             routes: u32::try_from(routes.len()).unwrap_or(u32::MAX),
             ..Self::default()
         };
+
         if routes.len() <= SMALL {
             index.always = (0..index.routes).collect();
             return index;
@@ -60,6 +61,7 @@ impl Index {
                 None => index.always.push(route),
             }
         }
+
         index
     }
 
@@ -68,6 +70,7 @@ impl Index {
         if let Err(place) = buckets.lengths.binary_search(&text.len()) {
             buckets.lengths.insert(place, text.len());
         }
+
         let routes = buckets.by_text.entry(text.clone()).or_default();
         if routes.last() != Some(&route) {
             routes.push(route);

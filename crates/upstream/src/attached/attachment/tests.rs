@@ -22,6 +22,7 @@ fn tunnel(room: usize) -> ((Incoming, Outgoing), Carried, DuplexStream) {
         local: None,
         tls: None,
     };
+
     let (read, write) = Stream::other(Box::new(near), source.clone()).split();
     let halves = (
         Incoming::H1(h1::Incoming::bytes(read)),
@@ -33,6 +34,7 @@ fn tunnel(room: usize) -> ((Incoming, Outgoing), Carried, DuplexStream) {
         user: None,
         count: Box::new(|_, _| {}),
     };
+
     (halves, carried, node)
 }
 
@@ -82,15 +84,18 @@ async fn who_is_dismissed_and_does_not_read_cannot_stay() {
     let dismissed = CancellationToken::new();
     let attached = place.attached.clone();
     let dismiss = dismissed.clone();
+
     let node = tokio::spawn(async move {
         let (mut read, mut write) = tokio::io::split(node);
         read.read_exact(&mut [0; 24]).await.unwrap();
         write.write_all(&SETTINGS).await.unwrap();
+
         loop {
             let mut header = [0; 9];
             read.read_exact(&mut header).await.unwrap();
             let mut payload = vec![0; usize::from(header[2])];
             read.read_exact(&mut payload).await.unwrap();
+
             // The answer to the first PING (6.7).
             if header[3] == 6 {
                 write
@@ -100,6 +105,7 @@ async fn who_is_dismissed_and_does_not_read_cannot_stay() {
                 break;
             }
         }
+
         while attached.views(1).is_empty() {
             tokio::task::yield_now().await;
         }
@@ -108,6 +114,7 @@ async fn who_is_dismissed_and_does_not_read_cannot_stay() {
             sleep(Duration::from_secs(1)).await;
         }
     });
+
     let served = place.serve(halves, carried, dismissed.cancelled()).await;
     assert_eq!(served, Detached::Dismissed(()));
     node.await.unwrap();
