@@ -110,6 +110,17 @@ impl FromStr for Part {
 }
 
 impl HopExperiment {
+    /// The figure that a page shows of it; all are in the JSON.
+    pub fn headline(self) -> &'static str {
+        match self {
+            Self::Datagrams => "rate",
+            Self::Latency => "kept flow",
+            Self::Flows => "last answer",
+            Self::Download => "throughput",
+            Self::Quic => "QUIC round trip",
+        }
+    }
+
     /// All experiments, in the order of the report.
     pub const ALL: [Self; 5] = [
         Self::Datagrams,

@@ -1,18 +1,21 @@
 //! Results for a terminal and for a page of documentation.
 
+use std::collections::BTreeMap;
+
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table, TableStyle};
 
-use super::plan::{HopExperiment, HopSystem};
+use super::plan::{HopExperiment, HopSystem, Point};
 use super::results::HopResults;
 use super::targets::targets;
+use crate::experiment::Figure;
 use crate::report::{Summary, number};
 
 /// The tables.
 pub fn print(results: &HopResults) -> String {
     let mut text = String::new();
     for experiment in HopExperiment::ALL {
-        if let Some(table) = table(results, experiment, NOTHING) {
+        if let Some(table) = table(results, experiment, NOTHING, |_, _| true) {
             text += &format!("\n{}: median (least to most)\n{table}\n", experiment.name());
         }
     }
@@ -45,10 +48,11 @@ pub fn summary_line(results: &HopResults) -> String {
     )
 }
 
-/// A page: how it was measured, the goals, and for each experiment a table.
+/// A page for people: how it was measured, the goals, and for each experiment its pictures and its headline, of one
+/// transaction at a time where there were several. Every figure is in the JSON.
 pub fn page(results: &HopResults, pictures: &[String]) -> String {
     let mut text = "# Hops\n\nWritten by `hermes-lab hops`; [what it means](../performance.md#hops). Medians, and in \
-                    brackets the least and the most of all rounds.\n\n"
+                    brackets the least and the most of all rounds; `--json` has every figure.\n\n"
         .to_owned();
     for run in &results.runs {
         text += &format!(
@@ -57,17 +61,23 @@ pub fn page(results: &HopResults, pictures: &[String]) -> String {
         );
     }
 
-    for failure in &results.failures {
-        text += &format!("- failed: {failure}\n");
+    for (system, count) in failures(&results.failures) {
+        text += &format!("- failed: {count} of {system}\n");
     }
+
     text += &format!(
         "\n## Goals\n\n{}\n",
         compact(&goals(results, ASCII_MARKDOWN))
     );
     for experiment in HopExperiment::ALL {
-        let Some(table) = table(results, experiment, ASCII_MARKDOWN) else {
+        let is_headline = |point: &Point, figure: &Figure| {
+            let alone = point.transactions == 1 || experiment == HopExperiment::Flows;
+            alone && figure.name == experiment.headline()
+        };
+        let Some(table) = table(results, experiment, ASCII_MARKDOWN, is_headline) else {
             continue;
         };
+
         text += &format!("\n## {}\n\n", experiment.name());
         for picture in pictures
             .iter()
@@ -80,6 +90,17 @@ pub fn page(results: &HopResults, pictures: &[String]) -> String {
     }
 
     text
+}
+
+/// How often each system failed; a failure begins with `round 2: envoy: `.
+fn failures(failures: &[String]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for failure in failures {
+        let system = failure.split(": ").nth(1).unwrap_or(failure);
+        *counts.entry(system).or_default() += 1;
+    }
+
+    counts
 }
 
 /// A table without the spaces that align its columns.
@@ -125,11 +146,16 @@ fn goals(results: &HopResults, style: TableStyle) -> Table {
     table
 }
 
-fn table(results: &HopResults, experiment: HopExperiment, style: TableStyle) -> Option<Table> {
+fn table(
+    results: &HopResults,
+    experiment: HopExperiment,
+    style: TableStyle,
+    is_shown: impl Fn(&Point, &Figure) -> bool,
+) -> Option<Table> {
     let rows: Vec<_> = results
         .rows()
         .into_iter()
-        .filter(|(point, _)| point.experiment == experiment)
+        .filter(|(point, figure)| point.experiment == experiment && is_shown(point, figure))
         .collect();
     let measured = |system: &HopSystem| {
         rows.iter()
