@@ -55,47 +55,13 @@ pub struct Fitted {
 
 /// Lays a table out in `width` characters: drops columns by their rank, then cuts texts, those of the widest column first.
 pub fn fit(columns: &[Column], rows: &[Vec<String>], width: usize) -> Fitted {
-    let longest = |(index, column): (usize, &Column)| {
-        let cells = rows
-            .iter()
-            .filter_map(|row| row.get(index))
-            .map(|cell| cell.chars().count());
-        cells
-            .chain([column.title.chars().count()])
-            .max()
-            .unwrap_or(0)
-    };
-
-    let mut widths: Vec<usize> = columns.iter().enumerate().map(longest).collect();
-    let mut kept: Vec<usize> = (0..columns.len()).collect();
-    let needed = |kept: &[usize], widths: &[usize]| {
-        kept.iter().map(|index| GAP + widths[*index]).sum::<usize>()
-    };
-
-    while needed(&kept, &widths) > width {
-        // Of equals the last.
-        let Some(last) = kept
-            .iter()
-            .copied()
-            .filter(|index| columns[*index].rank > 0)
-            .max_by_key(|index| columns[*index].rank)
-        else {
-            break;
-        };
-        kept.retain(|index| *index != last);
-    }
-
-    while needed(&kept, &widths) > width {
-        let texts = kept
-            .iter()
-            .copied()
-            .filter(|index| columns[*index].side == Side::Left && widths[*index] > LEAST);
-        let Some(widest) = texts.max_by_key(|index| widths[*index]) else {
-            break;
-        };
-
-        widths[widest] -= 1;
-    }
+    let mut widths: Vec<usize> = columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| longest(index, column, rows))
+        .collect();
+    let kept = keep(columns, &widths, width);
+    shorten(columns, &kept, &mut widths, width);
 
     let titles: Vec<String> = columns
         .iter()
@@ -108,6 +74,53 @@ pub fn fit(columns: &[Column], rows: &[Vec<String>], width: usize) -> Fitted {
             .filter(|index| !kept.contains(index))
             .map(|index| columns[index].title)
             .collect(),
+    }
+}
+
+/// Characters of the longest cell of a column, its title included.
+fn longest(index: usize, column: &Column, rows: &[Vec<String>]) -> usize {
+    let cells = rows.iter().filter_map(|row| row.get(index));
+    cells
+        .map(|cell| cell.chars().count())
+        .chain([column.title.chars().count()])
+        .max()
+        .unwrap_or(0)
+}
+
+/// Characters that these columns take.
+fn needed(kept: &[usize], widths: &[usize]) -> usize {
+    kept.iter().map(|index| GAP + widths[*index]).sum()
+}
+
+/// The columns that stay: those of the highest rank go first, of equals the last.
+fn keep(columns: &[Column], widths: &[usize], width: usize) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    while needed(&kept, widths) > width {
+        let Some(last) = kept
+            .iter()
+            .copied()
+            .filter(|index| columns[*index].rank > 0)
+            .max_by_key(|index| columns[*index].rank)
+        else {
+            break;
+        };
+        kept.retain(|index| *index != last);
+    }
+
+    kept
+}
+
+/// Takes from the widest text, a character at a time.
+fn shorten(columns: &[Column], kept: &[usize], widths: &mut [usize], width: usize) {
+    while needed(kept, widths) > width {
+        let texts = kept
+            .iter()
+            .copied()
+            .filter(|index| columns[*index].side == Side::Left && widths[*index] > LEAST);
+        let Some(widest) = texts.max_by_key(|index| widths[*index]) else {
+            break;
+        };
+        widths[widest] -= 1;
     }
 }
 

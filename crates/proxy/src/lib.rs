@@ -32,6 +32,7 @@
 mod admission;
 mod alternative;
 mod arrival;
+mod buffered;
 pub mod change;
 mod door;
 mod entrance;
@@ -57,7 +58,6 @@ pub mod target;
 mod trace;
 pub mod trial;
 mod upkeep;
-mod whole;
 pub mod worker;
 
 pub use node::{Proxy, check, check_rest, doubts};

@@ -44,38 +44,16 @@ impl Security {
             .copied()
             .filter(|version| *version != HttpVersion::H3);
         let alpn: Vec<&[u8]> = over_tcp.map(protocol).collect();
-        let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());
-        let ca = path(&details.ca_file);
-        let cert = path(&details.cert_file);
-        let key = path(&details.key_file);
         let lists = crl_files(&details);
-
         let options = ClientOptions {
             crl_files: &lists,
-            ca_file: ca.as_deref(),
-            cert_file: cert.as_deref(),
-            key_file: key.as_deref(),
+            ca_file: path(details.ca_file.as_ref()),
+            cert_file: path(details.cert_file.as_ref()),
+            key_file: path(details.key_file.as_ref()),
             insecure_skip_verify: details.insecure_skip_verify,
             alpn: &alpn,
         };
-
-        let wrong = |error: tls::TlsFileError| {
-            let is = |file: &Option<PathBuf>| file.as_deref() == Some(&*error.file);
-            let key = match () {
-                () if is(&ca) => ".ca_file",
-                () if is(&cert) => ".cert_file",
-                () if is(&key) => ".key_file",
-                () if lists.contains(&error.file) => ".crl_file",
-                () => "",
-            };
-
-            let reason = format!("{}: {}", error.file.display(), error.reason);
-            BuildError {
-                path: format!("upstreams.{name}.tls{key}"),
-                reason,
-                remedy: error.remedy,
-            }
-        };
+        let wrong = |error: tls::TlsFileError| wrong_file(name, &details, error);
 
         let http = tls::client(options).map_err(wrong)?;
         let quic = versions.contains(&HttpVersion::H3);
@@ -130,6 +108,28 @@ impl Security {
             (None, EndpointAddress::Tcp(place)) => &place.host,
             (None, EndpointAddress::Unix(_)) => "localhost",
         }
+    }
+}
+
+fn path(file: Option<&FilePath>) -> Option<&Path> {
+    file.map(|file| file.0.as_path())
+}
+
+/// A file of this upstream that cannot be used, at the key that names it.
+fn wrong_file(upstream: &str, details: &ClientTls, error: tls::TlsFileError) -> BuildError {
+    let is = |file: &Option<FilePath>| path(file.as_ref()) == Some(&*error.file);
+    let key = match () {
+        () if is(&details.ca_file) => ".ca_file",
+        () if is(&details.cert_file) => ".cert_file",
+        () if is(&details.key_file) => ".key_file",
+        () if crl_files(details).contains(&error.file) => ".crl_file",
+        () => "",
+    };
+
+    BuildError {
+        path: format!("upstreams.{upstream}.tls{key}"),
+        reason: format!("{}: {}", error.file.display(), error.reason),
+        remedy: error.remedy,
     }
 }
 

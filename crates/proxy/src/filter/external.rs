@@ -17,7 +17,7 @@ use super::answer::{self, Answer, Answered};
 use super::question::{Form, Question};
 use super::undecided::{LARGE, Undecided, Whose};
 use super::{Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
-use crate::whole::{self, Content};
+use crate::buffered::{self, Content};
 
 /// How long a decision may take: an exchange waits for it.
 #[doc(alias("bound", "authorize.timeout"))]
@@ -238,7 +238,7 @@ impl External {
             let checkout = checkout.map_err(|failure| Undecided::connect(&failure))?;
             let reused = checkout.reused;
             let content = Content::of(question.content.clone());
-            match whole::message(
+            match buffered::message(
                 checkout,
                 &question.head,
                 content,

@@ -7,7 +7,7 @@ use hermes_http::Cause;
 use hermes_upstream::{ConnectFailure, FailureKind};
 use http::StatusCode;
 
-use crate::whole::Failure;
+use crate::buffered::Failure;
 
 /// Bytes of a question above which its size may be why a server broke off: many take heads of 8
 /// KiB, and some close without an answer above that.

@@ -299,15 +299,7 @@ impl Pool {
 
                 // Where peers are watched, one that takes connections and says nothing shall not take an exchange along.
                 if keepalive.is_some() && !link.settled().await {
-                    // Under TLS 1.3 a server judges our certificate only now.
-                    return Err(match link.alert() {
-                        Some((id, text)) => ConnectFailure::new(
-                            FailureKind::TlsAlert(id),
-                            endpoint,
-                            format!("HTTP/2: {text}"),
-                        ),
-                        None => broken("the peer does not begin HTTP/2".to_owned()),
-                    });
+                    return Err(not_begun(&link, endpoint));
                 }
 
                 Link::H2(link)
@@ -319,6 +311,7 @@ impl Pool {
         };
 
         slot.note_reached(matches!(link, Link::H3(_)));
+
         // Before others can take it.
         let own = link.claim(0).unwrap_or_else(|| link.clone());
         let counted = slot.links.add(
@@ -329,16 +322,13 @@ impl Pool {
         );
 
         if let Link::H3(link) = &link {
-            let pool = Arc::downgrade(self);
-            let slot = Arc::downgrade(slot);
             let monitor = LivenessMonitor {
                 link: link.watched(),
                 uses: counted.uses(),
-                pool,
-                slot,
+                pool: Arc::downgrade(self),
+                slot: Arc::downgrade(slot),
                 address,
             };
-
             self.tasks.spawn(monitor.watch());
         }
 
@@ -455,6 +445,22 @@ fn report(boarded: Boarded<'_>, failure: ConnectFailure) -> ConnectFailure {
         boarded.failed(failure.clone());
     }
     failure
+}
+
+/// Why a peer took a connection and began no HTTP/2 on it.
+fn not_begun(link: &h2::client::Link, endpoint: String) -> ConnectFailure {
+    match link.alert() {
+        // Under TLS 1.3 a server judges our certificate only now.
+        Some((id, text)) => ConnectFailure::new(
+            FailureKind::TlsAlert(id),
+            endpoint,
+            format!("HTTP/2: {text}"),
+        ),
+        None => {
+            let reason = "the peer does not begin HTTP/2".to_owned();
+            ConnectFailure::new(FailureKind::Protocol, endpoint, reason)
+        }
+    }
 }
 
 impl Slot {

@@ -37,19 +37,20 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
     )
 }
 
-fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> String {
-    let points = |system: Name| -> Vec<(f64, f64)> {
-        let own = rows.iter().filter(|(other, _)| *other == case);
-        own.filter_map(|(_, figure)| {
-            let clients = figure.name.strip_suffix(" clients")?.parse().ok()?;
-            Some((clients, results.of(case, figure, system)?.median))
-        })
-        .collect()
-    };
+/// Numbers of clients, and the medians of one system there.
+fn points(results: &Results, case: Case, rows: &[Row], system: Name) -> Vec<(f64, f64)> {
+    let own = rows.iter().filter(|(other, _)| *other == case);
+    own.filter_map(|(_, figure)| {
+        let clients = figure.name.strip_suffix(" clients")?.parse().ok()?;
+        Some((clients, results.of(case, figure, system)?.median))
+    })
+    .collect()
+}
 
+fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> String {
     let lines: Vec<_> = systems
         .iter()
-        .map(|system| (*system, points(*system)))
+        .map(|system| (*system, points(results, case, rows, *system)))
         .collect();
     let largest = |part: fn(&(f64, f64)) -> f64| {
         lines
@@ -64,33 +65,13 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
     let x = |clients: f64| LEFT + (WIDTH - LEFT - RIGHT) * clients / most_clients;
     let y = |time: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * time / most_time;
 
-    let mut content = text(
-        LEFT,
-        16.0,
-        "start",
-        &format!(
-            "{} over {}: ms until all have answers",
-            case.kind.name(),
-            case.link.name()
-        ),
+    let title = format!(
+        "{} over {}: ms until all have answers",
+        case.kind.name(),
+        case.link.name()
     );
-
-    content += &format!(
-        "<path d=\"M{:.1} {:.1}V{:.1}H{:.1}\" fill=\"none\" stroke=\"#999999\"/>\n",
-        LEFT,
-        y(most_time),
-        y(0.0),
-        x(most_clients)
-    );
-
-    content += &text(LEFT - 4.0, y(most_time) + 4.0, "end", &number(most_time));
-    content += &text(LEFT - 4.0, y(0.0), "end", "0");
-    content += &text(
-        x(most_clients),
-        HEIGHT - 10.0,
-        "end",
-        &format!("{most_clients:.0} clients"),
-    );
+    let mut content = text(LEFT, 16.0, "start", &title);
+    content += &axes((x(most_clients), most_clients), (y(most_time), most_time));
 
     let ends: Vec<f64> = lines
         .iter()
@@ -99,19 +80,38 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         .collect();
     let drawn = lines.into_iter().filter(|(_, line)| !line.is_empty());
     for ((system, line), label) in drawn.zip(apart(&ends)) {
-        let path: Vec<_> = line
-            .iter()
-            .map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1)))
-            .collect();
-        content += &format!(
-            "<path d=\"M{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n",
-            path.join("L"),
-            colour(system)
-        );
+        let at = line.iter().map(|point| (x(point.0), y(point.1)));
+        content += &curve(at, colour(system));
         content += &text(x(most_clients) + 4.0, label + 4.0, "start", system.text());
     }
 
     content
+}
+
+/// The two axes: where each ends, and the value there.
+fn axes((right, most_clients): (f64, f64), (top, most_time): (f64, f64)) -> String {
+    let bottom = HEIGHT - BOTTOM;
+    let lines = format!(
+        "<path d=\"M{LEFT:.1} {top:.1}V{bottom:.1}H{right:.1}\" fill=\"none\" stroke=\"#999999\"/>\n"
+    );
+
+    let clients = format!("{most_clients:.0} clients");
+    [
+        lines,
+        text(LEFT - 4.0, top + 4.0, "end", &number(most_time)),
+        text(LEFT - 4.0, bottom, "end", "0"),
+        text(right, HEIGHT - 10.0, "end", &clients),
+    ]
+    .concat()
+}
+
+/// A line through these places.
+fn curve(places: impl Iterator<Item = (f64, f64)>, colour: &str) -> String {
+    let path: Vec<_> = places.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    format!(
+        "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n",
+        path.join("L")
+    )
 }
 
 /// Places for labels near these, in their order from top to bottom, none of which lies on another.

@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use super::super::departure::depart;
 use super::super::holding::Holder;
 use super::COPIES;
+use crate::buffered::{self, Content};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::whole::{self, Content};
 
 /// Further tries of a copy that was certainly not processed: a kept connection may die just as it is used.
 #[doc(alias = "bound")]
@@ -253,7 +253,8 @@ impl Copy {
                 Err(refusal) => break Err(NoReply::refused(&refusal)),
             };
             let stale = checkout.reused && self.head.method.is_idempotent();
-            match whole::message(checkout, &self.head, content.clone(), self.receiver, limit).await
+            match buffered::message(checkout, &self.head, content.clone(), self.receiver, limit)
+                .await
             {
                 Ok(response) => break Ok(response),
                 Err(failure) if again > 0 && failure.may_repeat(stale) => again -= 1,

@@ -20,9 +20,9 @@ use tokio::time::Instant;
 
 use super::{Failed, Unanswered, departure};
 use crate::arrival::Arrival;
+use crate::buffered::{self, Content, Failure};
 use crate::refusal::Refusal;
 use crate::routed::Routed;
-use crate::whole::{self, Content, Failure};
 use copies::{Copies, Reply};
 use tally::{StopReason, Tally};
 
@@ -154,21 +154,8 @@ async fn gather(
     content: &mut Incoming,
     until: Instant,
 ) -> Result<Gathered, Refusal> {
-    let limit = rule.request_bytes.map_or(REQUEST_BYTES, |size| {
-        usize::try_from(size.0).unwrap_or(REQUEST_BYTES)
-    });
-    let kept = tokio::time::timeout_at(until, whole::read(content, limit)).await;
-    let mut kept = kept
-        .map_err(|_| too_slow("the request's content did not come in time"))?
-        .map_err(unkept)?;
-    routed
-        .exchange
-        .counters()
-        .from_client(kept.data.len() as u64);
-    if let Some(trailers) = &mut kept.trailers {
-        // Those come after everything was decided.
-        routed.snapshot.strip_trailers(trailers);
-    }
+    let kept = keep(routed, rule, content, until).await?;
+
     let unfit = copies.take_unfit();
     let mut tally = Tally::new(rule.reply, copies.len());
     let labels = copies.labels();
@@ -176,6 +163,7 @@ async fn gather(
         usize::try_from(size.0).unwrap_or(REPLY_BYTES)
     });
     let (mut out, held) = copies.send(&routed.worker.client, kept, limit);
+
     let mut replies: Vec<Reply> = Vec::new();
     let end = loop {
         tokio::select! {
@@ -191,11 +179,13 @@ async fn gather(
         }
     };
     drop((out, held));
+
     let successes = replies.iter().filter(|reply| reply.is_success()).count();
     let route = &routed.route.name;
     let cancelled = labels.len() - replies.len();
     let counts = [successes, replies.len() - successes, cancelled, unfit.len()];
     routed.worker.shared.seeing.broadcast(route, counts);
+
     let said = match unfit.len() {
         0 => tally.to_string(),
         count => format!("{tally}, {count} not asked"),
@@ -204,6 +194,31 @@ async fn gather(
         replies.extend(unfit);
     }
     conclude(routed, rule.reply, end, (replies, labels), said)
+}
+
+/// Reads the request's content, which each copy is to have.
+async fn keep(
+    routed: &Routed,
+    rule: &Broadcast,
+    content: &mut Incoming,
+    until: Instant,
+) -> Result<Content, Refusal> {
+    let limit = rule.request_bytes.map_or(REQUEST_BYTES, |size| {
+        usize::try_from(size.0).unwrap_or(REQUEST_BYTES)
+    });
+    let mut kept = tokio::time::timeout_at(until, buffered::read(content, limit))
+        .await
+        .map_err(|_| too_slow("the request's content did not come in time"))?
+        .map_err(unkept)?;
+
+    let bytes = kept.data.len() as u64;
+    routed.exchange.counters().from_client(bytes);
+    if let Some(trailers) = &mut kept.trailers {
+        // Those come after everything was decided.
+        routed.snapshot.strip_trailers(trailers);
+    }
+
+    Ok(kept)
 }
 
 /// The one reply that the rule makes of those that came.

@@ -93,7 +93,7 @@ mod tests {
     use hermes_http::ResponseHead;
 
     use super::*;
-    use crate::whole::Content;
+    use crate::buffered::Content;
 
     /// Fields and content of a response.
     type Said<'a> = (&'a [(&'static str, &'a str)], &'static str);
